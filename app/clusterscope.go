@@ -181,8 +181,8 @@ func (d *daemon) laterControllers(workloads *datastore.Workloads) []maker {
 			return sharemanager.New(sharemanager.Deps{
 				Env: d.env, Owner: d.node, Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services,
-				ConfigMap: store.ShareClients,
-				Engines:   store.Engines, Replicas: store.Replicas, Claims: workloads, Classes: store.StorageClasses, Ask: share.AskRecovery,
+				Slices: store.EndpointSlices, ConfigMap: store.ShareClients,
+				Engines: store.Engines, Replicas: store.Replicas, Claims: workloads, Classes: store.StorageClasses, Ask: share.AskRecovery,
 				Setting: store.Setting,
 			})
 		},

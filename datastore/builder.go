@@ -6,6 +6,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -21,12 +22,12 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes, Budgets, DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Services, NodeLeases}
+var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes, Budgets, DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Services, EndpointSlices, NodeLeases}
 
 // optionalKinds may be watched, and nothing waits for their caches: what they say counts
 // from when it arrives. The role of the first release does not grant them, and a daemon
 // must do its other work under that role, while one release replaces another.
-var optionalKinds = []Kind{DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Services, NodeLeases}
+var optionalKinds = []Kind{DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Services, EndpointSlices, NodeLeases}
 
 // selection says which objects of a kind a watch shows.
 type selection struct {
@@ -147,6 +148,8 @@ func resourceOf(kind Kind) schema.GroupResource {
 		return coordinationv1.Resource(string(leases))
 	case DefaultSettings, StorageClassConfig:
 		return corev1.Resource("configmaps")
+	case EndpointSlices:
+		return discoveryv1.Resource(string(kind))
 	case StorageClasses, csiDrivers:
 		return storagev1.Resource(string(kind))
 	case priorityClasses:

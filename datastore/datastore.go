@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -43,6 +44,7 @@ const (
 	StorageClasses     Kind = "storageclasses"
 	ShareManagers      Kind = "sharemanagers"
 	Services           Kind = "services"        // those of share managers
+	EndpointSlices     Kind = "endpointslices"  // those of shares that the leader writes
 	NodeLeases         Kind = "leases of nodes" // types.NodeLeaseName
 )
 
@@ -91,6 +93,8 @@ type Datastore struct {
 	ShareManagers      *Store[*longhorn.ShareManager]
 	// Services are those of share managers.
 	Services *Store[*corev1.Service]
+	// EndpointSlices are those that the leader writes for shares. Those of Kubernetes are never read.
+	EndpointSlices *Store[*discoveryv1.EndpointSlice]
 	// Budgets are those of our own pods, and whatever else is in the namespace.
 	Budgets *Store[*policyv1.PodDisruptionBudget]
 	// Secrets are never watched: read them with Live.
@@ -133,6 +137,8 @@ func New(o Options) *Datastore {
 	d.Budgets = newStore(b, Budgets, ns, o.Kube.PolicyV1().PodDisruptionBudgets(ns), o.Kube, all, &policyv1.PodDisruptionBudget{}, nil)
 	d.ShareManagers = newStore(b, ShareManagers, ns, api.ShareManagers(ns), o.Longhorn, all, &longhorn.ShareManager{}, nil)
 	d.Services = newStore(b, Services, ns, core.Services(ns), o.Kube, all.andLabels(types.LabelShareManager), &corev1.Service{}, nil)
+	d.EndpointSlices = newStore(b, EndpointSlices, ns, o.Kube.DiscoveryV1().EndpointSlices(ns), o.Kube,
+		all.andLabels(discoveryv1.LabelManagedBy+"="+types.EndpointSliceManager), &discoveryv1.EndpointSlice{}, nil)
 	d.NodeLeases = newStore(b, NodeLeases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all.andLabels(types.LabelNodeLease), &coordinationv1.Lease{}, nil)
 	d.Leases = newStore(b, leases, ns, o.Kube.CoordinationV1().Leases(ns), o.Kube, all, &coordinationv1.Lease{}, nil)
 	d.PriorityClasses = newStore(b, priorityClasses, "", o.Kube.SchedulingV1().PriorityClasses(), o.Kube, all, &schedulingv1.PriorityClass{}, nil)

@@ -187,6 +187,7 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 		"longhorn-system /secrets=longhorn-backend-tls: update patch",
 		"longhorn-system /services: get list watch create",
 		"longhorn-system coordination.k8s.io/leases: get list watch create update patch delete",
+		"longhorn-system discovery.k8s.io/endpointslices: get list watch create update patch delete",
 		"longhorn-system longhorn.io/engines/status: get update patch",
 		"longhorn-system longhorn.io/engines: get list watch create update patch delete",
 		"longhorn-system longhorn.io/instancemanagers/finalizers: update",

@@ -10,10 +10,17 @@ const (
 	LabelInstanceManager = "longhorn.io/instance-manager-type"
 	LabelNodeName        = "longhorn.io/node"
 	LabelDataEngine      = "longhorn.io/data-engine"
-	// LabelShareManager has the volume's name, on the pod and the Service of a share manager.
+	// LabelShareManager has the volume's name, on the pod, the Service and the EndpointSlice of a share manager.
 	LabelShareManager = "longhorn.io/share-manager"
+	// LabelFormerPodUntil is on the EndpointSlice of a share whose pod is being replaced. Its value is the Unix time, in
+	// seconds, until which the slice has the address of the former pod.
+	LabelFormerPodUntil = "longhorn.io/former-pod-until"
 	// LabelNodeLease has the node's name, on the Lease by which a node with a daemon of an earlier release says that it lives.
 	LabelNodeLease = "longhorn.io/node-lease"
+
+	// EndpointSliceManager is the value of endpointslice.kubernetes.io/managed-by on the EndpointSlices of shares, which the
+	// leader writes. Kubernetes leaves slices with another value than its own alone.
+	EndpointSliceManager = "share-manager.longhorn.io"
 
 	// ManagedByManager is the value of LabelManagedBy on all that the daemon made.
 	ManagedByManager = "longhorn-manager"

@@ -124,6 +124,9 @@ const maxLabelValue = 63
 // ShareManagerPodName is the name of the pod that serves a shared volume.
 func ShareManagerPodName(volume string) string { return "share-manager-" + volume }
 
+// ShareSliceName is the name of the EndpointSlice of a shared volume.
+func ShareSliceName(volume string) string { return "share-manager-" + volume }
+
 // ShareTicketID is the id of the ticket that attaches a shared volume where its share manager's pod is.
 func ShareTicketID(volume string) string { return "share-manager-controller-" + volume }
 

@@ -1,8 +1,19 @@
 package types
 
-// ShareManagerSelector has the labels by which the pod of a volume's share manager is found. The Service has them, too.
+import "maps"
+
+// ShareManagerSelector has the labels of a share's Service, and is the Service's selector. It selects the pods that a leader
+// of an earlier release creates, so that Kubernetes keeps their addresses. It does not select those with SharePodLabels.
 func ShareManagerSelector(volume string) map[string]string {
 	return map[string]string{LabelManagedBy: ManagedByManager, LabelComponent: ComponentShareManager, LabelShareManager: volume}
+}
+
+// SharePodLabels has the labels of a share's pod whose address the leader writes into an EndpointSlice of its own. They lack
+// LabelManagedBy, so that the Service's selector does not match the pod, and Kubernetes does not write the address as well.
+func SharePodLabels(volume string) map[string]string {
+	labels := ShareManagerSelector(volume)
+	maps.DeleteFunc(labels, func(key, _ string) bool { return key == LabelManagedBy })
+	return labels
 }
 
 // InstanceManagerSelector has the labels by which a node's instance manager's pod is found.

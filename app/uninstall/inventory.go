@@ -118,10 +118,10 @@ func isOurs(k Kind, o Object, namespace string) bool {
 	return k.Group == longhorn.GroupName
 }
 
-// isPodOurs tells whether a pod is of our workloads or is an instance manager.
+// isPodOurs tells whether a pod is of our workloads, is an instance manager or serves a share.
 func isPodOurs(o Object) bool {
 	return slices.Contains([]string{types.AppManager, types.AppCSIController, types.AppCSIPlugin}, o.Labels[types.LabelApp]) ||
-		o.Labels[types.LabelManagedBy] == types.ManagedByManager
+		o.Labels[types.LabelManagedBy] == types.ManagedByManager || o.Labels[types.LabelComponent] == types.ComponentShareManager
 }
 
 // isFinalizerOurs tells whether a finalizer of an object was set by the installation. On

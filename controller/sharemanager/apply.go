@@ -2,6 +2,7 @@ package sharemanager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,14 +17,29 @@ import (
 )
 
 // apply writes the status before it touches the pod, so that no workload is sent to an endpoint whose pod is about to go; and after it made the
-// Service, whose address only the status remembers. A crash between two steps is harmless: the next sync finds what was done and decides anew.
+// Service, whose address only the status remembers. The slice comes before the pod: it keeps the address of a pod before that pod is deleted, and
+// is there before a pod is created that the Service does not select. A crash between two steps is harmless: the next sync finds what was done and
+// decides again.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	if p.CreateService != nil {
-		if err := staleIfExists(c.createService(ctx, p.CreateService)); err != nil {
+		made, err := c.createService(ctx, p.CreateService)
+		if err = staleIfExists(err); err != nil {
 			return fmt.Errorf("make the Service of the share: %w", c.serviceRefused(ctx, in, err))
 		}
 		c.refusals.Forget(in.Share.Name)
+		in.Service = made
+		p.lead(in)
 	}
+	slice := c.applySlice(ctx, &in, &p)
+	if errors.Is(slice, queue.ErrStale) || apierrors.IsConflict(slice) {
+		return slice
+	}
+	// Whatever else keeps the slice from being written must not keep the share from moving.
+	return errors.Join(c.applyRest(ctx, in, p), slice)
+}
+
+// applyRest is what apply does after it wrote the Service and its slice.
+func (c *Controller) applyRest(ctx context.Context, in Input, p Plan) error {
 	if !equality.Semantic.DeepEqual(in.Share.Status, p.Status) {
 		u := in.Share.DeepCopy()
 		u.Status = p.Status
@@ -89,18 +105,19 @@ func (c *Controller) serviceRefused(ctx context.Context, in Input, err error) er
 }
 
 // createService makes it with another address if another Service has its address by now.
-func (c *Controller) createService(ctx context.Context, s *corev1.Service) error {
-	_, err := c.Services.Create(ctx, s)
+func (c *Controller) createService(ctx context.Context, s *corev1.Service) (*corev1.Service, error) {
+	made, err := c.Services.Create(ctx, s)
 	if s.Spec.ClusterIP == "" || !apierrors.IsInvalid(err) {
-		return err
+		return made, err
 	}
 	other := s.DeepCopy()
 	other.Spec.ClusterIP = ""
-	if _, again := c.Services.Create(ctx, other); again != nil {
-		return again
+	made, again := c.Services.Create(ctx, other)
+	if again != nil {
+		return nil, again
 	}
 	queue.Log(ctx).WithError(err).WithField(logfields.Volume, s.Name).Warn("The Service of the share has another address; pods that have the volume mounted must be restarted")
-	return nil
+	return made, nil
 }
 
 // makePod makes a share's pod as the settings say or, where the API server refuses their priority class, with the built-in one: users of

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,7 @@ type AttachmentStore interface {
 type PodStore interface {
 	GetRO(name string) (*corev1.Pod, error)
 	ByIndex(index, value string) ([]*corev1.Pod, error)
+	List(selector labels.Selector) ([]*corev1.Pod, error)
 	// Live must show any pod.
 	Live(ctx context.Context, name string) (*corev1.Pod, error)
 	Create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
@@ -54,6 +56,19 @@ type ServiceStore interface {
 	// Live must show any Service.
 	Live(ctx context.Context, name string) (*corev1.Service, error)
 	Create(ctx context.Context, s *corev1.Service) (*corev1.Service, error)
+	queue.Events
+}
+
+// SliceStore holds the EndpointSlices that leaders write. Its cache may be empty: nothing waits until it is filled.
+type SliceStore interface {
+	GetRO(name string) (*discoveryv1.EndpointSlice, error)
+	// Live must show any EndpointSlice.
+	Live(ctx context.Context, name string) (*discoveryv1.EndpointSlice, error)
+	Create(ctx context.Context, s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error)
+	// Update must fail with a conflict where another version than that of s is stored.
+	Update(ctx context.Context, s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error)
+	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	IsStale(s *discoveryv1.EndpointSlice) bool
 	queue.Events
 }
 
@@ -100,6 +115,7 @@ type Deps struct {
 	KubeNodes   Reader[*corev1.Node]
 	Pods        PodStore
 	Services    ServiceStore
+	Slices      SliceStore
 	ConfigMap   ConfigMapStore
 	Engines     Index[*longhorn.Engine]
 	Replicas    Index[*longhorn.Replica]
@@ -124,6 +140,8 @@ type Controller struct {
 	// refusals are the API server's words for Services that it does not take, by the share's name.
 	refusals queue.Refusals[string]
 	asked    asked
+	// refusedSlices is of EndpointSlices, of all shares.
+	refusedSlices refusedSlices
 }
 
 // New registers the controller's handlers; nothing happens before Run.
@@ -143,6 +161,7 @@ func New(d Deps) (*Controller, error) {
 		queue.Watch{Events: d.Attachments, Handler: queue.Handler(c.queue, named)},
 		queue.Watch{Events: d.Pods, Handler: labelled},
 		queue.Watch{Events: d.Services, Handler: labelled},
+		queue.Watch{Events: d.Slices, Handler: labelled},
 		queue.Watch{Events: d.Nodes, Handler: queue.Changes(c.queue, c.whenNode)},
 		queue.Watch{Events: d.ConfigMap, Handler: queue.Changes(c.queue, c.whenClients)},
 	)
@@ -234,6 +253,9 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	case hidden:
 		p = plan(in)
 		p.wakeAfter(hiddenDelay)
+	}
+	if in.NoSlices {
+		p.wakeAfter(refusedSlicesDelay)
 	}
 	if next > 0 {
 		p.wakeAfter(next)

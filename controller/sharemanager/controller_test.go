@@ -52,7 +52,7 @@ func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	store := h.Datastore(datastore.Options{})
 	c, err := New(Deps{
 		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
-		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, ConfigMap: store.ShareClients, Engines: store.Engines,
+		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, Slices: store.EndpointSlices, ConfigMap: store.ShareClients, Engines: store.Engines,
 		Replicas: store.Replicas, Claims: claims(nil), Classes: store.StorageClasses, Setting: store.Setting,
 		Ask: func(context.Context, string) (types.ShareRecovery, error) {
 			return types.ShareRecovery{}, errors.New("no pod is to be asked")
@@ -83,7 +83,7 @@ func change(t *testing.T, h *testutil.Harness, c *Controller, how func(*corev1.P
 func TestAShareIsServedAndFollowsItsPod(t *testing.T) {
 	h, c := start(t)
 	syncs(t, h, c, nil)
-	h.ExpectWrites("create services/vol", "update sharemanagers/vol/status", "create pods/share-manager-vol")
+	h.ExpectWrites("create services/vol", "create endpointslices/share-manager-vol", "update sharemanagers/vol/status", "create pods/share-manager-vol")
 	syncs(t, h, c, queue.ErrStale)
 	h.CatchUp()
 	pod, err := c.Pods.GetRO("share-manager-vol")
@@ -210,7 +210,7 @@ func TestAPodThatDoesNotAnswerServesAndIsAskedAgain(t *testing.T) {
 func TestAnotherPodOfThatNameIsNotDeleted(t *testing.T) {
 	h, c := start(t, build.Pod("share-manager-vol", "a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))
 	syncs(t, h, c, nil)
-	h.ExpectWrites("create services/vol", "update sharemanagers/vol/status")
+	h.ExpectWrites("create services/vol", "create endpointslices/share-manager-vol", "update sharemanagers/vol/status")
 }
 
 // A volume may have the name of a Service that is not a share's, such as longhorn-backend.
@@ -230,7 +230,7 @@ func TestAnothersObjectThatNoCacheShowsIsTold(t *testing.T) {
 		},
 		{
 			"a pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "share-manager-vol"}},
-			[]string{"create services/vol", "update sharemanagers/vol/status"},
+			[]string{"create services/vol", "create endpointslices/share-manager-vol", "update sharemanagers/vol/status"},
 			"error", "pod share-manager-vol belongs to another; it must go first",
 		},
 	} {
@@ -306,7 +306,7 @@ func TestAPodForReadersIsReplacedWhenAClaimMayWrite(t *testing.T) {
 
 	c.Claims = append(claims(reader), writer...)
 	syncs(t, h, c, nil)
-	h.ExpectWrites("update sharemanagers/vol/status", "delete pods/share-manager-vol")
+	h.ExpectWrites("update endpointslices/share-manager-vol", "update sharemanagers/vol/status", "delete pods/share-manager-vol")
 	h.CatchUp()
 	assert.Empty(t, serve(t, h, c, "pod-2"), "the next one stays")
 	pod, err = c.Pods.GetRO("share-manager-vol")

@@ -51,7 +51,7 @@ func TestAVolumeStaysAttachedForAPodWhoseOwnerSomeoneTookAway(t *testing.T) {
 		assert.Equal(t, 30*time.Second, got.RequeueAfter)
 		h.CatchUp()
 	}
-	h.ExpectWrites("update sharemanagers/vol/status")
+	h.ExpectWrites("delete endpointslices/share-manager-vol", "update sharemanagers/vol/status")
 	h.ExpectEvents("Warning ShareForeignPod vol: The volume is not served over NFS any more: no workload uses the volume; the volume stays attached: " +
 		"pod share-manager-vol belongs to another; it must go first")
 	require.NoError(t, h.Kube.CoreV1().Pods(types.Namespace).Delete(t.Context(), "share-manager-vol", metav1.DeleteOptions{}))
@@ -77,7 +77,7 @@ func TestAVolumeStaysAttachedForAPodWhoseLabelSomeoneTookAway(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, longhorn.ShareManagerStateStopping, s.Status.State)
 	syncs(t, h, c, nil)
-	h.ExpectWrites("update sharemanagers/vol/status", "update volumeattachments/vol")
+	h.ExpectWrites("delete endpointslices/share-manager-vol", "update sharemanagers/vol/status", "update volumeattachments/vol")
 }
 
 func TestAVolumeStaysAttachedForAPodThatTheCacheDoesNotShowYet(t *testing.T) {

@@ -37,7 +37,13 @@ func (c *Controller) gather(ctx context.Context, share *longhorn.ShareManager) (
 	if in.Service, err = orNone(c.Services.GetRO(share.Name)); err != nil {
 		return in, err
 	}
+	if err := c.gatherSlice(&in); err != nil {
+		return in, err
+	}
 	if in.Pod, err = orNone(c.Pods.GetRO(types.ShareManagerPodName(share.Name))); err != nil {
+		return in, err
+	}
+	if in.AddressTaken, err = c.isTaken(in); err != nil {
 		return in, err
 	}
 	in.Unready = c.turns.since(share.Name, in.Pod, in.Now)
@@ -60,6 +66,30 @@ func (c *Controller) gather(ctx context.Context, share *longhorn.ShareManager) (
 		return in, nil
 	}
 	return in, c.gatherPlace(ctx, &in)
+}
+
+func (c *Controller) gatherSlice(in *Input) (err error) {
+	if in.NoSlices = c.refusedSlices.isIn(in.Now); in.NoSlices {
+		return nil
+	}
+	in.Slice, err = orNone(c.Slices.GetRO(types.ShareSliceName(in.Share.Name)))
+	if err == nil && in.Slice != nil && c.Slices.IsStale(in.Slice) {
+		return queue.ErrStale
+	}
+	return err
+}
+
+// isTaken tells whether the address in the slice is that of another pod by now, as far as pods in this namespace go: another
+// share's server must not be found there.
+func (c *Controller) isTaken(in Input) (bool, error) {
+	address := addressIn(in.Slice)
+	if address == "" || in.Pod != nil && shows(in.Slice, in.Pod) {
+		return false, nil
+	}
+	pods, err := c.Pods.List(labels.Everything())
+	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+		return !shows(in.Slice, p) && !hasEnded(p) && slices.Contains(addressesOfPod(p), address)
+	}), err
 }
 
 // isOf tells whether a share belongs to this very volume, and not to an earlier one of its name.

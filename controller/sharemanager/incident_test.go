@@ -124,8 +124,8 @@ func TestLearn(t *testing.T) {
 		},
 		{name: "the share does not run yet → not asked", in: serves().after("pod-0").was("starting").says(lost), servedBy: "pod-0", event: "The volume is served over NFS at nfs://10.0.0.9/vol, from node a"},
 		{name: "the pod is not ready → not asked", in: serves().after("pod-0").says(lost).with(func(in *Input) { is("False", time.Second)(in.Pod) }), servedBy: "pod-0", after: 14 * time.Second},
-		{name: "the node is down → not asked", in: serves().after("pod-0").says(lost).with(func(in *Input) { in.NodeDown = true }), servedBy: "pod-0", event: "The volume is not served over NFS: node a does not answer"},
-		{name: "the pod is being deleted → not asked", in: serves().after("pod-0").says(lost).with(func(in *Input) { deleted(in.Pod) }), servedBy: "pod-0", after: endLimit, event: "The volume is not served over NFS: its pod on node a is being deleted; another one takes its place"},
+		{name: "the node is down → not asked", in: serves().after("pod-0").says(lost).with(func(in *Input) { in.NodeDown = true }), servedBy: "pod-0", after: formerLimit, event: "The volume is not served over NFS: node a does not answer"},
+		{name: "the pod is being deleted → not asked", in: serves().after("pod-0").says(lost).with(func(in *Input) { deleted(in.Pod) }), servedBy: "pod-0", after: formerLimit, event: "The volume is not served over NFS: its pod on node a is being deleted; another one takes its place"},
 		{name: "no workload → not asked", in: serves().after("pod-0").says(lost).unused(), servedBy: "pod-0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

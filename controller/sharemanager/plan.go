@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -30,6 +31,11 @@ type Input struct {
 	Attachment *longhorn.VolumeAttachment // nil: there is none
 	Pod        *corev1.Pod                // nil: there is none
 	Service    *corev1.Service            // nil: there is none
+	Slice      *discoveryv1.EndpointSlice // the leader's; nil: there is none
+	// NoSlices: the API server does not let this leader write EndpointSlices, as with manifests of an earlier release.
+	NoSlices bool
+	// AddressTaken: another pod has the address that the slice has.
+	AddressTaken bool
 	// NodeDown: the pod's node does not answer or is gone. NodeForeign: it answers, and no volume can be attached there.
 	NodeDown, NodeForeign bool
 	// DaemonAway is since when no daemon works on the pod's node, so that no engine can start there; zero: one does. Elsewhere: another node can have
@@ -64,8 +70,11 @@ type Plan struct {
 	// Attachment has the ticket added, changed or removed.
 	Attachment    *longhorn.VolumeAttachment
 	CreateService *corev1.Service
-	CreatePod     *corev1.Pod
-	DeletePod     *Deletion
+	// Slice is created, or updated where there is one. DropSlice deletes it.
+	Slice     *discoveryv1.EndpointSlice
+	DropSlice bool
+	CreatePod *corev1.Pod
+	DeletePod *Deletion
 	// After is when to look again though nothing changed; 0: never.
 	After time.Duration
 
@@ -120,6 +129,7 @@ func plan(in Input) Plan {
 	} else {
 		in.stop(&p)
 	}
+	p.lead(in)
 	in.learn(&p)
 	// A leader that has just begun does not see the list at once: then the condition stays.
 	if in.Clients != nil || types.FindCondition(p.Status.Conditions, types.ConditionClientsLimited).Status == longhorn.ConditionUnknown {

@@ -279,7 +279,11 @@ func TestTheServiceIsMadeOnceForAll(t *testing.T) {
 	in.Service = nil
 	made := plan(in.Input).CreateService
 	require.NotNil(t, made, "also while nobody uses the volume")
-	assert.Equal(t, made.Spec.Selector, newPod(in.Input).Labels)
+	in.NoSlices = true
+	assert.Equal(t, made.Spec.Selector, newPod(in.Input).Labels, "where Kubernetes is to write the pod's address")
+	in.NoSlices = false
+	assert.NotContains(t, newPod(in.Input).Labels, types.LabelManagedBy, "where the leader writes it, and Kubernetes must not")
+	assert.Contains(t, made.Spec.Selector, types.LabelManagedBy)
 	assert.EqualValues(t, 2049, made.Spec.Ports[0].Port)
 	assert.Empty(t, made.Spec.ClusterIP, "the first one has any address")
 	assert.Nil(t, plan(used().Input).CreateService)

@@ -42,7 +42,8 @@ func newService(s *longhorn.ShareManager) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			Type:      corev1.ServiceTypeClusterIP,
 			ClusterIP: addressOf(cmp.Or(s.Status.Endpoint, s.Annotations[types.AnnotationShareEndpoint])),
-			Selector:  types.ShareManagerSelector(s.Name),
+			// It does not match the pods that this release creates (lead).
+			Selector: types.ShareManagerSelector(s.Name),
 			// Clients look for the next server from the moment its pod has an address, not some seconds after it is ready: the sooner all are back,
 			// the sooner its grace period ends. There is one pod at a time.
 			PublishNotReadyAddresses: true,
@@ -73,7 +74,7 @@ func newPod(in Input) *corev1.Pod {
 	volume := in.Share.Name
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: in.Share.Namespace, Name: types.ShareManagerPodName(volume), Labels: types.ShareManagerSelector(volume),
+			Namespace: in.Share.Namespace, Name: types.ShareManagerPodName(volume), Labels: podLabels(in),
 			Annotations:     map[string]string{types.AnnotationPodSettings: in.Settings.Annotation()},
 			OwnerReferences: []metav1.OwnerReference{ownedBy(in.Share)},
 		},
@@ -100,6 +101,14 @@ func newPod(in Input) *corev1.Pod {
 			},
 		},
 	}
+}
+
+// podLabels are those that the Service selects only where the leader cannot write the Service's EndpointSlice.
+func podLabels(in Input) map[string]string {
+	if in.NoSlices {
+		return types.ShareManagerSelector(in.Share.Name)
+	}
+	return types.SharePodLabels(in.Share.Name)
 }
 
 // nodeSelector is what the setting and the StorageClass ask for together; of two values for one label the StorageClass's counts.

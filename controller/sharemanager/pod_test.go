@@ -227,7 +227,11 @@ func TestThePolicyKnowsWhatIsMade(t *testing.T) {
 	pod, service := newPod(in), newService(in.Share)
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	service.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}
-	for file, obj := range map[string]any{"pod.yaml": pod, "service.yaml": service} {
+	serving := used().pod(corev1.PodRunning, is("True", 0), at("10.1.0.7"))
+	slice := plan(serving.Input).Slice
+	require.NotNil(t, slice)
+	slice.TypeMeta = metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}
+	for file, obj := range map[string]any{"pod.yaml": pod, "service.yaml": service, "endpointslice.yaml": slice} {
 		file = filepath.Join("testdata", file)
 		got, err := yaml.Marshal(obj)
 		require.NoError(t, err)

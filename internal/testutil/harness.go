@@ -135,6 +135,7 @@ func (h *Harness) catchUp(d *datastore.Datastore) {
 	refill(h, d.StorageClasses)
 	refill(h, d.ShareManagers)
 	refill(h, d.Services)
+	refill(h, d.EndpointSlices)
 }
 
 func refill[T datastore.Object](h *Harness, s *datastore.Store[T]) {

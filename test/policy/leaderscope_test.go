@@ -19,6 +19,8 @@ func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 	const (
 		notShares = "it must have the labels and the name of a share, and its ShareManager as its only owner"
 		secrets   = "must have neither an account nor Secrets, of its node /dev and /run/longhorn/share alone, and of ConfigMaps its clients alone: the leader makes the pods of shares alone"
+		slice     = "it must have the labels and the name of a share"
+		leads     = "must lead to port 2049 of the pod of its share alone, and have that pod or its ShareManager as its only owner"
 		role      = "must be a share manager, in networks and processes of its own, on a node that the scheduler chooses"
 		service   = "must be of type ClusterIP, have no external addresses, and select the pod of its share"
 	)
@@ -66,12 +68,32 @@ func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 		{"that leads to whatever its Endpoints say → refused", "service", "  selector:\n", "  sessionAffinityConfig:\n", service},
 		{"on ports of all nodes → refused", "service", "  type: ClusterIP", "  type: NodePort", service},
 		{"with an address of somebody else → refused", "service", "  type: ClusterIP", "  type: ClusterIP\n  externalIPs: [192.0.2.1]", service},
+
+		{"the slice of a share → accepted", "endpointslice", "", "", ""},
+		{"without an address → accepted", "endpointslice", "endpoints:\n- ", "endpoints: []\nother:\n- ", ""},
+		{"without a list of addresses → accepted", "endpointslice", "endpoints:\n- ", "endpoints: null\nother:\n- ", ""},
+		{"owned by its ShareManager → accepted", "endpointslice", "apiVersion: v1\n    kind: Pod\n    name: share-manager-vol\n", "apiVersion: longhorn.io/v1beta2\n    kind: ShareManager\n    name: vol\n", ""},
+		{"of no share → refused", "endpointslice", "longhorn.io/share-manager: vol", "a: b", slice},
+		{"of another component → refused", "endpointslice", "longhorn.io/component: share-manager", "longhorn.io/component: instance-manager", slice},
+		{"of another name → refused", "endpointslice", "  name: share-manager-vol\n  namespace", "  name: longhorn-backend-abcde\n  namespace", slice},
+		{"of another Service → refused", "endpointslice", "kubernetes.io/service-name: vol", "kubernetes.io/service-name: longhorn-backend", slice},
+		{"of Kubernetes → refused", "endpointslice", "managed-by: share-manager.longhorn.io", "managed-by: endpointslice-controller.k8s.io", slice},
+		{"of another pod's → refused", "endpointslice", "    name: share-manager-vol\n    uid: pod\nports", "    name: other\n    uid: pod\nports", leads},
+		{"of another kind of owner → refused", "endpointslice", "    kind: Pod\n    name: share-manager-vol\n", "    kind: Service\n    name: vol\n", leads},
+		{"of another volume's owner → refused", "endpointslice", "apiVersion: v1\n    kind: Pod\n    name: share-manager-vol\n", "apiVersion: longhorn.io/v1beta2\n    kind: ShareManager\n    name: other\n", leads},
+		{"of nobody → refused", "endpointslice", "  ownerReferences:\n", "  managedFields:\n", leads},
+		{"that leads to another pod → refused", "endpointslice", "    kind: Pod\n    name: share-manager-vol\n    namespace", "    kind: Pod\n    name: other\n    namespace", leads},
+		{"that leads to something else → refused", "endpointslice", "    kind: Pod\n    name: share-manager-vol\n    namespace", "    kind: Node\n    name: share-manager-vol\n    namespace", leads},
+		{"that does not say where it leads → refused", "endpointslice", "  targetRef:\n", "  other:\n", leads},
+		{"that leads to two addresses → refused", "endpointslice", "  - 10.1.0.7\n", "  - 10.1.0.7\n  - 10.1.0.8\n", leads},
+		{"that leads to two pods → refused", "endpointslice", "endpoints:\n", "endpoints:\n- addresses: [10.1.0.8]\n  targetRef: {kind: Pod, name: share-manager-vol}\n", leads},
+		{"to another port → refused", "endpointslice", "port: 2049", "port: 9500", leads},
 	} {
 		t.Run(tc.resource+" "+tc.name, func(t *testing.T) {
 			text := made(t, tc.resource)
 			require.GreaterOrEqual(t, strings.Count(text, tc.was), 1, "%q in %s", tc.was, text)
 			text = strings.Replace(text, tc.was, tc.is, 1)
-			r := request{operation: admission.Create, resource: schema.GroupVersionResource{Version: "v1", Resource: tc.resource + "s"}, object: text, user: leader}
+			r := request{operation: admission.Create, resource: leaderResource(tc.resource), object: text, user: leader}
 			got := refusal(t, p, r)
 			if tc.want == "" {
 				assert.Empty(t, got)
@@ -91,5 +113,43 @@ func made(t *testing.T, resource string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../controller/sharemanager/testdata/" + resource + ".yaml")
 	require.NoError(t, err)
-	return strings.Replace(string(text), "namespace: ns\n", "namespace: storage\n", 1)
+	return strings.ReplaceAll(string(text), "namespace: ns\n", "namespace: storage\n")
+}
+
+func leaderResource(name string) schema.GroupVersionResource {
+	r := schema.GroupVersionResource{Version: "v1", Resource: name + "s"}
+	if name == "endpointslice" {
+		r.Group = "discovery.k8s.io"
+	}
+	return r
+}
+
+func TestTheLeaderChangesAndDeletesTheSlicesOfSharesAlone(t *testing.T) {
+	p := policies(t)["longhorn-leader-scope"]
+	ours := made(t, "endpointslice")
+	anothers := strings.NewReplacer("longhorn.io/share-manager: vol", "a: b", "managed-by: share-manager.longhorn.io", "managed-by: endpointslice-controller.k8s.io",
+		"  name: share-manager-vol\n  namespace", "  name: longhorn-backend-abcde\n  namespace").Replace(ours)
+	for _, tc := range []struct {
+		name      string
+		operation admission.Operation
+		was, is   string
+		refused   bool
+	}{
+		{"a share's → changed", admission.Update, ours, strings.Replace(ours, "10.1.0.7", "10.1.0.8", 1), false},
+		{"a share's that someone changed → repaired", admission.Update, strings.Replace(ours, "longhorn.io/share-manager: vol", "a: b", 1), ours, false},
+		{"a share's → not to two addresses", admission.Update, ours, strings.Replace(ours, "  - 10.1.0.7\n", "  - 10.1.0.7\n  - 10.1.0.8\n", 1), true},
+		{"a share's → not to be another Service's", admission.Update, ours, strings.Replace(ours, "service-name: vol", "service-name: longhorn-backend", 1), true},
+		{"another Service's → not changed", admission.Update, anothers, strings.Replace(anothers, "10.1.0.7", "10.1.0.8", 1), true},
+		{"another Service's → not with the labels of a share", admission.Update, anothers, strings.Replace(ours, "  name: share-manager-vol\n  namespace", "  name: longhorn-backend-abcde\n  namespace", 1), true},
+		{"a share's → deleted", admission.Delete, ours, "", false},
+		{"a share's that leads elsewhere → deleted", admission.Delete, strings.Replace(ours, "  ownerReferences:\n", "  managedFields:\n", 1), "", false},
+		{"another Service's → not deleted", admission.Delete, anothers, "", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := request{operation: tc.operation, resource: leaderResource("endpointslice"), old: tc.was, object: tc.is, user: leader}
+			assert.Equal(t, tc.refused, refusal(t, p, r) != "", "%q", refusal(t, p, r))
+			r.user = "system:serviceaccount:kube-system:endpointslice-controller"
+			assert.Empty(t, refusal(t, p, r))
+		})
+	}
 }

@@ -12,6 +12,7 @@ const (
 	Disk       = "disk"
 	Path       = "path"
 	Image      = "image"
+	Address    = "address"
 	UUID       = "uuid"
 	Generation = "generation"
 	Epoch      = "epoch"

@@ -1,0 +1,294 @@
+package sharemanager
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubetypes "k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+const sliceName = "share-manager-vol"
+
+// leadsTo is the address that the API server's slice has, and the kind of its owner.
+func leadsTo(t *testing.T, h *testutil.Harness) (address, owner string) {
+	t.Helper()
+	s, err := h.Kube.DiscoveryV1().EndpointSlices(types.Namespace).Get(t.Context(), sliceName, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(s.Endpoints), 1)
+	return addressIn(s), s.OwnerReferences[0].Kind
+}
+
+// moves brings a new pod of the share to where it has an address.
+func moves(t *testing.T, h *testutil.Harness, c *Controller, uid kubetypes.UID, address string) {
+	t.Helper()
+	change(t, h, c, func(p *corev1.Pod) {
+		p.UID, p.Spec.NodeName, p.Status.Phase = uid, "a", corev1.PodPending
+		p.Status.PodIP, p.Status.PodIPs = "", nil
+		at(address)(p)
+	})
+}
+
+func fails(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+
+func TestTheServiceAlwaysLeadsSomewhereWhileAPodIsReplaced(t *testing.T) {
+	h, c := start(t)
+	assert.Empty(t, serve(t, h, c, "pod-1"), "at rest nothing is written")
+	expect := func(address, owner string) {
+		t.Helper()
+		a, o := leadsTo(t, h)
+		assert.Equal(t, []string{address, owner}, []string{a, o})
+	}
+	expect("10.1.0.7", "Pod")
+
+	change(t, h, c, fails)
+	syncs(t, h, c, nil)
+	h.ExpectWrites("update endpointslices/share-manager-vol", "update sharemanagers/vol/status", "delete pods/share-manager-vol")
+	expect("10.1.0.7", "ShareManager") // so that it does not go with the pod
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	h.ExpectWrites("update sharemanagers/vol/status", "create pods/share-manager-vol")
+	expect("10.1.0.7", "ShareManager")
+	h.CatchUp()
+	change(t, h, c, func(p *corev1.Pod) { p.UID, p.Spec.NodeName = "pod-2", "a" })
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	h.Writes()
+	moves(t, h, c, "pod-2", "10.1.0.8")
+	syncs(t, h, c, nil)
+	h.ExpectWrites("update endpointslices/share-manager-vol")
+	expect("10.1.0.8", "Pod")
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	h.ExpectWrites()
+}
+
+// The pod of an earlier release's leader has the labels that the Service selects, so Kubernetes has its address as well, in a slice of its own.
+func TestThePodOfAnEarlierReleaseIsTakenOver(t *testing.T) {
+	h, c := start(t)
+	theirs := func() *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+			Namespace: types.Namespace, Name: "vol-abcde",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "vol", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", types.LabelShareManager: "vol"},
+		}}
+	}
+	c.refusedSlices.refused(h.Clock.Now()) // the earlier release knows no slices
+	assert.Empty(t, serve(t, h, c, "pod-1"))
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	assert.Equal(t, types.ShareManagerSelector("vol"), pod.Labels)
+	h.Seed(theirs())
+	h.CatchUp()
+
+	other, err := New(c.Deps)
+	require.NoError(t, err)
+	h.EndWithTest(other.Run)
+	syncs(t, h, other, nil)
+	h.ExpectWrites("create endpointslices/share-manager-vol") // and neither the Service nor the slice of Kubernetes is touched
+	address, owner := leadsTo(t, h)
+	assert.Equal(t, []string{"10.1.0.7", "Pod"}, []string{address, owner})
+	_, err = other.Slices.GetRO("vol-abcde")
+	assert.True(t, apierrors.IsNotFound(err), "the slices of Kubernetes are not kept in memory")
+}
+
+// collect is the garbage collector: it deletes a slice whose pod is gone.
+func collect(t *testing.T, h *testutil.Harness) {
+	t.Helper()
+	slices, pods := h.Kube.DiscoveryV1().EndpointSlices(types.Namespace), h.Kube.CoreV1().Pods(types.Namespace)
+	s, err := slices.Get(t.Context(), sliceName, metav1.GetOptions{})
+	require.NoError(t, err)
+	pod, err := pods.Get(t.Context(), "share-manager-vol", metav1.GetOptions{})
+	if owner := s.OwnerReferences[0]; owner.Kind == "Pod" && (err != nil || pod.UID != owner.UID) {
+		require.NoError(t, slices.Delete(t.Context(), sliceName, metav1.DeleteOptions{}))
+	}
+}
+
+// The leader dies before each write of a move in turn, and another one goes on from there: the Service always leads somewhere.
+func TestALeaderThatDiesInAMoveLeavesTheServiceLeadingSomewhere(t *testing.T) {
+	boom := errors.New("the leader dies")
+	for nth, died := 1, true; died; nth++ {
+		h, c := start(t)
+		serve(t, h, c, "pod-1")
+		count := 0
+		died = false
+		die := func(clienttesting.Action) (bool, runtime.Object, error) {
+			count++
+			return count >= nth && !died, nil, boom
+		}
+		for _, verb := range []string{"create", "update", "patch", "delete"} {
+			h.Kube.PrependReactor(verb, "*", die)
+			h.Longhorn.PrependReactor(verb, "*", die)
+		}
+		change(t, h, c, fails)
+		for range 8 {
+			if _, err := c.sync(t.Context(), "vol"); err != nil {
+				require.ErrorIs(t, err, boom)
+				died = true
+				var err error
+				c, err = New(c.Deps)
+				require.NoError(t, err)
+				h.EndWithTest(c.Run)
+			}
+			collect(t, h)
+			address, _ := leadsTo(t, h)
+			assert.NotEmpty(t, address, "write %d failed", nth)
+			h.CatchUp()
+			if pod, err := c.Pods.GetRO("share-manager-vol"); err == nil && pod.Status.Phase != corev1.PodFailed {
+				moves(t, h, c, "pod-2", "10.1.0.8")
+			}
+		}
+		address, owner := leadsTo(t, h)
+		assert.Equal(t, []string{"10.1.0.8", "Pod"}, []string{address, owner}, "write %d failed", nth)
+		h.Writes()
+		syncs(t, h, c, nil)
+		h.ExpectWrites()
+		require.Greater(t, count, 6, "the writes of a move")
+		require.Equal(t, died, nth <= count)
+	}
+}
+
+// A leader that was deposed has an old version of the slice: its write is refused, and it does not delete the pod.
+func TestADeposedLeadersLateSliceIsRefused(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	change(t, h, c, fails)
+	stored, err := h.Kube.DiscoveryV1().EndpointSlices(types.Namespace).Get(t.Context(), sliceName, metav1.GetOptions{})
+	require.NoError(t, err)
+	stored.Endpoints[0].Addresses[0] = "10.1.0.8"
+	h.Overwrite(stored) // by the next leader; this one's cache does not show it
+	_, err = c.sync(t.Context(), "vol")
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+	h.ExpectWrites("update endpointslices/share-manager-vol")
+	address, _ := leadsTo(t, h)
+	assert.Equal(t, "10.1.0.8", address)
+}
+
+func TestASliceThatSomeoneDeletedOrHidIsRepaired(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(t *testing.T, h *testutil.Harness, s *discoveryv1.EndpointSlice)
+		writes []string
+	}{
+		"deleted": {func(t *testing.T, h *testutil.Harness, s *discoveryv1.EndpointSlice) {
+			require.NoError(t, h.Kube.DiscoveryV1().EndpointSlices(types.Namespace).Delete(t.Context(), s.Name, metav1.DeleteOptions{}))
+		}, []string{"create endpointslices/share-manager-vol"}},
+		"led elsewhere": {func(_ *testing.T, h *testutil.Harness, s *discoveryv1.EndpointSlice) {
+			s.Endpoints[0].Addresses[0] = "192.0.2.1"
+			h.Overwrite(s)
+		}, []string{"update endpointslices/share-manager-vol"}},
+		"without its labels, so that no cache shows it": {func(_ *testing.T, h *testutil.Harness, s *discoveryv1.EndpointSlice) {
+			s.Labels, s.Endpoints = nil, nil
+			h.Overwrite(s)
+		}, []string{"create endpointslices/share-manager-vol", "update endpointslices/share-manager-vol"}},
+		"without its labels, of the other family": {func(_ *testing.T, h *testutil.Harness, s *discoveryv1.EndpointSlice) {
+			s.Labels, s.AddressType = nil, discoveryv1.AddressTypeIPv6
+			h.Overwrite(s)
+		}, []string{"create endpointslices/share-manager-vol", "delete endpointslices/share-manager-vol", "create endpointslices/share-manager-vol"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := start(t)
+			serve(t, h, c, "pod-1")
+			s, err := c.Slices.GetRO(sliceName)
+			require.NoError(t, err)
+			tc.change(t, h, s.DeepCopy())
+			h.CatchUp()
+			h.Writes()
+			var writes []string
+			for range 3 {
+				syncs(t, h, c, nil)
+				h.CatchUp()
+				writes = append(writes, h.Writes()...)
+			}
+			assert.Equal(t, tc.writes, writes)
+			address, owner := leadsTo(t, h)
+			assert.Equal(t, []string{"10.1.0.7", "Pod"}, []string{address, owner})
+		})
+	}
+}
+
+// With manifests of an earlier release the leader may not write slices: the share works as with that release.
+func TestWithoutTheRightToSlicesTheServiceSelectsThePod(t *testing.T) {
+	h, c := start(t)
+	h.Fail("create", "endpointslices", apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), sliceName, errors.New("no right")))
+	got, err := c.sync(t.Context(), "vol")
+	require.NoError(t, err)
+	assert.Zero(t, got)
+	h.ExpectWrites("create services/vol", "create endpointslices/share-manager-vol", "update sharemanagers/vol/status", "create pods/share-manager-vol")
+	h.CatchUp()
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	assert.Equal(t, types.ShareManagerSelector("vol"), pod.Labels)
+	moves(t, h, c, "pod-1", "10.1.0.7")
+	got, err = c.sync(t.Context(), "vol")
+	require.NoError(t, err)
+	assert.Equal(t, time.Minute, got.RequeueAfter)
+	h.ExpectWrites("update sharemanagers/vol/status", "update volumeattachments/vol")
+	h.CatchUp()
+
+	h.Clock.Step(time.Minute) // and the new manifests have come
+	syncs(t, h, c, nil)
+	assert.Contains(t, h.Writes(), "create endpointslices/share-manager-vol")
+	address, _ := leadsTo(t, h)
+	assert.Equal(t, "10.1.0.7", address)
+}
+
+// Whatever refuses a slice, such as a webhook, must not keep a share from moving.
+func TestASliceThatCannotBeWrittenDoesNotHoldTheShare(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	change(t, h, c, fails)
+	boom := errors.New("a webhook is away")
+	h.Fail("update", "endpointslices", boom)
+	syncs(t, h, c, boom)
+	h.ExpectWrites("update endpointslices/share-manager-vol", "update sharemanagers/vol/status", "delete pods/share-manager-vol")
+	h.CatchUp()
+	h.Fail("update", "endpointslices", boom)
+	syncs(t, h, c, boom)
+	h.ExpectWrites("update endpointslices/share-manager-vol", "update sharemanagers/vol/status", "create pods/share-manager-vol")
+	h.CatchUp()
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	assert.Contains(t, pod.Labels, types.LabelManagedBy, "the Service selects it")
+}
+
+func TestAnAddressThatAnotherPodHasIsNotKept(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	change(t, h, c, fails)
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	h.Seed(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "share-manager-other", Labels: types.SharePodLabels("other")},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending, PodIP: "10.1.0.7"},
+	})
+	h.CatchUp()
+	h.Writes()
+	syncs(t, h, c, nil)
+	assert.Contains(t, h.Writes(), "update endpointslices/share-manager-vol")
+	address, _ := leadsTo(t, h)
+	assert.Empty(t, address, "clients must not come to another share's server")
+}
+
+func TestAStaleSliceDecidesNothing(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	change(t, h, c, func(p *corev1.Pod) { p.Status.PodIP, p.Status.PodIPs = "10.1.0.8", nil })
+	syncs(t, h, c, nil)
+	h.ExpectWrites("update endpointslices/share-manager-vol") // which the cache does not show yet
+	h.Overwrite(pod.DeepCopy())
+	syncs(t, h, c, queue.ErrStale)
+	h.ExpectWrites()
+}
