@@ -39,7 +39,7 @@ func (r *refusedSlices) refused(now time.Time) {
 // applySlice writes the slice of a plan. Where that fails, a pod that the plan creates gets the labels that the Service selects,
 // so that Kubernetes writes its address. A leader that may not write slices has no error: it works as one of an earlier release.
 func (c *Controller) applySlice(ctx context.Context, in *Input, p *Plan) error {
-	err := c.writeSlice(ctx, *in, *p)
+	err := c.writeSlice(ctx, in, p)
 	if err == nil {
 		return nil
 	}
@@ -55,7 +55,8 @@ func (c *Controller) applySlice(ctx context.Context, in *Input, p *Plan) error {
 	return fmt.Errorf("write the EndpointSlice of the share: %w", err)
 }
 
-func (c *Controller) writeSlice(ctx context.Context, in Input, p Plan) (err error) {
+func (c *Controller) writeSlice(ctx context.Context, in *Input, p *Plan) (err error) {
+	before := addressIn(in.Slice)
 	switch {
 	case p.DropSlice:
 		return c.deleteSlice(ctx, in.Slice)
@@ -63,12 +64,12 @@ func (c *Controller) writeSlice(ctx context.Context, in Input, p Plan) (err erro
 		return nil
 	case in.Slice == nil:
 		if _, err = c.Slices.Create(ctx, p.Slice); apierrors.IsAlreadyExists(err) {
-			return c.takeSlice(ctx, p.Slice)
+			return c.takeSlice(ctx, in, p)
 		}
 	default:
 		_, err = c.Slices.Update(ctx, p.Slice)
 	}
-	if address := addressIn(p.Slice); err == nil && address != addressIn(in.Slice) {
+	if address := addressIn(p.Slice); err == nil && address != before {
 		queue.Log(ctx).WithField(logfields.Volume, in.Share.Name).WithField(logfields.Address, address).Info("Changed the address that the Service of the share leads to")
 	}
 	return err
@@ -82,20 +83,20 @@ func (c *Controller) deleteSlice(ctx context.Context, s *discoveryv1.EndpointSli
 	return err
 }
 
-// takeSlice writes a slice that is there and that the cache does not show: the cache is late, or someone took the label away
-// by which slices are watched.
-func (c *Controller) takeSlice(ctx context.Context, want *discoveryv1.EndpointSlice) error {
-	there, err := c.Slices.Live(ctx, want.Name)
-	switch {
-	case apierrors.IsNotFound(err):
+// takeSlice plans and writes a slice that is there and that the cache does not show: the cache is not filled yet, or someone
+// took the label away by which slices are watched.
+func (c *Controller) takeSlice(ctx context.Context, in *Input, p *Plan) (err error) {
+	in.Slice, err = c.Slices.Live(ctx, p.Slice.Name)
+	if apierrors.IsNotFound(err) {
+		in.Slice = nil
 		return queue.ErrStale
-	case err != nil:
-		return err
-	case there.Labels[discoveryv1.LabelManagedBy] == want.Labels[discoveryv1.LabelManagedBy]:
-		return queue.ErrStale
-	case there.AddressType != want.AddressType:
-		return c.deleteSlice(ctx, there)
 	}
-	_, err = c.Slices.Update(ctx, rewritten(there, want))
-	return err
+	if err != nil {
+		return err
+	}
+	if in.AddressTaken, err = c.isTaken(*in); err != nil {
+		return err
+	}
+	p.lead(*in)
+	return c.writeSlice(ctx, in, p)
 }

@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -215,6 +216,28 @@ func TestASliceThatSomeoneDeletedOrHidIsRepaired(t *testing.T) {
 			assert.Equal(t, []string{"10.1.0.7", "Pod"}, []string{address, owner})
 		})
 	}
+}
+
+// A new leader's cache of slices may be filled late. It must not take the former address away for that, nor wait.
+func TestASliceThatTheCacheDoesNotShowYetKeepsItsAddress(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	change(t, h, c, fails)
+	syncs(t, h, c, nil)
+	h.CatchUp()
+	kept, err := c.Slices.GetRO(sliceName)
+	require.NoError(t, err)
+	require.NoError(t, c.Slices.(*datastore.Store[*discoveryv1.EndpointSlice]).Replace(nil, "1"))
+	h.Writes()
+	syncs(t, h, c, nil)
+	h.ExpectWrites("create endpointslices/share-manager-vol", "update sharemanagers/vol/status", "create pods/share-manager-vol")
+	stored, err := h.Kube.DiscoveryV1().EndpointSlices(types.Namespace).Get(t.Context(), sliceName, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, kept, stored)
+	h.CatchUp()
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	assert.Equal(t, types.SharePodLabels("vol"), pod.Labels)
 }
 
 // With manifests of an earlier release the leader may not write slices: the share works as with that release.

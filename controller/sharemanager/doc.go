@@ -12,13 +12,16 @@
 // When a pod fails, is evicted, or its node is down, another one is made; the ticket follows it, and the address stays, so
 // that clients go on where they were. When no workload uses the volume any more, the pod ends first and the ticket goes then.
 //
+// Clients find the pod by an EndpointSlice that this package writes. While a pod is replaced, the slice has the address of the
+// former pod, so that kube-proxy does not refuse clients (endpoints.go).
+//
 // A new pod that serves is asked once what became of the records that the server before it kept of its clients. If they are lost, so
 // are the clients' open files and locks: the status asks for new pods in place of those that use the volume (incident.go). The volume
 // controller shows that on the Volume, and package remount does it.
 //
 // Beside that, Clients keeps the ConfigMap that tells all pods who may mount: the nodes of the cluster (clients.go).
 //
-// It owns the pod, the Service, that one ticket, that ConfigMap, and ShareManager.status. The volume controller makes and removes the
-// ShareManager, and shows its state on the Volume. Decisions are in plan.go, incident.go, clients.go, pod.go and parameters.go, all pure. The package
-// must not know how a volume is attached, nor how its pod serves it (package share).
+// It owns the pod, the Service, its EndpointSlice, that one ticket, that ConfigMap, and ShareManager.status. The volume controller makes and removes the
+// ShareManager, and shows its state on the Volume. Decisions are in plan.go, endpoints.go, incident.go, clients.go, pod.go and parameters.go, all pure. The
+// package must not know how a volume is attached, nor how its pod serves it (package share).
 package sharemanager
