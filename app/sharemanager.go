@@ -63,14 +63,18 @@ func runShareManager(ctx context.Context, c *cli.Command) error {
 	if device == "" {
 		device = types.DeviceDirectory + "/" + volume
 	}
+	lost, err := types.ParseLostClients(os.Getenv(types.LostClientsEnv))
+	if err != nil {
+		log.WithError(err).Warn("The list of lost clients is left out: the NFS server waits for all clients")
+	}
 	generations, err := client.NewGenerations(c.String("generations-socket"))
 	if err != nil {
 		return err
 	}
 	defer generations.Close()
 	return share.Run(ctx, share.Options{
-		InForce: inForce(generations, volume),
-		Volume:  volume, Device: device,
+		InForce: inForce(generations, volume), LostClients: lost,
+		Volume: volume, Device: device,
 		FSType: c.String("fs-type"), MkfsParams: strings.Fields(c.String("mkfs-params")), MountOptions: listOf(c.String("mount-options")),
 		ExportRoot: c.String("export-root"), NFSPort: c.Int("nfs-port"), HealthListen: c.String("health-listen"),
 		ClientsFile: c.String("clients-file"),
@@ -89,20 +93,24 @@ var verdicts = map[proto.InForceReply_Verdict]firewall.Verdict{
 }
 
 // inForce asks the node's instance manager. A verdict that a later release gives and this one does not know is neither yes nor no.
-func inForce(g *client.Generations, volume string) func(ctx context.Context, device uint64, limited bool) (firewall.Verdict, error) {
-	return func(ctx context.Context, device uint64, limited bool) (firewall.Verdict, error) {
+func inForce(g *client.Generations, volume string) func(ctx context.Context, device uint64, limited bool) (share.Answer, error) {
+	return func(ctx context.Context, device uint64, limited bool) (share.Answer, error) {
 		reply, err := g.InForce(ctx, &proto.InForceRequest{Volume: volume, Device: device, Limited: limited})
 		switch {
 		case errors.Is(err, client.ErrNotOffered):
-			return firewall.NotOffered, err
+			return share.Answer{Verdict: firewall.NotOffered}, err
 		case err != nil:
-			return firewall.Unanswered, err
+			return share.Answer{}, err
 		}
 		verdict, known := verdicts[reply.GetVerdict()]
 		if !known {
-			return firewall.Unconfirmed, fmt.Errorf("the instance manager answers %s", reply.GetVerdict())
+			return share.Answer{Verdict: firewall.Unconfirmed}, fmt.Errorf("the instance manager answers %s", reply.GetVerdict())
 		}
-		return verdict, nil
+		a := share.Answer{Verdict: verdict, Generation: reply.GetGeneration()}
+		if reply.PredecessorAgeMillis != nil {
+			a.Before = share.Predecessor{Generation: reply.GetPredecessorGeneration(), Age: time.Duration(reply.GetPredecessorAgeMillis()) * time.Millisecond}
+		}
+		return a, nil
 	}
 }
 

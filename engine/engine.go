@@ -161,7 +161,7 @@ type Engine struct {
 	stopping   bool             // guarded by mu; no rebuild may begin
 	expanding  bool             // guarded by mu; no rebuild may begin
 	frontended bool             // guarded by mu; the frontend was started and not stopped
-	// predecessorAsked is when the engine before this one asked last; see PredecessorAge. Guarded by mu; zero if that is not known.
+	// predecessorAsked is when the engine before this one asked last; see Predecessor. Guarded by mu; zero if that is not known.
 	predecessorAsked time.Time
 }
 

@@ -127,16 +127,16 @@ func (e *Engine) askInForce(ctx context.Context, m *member, like *likes, payload
 	return err
 }
 
-// PredecessorAge is how long ago the engine that served the volume before this one last asked its members InForce with a limit; as the member
-// says that heard of it longest ago. Every member had to confirm each question, so what was allowed by a question is over when the age
-// of one member says so. It is not known, ever, where that engine did not ask, or no member remembers it.
-func (e *Engine) PredecessorAge() (age time.Duration, known bool) {
+// Predecessor is the generation of the engine that served the volume before this one, and how long ago that engine last asked its members
+// InForce with a limit, as the member says that heard of it longest ago. Every member had to confirm each question, so what was allowed by a
+// question is over when the age of one member says so. It is not known, ever, where that engine did not ask, or no member remembers it.
+func (e *Engine) Predecessor() (generation int64, age time.Duration, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.predecessorAsked.IsZero() {
-		return 0, false
+		return 0, 0, false
 	}
-	return e.cfg.Clock.Since(e.predecessorAsked), true
+	return e.cfg.Recorded.Generation, e.cfg.Clock.Since(e.predecessorAsked), true
 }
 
 // learnPredecessor takes in when the members were asked last. Only questions of the generation of the recorded epoch count: an engine that

@@ -190,11 +190,14 @@ func TestTheAgeOfThePredecessorIsThatOfOneMember(t *testing.T) {
 				r.disk(name).lastAsked = said
 			}
 			e, _ := r.run(6)
-			age, known := e.PredecessorAge()
+			before, age, known := e.Predecessor()
 			assert.Equal(t, tc.known, known)
 			assert.Equal(t, tc.want, age)
+			if known {
+				assert.Equal(t, int64(4), before)
+			}
 			r.clock.Step(2 * time.Second)
-			age, _ = e.PredecessorAge()
+			_, age, _ = e.Predecessor()
 			if known {
 				assert.Equal(t, tc.want+2*time.Second, age, "it goes on")
 			}

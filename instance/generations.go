@@ -81,8 +81,8 @@ func (g *generations) InForce(ctx context.Context, r *proto.InForceRequest) (*pr
 		reply.Verdict = proto.InForceReply_NOT_IN_FORCE
 		return reply, nil
 	}
-	if age, known := e.engine.PredecessorAge(); known {
-		reply.PredecessorAgeMillis = new(age.Milliseconds())
+	if before, age, known := e.engine.Predecessor(); known {
+		reply.PredecessorAgeMillis, reply.PredecessorGeneration = new(age.Milliseconds()), before
 	}
 	return reply, nil
 }

@@ -65,6 +65,7 @@ func TestAShareManagerAsksWhetherItsEngineIsInForce(t *testing.T) {
 	reply = c[1].asks(shareDevice, true)
 	assert.Equal(t, proto.InForceReply_IN_FORCE, reply.GetVerdict())
 	require.NotNil(t, reply.PredecessorAgeMillis)
+	assert.Equal(t, int64(1), reply.GetPredecessorGeneration())
 	assert.Less(t, reply.GetPredecessorAgeMillis(), patience.Milliseconds())
 }
 

@@ -4,16 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/share/firewall"
 )
 
+// Answer is what the instance manager says of the engine that serves a device.
+type Answer struct {
+	Verdict    firewall.Verdict
+	Generation int64 // of the engine
+	Before     Predecessor
+}
+
+// Predecessor is the engine that served the volume before. The zero value: not known.
+type Predecessor struct {
+	Generation int64
+	// Age is how long ago the share manager of that engine last asked whether it was in force.
+	Age time.Duration
+}
+
+// heard is an answer that confirms the engine, and when it came.
+type heard struct {
+	Answer
+	at time.Duration
+}
+
 // guard keeps the NFS port closed while the volume's engine is not in force. The zero value guards nothing.
 type guard struct {
 	keeper *firewall.Gatekeeper // nil: the kernel or the instance manager cannot
 	failed chan error           // receives why clients can no longer be served
+	first  <-chan heard         // receives the first answer that confirms the engine
 	stop   context.CancelFunc
 	ended  chan struct{}
 }
@@ -28,8 +50,17 @@ func guardPort(ctx context.Context, o Options, target string) (guard, error) {
 	if err := unix.Stat(target, &st); err != nil {
 		return guard{}, fmt.Errorf("looking for the device of %s: %w", target, err)
 	}
+	first := make(chan heard, 1)
 	ask := func(ctx context.Context, limited bool) (firewall.Verdict, error) {
-		return o.InForce(ctx, st.Dev, limited)
+		a, err := o.InForce(ctx, st.Dev, limited)
+		if err != nil || a.Verdict != firewall.Yes && a.Verdict != firewall.CannotTell {
+			return a.Verdict, err
+		}
+		select {
+		case first <- heard{a, sinceBoot()}:
+		default:
+		}
+		return a.Verdict, nil
 	}
 	keeper, err := firewall.NewGatekeeper(o.NFSPort, ask, sinceBoot, o.Log)
 	if err != nil {
@@ -37,7 +68,7 @@ func guardPort(ctx context.Context, o Options, target string) (guard, error) {
 		return guard{}, nil
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it guards the server while that ends, too
-	g := guard{keeper: keeper, failed: make(chan error, 1), stop: cancel, ended: make(chan struct{})}
+	g := guard{keeper: keeper, failed: make(chan error, 1), first: first, stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(g.ended)
 		if err := keeper.Run(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/stretchr/testify/assert"
@@ -19,22 +20,22 @@ import (
 )
 
 // verdictIn answers with the text of a file, if it was asked for the device that is in the text, too; nil: there is no file.
-func verdictIn(file string) func(context.Context, uint64, bool) (firewall.Verdict, error) {
+func verdictIn(file string) func(context.Context, uint64, bool) (Answer, error) {
 	if file == "" {
 		return nil
 	}
-	return func(_ context.Context, device uint64, _ bool) (firewall.Verdict, error) {
+	return func(_ context.Context, device uint64, _ bool) (Answer, error) {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return firewall.Unanswered, err
+			return Answer{}, err
 		}
 		switch string(text) {
 		case fmt.Sprint("yes ", device):
-			return firewall.Yes, nil
+			return Answer{Verdict: firewall.Yes, Generation: 8, Before: Predecessor{Generation: 7, Age: time.Second}}, nil
 		case "no":
-			return firewall.No, nil
+			return Answer{Verdict: firewall.No}, nil
 		}
-		return firewall.Unanswered, errors.New("another device")
+		return Answer{}, errors.New("another device")
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/longhorn-lep/longhorn-manager/share/firewall"
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -70,8 +69,11 @@ type Options struct {
 	Program, WakeLibrary string
 	// InForce asks whether the engine that serves a device, given by its number, is in force; see firewall.Question. nil: nothing can be
 	// asked, and the port is open as if the instance manager were of an earlier release.
-	InForce func(ctx context.Context, device uint64, limited bool) (firewall.Verdict, error) `json:"-"`
-	Log     *logrus.Entry
+	InForce func(ctx context.Context, device uint64, limited bool) (Answer, error) `json:"-"`
+	// LostClients are those of nodes that are down. The first server of this process does not wait for them, if it is proven that the former
+	// server reaches no client any more.
+	LostClients types.LostClients
+	Log         *logrus.Entry
 }
 
 // normalize checks the options, and returns them with what follows from others.

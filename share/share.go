@@ -89,59 +89,16 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		v.closeWithin(unmountPatience)
 		return err
 	}
-	timing := defaultTiming(o.Lease)
-	p := nfsclient.NewProber(o.NFSPort, timing.limit)
-	ended := ganesha.NewDepartures(v.recovery, o.Log)
-	records := ganesha.NewRecording(health.recovery.found, o.Log)
-	spare := ganesha.Ballast{Recovery: v.recovery, Log: o.Log}
-	epochs := newEpochs(v)
-	var s *supervisor
-	s = &supervisor{
-		watch: watch{t: timing}, now: sinceBoot, failed: port.failed,
-		start: func() (server, error) {
-			c := config
-			if s.watch.barren > 0 {
-				c.WakeLibrary = os.DevNull // the last server never answered: nothing that can be left out must be why
-			}
-			ended.ServerStarts()
-			records.ServerStarts()
-			if !o.ReadOnly {
-				v.within(abandonPatience, spare.GiveUp)
-			}
-			c.Epoch = epochs.next()
-			return ganesha.Start(ctx, c, func(line []byte) { ended.Hear(line); records.Hear(line) })
-		},
-		lookup: func(ctx context.Context) error { _, err := p.Lookup(ctx, o.Volume); return err },
-		null:   p.Null,
-		check:  v.check, size: v.size, grow: v.grow,
-		grown:   health.recovery.grown,
-		serving: health.set, log: o.Log,
-	}
+	dropLost(ctx, o, v, port)
+	records := newRecords(o, v, health)
+	s := newSupervisor(ctx, o, v, config, records)
+	s.failed, s.grown, s.serving = port.failed, health.recovery.grown, health.set
 	reap := reaper()
-	s.each = func() { reap(); door.Look(); records.Report(time.Now()) }
-	if o.ReadOnly {
-		s.grow = func() error { return nil }
-	}
-	if size, err := v.size(); err == nil {
-		s.sizeBytes = size // prepare has let the file system grow to it
-	}
+	s.each = func() { reap(); door.Look(); records.clients.Report(time.Now()) }
 	o.Log.Info("The volume is mounted; starting the NFS server")
-	running, stop := context.WithCancel(ctx)
-	departed := make(chan struct{})
-	go func() {
-		defer close(departed)
-		ended.Run(running)
-	}()
-	spared := make(chan struct{})
-	go func() {
-		defer close(spared)
-		if !o.ReadOnly {
-			spare.Run(running)
-		}
-	}()
+	stop := records.run(ctx)
 	err = s.run(ctx)
 	stop() // what a server says of clients while it ends is of no use
-	v.within(abandonPatience, func() { <-departed; <-spared })
 	// A volume that failed, or that another share manager may have by now, gets no flush
 	// from here: it would be refused below, or wait for long. What clients were promised
 	// to be on disk is there already; the rest they send again to a new server.
@@ -160,6 +117,34 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		v.within(abandonPatience, v.abandon)
 	}
 	return err
+}
+
+// newSupervisor looks after servers of a configuration, and their volume.
+func newSupervisor(ctx context.Context, o Options, v *volume, config ganesha.Config, records *records) *supervisor {
+	timing := defaultTiming(o.Lease)
+	p := nfsclient.NewProber(o.NFSPort, timing.limit)
+	s := &supervisor{
+		watch: watch{t: timing}, now: sinceBoot,
+		lookup: func(ctx context.Context) error { _, err := p.Lookup(ctx, o.Volume); return err },
+		null:   p.Null,
+		check:  v.check, size: v.size, grow: v.grow,
+		log: o.Log,
+	}
+	s.start = func() (server, error) {
+		c := config
+		if s.watch.barren > 0 {
+			c.WakeLibrary = os.DevNull // the last server never answered: nothing that can be left out must be why
+		}
+		c.Epoch = records.serverStarts()
+		return ganesha.Start(ctx, c, records.hear)
+	}
+	if o.ReadOnly {
+		s.grow = func() error { return nil }
+	}
+	if size, err := v.size(); err == nil {
+		s.sizeBytes = size // prepare has let the file system grow to it
+	}
+	return s
 }
 
 // serverConfig is what each server of this process is started with, with a mark that no client knows.

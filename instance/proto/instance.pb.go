@@ -254,8 +254,10 @@ type InForceReply struct {
 	// How long ago the engine before this one was last asked with a limit, by the memory of one member. Absent: it is not known, and never
 	// will be. Present and 5 s or more: nothing that engine's server may still do reaches a client.
 	PredecessorAgeMillis *int64 `protobuf:"varint,3,opt,name=predecessor_age_millis,json=predecessorAgeMillis,proto3,oneof" json:"predecessor_age_millis,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// Of that engine; 0 where its age is not known.
+	PredecessorGeneration int64 `protobuf:"varint,4,opt,name=predecessor_generation,json=predecessorGeneration,proto3" json:"predecessor_generation,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *InForceReply) Reset() {
@@ -305,6 +307,13 @@ func (x *InForceReply) GetGeneration() int64 {
 func (x *InForceReply) GetPredecessorAgeMillis() int64 {
 	if x != nil && x.PredecessorAgeMillis != nil {
 		return *x.PredecessorAgeMillis
+	}
+	return 0
+}
+
+func (x *InForceReply) GetPredecessorGeneration() int64 {
+	if x != nil {
+		return x.PredecessorGeneration
 	}
 	return 0
 }
@@ -1734,13 +1743,14 @@ const file_instance_proto_instance_proto_rawDesc = "" +
 	"\x0eInForceRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\x04R\x06device\x12\x18\n" +
-	"\alimited\x18\x03 \x01(\bR\alimited\"\x97\x02\n" +
+	"\alimited\x18\x03 \x01(\bR\alimited\"\xce\x02\n" +
 	"\fInForceReply\x12D\n" +
 	"\averdict\x18\x01 \x01(\x0e2*.longhorn.instance.v1.InForceReply.VerdictR\averdict\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x03R\n" +
 	"generation\x129\n" +
-	"\x16predecessor_age_millis\x18\x03 \x01(\x03H\x00R\x14predecessorAgeMillis\x88\x01\x01\"K\n" +
+	"\x16predecessor_age_millis\x18\x03 \x01(\x03H\x00R\x14predecessorAgeMillis\x88\x01\x01\x125\n" +
+	"\x16predecessor_generation\x18\x04 \x01(\x03R\x15predecessorGeneration\"K\n" +
 	"\aVerdict\x12\x0f\n" +
 	"\vUNCONFIRMED\x10\x00\x12\f\n" +
 	"\bIN_FORCE\x10\x01\x12\x10\n" +

@@ -15,6 +15,10 @@ const gateTable = "longhorn-share-gate"
 // gateLife is how long a question that was confirmed opens the port, from before it was asked.
 const gateLife = 4 * time.Second
 
+// MuteAfter is how long after the last question that a server's share manager asked with a limit that server reaches no client: gateLife, and a
+// second for clocks that run at slightly different speeds.
+const MuteAfter = gateLife + time.Second
+
 // slots is how many questions the kernel knows: the one under way, and the last one that was confirmed.
 const slots = 2
 
