@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -85,6 +86,11 @@ func TestAnAdministratorsIdentifierStays(t *testing.T) {
 	n.plugin(t).beforeMount()
 	assert.Equal(t, "theirs\n", n.kernels(t))
 	assert.Equal(t, "theirs", n.held(t))
+
+	n = newIDNode(t)
+	n.after = "theirs\n"
+	n.plugin(t).beforeMount()
+	assert.Equal(t, "theirs", n.held(t), "whatever the daemon says, and if it says nothing")
 }
 
 func TestWhatIsNotCertainIsNotHeld(t *testing.T) {
@@ -199,4 +205,28 @@ func (m *mountOrder) Listed(string) (mount.Entry, error) { return mount.Entry{},
 func (m *mountOrder) MountNFS(mount.Export, string, mount.NFSOptions) error {
 	*m.order = append(*m.order, "mount")
 	return nil
+}
+
+func TestMountsAtOnceSetOneIdentifier(t *testing.T) {
+	n := newIDNode(t)
+	n.want(t, "ours")
+	plugin := n.plugin(t)
+	var mounts sync.WaitGroup
+	for range 8 {
+		mounts.Go(plugin.beforeMount)
+	}
+	mounts.Wait()
+	assert.Equal(t, "ours", n.kernels(t))
+	assert.Equal(t, "ours", n.held(t))
+	assert.Equal(t, 1, n.loads)
+}
+
+// The pod has the node's sysfs and its /run only below the root directory of the node's first process.
+func TestTheIdentifierIsThatOfTheNode(t *testing.T) {
+	c := newClientID(NodeOptions{HostProc: "/host/proc", KubeletDir: "/var/lib/kubelet", DriverName: "d"}, mount.New())
+	assert.Equal(t, "/host/proc/1/root", c.kernel.Root)
+	assert.Equal(t, "/host/proc/1/root/run/longhorn/nfs-client", c.dir)
+	used, err := c.isUsed()
+	require.NoError(t, err)
+	assert.False(t, used, "of the mounts below the kubelet's directory of the driver d")
 }
