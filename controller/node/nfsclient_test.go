@@ -1,13 +1,16 @@
 package node
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
@@ -137,4 +140,35 @@ func TestTheMonitorTellsBothNodesOfOneIdentifier(t *testing.T) {
 		assert.Equal(t, "NFSClientIDShared", types.FindCondition(n.Status.Conditions, "NFSClientIDUnique").Reason)
 		assert.Contains(t, strings.Join(h.Recorder.Take(), "\n"), "Warning NFSClientIDShared "+name)
 	}
+}
+
+// heardNodes keeps the handlers of events, for a test to call.
+type heardNodes struct {
+	MonitoredNodes
+	handlers []cache.ResourceEventHandler
+}
+
+func (h *heardNodes) AddHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	h.handlers = append(h.handlers, handler)
+	return nil, nil
+}
+
+func TestANodeIsLookedAtWhenAnotherTakesItsIdentifier(t *testing.T) {
+	h := testutil.New(t, build.KubeNode("node-1"), build.KubeNode("node-2"), clientNode("node-1", "x"), clientNode("node-2", "x"))
+	d := h.Datastore(datastore.Options{})
+	nodes := &heardNodes{MonitoredNodes: d.Nodes}
+	m, err := NewMonitor(MonitorDeps{Nodes: nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env()})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	for _, handler := range nodes.handlers {
+		handler.OnUpdate(clientNode("node-2", "y"), clientNode("node-2", "x"))
+	}
+	assert.Eventually(t, func() bool {
+		n, err := d.Nodes.Live(t.Context(), "node-1")
+		return err == nil && types.FindCondition(n.Status.Conditions, types.ConditionNFSClientIDUnique).Status == longhorn.ConditionFalse
+	}, 20*time.Second, 10*time.Millisecond)
+	cancel()
+	require.NoError(t, <-done)
 }
