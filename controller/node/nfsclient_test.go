@@ -119,7 +119,7 @@ func TestClientIDUnique(t *testing.T) {
 func TestTheMonitorTellsBothNodesOfOneIdentifier(t *testing.T) {
 	h := testutil.New(t, build.KubeNode("node-1"), build.KubeNode("node-2"), clientNode("node-1", "x"), clientNode("node-2", "y"), clientNode("node-3", ""))
 	d := h.Datastore(datastore.Options{})
-	m, err := NewMonitor(MonitorDeps{Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env()})
+	m, err := NewMonitor(MonitorDeps{Liveness: &foundSilent{}, Nodes: d.Nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env()})
 	require.NoError(t, err)
 	h.EndWithTest(m.Run)
 	assert.Equal(t, []string{"node-1"}, m.sharersOfClientID(nil, clientNode("node-1", "x")))
@@ -157,7 +157,7 @@ func TestANodeIsLookedAtWhenAnotherTakesItsIdentifier(t *testing.T) {
 	h := testutil.New(t, build.KubeNode("node-1"), build.KubeNode("node-2"), clientNode("node-1", "x"), clientNode("node-2", "x"))
 	d := h.Datastore(datastore.Options{})
 	nodes := &heardNodes{MonitoredNodes: d.Nodes}
-	m, err := NewMonitor(MonitorDeps{Nodes: nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env()})
+	m, err := NewMonitor(MonitorDeps{Liveness: &foundSilent{}, Nodes: nodes, KubeNodes: d.KubeNodes, Pods: d.Pods, Env: h.Env()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
