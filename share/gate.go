@@ -51,18 +51,7 @@ func guardPort(ctx context.Context, o Options, target string) (guard, error) {
 		return guard{}, fmt.Errorf("looking for the device of %s: %w", target, err)
 	}
 	first := make(chan heard, 1)
-	ask := func(ctx context.Context, limited bool) (firewall.Verdict, error) {
-		a, err := o.InForce(ctx, st.Dev, limited)
-		if err != nil || a.Verdict != firewall.Yes && a.Verdict != firewall.CannotTell {
-			return a.Verdict, err
-		}
-		select {
-		case first <- heard{a, sinceBoot()}:
-		default:
-		}
-		return a.Verdict, nil
-	}
-	keeper, err := firewall.NewGatekeeper(o.NFSPort, ask, sinceBoot, o.Log)
+	keeper, err := firewall.NewGatekeeper(o.NFSPort, noting(first, st.Dev, o.InForce), sinceBoot, o.Log)
 	if err != nil {
 		o.Log.WithError(err).Warn("Clients are served though it is not known whether the volume has moved; after a move their locks are not given away early")
 		return guard{}, nil
@@ -76,6 +65,21 @@ func guardPort(ctx context.Context, o Options, target string) (guard, error) {
 		}
 	}()
 	return g, nil
+}
+
+// noting asks about a device, and keeps the first answer that confirms its engine.
+func noting(first chan<- heard, device uint64, inForce func(context.Context, uint64, bool) (Answer, error)) firewall.Question {
+	return func(ctx context.Context, limited bool) (firewall.Verdict, error) {
+		a, err := inForce(ctx, device, limited)
+		if err != nil || a.Verdict != firewall.Yes && a.Verdict != firewall.CannotTell {
+			return a.Verdict, err
+		}
+		select {
+		case first <- heard{a, sinceBoot()}:
+		default:
+		}
+		return a.Verdict, nil
+	}
 }
 
 // muted tells whether no client is served: another share manager may have the volume by now.
