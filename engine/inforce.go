@@ -76,12 +76,13 @@ func (e *Engine) askAll(ctx context.Context, payload []byte) (asked []*member, a
 }
 
 // standsLocked is what the engine knows by itself. While none of those that have failed is listed by an epoch in force or proposed, the serving
-// members are all that a successor could start with. The caller holds mu.
+// members are all that a successor could start with. A running engine is not waited for yet, so
+// tasks may begin. The caller holds mu.
 func (e *Engine) standsLocked(ro *roster) Verdict {
 	switch {
-	case e.state.Phase == PhaseError || e.state.Phase == PhaseStopped || e.ctx.Err() != nil:
+	case e.ctx.Err() != nil:
 		return NotInForce
-	case e.state.Phase != PhaseRunning || e.stopping || len(ro.leaving) > 0 || len(ro.serving) == 0:
+	case e.state.Phase != PhaseRunning || len(ro.leaving) > 0 || len(ro.serving) == 0:
 		return Unconfirmed
 	}
 	return InForce
@@ -141,13 +142,13 @@ func (e *Engine) Predecessor() (generation int64, age time.Duration, known bool)
 
 // learnPredecessor takes in when the members were asked last. Only questions of the generation of the recorded epoch count: an engine that
 // started after it, and had no epoch recorded, has served nothing, and one that did have an epoch recorded has asked itself or is of a
-// release that asks nothing.
+// release that asks nothing. The members are those of the recorded epoch that were opened.
 func (e *Engine) learnPredecessor(members candidates) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range members {
 		last := c.state.LastAsked
-		if last == nil || last.AgoMillis < 0 || last.Generation != e.cfg.Recorded.Generation || !e.cfg.Recorded.Has(c.Name) {
+		if last == nil || last.AgoMillis < 0 || last.Generation != e.cfg.Recorded.Generation {
 			continue
 		}
 		at := c.answered.Add(-time.Duration(last.AgoMillis) * time.Millisecond)

@@ -42,6 +42,16 @@ func (r *rig) hold(names ...string) (arrived chan string, release func()) {
 	return arrived, release
 }
 
+// expectUnansweredQuestion fails the test if a verdict comes though nothing happens that could allow one.
+func (r *rig) expectUnansweredQuestion(verdict <-chan Verdict) {
+	r.t.Helper()
+	select {
+	case v := <-verdict:
+		r.t.Fatalf("answered %v too early", v)
+	case <-time.After(5 * time.Millisecond): // it can only miss a fault, never find one that is not
+	}
+}
+
 // asked begins a question and returns where its verdict comes.
 func (r *rig) asked(ctx context.Context, e *Engine) <-chan Verdict {
 	verdict := make(chan Verdict, 1)
@@ -76,6 +86,8 @@ func TestOneMemberThatDoesNotAnswerLeavesItUnconfirmed(t *testing.T) {
 			// A later question waits for the first one: what the member says to that is of another moment.
 			ctx, cancel = context.WithCancel(t.Context())
 			second := r.asked(ctx, e)
+			require.Eventually(t, func() bool { return len(r.disk("c").asks()) == 2 }, 10*time.Second, time.Millisecond)
+			r.expectUnansweredQuestion(second)
 			cancel()
 			assert.Equal(t, Unconfirmed, <-second)
 			assert.Empty(t, arrived)
@@ -117,6 +129,7 @@ func TestAChangeOfMembersMeanwhileLeavesItUnconfirmed(t *testing.T) {
 	arrived, release := r.hold("c")
 	verdict := r.asked(t.Context(), e)
 	<-arrived
+	require.Eventually(t, func() bool { return len(r.disk("a").asks()) == 1 }, 10*time.Second, time.Millisecond)
 	e.memberFailed(e.mirror.roster.Load().find("a"), errRemoved)
 	r.await(e, changed, "epoch", inEpoch("b", "c"))
 	release()

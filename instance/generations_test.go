@@ -41,6 +41,7 @@ func TestAShareManagerAsksWhetherItsEngineIsInForce(t *testing.T) {
 	assert.Equal(t, proto.InForceReply_NOT_IN_FORCE, c[0].asks(shareDevice, true).GetVerdict(), "no engine is here")
 	epoch := c.startEngine(c[0], c.engineSpec(1, nil))
 	assert.Equal(t, proto.InForceReply_NOT_IN_FORCE, c[0].asks(shareDevice, true).GetVerdict(), "it has no device")
+	assert.Equal(t, proto.InForceReply_NOT_IN_FORCE, c[0].asks(0, true).GetVerdict(), "and 0 is none")
 	c[0].serveDevice()
 
 	reply := c[0].asks(shareDevice, true)
@@ -108,6 +109,15 @@ func TestAKeptDeviceIsNeitherInForceNorNot(t *testing.T) {
 	n.start()
 	assert.Equal(t, proto.InForceReply_UNCONFIRMED, n.asks(shareDevice, true).GetVerdict())
 	assert.Equal(t, proto.InForceReply_NOT_IN_FORCE, n.asks(shareDevice+1, true).GetVerdict())
+}
+
+// It may take over the device that the share has mounted.
+func TestAnEngineThatStartsIsNeitherInForceNorNot(t *testing.T) {
+	n := newNode(t, 1)
+	n.createReplica()
+	_, err := n.EngineStart(context.Background(), cluster{n}.engineSpec(1, nil))
+	require.NoError(t, err)
+	assert.Equal(t, proto.InForceReply_UNCONFIRMED, n.asks(shareDevice, true).GetVerdict())
 }
 
 // An instance manager of an earlier release has no such socket; one that cannot make it serves all the same.

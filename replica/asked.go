@@ -52,11 +52,11 @@ func (a *Asked) heard(generation int64, limited bool) {
 	}
 }
 
-// before is the last question of a generation below the given one; nil if none is known.
-func (a *Asked) before(generation int64) *membership.LastAsked {
+// before is the last question of a generation before the one that was admitted last; nil if none is known.
+func (a *Asked) before() *membership.LastAsked {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.last.known || a.last.generation >= generation {
+	if !a.last.known {
 		return nil
 	}
 	return &membership.LastAsked{Generation: a.last.generation, AgoMillis: (a.now() - a.last.at).Milliseconds()}

@@ -91,6 +91,15 @@ func TestAReplicaRemembersWhenEnginesAsked(t *testing.T) {
 	_ = nine
 }
 
+// The gate lets no request of an older session in; should one come all the same, it is none of the engine that was admitted.
+func TestAQuestionOfAnOlderEngineIsNotTheNewOnes(t *testing.T) {
+	a := NewAsked()
+	a.admitted(5)
+	a.heard(4, true)
+	a.admitted(6)
+	assert.Nil(t, a.before())
+}
+
 // The question is answered though the disk hangs in a write and in the replica's lane: a share is not muted by a slow disk.
 func TestTheQuestionWaitsForNoDisk(t *testing.T) {
 	for kind, name := range map[string]string{"write": dataName, "sync": metaTempName} {

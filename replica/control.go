@@ -95,7 +95,7 @@ func (s *Session) state() membership.State {
 		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept, Rebuilding: r.meta.Rebuilding, Base: r.baseLocked(),
 		ReadsDisk:  true, // see Replica.confirm
 		WritesLost: !r.cacheKept && r.opts.BootID != "",
-		LastAsked:  r.opts.Asked.before(s.generation),
+		LastAsked:  r.opts.Asked.before(),
 	}
 }
 
