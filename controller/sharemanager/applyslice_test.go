@@ -303,6 +303,38 @@ func TestAnAddressThatAnotherPodHasIsNotKept(t *testing.T) {
 	assert.Empty(t, address, "clients must not come to another share's server")
 }
 
+func TestAnAddressThatAnotherPodHasIsNotKeptByALateCacheEither(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	change(t, h, c, fails)
+	syncs(t, h, c, nil)
+	h.Seed(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "share-manager-other", Labels: types.SharePodLabels("other")},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending, PodIP: "10.1.0.7"},
+	})
+	h.CatchUp()
+	require.NoError(t, c.Slices.(*datastore.Store[*discoveryv1.EndpointSlice]).Replace(nil, "1"))
+	syncs(t, h, c, nil)
+	address, _ := leadsTo(t, h)
+	assert.Empty(t, address)
+}
+
+// Another leader may have changed the slice since, and the garbage collector deletes it as well.
+func TestOnlyTheVersionOfASliceThatWasSeenIsDeleted(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	s, err := c.Slices.GetRO(sliceName)
+	require.NoError(t, err)
+	var asked *metav1.Preconditions
+	h.Kube.PrependReactor("delete", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		asked = a.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions
+		return false, nil, nil
+	})
+	require.NoError(t, c.deleteSlice(t.Context(), s))
+	assert.Equal(t, &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}, asked)
+	require.NoError(t, c.deleteSlice(t.Context(), s), "it is gone already")
+}
+
 func TestAStaleSliceDecidesNothing(t *testing.T) {
 	h, c := start(t)
 	serve(t, h, c, "pod-1")

@@ -95,10 +95,14 @@ func TestWhereTheServiceLeads(t *testing.T) {
 		"someone took a label away → repaired":                           {in: running().slice("10.1.0.7", "pod").with(func(in *Input) { in.Slice.Labels = nil }), want: "10.1.0.7 Pod/pod"},
 		"someone added a label → it stays":                               {in: running().slice("10.1.0.7", "pod").with(func(in *Input) { in.Slice.Labels["a"] = "b" }), want: "unchanged"},
 
-		"no workload, the pod ends → as it is": {in: running(deleted).unused().slice("10.1.0.7", "pod"), want: "unchanged"},
-		"no workload, no pod → deleted":        {in: used().unused().slice("10.1.0.7", "pod-0"), want: "deleted"},
-		"no workload, another's pod → deleted": {in: running(anothers).unused().slice("10.1.0.7", "pod-0"), want: "deleted"},
-		"no workload, no slice → none":         {in: used().unused(), want: "unchanged"},
+		"no workload, the pod ends → as it is":                              {in: running(deleted).unused().slice("10.1.0.7", "pod"), want: "unchanged"},
+		"no workload, the pod ends whose address was not written → deleted": {in: running(deleted).unused().slice("10.1.0.6", "pod-0"), want: "deleted"},
+		"someone took away whose address it is → repaired":                  {in: running().slice("10.1.0.7", "pod").with(func(in *Input) { in.Slice.Endpoints[0].TargetRef = nil }), want: "10.1.0.7 Pod/pod"},
+		"that, and the pod ends → its address":                              {in: running(deleted).slice("10.1.0.7", "pod").with(func(in *Input) { in.Slice.Endpoints[0].TargetRef = nil }), want: "10.1.0.7 ShareManager/share 30s", after: 30 * time.Second},
+		"an endpoint without an address, no pod → none":                     {in: used().slice("10.1.0.7", "pod-0").with(func(in *Input) { in.Slice.Endpoints[0].Addresses = nil }), want: " ShareManager/share"},
+		"no workload, no pod → deleted":                                     {in: used().unused().slice("10.1.0.7", "pod-0"), want: "deleted"},
+		"no workload, another's pod → deleted":                              {in: running(anothers).unused().slice("10.1.0.7", "pod-0"), want: "deleted"},
+		"no workload, no slice → none":                                      {in: used().unused(), want: "unchanged"},
 
 		"no Service yet → waits":                             {in: running().with(func(in *Input) { in.Service = nil }), want: "unchanged"},
 		"another's Service → nothing leads from it to us":    {in: running().with(func(in *Input) { in.Service.OwnerReferences = nil }), want: "unchanged"},
