@@ -1,6 +1,7 @@
 package sharemanager
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -14,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kubetypes "k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -86,7 +89,11 @@ func TestThePodOfAnEarlierReleaseIsTakenOver(t *testing.T) {
 		}}
 	}
 	c.refusedSlices.refused(h.Clock.Now()) // the earlier release knows no slices
-	assert.Empty(t, serve(t, h, c, "pod-1"))
+	c.Ask = func(context.Context, string) (types.ShareRecovery, error) { return types.ShareRecovery{}, nil }
+	serve(t, h, c, "pod-1")
+	got, err := c.sync(t.Context(), "vol")
+	require.NoError(t, err)
+	assert.Equal(t, time.Minute, got.RequeueAfter, "it tries again, also when nothing happens")
 	pod, err := c.Pods.GetRO("share-manager-vol")
 	require.NoError(t, err)
 	assert.Equal(t, types.ShareManagerSelector("vol"), pod.Labels)
@@ -291,6 +298,12 @@ func TestAnAddressThatAnotherPodHasIsNotKept(t *testing.T) {
 	change(t, h, c, fails)
 	syncs(t, h, c, nil)
 	h.CatchUp()
+	h.Seed(build.Pod("job", "a", func(p *corev1.Pod) { p.Status.Phase, p.Status.PodIP = corev1.PodSucceeded, "10.1.0.7" }))
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	address, _ := leadsTo(t, h)
+	require.Equal(t, "10.1.0.7", address, "a pod that has ended has no address any more, whatever it says")
+	h.CatchUp()
 	h.Seed(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "share-manager-other", Labels: types.SharePodLabels("other")},
 		Status:     corev1.PodStatus{Phase: corev1.PodPending, PodIP: "10.1.0.7"},
@@ -299,7 +312,7 @@ func TestAnAddressThatAnotherPodHasIsNotKept(t *testing.T) {
 	h.Writes()
 	syncs(t, h, c, nil)
 	assert.Contains(t, h.Writes(), "update endpointslices/share-manager-vol")
-	address, _ := leadsTo(t, h)
+	address, _ = leadsTo(t, h)
 	assert.Empty(t, address, "clients must not come to another share's server")
 }
 
@@ -333,6 +346,34 @@ func TestOnlyTheVersionOfASliceThatWasSeenIsDeleted(t *testing.T) {
 	require.NoError(t, c.deleteSlice(t.Context(), s))
 	assert.Equal(t, &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}, asked)
 	require.NoError(t, c.deleteSlice(t.Context(), s), "it is gone already")
+}
+
+// watchedSlices passes on the handlers that it is given.
+type watchedSlices struct {
+	SliceStore
+	handlers []cache.ResourceEventHandler
+}
+
+func (w *watchedSlices) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	w.handlers = append(w.handlers, h)
+	return w.SliceStore.AddHandler(h)
+}
+
+func TestChangesOfSlicesAreNoticed(t *testing.T) {
+	_, c := start(t)
+	watched := &watchedSlices{SliceStore: c.Slices}
+	c.Slices = watched
+	other, err := New(c.Deps)
+	require.NoError(t, err)
+	assert.Len(t, watched.handlers, 1)
+	assert.NoError(t, other.queue.Run(cancelled(t)))
+}
+
+func cancelled(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }
 
 func TestAStaleSliceDecidesNothing(t *testing.T) {

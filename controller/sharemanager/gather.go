@@ -88,7 +88,7 @@ func (c *Controller) isTaken(in Input) (bool, error) {
 	}
 	pods, err := c.Pods.List(labels.Everything())
 	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
-		return !shows(in.Slice, p) && !hasEnded(p) && slices.Contains(addressesOfPod(p), address)
+		return !hasEnded(p) && slices.Contains(addressesOfPod(p), address)
 	}), err
 }
 
