@@ -71,7 +71,8 @@ func (p *Peers) Reaches(ctx context.Context, witness, address, token, node strin
 	case marked == "" && (response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == http.StatusNotFound):
 		return false, ErrEarlierRelease
 	case response.StatusCode != http.StatusOK || marked != witness:
-		return false, fmt.Errorf("the daemon of node %s, asked whether it reaches node %s, answers with status %d as node %q", witness, node, response.StatusCode, marked)
+		return false, fmt.Errorf("the daemon of node %s, asked whether it reaches node %s, answers with status %d as node %q",
+			witness, node, response.StatusCode, marked)
 	}
 	var said reached
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))

@@ -20,30 +20,40 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/reach"
 )
 
-// newDetector finds nodes that are down for the leader. It asks the daemons of other nodes with the leader's account, as a client of the
-// REST API: they check its token, and its right to update Nodes.
+// newDetector finds nodes that are down for the leader.
 func (d *daemon) newDetector(store *datastore.Datastore) (*liveness.Detector, error) {
-	tokens := &accountTokens{kube: d.own.kube, namespace: d.namespace, account: types.LeaderAccount, audience: d.audience, clock: d.env.Clock}
 	deps := liveness.Deps{
 		Env: d.env, Node: d.node, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Managers: store.InstanceManagers,
 		Attachments: store.VolumeAttachments, Replicas: store.Replicas, Setting: store.Setting,
 		Questions: healthprobe.New(), Answers: reach.Any,
-		Testify: func(ctx context.Context, witness, address, node string) (bool, error) {
-			token, err := tokens.get(ctx)
-			if err != nil {
-				return false, err
-			}
-			reaches, err := d.rest.peers.Reaches(ctx, witness, address, token, node)
-			if errors.Is(err, api.ErrEarlierRelease) {
-				err = liveness.ErrEarlierRelease
-			}
-			return reaches, err
-		},
+		Testify: d.askWitness(d.rest.peers),
 	}
 	if !d.oldManifests {
 		deps.Leases = store.NodeLeases
 	}
 	return liveness.New(deps)
+}
+
+// witnesses are daemons of other nodes. *api.Peers satisfies it.
+type witnesses interface {
+	Reaches(ctx context.Context, witness, address, token, node string) (bool, error)
+}
+
+// askWitness asks the daemon of another node with the leader's account, as a client of the REST API: it checks the token, and the right to
+// update the Node.
+func (d *daemon) askWitness(peers witnesses) func(ctx context.Context, witness, address, node string) (bool, error) {
+	tokens := &accountTokens{kube: d.own.kube, namespace: d.namespace, account: types.LeaderAccount, audience: d.audience, clock: d.env.Clock}
+	return func(ctx context.Context, witness, address, node string) (bool, error) {
+		token, err := tokens.get(ctx)
+		if err != nil {
+			return false, err
+		}
+		reaches, err := peers.Reaches(ctx, witness, address, token, node)
+		if errors.Is(err, api.ErrEarlierRelease) {
+			err = liveness.ErrEarlierRelease
+		}
+		return reaches, err
+	}
 }
 
 // witness tells the leader whether this node reaches another one (api.Reacher). The daemon's caches hold this node's objects alone, so it

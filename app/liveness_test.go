@@ -7,9 +7,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/longhorn-lep/longhorn-manager/api"
+	"github.com/longhorn-lep/longhorn-manager/controller/node/liveness"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
@@ -65,4 +71,36 @@ func TestWhatAWitnessTries(t *testing.T) {
 	_, err = w.Reaches(t.Context(), "x")
 	require.Error(t, err)
 	assert.Equal(t, 3, tried, "what it cannot read it does not guess")
+}
+
+// answering is a daemon that answers as a test says.
+type answering struct {
+	t   *testing.T
+	err error
+}
+
+func (a answering) Reaches(_ context.Context, witness, address, token, node string) (bool, error) {
+	assert.Equal(a.t, []string{"b", "10.1.0.2", "token", "x"}, []string{witness, address, token, node})
+	return a.err == nil, a.err
+}
+
+// The leader asks with a token of its account that is good for the REST API alone.
+func TestHowAWitnessIsAsked(t *testing.T) {
+	kube := kubefake.NewClientset()
+	kube.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		request := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()
+		assert.Equal(t, []string{"longhorn-backend"}, request.Spec.Audiences)
+		assert.Equal(t, types.LeaderAccount, a.(clienttesting.CreateActionImpl).Name)
+		request.Status.Token = "token"
+		return true, request, nil
+	})
+	d := &daemon{namespace: "storage", audience: "longhorn-backend", own: &clients{kube: kube}, env: testutil.New(t).Env()}
+	for answer, want := range map[error]error{nil: nil, api.ErrEarlierRelease: liveness.ErrEarlierRelease, context.DeadlineExceeded: context.DeadlineExceeded} {
+		reaches, err := d.askWitness(answering{t, answer})(t.Context(), "b", "10.1.0.2", "x")
+		assert.Equal(t, want == nil, reaches)
+		require.ErrorIs(t, err, want)
+	}
+	kube.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no right") })
+	_, err := d.askWitness(nil)(t.Context(), "b", "10.1.0.2", "x")
+	require.ErrorContains(t, err, "no right")
 }

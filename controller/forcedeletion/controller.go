@@ -150,7 +150,9 @@ type user struct {
 
 // candidates are the pods of a node that may be deleted if it is down, by namespace and name; after is when to look again. shares are the
 // share managers' pods on it, which answer if it lives.
-func (c *Controller) candidates(ctx context.Context, n *longhorn.Node, policy types.PodDeletionPolicy) (users []user, shares []*corev1.Pod, after time.Duration, err error) {
+func (c *Controller) candidates(
+	ctx context.Context, n *longhorn.Node, policy types.PodDeletionPolicy,
+) (users []user, shares []*corev1.Pod, after time.Duration, err error) {
 	pods, err := c.deps.Workloads.Pods(ctx, metav1.NamespaceAll, n.Name)
 	if err != nil {
 		return nil, nil, 0, err

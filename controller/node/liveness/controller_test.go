@@ -41,6 +41,8 @@ type bench struct {
 	told      []string
 	alone     bool // no witness is to be asked
 	closed    bool
+	kept      map[string]bool // connections
+	meanwhile func()          // happens while a witness is asked
 }
 
 const (
@@ -125,16 +127,21 @@ func (b *bench) Ask(address string, answered func()) {
 		answered()
 	}
 }
-func (b *bench) Keep(map[string]bool) {}
-func (b *bench) Renew(address string) { b.renewed = append(b.renewed, address) }
-func (b *bench) Close()               { b.closed = true }
+func (b *bench) Keep(kept map[string]bool) { b.kept = kept }
+func (b *bench) Renew(address string)      { b.renewed = append(b.renewed, address) }
+func (b *bench) Close()                    { b.closed = true }
 func (b *bench) accepts(_ context.Context, addresses []string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(addresses, func(a string) bool { return b.accepting[a] })
 }
 
-func (b *bench) testify(_ context.Context, witness, address, node string) (bool, error) {
+func (b *bench) testify(ctx context.Context, witness, address, node string) (bool, error) {
+	if b.meanwhile != nil {
+		b.meanwhile()
+	}
+	deadline, _ := ctx.Deadline()
+	assert.LessOrEqual(b.t, time.Until(deadline), witnessLimit, "a witness that hangs keeps a verdict waiting")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	assert.Equal(b.t, map[string]string{"b": "10.1.0.2", "c": "10.1.0.3", "y": "10.1.0.5"}[witness], address)
@@ -237,6 +244,72 @@ func TestWhatKeepsASilentNodeFromBeingCalledDown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An answer that comes while the node is judged is a life sign.
+func TestAnAnswerMeanwhileCounts(t *testing.T) {
+	b := newBench(t, threeNodes()...)
+	b.xDies()
+	b.meanwhile = func() { b.hear(healthOfX) }
+	b.ticks(3)
+	assert.NotEmpty(t, b.testified)
+	assert.Nil(t, b.silence("x"))
+}
+
+// A judgement that takes long is not begun again, and does not count if the loop was late meanwhile.
+func TestANodeIsJudgedOnceAtATime(t *testing.T) {
+	b := newBench(t, threeNodes()...)
+	b.xDies()
+	b.ticks(2)
+	asked, answer := make(chan struct{}, 99), make(chan struct{})
+	b.meanwhile = func() { asked <- struct{}{}; <-answer }
+	for range 9 {
+		b.Clock.Step(standard.interval)
+		b.tick(t.Context())
+	}
+	<-asked
+	<-asked
+	b.Clock.Step(time.Second)
+	b.tick(t.Context())
+	close(answer)
+	b.work.Wait()
+	assert.Empty(t, asked, "two witnesses were asked, once each")
+	assert.Nil(t, b.silence("x"))
+}
+
+func TestWitnessesAreAskedFourAtATime(t *testing.T) {
+	daemons := []daemon{{"b", "10.1.0.2"}, {"c", "10.1.0.3"}, {"b", "10.1.0.2"}, {"c", "10.1.0.3"}, {"y", "10.1.0.5"}}
+	late, old := errors.New("timeout"), ErrEarlierRelease
+	for name, c := range map[string]struct {
+		b, y error
+		want testimony
+		asks int
+	}{
+		"the first answer is enough":                        {nil, late, testimony{agrees: "b"}, 4},
+		"none of the first answers → the next":              {late, nil, testimony{agrees: "y"}, 5},
+		"all are of an earlier release":                     {old, old, testimony{earlier: true}, 5},
+		"the last does not answer → not all":                {old, late, testimony{}, 5},
+		"the last alone is of an earlier release → not all": {late, old, testimony{}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.said = map[string]error{"b": c.b, "c": c.b, "y": c.y}
+			assert.Equal(t, c.want, b.Detector.testify(t.Context(), daemons, "x"))
+			assert.Len(t, b.testified, c.asks)
+		})
+	}
+	assert.Equal(t, testimony{}, newBench(t).Detector.testify(t.Context(), nil, "x"))
+}
+
+func TestWhichDaemonIsAsked(t *testing.T) {
+	leaving := daemonPod("b", "10.1.0.12")
+	leaving.Name, leaving.DeletionTimestamp, leaving.Finalizers = "longhorn-manager-a", &metav1.Time{Time: testutil.Now}, []string{"x"}
+	other := build.Pod("csi-plugin", "b", func(p *corev1.Pod) { p.Status.PodIP = "10.1.0.22" })
+	b := newBench(t, leaving, other)
+	assert.Empty(t, b.daemonOf("b"))
+	b.Seed(daemonPod("b", "10.1.0.2"))
+	b.CatchUp()
+	assert.Equal(t, "10.1.0.2", b.daemonOf("b"))
 }
 
 func TestTwoNodesHaveNoWitnessAndOneNodeHasNoVerdict(t *testing.T) {
@@ -423,6 +496,7 @@ func TestWhichPodsAreAsked(t *testing.T) {
 			addresses = append(addresses, a)
 		}
 		slices.Sort(addresses)
+		assert.Equal(t, b.asked, b.kept, "other connections are closed")
 		return addresses
 	}
 	assert.Equal(t, []string{healthOfX}, asked(), "not those of the leader's own node")

@@ -161,6 +161,14 @@ func TestTwoNodesThatFallSilentTogetherWait(t *testing.T) {
 	a = run(3)
 	assert.Equal(t, []string{"x", "y"}, a.times(3, both), "3 s after: not together")
 
+	a = newAsked()
+	a.times(3, map[string][]round{"x": {yes}, "y": {yes}})
+	a.times(2, map[string][]round{"x": {no}, "y": {yes}})
+	a.times(1, map[string][]round{"x": {yes}, "y": {no}})
+	assert.Equal(t, []string{"y"}, a.times(2, map[string][]round{"x": {yes}, "y": {no}}), "x missed two questions: it was not silent")
+	a.times(40, map[string][]round{"x": {yes}, "y": {yes}})
+	assert.Empty(t, a.silences, "a silence that is over is forgotten")
+
 	a = run(0)
 	a.lives("x") // it was only slow, and stays so
 	a.times(3, map[string][]round{"x": {yes}, "y": {no}})
@@ -169,6 +177,15 @@ func TestTwoNodesThatFallSilentTogetherWait(t *testing.T) {
 	a = run(0)
 	a.times(2, map[string][]round{"y": {yes}}) // x fell, and its shares have left it
 	assert.Empty(t, a.times(3, map[string][]round{"y": {no}}), "a node that was called down counts for the next")
+}
+
+func TestTheOrderOfWitnesses(t *testing.T) {
+	daemons := []daemon{{"a", "1"}, {"b", "2"}, {"c", "3"}, {"d", "4"}, {"e", "5"}}
+	var order []string
+	for _, d := range byRelation(daemons, users{mounts: []string{"e", "c", "x"}, replicas: []string{"d", "c"}}) {
+		order = append(order, d.node)
+	}
+	assert.Equal(t, []string{"c", "e", "d", "a", "b"}, order)
 }
 
 func TestAVerdictThatProvedWrongBarsTheNext(t *testing.T) {
@@ -189,7 +206,8 @@ func TestAVerdictThatProvedWrongBarsTheNext(t *testing.T) {
 	assert.True(t, may("boot-2", 0), "it has booted since: the verdict was right")
 
 	now := a.now
-	for _, want := range []time.Duration{20 * time.Minute, 40 * time.Minute, 80 * time.Minute, 160 * time.Minute, 320 * time.Minute, 640 * time.Minute, 1280 * time.Minute, 24 * time.Hour, 24 * time.Hour} {
+	for _, minutes := range []time.Duration{20, 40, 80, 160, 320, 640, 1280, 1440, 1440} {
+		want := minutes * time.Minute
 		now = now.Add(time.Hour)
 		b := a.wrong("x", "boot-1", now)
 		assert.Equal(t, want, b.length)

@@ -141,7 +141,8 @@ func (d *Detector) doubtfulLocked(now time.Time) map[string]bar {
 }
 
 func (d *Detector) tellBar(node string, b bar) {
-	d.deps.Log.WithField(logfields.Node, node).WithField("until", b.until).Warn("Node was called down, and lived: Kubernetes alone says for a while whether it lives")
+	d.deps.Log.WithField(logfields.Node, node).WithField("until", b.until).
+		Warn("Node was called down, and lived: Kubernetes alone says for a while whether it lives")
 	if n, err := d.deps.Nodes.GetRO(node); err == nil { // otherwise there is no object that an Event could be about
 		d.deps.Recorder.Eventf(n, corev1.EventTypeWarning, types.EventNodeWronglyDown,
 			"node %s was called down, and lived: its network may be unreliable; for %v its shares move only when Kubernetes says that it is not ready", node, b.length)
