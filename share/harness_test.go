@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +23,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
@@ -37,7 +41,11 @@ const (
 	returningEnv = "LONGHORN_TEST_SHARE_RETURNING"
 	// verdictEnv has the name of a file whose text answers whether the role's engine is in force; without it nothing can be asked.
 	verdictEnv = "LONGHORN_TEST_SHARE_VERDICT"
-	patience   = time.Minute
+	// lockerEnv has the task of a client that has a lock, which this program then is (beLocker).
+	lockerEnv = "LONGHORN_TEST_SHARE_LOCKER"
+	// imageEnv has the directory whose commands a share manager uses; "": it uses those of the test.
+	imageEnv = "LONGHORN_TEST_SHARE_IMAGE"
+	patience = time.Minute
 )
 
 func TestMain(m *testing.M) {
@@ -58,6 +66,13 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+	case os.Getenv(lockerEnv) != "":
+		held, err := beLocker(os.Getenv(lockerEnv))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Fprint(os.Stdout, held)
 	case os.Getenv(returningEnv) != "":
 		if err := beReturning(os.Getenv(returningEnv)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -72,6 +87,9 @@ func TestMain(m *testing.M) {
 func beRole(options string) int {
 	o := Options{}
 	err := json.Unmarshal([]byte(options), &o)
+	if image := os.Getenv(imageEnv); err == nil && image != "" {
+		err = mountns.EnterRoot(image)
+	}
 	if err == nil {
 		err = exec.Command("ip", "link", "set", "lo", "up").Run()
 	}
@@ -243,6 +261,25 @@ func (r *role) within(command ...string) {
 	r.t.Helper()
 	run(r.t, "nsenter", append([]string{"-a", "-t", strconv.Itoa(r.cmd.Process.Pid)}, command...)...)
 }
+
+// listening lists the ports of TCP that something in the role's network listens on.
+func (r *role) listening() []int {
+	r.t.Helper()
+	ports := map[int]bool{}
+	for _, family := range []string{"tcp", "tcp6"} {
+		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", r.cmd.Process.Pid, family))
+		require.NoError(r.t, err)
+		for _, m := range listener.FindAllSubmatch(table, -1) {
+			port, err := strconv.ParseUint(string(m[1]), 16, 16)
+			require.NoError(r.t, err)
+			ports[int(port)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ports))
+}
+
+// listener is in the line of a socket that listens: its local port, any remote one, and the state.
+var listener = regexp.MustCompile(`:([0-9A-F]{4}) [0-9A-F]+:0000 0A `)
 
 // processes lists the state of each child of the role.
 func (r *role) processes() string {

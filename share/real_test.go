@@ -21,11 +21,15 @@ import (
 )
 
 // own prepares a test with real servers: in its own mount namespace, which the roles
-// share, each in a network of its own.
+// share, each in a network of its own. Where there is an image, its commands and its server are used.
 func own(t *testing.T) bool {
 	t.Helper()
 	mountns.Needs(t, "ganesha.nfsd", "nfs-cp", "nfs-cat", "nfs-ls", "losetup", "nsenter", "ip", "mkfs.ext4", "mkfs.xfs", "blkid")
-	return mountns.Own(t)
+	if !mountns.Own(t) {
+		return false
+	}
+	mountns.EnterImage(t)
+	return true
 }
 
 func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
@@ -45,6 +49,7 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	r.write("file", "data")
 	r.wantRead("file", "data")
 	showMemory(t, r)
+	assert.Equal(t, []int{2049, 9600}, r.listening(), "no port but that of NFS and that of the health service")
 
 	first := r.ganesha()
 	require.NoError(t, syscall.Kill(first, syscall.SIGKILL))

@@ -2,6 +2,9 @@ package share
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 )
@@ -26,14 +29,23 @@ func newRecords(o Options, v *volume, health *healthService) *records {
 	}
 }
 
-// serverStarts is called before each server starts, and returns its epoch.
-func (r *records) serverStarts() (epoch uint32) {
+// serverStarts prepares the next server. It gets an epoch, and a place for its records: beside the process where the volume takes none, because a
+// server without any does not start.
+func (r *records) serverStarts(c *ganesha.Config) error {
 	r.departed.ServerStarts()
 	r.clients.ServerStarts()
 	if !r.readOnly {
 		r.v.within(abandonPatience, r.room.GiveUp)
 	}
-	return r.epochs.next()
+	c.Epoch = r.epochs.next()
+	if err := r.v.recordable(abandonPatience); err != nil {
+		r.clients.Lacks(err.Error())
+		c.Recovery = filepath.Join(r.v.o.RuntimeDirectory, "unrecorded")
+		if err := os.MkdirAll(c.Recovery, 0o700); err != nil {
+			return fmt.Errorf("making a directory for records: %w", err)
+		}
+	}
+	return nil
 }
 
 // hear receives each line of the server's own.

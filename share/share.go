@@ -73,10 +73,6 @@ func Run(ctx context.Context, o Options) error {
 // serve runs the server on a volume that is mounted.
 func serve(ctx context.Context, o Options, v *volume, health *healthService) error {
 	config := o.serverConfig(v)
-	if err := os.WriteFile(config.File, []byte(config.Text()), 0o600); err != nil {
-		v.closeWithin(unmountPatience)
-		return fmt.Errorf("writing the NFS server's configuration: %w", err)
-	}
 	door := firewall.NewDoorkeeper(o.ClientsFile, o.NFSPort, sinceBoot, health.recovery.limited, o.Log)
 	door.Look()
 	if err := firewall.ShowOneSource(o.NFSPort); err != nil {
@@ -135,7 +131,9 @@ func newSupervisor(ctx context.Context, o Options, v *volume, config ganesha.Con
 		if s.watch.barren > 0 {
 			c.WakeLibrary = os.DevNull // the last server never answered: nothing that can be left out must be why
 		}
-		c.Epoch = records.serverStarts()
+		if err := records.serverStarts(&c); err != nil {
+			return nil, err
+		}
 		return ganesha.Start(ctx, c, records.hear)
 	}
 	if o.ReadOnly {
@@ -154,6 +152,18 @@ func (o Options) serverConfig(v *volume) ganesha.Config {
 		Recovery: v.recovery, Cover: v.cover(), Mark: uuid.NewString(),
 		File: filepath.Join(o.RuntimeDirectory, "ganesha.conf"), PIDFile: filepath.Join(o.RuntimeDirectory, "ganesha.pid"),
 		Program: o.Program, WakeLibrary: o.WakeLibrary, Log: o.Log,
+	}
+}
+
+// recordable tells whether clients can be recorded on the volume. Where it does not answer within limit, the server may find out.
+func (v *volume) recordable(limit time.Duration) error {
+	tried := make(chan error, 1)
+	go func() { tried <- ganesha.TryRecords(v.recovery) }()
+	select {
+	case err := <-tried:
+		return err
+	case <-time.After(limit):
+		return nil
 	}
 }
 

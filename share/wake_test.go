@@ -1,9 +1,6 @@
 package share
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
-	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
 
 // newLibrary builds the library as the image has it.
@@ -29,32 +25,11 @@ func newLibrary(t *testing.T) string {
 
 // beReturning is a client of NFSv4.1 that makes itself known and says that it has claimed all that it had. Its record stays.
 func beReturning(name string) error {
-	const opExchangeID, opCreateSession, opSequence, opReclaimComplete = 42, 43, 53, 58
-	p := nfsclient.NewProber(2049, patience)
-	call := func(count uint32, ops nfsclient.Words) (*nfsclient.Reader, error) {
-		r, err := p.Compound(context.Background(), 1, count, ops)
-		if err == nil {
-			r.Word() // the operation
-			r.Word() // its status
-		}
-		return r, err
-	}
-	r, err := call(1, nfsclient.Words{}.Put(opExchangeID).Add([]byte("verifier")).Opaque(name).Put(0, 0, 0))
+	s, err := newSession(name)
 	if err != nil {
-		return fmt.Errorf("making itself known: %w", err)
+		return err
 	}
-	id := nfsclient.Words{}.Put(r.Word(), r.Word())
-	sequence := r.Word()
-	channel := nfsclient.Words{}.Put(0, 1<<20, 1<<20, 4096, 16, 16, 0)
-	r, err = call(1, nfsclient.Words{}.Put(opCreateSession).Add(id).Put(sequence, 0).Add(channel).Add(channel).Put(0x40000000, 1, 0 /* no credentials */))
-	if err != nil {
-		return fmt.Errorf("beginning a session: %w", err)
-	}
-	if len(r.Rest()) < 16 {
-		return errors.New("there is no session")
-	}
-	_, err = call(2, nfsclient.Words{}.Put(opSequence).Add(r.Rest()[:16]).Put(1, 0, 0, 0).Put(opReclaimComplete, 0))
-	return err
+	return s.reclaimComplete()
 }
 
 // returns has a client claim its state.

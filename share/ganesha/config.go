@@ -19,9 +19,13 @@ var squashWords = map[types.NFSSquash]string{types.NFSSquashNone: "No_Root_Squas
 //   - No lists of clients: all come from one address (package firewall).
 //   - Numeric owners: there is no user database here, and AUTH_SYS sends numbers anyway.
 //   - Nobody is 65534, as on Linux; Ganesha's own choice is 4294967294, which has no name.
+//   - Expired clients are not kept: their locks are free at the end of the lease, and their records go.
+//   - Allow_Set_Io_Flusher_Fail: Ganesha asks the kernel not to wait for its own writes when memory is short, which needs
+//     CAP_SYS_RESOURCE. Without it, it serves all the same.
 //   - MDCACHE: an entry takes about 3 KiB. Above the high-water mark a new one takes the place of
 //     an old one, if the few that are looked at for that are free; with 60 files in the making they
-//     often are not. So what is above is freed each 10 s, and not 100 of them each 90 s.
+//     often are not. So what is above is freed each 10 s, and not 100 of them each 90 s. The low-water
+//     mark must not be above the high one.
 //   - Logging: warnings, and what happens to grace periods. DBUS, DISP, INIT and NFS_CB
 //     complain at each start that there is no message bus, no port mapper and no Kerberos,
 //     which are not wanted, and TIRPC of each client that closes its connection. What CLIENTID
@@ -37,6 +41,7 @@ var configuration = template.Must(template.New("ganesha.conf").Funcs(template.Fu
 	Enable_UDP = false;
 	fsid_device = false;
 	Enable_NFS_Stats = false;
+	Allow_Set_Io_Flusher_Fail = true;
 }
 
 NFSv4 {
@@ -47,6 +52,7 @@ NFSv4 {
 	RecoveryRoot = "{{.Recovery}}";
 	Only_Numeric_Owners = true;
 	Delegations = false;
+	Expired_Client_Threshold = 0;
 }
 
 NFS_KRB5 {
@@ -63,6 +69,7 @@ MDCACHE {
 	Entries_Release_Size = 20000;
 	LRU_Run_Interval = 10;
 	Chunks_HWMark = 500;
+	Chunks_LWMark = 500;
 }
 
 LOG {
@@ -76,6 +83,7 @@ LOG {
 	Components {
 		STATE = EVENT;
 		CLIENTID = DEBUG;
+		RECOVERY = EVENT;
 		DBUS = FATAL;
 		DISP = FATAL;
 		NFS_CB = FATAL;
@@ -140,7 +148,7 @@ type Config struct {
 	Mark string
 	// Epoch is the server's, from Epochs.
 	Epoch uint32
-	// File has the configuration, as Text gives it, and PIDFile takes the number of the process.
+	// File takes the configuration, as Text gives it, and PIDFile the number of the process.
 	File, PIDFile string
 	// Program is the NFS server. WakeLibrary is preloaded into it, where the file is there.
 	Program, WakeLibrary string

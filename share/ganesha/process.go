@@ -11,6 +11,9 @@ import (
 	"syscall"
 )
 
+// nodeNumber is in the name of the records in force (linkName). Without it, Ganesha 9.14 names them after the host, and knows none of 4.3's.
+const nodeNumber = "0"
+
 // Server is an NFS-Ganesha.
 type Server struct {
 	process *os.Process
@@ -21,9 +24,12 @@ type Server struct {
 // Start starts one that ends with this process, whatever ends that: nothing would
 // look after it. hear receives each line of its log.
 func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
+	if err := os.WriteFile(c.File, []byte(c.Text()), 0o600); err != nil {
+		return nil, fmt.Errorf("writing the NFS server's configuration: %w", err)
+	}
 	// The end of the context does not end it: the supervisor does, in order.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), c.Program,
-		"-F", "-L", "STDOUT", "-f", c.File, "-p", c.PIDFile, "-E", strconv.FormatUint(uint64(c.Epoch), 10))
+		"-F", "-L", "STDOUT", "-f", c.File, "-p", c.PIDFile, "-I", nodeNumber, "-E", strconv.FormatUint(uint64(c.Epoch), 10))
 	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // one for each of its threads would keep what each once needed
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	wake, err := newWaking(cmd, c.WakeLibrary, c.Log)

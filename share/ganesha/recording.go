@@ -2,7 +2,9 @@ package ganesha
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"sync"
 	"time"
@@ -12,9 +14,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// unrecorded are the lines by which Ganesha says that it keeps no record of clients, or of one. On a file system without room it makes neither its
-// directory of records, which it makes at its start alone, nor that of a client, and serves all the same.
-var unrecorded = regexp.MustCompile(`^[^\]]*\[[^\]]*\] fs_\S+ :CLIENT ID :[A-Z_]+ :Failed to create (?:v4 recovery dir|client in recovery dir) ?\(.*\)(?:, errno)?: (.*)\n?$`)
+// unrecorded are the lines by which Ganesha says that it keeps no record of clients, or of one. On a file system without room it makes no record of a
+// client, and serves all the same. It makes the directory of records at its start alone; without that, 4.3 serves, and 9.14 ends.
+var unrecorded = regexp.MustCompile(`^[^\]]*\[[^\]]*\] fs_\S+ :(?:CLIENT ID|RECOVERY) :[A-Z_]+ :Failed to create (?:v4 recovery dir|client in recovery dir) ?\(.*\)(?:, errno)?: (.*)\n?$`)
 
 // askedBy is how long after its start a share manager has surely been asked what it found of the last server's records. A later finding takes the
 // place of that one.
@@ -49,14 +51,28 @@ func (r *Recording) Hear(line []byte) {
 	if m == nil {
 		return
 	}
+	r.Lacks(string(m[1]))
+}
+
+// Lacks says that the server cannot record its clients, and why.
+func (r *Recording) Lacks(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lacks {
 		return
 	}
 	r.lacks = true
-	r.latest = NewIncident(types.ReasonRecoveryDataUnusable, fmt.Sprintf("the NFS server cannot record its clients on the volume: %s", m[1]))
-	r.log.WithField("error", string(m[1])).Warn("The NFS server cannot record its clients on the volume: they lose their open files and locks when it ends")
+	r.latest = NewIncident(types.ReasonRecoveryDataUnusable, "the NFS server cannot record its clients on the volume: "+why)
+	r.log.WithField("error", why).Warn("The NFS server cannot record its clients on the volume: they lose their open files and locks when it ends")
+}
+
+// TryRecords tells whether a server that starts can make its directory of records, and one record, beneath a recovery directory.
+func TryRecords(recovery string) error {
+	dir, err := os.MkdirTemp(recovery, "try")
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Mkdir(filepath.Join(dir, RecordsName), 0o700), os.RemoveAll(dir))
 }
 
 // ServerStarts says that the next server of this pod is about to start.

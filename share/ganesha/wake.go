@@ -27,7 +27,7 @@ const (
 )
 
 // recorded is the line by which Ganesha says that it has recorded a client.
-var recorded = regexp.MustCompile(`^[^\]]*\[[^\]]*\] fs_\S+ :CLIENT ID :[A-Z_]+ :Created client name \[(.*)\]`)
+var recorded = regexp.MustCompile(`^[^\]]*\[[^\]]*\] fs_\S+ :(?:CLIENT ID|RECOVERY) :[A-Z_]+ :Created client name \[(.*)\]`)
 
 // waking has one server look again and again, until its grace period is over, whether all clients that it waits for have claimed their state.
 // Ganesha itself looks when it starts, and then each half lease: each failover would take 7 s. Ganesha decides as always; it only does so sooner.

@@ -1,11 +1,12 @@
 package mountns
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,45 +16,73 @@ const imageEnv = "LONGHORN_IMAGE_ROOT"
 // fromImage are the directories in which what the image has is before what this machine has; all others are this machine's.
 var fromImage = []string{"usr", "etc"}
 
+// Image is the directory with the packages of the image; "": there is none.
+func Image() string { return os.Getenv(imageEnv) }
+
 // EnterImage has the rest of the test, and what it starts, run the commands and libraries of the image, where
-// LONGHORN_IMAGE_ROOT says where they are; those that the image lacks are this machine's. Without it nothing changes. It
-// must be called after Own has returned true, and changes the root directory of the whole process.
+// LONGHORN_IMAGE_ROOT says where they are. Without it nothing changes. It must be called after Own has returned true.
 func EnterImage(t *testing.T) {
 	t.Helper()
-	image := os.Getenv(imageEnv)
-	if image == "" {
-		return
+	if image := Image(); image != "" {
+		if err := EnterRoot(image); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// EnterRoot has this process, which must be alone in its mount namespace, use the commands and libraries below a directory
+// before those of this machine. All else stays as it is.
+func EnterRoot(image string) error {
 	work, err := os.Getwd()
-	require.NoError(t, err)
+	if err != nil {
+		return err
+	}
 	root, err := os.MkdirTemp("", "image-root")
-	require.NoError(t, err)
-	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-	require.NoError(t, unix.Mount("none", root, "tmpfs", 0, "mode=0755"))
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	if err := unix.Mount("none", root, "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("mounting the new root directory: %w", err)
+	}
+	if err := fillRoot(root, image); err != nil {
+		return err
+	}
+	old := filepath.Join(root, ".old")
+	if err := errors.Join(os.Mkdir(old, 0o700), unix.PivotRoot(root, old), os.Chdir(work), unix.Unmount("/.old", unix.MNT_DETACH), os.Remove("/.old")); err != nil {
+		return fmt.Errorf("changing the root directory: %w", err)
+	}
+	_ = unix.Unmount(root, unix.MNT_DETACH) // it is within itself, as a part of the directory for temporary files
+	return os.Remove(root)
+}
+
+// fillRoot has all top-level directories of this machine appear in another one, some of them beneath those of an image.
+func fillRoot(root, image string) error {
 	entries, err := os.ReadDir("/")
-	require.NoError(t, err)
+	if err != nil {
+		return err
+	}
 	for _, e := range entries {
 		at, here := filepath.Join(root, e.Name()), filepath.Join("/", e.Name())
 		switch {
 		case e.Type() == os.ModeSymlink:
 			to, err := os.Readlink(here)
-			require.NoError(t, err)
-			require.NoError(t, os.Symlink(to, at))
+			if err := errors.Join(err, os.Symlink(to, at)); err != nil {
+				return err
+			}
 		case e.IsDir():
-			require.NoError(t, os.Mkdir(at, 0o755))
-			require.NoError(t, unix.Mount(here, at, "", unix.MS_BIND|unix.MS_REC, ""))
+			if err := errors.Join(os.Mkdir(at, 0o755), unix.Mount(here, at, "", unix.MS_BIND|unix.MS_REC, "")); err != nil {
+				return fmt.Errorf("binding %s: %w", here, err)
+			}
 		}
 	}
 	for _, name := range fromImage {
 		layers := "lowerdir=" + filepath.Join(image, name) + ":" + filepath.Join("/", name)
-		require.NoError(t, unix.Mount("overlay", filepath.Join(root, name), "overlay", 0, layers))
+		if err := unix.Mount("overlay", filepath.Join(root, name), "overlay", 0, layers); err != nil {
+			return fmt.Errorf("mounting the image's %s over this machine's: %w", name, err)
+		}
 	}
-	old := filepath.Join(root, ".old")
-	require.NoError(t, os.Mkdir(old, 0o700))
-	require.NoError(t, unix.PivotRoot(root, old))
-	require.NoError(t, os.Chdir(work))
-	require.NoError(t, unix.Unmount("/.old", unix.MNT_DETACH))
-	require.NoError(t, os.Remove("/.old"))
-	_ = unix.Unmount(root, unix.MNT_DETACH) // it is within itself, as a part of the directory for temporary files
-	require.NoError(t, os.Remove(root))
+	return nil
 }
