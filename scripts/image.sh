@@ -5,19 +5,23 @@
 # base is made of Debian packages with mmdebstrap and the rest with buildah: this
 # needs root and a Debian mirror, but no registry.
 # Usage: scripts/image.sh [BINARY NAME TAR]     (BUILDER=docker|podman|buildah chooses; another binary makes another image)
+#        scripts/image.sh root                  (prints a directory with the base's packages: tests use its commands, LONGHORN_IMAGE_ROOT)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 binary=${1:-bin/longhorn-manager}
 name=${2:-localhost/longhorn-manager:dev}
 out=${3:-dist/longhorn-manager.tar}
-suite=bookworm
-packages=e2fsprogs,xfsprogs,util-linux,mount,nfs-ganesha,nfs-ganesha-vfs # those of the Dockerfile
+suite=trixie
+backports=$suite-backports
+packages=e2fsprogs,xfsprogs,util-linux,mount,nfs-ganesha/$backports,nfs-ganesha-vfs/$backports # those of the Dockerfile
 # What these packages bring and nothing of them that is used here needs; the Dockerfile's list, too.
 unneeded='usr/share/perl usr/share/perl5 usr/lib/*/perl usr/lib/*/libperl.so* usr/lib/python3* usr/bin/python3* usr/share/python3 usr/sbin/xfs_scrub* usr/lib/*/libicu* usr/lib/*/gconv'
 cache=${XDG_CACHE_HOME:-/var/cache}/longhorn-image
+base=$suite-$(sha256sum <<<"$packages $unneeded" | cut -c1-12)
+root=$cache/root-$base
 
-say() { echo "image: $*"; }
+say() { echo "image: $*" >&3; }
 fail() { echo "image: $*" >&2; exit 1; }
 need() { command -v "$1" >/dev/null || fail "$1 is missing; run scripts/setup"; }
 
@@ -50,43 +54,82 @@ prepare_store() {
 	say "buildah keeps its layers in $cache ($(cat "$cache/driver"))"
 }
 
-# make_base puts Debian with the packages into the storage, as image $1.
-make_base() {
-	local base=$1 start=$SECONDS tar=$cache/base.new.tar container
-	store images -q "$base" >/dev/null 2>&1 && return
+# sources lists where packages of $suite come from: the places that this machine's own come from, and the backports beside the first.
+sources() {
+	local own uri codename first=
+	own=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+	while read -r codename uri; do
+		case $codename in "$own" | "$own"-security | "$own"-updates) ;; *) continue ;; esac
+		echo "deb $uri $suite${codename#"$own"} main"
+		[ "$codename" != "$own" ] || first=$uri
+	done < <(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages' 'Component: main' | sort -u)
+	[ -n "$first" ] || fail "this machine's apt has no source of Debian ($own); run apt-get update"
+	echo "deb $first $backports main"
+}
+
+# make_root puts Debian with the packages into the directory $root.
+make_root() {
+	local start=$SECONDS
+	[ -d "$root" ] && return
 	need mmdebstrap
-	say "making the base from Debian packages ($suite, $packages); about a minute, the first time only"
+	say "making the base from Debian packages ($suite, $packages); about two minutes, the first time only"
+	rm -rf "$root.new" "$root.tar"
+	sources >"$cache/sources.list"
 	mmdebstrap --quiet --variant=essential --include="$packages" \
 		--aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
-		--customize-hook="cd \"\$1\" && rm -rf $unneeded" \
-		"$suite" "$tar" >"$cache/mmdebstrap.log" 2>&1 || {
+		--customize-hook="cd \"\$1\" && rm -rf $unneeded && rm -f etc/apt/sources.list" \
+		"$suite" "$root.tar" - <"$cache/sources.list" >"$cache/mmdebstrap.log" 2>&1 || {
 		tail -20 "$cache/mmdebstrap.log" >&2
-		fail "mmdebstrap failed; it uses this machine's apt sources, so see that 'apt-get update' works (log: $cache/mmdebstrap.log)"
+		fail "mmdebstrap failed; it uses the places of this machine's apt sources, so see that 'apt-get update' works (log: $cache/mmdebstrap.log)"
 	}
-	container=$(store from --signature-policy "$cache/policy.json" scratch)
-	store add --quiet "$container" "$tar" / >/dev/null
-	store commit --quiet --rm --signature-policy "$cache/policy.json" "$container" "$base" >/dev/null
-	rm -f "$tar"
+	mkdir "$root.new"
+	tar -C "$root.new" -xf "$root.tar"
+	rm -f "$root.tar"
+	mv "$root.new" "$root"
 	say "base made in $((SECONDS - start)) s"
 }
 
-build_with_buildah() {
+# make_base puts what is in $root into the storage, as image $1.
+make_base() {
+	local name=$1 container
+	store images -q "$name" >/dev/null 2>&1 && return
+	tar -C "$root" -cf "$cache/base.tar" .
+	container=$(store from --signature-policy "$cache/policy.json" scratch)
+	store add --quiet "$container" "$cache/base.tar" / >/dev/null
+	store commit --quiet --rm --signature-policy "$cache/policy.json" "$container" "$name" >/dev/null
+	rm -f "$cache/base.tar"
+}
+
+# alone is root's, and one at a time.
+alone() {
 	[ "$(id -u)" = 0 ] || fail "run as root: making an image without Docker needs mount and chown"
-	need buildah
+	mkdir -p "$cache"
 	exec 9>"$cache.lock"
 	flock 9
+}
+
+build_with_buildah() {
+	need buildah
+	alone
 	prepare_store
-	local base
-	base=localhost/longhorn-base:$suite-$(sha256sum <<<"$packages $unneeded" | cut -c1-12)
-	make_base "$base"
+	make_root
+	make_base "localhost/longhorn-base:$base"
 	store bud --quiet --isolation chroot --pull-never --signature-policy "$cache/policy.json" \
-		--build-arg "BASE=$base" -t "$name" -f deploy/Dockerfile "$context" >/dev/null
+		--build-arg "BASE=localhost/longhorn-base:$base" -t "$name" -f deploy/Dockerfile "$context" >/dev/null
 	store push --quiet --signature-policy "$cache/policy.json" "$name" "docker-archive:$out.new:$name"
 	store rmi --prune >/dev/null 2>&1 || true # the image that the new one replaced
 }
 
+exec 3>&1
+if [ "$binary" = root ]; then
+	exec 3>&2 # the directory alone is the answer
+	alone
+	make_root
+	echo "$root"
+	exit 0
+fi
 [ -x "$binary" ] || fail "$binary is missing; run make build"
 [ -s bin/ganesha-wake.so ] || fail "bin/ganesha-wake.so is missing; run make build"
 mkdir -p dist "$(dirname "$cache")"

@@ -43,12 +43,24 @@ page() {
 	export LONGHORN_PAGE=required
 }
 
+# image_root has the tests with a real NFS server, and those that make file systems, use the image's commands.
+image_root() {
+	[ -z "${LONGHORN_IMAGE_ROOT:-}" ] || return 0
+	local root
+	if root=$(scripts/image.sh root); then
+		export LONGHORN_IMAGE_ROOT=$root
+	else
+		echo "test: without the image's packages, the NFS server and the tools of file systems are this machine's"
+	fi
+}
+
 # unit runs four packages at a time: every other one mostly waits. What is not under the race detector goes beside. The histories under faults
 # come last, alone: there a replica fails that does not answer for a tenth of a second, so it is never rebuilt while it gets no processor.
 # The packages that take longest are named first, for they start in this order.
 unit() {
 	local failed=0
 	page
+	image_root
 	echo "test: unit tests of the main module; those of devcluster, of the admission policies, of the alert rules, the whole search of the membership rules, which the race detector makes too slow, and what is fuzzed for a moment follow at the end"
 	beside dist/devcluster.log go -C devcluster test -timeout 15m ./...
 	beside dist/policy.log go -C test/policy test -timeout 15m ./...
