@@ -29,8 +29,6 @@
 // the client is seen with; one that comes from another address after a move is not known,
 // and loses its locks.
 //
-// The records of clients that have ended are removed here, as Ganesha does not (ganesha/ended.go).
-//
 // If the records of the server before this one are not there, the leader is told, on the health port (ganesha/records.go).
 // Whether that server had clients is not known here.
 //

@@ -24,7 +24,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
-	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
 
@@ -33,8 +32,10 @@ const (
 	roleEnv = "LONGHORN_TEST_SHARE_OPTIONS"
 	// lookupEnv has the name of an export whose file handle this program then prints.
 	lookupEnv = "LONGHORN_TEST_SHARE_LOOKUP"
-	// clientEnv has the name of an NFS client that this program then is, for longer than a record needs to go.
+	// clientEnv has the name of an NFS client that this program then is, until it has renewed its lease once.
 	clientEnv = "LONGHORN_TEST_SHARE_CLIENT"
+	// leavingEnv has the name of an NFS client that this program then is, and that ends.
+	leavingEnv = "LONGHORN_TEST_SHARE_LEAVING"
 	// removeEnv has the name of something in the root of the share vol that this program then removes, as a client of NFSv4.0.
 	removeEnv = "LONGHORN_TEST_SHARE_REMOVE"
 	// returningEnv has the name of an NFS client that this program then is, until it has claimed its state.
@@ -62,7 +63,12 @@ func TestMain(m *testing.M) {
 	case os.Getenv(removeEnv) != "":
 		fmt.Fprint(os.Stdout, removeFromRoot(os.Getenv(removeEnv)))
 	case os.Getenv(clientEnv) != "":
-		if err := beClient(os.Getenv(clientEnv), ganesha.RecordLife); err != nil {
+		if err := beClient(os.Getenv(clientEnv)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	case os.Getenv(leavingEnv) != "":
+		if err := beLeaving(os.Getenv(leavingEnv)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -36,8 +36,8 @@ func TestTheServerDoesNotWaitForALostClient(t *testing.T) {
 	former := startRole(t, t.TempDir(), loopDevice(t, image), slow)
 	former.await(sayServed, 1)
 	former.await(sayGraceOver, 1)
-	former.returns(deadClient)
-	former.returns(liveClient)
+	former.is(returningEnv, deadClient)
+	former.is(returningEnv, liveClient)
 	former.terminate()
 
 	file := filepath.Join(t.TempDir(), "verdict")
@@ -53,16 +53,16 @@ func TestTheServerDoesNotWaitForALostClient(t *testing.T) {
 	r.await("does not wait for clients of nodes that are down", 1)
 	r.await(sayServed, 1)
 	assert.Contains(t, r.out.String(), "clid count(1)", "one client is waited for")
-	r.returns(liveClient)
+	r.is(returningEnv, liveClient)
 	r.await(sayGraceOver, 1)
 
-	r.returns(deadClient) // its node has booted
+	r.is(returningEnv, deadClient) // its node has booted
 	require.NoError(t, syscall.Kill(r.ganesha(), syscall.SIGKILL))
 	r.await(sayServed, 2)
-	r.returns(liveClient)
+	r.is(returningEnv, liveClient)
 	assert.Contains(t, r.out.String(), "clid count(2)")
 	assert.Equal(t, 1, strings.Count(r.out.String(), sayGraceOver), "it waits for the other one")
-	r.returns(deadClient)
+	r.is(returningEnv, deadClient)
 	r.await(sayGraceOver, 2)
 	r.terminate()
 }

@@ -13,7 +13,6 @@ import (
 type records struct {
 	v        *volume
 	readOnly bool
-	departed *ganesha.Departures
 	clients  *ganesha.Recording
 	room     ganesha.Ballast
 	epochs   *epochs
@@ -22,17 +21,15 @@ type records struct {
 func newRecords(o Options, v *volume, health *healthService) *records {
 	return &records{
 		v: v, readOnly: o.ReadOnly,
-		departed: ganesha.NewDepartures(v.recovery, o.Log),
-		clients:  ganesha.NewRecording(health.recovery.found, o.Log),
-		room:     ganesha.Ballast{Recovery: v.recovery, Log: o.Log},
-		epochs:   newEpochs(v),
+		clients: ganesha.NewRecording(health.recovery.found, o.Log),
+		room:    ganesha.Ballast{Recovery: v.recovery, Log: o.Log},
+		epochs:  newEpochs(v),
 	}
 }
 
 // serverStarts prepares the next server. It gets an epoch, and a place for its records: beside the process where the volume takes none, because a
 // server without any does not start.
 func (r *records) serverStarts(c *ganesha.Config) error {
-	r.departed.ServerStarts()
 	r.clients.ServerStarts()
 	if !r.readOnly {
 		r.v.within(abandonPatience, r.room.GiveUp)
@@ -48,20 +45,10 @@ func (r *records) serverStarts(c *ganesha.Config) error {
 	return nil
 }
 
-// hear receives each line of the server's own.
-func (r *records) hear(line []byte) {
-	r.departed.Hear(line)
-	r.clients.Hear(line)
-}
-
 // run works in the background until ctx ends or stop is called. stop waits for what is under way, unless the volume does not answer.
 func (r *records) run(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	departed, spared := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(departed)
-		r.departed.Run(ctx)
-	}()
+	spared := make(chan struct{})
 	go func() {
 		defer close(spared)
 		if !r.readOnly {
@@ -70,6 +57,6 @@ func (r *records) run(ctx context.Context) (stop func()) {
 	}()
 	return func() {
 		cancel()
-		r.v.within(abandonPatience, func() { <-departed; <-spared })
+		r.v.within(abandonPatience, func() { <-spared })
 	}
 }

@@ -94,7 +94,7 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	o.Log.Info("The volume is mounted; starting the NFS server")
 	stop := records.run(ctx)
 	err = s.run(ctx)
-	stop() // what a server says of clients while it ends is of no use
+	stop()
 	// A volume that failed, or that another share manager may have by now, gets no flush
 	// from here: it would be refused below, or wait for long. What clients were promised
 	// to be on disk is there already; the rest they send again to a new server.
@@ -134,7 +134,7 @@ func newSupervisor(ctx context.Context, o Options, v *volume, config ganesha.Con
 		if err := records.serverStarts(&c); err != nil {
 			return nil, err
 		}
-		return ganesha.Start(ctx, c, records.hear)
+		return ganesha.Start(ctx, c, records.clients.Hear)
 	}
 	if o.ReadOnly {
 		s.grow = func() error { return nil }

@@ -1,7 +1,6 @@
 package share
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -32,15 +31,6 @@ func beReturning(name string) error {
 	return s.reclaimComplete()
 }
 
-// returns has a client claim its state.
-func (r *role) returns(name string) {
-	r.t.Helper()
-	self, err := os.Executable()
-	require.NoError(r.t, err)
-	out, err := r.inside(returningEnv+"="+name, self, "-test.run=^$")
-	require.NoError(r.t, err, out)
-}
-
 // TestTheGracePeriodEndsWhenAllClientsAreBack: Ganesha looks 10 s after its start by itself, and here as soon as the last client has claimed its
 // state. While one is not back, the grace period goes on.
 func TestTheGracePeriodEndsWhenAllClientsAreBack(t *testing.T) {
@@ -53,14 +43,14 @@ func TestTheGracePeriodEndsWhenAllClientsAreBack(t *testing.T) {
 	})
 	r.await(sayServed, 1)
 	r.await(sayGraceOver, 1)
-	r.returns("one")
-	r.returns("two")
+	r.is(returningEnv, "one")
+	r.is(returningEnv, "two")
 	require.NoError(t, syscall.Kill(r.ganesha(), syscall.SIGKILL))
 	r.await(sayServed, 2)
-	r.returns("one")
+	r.is(returningEnv, "one")
 	time.Sleep(time.Second) // nothing tells that nothing happens
 	assert.Equal(t, 1, strings.Count(r.out.String(), sayGraceOver), "not before the second one is back")
-	r.returns("two")
+	r.is(returningEnv, "two")
 	const soon = 4 * time.Second
 	assert.Eventually(t, func() bool { return strings.Count(r.out.String(), sayGraceOver) == 2 }, soon, 10*time.Millisecond)
 	assert.NotContains(t, r.out.String(), "cannot be told to look")

@@ -29,7 +29,7 @@ var squashWords = map[types.NFSSquash]string{types.NFSSquashNone: "No_Root_Squas
 //   - Logging: warnings, and what happens to grace periods. DBUS, DISP, INIT and NFS_CB
 //     complain at each start that there is no message bus, no port mapper and no Kerberos,
 //     which are not wanted, and TIRPC of each client that closes its connection. What CLIENTID
-//     says when clients come and go is for Departures (ended.go), and is not shown. It has
+//     says when clients come and go is for waking (wake.go), and is not shown. It has
 //     addresses as clients write them, so each line begins with a mark that they do not know.
 var configuration = template.Must(template.New("ganesha.conf").Funcs(template.FuncMap{
 	"seconds": func(d time.Duration) int64 { return int64(d / time.Second) },

@@ -3,7 +3,7 @@
 //
 //	config.go, process.go    the configuration; a server in a process of its own
 //	sober.go                 its log: each of its lines is heard, few are passed on
-//	ended.go, recording.go   what the log says of clients that have ended, and of those that cannot be recorded
+//	recording.go             what the log says of clients that cannot be recorded
 //	layout.go                the names of what is on the volume
 //	records.go, adopt.go     whether the last server's records of its clients are there, and at which address these are seen
 //	foreign.go, ballast.go   what someone else put there goes; room for the records stays

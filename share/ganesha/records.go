@@ -24,7 +24,7 @@ import (
 //	no      there                      leads to records    kept
 //	no      cannot be read                                 not known
 //
-// Records of single clients that are missing are not seen: that of a client that ends is removed (ended.go).
+// Records of single clients that are missing are not seen: Ganesha removes that of a client that ends.
 func LostRecords(recovery string, made bool) string {
 	if made {
 		return fmt.Sprintf("directory %s was not on the volume", RecoveryName)

@@ -85,7 +85,7 @@ func (s *sober) isAsBefore(line []byte) bool {
 // origin is the head of a line of Ganesha's own: which function says it, of which component, how grave it is.
 var origin = regexp.MustCompile(`^[^\]]*\[[^\]]*\] (\S+) :([A-Z0-9 _]+) :([A-Z_]+) :`)
 
-// isChatter tells whether a line says the level of a part of Ganesha's log, or is one that only departures read. That a client could
+// isChatter tells whether a line says the level of a part of Ganesha's log, or is one that only waking reads. That a client could
 // not be recorded is none.
 func isChatter(line []byte) bool {
 	m := origin.FindSubmatch(line)
