@@ -33,7 +33,7 @@ func TestAServerOnAFullFileSystemRecordsItsClients(t *testing.T) {
 	}
 	image := newImage(t, 64<<20)
 	dir := t.TempDir()
-	r := startRole(t, dir, loopDevice(t, image), nil)
+	r := startRole(t, dir, loopDevice(t, image), func(o *Options) { o.MkfsParams = []string{"-N", "1000"} }) // soon full
 	r.await(sayServed, 1)
 	records := filepath.Join(dir, "run", "recovery")
 	ganesha.Ballast{Recovery: records, Log: quiet()}.Keep()
