@@ -118,8 +118,7 @@ func (m *muteRule) isOpen(now time.Duration) bool { return m.open || now < m.unt
 func (m *muteRule) step(now time.Duration) ([]muteAct, error) {
 	var acts []muteAct
 	if now-m.last > muteGap && m.limited {
-		m.until, m.asking, m.next = 0, false, now
-		m.number++ // what comes yet is the answer to a question of before
+		m.until, m.asking, m.next = 0, false, now // a new question is asked below, so the answer to the one before counts no more
 		acts = append(acts, muteAct{deed: doClose})
 	}
 	m.last = now
