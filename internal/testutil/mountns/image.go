@@ -51,8 +51,14 @@ func EnterRoot(image string) error {
 		return err
 	}
 	old := filepath.Join(root, ".old")
-	if err := errors.Join(os.Mkdir(old, 0o700), unix.PivotRoot(root, old), os.Chdir(work), unix.Unmount("/.old", unix.MNT_DETACH), os.Remove("/.old")); err != nil {
+	if err := os.Mkdir(old, 0o700); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(root, old); err != nil {
 		return fmt.Errorf("changing the root directory: %w", err)
+	}
+	if err := errors.Join(os.Chdir(work), unix.Unmount("/.old", unix.MNT_DETACH), os.Remove("/.old")); err != nil {
+		return fmt.Errorf("leaving the old root directory: %w", err)
 	}
 	_ = unix.Unmount(root, unix.MNT_DETACH) // it is within itself, as a part of the directory for temporary files
 	return os.Remove(root)
