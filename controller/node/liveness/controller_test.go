@@ -549,3 +549,20 @@ func TestAConnectionIsTriedTwice(t *testing.T) {
 	assert.False(t, Answers(t.Context(), []string{"x"}, once))
 	assert.Equal(t, 4, tries)
 }
+
+// The kubelet has reported the new boot before anything else of the node answers.
+func TestANodeThatAnswersFirstInItsNextBootIsNotBarred(t *testing.T) {
+	b := newBench(t, threeNodes()...)
+	b.xDies()
+	b.ticks(3)
+	require.NotNil(t, b.silence("x"))
+	b.Overwrite(kubeNode("x", "boot-x2"))
+	b.CatchUp()
+	b.answering[healthOfX] = true
+	b.ticks(70)
+	assert.Nil(t, b.silence("x"))
+	b.ExpectEvents()
+	delete(b.answering, healthOfX)
+	b.ticks(4)
+	assert.NotNil(t, b.silence("x"))
+}

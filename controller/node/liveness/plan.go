@@ -169,9 +169,7 @@ func (c *count) lives(node string) {
 
 // forgetOld drops silences that no other can be together with any more.
 func (c *count) forgetOld(now time.Time) {
-	maps.DeleteFunc(c.silences, func(name string, at time.Time) bool {
-		return !c.isSilent(name) && now.Sub(at) > max(c.rules.together, c.rules.longWait)
-	})
+	maps.DeleteFunc(c.silences, func(_ string, at time.Time) bool { return now.Sub(at) > max(c.rules.together, c.rules.longWait) })
 }
 
 // bar keeps a node from being called down by questions, as its last verdict was wrong.
