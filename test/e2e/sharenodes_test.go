@@ -45,8 +45,14 @@ func (s *shareSeries) placeOn(ctx context.Context, t *testing.T, node string) {
 	if s.status(ctx, t).CurrentNode != node {
 		uid, err := s.podUID(ctx)
 		require.NoError(t, err)
+		began := time.Now()
 		s.c.Must(ctx, t, "-n", types.Namespace, "delete", "pod", types.ShareManagerPodName(s.volume), "--wait=false")
 		s.waitRunning(ctx, t, uid, 3*time.Minute)
+		s.waitAcked(ctx, t, time.Minute)
+		for _, pod := range sharers {
+			t.Logf("pod %s wrote nothing for %v while the share moved to node %s", pod, s.gapAfter(ctx, t, pod, began).Round(time.Millisecond), node)
+		}
+		s.checkLock(ctx, t)
 	}
 	require.Equal(t, node, s.status(ctx, t).CurrentNode)
 	s.waitAcked(ctx, t, time.Minute)

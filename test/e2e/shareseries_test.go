@@ -278,8 +278,14 @@ func (s *shareSeries) checkFiles(ctx context.Context, t *testing.T, pod, reader 
 // checkLock: the pods never had the lock at the same time, and each had it.
 func (s *shareSeries) checkLock(ctx context.Context, t *testing.T) {
 	t.Helper()
-	turns, err := turnsOf(s.exec(ctx, t, sharers[0], "cat /data/lock"))
-	assert.NoError(t, err, "two pods had the lock at the same time, or what they wrote then is lost")
+	lines := s.exec(ctx, t, sharers[0], "cat /data/lock")
+	turns, err := turnsOf(lines)
+	if !assert.NoError(t, err, "two pods had the lock at the same time, or what they wrote then is lost") {
+		t.Logf("under the lock:\n%s", lines)
+		for _, pod := range sharers {
+			t.Logf("pod %s got the lock at\n%s", pod, s.exec(ctx, t, pod, "cat /tmp/grants"))
+		}
+	}
 	for _, pod := range sharers {
 		assert.Positive(t, turns[pod], "pod %s never got the lock", pod)
 	}
