@@ -233,10 +233,14 @@ func scenarios() []scenario {
 		{name: "a node dies, the other of two", twos: true, serving: x, dead: map[string]time.Duration{"x": 10 * sec}, down: x},
 		{name: "two nodes die", serving: both, dead: map[string]time.Duration{"x": 10 * sec, "y": 11 * sec}, down: both},
 		{name: "a node's link is away for 1.3 s", serving: x, cut: map[string][]span{"x": seconds(10.1, 11.4)}},
-		{name: moved, twos: true, serving: x,
-			paused: seconds(10.01, 11.1), cut: map[string][]span{"leader-x": seconds(9.99, 12.8)}},
-		{name: "the leader stops and goes while the node's processes are starved", twos: true, serving: x,
-			starved: map[string]span{"x": {10 * sec, 50 * sec}}, paused: stopAndGo(12*sec, 50*sec)},
+		{
+			name: moved, twos: true, serving: x,
+			paused: seconds(10.01, 11.1), cut: map[string][]span{"leader-x": seconds(9.99, 12.8)},
+		},
+		{
+			name: "the leader stops and goes while the node's processes are starved", twos: true, serving: x,
+			starved: map[string]span{"x": {10 * sec, 50 * sec}}, paused: stopAndGo(12*sec, 50*sec),
+		},
 		{name: "the leader is cut off from the pods' network", serving: x, cut: map[string][]span{"leader-x": seconds(10, 60), "leader-witness": seconds(10, 60)}},
 		{name: "the leader of two nodes is cut off from all", twos: true, serving: x, cut: map[string][]span{"leader": seconds(10, 60)}},
 		{name: "leader and witness are cut off from all others for 5 s", serving: x, cut: map[string][]span{

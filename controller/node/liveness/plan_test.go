@@ -33,11 +33,15 @@ func TestVerdict(t *testing.T) {
 		"no other node → undecided":                           {silent(func(f *finding) { f.nodes = 1 }), outcome{why: "the cluster has no other node"}},
 		"no witness answers → undecided":                      {noWitness(func(*finding) {}), outcome{why: "no other node's daemon could be asked"}},
 		"two nodes → down, without a witness":                 {noWitness(func(f *finding) { f.nodes = 2 }), outcome{down: true}},
-		"two nodes, no API server → undecided": {noWitness(func(f *finding) { f.nodes, f.apiRead = 2, false }),
-			outcome{why: "the API server does not answer"}},
+		"two nodes, no API server → undecided": {
+			noWitness(func(f *finding) { f.nodes, f.apiRead = 2, false }),
+			outcome{why: "the API server does not answer"},
+		},
 		"all others are of an earlier release → down, without a witness": {noWitness(func(f *finding) { f.said.earlier = true }), outcome{down: true}},
-		"all others are of an earlier release, no API server → undecided": {noWitness(func(f *finding) { f.said.earlier, f.apiRead = true, false }),
-			outcome{why: "the API server does not answer"}},
+		"all others are of an earlier release, no API server → undecided": {
+			noWitness(func(f *finding) { f.said.earlier, f.apiRead = true, false }),
+			outcome{why: "the API server does not answer"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, verdict(c.found)) })
 	}
