@@ -129,7 +129,7 @@ long() {
 	LONG_ROUNDS=6 cluster -timeout 3h -run 'TestPowerIsLost|TestUpdateOfAnOlderRelease'
 }
 
-# shares has the server of a shared volume fail by the dozen, and measures shares; it takes some hours. One failure (kubeletstops; decisions/0014
+# shares has the server of a shared volume fail by the dozen, and measures shares; it takes some hours. One failure (kubeletstops; docs/SHARES.md
 # says what it shows) has to be asked for: pods may wait for good after it.
 shares() {
 	images
