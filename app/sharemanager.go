@@ -71,7 +71,7 @@ func runShareManager(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	defer generations.Close()
+	defer func() { _ = generations.Close() }()
 	return share.Run(ctx, share.Options{
 		InForce: inForce(generations, volume), LostClients: lost,
 		Volume: volume, Device: device,

@@ -133,7 +133,7 @@ func ShareTicketID(volume string) string { return "share-manager-controller-" + 
 // InstanceManagerSocket is the gRPC socket of a node's instance manager.
 func InstanceManagerSocket() string { return path.Join(RuntimeDirectory, "instance-manager.sock") }
 
-// ShareDirectory, on every node, holds what the node's share managers may use of the data plane. A pod sees nothing else of RuntimeDirectory.
+// ShareDirectory is a directory on every node. It holds what the node's share managers may use of the data plane. A pod sees nothing else of RuntimeDirectory.
 func ShareDirectory() string { return path.Join(RuntimeDirectory, "share") }
 
 // GenerationsSocket is where share managers ask a node's instance manager whether their volume's engine is in force.
