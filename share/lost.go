@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,42 +15,64 @@ import (
 // answerPatience is how long the first server waits for an answer that confirms the engine, where it has lost clients.
 const answerPatience = 3 * time.Second
 
+// errVolumeSilent means that it is not known which records the volume has lost.
+var errVolumeSilent = errors.New("the volume did not answer while records of lost clients were removed; the next pod decides again")
+
 // dropLost removes the records of lost clients before the first server of this process starts: it would wait for them for the whole grace
 // period. Setting a record aside gives the client's locks away, so the former server must reach no client on that node any more:
 //
-//	the leader and a witness cannot reach the node     else the client may come back, and keeps its record (the list is the leader's)
-//	the former server is mute                          it asked its engine, all members of the volume had to confirm, and one has heard
-//	                                                   no question for firewall.MuteAfter
-//	the list is about that server                      the engine before this one has the generation that the list names
+//	the former server is mute          it asked its engine, all members of the volume had to confirm, and one has heard no question for
+//	                                   firewall.MuteAfter
+//	the list is about that server      the engine before this one has the generation that the list names
 //
-// Where one of these is not known, all records stay.
-func dropLost(ctx context.Context, o Options, v *volume, g guard) {
+// Where one of these is not known, all records stay. No server may start after an error: records may still go. No leader writes a list yet;
+// docs/SHARES.md says what is missing.
+func dropLost(ctx context.Context, o Options, v *volume, g guard) error {
 	if len(o.LostClients.IDs) == 0 || o.ReadOnly {
-		return
+		return nil
 	}
-	var waiting []string
+	waiting := lostClients(o, v)
+	if len(waiting) == 0 {
+		return nil
+	}
+	generation, err := formerIsMute(ctx, o, g)
+	if err != nil {
+		o.Log.WithError(err).WithField("clients", waiting).Info("The NFS server waits for clients of nodes that are down: their locks may still be in use")
+		return nil
+	}
+	ended := make(chan error, 1)
+	v.within(abandonPatience, func() {
+		dropped, err := ganesha.DropLost(v.recovery, generation, o.LostClients.Has)
+		o.Log.WithField("clients", dropped).WithField(logfields.Generation, generation).Warn("The NFS server does not wait for clients of nodes that are down: their open files and locks are free")
+		ended <- err
+	})
+	select {
+	case err := <-ended:
+		if err != nil {
+			o.Log.WithError(err).Warn("The NFS server waits for some clients of nodes that are down")
+		}
+		return nil
+	default:
+		return errVolumeSilent
+	}
+}
+
+// lostClients are those that have a record; none if the volume does not answer.
+func lostClients(o Options, v *volume) []string {
+	found := make(chan []string, 1)
 	v.within(abandonPatience, func() {
 		clients, err := ganesha.Clients(v.recovery)
 		if err != nil {
 			o.Log.WithError(err).Warn("The records of clients cannot be read")
 		}
-		waiting = slices.DeleteFunc(clients, func(name string) bool { return !o.LostClients.Has(name) })
+		found <- slices.DeleteFunc(clients, func(name string) bool { return !o.LostClients.Has(name) })
 	})
-	if len(waiting) == 0 {
-		return
+	select {
+	case clients := <-found:
+		return clients
+	default:
+		return nil
 	}
-	generation, err := formerIsMute(ctx, o, g)
-	if err != nil {
-		o.Log.WithError(err).WithField("clients", waiting).Info("The NFS server waits for clients of nodes that are down: their locks may still be in use")
-		return
-	}
-	v.within(abandonPatience, func() {
-		dropped, err := ganesha.DropLost(v.recovery, generation, o.LostClients.Has)
-		if err != nil {
-			o.Log.WithError(err).Warn("The NFS server waits for clients of nodes that are down")
-		}
-		o.Log.WithField("clients", dropped).WithField(logfields.Generation, generation).Warn("The NFS server does not wait for clients of nodes that are down: their open files and locks are free")
-	})
 }
 
 // formerIsMute waits until the server of the engine that the list of lost clients names reaches no client any more, and returns the generation of

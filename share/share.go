@@ -85,7 +85,10 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 		v.closeWithin(unmountPatience)
 		return err
 	}
-	dropLost(ctx, o, v, port)
+	if err := dropLost(ctx, o, v, port); err != nil {
+		v.within(abandonPatience, v.abandon)
+		return errors.Join(err, port.end(true))
+	}
 	records := newRecords(o, v, health)
 	s := newSupervisor(ctx, o, v, config, records)
 	s.failed, s.grown, s.serving = port.failed, health.recovery.grown, health.set

@@ -176,9 +176,7 @@ func (c *Controller) gatherPlace(ctx context.Context, in *Input) (err error) {
 	for _, r := range types.GoodCopies(engines[0], replicas) {
 		in.Near = append(in.Near, r.Spec.NodeID)
 	}
-	nodes, err := c.Nodes.List(labels.Everything())
-	in.Lost = lostClients(engines[0], nodes)
-	return err
+	return nil
 }
 
 // topologies are those that the volume's StorageClass allows. A class that is gone allows all.

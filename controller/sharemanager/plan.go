@@ -49,8 +49,6 @@ type Input struct {
 	// Barred are the Kubernetes nodes on which no volume can be attached now, and Near those with a good copy of the volume.
 	Barred, Near []string
 	Parameters   Parameters
-	// Lost are the clients that the next pod's server need not wait for.
-	Lost types.LostClients
 	// Topologies are where the volume's StorageClass allows the pod to be, in any of them; none: everywhere.
 	Topologies []corev1.TopologySelectorTerm
 	// Settings are those that a new pod is made with.

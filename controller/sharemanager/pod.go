@@ -125,7 +125,6 @@ func container(in Input) corev1.Container {
 		Image:           in.Share.Spec.Image,
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            arguments(in),
-		Env:             lostVariable(in.Lost),
 		Ports:           []corev1.ContainerPort{{Name: "nfs", ContainerPort: types.NFSPort, Protocol: corev1.ProtocolTCP}},
 		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 		// The end of its log says why it ended.
@@ -144,14 +143,6 @@ func container(in Input) corev1.Container {
 			{Name: clientsVolume, MountPath: types.ShareClientsDirectory, ReadOnly: true},
 		},
 	}
-}
-
-// lostVariable tells a pod which clients its first server need not wait for.
-func lostVariable(lost types.LostClients) []corev1.EnvVar {
-	if text := lost.String(); text != "" {
-		return []corev1.EnvVar{{Name: types.LostClientsEnv, Value: text}}
-	}
-	return nil
 }
 
 func arguments(in Input) []string {
