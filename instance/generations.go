@@ -14,8 +14,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
 )
 
-// generationsTimeout bounds a question whose caller gives it no deadline, and one with a long deadline.
-const generationsTimeout = 4 * time.Second
+// generationsTimeout bounds a question whose caller gives it no deadline, and one with a long deadline. A question ends generationsHead before its
+// caller's deadline, so that the caller hears that a member has not answered. It could not tell silence from a process that is not there.
+const (
+	generationsTimeout = 4 * time.Second
+	generationsHead    = 300 * time.Millisecond
+)
 
 // generationsOptions bound what a caller can use up of this process: it is any share manager of the node.
 func generationsOptions() []grpc.ServerOption {
@@ -62,7 +66,11 @@ var verdicts = map[engine.Verdict]proto.InForceReply_Verdict{
 // InForce answers for the engine that serves the caller's device. A device that is kept for the next engine may be served again: that is
 // no "no". The engine of the volume may be a later one than the caller's, with another device.
 func (g *generations) InForce(ctx context.Context, r *proto.InForceRequest) (*proto.InForceReply, error) {
-	ctx, cancel := context.WithTimeout(ctx, generationsTimeout)
+	limit := generationsTimeout
+	if deadline, limited := ctx.Deadline(); limited {
+		limit = min(limit, time.Until(deadline)-generationsHead)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	e := g.engines.ofVolume(r.GetVolume())
 	switch {

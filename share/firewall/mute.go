@@ -52,8 +52,9 @@ const (
 	// mutePulse is the longest time between two steps, and muteGap the one after which the answers of before count no more.
 	mutePulse = 250 * time.Millisecond
 	muteGap   = 2 * time.Second
-	// muteEnds is how long a port may be closed.
-	muteEnds = 15 * time.Second
+	// muteEnds is how long a port may be closed where the engine is gone for good. muteWaits is how long where it was not confirmed: a member or the
+	// API server does not answer, no successor can start either, and the engine may be confirmed again.
+	muteEnds, muteWaits = 15 * time.Second, time.Minute
 	// silentStart is after how long a process counts as one that cannot be asked whose socket was there and never answered: an earlier release
 	// that took the place of a later one leaves the socket.
 	silentStart = 10 * time.Second
@@ -125,8 +126,12 @@ func (m *muteRule) step(now time.Duration) ([]muteAct, error) {
 	if m.isOpen(now) {
 		m.closedAt = now
 	}
-	if now-m.closedAt >= muteEnds {
-		return acts, fmt.Errorf("%w for %s: %s", ErrMuted, muteEnds, m.verdict)
+	limit := muteWaits
+	if m.verdict == No {
+		limit = muteEnds
+	}
+	if now-m.closedAt >= limit {
+		return acts, fmt.Errorf("%w for %s: %s", ErrMuted, limit, m.verdict)
 	}
 	if m.asking || now < m.next {
 		return acts, nil

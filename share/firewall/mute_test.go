@@ -98,26 +98,36 @@ func TestAnAnswerToAnEarlierQuestionIsNone(t *testing.T) {
 	assert.Equal(t, askedWithLimit(0), acts, "2 s are no gap")
 }
 
-func TestAPortThatIsClosedFor15sEndsTheShareManager(t *testing.T) {
-	for name, first := range map[string]Verdict{"never open": Unconfirmed, "open once": Yes} {
+// An engine that is gone for good ends its share manager after 15 s. One that is only not confirmed, as while the API server is away, gets a minute.
+func TestAPortThatIsClosedForLongEndsTheShareManager(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first, then Verdict
+		limit       time.Duration
+	}{
+		"never open, not confirmed": {Unconfirmed, Unconfirmed, muteWaits},
+		"open once, not confirmed":  {Yes, Unconfirmed, muteWaits},
+		"open once, no answer":      {Yes, Unanswered, muteWaits},
+		"open once, gone for good":  {Yes, No, muteEnds},
+		"never open, gone for good": {No, No, muteEnds},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRuled(t)
 			r.at(0, askedWithLimit(0)...)
-			r.answer(r.now, r.number, first)
+			r.answer(r.now, r.number, tc.first)
 			closes := r.now
-			if first == Yes {
+			if tc.first == Yes && tc.then != No { // "no" closes at once
 				closes += gateLife
 			}
 			for {
 				r.now += mutePulse
 				_, err := r.step(r.now)
-				r.answer(r.now, r.number, Unconfirmed)
+				r.answer(r.now, r.number, tc.then)
 				if err != nil {
 					require.ErrorIs(t, err, ErrMuted)
-					assert.InDelta(t, muteEnds, r.now-closes, float64(2*mutePulse))
+					assert.InDelta(t, tc.limit, r.now-closes, float64(5*mutePulse))
 					return
 				}
-				require.Less(t, r.now-closes, muteEnds+time.Second)
+				require.Less(t, r.now-closes, tc.limit+2*time.Second)
 			}
 		})
 	}
