@@ -26,8 +26,9 @@
 //
 // The server's records of its clients are on the volume (fs_ng), so that a successor on
 // another node lets them claim their open files and locks. A record has the address that
-// the client is seen with; one that comes from another address after a move is not known,
-// and loses its locks.
+// the server sees, which is one for all clients (firewall/onesource.go): so a client is
+// known after a move, too. Without nftables a client that comes from another address is
+// not known, and loses its locks.
 //
 // If the records of the server before this one are not there, the leader is told, on the health port (ganesha/records.go).
 // Whether that server had clients is not known here.
