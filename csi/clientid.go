@@ -14,10 +14,10 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
-	"github.com/longhorn-lep/longhorn-manager/util/nfsclient"
+	"github.com/longhorn-lep/longhorn-manager/util/nfsidentifier"
 )
 
-// Servers know the node's NFS client by a name that the kernel makes when the first mount of a server is made (types/nfsclient.go), and which stays as
+// Servers know the node's NFS client by a name that the kernel makes when the first mount of a server is made (types/nfsidentifier.go), and which stays as
 // long as a mount of that server does. So the identifier in it is set just before a share is mounted, by the process that mounts. That process
 // does not know the cluster: the node's daemon leaves a file with the identifier to set, and reads in another one which identifier holds.
 //
@@ -41,7 +41,7 @@ const (
 
 // clientID keeps the identifier of the node's NFS client. It only informs: no mount fails by it.
 type clientID struct {
-	kernel nfsclient.Kernel
+	kernel nfsidentifier.Kernel
 	// dir is types.NFSClientDirectory of the node, as this process sees it.
 	dir string
 	// load loads the kernel's client.
@@ -60,7 +60,7 @@ func newClientID(o NodeOptions, mounts *mount.System) *clientID {
 	init := filepath.Join(o.HostProc, "1")
 	staged := stagedBelow(o)
 	return &clientID{
-		kernel: nfsclient.Kernel{Root: filepath.Join(init, "root")}, dir: filepath.Join(init, "root", types.NFSClientDirectory),
+		kernel: nfsidentifier.Kernel{Root: filepath.Join(init, "root")}, dir: filepath.Join(init, "root", types.NFSClientDirectory),
 		load: mount.NodeNFS{Proc: init}.Load, patience: wantedPatience, log: o.Log,
 		isUsed: func() (bool, error) {
 			servers, err := mounts.Servers(staged)
@@ -94,7 +94,7 @@ func (c *clientID) beforeMount() {
 // set returns the identifier that the next client's name has, after setting it where there is none.
 func (c *clientID) set() (string, error) {
 	holds, err := c.kernel.Identifier()
-	if errors.Is(err, nfsclient.ErrUnsupported) {
+	if errors.Is(err, nfsidentifier.ErrUnsupported) {
 		if loading := c.load(); loading != nil {
 			return "", loading
 		}
@@ -125,7 +125,7 @@ func (c *clientID) wanted() (string, error) {
 		if err == nil {
 			err = fmt.Errorf("it says %q", id)
 		}
-		return "", fmt.Errorf("the node's daemon has not said which identifier its NFS client shall have: %w", err)
+		return "", fmt.Errorf("the node's daemon has not said which identifier its NFS client must have: %w", err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
-	"github.com/longhorn-lep/longhorn-manager/util/nfsclient"
+	"github.com/longhorn-lep/longhorn-manager/util/nfsidentifier"
 )
 
 const kernelsIdentifier = "sys/fs/nfs/net/nfs_client/identifier"
@@ -50,7 +50,7 @@ func (n *idNode) plugin(t *testing.T) *clientID { return n.patientPlugin(t, 0) }
 
 func (n *idNode) patientPlugin(t *testing.T, patience time.Duration) *clientID {
 	return &clientID{
-		kernel: nfsclient.Kernel{Root: n.root}, dir: filepath.Join(n.root, "run"), patience: patience, log: quiet(),
+		kernel: nfsidentifier.Kernel{Root: n.root}, dir: filepath.Join(n.root, "run"), patience: patience, log: quiet(),
 		isUsed: func() (bool, error) { return n.used, nil },
 		load: func() error {
 			n.loads++

@@ -111,7 +111,7 @@ func (p *Prober) closeLocked(address string) {
 	}
 }
 
-// Close ends all connections and questions, and returns when no answer can come any more.
+// Close ends all connections and questions, and returns when no answer can come.
 func (p *Prober) Close() {
 	p.mu.Lock()
 	p.ended = true

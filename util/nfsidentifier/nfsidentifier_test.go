@@ -1,4 +1,4 @@
-package nfsclient
+package nfsidentifier
 
 import (
 	"os"

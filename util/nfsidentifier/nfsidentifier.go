@@ -1,6 +1,6 @@
-// Package nfsclient reads and sets the identifier that the kernel's NFS client puts into the name by which servers know it. It must not know whose
+// Package nfsidentifier reads and sets the identifier that the kernel's NFS client puts into the name by which servers know it. It must not know whose
 // identifier it is.
-package nfsclient
+package nfsidentifier
 
 import (
 	"errors"
