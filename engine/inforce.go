@@ -16,7 +16,7 @@ type Verdict int
 
 const (
 	// Unconfirmed is neither yes nor no: a member has not answered in time, a member that has failed is still listed, or the engine starts or
-	// stops. Whoever asks may ask again.
+	// stops. The caller may ask again.
 	Unconfirmed Verdict = iota
 	// InForce says that at a moment after the question no other generation had been admitted by any member, of all that a successor could start
 	// with.
@@ -27,7 +27,7 @@ const (
 	CannotTell
 )
 
-// InForce asks all members, side by side, whether the generation is in force. It uses no disk. limited says that whoever asks stops by itself
+// InForce asks all members, side by side, whether the generation is in force. It uses no disk. limited says that the caller stops by itself
 // unless this question is answered with InForce; see membership.InForce.
 //
 // It returns when all members have answered or ctx ends. A member that has not answered then is waited for as in any other request: it is

@@ -44,8 +44,8 @@ const (
 
 // InForce is the request of OpInForce.
 type InForce struct {
-	// Limited says that whoever asks stops by itself to act for this generation, a fixed time after the question, unless all members confirm it.
-	// A question without it makes the replica forget the questions of this generation before: their age proves nothing any more.
+	// Limited says that the caller stops by itself to act for this generation, a fixed time after the question, unless all members confirm it.
+	// A question without it makes the replica forget the questions of this generation before: their age no longer proves anything.
 	Limited bool `json:"limited"`
 }
 

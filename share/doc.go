@@ -16,6 +16,7 @@
 //	      │                ▲       has it clients to wait for? it looks each 0.1 s whether they are back (ganesha/wake.go)
 //	      ▼                │
 //	each 1 s: the server answers?    no: SIGKILL, and a new one (defaultTiming has the numbers)
+//	each 1 s: the engine in force?   not confirmed for 4 s: the NFS port is closed; for a minute: the end, without a flush (gate.go)
 //	each 3 s: the volume answers?    no: the end, with an error
 //	          the device has grown?  the file system grows
 //	      ▼
@@ -43,7 +44,7 @@
 // A volume that does not answer for 30 s is an error, too. Its server is not killed
 // before: it could not end, nor a new one do better.
 //
-// Who asks while no server listens is not refused, so that it asks again soon (firewall/refusals.go).
+// A client that connects while no server listens is not refused, so that it tries again soon (firewall/refusals.go).
 //
 // Only listed clients may begin a connection (firewall/clients.go), where the kernel has nftables.
 //

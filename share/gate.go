@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/share/firewall"
+	"github.com/longhorn-lep/longhorn-manager/util/boottime"
 )
 
 // Answer is what the instance manager says of the engine that serves a device.
@@ -51,7 +52,7 @@ func guardPort(ctx context.Context, o Options, target string) (guard, error) {
 		return guard{}, fmt.Errorf("looking for the device of %s: %w", target, err)
 	}
 	first := make(chan heard, 1)
-	keeper, err := firewall.NewGatekeeper(o.NFSPort, noting(first, st.Dev, o.InForce), sinceBoot, o.Log)
+	keeper, err := firewall.NewGatekeeper(o.NFSPort, noting(first, st.Dev, o.InForce), boottime.Now, o.Log)
 	if err != nil {
 		o.Log.WithError(err).Warn("Clients are served though it is not known whether the volume has moved; after a move their locks are not given away early")
 		return guard{}, nil
@@ -75,7 +76,7 @@ func noting(first chan<- heard, device uint64, inForce func(context.Context, uin
 			return a.Verdict, err
 		}
 		select {
-		case first <- heard{a, sinceBoot()}:
+		case first <- heard{a, boottime.Now()}:
 		default:
 		}
 		return a.Verdict, nil

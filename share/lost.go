@@ -9,6 +9,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/share/firewall"
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
+	"github.com/longhorn-lep/longhorn-manager/util/boottime"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
@@ -19,7 +20,7 @@ const answerPatience = 3 * time.Second
 var errVolumeSilent = errors.New("the volume did not answer while records of lost clients were removed; the next pod decides again")
 
 // dropLost removes the records of lost clients before the first server of this process starts: it would wait for them for the whole grace
-// period. Setting a record aside gives the client's locks away, so the former server must reach no client on that node any more:
+// period. Setting a record aside gives the client's locks away, so the former server must no longer reach a client on that node:
 //
 //	the former server is mute          it asked its engine, all members of the volume had to confirm, and one has heard no question for
 //	                                   firewall.MuteAfter
@@ -75,7 +76,7 @@ func lostClients(o Options, v *volume) []string {
 	}
 }
 
-// formerIsMute waits until the server of the engine that the list of lost clients names reaches no client any more, and returns the generation of
+// formerIsMute waits until the server of the engine that the list of lost clients names no longer reaches a client, and returns the generation of
 // the engine that serves now. The error says what is not known.
 func formerIsMute(ctx context.Context, o Options, g guard) (generation int64, err error) {
 	var a heard
@@ -92,7 +93,7 @@ func formerIsMute(ctx context.Context, o Options, g guard) (generation int64, er
 	case before != o.LostClients.After:
 		return 0, fmt.Errorf("the list of nodes that are down is about the engine of generation %d, and generation %d was before this one", o.LostClients.After, before)
 	}
-	left := firewall.MuteAfter - a.Before.Age - (sinceBoot() - a.at)
+	left := firewall.MuteAfter - a.Before.Age - (boottime.Now() - a.at)
 	select {
 	case <-time.After(left):
 		return a.Generation, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/share/firewall"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/boottime"
 )
 
 const (
@@ -71,7 +72,7 @@ func TestWhenTheFormerServerIsMute(t *testing.T) {
 	list := types.LostClients{After: 7, IDs: []string{"id"}}
 	answered := func(a Answer) guard {
 		first := make(chan heard, 1)
-		first <- heard{a, sinceBoot()}
+		first <- heard{a, boottime.Now()}
 		return guard{first: first}
 	}
 	for name, tc := range map[string]struct {
@@ -85,7 +86,7 @@ func TestWhenTheFormerServerIsMute(t *testing.T) {
 		"the list is about a later engine, absurd": {Predecessor{6, time.Hour}, "the engine of generation 7, and generation 6 was before"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			began := sinceBoot()
+			began := boottime.Now()
 			generation, err := formerIsMute(t.Context(), Options{LostClients: list}, answered(Answer{Generation: 9, Before: tc.before}))
 			if tc.want != "" {
 				require.ErrorContains(t, err, tc.want)
@@ -93,7 +94,7 @@ func TestWhenTheFormerServerIsMute(t *testing.T) {
 			}
 			require.NoError(t, err)
 			assert.Equal(t, int64(9), generation)
-			assert.GreaterOrEqual(t, sinceBoot()-began+tc.before.Age, firewall.MuteAfter)
+			assert.GreaterOrEqual(t, boottime.Now()-began+tc.before.Age, firewall.MuteAfter)
 		})
 	}
 

@@ -71,7 +71,7 @@ type Options struct {
 	// asked, and the port is open as if the instance manager were of an earlier release.
 	InForce func(ctx context.Context, device uint64, limited bool) (Answer, error) `json:"-"`
 	// LostClients are those of nodes that are down. The first server of this process does not wait for them, if it is proven that the former
-	// server reaches no client any more.
+	// server no longer reaches a client.
 	LostClients types.LostClients
 	Log         *logrus.Entry
 }

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/share/firewall"
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
+	"github.com/longhorn-lep/longhorn-manager/util/boottime"
 )
 
 // How long the parts of an end may take. Together they are less than the 30 s that a pod
@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 // serve runs the server on a volume that is mounted.
 func serve(ctx context.Context, o Options, v *volume, health *healthService) error {
 	config := o.serverConfig(v)
-	door := firewall.NewDoorkeeper(o.ClientsFile, o.NFSPort, sinceBoot, health.recovery.limited, o.Log)
+	door := firewall.NewDoorkeeper(o.ClientsFile, o.NFSPort, boottime.Now, health.recovery.limited, o.Log)
 	door.Look()
 	if err := firewall.ShowOneSource(o.NFSPort); err != nil {
 		o.Log.WithError(err).Warn("Clients that are seen at another address when the share moves lose their locks then")
@@ -123,7 +123,7 @@ func newSupervisor(ctx context.Context, o Options, v *volume, config ganesha.Con
 	timing := defaultTiming(o.Lease)
 	p := nfsclient.NewProber(o.NFSPort, timing.limit)
 	s := &supervisor{
-		watch: watch{t: timing}, now: sinceBoot,
+		watch: watch{t: timing}, now: boottime.Now,
 		lookup: func(ctx context.Context) error { _, err := p.Lookup(ctx, o.Volume); return err },
 		null:   p.Null,
 		check:  v.check, size: v.size, grow: v.grow,
@@ -190,23 +190,14 @@ func (v *volume) within(limit time.Duration, f func()) {
 	}
 }
 
-// sinceBoot goes on while this process is stopped, and while the machine sleeps.
-func sinceBoot() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("BUG: the kernel has no boot time: " + err.Error())
-	}
-	return time.Duration(ts.Nano())
-}
-
 // reaper reaps orphans where they become this process's, now and then.
 func reaper() func() {
 	if os.Getpid() != 1 {
 		return func() {}
 	}
-	o, last := &orphans{}, sinceBoot()
+	o, last := &orphans{}, boottime.Now()
 	return func() {
-		if now := sinceBoot(); now-last >= orphanRound {
+		if now := boottime.Now(); now-last >= orphanRound {
 			last = now
 			o.reap()
 		}

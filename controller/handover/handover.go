@@ -1,7 +1,8 @@
 // Package handover has the leader leave a node that serves shares. If such a node dies, its shares wait for the next leader to be elected (8 s)
 // before anything finds that the node is down; without the leader on it, they move after 2 to 3 s.
 //
-// Run returns ErrHandOver, at most once a minute; what leads must then end its work and let another daemon lead.
+// Run returns ErrHandOver, at most once a minute. Its caller must then stop leading, so that another daemon leads. The package must not know how a
+// leader is elected.
 package handover
 
 import (

@@ -11,7 +11,7 @@ import (
 )
 
 // A node that serves shares is called down sooner than Kubernetes does it: package liveness asks its shares, and says when nothing of the node
-// answers any more. What it says is written in the condition Ready (reason NodeNotAnswering) and in Node.status.silence:
+// answers. What it says is written in the condition Ready (reason NodeNotAnswering) and in Node.status.silence:
 //
 //	kubelet               silence           Ready                   status.silence
 //	--------------------  ----------------  ----------------------  -----------------------------------------

@@ -6,6 +6,6 @@
 //	events     one indivisible step each, one of them is that time passes; each may happen at any time or never
 //	rules      what is explored; each weaker rule is found to be wrong by a test
 //
-// What never happens is a crash, a pause, a cut connection or a lost message; what happens late is a late answer. So the model needs no
-// events for these. Clocks: a timer of the old server's kernel may be late by up to one unit of time; everything else is exact.
+// An event that never happens stands for a crash, a pause, a cut connection or a lost message; one that happens late stands for a late answer.
+// So the model needs no events for these. Clocks: a timer of the old server's kernel may be late by up to one unit of time; everything else is exact.
 package mutemodel

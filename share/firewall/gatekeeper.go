@@ -14,7 +14,7 @@ import (
 type Question func(ctx context.Context, limited bool) (Verdict, error)
 
 // Gatekeeper has the NFS port of this network open only while the volume's engine is in force: docs/DATAPLANE.md, "Whether a generation is in
-// force". A server whose node is cut off would go on granting locks and answering reads out of its cache, for which it needs no disk.
+// force". A server whose node is cut off would continue to grant locks and to answer reads from its cache, for which it needs no disk.
 type Gatekeeper struct {
 	gate gate
 	ask  Question
@@ -25,7 +25,7 @@ type Gatekeeper struct {
 	fault string // what the kernel refused last; "": nothing
 }
 
-// NewGatekeeper closes a port of this network, until Run opens it. now is the time since some fixed moment that goes on while this process is
+// NewGatekeeper closes a port of this network, until Run opens it. now is the time since some fixed moment that continues while this process is
 // stopped. An error says that the kernel cannot limit the port, which is open as before: then no question may be asked, because members would take
 // the questions for proof that the port is limited.
 func NewGatekeeper(port int, ask Question, now func() time.Duration, log *logrus.Entry) (*Gatekeeper, error) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrMuted means that clients could not be served for so long that another share manager shall try: no question was answered with yes.
+// ErrMuted means that clients were not served for so long that another share manager must try: no question was answered with yes.
 var ErrMuted = errors.New("the volume's engine was not confirmed to be in force")
 
 // Verdict is the answer to the question whether the volume's engine is in force.
@@ -49,7 +49,7 @@ const (
 	questionSoon  = 200 * time.Millisecond
 	// questionLimit is how long an answer may take.
 	questionLimit = 2 * time.Second
-	// mutePulse is the longest time between two steps, and muteGap the one after which the answers of before count no more.
+	// mutePulse is the longest time between two steps, and muteGap the one after which earlier answers no longer count.
 	mutePulse = 250 * time.Millisecond
 	muteGap   = 2 * time.Second
 	// muteEnds is how long a port may be closed where the engine is gone for good. muteWaits is how long where it was not confirmed: a member or the
@@ -78,7 +78,7 @@ type muteAct struct {
 	slot int
 }
 
-// muteRule decides when the port is open. Its methods are told what happened and when, in time since some fixed moment that goes on while
+// muteRule decides when the port is open. Its methods are told what happened and when, in time since some fixed moment that continues while
 // the process is stopped, and decide; they do nothing themselves.
 //
 //	asked with limit       yes            open for 4 s from before the question
@@ -119,7 +119,7 @@ func (m *muteRule) isOpen(now time.Duration) bool { return m.open || now < m.unt
 func (m *muteRule) step(now time.Duration) ([]muteAct, error) {
 	var acts []muteAct
 	if now-m.last > muteGap && m.limited {
-		m.until, m.asking, m.next = 0, false, now // a new question is asked below, so the answer to the one before counts no more
+		m.until, m.asking, m.next = 0, false, now // a new question is asked below, so the answer to the earlier one no longer counts
 		acts = append(acts, muteAct{deed: doClose})
 	}
 	m.last = now

@@ -6,8 +6,9 @@
 //	recording.go             what the log says of clients that cannot be recorded
 //	layout.go                the names of what is on the volume
 //	records.go, adopt.go     whether the last server's records of its clients are there, and at which address these are seen
+//	epoch.go, lost.go        the number of each server; records of clients that cannot come back
 //	foreign.go, ballast.go   what someone else put there goes; room for the records stays
 //	wake.go, wake/           the server looks each 0.1 s whether its clients are back
 //
-// It decides nothing about a server's life and does not mount anything: package share does.
+// It must not know when a server is started or killed, nor mount anything: package share does. It must not know Kubernetes or engines beyond a generation.
 package ganesha

@@ -14,7 +14,7 @@ import (
 // DropLost removes the records of clients that cannot come back, so that the next server does not wait for them: a client that died with its node
 // would delay all others for the whole grace period. It must be called before the first server of a pod, and must not be called again in that pod:
 // a client that has come back since may hold locks by then. So the generation of the volume's engine is durable on the volume before the first
-// record goes, and for that generation nothing is removed a second time, whoever asks.
+// record goes, and for that generation nothing is removed a second time.
 //
 // isLost decides by the name that a client gives itself; a record whose client's name cannot be read stays. DropLost returns the names of those whose records are gone, also when it returns an error.
 func DropLost(recovery string, generation int64, isLost func(client string) bool) (dropped []string, err error) {

@@ -167,7 +167,7 @@ func (c *count) lives(node string) {
 	}
 }
 
-// forgetOld drops silences that no other can be together with any more.
+// forgetOld drops silences that are too old to be compared with another one.
 func (c *count) forgetOld(now time.Time) {
 	maps.DeleteFunc(c.silences, func(_ string, at time.Time) bool { return now.Sub(at) > max(c.rules.together, c.rules.longWait) })
 }
