@@ -53,17 +53,23 @@ func (l *leadership) url() (string, bool) {
 	return "https://" + net.JoinHostPort(ip, fmt.Sprint(types.APIPort)), true
 }
 
-// run stands for election until ctx ends, and runs lead while elected. When lead returns handover.ErrHandOver, another daemon gets the time
-// to be elected first. Any other error means that the Lease was lost or lead has failed: the process must then end, for nothing else makes a
-// new attempt.
+// run stands for election until ctx ends, and runs lead in each term. Nothing that lead ends with ends more than the term: the API server may be
+// away, and this daemon's work for its node goes on. When lead returns handover.ErrHandOver, another daemon gets the time to be elected first.
 func (l *leadership) run(ctx context.Context, kube kubernetes.Interface, namespace string, log *logrus.Entry, lead func(context.Context) error) error {
-	for {
-		err := l.campaign(ctx, kube, namespace, log, lead)
-		if !errors.Is(err, handover.ErrHandOver) {
-			return err
-		}
-		l.awaitSuccessor(ctx, kube, namespace)
-	}
+	defer l.leader.Store("")
+	return election.Run(ctx, election.Options{
+		Kube: kube, Namespace: namespace, Name: types.LeaderLease, Identity: l.identity, Duration: leaseDuration, Log: log,
+		OnNewLeader: func(identity string) {
+			l.leader.Store(identity)
+			log.WithField("leader", identity).Info("leader is known")
+		},
+		OnTermOver: func(ctx context.Context, err error) {
+			l.leader.Store("")
+			if errors.Is(err, handover.ErrHandOver) {
+				l.awaitSuccessor(ctx, kube, namespace)
+			}
+		},
+	}, lead)
 }
 
 // Another daemon looks each two seconds or so whether there is a leader. If none has come, this one stands again.
@@ -84,16 +90,4 @@ func (l *leadership) awaitSuccessor(ctx context.Context, kube kubernetes.Interfa
 		}
 		return *lease.Spec.HolderIdentity != "" && *lease.Spec.HolderIdentity != l.identity, nil
 	})
-}
-
-// campaign stands for election once.
-func (l *leadership) campaign(ctx context.Context, kube kubernetes.Interface, namespace string, log *logrus.Entry, lead func(context.Context) error) error {
-	defer l.leader.Store("")
-	return election.Run(ctx, election.Options{
-		Kube: kube, Namespace: namespace, Name: types.LeaderLease, Identity: l.identity, Duration: leaseDuration, Log: log,
-		OnNewLeader: func(identity string) {
-			l.leader.Store(identity)
-			log.WithField("leader", identity).Info("leader is known")
-		},
-	}, lead)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -58,9 +59,24 @@ func TestALeaderThatHandsOverStandsAgain(t *testing.T) {
 	assert.Empty(t, *lease.Spec.HolderIdentity, "the lease is given back")
 }
 
-// What fails otherwise ends the process.
-func TestALeaderThatFailsStandsNoMore(t *testing.T) {
-	failed := errors.New("cluster controllers")
-	l := newLeadership("node-1", "10.0.0.1")
-	require.ErrorIs(t, l.run(t.Context(), fake.NewClientset(), "storage", quiet(), func(context.Context) error { return failed }), failed)
+// A leader whose work fails stands again: what it lacks may come.
+func TestALeaderThatFailsStandsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeadership("node-1", "10.0.0.1")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		terms := 0
+		require.NoError(t, l.run(ctx, fake.NewClientset(), "storage", quiet(), func(ctx context.Context) error {
+			synctest.Wait()
+			assert.True(t, l.isLeader())
+			if terms++; terms < 3 {
+				return errors.New("fill the caches: the API server is away")
+			}
+			cancel()
+			<-ctx.Done()
+			return nil
+		}))
+		assert.Equal(t, 3, terms)
+		assert.False(t, l.isLeader())
+	})
 }

@@ -1,23 +1,16 @@
 // Package election runs something in one process of several, under a Lease of the API server. It
-// owns the hand-over: it gives the Lease back only after the led work has ended, and it tells a
-// process that lost its Lease. It must not know what is led.
+// owns the terms of a process: it gives the Lease back only after the led work has ended, and stands
+// for election again after a term. It must not know what is led.
 package election
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-
-	"github.com/longhorn-lep/longhorn-manager/util/liblog"
 )
 
 // Options say what is campaigned for. Every field but OnNewLeader must be given.
@@ -26,104 +19,62 @@ type Options struct {
 	Namespace, Name string // of the Lease
 	// Identity must differ between processes.
 	Identity string
-	// Duration is how long a leader that died keeps others waiting. The leader renews
-	// the Lease every retryPeriod and gives up after two thirds of Duration.
+	// Duration is how long a leader that died keeps others waiting. The leader renews the Lease every retryPeriod. Its work is ended when
+	// three quarters of Duration have passed since it sent the last renewal that succeeded.
 	Duration time.Duration
-	// OnNewLeader is called with each new leader, this process included.
+	// OnNewLeader is called with each new leader, this process included. nil: nobody is told.
 	OnNewLeader func(identity string)
-	Log         *logrus.Entry
+	// OnTermOver is called when a term has ended and its work too, before this process stands again: with ErrLeadershipLost, or with what the
+	// work returned. It may wait. nil: nobody is told.
+	OnTermOver func(ctx context.Context, err error)
+	Log        *logrus.Entry
 }
 
 const retryPeriod = 2 * time.Second
 
+// A process whose work fails stands again after firstPause. That doubles up to maxPause, and begins anew after a term that lasted for steady.
+const (
+	firstPause, maxPause = time.Second, 30 * time.Second
+	steady               = time.Minute
+)
+
 // ErrLeadershipLost means that the Lease could not be renewed in time. Another process may lead now.
-var ErrLeadershipLost = errors.New("leadership lost")
+var ErrLeadershipLost = errors.New("the lease could not be renewed in time")
 
-// Run campaigns until it leads, then calls run once. When ctx ends, it ends run and waits for it
-// before it gives the Lease back, so that two never work at a time. When the Lease is lost, it ends
-// run, waits for it, and returns ErrLeadershipLost.
+// Run stands for election until ctx ends, and calls run in each term that this process leads:
+//
+//	ctx ends           run is ended and waited for; then the Lease is given back, so that two never work at a time
+//	the Lease is lost  run is ended and waited for; this process stands again
+//	run returns        the Lease is given back; this process stands again after a pause
+//
+// So an API server that is away ends what is led, and nothing else of the process. An error means that the options are wrong.
 func Run(ctx context.Context, o Options, run func(context.Context) error) error {
-	// The election must outlive ctx by as long as run takes to end.
-	campaign, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	campaign = logr.NewContext(campaign, liblog.New(o.Log))
-	t := &term{stop: stop}
-	defer context.AfterFunc(ctx, t.giveUp)()
-
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
-			Client:     o.Kube.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
-		},
-		LeaseDuration: o.Duration, RenewDeadline: o.Duration * 2 / 3, RetryPeriod: retryPeriod,
-		ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(leading context.Context) { t.serve(ctx, leading, run) },
-			OnStoppedLeading: func() {},
-			OnNewLeader:      o.OnNewLeader,
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("campaigning for lease %s/%s: %w", o.Namespace, o.Name, err)
+	pause := firstPause
+	for {
+		t := newTerm(o, run)
+		began := time.Now()
+		if err := t.hold(ctx); err != nil {
+			return fmt.Errorf("standing for lease %s/%s: %w", o.Namespace, o.Name, err)
+		}
+		err := t.outcome()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if o.OnTermOver != nil {
+			o.OnTermOver(ctx, err)
+		}
+		if errors.Is(err, ErrLeadershipLost) {
+			o.Log.WithError(err).Warn("This process does not lead any more; it stands for election again")
+			continue
+		}
+		if time.Since(began) > steady {
+			pause = firstPause
+		}
+		o.Log.WithError(err).WithField("pause", pause).Warn("The leader's work has ended; this process stands for election again after a pause")
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, maxPause)
 	}
-	elector.Run(campaign)
-	return t.outcome(ctx)
-}
-
-// term is the one time that this process leads.
-type term struct {
-	stop context.CancelFunc // ends the election
-
-	mu sync.Mutex
-	// started, over and closed are guarded by mu. over is closed when run has returned;
-	// it is nil until started.
-	started, closed bool
-	over            chan struct{}
-	err             error // set before over is closed
-}
-
-// giveUp ends the election, unless run is at work: then run's end does.
-func (t *term) giveUp() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
-	if !t.started {
-		t.stop()
-	}
-}
-
-// serve calls run until ctx or the leadership ends. It runs in a goroutine of the elector's.
-func (t *term) serve(ctx, leading context.Context, run func(context.Context) error) {
-	t.mu.Lock()
-	if t.closed {
-		t.mu.Unlock()
-		return
-	}
-	t.started, t.over = true, make(chan struct{})
-	t.mu.Unlock()
-	defer t.stop()
-	defer close(t.over)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(leading, cancel)()
-	t.err = run(ctx)
-}
-
-// outcome waits for run and returns how it went.
-func (t *term) outcome(ctx context.Context) error {
-	t.mu.Lock()
-	t.closed = true
-	over := t.over
-	t.mu.Unlock()
-	if over != nil {
-		<-over
-	}
-	switch {
-	case ctx.Err() != nil:
-		return nil
-	case t.err != nil:
-		return t.err
-	}
-	return ErrLeadershipLost
 }

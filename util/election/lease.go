@@ -1,0 +1,33 @@
+package election
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// lease is the Lease as the library writes it. renewed is told when a write that succeeded was sent.
+type lease struct {
+	resourcelock.LeaseLock
+	renewed func(sent time.Time)
+}
+
+// Create implements resourcelock.Interface.
+func (l *lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	sent := time.Now()
+	return l.told(sent, l.LeaseLock.Create(ctx, r))
+}
+
+// Update implements resourcelock.Interface.
+func (l *lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	sent := time.Now()
+	return l.told(sent, l.LeaseLock.Update(ctx, r))
+}
+
+func (l *lease) told(sent time.Time, err error) error {
+	if err == nil {
+		l.renewed(sent)
+	}
+	return err
+}
