@@ -120,8 +120,7 @@ type ControllerOptions struct {
 	Log     *logrus.Entry
 }
 
-// RunController serves the controller service and runs provisioner, attacher and resizer over it until ctx
-// ends or the leadership is lost, which is an error: the process must end.
+// RunController serves the controller service until ctx ends, and runs provisioner, attacher and resizer over it while this process leads.
 func RunController(ctx context.Context, o ControllerOptions) error {
 	if o.DriverName == "" {
 		o.DriverName = types.DriverName

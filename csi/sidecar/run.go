@@ -74,10 +74,10 @@ const compareInterval = time.Minute
 // LeaseName is the Lease that a driver's controller processes campaign for.
 func LeaseName(driver string) string { return strings.ReplaceAll(driver, ".", "-") + "-controller" }
 
-// Run campaigns for the leadership and, while it holds it, provisions, attaches and expands. It
+// Run stands for election until ctx ends. While it leads, it provisions, attaches and expands. It
 // returns nil when ctx has ended and everything has come to rest, after which another process
-// may lead at once. Losing the leadership is an error: the process must end, because the
-// libraries' loops cannot be started twice.
+// may lead at once. When the leadership is lost, as while the API server is away, everything comes to
+// rest as well, and Run stands again: each term has controllers and informers of its own.
 func Run(ctx context.Context, o Options) error {
 	// Without this gate attacher and resizer would not wait for their workers.
 	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ReleaseLeaderElectionOnExit): true})

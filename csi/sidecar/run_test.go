@@ -13,10 +13,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	kubetypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -195,5 +197,35 @@ func next(ctx context.Context, t *testing.T, w watch.Interface) runtime.Object {
 	case <-ctx.Done():
 		t.Fatal("nothing happened in time")
 		return nil
+	}
+}
+
+// A process leads again after it has lost the leadership: the second term provisions what was asked for meanwhile, and nothing of the first is left.
+func TestATermCanFollowAnother(t *testing.T) {
+	_, path := startDriver(t)
+	kube := fake.NewClientset(class(nil))
+	o := optionsFor(kube)
+	o.Endpoint = path
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, conn.Close()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	volumes, err := kube.CoreV1().PersistentVolumes().Watch(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	defer volumes.Stop()
+	for _, uid := range []kubetypes.UID{"first", "second", "third"} {
+		_, err := kube.CoreV1().PersistentVolumeClaims("default").Create(ctx, claim(func(c *corev1.PersistentVolumeClaim) {
+			c.Name, c.UID = string(uid), uid
+			c.Annotations = map[string]string{"volume.kubernetes.io/storage-provisioner": driverName}
+		}), metav1.CreateOptions{})
+		require.NoError(t, err)
+		term, end := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- work(term, o, conn, newTurns()) }()
+		for next(ctx, t, volumes).(*corev1.PersistentVolume).Name != "pvc-"+string(uid) { // the earlier ones change
+		}
+		end()
+		require.NoError(t, <-done)
 	}
 }
