@@ -17,6 +17,7 @@ import (
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned"
+	"github.com/longhorn-lep/longhorn-manager/util/apigate"
 )
 
 // clients are the ways to the API server.
@@ -25,18 +26,30 @@ type clients struct {
 	kube     kubernetes.Interface
 	longhorn versioned.Interface
 	metadata metadata.Interface
+	gate     *apigate.Gate // that requests go through; nil: none
 }
 
-// newClients uses the pod's service account, or a kubeconfig when one is named.
-func newClients(kubeconfig string, log *logrus.Entry) (*clients, error) {
+// newClients uses the pod's service account, or a kubeconfig when one is named. Requests wait while the API server is away; ctx is the process's.
+func newClients(ctx context.Context, kubeconfig string, log *logrus.Entry) (*clients, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("configure the API client: %w", err)
 	}
 	config.QPS, config.Burst = 50, 100
-	config.Wrap(withDeadlines)
 	config.WarningHandlerWithContext = warnings{log}
-	return clientsOf(config)
+	look, err := apigate.Look(config)
+	if err != nil {
+		return nil, err
+	}
+	gate := apigate.New(ctx, look, log)
+	config.Wrap(gate.Wrap)
+	config.Wrap(withDeadlines) // around the gate: who waits for it waits no longer than for an answer
+	c, err := clientsOf(config)
+	if err != nil {
+		return nil, err
+	}
+	c.gate = gate
+	return c, nil
 }
 
 // clientsOf makes the clients of one account.

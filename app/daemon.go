@@ -67,7 +67,7 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	clients, err := newClients(c.String("kubeconfig"), log)
+	clients, err := newClients(ctx, c.String("kubeconfig"), log)
 	if err != nil {
 		return err
 	}

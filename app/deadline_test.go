@@ -68,7 +68,7 @@ func TestClientsPutDeadlinesOnRequestsOnly(t *testing.T) {
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: x, cluster: {server: \"" + server.URL +
 		"\"}}]\ncontexts: [{name: x, context: {cluster: x}}]\n"
 	require.NoError(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
-	c, err := newClients(kubeconfig, logrus.NewEntry(logrus.New()))
+	c, err := newClients(t.Context(), kubeconfig, logrus.NewEntry(logrus.New()))
 	require.NoError(t, err)
 	assert.Zero(t, c.config.Timeout)
 	require.NotNil(t, c.config.WrapTransport)

@@ -121,9 +121,10 @@ func leaderClients(ctx context.Context, own *clients, namespace string, c clock.
 	if _, err := tokens.get(ctx); err != nil {
 		return nil, nil, err
 	}
-	config := rest.AnonymousClientConfig(own.config)
-	config.Wrap(withDeadlines) // the copy has none
+	config := rest.AnonymousClientConfig(own.config) // without wrappers
+	config.Wrap(own.gate.Wrap)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return accountTransport{tokens: tokens, next: next} })
+	config.Wrap(withDeadlines)
 	leader, err = clientsOf(config)
 	return leader, tokens.drop, err
 }

@@ -1,0 +1,44 @@
+package apigate
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Look asks an API server for an answer. Any answer is one, a refusal included; but a proxy's word that it has no server behind it (502 to 504,
+// RFC 9110 section 15.6) is none. Each question has a connection of its own.
+func Look(config *rest.Config) (func(context.Context) error, error) {
+	c := rest.AnonymousClientConfig(config)
+	c.Dial = (&net.Dialer{Timeout: patience}).DialContext // also: no transport that others use
+	c.NextProtos = []string{"http/1.1"}
+	transport, err := rest.TransportFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("ask the API server whether it is there: %w", err)
+	}
+	client := &http.Client{Transport: transport, Timeout: patience + time.Second}
+	url, _, err := rest.DefaultServerUrlFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("ask the API server whether it is there: %w", err)
+	}
+	return func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url.JoinPath("version").String(), nil)
+		if err != nil {
+			return err
+		}
+		r.Close = true
+		response, err := client.Do(r)
+		if err != nil {
+			return err
+		}
+		_ = response.Body.Close() // what it says does not matter
+		if response.StatusCode >= http.StatusBadGateway && response.StatusCode <= http.StatusGatewayTimeout {
+			return fmt.Errorf("%s answers %s", url.Host, response.Status)
+		}
+		return nil
+	}, nil
+}
