@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,9 +78,6 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 		leads: newLeadership(c.String("node-id"), c.String("pod-ip")), ownAccount: c.String("kubeconfig") != "",
 		audience: c.String("api-audience"),
 	}
-	if err := awaitOwnCluster(ctx, clients.metadata, d.namespace, d.env.Clock, log); err != nil {
-		return err
-	}
 	if d.registry, d.env.Metrics, err = newRegistry(); err != nil {
 		return err
 	}
@@ -117,7 +115,8 @@ func (d *daemon) run(ctx context.Context, listen string) error {
 	reviews := trust.NewReviews(d.clients.kube, d.namespace, d.audience, d.env.Clock)
 	trims := d.newTrims(node.store)
 	defer trims.Close()
-	d.rest = newRESTAPI(d.leads, d.registry, node.healthy, restAccess{
+	admitted := newAdmission(d.env.Clock, d.env.Log)
+	d.rest = newRESTAPI(d.leads, d.registry, func() error { return cmp.Or(admitted.waiting(), node.healthy()) }, restAccess{
 		reviews:  reviews,
 		scrapers: trust.Either{First: reviews, Second: trust.NewReviews(d.clients.kube, d.namespace, "", d.env.Clock)},
 		identity: trust.NewIdentity(d.clients.kube, d.namespace, trusted, d.env.Clock),
@@ -127,21 +126,30 @@ func (d *daemon) run(ctx context.Context, listen string) error {
 		Reacher: witness{kubeNodes: node.store.KubeNodes, pods: node.store.Pods, managers: node.store.InstanceManagers, answers: reach.Any},
 	}), d.env.Log)
 
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return ended("node controllers", node.run(groupCtx)) })
-	group.Go(func() error {
-		return ended("the log's level", followLogLevel(groupCtx, node.store, d.env.Log.Logger))
-	})
-	group.Go(func() error { return ended("watch of the data plane", d.plane.watch(groupCtx)) })
-	group.Go(func() error { return ended("REST API", d.rest.run(groupCtx, listen)) })
-	group.Go(func() error {
-		return ended("leader election", d.leads.run(groupCtx, d.clients.kube, d.namespace, d.env.Log, d.lead))
-	})
-	err = group.Wait()
+	err = d.runParts(ctx, listen, admitted, node)
 	if ctx.Err() != nil && errors.Is(err, errEnded) {
 		return nil
 	}
 	return err
+}
+
+// runParts runs the REST API and the watch of the data plane at once, so that a daemon that waits says for what, and the rest once the cluster is
+// known to be ours.
+func (d *daemon) runParts(ctx context.Context, listen string, admitted *admission, node *nodeScope) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return ended("REST API", d.rest.run(ctx, listen)) })
+	group.Go(func() error { return ended("watch of the data plane", d.plane.watch(ctx)) })
+	group.Go(func() error {
+		if err := admitted.await(ctx, d.clients.metadata, d.namespace); err != nil {
+			return err
+		}
+		group.Go(func() error { return ended("node controllers", node.run(ctx)) })
+		group.Go(func() error {
+			return ended("leader election", d.leads.run(ctx, d.clients.kube, d.namespace, d.env.Log, d.lead))
+		})
+		return ended("the log's level", followLogLevel(ctx, node.store, d.env.Log.Logger))
+	})
+	return group.Wait()
 }
 
 // errEnded marks a part that came to its end without a fault of its own.

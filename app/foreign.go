@@ -2,17 +2,15 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
-	"k8s.io/utils/clock"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -69,28 +67,6 @@ func isLonghornWorkload(o metav1.PartialObjectMetadata) bool {
 	return o.Labels["app.kubernetes.io/name"] == "longhorn"
 }
 
-// definitionsRetry is how soon to look again whether the definitions are there.
-const definitionsRetry = time.Second
-
-// awaitOwnCluster is checkForeign, once the definitions are there. The manifest brings them last, so a first
-// installation's daemons start before them; they wait, and look anew for another Longhorn then.
-func awaitOwnCluster(ctx context.Context, client metadata.Interface, namespace string, c clock.Clock, log *logrus.Entry) error {
-	for told := false; ; told = true {
-		err := checkForeign(ctx, client, namespace)
-		if !apierrors.IsNotFound(err) {
-			return err
-		}
-		if !told {
-			log.WithError(err).Info("The definitions are not there yet; waiting for them")
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the definitions: %w", context.Cause(ctx))
-		case <-c.After(definitionsRetry):
-		}
-	}
-}
-
 // checkForeign refuses a cluster in which another Longhorn was installed. It writes nothing.
 func checkForeign(ctx context.Context, client metadata.Interface, namespace string) error {
 	for _, m := range marks {
@@ -126,8 +102,11 @@ func (m mark) find(ctx context.Context, client metadata.Interface, namespace str
 	return found, nil
 }
 
+// errForeign is what no time heals.
+var errForeign = errors.New("another Longhorn is installed in this cluster")
+
 func foreignError(what string, names []string) error {
 	slices.Sort(names)
-	return fmt.Errorf("another Longhorn is installed in this cluster: found %s %s. "+
-		"Nothing was changed. Uninstall it, with its data moved away, before this one is started", what, strings.Join(names, ", "))
+	return fmt.Errorf("%w: found %s %s. "+
+		"Nothing was changed. Uninstall it, with its data moved away, before this one is started", errForeign, what, strings.Join(names, ", "))
 }

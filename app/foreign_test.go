@@ -139,7 +139,7 @@ func TestADaemonWaitsForTheDefinitions(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, looks := metadataClient(t, tc.objects...), 0
 				missing(client, &looks, tc.looks)
-				err := awaitOwnCluster(t.Context(), client, "ns", clock.RealClock{}, logrus.NewEntry(quiet))
+				err := newAdmission(clock.RealClock{}, logrus.NewEntry(quiet)).await(t.Context(), client, "ns")
 				assert.Equal(t, tc.looks, looks)
 				if tc.wants == "" {
 					assert.NoError(t, err)
@@ -154,6 +154,6 @@ func TestADaemonWaitsForTheDefinitions(t *testing.T) {
 		missing(client, &looks, 1000)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, awaitOwnCluster(ctx, client, "ns", clock.RealClock{}, logrus.NewEntry(quiet)), context.Canceled)
+		require.ErrorIs(t, newAdmission(clock.RealClock{}, logrus.NewEntry(quiet)).await(ctx, client, "ns"), context.Canceled)
 	})
 }

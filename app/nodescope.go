@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -32,7 +31,7 @@ func (n *nodeScope) healthy() error {
 	case <-n.synced:
 		return nil
 	default:
-		return errors.New("the caches of this node's objects are not filled yet")
+		return publicReason("it has not read all objects of its node yet")
 	}
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -36,6 +37,12 @@ type restAPI struct {
 	server atomic.Pointer[api.Server]
 }
 
+// publicReason is why a daemon is not ready, for anyone who asks: it has no name and no address.
+type publicReason string
+
+// Error implements error.
+func (r publicReason) Error() string { return string(r) }
+
 // pathMetrics is what each daemon answers of its own metrics.
 const pathMetrics = "/metrics"
 
@@ -65,7 +72,11 @@ func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case req.URL.Path == "/healthz":
 		if err := r.healthy(); err != nil {
 			r.log.WithError(err).Debug("not ready")
-			http.Error(w, "not ready", http.StatusServiceUnavailable) // anyone may ask
+			text := "not ready" // anyone may ask
+			if reason, ok := errors.AsType[publicReason](err); ok {
+				text += ": " + reason.Error()
+			}
+			http.Error(w, text, http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = w.Write([]byte("ok\n")) // the prober may be gone
