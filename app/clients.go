@@ -37,7 +37,7 @@ func newClients(ctx context.Context, kubeconfig string, log *logrus.Entry) (*cli
 	}
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandlerWithContext = warnings{log}
-	look, err := apigate.Look(config)
+	look, err := newLook(config)
 	if err != nil {
 		return nil, err
 	}

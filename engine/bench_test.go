@@ -18,7 +18,7 @@ func BenchmarkMirror(b *testing.B) {
 			m := newMirror(cfg, nil, func(m *member, err error) { b.Errorf("%s: %v", m.name, err) })
 			var ro roster
 			for _, name := range []string{"a", "b", "c"} {
-				ro.serving = append(ro.serving, newMember(name, name == "a", instant{memory.New(size)}))
+				ro.serving = append(ro.serving, newMember(Member{Name: name, Local: name == "a"}, instant{memory.New(size)}))
 			}
 			m.roster.Store(newRoster(ro))
 			m.regions = newRegions(size, 1<<20)

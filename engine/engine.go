@@ -64,6 +64,9 @@ type Config struct {
 	// Connect opens one replica under Generation and Session. It must return soon after ctx ends. An error that wraps ErrFenced
 	// says that the replica has admitted a higher generation.
 	Connect func(ctx context.Context, m Member) (Replica, error)
+	// Refuses asks a replica that has failed whether it has admitted a higher generation: the error wraps ErrFenced if so. Any other outcome
+	// says nothing. It must change nothing there, and return soon after ctx ends. nil: none is asked.
+	Refuses func(ctx context.Context, m Member) error
 	// Frontend offers the volume as a device; nil for none. It belongs to this engine alone.
 	Frontend Frontend
 	// HasUsers says that the frontend takes over a device whose users may still wait to have synced what they wrote to an

@@ -224,7 +224,7 @@ func TestAnAnswerThatComesWhileItsPartIsAbandonedIsNotAwaitedAgain(t *testing.T)
 	m := newMirror(Config{Clock: clock.RealClock{}}, nil, func(*member, error) {})
 	ro := &roster{}
 	for _, name := range []string{"a", "b"} {
-		ro.serving = append(ro.serving, newMember(name, true, nil))
+		ro.serving = append(ro.serving, newMember(Member{Name: name, Local: true}, nil))
 	}
 	f := m.newFanout(request{kind: kindWrite}, ro)
 	abandon := func(part int) {

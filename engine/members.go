@@ -127,14 +127,7 @@ func (e *Engine) enact(next membership.Epoch, quit <-chan struct{}) bool {
 		e.recorded = recorded
 		s.ProposedEpoch = next
 	})
-	select {
-	case <-recorded:
-	case <-quit:
-		return false
-	case <-e.ctx.Done():
-		return false
-	}
-	if !e.store(next, quit) {
+	if !e.awaitRecorded(recorded, quit) || !e.store(next, quit) {
 		return false
 	}
 	e.inForce(next)

@@ -125,7 +125,7 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 	if err != nil {
 		return err
 	}
-	target := newMember(c.Name, c.Local, c.replica)
+	target := newMember(c.Member, c.replica)
 	e.tasks.Go(func() { e.watch(target) })
 	if err := e.join(b, target); err != nil {
 		target.drop()

@@ -97,20 +97,22 @@ func (r *roster) find(name string) *member {
 // member is an open replica.
 type member struct {
 	Replica
+	spec       Member
 	name       string
 	local      bool        // reached by direct call: its requests cannot be cut short
 	async      asyncWriter // nil if the replica has no such way
 	readErrors atomic.Int64
 	hanging    atomic.Int32 // reads in it that take long; others go elsewhere meanwhile
 
+	doubted  atomic.Bool   // it is being asked whether it has admitted a higher generation
 	asking   chan struct{} // has one place: the question whether the generation is in force is under way
 	dropOnce sync.Once
 	dropped  chan struct{} // closed when it has failed: the connection is to be closed
 	gone     chan struct{} // closed when no epoch lists it any more; under Engine.mu
 }
 
-func newMember(name string, local bool, r Replica) *member {
-	m := &member{Replica: r, name: name, local: local, asking: make(chan struct{}, 1), dropped: make(chan struct{}), gone: make(chan struct{})}
+func newMember(spec Member, r Replica) *member {
+	m := &member{Replica: r, spec: spec, name: spec.Name, local: spec.Local, asking: make(chan struct{}, 1), dropped: make(chan struct{}), gone: make(chan struct{})}
 	m.async, _ = r.(asyncWriter)
 	return m
 }

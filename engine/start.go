@@ -88,7 +88,7 @@ func (e *Engine) layOut(members candidates, show func()) *failure {
 					members[0].state.RegionBytes, members[0].Name, c.state.RegionBytes, c.Name),
 			}
 		}
-		ro.serving = append(ro.serving, newMember(c.Name, c.Local, c.replica))
+		ro.serving = append(ro.serving, newMember(c.Member, c.replica))
 	}
 	e.mirror.regions = newRegions(e.mirror.size.Load(), members[0].state.RegionBytes)
 	e.mu.Lock()

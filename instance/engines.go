@@ -170,6 +170,7 @@ func (h *engineHost) config(s *proto.EngineSpec, adopts bool) engine.Config {
 		SizeBytes: s.GetSizeBytes(), Recorded: epochFromWire(s.GetEpoch()), OnChange: h.changes.notify, Log: h.log,
 		QuietPeriod: h.quietPeriod, SlowAfter: h.slowAfter, KeepEvery: h.keepEvery, HasUsers: adopts,
 		Connect: func(ctx context.Context, m engine.Member) (engine.Replica, error) { return h.connect(ctx, s, m) },
+		Refuses: func(ctx context.Context, m engine.Member) error { return h.refuses(ctx, s, m) },
 	}
 	for _, m := range s.GetMembers() {
 		cfg.Members = append(cfg.Members, h.member(s, m))

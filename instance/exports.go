@@ -53,7 +53,10 @@ func (x *dataExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 		return nil, fmt.Errorf("%w: replica %s is not served here", nbd.ErrUnknownExport, d.replica)
 	}
 	export := &nbd.Export{Name: name, Size: e.replica.Size(), BlockSize: blockSize}
-	if c.InfoOnly {
+	if c.InfoOnly { // an engine asks whether its time is over: a release before this one always describes the export
+		if err := e.replica.Refuses(d.generation, d.session); err != nil {
+			return nil, nbd.ErrPolicy(fencedText + err.Error())
+		}
 		return export, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, admitTimeout)

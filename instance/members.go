@@ -70,6 +70,13 @@ func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.
 	return &remoteMember{translated{c, asFenced}, c}, nil
 }
 
+// refuses asks a replica in another process whether it has admitted a higher generation; the error wraps engine.ErrFenced if so. It opens nothing.
+func (h *engineHost) refuses(ctx context.Context, s *proto.EngineSpec, m engine.Member) error {
+	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
+	_, err := nbd.Describe(ctx, "tcp", m.Address, name.String(), nbd.DialOptions{Secret: s.GetSecret(), TLS: m.TLS, Timeout: admitTimeout, Log: h.log})
+	return asFenced(err)
+}
+
 // fencedText begins the text of every error that tells an engine elsewhere that its time is over; NBD has only texts to tell
 // refusals apart.
 const fencedText = "fenced: "

@@ -10,6 +10,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/engine"
 	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/membership"
 )
 
 // A member is lost while the volume is written, the volume goes on, the member comes back and is made equal while the volume is
@@ -168,4 +169,31 @@ func TestAMemberIsConnectedAsItWasDescribed(t *testing.T) {
 			require.NoError(t, r.Close())
 		})
 	}
+}
+
+// What an engine asks of a replica that it has lost opens nothing and changes nothing there.
+func TestAReplicaTellsWhetherItRefusesAnEngine(t *testing.T) {
+	n := newNode(t, 1)
+	n.createReplica()
+	n.startReplica()
+	c := cluster{n}
+	h := n.Instance.engines
+	ask := func(generation int64) error {
+		s := c.engineSpec(generation, nil)
+		return h.refuses(t.Context(), s, engine.Member{Name: s.GetMembers()[0].GetName(), Address: s.GetMembers()[0].GetAddress()})
+	}
+	require.NoError(t, ask(3), "nothing was admitted yet")
+	s := c.engineSpec(3, nil)
+	r, err := h.connect(t.Context(), s, h.member(s, s.GetMembers()[0]))
+	require.NoError(t, err)
+	require.NoError(t, ask(3))
+	require.NoError(t, ask(4), "a higher one is not admitted by a question")
+	require.ErrorIs(t, ask(2), engine.ErrFenced)
+	_, err = r.Control(t.Context(), membership.OpState, nil)
+	require.NoError(t, err, "the engine that is in goes on")
+	require.NoError(t, r.Close())
+	require.NoError(t, n.stopReplica(0))
+	err = ask(2)
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, engine.ErrFenced, "a replica that is not served says nothing")
 }

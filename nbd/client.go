@@ -109,27 +109,30 @@ func Dial(ctx context.Context, network, addr, exportName string, opts DialOption
 	return NewClient(ctx, conn, exportName, opts)
 }
 
+// Describe asks a server about an export without opening it (NBD_OPT_INFO). An error that is a *PolicyError is the server's refusal.
+func Describe(ctx context.Context, network, addr, exportName string, opts DialOptions) (ExportInfo, error) {
+	opts = opts.withDefaults()
+	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
+	defer cancel()
+	conn, err := opts.DialContext(ctx, network, addr)
+	if err != nil {
+		return ExportInfo{}, fmt.Errorf("connect to nbd export %q: %w", exportName, err)
+	}
+	defer func() { _ = conn.Close() }()
+	h := &clientHandshake{conn: conn, in: newSource(conn), name: exportName, secret: opts.Secret, tls: opts.TLS, describe: true}
+	if err := h.runWithin(ctx); err != nil {
+		return ExportInfo{}, fmt.Errorf("ask about nbd export %q: %w", exportName, err)
+	}
+	return h.exportInfo(), nil
+}
+
 // NewClient is Dial on a connection that the caller made. It takes conn over, and closes it if it fails.
 func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialOptions) (*Client, error) {
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		_ = conn.Close()
-		close(interrupted)
-	})
 	h := &clientHandshake{conn: conn, in: newSource(conn), name: exportName, secret: opts.Secret, tls: opts.TLS}
-	err := h.run()
-	if !stop() {
-		<-interrupted
-		if err == nil {
-			err = ctx.Err()
-		} else {
-			err = fmt.Errorf("%w: %w", ctx.Err(), err) // one line: people read it in Events
-		}
-	}
-	if err != nil {
+	if err := h.runWithin(ctx); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("open nbd export %q: %w", exportName, err)
 	}

@@ -2,6 +2,7 @@ package nbd
 
 import (
 	"bufio"
+	"context"
 	"crypto/hmac"
 	"crypto/tls"
 	"errors"
@@ -18,6 +19,8 @@ type clientHandshake struct {
 	name   string
 	secret []byte
 	tls    bool // nothing but STARTTLS is said outside of TLS
+	// describe asks for a description (NBD_OPT_INFO) in place of the export: nothing is opened.
+	describe bool
 
 	binding []byte // of the TLS connection
 
@@ -29,6 +32,24 @@ type clientHandshake struct {
 
 // maxReplies bounds the replies to one option, lest a server keep a client for ever.
 const maxReplies = 1024
+
+// runWithin is run until ctx ends, which closes the connection.
+func (h *clientHandshake) runWithin(ctx context.Context) error {
+	interrupted, conn := make(chan struct{}), h.conn
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.Close()
+		close(interrupted)
+	})
+	err := h.run()
+	if stop() {
+		return err
+	}
+	<-interrupted
+	if err == nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), err) // one line: people read it in Events
+}
 
 func (h *clientHandshake) run() error {
 	if len(h.name) > maxName {
@@ -186,7 +207,11 @@ func (h *clientHandshake) askStatus() error {
 func (h *clientHandshake) open() error {
 	h.got.Name = h.name
 	data := goOption{Name: h.name, Infos: []uint16{infoName, infoDescription, infoBlockSize}}.encode()
-	err := h.ask(optGo, data, func(reply uint32, data []byte) error {
+	option := optGo
+	if h.describe {
+		option = optInfo
+	}
+	err := h.ask(option, data, func(reply uint32, data []byte) error {
 		if reply != repInfo {
 			return noReply(reply, data)
 		}

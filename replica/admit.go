@@ -65,6 +65,18 @@ func (r *Replica) Admit(ctx context.Context, generation int64, session string) (
 	return s, nil
 }
 
+// Refuses returns the error (ErrFenced) with which Admit would refuse an engine whatever happens on this replica later; nil: it would not. It changes
+// nothing, and uses no disk.
+func (r *Replica) Refuses(generation int64, session string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err := decideAdmission(r.meta.Generation, r.meta.Session, generation, session)
+	if err != nil {
+		return fmt.Errorf("replica %s: %w", r.name, err)
+	}
+	return nil
+}
+
 // takeTurn waits until no other admission, fence or Close is under way, not even one whose caller has left. The holder of the turn
 // must give it back.
 func (r *Replica) takeTurn(ctx context.Context, asked string) error {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// interval is the time between two looks whether the API server is back, and patience how long one may take.
-	interval, patience = time.Second, 2 * time.Second
+	// interval is the time between two looks whether the API server is back.
+	interval = time.Second
 	// reminder is how often the log says that it is still away.
 	reminder = 30 * time.Second
 )
@@ -36,7 +36,7 @@ const (
 // A request that comes while the gate is not open waits until it is, or until the request's context ends. One that failed is not sent again:
 // the API server may have carried it out.
 type Gate struct {
-	// look asks the API server for any answer, over a connection of its own: the others may be dead.
+	// look asks the API server for any answer, over a connection of its own: the others may be dead. It must not take long.
 	look func(context.Context) error
 	log  *logrus.Entry
 	end  context.Context //nolint:containedctx // of the process: looks end with it
@@ -48,7 +48,7 @@ type Gate struct {
 	inner []http.RoundTripper // that Wrap was given, each once
 }
 
-// New returns a gate that is open. look must return within the time of its context; the gate's own looks end with ctx.
+// New returns a gate that is open. look must return within seconds, and soon after its context has ended, which ends with ctx.
 func New(ctx context.Context, look func(context.Context) error, log *logrus.Entry) *Gate {
 	return &Gate{look: look, log: log, end: ctx}
 }
@@ -113,7 +113,7 @@ func (g *Gate) suspect() {
 func (g *Gate) watch() {
 	var told time.Time
 	for {
-		err := g.lookOnce()
+		err := g.look(g.end)
 		if err == nil || g.end.Err() != nil {
 			break
 		}
@@ -140,12 +140,6 @@ func (g *Gate) watch() {
 	}
 	close(g.open)
 	g.open, g.cause = nil, nil
-}
-
-func (g *Gate) lookOnce() error {
-	ctx, cancel := context.WithTimeout(g.end, patience)
-	defer cancel()
-	return g.look(ctx)
 }
 
 // transport sends requests through the gate.

@@ -1,4 +1,4 @@
-package apigate
+package app
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func TestLookTakesAnyAnswer(t *testing.T) {
 		w.WriteHeader(int(status.Load()))
 	}))
 	defer s.Close()
-	look, err := Look(&rest.Config{Host: s.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	look, err := newLook(&rest.Config{Host: s.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	require.NoError(t, err)
 	for code, answers := range map[int32]bool{200: true, 401: true, 403: true, 429: true, 500: true, 502: false, 503: false, 504: false} {
 		status.Store(code)
@@ -29,7 +29,7 @@ func TestLookTakesAnyAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	wrong, err := Look(&rest.Config{Host: s.URL})
+	wrong, err := newLook(&rest.Config{Host: s.URL})
 	require.NoError(t, err)
 	assert.ErrorContains(t, wrong(ctx), "certificate", "what is wrong is said")
 	s.Close()

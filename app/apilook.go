@@ -1,4 +1,4 @@
-package apigate
+package app
 
 import (
 	"context"
@@ -10,17 +10,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Look asks an API server for an answer. Any answer is one, a refusal included; but a proxy's word that it has no server behind it (502 to 504,
+// lookPatience is how long one question to an API server may take.
+const lookPatience = 2 * time.Second
+
+// newLook asks an API server for an answer, for an apigate.Gate. Any answer is one, a refusal included; but a proxy's word that it has no server behind it (502 to 504,
 // RFC 9110 section 15.6) is none. Each question has a connection of its own.
-func Look(config *rest.Config) (func(context.Context) error, error) {
+func newLook(config *rest.Config) (func(context.Context) error, error) {
 	c := rest.AnonymousClientConfig(config)
-	c.Dial = (&net.Dialer{Timeout: patience}).DialContext // also: no transport that others use
+	c.Dial = (&net.Dialer{Timeout: lookPatience}).DialContext // also: no transport that others use
 	c.NextProtos = []string{"http/1.1"}
 	transport, err := rest.TransportFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server whether it is there: %w", err)
 	}
-	client := &http.Client{Transport: transport, Timeout: patience + time.Second}
+	client := &http.Client{Transport: transport, Timeout: lookPatience}
 	url, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server whether it is there: %w", err)

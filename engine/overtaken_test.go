@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The engine's node was cut off: it cannot tell the API object that it has lost a member, and a write waits for that. Once the member is reached
+// again, it says that another engine has the volume: the engine ends by itself, and the write with it.
+func TestAnEngineThatWasOvertakenEndsByItself(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.local = "a"
+	asked, answers := make(chan Member), make(chan error)
+	e, changed := r.run(1, func(c *Config) {
+		c.Refuses = func(_ context.Context, m Member) error {
+			asked <- m
+			return <-answers
+		}
+	})
+	r.api.cut(true)
+	_ = r.disk("b").current.Close()
+	wrote := make(chan error, 1)
+	go func() { wrote <- writeOnes(e.Backend()) }()
+	r.await(e, changed, "proposal", proposed)
+	next := func() Member {
+		for {
+			r.clock.Step(overtakenRound)
+			select {
+			case m := <-asked:
+				return m
+			case <-time.After(time.Millisecond): // its timer did not run yet
+			}
+		}
+	}
+	for _, answer := range []error{nil, errors.New("connection refused"), fmt.Errorf("%w by nobody", context.DeadlineExceeded)} {
+		assert.Equal(t, "b", next().Name)
+		answers <- answer
+		assert.Equal(t, PhaseRunning, e.State().Phase, "%v proves nothing", answer)
+	}
+	r.expectUnanswered(wrote)
+	assert.Equal(t, "at-b", next().Address)
+	answers <- fmt.Errorf("%w: generation 2", ErrFenced)
+	s := r.await(e, changed, "end", broke)
+	assert.Equal(t, ReasonFenced, s.Reason)
+	assert.Contains(t, s.Message, "replica b")
+	require.Error(t, <-wrote)
+	r.expectDead(e)
+	require.NoError(t, e.Stop(t.Context()))
+}
+
+// While every member that an epoch lists serves, nobody is asked: an idle volume costs nothing.
+func TestNobodyIsAskedWhileAllIsWell(t *testing.T) {
+	r := newRig(t, "a", "b")
+	e, changed := r.run(1, func(c *Config) {
+		c.Refuses = func(context.Context, Member) error {
+			t.Error("asked")
+			return nil
+		}
+	})
+	_ = r.disk("b").current.Close()
+	r.await(e, changed, "expulsion", inEpoch("a"))
+	r.clock.Step(10 * overtakenRound)
+	require.NoError(t, writeOnes(e.Backend()))
+	require.NoError(t, e.Stop(t.Context()))
+}
