@@ -3,14 +3,18 @@ package e2e
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // outOfService is the taint by which an administrator says that a node is off.
@@ -19,7 +23,7 @@ const outOfService = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 // TestNodeIsCutOff: the node of the engine is cut off, with the engine and a replica
 // running on there, and is declared out of service. The pod goes on elsewhere. Nothing
 // was acknowledged on the old node once the new engine had started; what was, is there.
-// When the node is back its replica is rebuilt, and nothing of the old device stays.
+// When the node is back its replica is rebuilt, nothing of the old device stays, and no process of ours has ended meanwhile.
 func TestNodeIsCutOff(t *testing.T) {
 	ctx, c := threeNodes.get(t)
 	ns := namespace(ctx, t, c, "e2e-cut")
@@ -44,6 +48,7 @@ func (w *writer) cutOff(ctx context.Context, t *testing.T, leading func(old stri
 	lead(ctx, t, c, leading(old))
 	was := theEngine(ctx, t, c, w.volume).Status.Generation
 	local := replicaOn(ctx, t, c, w.volume, old)
+	restarts := restartsOn(ctx, t, c, old)
 
 	began := time.Now()
 	t.Cleanup(func() { heal(t, c, old) })
@@ -71,7 +76,9 @@ func (w *writer) cutOff(ctx context.Context, t *testing.T, leading func(old stri
 		}
 		return err
 	})
+	t.Logf("nothing of the old device is left %s after the node was back", time.Since(back).Round(time.Second))
 	w.checkOldAcks(ctx, t, old, began, started)
+	assert.Equal(t, restarts, restartsOn(ctx, t, c, old), "containers of ours restarted")
 	w.finish(ctx, t)
 }
 
@@ -114,4 +121,18 @@ func replicaOn(ctx context.Context, t *testing.T, c *cluster.Cluster, volume, no
 	}
 	t.Fatalf("volume %s has no replica on %s", volume, node)
 	return longhorn.Replica{}
+}
+
+// restartsOn is how often containers of ours have restarted on a node, by pod; the pods of shares come and go.
+func restartsOn(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) map[string]int32 {
+	t.Helper()
+	pods, err := c.Kube.CoreV1().Pods(types.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	require.NoError(t, err)
+	restarts := map[string]int32{}
+	for _, pod := range pods.Items {
+		if !strings.HasPrefix(pod.Name, types.ShareManagerPodName("")) {
+			restarts[pod.Name] = restartsOf(pod)
+		}
+	}
+	return restarts
 }
