@@ -2,7 +2,7 @@
 // it keeps of its clients on the volume.
 //
 //	config.go, process.go    the configuration; a server in a process of its own
-//	sober.go                 its log: each of its lines is heard, few are passed on
+//	logfilter.go             its log: each of its lines is heard, few are passed on
 //	recording.go             what the log says of clients that cannot be recorded
 //	layout.go                the names of what is on the volume
 //	records.go, adopt.go     whether the last server's records of its clients are there, and at which address these are seen

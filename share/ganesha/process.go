@@ -36,7 +36,7 @@ func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := newSober(os.Stdout, c.Mark, func(line []byte) {
+	log := newLogFilter(os.Stdout, c.Mark, func(line []byte) {
 		hear(line)
 		wake.hear(line)
 	})

@@ -6,10 +6,10 @@ import (
 	"regexp"
 )
 
-// sober reads the server's log: it has each line heard, and passes on those that someone may want to read. The server's own lines begin
-// with a mark that no client knows (config.go), so that one which a client has put into a value by a line feed is told apart. Such a
-// rest of a line goes where its beginning went.
-type sober struct {
+// logFilter parses the server's log. Every line of the server's own goes to hear, and lines worth reading are written on. The server's own
+// lines begin with a mark that no client knows (config.go). So a line that a client forged, with a line feed in a value, is not taken for one.
+// Such a remainder of a line is treated like the line's beginning.
+type logFilter struct {
 	mark    []byte
 	hear    func(line []byte) // is told each line with the mark, without it
 	lines   chan []byte       // to be passed on
@@ -25,60 +25,60 @@ const (
 	maxUnread = 1000
 )
 
-// newSober passes lines on to a writer until close.
-func newSober(to io.Writer, mark string, hear func([]byte)) *sober {
-	s := &sober{mark: []byte(mark + " "), hear: hear, lines: make(chan []byte, maxUnread)}
+// newLogFilter writes lines on to a writer until close.
+func newLogFilter(to io.Writer, mark string, hear func([]byte)) *logFilter {
+	f := &logFilter{mark: []byte(mark + " "), hear: hear, lines: make(chan []byte, maxUnread)}
 	go func() {
-		for line := range s.lines {
+		for line := range f.lines {
 			_, _ = to.Write(line)
 		}
 	}()
-	return s
+	return f
 }
 
 // close ends the passing on, once what was written is passed on. Nothing may be written after it.
-func (s *sober) close() { close(s.lines) }
+func (f *logFilter) close() { close(f.lines) }
 
 // Write implements io.Writer.
-func (s *sober) Write(p []byte) (int, error) {
-	s.rest = append(s.rest, p...)
+func (f *logFilter) Write(p []byte) (int, error) {
+	f.rest = append(f.rest, p...)
 	for {
-		end := bytes.IndexByte(s.rest, '\n') + 1
-		if end == 0 && len(s.rest) > maxLine {
-			end = len(s.rest)
+		end := bytes.IndexByte(f.rest, '\n') + 1
+		if end == 0 && len(f.rest) > maxLine {
+			end = len(f.rest)
 		}
 		if end == 0 {
 			return len(p), nil
 		}
-		s.line(bytes.Clone(s.rest[:end]))
-		s.rest = append([]byte(nil), s.rest[end:]...)
+		f.line(bytes.Clone(f.rest[:end]))
+		f.rest = append([]byte(nil), f.rest[end:]...)
 	}
 }
 
-func (s *sober) line(line []byte) {
-	line, isMarked := bytes.CutPrefix(line, s.mark)
+func (f *logFilter) line(line []byte) {
+	line, isMarked := bytes.CutPrefix(line, f.mark)
 	if isMarked {
-		s.hear(line)
-		s.quieted = isChatter(line)
+		f.hear(line)
+		f.quieted = isChatter(line)
 	}
-	if s.quieted || isChatter(line) || isMarked && s.isAsBefore(line) {
+	if f.quieted || isChatter(line) || isMarked && f.isAsBefore(line) {
 		return
 	}
 	select {
-	case s.lines <- line:
+	case f.lines <- line:
 	default:
 	}
 }
 
 // isAsBefore tells whether a line says that a look for clients found what the one before did: there are ten in a second (wake.go).
-func (s *sober) isAsBefore(line []byte) bool {
+func (f *logFilter) isAsBefore(line []byte) bool {
 	m := origin.FindSubmatch(line)
 	if m == nil || string(m[1]) != "nfs_try_lift_grace" {
 		return false
 	}
 	found := line[len(m[0]):]
-	same := bytes.Equal(found, s.looked)
-	s.looked = found
+	same := bytes.Equal(found, f.looked)
+	f.looked = found
 	return same
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSoberLog(t *testing.T) {
+func TestLogFilter(t *testing.T) {
 	const head = "24/11/2026 14:23:09 : epoch 6b059db8 : vm : nfs-ganesha-22[main] "
 	for _, c := range []struct {
 		name   string
@@ -60,13 +60,13 @@ func TestSoberLog(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var got bytes.Buffer
 				var heard []string
-				s := newSober(&got, "M", func(line []byte) { heard = append(heard, string(line)) })
+				f := newLogFilter(&got, "M", func(line []byte) { heard = append(heard, string(line)) })
 				for _, part := range c.parts {
-					n, err := s.Write([]byte(part))
+					n, err := f.Write([]byte(part))
 					require.NoError(t, err)
 					assert.Equal(t, len(part), n)
 				}
-				s.close()
+				f.close()
 				synctest.Wait()
 				assert.Equal(t, c.passed, got.String())
 				assert.Equal(t, c.heard, heard)
@@ -86,13 +86,13 @@ func (d deaf) Write(p []byte) (int, error) {
 func TestALogThatNobodyReadsStopsNoServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, heard := deaf{make(chan struct{})}, 0
-		s := newSober(d, "M", func([]byte) { heard++ })
+		f := newLogFilter(d, "M", func([]byte) { heard++ })
 		for range 2 * maxUnread {
-			_, err := s.Write([]byte("M line\n"))
+			_, err := f.Write([]byte("M line\n"))
 			require.NoError(t, err)
 		}
 		assert.Equal(t, 2*maxUnread, heard, "what is lost for its reader is not lost for this process")
-		s.close()
+		f.close()
 		close(d.until)
 	})
 }
