@@ -44,6 +44,8 @@ const (
 	verdictEnv = "LONGHORN_TEST_SHARE_VERDICT"
 	// lockerEnv has the task of a client that has a lock, which this program then is (beLocker).
 	lockerEnv = "LONGHORN_TEST_SHARE_LOCKER"
+	// askEnv has the address of a share manager's health port, which this program then asks for a loss.
+	askEnv = "LONGHORN_TEST_SHARE_ASK"
 	// imageEnv has the directory whose commands a share manager uses; "": it uses those of the test.
 	imageEnv = "LONGHORN_TEST_SHARE_IMAGE"
 	patience = time.Minute
@@ -79,6 +81,13 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		fmt.Fprint(os.Stdout, held)
+	case os.Getenv(askEnv) != "":
+		found, err := AskRecovery(context.Background(), os.Getenv(askEnv))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Fprint(os.Stdout, found.Reason, " ", found.Message)
 	case os.Getenv(returningEnv) != "":
 		if err := beReturning(os.Getenv(returningEnv)); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -41,6 +41,9 @@ var ErrOptions = errors.New("invalid option")
 type Options struct {
 	// Volume is the name under which clients mount the share; Device is its block device.
 	Volume, Device string
+	// VolumeUID is the UID of the Volume, by which records of another volume's clients are known (ganesha.Claim); "", or anything that is no
+	// UID: it is not known. A leader of an earlier release does not give it.
+	VolumeUID string
 	// FSType is the file system that is made on a blank device, with MkfsParams. Arguments that
 	// types.ParseMkfsParams refuses matter only there: what has a file system is served all the same.
 	FSType     string
@@ -80,6 +83,9 @@ type Options struct {
 func (o Options) normalize() (Options, error) {
 	if _, err := types.VolumeName(o.Volume); err != nil {
 		return o, fmt.Errorf("%w: volume: %w", ErrOptions, err)
+	}
+	if !ganesha.IsVolumeUID(o.VolumeUID) {
+		o.VolumeUID = ""
 	}
 	if o.Program == "" {
 		o.Program = "ganesha.nfsd"

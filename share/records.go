@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 )
@@ -21,16 +22,20 @@ type records struct {
 func newRecords(o Options, v *volume, health *healthService) *records {
 	return &records{
 		v: v, readOnly: o.ReadOnly,
-		clients: ganesha.NewRecording(health.recovery.found, o.Log),
+		clients: ganesha.NewRecording(v.incident, health.recovery.found, o.Log),
 		room:    ganesha.Ballast{Recovery: v.recovery, Log: o.Log},
 		epochs:  newEpochs(v),
 	}
 }
 
 // serverStarts prepares the next server. It gets an epoch, and a place for its records: beside the process where the volume takes none, because a
-// server without any does not start.
+// server without any does not start. Records that cannot be read are an error.
 func (r *records) serverStarts(c *ganesha.Config) error {
-	r.clients.ServerStarts()
+	clients, err := r.count(abandonPatience)
+	if err != nil {
+		return err
+	}
+	r.clients.ServerStarts(clients)
 	if !r.readOnly {
 		r.v.within(abandonPatience, r.room.GiveUp)
 	}
@@ -43,6 +48,28 @@ func (r *records) serverStarts(c *ganesha.Config) error {
 		}
 	}
 	return nil
+}
+
+// count is how many records the server must find: ganesha.NotKnown if the volume does not answer within limit, or has no records.
+func (r *records) count(limit time.Duration) (clients int, err error) {
+	if r.readOnly {
+		return ganesha.NotKnown, nil
+	}
+	type result struct {
+		clients int
+		err     error
+	}
+	counted := make(chan result, 1)
+	r.v.within(limit, func() {
+		clients, err := ganesha.Count(r.v.recovery)
+		counted <- result{clients, err}
+	})
+	select {
+	case c := <-counted:
+		return c.clients, c.err
+	default:
+		return ganesha.NotKnown, nil
+	}
 }
 
 // run works in the background until ctx ends or stop is called. stop waits for what is under way, unless the volume does not answer.

@@ -29,7 +29,10 @@ func (v *volume) setUpRecovery() error {
 		return nil // nothing is written to the volume, and a client has no locks to lose that a writer could take
 	}
 	directory, made, err := openRecovery(v.o.target())
-	if err != nil {
+	switch {
+	case isUnreadable(err):
+		return err // records may be there, and clients would lose what they hold
+	case err != nil:
 		v.log.WithError(err).Warn("Clients cannot keep their state beyond this pod: the recovery data is not on the volume")
 		v.incident = ganesha.NewIncident(types.ReasonRecoveryDataUnusable, "the recovery data cannot be kept on the volume: "+err.Error())
 		return nil
@@ -39,21 +42,41 @@ func (v *volume) setUpRecovery() error {
 	if err := v.bind(self, v.recovery); err != nil {
 		return err
 	}
-	if lost := ganesha.LostRecords(v.recovery, made); lost != "" {
-		v.log.WithField(logfields.Reason, lost).Info("No records of an earlier server's clients are on the volume")
-		v.incident = ganesha.NewIncident(types.ReasonRecoveryDataMissing, lost)
+	if err := v.takeRecords(made); err != nil {
+		return err
 	}
+	return v.bind(filepath.Join(v.recovery, ganesha.CoverName), filepath.Join(v.o.target(), ganesha.RecoveryName))
+}
+
+// takeRecords finds out whether the records of the last server's clients are there and this volume's, and removes all that is not. made: the
+// recovery directory was missing.
+func (v *volume) takeRecords(made bool) error {
+	lost := ganesha.LostRecords(v.recovery, made)
 	switch err := ganesha.DropForeign(v.recovery); {
 	case errors.Is(err, ganesha.ErrTooMany):
 		if err := ganesha.SetAside(v.recovery); err != nil {
 			return err
 		}
 		v.log.WithError(err).Warn("The recovery data is no NFS server's: clients find it in the share's directory " + ganesha.RecoveryName)
-		v.incident = ganesha.NewIncident(types.ReasonRecoveryDataMissing, err.Error())
+		lost = err.Error()
 	case err != nil:
 		return err
 	}
-	return v.bind(filepath.Join(v.recovery, ganesha.CoverName), filepath.Join(v.o.target(), ganesha.RecoveryName))
+	removed, err := ganesha.Claim(v.recovery, v.o.VolumeUID)
+	switch {
+	case ganesha.IsFull(err):
+		v.log.WithError(err).Warn("The volume has no room for its UID, so a clone of it waits for clients that it never had")
+	case err != nil:
+		return err
+	}
+	switch {
+	case removed:
+		v.log.Info("The records of clients were those of another volume, which this one is a copy of; they are removed")
+	case lost != "":
+		v.log.WithField(logfields.Reason, lost).Info("No records of an earlier server's clients are on the volume")
+		v.incident = ganesha.NewIncident(types.ReasonRecoveryDataMissing, lost)
+	}
+	return nil
 }
 
 func (v *volume) bind(source, target string) error {
@@ -88,6 +111,12 @@ func openRecovery(root string) (directory *os.File, made bool, err error) {
 	return os.NewFile(uintptr(fd), ganesha.RecoveryName), made, nil
 }
 
+// isUnreadable reports whether an error is of the device or of damage to the file system, which the next start checks. All others show what is in
+// place of the directory, or that there is no room for it.
+func isUnreadable(err error) bool {
+	return slices.ContainsFunc([]error{unix.EIO, unix.EUCLEAN, unix.EBADMSG, unix.ENODATA}, func(e error) bool { return errors.Is(err, e) })
+}
+
 // makeDirectory opens a directory of root's, which nobody else may look into. made: it was
 // missing.
 func makeDirectory(parent int, name string) (fd int, made bool, err error) {
@@ -109,9 +138,9 @@ func makeDirectory(parent int, name string) (fd int, made bool, err error) {
 
 // cover is what clients may do with the directory that is mounted over the recovery directory, once prepare has returned.
 //
-// It is an export of its own, not for its access alone: a client that removes the directory would ask for what the kernel refuses with EBUSY, which
-// Ganesha 4.3 answers with NFS4ERR_DELAY, so that the client asks for ever. Ganesha removes no directory that another export is at, and says
-// NFS4ERR_NOTEMPTY at once; and it does not list one whose export a client has no access to. So who empties a share sees nothing that stays.
+// It is an export of its own, not only because of its access. The kernel refuses to remove a directory that something is mounted on, with EBUSY.
+// Ganesha (4.3 and 9.14) answers that with NFS4ERR_DELAY, so the client tries forever. Ganesha removes no directory of another export: it answers
+// NFS4ERR_NOTEMPTY at once. Nor does it list one whose export a client has no access to. So a client that empties a share sees nothing that stays.
 func (v *volume) cover() ganesha.CoverAccess {
 	path := filepath.Join(v.o.target(), ganesha.RecoveryName)
 	if !slices.Contains(v.mounts, path) {

@@ -42,6 +42,10 @@ func ShareEndpoint(address, volume string) string {
 	return "nfs://" + host + "/" + volume
 }
 
+// VolumeUIDEnv is the variable of a share manager's pod that has the UID of its Volume. It is no argument, because an image of an earlier release would
+// not start with one that it does not know.
+const VolumeUIDEnv = "LONGHORN_VOLUME_UID"
+
 // ShareRecovery is what a share manager says of the recovery data of the server before it.
 type ShareRecovery struct {
 	// Incident is a random name of the loss of that data; "": it was not lost, or the share manager is of a release that cannot tell.

@@ -6,6 +6,7 @@
 //	recording.go             what the log says of clients that cannot be recorded
 //	layout.go                the names of what is on the volume
 //	records.go, adopt.go     whether the last server's records of its clients are there, and at which address these are seen
+//	owner.go, count.go       whose these records are; how many of them the server must find
 //	epoch.go, lost.go        the number of each server; records of clients that cannot come back
 //	foreign.go, ballast.go   what someone else put there goes; room for the records stays
 //	wake.go, wake/           the server looks each 0.1 s whether its clients are back

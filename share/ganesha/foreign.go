@@ -98,8 +98,8 @@ func dropForeignIn(recovery, dir string, nesting int, left *int) error {
 func dropIfForeign(recovery, dir string, e os.DirEntry, nesting int, left *int) error {
 	path := filepath.Join(dir, e.Name())
 	switch {
-	case nesting == 0 && (e.Name() == CoverName || e.Name() == RecordsName && e.IsDir()), e.Type().IsRegular():
-		return nil
+	case nesting == 0 && (e.Name() == CoverName || e.Name() == OwnerName || e.Name() == RecordsName && e.IsDir()), e.Type().IsRegular():
+		return nil // Claim looks at OwnerName
 	case e.IsDir() && nesting < maxNesting:
 		return dropForeignIn(recovery, path, nesting+1, left)
 	case e.Type() == os.ModeSymlink && dir == filepath.Join(recovery, RecordsName) && leadsToRecords(path):

@@ -14,6 +14,7 @@ import "regexp"
 //	├── cover/                              CoverName
 //	├── epoch                               EpochName
 //	├── lost                                LostName
+//	├── owner -> UID                        OwnerName
 //	└── written                             WrittenName
 const (
 	// RecoveryName is the directory that holds what the server must know of its clients after a restart.
@@ -29,6 +30,8 @@ const (
 	EpochName = "epoch"
 	// LostName is the file with the last generation of the volume's engine for which records of lost clients were removed, in digits.
 	LostName = "lost"
+	// OwnerName is the link whose target is the UID of the Volume whose clients have the records (Claim). It leads nowhere.
+	OwnerName = "owner"
 
 	// linkName is Ganesha's link to the directory of the records in force. Ganesha makes it at the end of its first grace period, and
 	// replaces it by rename at the end of each later one.

@@ -3,6 +3,7 @@ package ganesha
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
 // unrecorded are the lines by which Ganesha says that it keeps no record of clients, or of one. On a file system without room it makes no record of a
@@ -22,28 +24,41 @@ var unrecorded = regexp.MustCompile(`^[^\]]*\[[^\]]*\] fs_\S+ :(?:CLIENT ID|RECO
 // place of that one.
 const askedBy = 2 * time.Minute
 
-// Recording is whether the server records its clients on the volume, as its log says.
+// Recording is whether the server reads and writes the records of clients on the volume, as its log says.
 //
 //	the server                                     what is reported                   what follows
 //	cannot record a client                         RecoveryDataUnusable, once         clients lose their state when it ends
 //	starts again in this pod after such a one      RecoveryDataMissing                they have lost it
+//	has read fewer records than there are          RecoveryDataMissing                some clients have lost it
+//
+// In a pod's first answer, all of these are taken for what it found of an earlier pod's records. So only what the first server of the pod has read
+// is reported at once. All else waits for askedBy.
 type Recording struct {
 	since time.Time // this process runs
 	tell  func(types.ShareRecovery)
 	log   *logrus.Entry
+	// before: a loss that was found before the first server waits to be asked for.
+	before bool
 
-	mu     sync.Mutex
-	lacks  bool                // the server could not record a client; guarded by mu
-	latest types.ShareRecovery // to be reported; zero: nothing is; guarded by mu
+	mu      sync.Mutex
+	lacks   bool                // the server could not record a client; guarded by mu
+	records int                 // that the server must find; NotKnown also once it has said what it found; guarded by mu
+	servers int                 // that have started; guarded by mu
+	soon    bool                // latest need not wait; guarded by mu
+	latest  types.ShareRecovery // to be reported; zero: nothing is; guarded by mu
 }
 
-// NewRecording reports to tell.
-func NewRecording(tell func(types.ShareRecovery), log *logrus.Entry) *Recording {
-	return &Recording{since: time.Now(), tell: tell, log: log}
+// NewRecording reports to tell. before is what was found of the last server's records and tell knows already; zero: no loss.
+func NewRecording(before types.ShareRecovery, tell func(types.ShareRecovery), log *logrus.Entry) *Recording {
+	return &Recording{since: time.Now(), tell: tell, log: log, before: before.Incident != "", records: NotKnown}
 }
 
 // Hear receives each line that the server itself wrote to its log. It never blocks.
 func (r *Recording) Hear(line []byte) {
+	if read, ok := clientsRead(line); ok {
+		r.read(read)
+		return
+	}
 	if !bytes.Contains(line, []byte("Failed to create ")) {
 		return
 	}
@@ -54,6 +69,20 @@ func (r *Recording) Hear(line []byte) {
 	r.Lacks(string(m[1]))
 }
 
+// read takes in how many records the server has read. Only its first words about that count: clients may end later.
+func (r *Recording) read(clients int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	records := r.records
+	r.records = NotKnown
+	if clients >= records {
+		return
+	}
+	why := fmt.Sprintf("the NFS server has read the records of %d of %d clients", clients, records)
+	r.latest, r.soon = NewIncident(types.ReasonRecoveryDataMissing, why), r.servers == 1 && !r.before
+	r.log.WithField(logfields.Reason, why).Warn("Some clients have lost their open files and locks")
+}
+
 // Lacks says that the server cannot record its clients, and why.
 func (r *Recording) Lacks(why string) {
 	r.mu.Lock()
@@ -62,7 +91,7 @@ func (r *Recording) Lacks(why string) {
 		return
 	}
 	r.lacks = true
-	r.latest = NewIncident(types.ReasonRecoveryDataUnusable, "the NFS server cannot record its clients on the volume: "+why)
+	r.latest, r.soon = NewIncident(types.ReasonRecoveryDataUnusable, "the NFS server cannot record its clients on the volume: "+why), false
 	r.log.WithField("error", why).Warn("The NFS server cannot record its clients on the volume: they lose their open files and locks when it ends")
 }
 
@@ -75,13 +104,15 @@ func TryRecords(recovery string) error {
 	return errors.Join(os.Mkdir(filepath.Join(dir, RecordsName), 0o700), os.RemoveAll(dir))
 }
 
-// ServerStarts says that the next server of this pod is about to start.
-func (r *Recording) ServerStarts() {
+// ServerStarts says that the next server of this pod is about to start, and how many records it must find (Count).
+func (r *Recording) ServerStarts(records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.records = records
+	r.servers++
 	if r.lacks {
 		r.lacks = false
-		r.latest = NewIncident(types.ReasonRecoveryDataMissing, "the server before this one could not record its clients on the volume")
+		r.latest, r.soon = NewIncident(types.ReasonRecoveryDataMissing, "the server before this one could not record its clients on the volume"), false
 	}
 }
 
@@ -89,7 +120,7 @@ func (r *Recording) ServerStarts() {
 func (r *Recording) Report(now time.Time) {
 	r.mu.Lock()
 	latest := r.latest
-	if latest.Incident == "" || now.Sub(r.since) < askedBy {
+	if latest.Incident == "" || !r.soon && now.Sub(r.since) < askedBy {
 		r.mu.Unlock()
 		return
 	}

@@ -34,10 +34,10 @@ func TestAServerThatCannotRecordItsClientsIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told []types.ShareRecovery
-			r := &Recording{since: start, tell: func(f types.ShareRecovery) { told = append(told, f) }, log: quiet()}
+			r := &Recording{since: start, records: NotKnown, tell: func(f types.ShareRecovery) { told = append(told, f) }, log: quiet()}
 			for _, line := range c.lines {
 				if line == "" {
-					r.ServerStarts()
+					r.ServerStarts(NotKnown)
 				} else {
 					r.Hear([]byte(line))
 				}

@@ -31,7 +31,7 @@ func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 	}{
 		{"the pod of a share → accepted", "pod", "", "", ""},
 		{"as the admission of accounts completes it → accepted", "pod", "spec:\n", "spec:\n  serviceAccountName: default\n", ""},
-		{"with a field of itself in its environment → accepted", "pod", "  - args:", "  - env: [{name: N, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]\n    args:", ""},
+		{"with a field of itself in its environment → accepted", "pod", "    env:\n", "    env:\n    - {name: N, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}\n", ""},
 		{"of no share → refused", "pod", "longhorn.io/share-manager: vol", "a: b", notShares},
 		{"of another component → refused", "pod", "longhorn.io/component: share-manager", "longhorn.io/component: instance-manager", notShares},
 		{"without a label → refused", "pod", "  labels:\n", "", notShares},
@@ -50,7 +50,7 @@ func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 		{"with another directory of the node → refused", "pod", "      path: /dev\n", "      path: /etc/kubernetes\n", secrets},
 		{"with the directory that also has the socket of the data plane → refused", "pod", "      path: /run/longhorn/share\n", "      path: /run/longhorn\n", secrets},
 		{"with another ConfigMap → refused", "pod", "      name: longhorn-share-clients\n", "      name: kube-root-ca.crt\n", secrets},
-		{"with a Secret in its environment → refused", "pod", "  - args:", "  - env: [{name: S, valueFrom: {secretKeyRef: {name: k, key: k}}}]\n    args:", secrets},
+		{"with a Secret in its environment → refused", "pod", "    env:\n", "    env:\n    - {name: S, valueFrom: {secretKeyRef: {name: k, key: k}}}\n", secrets},
 		{"with all of a Secret in its environment → refused", "pod", "  - args:", "  - envFrom: [{secretRef: {name: k}}]\n    args:", secrets},
 		{"with something that runs before → refused", "pod", "  containers:\n", "  initContainers: [{name: i}]\n  containers:\n", secrets},
 
