@@ -73,7 +73,7 @@ func runShareManager(ctx context.Context, c *cli.Command) error {
 	}
 	defer func() { _ = generations.Close() }()
 	return share.Run(ctx, share.Options{
-		InForce: inForce(generations, volume), LostClients: lost,
+		InForce: inForce(generations, volume), LostClients: lost, PodNode: os.Getenv(types.PodNodeEnv),
 		Volume: volume, VolumeUID: os.Getenv(types.VolumeUIDEnv), Device: device,
 		FSType: c.String("fs-type"), MkfsParams: strings.Fields(c.String("mkfs-params")), MountOptions: listOf(c.String("mount-options")),
 		ExportRoot: c.String("export-root"), NFSPort: c.Int("nfs-port"), HealthListen: c.String("health-listen"),

@@ -21,10 +21,12 @@ import (
 type recoveryService struct {
 	proto.UnimplementedShareServer
 
-	mu         sync.Mutex
-	answer     *proto.RecoveryReply // nil: not known yet; guarded by mu, and never changed once it is there
-	notGrown   string               // guarded by mu
-	notLimited string               // guarded by mu
+	mu     sync.Mutex
+	answer *proto.RecoveryReply // nil: not known yet; guarded by mu, and never changed once it is there
+	// What each answer says besides the loss; guarded by mu.
+	notGrown, notLimited string
+	dropped              []string
+	guarded              bool
 }
 
 // found must be called before clients are served, and again with each later loss.
@@ -35,8 +37,17 @@ func (s *recoveryService) found(r types.ShareRecovery) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answer.NotGrown, answer.NotLimited = s.notGrown, s.notLimited
 	s.answer = answer
+	s.renewLocked()
+}
+
+// decided takes in which clients are not waited for (types.ShareRecovery.Dropped), and whether the NFS port closes by itself. It must be called
+// before clients are served.
+func (s *recoveryService) decided(dropped []string, guarded bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped, s.guarded = dropped, guarded
+	s.renewLocked()
 }
 
 // grown takes in how the file system was last let grow.
@@ -55,14 +66,15 @@ func (s *recoveryService) limited(err error) {
 	s.renewLocked()
 }
 
-// renewLocked replaces the answer, if there is one, where it says something else than was taken in.
+// renewLocked replaces the answer, if there is one, by one that says what was taken in since.
 func (s *recoveryService) renewLocked() {
 	was := s.answer
-	if was == nil || was.NotGrown == s.notGrown && was.NotLimited == s.notLimited {
+	if was == nil {
 		return
 	}
 	s.answer = &proto.RecoveryReply{
 		IncidentId: was.IncidentId, Reason: was.Reason, Message: was.Message, FoundAtUnix: was.FoundAtUnix, NotGrown: s.notGrown, NotLimited: s.notLimited,
+		DroppedClients: s.dropped, PortGuarded: s.guarded,
 	}
 }
 
@@ -115,18 +127,19 @@ const (
 
 // recoveryOf reads the answer of a share manager that may be of any release, or broken. A loss counts whatever is said of it.
 func recoveryOf(r *proto.RecoveryReply) types.ShareRecovery {
-	notGrown, notLimited := cut(r.GetNotGrown(), maxMessage), cut(r.GetNotLimited(), maxMessage)
+	said := types.ShareRecovery{
+		NotGrown: cut(r.GetNotGrown(), maxMessage), NotLimited: cut(r.GetNotLimited(), maxMessage),
+		Dropped: r.GetDroppedClients(), PortGuarded: r.GetPortGuarded(),
+	}
 	if r.GetIncidentId() == "" {
-		return types.ShareRecovery{NotGrown: notGrown, NotLimited: notLimited}
+		return said
 	}
-	reason := r.GetReason()
-	if reason != types.ReasonRecoveryDataUnusable {
-		reason = types.ReasonRecoveryDataMissing
+	said.Reason = r.GetReason()
+	if said.Reason != types.ReasonRecoveryDataUnusable {
+		said.Reason = types.ReasonRecoveryDataMissing
 	}
-	return types.ShareRecovery{
-		Incident: cut(r.GetIncidentId(), maxIncident), Reason: reason, Message: cut(r.GetMessage(), maxMessage), FoundAt: time.Unix(r.GetFoundAtUnix(), 0), NotGrown: notGrown,
-		NotLimited: notLimited,
-	}
+	said.Incident, said.Message, said.FoundAt = cut(r.GetIncidentId(), maxIncident), cut(r.GetMessage(), maxMessage), time.Unix(r.GetFoundAtUnix(), 0)
+	return said
 }
 
 // cut takes the first bytes of a text at most, without the rest of a character.

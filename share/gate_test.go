@@ -32,6 +32,8 @@ func verdictIn(file string) func(context.Context, uint64, bool) (Answer, error) 
 		switch string(text) {
 		case fmt.Sprint("yes ", device):
 			return Answer{Verdict: firewall.Yes, Generation: 8, Before: Predecessor{Generation: 7, Age: time.Second}}, nil
+		case fmt.Sprint("unknown ", device):
+			return Answer{Verdict: firewall.Yes, Generation: 8}, nil
 		case "no":
 			return Answer{Verdict: firewall.No}, nil
 		}

@@ -5,81 +5,265 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/share/firewall"
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/util/boottime"
-	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// answerPatience is how long the first server waits for an answer that confirms the engine, where it has lost clients.
-const answerPatience = 3 * time.Second
+const (
+	// answerPatience is how long the first server waits for an answer that confirms the engine, if it has lost clients.
+	answerPatience = 3 * time.Second
+	// servesPatience is for one small write before the first client is served. A question takes no longer than that.
+	servesPatience = time.Second
+	// tryLimit is for a new connection to a node that may be down, and tries how often the last round tries one: a packet may be lost.
+	tryLimit = 250 * time.Millisecond
+	tries    = 2
+	// checkLasts is how long after the start of the last round a record may be removed.
+	checkLasts = time.Second
+)
 
-// errVolumeSilent means that it is not known which records the volume has lost.
-var errVolumeSilent = errors.New("the volume did not answer while records of lost clients were removed; the next pod decides again")
+var (
+	// errVolumeSilent means that it is not known which records the volume has lost.
+	errVolumeSilent = errors.New("the volume did not answer while records of lost clients were removed; the next pod decides again")
+	// errListUsed means that a process before this one has taken the list, and may have removed the records.
+	errListUsed = errors.New("a process has used the list before; a client that has come back since may have locks")
+	// errAnswers means that no node in the list is down.
+	errAnswers = errors.New("the nodes answer")
+	// errAlone means that silence of other nodes proves nothing.
+	errAlone = errors.New("no other node answers this pod either")
+)
 
-// dropLost removes the records of lost clients before the first server of this process starts: it would wait for them for the whole grace
-// period. Setting a record aside gives the client's locks away, so the former server must no longer reach a client on that node:
+// lostClients removes the records of clients that were lost with their nodes, before the first server of this process starts: it would wait for them
+// for the whole grace period. To remove a record gives the client's locks away. So all of these must be known:
 //
-//	the former server is mute          it asked its engine, all members of the volume had to confirm, and one has heard no question for
-//	                                   firewall.MuteAfter
-//	the list is about that server      the engine before this one has the generation that the list names
+//	no process has used the list        taken, durable on the volume before anything else is done (ganesha.TakeList)
+//	the list is about the former server the engine before this one has the generation that the list names
+//	the former server is mute           it asked its engine, all members of the volume had to confirm, and one has heard no question for
+//	                                    firewall.MuteAfter
+//	the node does not answer            new connections to it, in rounds while the former server becomes mute and in one round after that; in
+//	                                    the last round another node answers
+//	now                                 the last round began less than checkLasts ago
 //
-// Where one of these is not known, all records stay. No server may start after an error: records may still go. No leader writes a list yet;
-// docs/SHARES.md says what is missing.
-func dropLost(ctx context.Context, o Options, v *volume, g guard) error {
-	if len(o.LostClients.IDs) == 0 || o.ReadOnly {
-		return nil
+// Each node is decided alone. If one of these is not known, the record stays. Package lostmodel explores these rules.
+type lostClients struct {
+	o     Options
+	v     *volume
+	isOne bool  // there is a list, and this process may use it
+	why   error // why it may not
+}
+
+// takeLost must be called before the port can open. After it returns, no later process uses the list.
+func takeLost(o Options, v *volume) *lostClients {
+	l := &lostClients{o: o, v: v}
+	if len(o.LostClients.Nodes) == 0 || o.ReadOnly {
+		return l
 	}
-	waiting := lostClients(o, v)
-	if len(waiting) == 0 {
-		return nil
+	type result struct {
+		isFirst bool
+		err     error
 	}
-	generation, err := formerIsMute(ctx, o, g)
+	taken := make(chan result, 1)
+	v.within(abandonPatience, func() {
+		isFirst, err := ganesha.TakeList(v.recovery, o.LostClients.After)
+		taken <- result{isFirst, err}
+	})
+	select {
+	case r := <-taken:
+		l.isOne, l.why = r.isFirst, r.err
+		if !r.isFirst && r.err == nil {
+			l.why = errListUsed
+		}
+	default:
+		l.why = errVolumeSilent
+	}
+	return l
+}
+
+// asking is the question whether the engine is in force, which is answered after it is durable that this engine serves clients: so the port does not open
+// before. If the volume does not take that in time, the share is served all the same.
+func (l *lostClients) asking() func(context.Context, uint64, bool) (Answer, error) {
+	ask := l.o.InForce
+	if ask == nil || l.o.ReadOnly {
+		return ask
+	}
+	var once sync.Once
+	return func(ctx context.Context, device uint64, limited bool) (Answer, error) {
+		a, err := ask(ctx, device, limited)
+		if err == nil && (a.Verdict == firewall.Yes || a.Verdict == firewall.CannotTell) {
+			once.Do(func() {
+				l.v.within(servesPatience, func() {
+					if err := ganesha.Serves(l.v.recovery, a.Generation); err != nil {
+						l.o.Log.WithError(err).Warn("It is not on the volume that its engine serves clients")
+					}
+				})
+			})
+		}
+		return a, err
+	}
+}
+
+// drop returns the identifiers of clients whose records are gone, or may be. No server may start after an error: records may still go.
+func (l *lostClients) drop(ctx context.Context, g guard) (dropped []string, err error) {
+	if l.why != nil {
+		l.o.Log.WithError(l.why).Info("The NFS server waits for clients of nodes that are down")
+		return l.o.LostClients.IDs(), nil
+	}
+	if !l.isOne {
+		return nil, nil
+	}
+	ids := l.recorded()
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	began, ids, err := l.silent(ctx, g, ids)
+	if err == nil && len(ids) == 0 {
+		err = errAnswers
+	}
 	if err != nil {
-		o.Log.WithError(err).WithField("clients", waiting).Info("The NFS server waits for clients of nodes that are down: their locks may still be in use")
-		return nil
+		l.o.Log.WithError(err).Info("The NFS server waits for clients of nodes that were down: their locks may still be in use")
+		return nil, nil
 	}
-	ended := make(chan error, 1)
-	v.within(abandonPatience, func() {
-		dropped, err := ganesha.DropLost(v.recovery, generation, o.LostClients.Has)
-		o.Log.WithField("clients", dropped).WithField(logfields.Generation, generation).Warn("The NFS server does not wait for clients of nodes that are down: their open files and locks are free")
-		ended <- err
+	return l.remove(ids, began)
+}
+
+// remove removes the records of clients with these identifiers, while the last round counts.
+func (l *lostClients) remove(ids []string, began time.Duration) (dropped []string, err error) {
+	isLost := func(client string) bool {
+		id, ok := l.o.LostClients.Of(client)
+		return ok && slices.Contains(ids, id) && boottime.Now()-began < checkLasts
+	}
+	type result struct {
+		clients []string
+		err     error
+	}
+	ended := make(chan result, 1)
+	l.v.within(abandonPatience, func() {
+		clients, err := ganesha.DropLost(l.v.recovery, isLost)
+		ended <- result{clients, err}
 	})
 	select {
-	case err := <-ended:
-		if err != nil {
-			o.Log.WithError(err).Warn("The NFS server waits for some clients of nodes that are down")
+	case r := <-ended:
+		if r.err != nil {
+			l.o.Log.WithError(r.err).Warn("The NFS server waits for some clients of nodes that are down")
 		}
-		return nil
+		if len(r.clients) > 0 {
+			l.o.Log.WithField("clients", r.clients).Warn("The NFS server does not wait for clients of nodes that are down: their open files and locks are free")
+		}
+		return l.idsOf(r.clients), nil
 	default:
-		return errVolumeSilent
+		return l.o.LostClients.IDs(), errVolumeSilent
 	}
 }
 
-// lostClients are those that have a record; none if the volume does not answer.
-func lostClients(o Options, v *volume) []string {
+// recorded are the identifiers in the list of clients that have a record; none if the volume does not answer.
+func (l *lostClients) recorded() []string {
 	found := make(chan []string, 1)
-	v.within(abandonPatience, func() {
-		clients, err := ganesha.Clients(v.recovery)
+	l.v.within(abandonPatience, func() {
+		clients, err := ganesha.Clients(l.v.recovery)
 		if err != nil {
-			o.Log.WithError(err).Warn("The records of clients cannot be read")
+			l.o.Log.WithError(err).Warn("The records of clients cannot be read")
 		}
-		found <- slices.DeleteFunc(clients, func(name string) bool { return !o.LostClients.Has(name) })
+		found <- l.idsOf(clients)
 	})
 	select {
-	case clients := <-found:
-		return clients
+	case ids := <-found:
+		return ids
 	default:
 		return nil
 	}
 }
 
-// formerIsMute waits until the server of the engine that the list of lost clients names no longer reaches a client, and returns the generation of
-// the engine that serves now. The error says what is not known.
-func formerIsMute(ctx context.Context, o Options, g guard) (generation int64, err error) {
+// idsOf are the identifiers in the list that these clients have, each once.
+func (l *lostClients) idsOf(clients []string) (ids []string) {
+	for _, name := range clients {
+		if id, ok := l.o.LostClients.Of(name); ok && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// silent waits until the former server is mute. It returns which of the nodes did not answer in all that time, nor in a last round afterwards, and when
+// that round began.
+func (l *lostClients) silent(ctx context.Context, g guard, ids []string) (began time.Duration, silent []string, err error) {
+	isMuteAt, err := l.formerIsMuteAt(ctx, g)
+	if err != nil {
+		return 0, nil, err
+	}
+	l.o.Log.WithField("clients", ids).Info("The share manager asks nodes that are down whether they answer by now, until the former server is mute")
+	for len(ids) > 0 {
+		began = boottime.Now()
+		left := isMuteAt - began
+		if left <= 0 {
+			isAlone := make(chan bool, 1)
+			go func() { isAlone <- !l.reachesOthers(ctx) }()
+			ids = l.withoutAnswer(ctx, ids, tryLimit, tries)
+			if alone := <-isAlone; alone {
+				return 0, nil, errAlone
+			}
+			return began, ids, ctx.Err()
+		}
+		ids = l.withoutAnswer(ctx, ids, min(left, tryLimit), 1)
+		select { // a node that refuses is not asked again at once
+		case <-time.After(min(isMuteAt, began+tryLimit) - boottime.Now()):
+		case <-ctx.Done():
+			return 0, nil, ctx.Err()
+		}
+	}
+	return 0, nil, nil
+}
+
+// withoutAnswer are those of the nodes that answer no new connection.
+func (l *lostClients) withoutAnswer(ctx context.Context, ids []string, limit time.Duration, tries int) (silent []string) {
+	answers := make([]bool, len(l.o.LostClients.Nodes))
+	var asked sync.WaitGroup
+	for i, n := range l.o.LostClients.Nodes {
+		if slices.Contains(ids, n.ClientID) {
+			asked.Go(func() { answers[i] = l.answer(ctx, n.Addresses, limit, tries) })
+		}
+	}
+	asked.Wait()
+	for i, n := range l.o.LostClients.Nodes {
+		if slices.Contains(ids, n.ClientID) && !answers[i] {
+			silent = append(silent, n.ClientID)
+		}
+	}
+	return silent
+}
+
+// reachesOthers tells whether a node that is up, and is not this pod's own, answers. Without that a network policy, or the network of this node, may be
+// why no node does.
+func (l *lostClients) reachesOthers(ctx context.Context) bool {
+	var addresses []string
+	for _, c := range l.o.LostClients.Controls {
+		if l.o.PodNode != "" && c.Node != l.o.PodNode {
+			addresses = append(addresses, c.Address)
+		}
+	}
+	return len(addresses) > 0 && l.answer(ctx, addresses, tryLimit, tries)
+}
+
+func (l *lostClients) answer(ctx context.Context, addresses []string, limit time.Duration, tries int) bool {
+	for range tries {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		answers := l.o.Answers(limited, addresses)
+		cancel()
+		if answers {
+			return true
+		}
+	}
+	return false
+}
+
+// formerIsMuteAt is when the server of the engine that the list names no longer reaches a client. The error says what is not known.
+func (l *lostClients) formerIsMuteAt(ctx context.Context, g guard) (time.Duration, error) {
 	var a heard
+	if g.first == nil {
+		return 0, errors.New("the NFS port has no limit, so nothing is asked")
+	}
 	select {
 	case a = <-g.first:
 	case <-time.After(answerPatience):
@@ -89,15 +273,10 @@ func formerIsMute(ctx context.Context, o Options, g guard) (generation int64, er
 	}
 	switch before := a.Before.Generation; {
 	case before == 0:
-		return 0, fmt.Errorf("it is not known when the former server's engine was last confirmed")
-	case before != o.LostClients.After:
-		return 0, fmt.Errorf("the list of nodes that are down is about the engine of generation %d, and generation %d was before this one", o.LostClients.After, before)
+		return 0, errors.New("it is not known when the former server's engine was last confirmed")
+	case before != l.o.LostClients.After || before >= a.Generation:
+		return 0, fmt.Errorf("the list of nodes that are down is about the engine of generation %d, and generation %d was before generation %d",
+			l.o.LostClients.After, before, a.Generation)
 	}
-	left := firewall.MuteAfter - a.Before.Age - (boottime.Now() - a.at)
-	select {
-	case <-time.After(left):
-		return a.Generation, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
+	return a.at - a.Before.Age + firewall.MuteAfter, nil
 }

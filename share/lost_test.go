@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,42 +19,99 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/share/firewall"
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
+	"github.com/longhorn-lep/longhorn-manager/share/proto"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/boottime"
+	"github.com/longhorn-lep/longhorn-manager/util/netns"
 )
 
 const (
 	deadClient = "Linux NFSv4.2 id-dead/plugin-1"
 	liveClient = "Linux NFSv4.2 id-live/plugin-2"
+	sayDropped = "does not wait for clients of nodes that are down"
+	sayWaits   = "waits for clients of nodes that were down"
+	sayAsks    = "asks nodes that are down"
+	// The test network of a role has no route to these.
+	deadNode, otherNode = "192.0.2.1:10250", "192.0.2.2:10250"
 )
 
-// TestTheServerDoesNotWaitForALostClient: one that died with the node of the former server. A server that starts again in the same pod waits for it,
-// because it may have come back.
-func TestTheServerDoesNotWaitForALostClient(t *testing.T) {
+// listAfter is a list of lost clients about the engine of a generation, with one dead node. Its control answers in each network: it refuses.
+func listAfter(after int64) types.LostClients {
+	return types.LostClients{
+		After: after, Nodes: []types.LostNode{{ClientID: "id-dead", Addresses: []string{deadNode}}},
+		Controls: []types.Control{{Node: "other", Address: "127.0.0.1:9"}},
+	}
+}
+
+// lostTest has a volume that a former server left, with the records of a client that is lost and of one that lives, and says what the engine answers.
+type lostTest struct {
+	*testing.T
+	device, verdict string
+	slow            func(o *Options)
+}
+
+func newLostTest(t *testing.T) *lostTest {
 	if !own(t) {
-		return
+		t.SkipNow()
 	}
 	library := newLibrary(t)
-	slow := func(o *Options) { o.Lease, o.Grace, o.WakeLibrary = 60*time.Second, 60*time.Second, library }
+	l := &lostTest{T: t, slow: func(o *Options) { o.Lease, o.Grace, o.WakeLibrary = 60*time.Second, 60*time.Second, library }}
 	image := newImage(t, 64<<20)
-	former := startRole(t, t.TempDir(), loopDevice(t, image), slow)
+	former := startRole(t, t.TempDir(), loopDevice(t, image), l.slow)
 	former.await(sayServed, 1)
 	former.await(sayGraceOver, 1)
 	former.is(returningEnv, deadClient)
 	former.is(returningEnv, liveClient)
 	former.terminate()
+	l.device = loopDevice(t, image)
+	l.verdict = filepath.Join(t.TempDir(), "verdict")
+	t.Setenv(verdictEnv, l.verdict)
+	l.answer("yes")
+	return l
+}
 
-	file := filepath.Join(t.TempDir(), "verdict")
-	t.Setenv(verdictEnv, file)
-	device := loopDevice(t, image)
+func (l *lostTest) answer(word string) {
+	l.Helper()
 	var st unix.Stat_t
-	require.NoError(t, unix.Stat(device, &st))
-	require.NoError(t, os.WriteFile(file, []byte(fmt.Sprint("yes ", st.Rdev)), 0o600))
-	r := startRole(t, t.TempDir(), device, func(o *Options) {
-		slow(o)
-		o.LostClients = types.LostClients{After: 7, IDs: []string{"id-dead", "id-live-not"}}
+	require.NoError(l, unix.Stat(l.device, &st))
+	require.NoError(l, os.WriteFile(l.verdict+".new", []byte(fmt.Sprint(word, " ", st.Rdev)), 0o600))
+	require.NoError(l, os.Rename(l.verdict+".new", l.verdict))
+}
+
+// start starts the next server with a list.
+func (l *lostTest) start(list types.LostClients) *role {
+	return startRole(l.T, l.TempDir(), l.device, func(o *Options) {
+		l.slow(o)
+		o.LostClients, o.PodNode = list, "here"
 	})
-	r.await("does not wait for clients of nodes that are down", 1)
+}
+
+// inNetwork runs a command in the role's network.
+func (r *role) inNetwork(command ...string) {
+	r.t.Helper()
+	in := fmt.Sprintf("/proc/%d/ns/net", r.cmd.Process.Pid)
+	require.NoError(r.t, netns.In(in, func() error { return exec.Command(command[0], command[1:]...).Run() }))
+}
+
+// keeps: the server waits for both clients.
+func (l *lostTest) keeps(r *role) {
+	l.Helper()
+	r.await(sayServed, 1)
+	assert.Contains(l, r.out.String(), "clid count(2)")
+	assert.NotContains(l, r.out.String(), sayDropped)
+	r.is(returningEnv, deadClient)
+	r.is(returningEnv, liveClient)
+	r.await(sayGraceOver, 1)
+	r.terminate()
+}
+
+// TestTheServerDoesNotWaitForALostClient: one that died with the node of the former server. A server that starts again in the same pod waits for it,
+// because it may have come back, and so does a process that starts again with the same list.
+func TestTheServerDoesNotWaitForALostClient(t *testing.T) {
+	l := newLostTest(t)
+	r := l.start(listAfter(7))
+	r.await(sayDropped, 1)
 	r.await(sayServed, 1)
 	assert.Contains(t, r.out.String(), "clid count(1)", "one client is waited for")
 	r.is(returningEnv, liveClient)
@@ -66,15 +126,137 @@ func TestTheServerDoesNotWaitForALostClient(t *testing.T) {
 	r.is(returningEnv, deadClient)
 	r.await(sayGraceOver, 2)
 	r.terminate()
+
+	again := l.start(listAfter(7))
+	l.keeps(again)
+	assert.Contains(t, again.out.String(), errListUsed.Error())
+}
+
+// TestTheServerWaitsForAClientThatMayBeThere: with the real server, each reason by itself.
+func TestTheServerWaitsForAClientThatMayBeThere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		list   func(*types.LostClients)
+		word   string
+		answer string
+		says   string
+	}{
+		"no other node answers":                 {list: func(l *types.LostClients) { l.Controls[0].Address = otherNode }, says: errAlone.Error()},
+		"the other node is the pod's own":       {list: func(l *types.LostClients) { l.Controls[0].Node = "here" }, says: errAlone.Error()},
+		"the node refuses connections":          {list: func(l *types.LostClients) { l.Nodes[0].Addresses = []string{deadNode, "127.0.0.1:9"} }},
+		"the list is about an earlier engine":   {list: func(l *types.LostClients) { l.After = 6 }, says: "generation 7 was before generation 8"},
+		"the former pod was never heard to ask": {word: "unknown", says: "it is not known when the former server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLostTest(t)
+			if tc.word != "" {
+				l.answer(tc.word)
+			}
+			list := listAfter(7)
+			if tc.list != nil {
+				tc.list(&list)
+			}
+			r := l.start(list)
+			r.await(sayWaits, 1)
+			assert.Contains(t, r.out.String(), tc.says)
+			l.keeps(r)
+		})
+	}
+}
+
+// TestANodeThatComesBackDuringTheWait keeps the record of its client: it gets an address while the former server becomes mute.
+func TestANodeThatComesBackDuringTheWait(t *testing.T) {
+	l := newLostTest(t)
+	r := l.start(listAfter(7))
+	r.await(sayAsks, 1)
+	r.inNetwork("ip", "address", "add", "192.0.2.1/32", "dev", "lo")
+	r.await(sayWaits, 1)
+	r.inNetwork("ip", "address", "del", "192.0.2.1/32", "dev", "lo")
+	l.keeps(r)
+}
+
+// TestAPodWithoutAListUsesUpTheListsOfItsEngine: another pod without a list served with the same engine, and the client came back to it.
+func TestAPodWithoutAListUsesUpTheListsOfItsEngine(t *testing.T) {
+	l := newLostTest(t)
+	r := l.start(types.LostClients{})
+	r.await(sayOpen, 1)
+	l.keeps(r)
+	late := l.start(listAfter(7))
+	l.keeps(late)
+	assert.Contains(t, late.out.String(), errListUsed.Error())
+}
+
+// dialer says what answers in each round of connections.
+type dialer struct {
+	mu     sync.Mutex
+	isMute func() bool // the wait for the former server is over
+	last   []string    // answer in the last round alone; guarded by mu
+	early  []string    // answer in the first round alone
+	rounds map[string]int
+}
+
+func (d *dialer) answers(_ context.Context, addresses []string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	any := false
+	for _, a := range addresses {
+		d.rounds[a]++
+		switch {
+		case d.isMute():
+			any = any || slices.Contains(d.last, a)
+		case d.rounds[a] == 1:
+			any = any || slices.Contains(d.early, a)
+		}
+	}
+	return any
+}
+
+func TestWhichNodesAreSilent(t *testing.T) {
+	const wait = 600 * time.Millisecond // two rounds and a rest
+	list := types.LostClients{
+		After: 7,
+		Nodes: []types.LostNode{{ClientID: "a", Addresses: []string{"a1", "a2"}}, {ClientID: "b", Addresses: []string{"b1"}}, {ClientID: "no-record", Addresses: []string{"c1"}}},
+		Controls: []types.Control{
+			{Node: "here", Address: "here"}, {Node: "other", Address: "other"}, {Node: "another", Address: "another"},
+		},
+	}
+	for name, tc := range map[string]struct {
+		last, early []string
+		node        string
+		want        []string
+		err         error
+	}{
+		"nobody but another node answers → all":      {last: []string{"other"}, want: []string{"a", "b"}},
+		"one of two answers at once → the other one": {last: []string{"another"}, early: []string{"a2"}, want: []string{"b"}},
+		"one answers in the last round alone":        {last: []string{"other", "b1"}, want: []string{"a"}},
+		"both answer, each in its round":             {last: []string{"other", "b1"}, early: []string{"a1"}},
+		"both answer at once: nothing to wait for":   {early: []string{"a1", "b1"}},
+		"no other node answers":                      {err: errAlone},
+		"another node answers, not in the last one":  {early: []string{"other", "another"}, err: errAlone},
+		"the pod's own node answers":                 {last: []string{"here"}, err: errAlone},
+		"the pod's own node is not known":            {last: []string{"here", "other"}, node: "-", err: errAlone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := boottime.Now()
+			d := &dialer{isMute: func() bool { return boottime.Now()-began >= wait }, last: tc.last, early: tc.early, rounds: map[string]int{}}
+			o := Options{LostClients: list, PodNode: "here", Answers: d.answers, Log: quiet()}
+			if tc.node != "" {
+				o.PodNode = ""
+			}
+			first := make(chan heard, 1)
+			first <- heard{Answer{Generation: 9, Before: Predecessor{7, firewall.MuteAfter - wait}}, began}
+			lastRound, silent, err := (&lostClients{o: o}).silent(t.Context(), guard{first: first}, []string{"a", "b"})
+			require.ErrorIs(t, err, tc.err)
+			assert.Equal(t, tc.want, silent)
+			assert.Zero(t, d.rounds["c1"], "a client without a record is nobody's to wait for")
+			if len(tc.want) > 0 {
+				assert.GreaterOrEqual(t, lastRound-began, wait, "the last round begins when the former server is mute")
+				assert.Greater(t, d.rounds["b1"], tries, "it is tried while the server waits, too")
+			}
+		})
+	}
 }
 
 func TestWhenTheFormerServerIsMute(t *testing.T) {
-	list := types.LostClients{After: 7, IDs: []string{"id"}}
-	answered := func(a Answer) guard {
-		first := make(chan heard, 1)
-		first <- heard{a, boottime.Now()}
-		return guard{first: first}
-	}
 	for name, tc := range map[string]struct {
 		before Predecessor
 		want   string
@@ -86,24 +268,132 @@ func TestWhenTheFormerServerIsMute(t *testing.T) {
 		"the list is about a later engine, absurd": {Predecessor{6, time.Hour}, "the engine of generation 7, and generation 6 was before"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			began := boottime.Now()
-			generation, err := formerIsMute(t.Context(), Options{LostClients: list}, answered(Answer{Generation: 9, Before: tc.before}))
+			l := &lostClients{o: Options{LostClients: listAfter(7), Log: quiet()}}
+			first := make(chan heard, 1)
+			heardAt := boottime.Now()
+			first <- heard{Answer{Generation: 9, Before: tc.before}, heardAt}
+			at, err := l.formerIsMuteAt(t.Context(), guard{first: first})
 			if tc.want != "" {
 				require.ErrorContains(t, err, tc.want)
 				return
 			}
 			require.NoError(t, err)
-			assert.Equal(t, int64(9), generation)
-			assert.GreaterOrEqual(t, boottime.Now()-began+tc.before.Age, firewall.MuteAfter)
+			assert.Equal(t, firewall.MuteAfter, at-heardAt+tc.before.Age)
 		})
 	}
+	l := &lostClients{o: Options{LostClients: listAfter(9), Log: quiet()}}
+	first := make(chan heard, 1)
+	first <- heard{Answer{Generation: 9, Before: Predecessor{9, time.Hour}}, boottime.Now()}
+	_, err := l.formerIsMuteAt(t.Context(), guard{first: first})
+	require.ErrorContains(t, err, "generation 9", "the engine is its own predecessor")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := formerIsMute(ctx, Options{LostClients: list}, answered(Answer{Generation: 9, Before: Predecessor{7, -time.Hour}}))
-	assert.ErrorIs(t, err, context.Canceled)
-	_, err = formerIsMute(ctx, Options{LostClients: list}, guard{})
-	assert.ErrorIs(t, err, context.Canceled, "nothing can be asked")
+	_, err = l.formerIsMuteAt(ctx, guard{first: make(chan heard)})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = l.formerIsMuteAt(t.Context(), guard{})
+	require.ErrorContains(t, err, "nothing is asked")
+}
+
+// recoveryOn is a recovery directory with the record of a client.
+func recoveryOn(t *testing.T, client string) (v *volume, record string) {
+	t.Helper()
+	v = &volume{recovery: t.TempDir(), log: quiet()}
+	dir := filepath.Join(v.recovery, ganesha.RecordsName, "node0.abcdef")
+	record = filepath.Join(dir, fmt.Sprintf("::1-(%d:%s)", 2+2*len(client), fmt.Sprintf("0x%x", client)))
+	require.NoError(t, os.MkdirAll(record, 0o700))
+	require.NoError(t, os.Symlink("node0.abcdef", filepath.Join(v.recovery, ganesha.RecordsName, "node0")))
+	return v, record
+}
+
+func TestARoundThatIsOldDoesNotCount(t *testing.T) {
+	v, record := recoveryOn(t, deadClient)
+	l := takeLost(Options{LostClients: listAfter(7), Log: quiet()}, v)
+	assert.Equal(t, []string{"id-dead"}, l.recorded())
+	dropped, err := l.remove([]string{"id-dead"}, boottime.Now()-checkLasts)
+	require.NoError(t, err)
+	assert.Empty(t, dropped)
+	assert.DirExists(t, record)
+	dropped, err = l.remove([]string{"another"}, boottime.Now())
+	require.NoError(t, err)
+	assert.Empty(t, dropped, "the node answers")
+	assert.DirExists(t, record)
+	dropped, err = l.remove([]string{"id-dead"}, boottime.Now())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"id-dead"}, dropped)
+	assert.NoDirExists(t, record)
+}
+
+// TestWhatAProcessSaysOfItsList: a process that may not use its list does not know what the one before it removed, and says that it may be all.
+func TestWhatAProcessSaysOfItsList(t *testing.T) {
+	v, record := recoveryOn(t, deadClient)
+	o := Options{LostClients: listAfter(7), Log: quiet()}
+	first := takeLost(o, v)
+	dropped, err := first.drop(t.Context(), guard{})
+	require.NoError(t, err)
+	assert.Empty(t, dropped, "nothing was asked, so nothing is known")
+	dropped, err = takeLost(o, v).drop(t.Context(), guard{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"id-dead"}, dropped)
+	assert.DirExists(t, record)
+
+	require.NoError(t, os.Remove(filepath.Join(v.recovery, ganesha.LostName)))
+	require.NoError(t, os.Mkdir(filepath.Join(v.recovery, ganesha.LostName), 0o700)) // it takes no number
+	dropped, err = takeLost(o, v).drop(t.Context(), guard{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"id-dead"}, dropped)
+	o.ReadOnly = true
+	dropped, err = takeLost(o, v).drop(t.Context(), guard{})
+	require.NoError(t, err)
+	assert.Empty(t, dropped)
+	dropped, err = takeLost(Options{Log: quiet()}, v).drop(t.Context(), guard{})
+	require.NoError(t, err)
+	assert.Empty(t, dropped)
+}
+
+// TestTheEngineIsMarkedBeforeThePortOpens: when the gatekeeper hears the first yes, no list about an earlier engine counts.
+func TestTheEngineIsMarkedBeforeThePortOpens(t *testing.T) {
+	v, _ := recoveryOn(t, deadClient)
+	o := Options{Log: quiet()}
+	verdict, failed := firewall.No, error(nil)
+	o.InForce = func(context.Context, uint64, bool) (Answer, error) {
+		return Answer{Verdict: verdict, Generation: 9}, failed
+	}
+	ask := takeLost(o, v).asking()
+	file := filepath.Join(v.recovery, ganesha.LostName)
+	for _, verdict = range []firewall.Verdict{firewall.No, firewall.Unconfirmed, firewall.Unanswered, firewall.NotOffered} {
+		_, err := ask(t.Context(), 1, true)
+		require.NoError(t, err)
+	}
+	verdict, failed = firewall.Yes, errors.New("late")
+	_, err := ask(t.Context(), 1, true)
+	require.Error(t, err)
+	assert.NoFileExists(t, file)
+	failed = nil
+	_, err = ask(t.Context(), 1, true)
+	require.NoError(t, err)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, "0000000009\n", string(text))
+}
+
+func TestTheLeaderIsToldOfDroppedClients(t *testing.T) {
+	s := &recoveryService{}
+	s.found(types.ShareRecovery{})
+	s.decided([]string{"id-dead"}, true)
+	s.grown(errors.New("no room"))
+	got, err := s.Recovery(t.Context(), &proto.RecoveryRequest{})
+	require.NoError(t, err)
+	said := recoveryOf(got)
+	assert.Equal(t, types.ShareRecovery{NotGrown: "no room", Dropped: []string{"id-dead"}, PortGuarded: true}, said)
+	s.found(types.ShareRecovery{Incident: "x", Reason: types.ReasonRecoveryDataMissing, FoundAt: time.Unix(5, 0)})
+	got, err = s.Recovery(t.Context(), &proto.RecoveryRequest{})
+	require.NoError(t, err)
+	said = recoveryOf(got)
+	assert.Equal(t, "x", said.Incident)
+	assert.Equal(t, []string{"id-dead"}, said.Dropped)
+	assert.True(t, said.PortGuarded)
+	assert.Equal(t, types.ShareRecovery{}, recoveryOf(&proto.RecoveryReply{}), "an earlier release says nothing")
 }
 
 // TestOnlyAConfirmedAnswerSaysWhoWasBefore: an answer that is neither yes nor "cannot tell" says nothing of the engine before.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/reach"
 )
 
 // Squash says as whom the server acts for a client's users.
@@ -76,7 +77,11 @@ type Options struct {
 	// LostClients are those of nodes that are down. The first server of this process does not wait for them, if it is proven that the former
 	// server no longer reaches a client.
 	LostClients types.LostClients
-	Log         *logrus.Entry
+	// PodNode is the name of this pod's node; "": not known, and all clients are waited for.
+	PodNode string
+	// Answers tells whether any of these addresses (IP:port) answers, by accepting a connection or refusing it, before ctx ends; nil: reach.Any.
+	Answers func(ctx context.Context, addresses []string) bool `json:"-"`
+	Log     *logrus.Entry
 }
 
 // normalize checks the options, and returns them with what follows from others.
@@ -92,6 +97,9 @@ func (o Options) normalize() (Options, error) {
 	}
 	if o.WakeLibrary == "" {
 		o.WakeLibrary = ganesha.WakeLibrary
+	}
+	if o.Answers == nil {
+		o.Answers = reach.Any
 	}
 	o.ReadOnly = o.ReadOnly || slices.Contains(o.MountOptions, optionReadOnly)
 	if o.ReadOnly && !slices.Contains(o.MountOptions, optionReadOnly) {

@@ -80,15 +80,19 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	} else if err := ganesha.AdoptRecords(v.recovery, firewall.Source4, firewall.Source6); err != nil {
 		o.Log.WithError(err).Warn("Some clients of the last server may lose their locks")
 	}
+	lost := takeLost(o, v)
+	o.InForce = lost.asking()
 	port, err := guardPort(ctx, o, o.target())
 	if err != nil {
 		v.closeWithin(unmountPatience)
 		return err
 	}
-	if err := dropLost(ctx, o, v, port); err != nil {
+	dropped, err := lost.drop(ctx, port)
+	if err != nil {
 		v.within(abandonPatience, v.abandon)
 		return errors.Join(err, port.end(true))
 	}
+	health.recovery.decided(dropped, port.keeper != nil)
 	records := newRecords(o, v, health)
 	s := newSupervisor(ctx, o, v, config, records)
 	s.failed, s.grown, s.serving = port.failed, health.recovery.grown, health.set

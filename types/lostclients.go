@@ -1,60 +1,134 @@
 package types
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 )
 
-// LostClientsEnv is the variable of a share manager's pod that has a LostClients. It is no argument, for a pod whose image is of an earlier release
-// must start with it.
-const LostClientsEnv = "LONGHORN_LOST_CLIENTS"
+const (
+	// LostClientsEnv is the variable of a share manager's pod that has a LostClients. It is no argument, because a pod whose image is of an earlier
+	// release must start with it. Images of an earlier release know another variable, which nothing sets, so they wait for all clients.
+	LostClientsEnv = "LONGHORN_LOST_NODES"
+	// PodNodeEnv is the variable of a share manager's pod that has the name of its node. It is there if LostClientsEnv is.
+	PodNodeEnv = "LONGHORN_POD_NODE"
+)
 
-// maxLostClients bounds what a pod is told: a server that waits for a client too many loses time alone.
-const maxLostClients = 1000
+// Bounds of a LostClients. A server that waits for a client too many only loses time.
+const (
+	MaxLostNodes     = 16
+	MaxLostAddresses = 8
+	MaxControls      = 3
+)
 
-// LostClients are the NFS clients of nodes that are down, so that a new server of a share need not wait for them.
-//
-//	7/4c4c4544-0047-3510-8057-b7c04f345831,other
+// LostClients are the NFS clients of nodes that are down, so that a new server of a share need not wait for them. The list is made with the server's
+// pod and used some seconds later, so the pod asks each node once more.
 type LostClients struct {
 	// After is the generation of the engine that served the volume when the leader saw these nodes down. The list is about the server of that engine
-	// alone: a node that has returned since may be a client of a later server.
-	After int64
-	// IDs are the identifiers of the nodes' NFS clients (HasNFSClientID).
-	IDs []string
+	// alone.
+	After int64      `json:"after"`
+	Nodes []LostNode `json:"nodes"`
+	// Controls are other nodes that are up. If none of them answers, silence of Nodes says nothing.
+	Controls []Control `json:"controls"`
 }
 
-// String is the text of a list; "" where no client is lost.
+// LostNode is a node that is down.
+type LostNode struct {
+	// ClientID is the identifier of its NFS client (HasNFSClientID).
+	ClientID string `json:"clientID"`
+	// Addresses are where something on it answers if it lives (LifeAddresses), as IP:port.
+	Addresses []string `json:"addresses"`
+}
+
+// Control is where a node that is up answers, as IP:port.
+type Control struct {
+	Node    string `json:"node"`
+	Address string `json:"address"`
+}
+
+// String is the text of a list that is valid; "" if no client is lost.
 func (l LostClients) String() string {
-	if len(l.IDs) == 0 || l.After < 1 {
+	if len(l.Nodes) == 0 || l.check() != nil {
 		return ""
 	}
-	ids := slices.Sorted(slices.Values(l.IDs))
-	return fmt.Sprintf("%d/%s", l.After, strings.Join(ids[:min(len(ids), maxLostClients)], ","))
+	text, err := json.Marshal(l)
+	if err != nil {
+		panic("BUG: a list of lost clients cannot be encoded: " + err.Error())
+	}
+	return string(text)
 }
 
-// ParseLostClients reads what String writes. An identifier may have a comma in it, then it has no match.
+// ParseLostClients reads what String writes. What it does not know is an error: a later release may have added a condition.
 func ParseLostClients(text string) (LostClients, error) {
+	var l LostClients
 	if text == "" {
-		return LostClients{}, nil
+		return l, nil
 	}
-	number, list, _ := strings.Cut(text, "/")
-	after, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || after < 1 {
-		return LostClients{}, fmt.Errorf("%q must begin with the generation of an engine and a slash", text)
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&l); err != nil {
+		return LostClients{}, fmt.Errorf("reading the list of lost clients: %w", err)
 	}
-	l := LostClients{After: after}
-	for id := range strings.SplitSeq(list, ",") {
-		if !IsNFSClientID(id) {
-			return LostClients{}, fmt.Errorf("%q: %q must be the identifier of an NFS client", text, id)
-		}
-		l.IDs = append(l.IDs, id)
+	if _, err := d.Token(); err != io.EOF {
+		return LostClients{}, fmt.Errorf("the list of lost clients has a rest")
+	}
+	if err := l.check(); err != nil {
+		return LostClients{}, fmt.Errorf("the list of lost clients: %w", err)
 	}
 	return l, nil
 }
 
-// Has tells whether a client of that name is one of a node that is down.
-func (l LostClients) Has(client string) bool {
-	return slices.ContainsFunc(l.IDs, func(id string) bool { return HasNFSClientID(client, id) })
+func (l LostClients) check() error {
+	switch {
+	case l.After < 1:
+		return fmt.Errorf("generation %d must be at least 1", l.After)
+	case len(l.Nodes) < 1 || len(l.Nodes) > MaxLostNodes:
+		return fmt.Errorf("%d nodes: must be from 1 to %d", len(l.Nodes), MaxLostNodes)
+	case len(l.Controls) < 1 || len(l.Controls) > MaxControls:
+		return fmt.Errorf("%d other nodes: must be from 1 to %d", len(l.Controls), MaxControls)
+	}
+	seen := map[string]bool{}
+	for _, n := range l.Nodes {
+		switch {
+		case !IsNFSClientID(n.ClientID):
+			return fmt.Errorf("%q must be the identifier of an NFS client", n.ClientID)
+		case seen[n.ClientID]:
+			return fmt.Errorf("%q is there twice", n.ClientID)
+		case len(n.Addresses) < 1 || len(n.Addresses) > MaxLostAddresses || slices.ContainsFunc(n.Addresses, isNoAddressPort):
+			return fmt.Errorf("%q must have from 1 to %d addresses with a port: %q", n.ClientID, MaxLostAddresses, n.Addresses)
+		}
+		seen[n.ClientID] = true
+	}
+	for _, c := range l.Controls {
+		if c.Node == "" || isNoAddressPort(c.Address) {
+			return fmt.Errorf("node %q at %q must have a name, and an address with a port", c.Node, c.Address)
+		}
+	}
+	return nil
+}
+
+func isNoAddressPort(text string) bool {
+	a, err := netip.ParseAddrPort(text)
+	return err != nil || a.Port() == 0
+}
+
+// IDs are the identifiers of all clients in the list.
+func (l LostClients) IDs() (ids []string) {
+	for _, n := range l.Nodes {
+		ids = append(ids, n.ClientID)
+	}
+	return ids
+}
+
+// Of returns the identifier in the list that a client of that name has.
+func (l LostClients) Of(client string) (id string, ok bool) {
+	for _, n := range l.Nodes {
+		if HasNFSClientID(client, n.ClientID) {
+			return n.ClientID, true
+		}
+	}
+	return "", false
 }

@@ -58,6 +58,10 @@ type ShareRecovery struct {
 	NotGrown string
 	// NotLimited is why the kernel does not limit clients as the list says; "": it does, or that is not known.
 	NotLimited string
+	// Dropped are the identifiers of NFS clients whose records the share manager has removed, or may have (LostClients).
+	Dropped []string
+	// PortGuarded: the NFS port closes by itself when the volume's engine is not confirmed. False for a release that does not say.
+	PortGuarded bool
 }
 
 // Parameters of a StorageClass that a share manager reads, from the PersistentVolume of its volume.

@@ -28,7 +28,7 @@ const (
 
 	// EpochName is the file with the epoch of the last server, in digits.
 	EpochName = "epoch"
-	// LostName is the file with the last generation of the volume's engine for which records of lost clients were removed, in digits.
+	// LostName is the file with the lowest generation of an engine that a list of lost clients may still be about, in digits.
 	LostName = "lost"
 	// OwnerName is the link whose target is the UID of the Volume whose clients have the records (Claim). It leads nowhere.
 	OwnerName = "owner"

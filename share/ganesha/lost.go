@@ -5,52 +5,73 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// DropLost removes the records of clients that cannot come back, so that the next server does not wait for them: a client that died with its node
-// would delay all others for the whole grace period. It must be called before the first server of a pod, and must not be called again in that pod:
-// a client that has come back since may hold locks by then. So the generation of the volume's engine is durable on the volume before the first
-// record goes, and for that generation nothing is removed a second time.
+// TakeList takes the list of lost clients that is about the server of an engine, for good: after is the generation of that engine. It is durable on the
+// volume that a process has taken the list before the process may use it, and before a server starts. So no process uses a list a second time: a client
+// that has come back since may hold locks by then. isFirst: no process has taken the list before.
 //
-// isLost decides by the name that a client gives itself; a record whose client's name cannot be read stays. DropLost returns the names of those whose records are gone, also when it returns an error.
-func DropLost(recovery string, generation int64, isLost func(client string) bool) (dropped []string, err error) {
+// A server's own engine has a greater generation than the one that its list is about. So a process without a list calls Serves, and refuses by that all
+// lists that later processes of the same engine may have.
+func TakeList(recovery string, after int64) (isFirst bool, err error) {
+	return raiseLost(recovery, uint64(max(0, after))+1)
+}
+
+// Serves makes it durable that clients are served by an engine of that generation from now on.
+func Serves(recovery string, generation int64) error {
+	_, err := raiseLost(recovery, uint64(max(0, generation)))
+	return err
+}
+
+// raising is held while the number is read and written: a caller may have stopped waiting for a volume that did not answer.
+var raising sync.Mutex
+
+// raiseLost makes durable that only lists which are about this generation, or a greater one, may be taken from now on.
+func raiseLost(recovery string, generation uint64) (isRaised bool, err error) {
+	raising.Lock()
+	defer raising.Unlock()
 	path := filepath.Join(recovery, LostName)
 	last, err := readNumber(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading for which engine records of lost clients were removed last: %w", err)
+		return false, fmt.Errorf("reading which lists of lost clients were used: %w", err)
 	}
-	if generation <= 0 || last >= uint64(generation) {
-		return nil, nil
+	if last >= generation {
+		return false, nil
 	}
+	if err := errors.Join(writeNumber(path, generation), syncDirectory(recovery)); err != nil {
+		return false, fmt.Errorf("recording which lists of lost clients were used: %w", err)
+	}
+	return true, nil
+}
+
+// DropLost removes the records of clients that cannot come back, so that the next server does not wait for them: a client that died with its node
+// would delay all others for the whole grace period. The caller must have taken the list of these clients (TakeList).
+//
+// isLost decides by the name that a client gives itself; a record whose client's name cannot be read stays. What isLost knows may be true for a moment
+// only: it is called just before each record is removed. DropLost returns the names of the clients whose records are gone, also with an error.
+func DropLost(recovery string, isLost func(client string) bool) (dropped []string, err error) {
 	dir, entries, err := recordsInForce(recovery)
 	if err != nil {
 		return nil, err
 	}
-	lost := map[string]string{} // names of clients, by those of their records
 	for _, e := range entries {
-		if name, ok := types.NFSClientOfRecord(e.Name()); ok && e.IsDir() && isLost(name) {
-			lost[e.Name()] = name
+		name, ok := types.NFSClientOfRecord(e.Name())
+		if !ok || !e.IsDir() || !isLost(name) {
+			continue
 		}
-	}
-	if len(lost) == 0 {
-		return nil, nil
-	}
-	if err := writeNumber(path, uint64(generation)); err != nil {
-		return nil, fmt.Errorf("recording that records of lost clients are removed: %w", err)
-	}
-	if err := syncDirectory(recovery); err != nil {
-		return nil, fmt.Errorf("recording that records of lost clients are removed: %w", err)
-	}
-	for record, name := range lost {
-		if rmErr := unix.Rmdir(filepath.Join(dir, record)); rmErr != nil {
+		if rmErr := unix.Rmdir(filepath.Join(dir, e.Name())); rmErr != nil {
 			err = errors.Join(err, fmt.Errorf("removing the record of the lost client %q: %w", name, rmErr))
 			continue
 		}
 		dropped = append(dropped, name)
+	}
+	if len(dropped) == 0 {
+		return nil, err
 	}
 	return dropped, errors.Join(err, syncDirectory(dir))
 }

@@ -39,68 +39,66 @@ const (
 
 func isA(client string) bool { return client == "Linux NFSv4.2 a" }
 
-func TestRecordsOfLostClientsAreDroppedOnce(t *testing.T) {
+func TestRecordsOfLostClientsAreDropped(t *testing.T) {
 	recovery := recordsOf(t, recordOfA, recordOfB)
-	dropped, err := DropLost(recovery, 7, isA)
+	dropped, err := DropLost(recovery, isA)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"Linux NFSv4.2 a"}, dropped)
 	assert.Equal(t, []string{recordOfB}, recordsIn(t, recovery))
+}
 
-	// The client comes back, and the server fails in the same pod, or in another pod with the same engine.
-	require.NoError(t, os.Mkdir(filepath.Join(recovery, RecordsName, "node0.abcdef", recordOfA), 0o700))
-	for _, generation := range []int64{7, 6} {
-		dropped, err = DropLost(recovery, generation, isA)
+// TestAListIsTakenOnce: by a process that starts again in the same pod, by another pod of the same engine, and by a pod that comes late.
+func TestAListIsTakenOnce(t *testing.T) {
+	recovery := t.TempDir()
+	take := func(after int64) bool {
+		isFirst, err := TakeList(recovery, after)
 		require.NoError(t, err)
-		assert.Empty(t, dropped, "generation %d", generation)
-		assert.Len(t, recordsIn(t, recovery), 2, "the client may hold locks: its record stays")
+		return isFirst
 	}
-	dropped, err = DropLost(recovery, 8, isA)
-	require.NoError(t, err)
-	assert.Len(t, dropped, 1, "a later successor has a list of its own")
+	assert.True(t, take(7))
+	assert.False(t, take(7), "the process started again")
+	assert.False(t, take(6), "a pod that comes late")
+	require.NoError(t, Serves(recovery, 9))
+	assert.False(t, take(8), "another pod had the engine of generation 9, without a list")
+	assert.True(t, take(9), "the next engine's first pod")
+	require.NoError(t, Serves(recovery, 9))
+	assert.False(t, take(9), "a generation that is not new changes nothing")
+	require.NoError(t, Serves(recovery, -1))
+	assert.True(t, take(10))
 }
 
 // TestRecordsStayWhenTheyMust: nothing goes that is not surely the record of a lost client.
 func TestRecordsStayWhenTheyMust(t *testing.T) {
 	all := func(string) bool { return true }
 	for name, tc := range map[string]struct {
-		record     string
-		generation int64
-		isLost     func(string) bool
+		record string
+		isLost func(string) bool
 	}{
-		"another client":                          {recordOfB, 1, isA},
-		"the generation is not known":             {recordOfA, 0, isA},
-		"a generation that cannot be":             {recordOfA, -1, isA},
-		"a name that says another length":         {"::1-(3:Linux NFSv4.2 a)", 1, all},
-		"a name that ends early, and says more":   {"::1-(16:Linux NFSv4.2 a)", 1, all},
-		"a name in pieces":                        {"::1-(300:Linux NFSv4.2 a", 1, all},
-		"not a record":                            {"something", 1, all},
-		"a name with the other's name within":     {"::1-(31:x-(15:Linux NFSv4.2 a)/Linux b)"[:30], 1, isA},
-		"the record of a client whose name is in": {"::1-(19:x-(15:Linux NFSv4.2)", 1, isA},
+		"another client":                          {recordOfB, isA},
+		"a name that says another length":         {"::1-(3:Linux NFSv4.2 a)", all},
+		"a name that ends early, and says more":   {"::1-(16:Linux NFSv4.2 a)", all},
+		"a name in pieces":                        {"::1-(300:Linux NFSv4.2 a", all},
+		"not a record":                            {"something", all},
+		"a name with the other's name within":     {"::1-(31:x-(15:Linux NFSv4.2 a)/Linux b)"[:30], isA},
+		"the record of a client whose name is in": {"::1-(19:x-(15:Linux NFSv4.2)", isA},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recovery := recordsOf(t, tc.record)
-			dropped, err := DropLost(recovery, tc.generation, tc.isLost)
+			dropped, err := DropLost(recovery, tc.isLost)
 			require.NoError(t, err)
 			assert.Empty(t, dropped)
 			assert.Len(t, recordsIn(t, recovery), 1)
-			assert.NoFileExists(t, filepath.Join(recovery, LostName))
 		})
 	}
 }
 
-// TestRecordsStayUntilTheMarkIsDurable: a crash before it leaves all records, and one after it leaves some too many.
-func TestRecordsStayUntilTheMarkIsDurable(t *testing.T) {
-	recovery := recordsOf(t, recordOfA)
+func TestAListThatCannotBeRecordedIsNotTaken(t *testing.T) {
+	recovery := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(recovery, LostName), 0o700)) // it takes no number
-	_, err := DropLost(recovery, 7, isA)
+	isFirst, err := TakeList(recovery, 7)
 	require.Error(t, err)
-	assert.Len(t, recordsIn(t, recovery), 1)
-
-	crashed := recordsOf(t, recordOfA)
-	require.NoError(t, writeNumber(filepath.Join(crashed, LostName), 7))
-	dropped, err := DropLost(crashed, 7, isA)
-	require.NoError(t, err)
-	assert.Empty(t, dropped)
+	assert.False(t, isFirst)
+	require.Error(t, Serves(recovery, 7))
 }
 
 func TestClientsAreThoseOfTheRecordsInForce(t *testing.T) {

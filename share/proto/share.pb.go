@@ -76,7 +76,13 @@ type RecoveryReply struct {
 	NotGrown string `protobuf:"bytes,5,opt,name=not_grown,json=notGrown,proto3" json:"not_grown,omitempty"`
 	// Why the kernel does not limit clients as the list says; empty: it does, or the share
 	// manager is of a release that does not say.
-	NotLimited    string `protobuf:"bytes,6,opt,name=not_limited,json=notLimited,proto3" json:"not_limited,omitempty"`
+	NotLimited string `protobuf:"bytes,6,opt,name=not_limited,json=notLimited,proto3" json:"not_limited,omitempty"`
+	// The identifiers of NFS clients on nodes that were down whose records this process has
+	// removed, or may have. Their open files and locks are free.
+	DroppedClients []string `protobuf:"bytes,7,rep,name=dropped_clients,json=droppedClients,proto3" json:"dropped_clients,omitempty"`
+	// The NFS port closes by itself when the volume's engine is not confirmed, and each
+	// question to the engine says whether the port has that limit.
+	PortGuarded   bool `protobuf:"varint,8,opt,name=port_guarded,json=portGuarded,proto3" json:"port_guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -153,12 +159,26 @@ func (x *RecoveryReply) GetNotLimited() string {
 	return ""
 }
 
+func (x *RecoveryReply) GetDroppedClients() []string {
+	if x != nil {
+		return x.DroppedClients
+	}
+	return nil
+}
+
+func (x *RecoveryReply) GetPortGuarded() bool {
+	if x != nil {
+		return x.PortGuarded
+	}
+	return false
+}
+
 var File_share_proto_share_proto protoreflect.FileDescriptor
 
 const file_share_proto_share_proto_rawDesc = "" +
 	"\n" +
 	"\x17share/proto/share.proto\x12\x11longhorn.share.v1\"\x11\n" +
-	"\x0fRecoveryRequest\"\xc4\x01\n" +
+	"\x0fRecoveryRequest\"\x90\x02\n" +
 	"\rRecoveryReply\x12\x1f\n" +
 	"\vincident_id\x18\x01 \x01(\tR\n" +
 	"incidentId\x12\x16\n" +
@@ -167,7 +187,9 @@ const file_share_proto_share_proto_rawDesc = "" +
 	"\rfound_at_unix\x18\x04 \x01(\x03R\vfoundAtUnix\x12\x1b\n" +
 	"\tnot_grown\x18\x05 \x01(\tR\bnotGrown\x12\x1f\n" +
 	"\vnot_limited\x18\x06 \x01(\tR\n" +
-	"notLimited2Y\n" +
+	"notLimited\x12'\n" +
+	"\x0fdropped_clients\x18\a \x03(\tR\x0edroppedClients\x12!\n" +
+	"\fport_guarded\x18\b \x01(\bR\vportGuarded2Y\n" +
 	"\x05Share\x12P\n" +
 	"\bRecovery\x12\".longhorn.share.v1.RecoveryRequest\x1a .longhorn.share.v1.RecoveryReplyB<Z:github.com/longhorn-lep/longhorn-manager/share/proto;protob\x06proto3"
 
