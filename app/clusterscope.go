@@ -182,8 +182,8 @@ func (d *daemon) laterControllers(workloads *datastore.Workloads) []maker {
 				Env: d.env, Owner: d.node, Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services,
 				Slices: store.EndpointSlices, ConfigMap: store.ShareClients,
-				Engines: store.Engines, Replicas: store.Replicas, Claims: workloads, Classes: store.StorageClasses, Ask: share.AskRecovery,
-				Setting: store.Setting,
+				Engines: store.Engines, Replicas: store.Replicas, Managers: store.InstanceManagers, Claims: workloads, Classes: store.StorageClasses,
+				Ask: share.AskRecovery, Setting: store.Setting,
 			})
 		},
 		func(store *datastore.Datastore) (runner, error) {

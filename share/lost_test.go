@@ -44,7 +44,8 @@ func listAfter(after int64) types.LostClients {
 	}
 }
 
-// lostTest has a volume that a former server left, with the records of a client that is lost and of one that lives, and says what the engine answers.
+// lostTest has a volume that a former server left, with the records of a client that is lost and of one that lives, and says what the engine answers. It is
+// nil where the test runs in another process.
 type lostTest struct {
 	*testing.T
 	device, verdict string
@@ -53,7 +54,7 @@ type lostTest struct {
 
 func newLostTest(t *testing.T) *lostTest {
 	if !own(t) {
-		t.SkipNow()
+		return nil
 	}
 	library := newLibrary(t)
 	l := &lostTest{T: t, slow: func(o *Options) { o.Lease, o.Grace, o.WakeLibrary = 60*time.Second, 60*time.Second, library }}
@@ -110,6 +111,9 @@ func (l *lostTest) keeps(r *role) {
 // because it may have come back, and so does a process that starts again with the same list.
 func TestTheServerDoesNotWaitForALostClient(t *testing.T) {
 	l := newLostTest(t)
+	if l == nil {
+		return
+	}
 	r := l.start(listAfter(7))
 	r.await(sayDropped, 1)
 	r.await(sayServed, 1)
@@ -148,6 +152,9 @@ func TestTheServerWaitsForAClientThatMayBeThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLostTest(t)
+			if l == nil {
+				return
+			}
 			if tc.word != "" {
 				l.answer(tc.word)
 			}
@@ -166,6 +173,9 @@ func TestTheServerWaitsForAClientThatMayBeThere(t *testing.T) {
 // TestANodeThatComesBackDuringTheWait keeps the record of its client: it gets an address while the former server becomes mute.
 func TestANodeThatComesBackDuringTheWait(t *testing.T) {
 	l := newLostTest(t)
+	if l == nil {
+		return
+	}
 	r := l.start(listAfter(7))
 	r.await(sayAsks, 1)
 	r.inNetwork("ip", "address", "add", "192.0.2.1/32", "dev", "lo")
@@ -177,6 +187,9 @@ func TestANodeThatComesBackDuringTheWait(t *testing.T) {
 // TestAPodWithoutAListUsesUpTheListsOfItsEngine: another pod without a list served with the same engine, and the client came back to it.
 func TestAPodWithoutAListUsesUpTheListsOfItsEngine(t *testing.T) {
 	l := newLostTest(t)
+	if l == nil {
+		return
+	}
 	r := l.start(types.LostClients{})
 	r.await(sayOpen, 1)
 	l.keeps(r)

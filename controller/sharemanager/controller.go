@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,6 +120,7 @@ type Deps struct {
 	ConfigMap   ConfigMapStore
 	Engines     Index[*longhorn.Engine]
 	Replicas    Index[*longhorn.Replica]
+	Managers    Index[*longhorn.InstanceManager]
 	Claims      Claims
 	Classes     ClassStore
 	// Ask asks a share's process at host:port what became of the recovery data of the process before it. It must return within a few
@@ -174,7 +176,7 @@ func New(d Deps) (*Controller, error) {
 // Run syncs until ctx ends, and returns when the last sync is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// whenNode names the shares on a node that turned, and those whose pod has no node and may get one that turned up. Nodes change all the time, above
+// whenNode names the shares on a node that turned, those that had its client in a list, and those whose pod has no node and may get one that turned up. Nodes change all the time, above
 // all in the free space of their disks.
 func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 	node := is
@@ -193,6 +195,9 @@ func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 			volumes = append(volumes, volume)
 		}
 	}
+	volumes = append(volumes, c.sharesThat(func(s *longhorn.ShareManager) bool {
+		return slices.ContainsFunc(s.Status.LostClients, func(c longhorn.LostClient) bool { return c.Node == node.Name })
+	})...)
 	if is == nil || !daemonAway(is).IsZero() {
 		return volumes
 	}

@@ -53,7 +53,7 @@ func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	c, err := New(Deps{
 		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, Slices: store.EndpointSlices, ConfigMap: store.ShareClients, Engines: store.Engines,
-		Replicas: store.Replicas, Claims: claims(nil), Classes: store.StorageClasses, Setting: store.Setting,
+		Replicas: store.Replicas, Managers: store.InstanceManagers, Claims: claims(nil), Classes: store.StorageClasses, Setting: store.Setting,
 		Ask: func(context.Context, string) (types.ShareRecovery, error) {
 			return types.ShareRecovery{}, errors.New("no pod is to be asked")
 		},

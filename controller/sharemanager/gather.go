@@ -2,6 +2,7 @@ package sharemanager
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -54,7 +55,7 @@ func (c *Controller) gather(ctx context.Context, share *longhorn.ShareManager) (
 	if clients != nil {
 		in.Clients = clients.Data
 	}
-	if err := c.gatherNodes(&in); err != nil || in.Volume == nil {
+	if err := errors.Join(c.gatherNodes(&in), c.gatherLost(&in)); err != nil || in.Volume == nil {
 		return in, err
 	}
 	claims, err := c.Claims.Claims(in.Volume.Name)

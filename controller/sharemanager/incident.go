@@ -150,7 +150,7 @@ func (in Input) requestRemount(p *Plan, lost types.ShareRecovery) {
 
 // forgetClients is for a share without workloads: no client has anything to lose.
 func (p *Plan) forgetClients() {
-	p.Status.ServedBy = ""
+	p.Status.ServedBy, p.Status.Server, p.Status.LostClients = "", nil, nil
 	p.Status.Conditions = slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c longhorn.Condition) bool {
 		return c.Type == types.ConditionClientStateKept
 	})

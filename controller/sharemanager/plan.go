@@ -59,8 +59,13 @@ type Input struct {
 	Unmade string
 	// Recovery is what the pod said of the recovery data; nil: it was not asked, or did not answer.
 	Recovery *types.ShareRecovery
-	Owner    string
-	Now      time.Time
+	// Generation is that of the epoch of the volume's engine; 0: not known. Fates are the nodes, by the identifiers of their clients, and Controls are
+	// nodes that answer; nil while nothing depends on them (lost.go).
+	Generation int64
+	Fates      map[string]fate
+	Controls   []types.Control
+	Owner      string
+	Now        time.Time
 }
 
 // Plan is what to do, in the order of its fields. A nil field asks for nothing.
@@ -131,6 +136,8 @@ func plan(in Input) Plan {
 	}
 	p.lead(in)
 	in.learn(&p)
+	in.noteServer(&p)
+	in.watchLost(&p)
 	// A leader that has just begun does not see the list at once: then the condition stays.
 	if in.Clients != nil || types.FindCondition(p.Status.Conditions, types.ConditionClientsLimited).Status == longhorn.ConditionUnknown {
 		p.clients(in, types.FindCondition(p.Status.Conditions, types.ConditionClientsLimited))

@@ -125,7 +125,7 @@ func container(in Input) corev1.Container {
 		Image:           in.Share.Spec.Image,
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            arguments(in),
-		Env:             []corev1.EnvVar{{Name: types.VolumeUIDEnv, Value: string(in.Volume.UID)}},
+		Env:             append([]corev1.EnvVar{{Name: types.VolumeUIDEnv, Value: string(in.Volume.UID)}}, in.lostVariables()...),
 		Ports:           []corev1.ContainerPort{{Name: "nfs", ContainerPort: types.NFSPort, Protocol: corev1.ProtocolTCP}},
 		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 		// The end of its log says why it ended.

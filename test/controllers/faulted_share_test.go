@@ -86,7 +86,7 @@ func newSharedVolume(t *testing.T) *sharedVolume {
 	shares, err := sharemanager.New(sharemanager.Deps{
 		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, Slices: store.EndpointSlices, ConfigMap: store.ShareClients, Engines: store.Engines,
-		Replicas: store.Replicas, Claims: claims(nil), Classes: store.StorageClasses, Setting: store.Setting,
+		Replicas: store.Replicas, Managers: store.InstanceManagers, Claims: claims(nil), Classes: store.StorageClasses, Setting: store.Setting,
 		Ask: func(context.Context, string) (types.ShareRecovery, error) {
 			return types.ShareRecovery{}, errors.New("none")
 		},

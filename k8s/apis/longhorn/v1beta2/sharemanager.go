@@ -69,10 +69,47 @@ type ShareManagerStatus struct {
 	// +listType=atomic
 	// +optional
 	RemountRequests []string `json:"remountRequests,omitempty"`
+	// Server is the pod that serves, or served last, if its NFS port closes by itself when the volume's engine is not confirmed. Leaders of an earlier
+	// release remove it with each write.
+	// +optional
+	Server *ShareServer `json:"server,omitempty"`
+	// LostClients are NFS clients on nodes that were down, whose state a server was told not to wait for. Their number is bounded.
+	// +listType=atomic
+	// +optional
+	LostClients []LostClient `json:"lostClients,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// ShareServer is a pod whose NFS port closes by itself.
+type ShareServer struct {
+	PodUID string `json:"podUID"`
+	// Generation of the volume's engine when the leader deleted the pod; 0: it has not.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+	// DeletedAt (RFC 3339) is when the leader first deleted the pod.
+	// +optional
+	DeletedAt string `json:"deletedAt,omitempty"`
+}
+
+// LostClient is the NFS client of a node that was down when a pod was created. If the node answers again in the same boot, and the client's record is gone,
+// the node's pods that use the volume have lost their open files and locks.
+type LostClient struct {
+	// ID is the identifier of the client, which is the UID of the Node.
+	ID   string `json:"id"`
+	Node string `json:"node"`
+	// BootID is that of the node when it fell silent.
+	BootID string `json:"bootID"`
+	// After is the generation of the engine that the list was about.
+	After int64 `json:"after"`
+	// Dropped: the record of the client is gone, or may be. False: no pod has said yet what it did.
+	// +optional
+	Dropped bool `json:"dropped,omitempty"`
+	// RemountRequestedAt (RFC 3339): pods of that node that started earlier have lost their open files and locks, and must start anew.
+	// +optional
+	RemountRequestedAt string `json:"remountRequestedAt,omitempty"`
 }
 
 // +genclient
