@@ -95,6 +95,9 @@ const AnnotationDiskGoneSince = "longhorn.io/disk-gone-since"
 // remount controller writes it, and takes the pods out once it has restarted them.
 const AnnotationRemountPods = "longhorn.io/remount-pods"
 
+// AnnotationRemountPodsOfNodes on a Volume has the same for requests that are about the pods on one node each, by node. The remount controller writes it.
+const AnnotationRemountPodsOfNodes = "longhorn.io/remount-pods-of-nodes"
+
 // AnnotationSchedulingError on a PersistentVolume tells why its volume has no place.
 const AnnotationSchedulingError = "longhorn.io/volume-scheduling-error"
 

@@ -2,6 +2,8 @@ package remount
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -83,14 +85,15 @@ func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 // keysOf leaves out the volumes that never asked, which are nearly all.
 func (c *Controller) keysOf(v *longhorn.Volume) []string {
-	if v.Status.RemountRequestedAt == "" {
+	if v.Status.RemountRequestedAt == "" && v.Annotations[types.AnnotationRemountPodsOfNodes] == "" {
 		return nil
 	}
 	return []string{v.Name}
 }
 
 func (c *Controller) keysOfShare(s *longhorn.ShareManager) []string {
-	if s.Status.RemountRequestedAt == "" {
+	isOfNode := func(c longhorn.LostClient) bool { return c.RemountRequestedAt != "" }
+	if s.Status.RemountRequestedAt == "" && !slices.ContainsFunc(s.Status.LostClients, isOfNode) {
 		return nil
 	}
 	return []string{s.Name}
@@ -113,51 +116,59 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	} else if err != nil {
 		return queue.Result{}, err
 	}
-	return c.handle(ctx, v, requestOf(v, share), writtenAt(share))
-}
-
-// handle records the pods that a request concerns as soon as it is seen, and restarts these once the volume is served.
-func (c *Controller) handle(ctx context.Context, v *longhorn.Volume, request, written string) (queue.Result, error) {
-	r := recordOf(v)
-	switch {
-	case !isAsking(v, request, written, c.deps.Clock.Now()), r.Request == request && len(r.Pods) == 0:
-		return queue.Result{}, nil
-	case r.Request != request && isForgotten(v, request, c.deps.Clock.Now()):
-		return queue.Result{}, c.write(ctx, v, recorded{request, []kubetypes.UID{}})
-	case r.Request != request:
-		in, err := c.gather(ctx, v, request)
-		if err != nil {
+	losses, after := lossesOf(v, share), time.Duration(0)
+	for _, l := range losses {
+		result, isWritten, err := c.handle(ctx, v, l, losses)
+		if err != nil || isWritten { // the change of the volume brings it back
 			return queue.Result{}, err
 		}
-		return queue.Result{}, c.write(ctx, v, recorded{request, witnesses(in)})
+		if result > 0 && (after == 0 || result < after) {
+			after = result
+		}
 	}
-	after, ok := due(v, request, written, c.deps.Clock.Now())
+	return queue.Result{RequeueAfter: after}, nil
+}
+
+// handle records the pods that a request concerns as soon as it is seen, and restarts these once the volume is served. It returns when to look again, and
+// whether it wrote the volume.
+func (c *Controller) handle(ctx context.Context, v *longhorn.Volume, l loss, all []loss) (after time.Duration, isWritten bool, err error) {
+	r := recordOf(v, l.node)
+	write := func(pods []kubetypes.UID) (time.Duration, bool, error) {
+		u, err := recorded{l.request, pods}.annotated(v, l.node, all)
+		if err == nil {
+			_, err = c.deps.Volumes.Update(ctx, u)
+		}
+		return 0, true, err
+	}
+	switch {
+	case !isAsking(v, l.request, l.written, c.deps.Clock.Now()), r.Request == l.request && len(r.Pods) == 0:
+		return 0, false, nil
+	case r.Request != l.request && isForgotten(v, l.request, c.deps.Clock.Now()):
+		return write([]kubetypes.UID{})
+	case r.Request != l.request:
+		in, err := c.gather(ctx, v, l)
+		if err != nil {
+			return 0, false, err
+		}
+		return write(witnesses(in))
+	}
+	after, ok := due(v, l.request, l.written, c.deps.Clock.Now())
 	if !ok {
-		return queue.Result{RequeueAfter: after}, nil
+		return after, false, nil
 	}
-	in, err := c.gather(ctx, v, request)
+	in, err := c.gather(ctx, v, l)
 	if err != nil {
-		return queue.Result{}, err
+		return 0, false, err
 	}
 	in.Recorded = r.Pods
 	if err := c.apply(ctx, v, plan(in)); err != nil {
-		return queue.Result{}, err
+		return 0, false, err
 	}
-	return queue.Result{}, c.write(ctx, v, recorded{request, []kubetypes.UID{}})
+	return write([]kubetypes.UID{})
 }
 
-// write stores a record. The change of the volume that it is brings the volume back.
-func (c *Controller) write(ctx context.Context, v *longhorn.Volume, r recorded) error {
-	u, err := r.annotated(v)
-	if err != nil {
-		return err
-	}
-	_, err = c.deps.Volumes.Update(ctx, u)
-	return err
-}
-
-func (c *Controller) gather(ctx context.Context, v *longhorn.Volume, request string) (Input, error) {
-	in := Input{Volume: v, Request: request, Setting: c.deps.Setting}
+func (c *Controller) gather(ctx context.Context, v *longhorn.Volume, l loss) (Input, error) {
+	in := Input{Volume: v, Request: l.request, Node: l.node, Setting: c.deps.Setting}
 	var err error
 	if in.Claims, err = c.deps.Workloads.Claims(v.Name); err != nil {
 		return in, err

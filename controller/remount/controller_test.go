@@ -174,13 +174,13 @@ func TestARecordIsMadeWhileTheVolumeIsNotServedYet(t *testing.T) {
 	f.record()
 	f.mustSync(queue.Result{})
 	f.ExpectWrites()
-	assert.Equal(t, []kubetypes.UID{"uid-a"}, recordOf(must(f.deps.Volumes.GetRO("vol"))).Pods)
+	assert.Equal(t, []kubetypes.UID{"uid-a"}, recordOf(must(f.deps.Volumes.GetRO("vol")), "").Pods)
 }
 
 func TestAnAnnotationThatCannotBeReadIsWrittenAgain(t *testing.T) {
 	f := newFixture(t, remounted(func(v *longhorn.Volume) { v.Annotations = map[string]string{types.AnnotationRemountPods: "{"} }), pod("a"))
 	f.record()
-	assert.Equal(t, recorded{types.Timestamp(requested), []kubetypes.UID{"uid-a"}}, recordOf(must(f.deps.Volumes.GetRO("vol"))))
+	assert.Equal(t, recorded{types.Timestamp(requested), []kubetypes.UID{"uid-a"}}, recordOf(must(f.deps.Volumes.GetRO("vol")), ""))
 }
 
 func TestARequestThatIsOldIsNotRecordedEither(t *testing.T) {
@@ -195,7 +195,7 @@ func TestAVeryOldRequestWithoutARecordConcernsNoPod(t *testing.T) {
 	f := newFixture(t, remounted(func(v *longhorn.Volume) { v.Status.State, v.Status.Robustness = "attaching", "unknown" }), pod("a"))
 	f.Clock.SetTime(requested.Add(24 * time.Hour))
 	f.record()
-	assert.Equal(t, recorded{types.Timestamp(requested), []kubetypes.UID{}}, recordOf(must(f.deps.Volumes.GetRO("vol"))))
+	assert.Equal(t, recorded{types.Timestamp(requested), []kubetypes.UID{}}, recordOf(must(f.deps.Volumes.GetRO("vol")), ""))
 	f.Overwrite(remounted(func(v *longhorn.Volume) {
 		v.Annotations = must(f.deps.Volumes.GetRO("vol")).Annotations
 		attachedAfter(24 * time.Hour)(v)

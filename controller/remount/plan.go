@@ -2,6 +2,7 @@ package remount
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,19 +24,37 @@ const delay = 5 * time.Second
 // to attach the volume, for long.
 const maxAge = 10 * time.Minute
 
-// requestOf is when a remount was requested, as the objects say it; "": never. A shared volume's pods mount it over NFS, and
-// survive an engine that ends; for them only the request of the share counts, not that of the volume. share may be nil.
-func requestOf(v *longhorn.Volume, share *longhorn.ShareManager) string {
-	switch {
-	case !types.IsShared(v):
-		return v.Status.RemountRequestedAt
-	case share == nil || !slices.ContainsFunc(share.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == v.UID }):
-		return ""
-	}
-	return share.Status.RemountRequestedAt
+// loss is a request for new pods, as the objects have it.
+type loss struct {
+	// node is the one whose pods lost their state; "": all nodes that use the volume.
+	node string
+	// request is when a remount was requested, and written when that was written; "": not known.
+	request, written string
 }
 
-// writtenAt is when a share's last request was written; "": it asked for none, or does not say. share may be nil.
+// lossesOf are the requests about a volume, the one about all nodes first. A shared volume's pods mount it over NFS, and survive an engine that ends; for
+// them only the requests of the share count, not that of the volume. share may be nil.
+func lossesOf(v *longhorn.Volume, share *longhorn.ShareManager) []loss {
+	switch {
+	case !types.IsShared(v):
+		return []loss{{request: v.Status.RemountRequestedAt, written: writtenAt(share)}}
+	case share == nil || !slices.ContainsFunc(share.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == v.UID }):
+		return nil
+	}
+	losses := []loss{{request: share.Status.RemountRequestedAt, written: writtenAt(share)}}
+	latest := map[string]string{} // requests, by node
+	for _, c := range share.Status.LostClients {
+		latest[c.Node] = max(latest[c.Node], c.RemountRequestedAt)
+	}
+	for _, node := range slices.Sorted(maps.Keys(latest)) {
+		if node != "" && latest[node] != "" {
+			losses = append(losses, loss{node: node, request: latest[node]})
+		}
+	}
+	return losses
+}
+
+// writtenAt is when a share's last request about all nodes was written; "": it asked for none, or does not say. share may be nil.
 func writtenAt(share *longhorn.ShareManager) string {
 	if share == nil || len(share.Status.RemountRequests) == 0 {
 		return ""
@@ -96,8 +115,10 @@ func isOld(v *longhorn.Volume, written, now time.Time) bool {
 // Input is what a decision rests on.
 type Input struct {
 	Volume *longhorn.Volume
-	// Request is what requestOf returned.
+	// Request is when the remount was requested.
 	Request string
+	// Node is the one whose pods are concerned; "": all that use the volume.
+	Node string
 	// Recorded are the pods that existed when the request was seen.
 	Recorded []kubetypes.UID
 	// Claims are the PersistentVolumes of that volume that are bound.
@@ -128,7 +149,7 @@ type Kept struct {
 func plan(in Input) Plan {
 	var p Plan
 	for _, pod := range in.Pods {
-		if !slices.Contains(in.Recorded, pod.UID) || !isAffected(&pod, in.Volume) || !usesAny(&pod, in.Claims, in.Volume.Name) || !holdsOldMount(&pod, in) {
+		if !slices.Contains(in.Recorded, pod.UID) || !in.isOnNode(&pod) || !isAffected(&pod, in.Volume) || !usesAny(&pod, in.Claims, in.Volume.Name) || !holdsOldMount(&pod, in) {
 			continue
 		}
 		if why := whyKept(&pod, in.Setting); why != "" {
@@ -166,6 +187,9 @@ func isAffected(pod *corev1.Pod, v *longhorn.Volume) bool {
 	}
 	return pod.Spec.NodeName == v.Status.CurrentNodeID
 }
+
+// isOnNode tells whether a pod is on a node that the request is about.
+func (in Input) isOnNode(pod *corev1.Pod) bool { return in.Node == "" || pod.Spec.NodeName == in.Node }
 
 // hasRun tells whether a container of the pod runs or has run.
 func hasRun(pod *corev1.Pod) bool {

@@ -2,6 +2,7 @@ package remount
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,13 +27,25 @@ type recorded struct {
 	Pods    []kubetypes.UID `json:"pods"`
 }
 
-// recordOf reads the annotation. What cannot be read is as if it were not there.
-func recordOf(v *longhorn.Volume) recorded {
+// recordOf reads the record of a loss. What cannot be read is as if it were not there.
+func recordOf(v *longhorn.Volume, node string) recorded {
+	if node != "" {
+		return recordsOfNodes(v)[node]
+	}
 	var r recorded
 	if err := json.Unmarshal([]byte(v.Annotations[types.AnnotationRemountPods]), &r); err != nil {
 		return recorded{}
 	}
 	return r
+}
+
+// recordsOfNodes are those of losses on one node each, by node. They have an annotation of their own, which an earlier release leaves alone.
+func recordsOfNodes(v *longhorn.Volume) map[string]recorded {
+	records := map[string]recorded{}
+	if err := json.Unmarshal([]byte(v.Annotations[types.AnnotationRemountPodsOfNodes]), &records); err != nil {
+		return map[string]recorded{}
+	}
+	return records
 }
 
 // isForgotten tells whether a request without a record is so old that no pod of now can be believed to have been there when it was
@@ -42,9 +55,18 @@ func isForgotten(v *longhorn.Volume, request string, now time.Time) bool {
 	return !types.IsShared(v) && err == nil && now.Sub(requested) > maxAge
 }
 
-// annotated is a copy of the volume with the record.
-func (r recorded) annotated(v *longhorn.Volume) (*longhorn.Volume, error) {
-	text, err := json.Marshal(r)
+// annotated is a copy of the volume with the record of a loss. Of records of nodes, only those stay that the share still asks for.
+func (r recorded) annotated(v *longhorn.Volume, node string, asking []loss) (*longhorn.Volume, error) {
+	key, value := types.AnnotationRemountPods, any(r)
+	if node != "" {
+		records := recordsOfNodes(v)
+		maps.DeleteFunc(records, func(name string, _ recorded) bool {
+			return !slices.ContainsFunc(asking, func(l loss) bool { return l.node == name })
+		})
+		records[node] = r
+		key, value = types.AnnotationRemountPodsOfNodes, records
+	}
+	text, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
@@ -52,15 +74,15 @@ func (r recorded) annotated(v *longhorn.Volume) (*longhorn.Volume, error) {
 	if v.Annotations == nil {
 		v.Annotations = map[string]string{}
 	}
-	v.Annotations[types.AnnotationRemountPods] = string(text)
+	v.Annotations[key] = string(text)
 	return v, nil
 }
 
-// witnesses are the pods that exist now, use the volume, and may hold the old mount, on whatever node; sorted.
+// witnesses are the pods that exist now, use the volume, and may hold the old mount; sorted.
 func witnesses(in Input) []kubetypes.UID {
 	uids := []kubetypes.UID{}
 	for _, pod := range in.Pods {
-		if (hasRun(&pod) || !types.IsShared(in.Volume)) && usesAny(&pod, in.Claims, in.Volume.Name) && holdsOldMount(&pod, in) {
+		if in.isOnNode(&pod) && (hasRun(&pod) || !types.IsShared(in.Volume)) && usesAny(&pod, in.Claims, in.Volume.Name) && holdsOldMount(&pod, in) {
 			uids = append(uids, pod.UID)
 		}
 	}

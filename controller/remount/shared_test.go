@@ -136,3 +136,62 @@ func TestPodsThatHaveRunAnythingAreRestarted(t *testing.T) {
 	waits := corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}
 	assert.False(t, hasRun(&corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{waits}, ContainerStatuses: []corev1.ContainerStatus{waits}}}))
 }
+
+// lostOn is a share with a request about one node, and none about all.
+func lostOn(v *longhorn.Volume, node string) *longhorn.ShareManager {
+	s := asking(v)
+	s.Status.RemountRequestedAt = ""
+	s.Status.LostClients = []longhorn.LostClient{
+		{ID: "other", Node: "elsewhere", BootID: "1", After: 7, Dropped: true},
+		{ID: "x", Node: node, BootID: "1", After: 6, Dropped: true, RemountRequestedAt: types.Timestamp(requested.Add(-time.Minute))},
+		{ID: "x", Node: node, BootID: "1", After: 7, Dropped: true, RemountRequestedAt: types.Timestamp(requested)},
+	}
+	return s
+}
+
+func TestPodsOfOneNodeAreRestartedOnce(t *testing.T) {
+	v := remounted(shared)
+	v.Status.RemountRequestedAt = ""
+	f := newFixture(t, v, pod("a", on("x"), running), pod("b", on("y"), running))
+	share := lostOn(v, "x")
+	f.Seed(share)
+	f.CatchUp()
+	require.Equal(t, []string{"vol"}, f.keysOfShare(share))
+	f.record()
+	got, err := f.Controller.deps.Volumes.GetRO("vol")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"vol"}, f.keysOf(got), "its record brings it back")
+	f.mustSync(queue.Result{})
+	f.ExpectWrites("delete pods/a", "update volumes/vol")
+	f.CatchUp()
+	f.mustSync(queue.Result{})
+	f.ExpectWrites()
+}
+
+// TestRequestsAboutAllAndAboutOneNodeAreRecordedApart: neither takes the other's record away.
+func TestRequestsAboutAllAndAboutOneNodeAreRecordedApart(t *testing.T) {
+	v := remounted(shared)
+	f := newFixture(t, v, pod("a", on("x"), running), pod("b", on("y"), running))
+	share := lostOn(v, "x")
+	share.Status.RemountRequestedAt = types.Timestamp(requested.Add(-time.Second))
+	f.Seed(share)
+	f.CatchUp()
+	f.record()
+	f.mustSync(queue.Result{})
+	f.ExpectWrites("delete pods/a", "delete pods/b", "update volumes/vol")
+	f.CatchUp()
+	f.record()
+	f.mustSync(queue.Result{})
+	f.ExpectWrites() // a is gone, and b is on another node
+}
+
+func TestWhichLossesAShareHas(t *testing.T) {
+	v := remounted(shared)
+	at := types.Timestamp(requested)
+	assert.Equal(t, []loss{{}, {node: "x", request: at}}, lossesOf(v, lostOn(v, "x")))
+	stranger := lostOn(v, "x")
+	stranger.OwnerReferences = nil
+	assert.Empty(t, lossesOf(v, stranger))
+	assert.Empty(t, lossesOf(v, nil))
+	assert.Len(t, lossesOf(remounted(), lostOn(v, "x")), 1, "a volume that is not shared has a request of its own alone")
+}
