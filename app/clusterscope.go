@@ -26,6 +26,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/manager"
 	"github.com/longhorn-lep/longhorn-manager/share"
+	"github.com/longhorn-lep/longhorn-manager/util/healthprobe"
 	"github.com/longhorn-lep/longhorn-manager/util/reach"
 )
 
@@ -62,9 +63,13 @@ type maker func(*datastore.Datastore) (runner, error)
 func (d *daemon) leadCluster(ctx context.Context) error {
 	store := datastore.New(datastore.Options{Kube: d.clients.kube, Longhorn: d.clients.longhorn, Namespace: d.namespace, Kinds: d.clusterKinds()})
 	s := &scope{store: store, workloads: datastore.NewWorkloads(d.clients.kube)}
-	makers := slices.Concat(d.volumeControllers(s.workloads), d.nodeControllers(s.workloads), d.settingControllers())
+	detector, err := d.newDetector(store)
+	if err != nil {
+		return fmt.Errorf("cluster controllers: %w", err)
+	}
+	makers := slices.Concat(d.volumeControllers(s.workloads), d.nodeControllers(s.workloads, detector), d.settingControllers())
 	if !d.oldManifests {
-		makers = append(makers, d.laterControllers(s.workloads)...)
+		makers = append(makers, d.laterControllers(s.workloads, detector)...)
 	}
 	for _, add := range makers {
 		r, err := add(store)
@@ -114,13 +119,9 @@ func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
 }
 
 // nodeControllers are those of nodes, and of what becomes of pods whose node is down.
-func (d *daemon) nodeControllers(workloads *datastore.Workloads) []maker {
-	var detector *liveness.Detector
+func (d *daemon) nodeControllers(workloads *datastore.Workloads, detector *liveness.Detector) []maker {
 	return []maker{
-		func(store *datastore.Datastore) (_ runner, err error) {
-			detector, err = d.newDetector(store)
-			return detector, err
-		},
+		func(*datastore.Datastore) (runner, error) { return detector, nil },
 		func(store *datastore.Datastore) (runner, error) {
 			return node.NewMonitor(node.MonitorDeps{
 				Env: d.env, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Engines: store.Engines, Replicas: store.Replicas,
@@ -165,7 +166,7 @@ func (d *daemon) settingControllers() []maker {
 }
 
 // laterControllers are those that need rights which manifests of the first release do not give.
-func (d *daemon) laterControllers(workloads *datastore.Workloads) []maker {
+func (d *daemon) laterControllers(workloads *datastore.Workloads, detector *liveness.Detector) []maker {
 	return []maker{
 		func(store *datastore.Datastore) (runner, error) {
 			return csidriver.New(csidriver.Deps{Env: d.env, Drivers: store.CSIDrivers, Settings: store.Settings, Setting: store.Setting})
@@ -182,8 +183,8 @@ func (d *daemon) laterControllers(workloads *datastore.Workloads) []maker {
 				Env: d.env, Owner: d.node, Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 				Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services,
 				Slices: store.EndpointSlices, ConfigMap: store.ShareClients,
-				Engines: store.Engines, Replicas: store.Replicas, Managers: store.InstanceManagers, Claims: workloads, Classes: store.StorageClasses,
-				Ask: share.AskRecovery, Setting: store.Setting,
+				Engines: store.Engines, Replicas: store.Replicas, Claims: workloads, Classes: store.StorageClasses, Ask: share.AskRecovery,
+				Setting: store.Setting, Silences: detector, Serving: healthprobe.Serving, Managers: store.InstanceManagers, Answers: reach.Any,
 			})
 		},
 		func(store *datastore.Datastore) (runner, error) {

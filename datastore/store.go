@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -146,6 +147,11 @@ func (s *Store[T]) Delete(ctx context.Context, name string, p Preconditions) err
 // ended: it is for pods of nodes that are down.
 func (s *Store[T]) DeleteNow(ctx context.Context, name string, p Preconditions) error {
 	return s.delete(ctx, name, p, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+}
+
+// DeleteWithin asks for the deletion of a pod with this grace, in whole seconds: its node kills what has not ended then.
+func (s *Store[T]) DeleteWithin(ctx context.Context, name string, grace time.Duration, p Preconditions) error {
+	return s.delete(ctx, name, p, metav1.DeleteOptions{GracePeriodSeconds: new(int64(grace / time.Second))})
 }
 
 func (s *Store[T]) delete(ctx context.Context, name string, p Preconditions, opts metav1.DeleteOptions) error {

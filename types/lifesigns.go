@@ -2,6 +2,7 @@ package types
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,10 +22,14 @@ func LifeAddresses(n *corev1.Node, pods []*corev1.Pod, managers []*longhorn.Inst
 			addresses = append(addresses, address)
 		}
 	}
-	addresses = append(addresses, KubeletAddresses(n)...)
+	return slices.Concat(addresses, KubeletAddresses(n), InstanceManagerAddresses(n.Name, managers))
+}
+
+// InstanceManagerAddresses are where the instance managers of a node answer, as host:port.
+func InstanceManagerAddresses(node string, managers []*longhorn.InstanceManager) (addresses []string) {
 	for _, im := range managers {
 		ip, err := netip.ParseAddr(im.Status.IP)
-		if err == nil && im.Spec.NodeID == n.Name && im.Status.Port > 0 && im.Status.Port < 1<<16 {
+		if err == nil && im.Spec.NodeID == node && im.Status.Port > 0 && im.Status.Port < 1<<16 {
 			addresses = append(addresses, netip.AddrPortFrom(ip, uint16(im.Status.Port)).String())
 		}
 	}

@@ -69,11 +69,15 @@ func (c *Controller) applyRest(ctx context.Context, in Input, p Plan) error {
 	if p.DeletePod == nil {
 		return nil
 	}
-	remove := c.Pods.Delete
-	if p.DeletePod.Now {
-		remove = c.Pods.DeleteNow
+	var err error
+	switch uid := (datastore.Preconditions{UID: in.Pod.UID}); {
+	case p.DeletePod.Now:
+		err = c.Pods.DeleteNow(ctx, in.Pod.Name, uid)
+	case p.DeletePod.Soon:
+		err = c.Pods.DeleteWithin(ctx, in.Pod.Name, silentGrace, uid)
+	default:
+		err = c.Pods.Delete(ctx, in.Pod.Name, uid)
 	}
-	err := remove(ctx, in.Pod.Name, datastore.Preconditions{UID: in.Pod.UID})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete the pod of the share: %w", err)
 	}

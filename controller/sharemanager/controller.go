@@ -48,6 +48,7 @@ type PodStore interface {
 	Create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 	DeleteNow(ctx context.Context, name string, p datastore.Preconditions) error
+	DeleteWithin(ctx context.Context, name string, grace time.Duration, p datastore.Preconditions) error
 	queue.Events
 }
 
@@ -100,6 +101,14 @@ type ClassStore interface {
 	Live(ctx context.Context, name string) (*storagev1.StorageClass, error)
 }
 
+// Silences tells which shares answer none of the leader's questions, which it asks all the time.
+type Silences interface {
+	// SilentSince is since when; zero: the share at this health address answers, or that is not known.
+	SilentSince(address string) time.Time
+	// OnSilence has f called with the volume of a share that is silent for a while. It is called before Run; f returns at once.
+	OnSilence(f func(volume string))
+}
+
 // Claims finds the PersistentVolumes of a volume that are bound.
 type Claims interface {
 	Claims(volume string) ([]*corev1.PersistentVolume, error)
@@ -126,6 +135,13 @@ type Deps struct {
 	// Ask asks a share's process at host:port what became of the recovery data of the process before it. It must return within a few
 	// seconds; an error means that nothing is known yet.
 	Ask func(ctx context.Context, address string) (types.ShareRecovery, error)
+	// Silences is what the leader's questions find. *liveness.Detector satisfies it.
+	Silences Silences
+	// Serving asks a share's process at host:port whether it serves; an error means that no answer came until ctx ended.
+	Serving func(ctx context.Context, address string) (bool, error)
+	// Managers and Answers show whether the leader reaches pods on a node at all: Answers reports whether any of these addresses (host:port) answers.
+	Managers Index[*longhorn.InstanceManager]
+	Answers  func(ctx context.Context, addresses []string) bool
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
 	// Setting says with what pods are made.
@@ -170,6 +186,7 @@ func New(d Deps) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.Silences.OnSilence(c.queue.Add)
 	return c, nil
 }
 
@@ -250,6 +267,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if err != nil {
 		return queue.Result{}, err
 	}
+	c.examine(ctx, &in)
 	next := c.ask(ctx, &in)
 	p := plan(in)
 	switch hidden, err := c.reveal(ctx, &in, p); {

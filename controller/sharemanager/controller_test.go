@@ -31,6 +31,12 @@ type claims []*corev1.PersistentVolume
 
 func (c claims) Claims(string) ([]*corev1.PersistentVolume, error) { return c, nil }
 
+// noSilences are of a leader that asks no questions.
+type noSilences struct{}
+
+func (noSilences) SilentSince(string) time.Time { return time.Time{} }
+func (noSilences) OnSilence(func(string))       {}
+
 // start makes a controller over nodes a, which is ready, b, which is down, and c, which is no Longhorn node; and a share that a
 // workload uses.
 func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller) {
@@ -53,7 +59,8 @@ func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller
 	c, err := New(Deps{
 		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, Slices: store.EndpointSlices, ConfigMap: store.ShareClients, Engines: store.Engines,
-		Replicas: store.Replicas, Managers: store.InstanceManagers, Claims: claims(nil), Classes: store.StorageClasses, Setting: store.Setting,
+		Replicas: store.Replicas, Claims: claims(nil), Classes: store.StorageClasses, Setting: store.Setting,
+		Silences: noSilences{}, Managers: store.InstanceManagers,
 		Ask: func(context.Context, string) (types.ShareRecovery, error) {
 			return types.ShareRecovery{}, errors.New("no pod is to be asked")
 		},

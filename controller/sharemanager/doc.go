@@ -12,6 +12,8 @@
 // When a pod fails, is evicted, or its node is down, another one is made; the ticket follows it, and the address stays, so
 // that clients go on where they were. When no workload uses the volume any more, the pod ends first and the ticket goes then.
 //
+// A pod that stands still, or that only its kubelet reaches, is found by the kubelet's probe and by the leader's questions (suspected.go).
+//
 // Clients find the pod by an EndpointSlice that this package writes. While a pod is replaced, the slice has the address of the
 // former pod, so that kube-proxy does not refuse clients (endpoints.go).
 //
@@ -22,6 +24,6 @@
 // Beside that, Clients keeps the ConfigMap that tells all pods who may mount: the nodes of the cluster (clients.go).
 //
 // It owns the pod, the Service, its EndpointSlice, that one ticket, that ConfigMap, and ShareManager.status. The volume controller makes and removes the
-// ShareManager, and shows its state on the Volume. Decisions are in plan.go, endpoints.go, incident.go, clients.go, pod.go and parameters.go, all pure. The
+// ShareManager, and shows its state on the Volume. Decisions are in plan.go, suspected.go, endpoints.go, incident.go, clients.go, pod.go and parameters.go, all pure. The
 // package must not know how a volume is attached, nor how its pod serves it (package share).
 package sharemanager

@@ -48,6 +48,9 @@ func (c *Controller) gather(ctx context.Context, share *longhorn.ShareManager) (
 		return in, err
 	}
 	in.Unready = c.turns.since(share.Name, in.Pod, in.Now)
+	if in.Pod != nil {
+		in.Silent = c.Silences.SilentSince(types.ShareHealthAddress(in.Pod))
+	}
 	clients, err := orNone(c.ConfigMap.GetRO(types.ShareClientsConfigMap))
 	if err != nil {
 		return in, err

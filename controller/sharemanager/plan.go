@@ -15,7 +15,7 @@ import (
 
 // Times of a plan.
 const (
-	// unreadyLimit is how long a pod that served may be unready before another one takes its place. Its process starts a server
+	// unreadyLimit is how long a pod that served may be unready, or silent, before another one takes its place. Its process starts a server
 	// that died or hangs within that time.
 	unreadyLimit = 15 * time.Second
 	// steady is how long a pod must have served at least for its share's earlier failures to be forgotten; see steadyAfter.
@@ -44,6 +44,11 @@ type Input struct {
 	Elsewhere  bool
 	// Unready is since when the pod is not ready, as this process knows it; zero: as its kubelet says.
 	Unready time.Time
+	// Silent is since when the pod answers none of the leader's questions; zero: it answers, or that is not known.
+	Silent time.Time
+	// Said is what the pod has said just now, if it is suspected for so long that it was asked. Reached: another pod of its node answers the leader.
+	Said    said
+	Reached bool
 	// Clients is what the ConfigMap types.ShareClientsConfigMap says; nil: there is none.
 	Clients map[string]string
 	// Barred are the Kubernetes nodes on which no volume can be attached now, and Near those with a good copy of the volume.
@@ -87,12 +92,12 @@ type Plan struct {
 	told []Event // about everything else that the pod reported
 }
 
-// Deletion of the pod that the plan looked at, and why. Now: nobody waits for its end, which its node cannot confirm, or which it would not
-// use: a pod that stands still, or that has not ended long after its grace. What it may write later is refused, for the next engine has a
-// higher generation.
+// Deletion of the pod that the plan looked at, and why. Now: no one waits for its end, which its node cannot confirm: the node is down, or the pod has
+// not ended long after its grace. Soon: its grace is silentGrace. What the pod may write later is refused, because the next engine has a higher
+// generation.
 type Deletion struct {
-	Why string
-	Now bool
+	Why       string
+	Now, Soon bool
 }
 
 // Event is recorded about the volume once the status that it speaks of is written.
@@ -112,7 +117,7 @@ type Event struct{ Type, Reason, Message string }
 //	any     does not end                as above   deleted at once, stays
 //	yes     ended                       error      deleted  stays
 //	yes     for readers, with a writer  error      deleted  stays
-//	yes     unready for too long        error      deleted at once, until it is gone or answers; stays
+//	yes     not answering (isDead)      error      deleted with a short grace, then at once; stays
 //	yes     not ready yet               starting   –        on its node
 //	yes     not ready for far too long  error      deleted  on its node (starting.go)
 //	yes     unready since a moment      running    –        on its node
@@ -174,6 +179,8 @@ func (in Input) serve(p *Plan) {
 		in.awaitForeign(p, longhorn.ShareManagerStateError, "")
 	case in.NodeDown:
 		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("node %s does not answer", pod.Spec.NodeName))
+	case pod.DeletionTimestamp != nil && p.isSilent():
+		p.end(in, fmt.Sprintf("its pod does not answer, and has not ended %v after its grace", silentEndLimit))
 	case pod.DeletionTimestamp != nil:
 		p.is(longhorn.ShareManagerStateError, types.ReasonPodDeleting, fmt.Sprintf("its pod on node %s is being deleted; another one takes its place", pod.Spec.NodeName), in.Now)
 		p.end(in, fmt.Sprintf("its pod has not ended %v after its grace", endLimit))
@@ -232,12 +239,12 @@ func (in Input) follow(p *Plan) {
 		p.Attachment = withTicket(in.Attachment, in.Share.Name, pod.Spec.NodeName)
 	}
 	ready, since := readiness(pod)
-	if !ready && !in.Unready.IsZero() {
-		since = in.Unready
-	}
 	serving := in.Share.Status.State == longhorn.ShareManagerStateRunning
 	silent := p.isSilent() // and there still, for its deletion has failed: the next pod begins in another state
+	suspected, left := in.suspected()
 	switch {
+	case (serving || silent) && in.isDead():
+		in.fail(p, types.ReasonShareNotAnswering, in.whyDead())
 	case ready:
 		var why string
 		if p.Status.Endpoint, why = in.endpoint(); p.Status.Endpoint == "" {
@@ -252,14 +259,17 @@ func (in Input) follow(p *Plan) {
 				p.forgetFailures()
 			}
 		}
+		if suspected {
+			p.wakeAfter(left)
+		}
 	case !serving && !silent:
 		in.start(p)
-	case !silent && since.Add(unreadyLimit).After(in.Now):
-		p.Status.Endpoint = in.Share.Status.Endpoint
-		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
-		p.After = since.Add(unreadyLimit).Sub(in.Now)
 	default:
-		in.fail(p, types.ReasonShareNotAnswering, fmt.Sprintf("its pod on node %s has not answered for %v", pod.Spec.NodeName, unreadyLimit))
+		if p.Status.Endpoint = in.Share.Status.Endpoint; silent { // it answers again
+			p.Status.Endpoint, _ = in.endpoint()
+		}
+		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
+		p.wakeAfter(left)
 	}
 }
 

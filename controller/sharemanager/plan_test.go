@@ -137,7 +137,7 @@ func TestPlan(t *testing.T) {
 		state    longhorn.ShareManagerState
 		endpoint string
 		creates  bool
-		deletes  string // "", "gently" or "now"
+		deletes  string // "", "gently", "soon" or "now"
 		ticket   string
 		failures int
 		after    time.Duration
@@ -183,9 +183,9 @@ func TestPlan(t *testing.T) {
 		"ready for less than clients waited, after many → they still count":       {in: used().pod(corev1.PodRunning, is("True", 119*time.Second)).was("running").failed(20, time.Hour), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a", failures: 20, after: time.Second},
 		"ready for as long as clients waited, after many → they are forgotten":    {in: used().pod(corev1.PodRunning, is("True", 2*time.Minute)).was("running").failed(20, time.Hour), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a"},
 		"served, unready for a moment → still running":                            {in: used().pod(corev1.PodRunning, is("False", 5*time.Second)).was("running"), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a", after: unreadyLimit - 5*time.Second},
-		"served, unready for too long → another, at once":                         {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("False", unreadyLimit)).was("running"), state: "error", deletes: "now", ticket: ticketStays, failures: 1, says: "its pod on node a has not answered for 15s"},
+		"served, unready for too long → another, and soon":                        {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("False", unreadyLimit)).was("running"), state: "error", deletes: "soon", ticket: ticketStays, failures: 1, says: "its pod on node a has not answered for 15s"},
 		"served, unready for a moment, as this process saw → still running":       {in: used().pod(corev1.PodRunning, is("False", time.Hour)).was("running").with(func(in *Input) { in.Unready = now.Add(-5 * time.Second) }), state: "running", endpoint: "nfs://10.0.0.9/vol", ticket: "a", after: unreadyLimit - 5*time.Second},
-		"served, unready for too long, as this process saw → another":             {in: used().pod(corev1.PodRunning, is("False", -time.Hour)).was("running").with(func(in *Input) { in.Unready = now.Add(-unreadyLimit) }), state: "error", deletes: "now", ticket: "a", failures: 1},
+		"served, unready for too long, as this process saw → another":             {in: used().pod(corev1.PodRunning, is("False", -time.Hour)).was("running").with(func(in *Input) { in.Unready = now.Add(-unreadyLimit) }), state: "error", deletes: "soon", ticket: "a", failures: 1},
 		"the pod failed → another one":                                            {in: used().ticket(ours, longhorn.AttacherTypeShareManager, "a").pod(corev1.PodFailed).was("running"), state: "error", deletes: "gently", ticket: ticketStays, failures: 1},
 		"the pod succeeded, though it shall run → another one":                    {in: used().pod(corev1.PodSucceeded).was("running"), state: "error", deletes: "gently", ticket: ticketStays, failures: 1},
 		"the pod failed, told already → counts once":                              {in: used().pod(corev1.PodFailed).was("error").failed(1, 0), state: "error", deletes: "gently", ticket: ticketStays, failures: 1},
@@ -211,6 +211,9 @@ func TestPlan(t *testing.T) {
 			deletes := ""
 			if p.DeletePod != nil {
 				deletes = map[bool]string{false: "gently", true: "now"}[p.DeletePod.Now]
+				if p.DeletePod.Soon && !p.DeletePod.Now {
+					deletes = "soon"
+				}
 			}
 			assert.Equal(t, tc.deletes, deletes, "the pod is deleted")
 			if tc.ticket == ticketStays {
@@ -240,7 +243,7 @@ func TestAPodThatDoesNotAnswerIsDeletedAgainUntilItIsGone(t *testing.T) {
 	again := plan(s.Input)
 	assert.Equal(t, longhorn.ShareManagerStateError, again.Status.State)
 	require.NotNil(t, again.DeletePod, "it stands still, and nobody takes its place")
-	assert.True(t, again.DeletePod.Now)
+	assert.Equal(t, []bool{true, false}, []bool{again.DeletePod.Soon, again.DeletePod.Now}, "its kubelet has not had the time yet")
 	assert.Equal(t, 1, again.Status.Failures, "counted once")
 	assert.Empty(t, again.Events, "told once")
 

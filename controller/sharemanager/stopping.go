@@ -57,20 +57,23 @@ func (in Input) awaitForeign(p *Plan, state longhorn.ShareManagerState, conseque
 	p.wakeAfter(hiddenDelay)
 }
 
-// end deletes the pod, unless that was done and its node will confirm it: a node that lives does so within endLimit, but for a pod with a
-// thread that nothing ends.
+// end deletes the pod, unless that was done and its node will confirm it. A node that lives does so within endLimit, except for a pod with a
+// thread that nothing ends. Clients of a pod that does not answer wait no longer than silentEndLimit.
 func (p *Plan) end(in Input, why string) {
-	ends := in.Pod.DeletionTimestamp // the end of its grace
+	ends, limit := in.Pod.DeletionTimestamp, endLimit // the end of its grace
+	if p.isSilent() {
+		limit = silentEndLimit
+	}
 	if ends != nil && !in.NodeDown {
-		if left := ends.Add(endLimit).Sub(in.Now); left > 0 {
+		if left := ends.Add(limit).Sub(in.Now); left > 0 {
 			p.After = left
 			return
 		}
 	}
-	p.DeletePod = &Deletion{Why: why, Now: in.NodeDown || ends != nil || p.isSilent()}
+	p.DeletePod = &Deletion{Why: why, Now: in.NodeDown || ends != nil, Soon: p.isSilent()}
 }
 
-// isSilent tells whether the pod has not answered for so long that it will not end in order either.
+// isSilent reports whether the pod was found not to answer.
 func (p *Plan) isSilent() bool {
 	c := types.FindCondition(p.Status.Conditions, types.ConditionReady)
 	return p.Status.State == longhorn.ShareManagerStateError && c.Reason == types.ReasonShareNotAnswering

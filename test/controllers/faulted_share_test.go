@@ -86,7 +86,8 @@ func newSharedVolume(t *testing.T) *sharedVolume {
 	shares, err := sharemanager.New(sharemanager.Deps{
 		Env: h.Env(), Owner: "leader", Shares: store.ShareManagers, Volumes: store.Volumes, Attachments: store.VolumeAttachments,
 		Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Services: store.Services, Slices: store.EndpointSlices, ConfigMap: store.ShareClients, Engines: store.Engines,
-		Replicas: store.Replicas, Managers: store.InstanceManagers, Claims: claims(nil), Classes: store.StorageClasses, Setting: store.Setting,
+		Replicas: store.Replicas, Claims: claims(nil), Classes: store.StorageClasses, Setting: store.Setting,
+		Silences: noSilences{}, Managers: store.InstanceManagers,
 		Ask: func(context.Context, string) (types.ShareRecovery, error) {
 			return types.ShareRecovery{}, errors.New("none")
 		},
@@ -143,3 +144,9 @@ func TestAFaultedShareAtRestWritesNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, va.Spec.AttachmentTickets, types.ShareTicketID("vol"))
 }
+
+// noSilences are of a leader that asks no questions.
+type noSilences struct{}
+
+func (noSilences) SilentSince(string) time.Time { return time.Time{} }
+func (noSilences) OnSilence(func(string))       {}

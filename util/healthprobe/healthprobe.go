@@ -4,6 +4,7 @@ package healthprobe
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -75,6 +76,21 @@ func open(address string) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: again, Multiplier: 1, Jitter: 0.2, MaxDelay: again}, MinConnectTimeout: time.Second,
 		}))
+}
+
+// Serving asks the server at an address (host:port) once, on a connection of its own, whether it serves. An error means that no answer came until ctx
+// ended, or that no server was there. A server that knows no such service does not serve.
+func Serving(ctx context.Context, address string) (bool, error) {
+	line, err := open(address)
+	if err != nil {
+		return false, fmt.Errorf("asking %s: %w", address, err)
+	}
+	defer line.Close()
+	answer, err := healthpb.NewHealthClient(line).Check(ctx, &healthpb.HealthCheckRequest{})
+	if !isAnswer(err) {
+		return false, fmt.Errorf("asking %s: %w", address, err)
+	}
+	return answer.GetStatus() == healthpb.HealthCheckResponse_SERVING, nil
 }
 
 // isAnswer tells whether a server has sent this. Unavailable may be a server's, and is more often that none was reached.

@@ -237,3 +237,28 @@ func BenchmarkQuestions(b *testing.B) {
 	cpu := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
 	b.ReportMetric(float64(cpu.Microseconds())/float64(b.N)/shares, "cpu-µs/question")
 }
+
+func TestWhetherAServerServes(t *testing.T) {
+	states := health.NewServer()
+	l := serve(t, states)
+	got, err := Serving(t.Context(), l.Addr().String())
+	require.NoError(t, err)
+	assert.True(t, got)
+	states.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	got, err = Serving(t.Context(), l.Addr().String())
+	require.NoError(t, err)
+	assert.False(t, got, "it is there, and says that it does not serve")
+	assert.Equal(t, int32(2), l.conns.Load(), "each question has a connection of its own")
+
+	got, err = Serving(t.Context(), serve(t, nil).Addr().String())
+	require.NoError(t, err)
+	assert.False(t, got, "it knows no such service")
+
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // as of a process that stands still
+	require.NoError(t, err)
+	defer silent.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = Serving(ctx, silent.Addr().String())
+	require.Error(t, err)
+}

@@ -3,6 +3,7 @@ package liveness
 import (
 	"context"
 	"sync"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +61,7 @@ type Questions interface {
 type Deps struct {
 	queue.Env
 
-	Node        string // the leader's own, which is not asked
+	Node        string // the leader's own, which is not judged
 	Nodes       NodeStore
 	KubeNodes   KubeNodeStore
 	Pods        PodStore
@@ -82,23 +83,25 @@ type Detector struct {
 	deps     Deps
 	renewals *renewals
 	changed  []func(node string)
+	silent   []func(volume string)
 	work     sync.WaitGroup // judgements
 
-	mu      sync.Mutex // guards what follows
-	looked  bool       // the verdicts of an earlier leader are taken over
-	shares  map[string]share
-	asked   map[string]bool // addresses
-	heard   map[string]bool // addresses that have answered this process
-	fresh   map[string]bool // addresses that have answered since the last tick
-	count   *count
-	judging map[string]bool
-	down    map[string]*fallen
-	doubts  map[string]doubt
-	reasons map[string]string // why there is no verdict on a silent node, as was logged
+	mu       sync.Mutex // guards what follows
+	looked   bool       // the verdicts of an earlier leader are taken over
+	shares   map[string]share
+	asked    map[string]bool    // addresses
+	heard    map[string]bool    // addresses that have answered this process
+	fresh    map[string]bool    // addresses that have answered since the last tick
+	silences map[string]silence // by address
+	count    *count
+	judging  map[string]bool
+	down     map[string]*fallen
+	doubts   map[string]doubt
+	reasons  map[string]string // why there is no verdict on a silent node, as was logged
 }
 
 // share is a pod that is asked.
-type share struct{ node, address string }
+type share struct{ node, address, volume string }
 
 // New registers the handlers; nothing is asked before Run.
 func New(d Deps) (*Detector, error) {
@@ -171,11 +174,11 @@ func (d *Detector) podHandler() cache.ResourceEventHandler {
 		address := types.ShareHealthAddress(pod)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if isGone || address == "" || pod.Spec.NodeName == "" || pod.Spec.NodeName == d.deps.Node {
+		if isGone || address == "" || pod.Spec.NodeName == "" {
 			delete(d.shares, pod.Name)
 			return
 		}
-		d.shares[pod.Name] = share{pod.Spec.NodeName, address}
+		d.shares[pod.Name] = share{pod.Spec.NodeName, address, pod.Labels[types.LabelShareManager]}
 	}
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { set(obj, false) },
@@ -189,7 +192,7 @@ func (d *Detector) tick(ctx context.Context) {
 	now := d.deps.Clock.Now()
 	isOn := d.deps.Setting.Bool(types.SettingRWXVolumeFastFailover)
 	d.mu.Lock()
-	rounds := d.roundsLocked(isOn)
+	rounds, silent := d.roundsLocked(now, isOn)
 	for _, node := range d.count.tick(now, rounds) {
 		if d.down[node] == nil && !d.judging[node] && !d.count.isBarred(node, d.bootOf(node), now) {
 			d.judging[node] = true
@@ -208,18 +211,27 @@ func (d *Detector) tick(ctx context.Context) {
 	for node, b := range doubtful {
 		d.tellBar(node, b)
 	}
+	for _, volume := range silent {
+		for _, f := range d.silent {
+			f(volume)
+		}
+	}
 	d.deps.Questions.Keep(asked)
 	for address := range asked {
 		d.deps.Questions.Ask(address, func() { d.hear(address) })
 	}
 }
 
-// roundsLocked takes in what was answered since the last tick, and what is asked from now on.
-func (d *Detector) roundsLocked(isOn bool) map[string][]round {
+// roundsLocked takes in what was answered since the last tick, and what is asked from now on. The leader's own node is not judged. silent are the
+// volumes of shares for OnSilence.
+func (d *Detector) roundsLocked(now time.Time, isOn bool) (rounds map[string][]round, silent []string) {
 	rounds, asked := map[string][]round{}, map[string]bool{}
 	if isOn {
 		for _, s := range d.shares {
 			asked[s.address] = true
+			if s.node == d.deps.Node {
+				continue
+			}
 			rounds[s.node] = append(rounds[s.node], round{heard: d.heard[s.address], answered: d.fresh[s.address]})
 			if f := d.down[s.node]; f != nil && d.fresh[s.address] {
 				f.answered = true
@@ -231,9 +243,10 @@ func (d *Detector) roundsLocked(isOn bool) map[string][]round {
 			delete(d.heard, address)
 		}
 	}
+	silent = d.silencesLocked(now, asked)
 	clear(d.fresh)
 	d.asked = asked
-	return rounds
+	return rounds, silent
 }
 
 func (d *Detector) hear(address string) {

@@ -499,19 +499,21 @@ func TestWhichPodsAreAsked(t *testing.T) {
 		assert.Equal(t, b.asked, b.kept, "other connections are closed")
 		return addresses
 	}
-	assert.Equal(t, []string{healthOfX}, asked(), "not those of the leader's own node")
+	const own = "10.1.0.8:9600"
+	assert.Equal(t, []string{healthOfX, own}, asked())
+	assert.NotContains(t, b.count.nodes, "a", "the leader's own node is not judged")
 	on := b.podHandler()
 	on.OnAdd(sharePod("second", "b", ""), false)
 	on.OnAdd(build.Pod("another", "b"), false)
-	assert.Equal(t, []string{healthOfX}, asked())
+	assert.Equal(t, []string{healthOfX, own}, asked())
 	on.OnUpdate(nil, sharePod("second", "b", "10.1.0.20"))
-	assert.Equal(t, []string{"10.1.0.20:9600", healthOfX}, asked())
+	assert.Equal(t, []string{"10.1.0.20:9600", healthOfX, own}, asked())
 	ended := sharePod("second", "b", "10.1.0.20")
 	ended.Status.Phase = corev1.PodFailed
 	on.OnUpdate(nil, ended)
-	assert.Equal(t, []string{healthOfX}, asked())
+	assert.Equal(t, []string{healthOfX, own}, asked())
 	on.OnDelete(sharePod("vol", "x", "10.1.0.7"))
-	assert.Empty(t, asked())
+	assert.Equal(t, []string{own}, asked())
 	assert.Empty(t, b.heard, "what is not asked any more is forgotten")
 	b.hear(healthOfX)
 	assert.Empty(t, b.heard, "a late answer")

@@ -15,5 +15,7 @@
 //
 // A node whose daemon is of an earlier release renews a Lease (leases.go). A renewal is a sign of life; nothing else is expected of it.
 //
+// A share may be silent while its node lives: package sharemanager asks for that (shares.go).
+//
 // Decisions are in plan.go. The package must not know volumes beyond where they are used.
 package liveness

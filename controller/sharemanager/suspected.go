@@ -1,0 +1,100 @@
+package sharemanager
+
+import (
+	"fmt"
+	"time"
+)
+
+// Times of a pod that does not answer. A pod that stands still is replaced 25 s later at the latest: unreadyLimit, askLimit, silentGrace and
+// silentEndLimit together, and a second for the leader to see that. If the leader asks no questions (SettingRWXVolumeFastFailover), unreadyLimit begins
+// with the kubelet's report, which is up to 6 s later.
+const (
+	// askLimit is for the question to a pod that is suspected.
+	askLimit = time.Second
+	// silentGrace is the grace of such a pod's deletion. Its kubelet kills what stands still at the end of it, which ends the connections of clients.
+	silentGrace = 6 * time.Second
+	// silentEndLimit is how long after that grace the pod is deleted at once: its kubelet does not end it.
+	silentEndLimit = 2 * time.Second
+	// askAgain is how soon a pod is asked again that answers although it is suspected.
+	askAgain = 5 * time.Second
+)
+
+// said is what a pod answered when it was asked whether it serves.
+type said int
+
+const (
+	notAsked said = iota
+	saidServing
+	saidNotServing
+	saidNothing
+)
+
+// suspected reports whether the kubelet's probe or the leader's questions find a pod not to answer, and in how long it is to be looked at again.
+func (in Input) suspected() (suspected bool, again time.Duration) {
+	since := in.suspectedSince()
+	if since.IsZero() {
+		return false, 0
+	}
+	if left := since.Add(unreadyLimit).Sub(in.Now); left > 0 {
+		return true, left
+	}
+	return true, askAgain
+}
+
+// suspectedSince is since when; zero: they do not. The leader asks more often than the kubelet, so it may know an earlier time.
+func (in Input) suspectedSince() time.Time {
+	ready, since := readiness(in.Pod)
+	switch {
+	case ready:
+		return in.Silent
+	case !in.Unready.IsZero():
+		since = in.Unready
+	}
+	if !in.Silent.IsZero() && in.Silent.Before(since) {
+		return in.Silent
+	}
+	return since
+}
+
+// isDue reports whether a pod is suspected for so long that the leader asks it once more, on a new connection.
+func (in Input) isDue() bool {
+	since := in.suspectedSince()
+	return !since.IsZero() && !since.Add(unreadyLimit).After(in.Now)
+}
+
+// isDead decides on a pod that is suspected for unreadyLimit. The kubelet is a witness: it asks from the pod's own node.
+//
+//	the kubelet says    the pod says         dead
+//	not ready           that it serves       no: the kubelet's report is late, or its own probe fails
+//	not ready           that it does not     yes: its process has tried to start a server for long enough
+//	not ready           nothing              yes: leader and kubelet agree
+//	ready               anything             no: the leader's connection was lost
+//	ready               nothing              yes, if another pod of the node (its instance manager) answers the leader. The kubelet may stand still, or
+//	                                         the pod has no network. Otherwise no: the leader may be cut off. Package liveness decides on the node
+//	not ready           was not asked        yes: it has no address
+func (in Input) isDead() bool {
+	if !in.isDue() {
+		return false
+	}
+	ready, _ := readiness(in.Pod)
+	switch in.Said {
+	case saidServing:
+		return false
+	case saidNothing:
+		return !ready || in.Reached
+	}
+	return !ready
+}
+
+// whyDead is for the condition and the Event.
+func (in Input) whyDead() string {
+	ready, _ := readiness(in.Pod)
+	node := in.Pod.Spec.NodeName
+	switch {
+	case ready:
+		return fmt.Sprintf("its pod on node %s has answered none of the leader's questions for %v, although its kubelet reports it as ready", node, unreadyLimit)
+	case in.Said == saidNotServing:
+		return fmt.Sprintf("its pod on node %s has not served for %v", node, unreadyLimit)
+	}
+	return fmt.Sprintf("its pod on node %s has not answered for %v", node, unreadyLimit)
+}

@@ -1,0 +1,119 @@
+package sharemanager
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+func TestWhenAPodThatServedIsReplaced(t *testing.T) {
+	const (
+		unreadyFor15 = "its pod on node a has not answered for 15s"
+		notServing   = "its pod on node a has not served for 15s"
+		silentReady  = "its pod on node a has answered none of the leader's questions for 15s, although its kubelet reports it as ready"
+	)
+	for name, tc := range map[string]struct {
+		ready   corev1.ConditionStatus
+		unready time.Duration // for so long
+		silent  time.Duration // for so long; 0: it answers, or that is not known
+		said    said
+		reached bool
+		dead    string        // why; "": it serves
+		after   time.Duration // when to look again
+	}{
+		"ready, answers → serves":                                                             {ready: "True"},
+		"ready, silent for a moment → serves":                                                 {ready: "True", silent: 5 * time.Second, after: 10 * time.Second},
+		"ready, silent to the leader's connection, answers when asked → serves":               {ready: "True", silent: 15 * time.Second, said: saidServing, reached: true, after: askAgain},
+		"ready, says that it does not serve → the kubelet will report that":                   {ready: "True", silent: 15 * time.Second, said: saidNotServing, reached: true, after: askAgain},
+		"ready, silent to all → replaced":                                                     {ready: "True", silent: 15 * time.Second, said: saidNothing, reached: true, dead: silentReady},
+		"ready, silent, and the leader reaches no pod of the node → it is the node":           {ready: "True", silent: time.Hour, said: saidNothing, after: askAgain},
+		"unready for a moment → serves":                                                       {ready: "False", unready: 5 * time.Second, after: 10 * time.Second},
+		"unready, and silent for longer → the earlier time counts":                            {ready: "False", unready: 10 * time.Second, silent: 14 * time.Second, after: time.Second},
+		"unready and silent: the pod stands still → replaced after 15 s of silence":           {ready: "False", unready: 10 * time.Second, silent: 15 * time.Second, said: saidNothing, dead: unreadyFor15},
+		"unready for long, silent for a moment → the earlier time counts":                     {ready: "False", unready: 15 * time.Second, silent: time.Second, said: saidNothing, dead: unreadyFor15},
+		"unready, not known to the leader, says nothing → replaced":                           {ready: "False", unready: 15 * time.Second, said: saidNothing, dead: unreadyFor15},
+		"unready, the kubelet's report is late, and the pod answers → serves":                 {ready: "False", unready: time.Hour, said: saidServing, after: askAgain},
+		"unready, says that it does not serve → replaced, as its kubelet reports":             {ready: "False", unready: 15 * time.Second, said: saidNotServing, dead: notServing},
+		"unready, it has no address to ask → replaced":                                        {ready: "False", unready: 15 * time.Second, dead: unreadyFor15},
+		"not known whether it is ready (its node is lost to Kubernetes), says that it serves": {ready: "Unknown", unready: time.Hour, said: saidServing, after: askAgain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := used().pod(corev1.PodRunning, is(tc.ready, tc.unready)).was("running").with(func(in *Input) {
+				in.Said, in.Reached = tc.said, tc.reached
+				if tc.ready != "True" {
+					in.Unready = now.Add(-tc.unready)
+				}
+				if tc.silent > 0 {
+					in.Silent = now.Add(-tc.silent)
+				}
+			}).Input
+			p := plan(in)
+			c := types.FindCondition(p.Status.Conditions, types.ConditionReady)
+			if tc.dead == "" {
+				assert.Equal(t, longhorn.ShareManagerStateRunning, p.Status.State)
+				assert.Equal(t, "nfs://10.0.0.9/vol", p.Status.Endpoint)
+				assert.Equal(t, tc.after, p.After)
+				assert.Nil(t, p.DeletePod)
+				assert.Equal(t, types.ReasonPodRunning, c.Reason)
+				return
+			}
+			assert.Equal(t, longhorn.ShareManagerStateError, p.Status.State)
+			assert.Equal(t, []string{types.ReasonShareNotAnswering, tc.dead}, []string{c.Reason, c.Message})
+			require.NotNil(t, p.DeletePod)
+			assert.True(t, p.DeletePod.Soon)
+			assert.False(t, p.DeletePod.Now, "its kubelet may end it")
+			assert.Equal(t, []Event{{"Warning", types.EventShareFailed, "The volume is not served over NFS: " + tc.dead}}, p.Events)
+		})
+	}
+}
+
+// inError is a share whose pod was found not to answer.
+func inError(change func(*corev1.Pod)) *situation {
+	s := used().pod(corev1.PodRunning, is("False", 20*time.Second), change).was("error").failed(1, 0)
+	s.Share.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: "False", Reason: types.ReasonShareNotAnswering, Message: "why"}}
+	return s
+}
+
+func TestHowAPodThatDoesNotAnswerEnds(t *testing.T) {
+	// The end of its grace, from now on.
+	grace := func(d time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(d)} }
+	}
+	for name, tc := range map[string]struct {
+		in    *situation
+		want  *Deletion
+		state longhorn.ShareManagerState
+		after time.Duration
+	}{
+		"it is being deleted → its kubelet has the time":                {inError(grace(3 * time.Second)), nil, "error", 3*time.Second + silentEndLimit},
+		"its kubelet has not ended it → at once":                        {inError(grace(-silentEndLimit)), &Deletion{Why: "its pod does not answer, and has not ended 2s after its grace", Now: true, Soon: true}, "error", 0},
+		"its node is down now → at once":                                {inError(grace(3 * time.Second)).with(func(in *Input) { in.NodeDown = true }), &Deletion{Why: "node a does not answer", Now: true}, "error", 0},
+		"the deletion has failed, and it still says nothing → again":    {inError(func(*corev1.Pod) {}).with(func(in *Input) { in.Said = saidNothing }), &Deletion{Why: "its pod on node a has not answered for 15s", Soon: true}, "error", 0},
+		"the deletion has failed, and it says that it serves → it does": {inError(func(*corev1.Pod) {}).with(func(in *Input) { in.Said = saidServing }), nil, "running", askAgain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan(tc.in.Input)
+			assert.Equal(t, tc.want, p.DeletePod)
+			assert.Equal(t, tc.state, p.Status.State)
+			if tc.after > 0 {
+				assert.Equal(t, tc.after, p.After)
+			}
+			assert.Equal(t, 1, p.Status.Failures, "it counts once")
+			if tc.state == longhorn.ShareManagerStateRunning {
+				assert.Equal(t, "nfs://10.0.0.9/vol", p.Status.Endpoint)
+			}
+		})
+	}
+}
+
+// The leader's questions suspect a pod that stands still at once; a second is for its ticks and writes.
+func TestAPodThatStandsStillIsReplacedIn25Seconds(t *testing.T) {
+	assert.LessOrEqual(t, unreadyLimit+askLimit+silentGrace+silentEndLimit+time.Second, 25*time.Second)
+}
