@@ -101,3 +101,44 @@ func TestASharesPodThatIsSilentIsAskedAndReplaced(t *testing.T) {
 		})
 	}
 }
+
+// heardOf is of a leader that finds a share silent.
+type heardOf struct {
+	noSilences
+	tell func(volume string)
+}
+
+func (h *heardOf) OnSilence(f func(string)) { h.tell = f }
+
+// TestASilentShareIsLookedAt: nothing else would wake the controller, because the kubelet reports no change.
+func TestASilentShareIsLookedAt(t *testing.T) {
+	_, c := start(t)
+	silences := &heardOf{}
+	d := c.Deps
+	d.Silences = silences
+	looked := make(chan string, 1)
+	d.Shares = lookedAt{d.Shares, looked}
+	another, err := New(d)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- another.Run(ctx) }()
+	silences.tell("silent")
+	assert.Equal(t, "silent", <-looked)
+	cancel()
+	require.NoError(t, <-ended)
+}
+
+// lookedAt reports which share is read.
+type lookedAt struct {
+	ShareStore
+	looked chan string
+}
+
+func (l lookedAt) Get(name string) (*longhorn.ShareManager, error) {
+	select {
+	case l.looked <- name:
+	default:
+	}
+	return l.ShareStore.Get(name)
+}
