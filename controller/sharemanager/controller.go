@@ -129,7 +129,6 @@ type Deps struct {
 	ConfigMap   ConfigMapStore
 	Engines     Index[*longhorn.Engine]
 	Replicas    Index[*longhorn.Replica]
-	Managers    Index[*longhorn.InstanceManager]
 	Claims      Claims
 	Classes     ClassStore
 	// Ask asks a share's process at host:port what became of the recovery data of the process before it. It must return within a few
