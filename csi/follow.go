@@ -33,9 +33,6 @@ const (
 	// 1 s: so a share that stopped answering a moment ago is asked again every followSoon, for followHaste.
 	followPatience = 2 * time.Second
 	followHaste    = 30 * time.Second
-	// followRoom is how long after a server's answer connections are ended. A server of an earlier release that waits for clients is held still
-	// shortly after its first answers, and a client that comes back before that is refused and waits for longer than one that comes later.
-	followRoom = 700 * time.Millisecond
 )
 
 // follower ends the node's connections to the pod that a share had before, when another pod serves it.
@@ -51,6 +48,9 @@ const (
 // A connection is ended only when an NFS server has answered at another pod than the one that the connection leads to. A share has one pod at a
 // time, whose name is the volume's, so a node's Service rules never lead to two of them, and a server that stands still answers nothing. While none
 // answers, nothing is ended: what the client begins then is refused as long as the Service leads nowhere, and a client that was refused waits ever longer.
+//
+// A server of an earlier release may be stopped for some seconds soon after its first answers. A client that connects before that may get an
+// error and try again later, within the grace period. It loses time and no lock.
 //
 // When a new server of a share answers, the follower also has this node's client return to it (touch.go).
 type follower struct {
@@ -115,8 +115,7 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// look asks all shares whose time has come, at a time: one holds up no other for longer than followPatience and followRoom. It returns when to
-// look again.
+// look asks all shares whose time has come, at a time: one holds up no other for longer than followPatience. It returns when to look again.
 func (f *follower) look(ctx context.Context) time.Duration {
 	servers, err := f.servers()
 	if err == nil {
@@ -208,15 +207,7 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *pursuit
 		defer f.touch(server.Addr()) // when the connections to the former pod have ended
 	}
 	former, err := f.toOthers(server, serving)
-	if err != nil || len(former) == 0 {
-		return true, err
-	}
-	select {
-	case <-ctx.Done():
-		return true, nil
-	case <-time.After(followRoom):
-	}
-	if former, err = f.toOthers(server, serving); err != nil {
+	if err != nil {
 		return true, err
 	}
 	var failed error
