@@ -15,6 +15,7 @@
 //	configuration ► ganesha.nfsd ► it answers for /VOLUME ► ready (gRPC health)
 //	      │                ▲       has it clients to wait for? it looks each 0.1 s whether they are back (ganesha/wake.go)
 //	      ▼                │
+//	each 0.25 s: is it suspended?    yes, twice: SIGKILL, and a new one
 //	each 1 s: the server answers?    no: SIGKILL, and a new one (defaultTiming has the numbers)
 //	each 1 s: the engine in force?   not confirmed for 4 s: the NFS port is closed; for a minute: the end, without a flush (gate.go)
 //	each 3 s: the volume answers?    no: the end, with an error

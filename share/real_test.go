@@ -57,10 +57,9 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	assert.NotEqual(t, first, r.ganesha())
 	r.wantRead("file", "data")
 
-	stopped := r.ganesha()
-	require.NoError(t, syscall.Kill(stopped, syscall.SIGSTOP))
-	r.await("does not answer and is killed", 1)
+	r.inSilence(func() { r.await(sayKilled, 1) })
 	r.await(sayServed, 3)
+	wantSuspendedKilled(t, r)
 	r.wantRead("file", "data")
 	r.write("other", "more")
 	handle := r.handle()
@@ -86,7 +85,37 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	again.terminate()
 	wantNothingMounted(t, dir)
 	wantNothingMounted(t, elsewhere)
-	wantGrowingEpochs(t, 4, r.out.String()+again.out.String())
+	wantGrowingEpochs(t, 5, r.out.String()+again.out.String())
+}
+
+const (
+	sayKilled   = "The NFS server does not answer and is killed"
+	sayNoAnswer = "The NFS server gave no answer"
+)
+
+// inSilence runs f while no question reaches the server: the link is down over which the share manager asks.
+func (r *role) inSilence(f func()) {
+	r.t.Helper()
+	link := func(state string) {
+		out, err := r.inside("", "ip", "link", "set", "lo", state)
+		require.NoError(r.t, err, out)
+	}
+	link("down")
+	f()
+	link("up")
+}
+
+// wantSuspendedKilled: a server whose process is stopped is killed and replaced before any question goes unanswered.
+func wantSuspendedKilled(t *testing.T, r *role) {
+	t.Helper()
+	killed, silences, served := strings.Count(r.out.String(), sayKilled), strings.Count(r.out.String(), sayNoAnswer), strings.Count(r.out.String(), sayServed)
+	server := r.ganesha()
+	require.NoError(t, syscall.Kill(server, syscall.SIGSTOP))
+	r.await(sayKilled, killed+1)
+	assert.Equal(t, silences, strings.Count(r.out.String(), sayNoAnswer), "a question had to go unanswered")
+	assert.Contains(t, r.out.String(), errSuspended.Error())
+	r.await(sayServed, served+1)
+	assert.NotEqual(t, server, r.ganesha())
 }
 
 // wantGrowingEpochs: each server has a greater epoch than the one before, however soon it started.

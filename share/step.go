@@ -26,6 +26,10 @@ type timing struct {
 	// pulse is the longest time between two steps, and early that between two questions to
 	// a server that has not answered the last one.
 	pulse, early time.Duration
+	// glance is the time between two looks at the state of the server's process, and glanceAgain that after a look that found it suspended. A
+	// server is killed when glances looks in succession found that.
+	glance, glanceAgain time.Duration
+	glances             int
 	// question is the time between two questions to a server that answers, and limit how
 	// long an answer may take.
 	question, limit time.Duration
@@ -50,6 +54,8 @@ type timing struct {
 
 // defaultTiming has all the numbers of a server that hangs:
 //
+//	its process is suspended           killed after 0.1 to 0.35 s: 0 to 0.25 until the first look, 0.1 until the second. Suspended means: stopped
+//	(state T or t)                     by a signal or by a debugger. Whatever the volume does: a process that waits for it is in state D
 //	it answers nothing                 killed after 4.1 to 5.1 s: 0 to 1 until it is asked, a question without answer (2),
 //	                                   0.1, another one (2)
 //	it answers NULL and no lookup      killed after 8.6 to 9.6 s: 0 to 1, four lookups without answer (2 each), and between
@@ -61,6 +67,7 @@ type timing struct {
 func defaultTiming(lease time.Duration) timing {
 	return timing{
 		pulse: time.Second, early: 100 * time.Millisecond, question: time.Second, limit: 2 * time.Second,
+		glance: 250 * time.Millisecond, glanceAgain: 100 * time.Millisecond, glances: 2,
 		round: 3 * time.Second, lease: lease, silences: 2, lookups: 4, slower: 4,
 		starting: 30 * time.Second, patience: 30 * time.Second,
 		young: 10 * time.Second, backoff: 500 * time.Millisecond, maxBackoff: 4 * time.Second, window: time.Minute, deaths: 5,
@@ -88,7 +95,7 @@ const (
 //	          actStart              lookup answered           lookup not answered
 //	stopped ───────────► starting ──────────────────► serving ◄──────────────────► silent
 //	   ▲                    │                                    lookup answered      │
-//	   │ exited, from any   │ too late: actKill                       hangs: actKill  │
+//	   │ exited, from any   │ too late: actKill                       hangs: actKill  │ (any of the three: suspended: actKill)
 //	   │ phase              ▼                                                         │
 //	   └───────────────── killed ◄────────────────────────────────────────────────────┘
 type phase int
@@ -126,6 +133,9 @@ type watch struct {
 	deaths                       []time.Duration
 	barren                       int // servers in succession that died without an answer
 	youngDeaths                  int // in succession
+
+	suspended  int           // looks in succession that found the server suspended
+	nextGlance time.Duration // not before it runs
 
 	probing    bool
 	asked      act // the question under way, or the last one
@@ -175,6 +185,7 @@ func (w *watch) step(now time.Duration) ([]act, error) {
 		if now >= w.restartAt {
 			w.phase, w.probing, w.silences, w.lookups = starting, false, 0, 0
 			w.started, w.nextProbe = now, now+w.t.early
+			w.suspended, w.nextGlance = 0, now+w.t.glance
 			w.number++
 			acts = append(acts, actStart)
 		}
@@ -204,14 +215,39 @@ func (w *watch) question(now time.Duration) []act {
 	return []act{w.asked}
 }
 
+// runs tells whether a server runs that was not killed.
+func (w *watch) runs() bool { return w.phase != stopped && w.phase != killed }
+
+// needsGlance tells whether it is time to look at the state of the server's process; glanced must be called then.
+func (w *watch) needsGlance(now time.Duration) bool { return w.runs() && now >= w.nextGlance }
+
+// glanced receives whether the server's process is suspended: it answers nothing until another process lets it continue. One look is not
+// enough, because this process and its server may be stopped and continued together.
+func (w *watch) glanced(now time.Duration, suspended bool) []act {
+	w.nextGlance = now + w.t.glance
+	if !suspended {
+		w.suspended = 0
+		return nil
+	}
+	w.suspended++
+	w.nextGlance = now + w.t.glanceAgain
+	if w.suspended < w.t.glances {
+		return nil
+	}
+	return []act{w.kill(now)}
+}
+
 // due is when the next step must be at the latest.
 func (w *watch) due(now time.Duration) time.Duration {
 	due := now + w.t.pulse
 	switch {
 	case w.phase == stopped:
 		due = min(due, w.restartAt)
-	case w.phase != killed && !w.probing:
-		due = min(due, w.nextProbe)
+	case w.runs():
+		due = min(due, w.nextGlance)
+		if !w.probing {
+			due = min(due, w.nextProbe)
+		}
 	}
 	if !w.checking {
 		due = min(due, w.nextCheck)

@@ -16,6 +16,8 @@ type story struct {
 	t   *testing.T
 	w   watch
 	now time.Duration
+	// suspended is the state of the server's process.
+	suspended bool
 }
 
 func newStory(t *testing.T) *story {
@@ -25,9 +27,13 @@ func newStory(t *testing.T) *story {
 func (s *story) step() []act {
 	s.t.Helper()
 	require.NoError(s.t, s.w.awake(s.now))
+	var first []act
+	if s.w.needsGlance(s.now) {
+		first = s.w.glanced(s.now, s.suspended)
+	}
 	acts, err := s.w.step(s.now)
 	require.NoError(s.t, err)
-	return acts
+	return append(first, acts...)
 }
 
 // after lets time pass without anything to do but steps, and returns what they said.
@@ -99,6 +105,51 @@ func TestAServerThatHangsIsKilledOnceTheVolumeIsKnownToAnswer(t *testing.T) {
 	assert.False(t, s.w.serving(s.now))
 	require.NoError(t, s.w.exited(s.now))
 	assert.Contains(t, s.after(time.Second), actStart)
+}
+
+func TestAServerWhoseProcessIsSuspendedIsKilledAtOnce(t *testing.T) {
+	for name, before := range map[string]func(*story){
+		"it serves":                 func(s *story) { s.served() },
+		"it has not answered yet":   func(s *story) { s.step(); s.good() },
+		"a question is under way":   func(s *story) { s.served().after(time.Second) },
+		"a check hangs":             func(s *story) { s.served().after(3 * time.Second); s.answer(nil); s.after(time.Second); s.answer(nil) },
+		"it did not answer already": func(s *story) { s.served().after(time.Second); s.silent() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t)
+			before(s)
+			s.suspended = true
+			assert.NotContains(t, s.after(99*time.Millisecond), actKill, "not at the first look")
+			assert.Contains(t, s.after(251*time.Millisecond), actKill)
+			assert.False(t, s.w.serving(s.now))
+			assert.NotContains(t, s.after(5*time.Second), actKill, "once")
+			s.suspended = false
+			require.NoError(t, s.w.exited(s.now))
+			assert.Contains(t, s.after(time.Second), actStart)
+			s.suspended = true
+			assert.NotContains(t, s.after(300*time.Millisecond), actKill, "the next server is looked at as often")
+			assert.Contains(t, s.after(100*time.Millisecond), actKill)
+		})
+	}
+}
+
+// Both may be stopped and continued one after the other.
+func TestAServerThatIsSuspendedAtOneLookIsNotKilled(t *testing.T) {
+	s := newStory(t).served()
+	glances := 0
+	for end := s.now + time.Minute; s.now < end; s.now = max(s.w.due(s.now), s.now+time.Millisecond) {
+		if s.suspended = s.w.needsGlance(s.now) && glances%2 == 0; s.w.needsGlance(s.now) {
+			glances++
+		}
+		assert.NotContains(t, s.step(), actKill)
+		if s.w.probing {
+			s.answer(nil)
+		}
+		if s.w.checking {
+			s.good()
+		}
+	}
+	assert.Greater(t, glances, 200)
 }
 
 func TestAServerThatAnswersNullAndNoLookupIsKilledLater(t *testing.T) {
@@ -239,6 +290,10 @@ func TestTheNextStepIsWhenSomethingIsDue(t *testing.T) {
 	assert.Equal(t, s.w.nextCheck, s.w.due(s.now), "a check of the volume")
 	s.w.checking = true
 	assert.Equal(t, s.now+time.Second, s.w.due(s.now), "nothing but the pulse")
+	s.w.phase, s.w.probing, s.w.nextGlance = serving, true, s.now+250*time.Millisecond
+	assert.Equal(t, s.w.nextGlance, s.w.due(s.now), "a look at the process")
+	s.w.phase = killed
+	assert.Equal(t, s.now+time.Second, s.w.due(s.now), "a server that was killed is not looked at")
 }
 
 func TestAServerThatDoesNotGetReadyIsKilled(t *testing.T) {

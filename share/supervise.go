@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -14,6 +15,8 @@ type server interface {
 	// Ended is closed when the server has ended and is reaped; Why is why, from then on.
 	Ended() <-chan struct{}
 	Why() error
+	// IsSuspended tells whether the server's process was stopped by a signal or a debugger. It must return at once.
+	IsSuspended() bool
 	// Terminate asks the server to end in order, Kill ends it.
 	Terminate() error
 	Kill() error
@@ -104,6 +107,11 @@ func (s *supervisor) react(ctx context.Context, now time.Duration, told news) er
 			return err
 		}
 	}
+	if s.server != nil && s.watch.needsGlance(now) {
+		if err := s.glance(ctx, now); err != nil {
+			return err
+		}
+	}
 	acts, err := s.watch.step(now)
 	if err != nil {
 		return err
@@ -114,6 +122,18 @@ func (s *supervisor) react(ctx context.Context, now time.Duration, told news) er
 	s.tell(s.watch.serving(now))
 	s.each()
 	return nil
+}
+
+// errSuspended is why a server is killed that was stopped from outside.
+var errSuspended = errors.New("its process is suspended, by a signal or a debugger (state T or t)")
+
+// glance looks whether the server's process runs.
+func (s *supervisor) glance(ctx context.Context, now time.Duration) error {
+	acts := s.watch.glanced(now, s.server.IsSuspended())
+	if len(acts) > 0 {
+		s.silence = errSuspended
+	}
+	return s.do(ctx, acts)
 }
 
 // gone is the news that the server has ended.

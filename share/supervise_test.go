@@ -23,12 +23,15 @@ type fakeServer struct {
 	stubborn bool // does not end when asked to
 	stuck    bool // does not even end when killed
 	hangs    atomic.Bool
+	halted   atomic.Bool // its process is suspended
 	half     atomic.Bool // it answers NULL, and no lookup
 	busy     atomic.Bool // it answers a lookup with NFS4ERR_DELAY
 }
 
 func (f *fakeServer) Ended() <-chan struct{} { return f.done }
 func (f *fakeServer) Why() error             { return errors.New("it was told to") }
+
+func (f *fakeServer) IsSuspended() bool { return f.halted.Load() }
 
 func (f *fakeServer) Terminate() error {
 	f.signals = append(f.signals, syscall.SIGTERM)
@@ -151,6 +154,22 @@ func TestSupervisor(t *testing.T) {
 			synctest.Wait()
 			w.served = append(w.served, len(w.servers) == 2)
 		}, nil, 2, []bool{true, false, true, true, false}},
+		{"the server is suspended → it is killed at once, another one", func(w *world) {
+			time.Sleep(time.Minute)
+			w.current.Load().halted.Store(true)
+			time.Sleep(350 * time.Millisecond)
+			synctest.Wait()
+			w.served = append(w.served, len(w.servers) == 2)
+			time.Sleep(time.Second)
+		}, nil, 2, []bool{true, false, true, true, false}},
+		{"the server is suspended for a moment → it is left alone", func(w *world) {
+			for range 60 {
+				time.Sleep(905 * time.Millisecond)
+				w.current.Load().halted.Store(true)
+				time.Sleep(99 * time.Millisecond)
+				w.current.Load().halted.Store(false)
+			}
+		}, nil, 1, []bool{true, false}},
 		{"the server answers NULL and no lookup → it is killed, another one", func(w *world) {
 			time.Sleep(time.Minute)
 			w.current.Load().half.Store(true)

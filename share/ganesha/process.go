@@ -17,6 +17,7 @@ const nodeNumber = "0"
 // Server is an NFS-Ganesha.
 type Server struct {
 	process *os.Process
+	state   *os.File // tells the state of its main thread (states)
 	done    chan struct{}
 	err     error // set before done is closed
 }
@@ -50,9 +51,13 @@ func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		s.process = cmd.Process
+		if err == nil {
+			s.state = openState(cmd.Process.Pid, c.Log)
+		}
 		started <- err
 		if err == nil {
 			s.err = cmd.Wait()
+			_ = s.state.Close() // which may be nil
 			close(s.done)
 		}
 		log.close()
