@@ -99,6 +99,8 @@ func inForce(g *client.Generations, volume string) func(ctx context.Context, dev
 		switch {
 		case errors.Is(err, client.ErrNotOffered):
 			return share.Answer{Verdict: firewall.NotOffered}, err
+		case errors.Is(err, client.ErrRefused):
+			return share.Answer{Verdict: firewall.Refused}, err
 		case err != nil:
 			return share.Answer{}, err
 		}

@@ -32,17 +32,25 @@ type heard struct {
 	at time.Duration
 }
 
+// gatekeeper is a firewall.Gatekeeper.
+type gatekeeper interface {
+	Run(ctx context.Context) error
+	Muted() bool
+	Remove() error
+}
+
 // guard keeps the NFS port closed while the volume's engine is not in force. The zero value guards nothing.
 type guard struct {
-	keeper *firewall.Gatekeeper // nil: the kernel or the instance manager cannot
-	failed chan error           // receives why clients can no longer be served
-	first  <-chan heard         // receives the first answer that confirms the engine
+	keeper gatekeeper   // nil: the kernel or the instance manager cannot
+	failed chan error   // receives why clients can no longer be served
+	first  <-chan heard // receives the first answer that confirms the engine
 	stop   context.CancelFunc
 	ended  chan struct{}
 }
 
 // guardPort closes the port and begins to ask. It must be called before the server starts, and with the file system mounted: its device says
-// which engine is meant. A later engine of the volume on this node has another device.
+// which engine is meant. A later engine of the volume on this node has another device. If the kernel cannot close the port, guardPort returns when
+// the members know that it has no limit. No server may start after an error.
 func guardPort(ctx context.Context, o Options, target string) (guard, error) {
 	if o.InForce == nil {
 		return guard{}, nil
@@ -51,11 +59,19 @@ func guardPort(ctx context.Context, o Options, target string) (guard, error) {
 	if err := unix.Stat(target, &st); err != nil {
 		return guard{}, fmt.Errorf("looking for the device of %s: %w", target, err)
 	}
+	return guardDevice(ctx, o, st.Dev, func(q firewall.Question) (gatekeeper, error) {
+		return firewall.NewGatekeeper(o.NFSPort, q, boottime.Now, o.Log)
+	})
+}
+
+// guardDevice is guardPort for the engine of a device. install closes the port.
+func guardDevice(ctx context.Context, o Options, device uint64, install func(firewall.Question) (gatekeeper, error)) (guard, error) {
 	first := make(chan heard, 1)
-	keeper, err := firewall.NewGatekeeper(o.NFSPort, noting(first, st.Dev, o.InForce), boottime.Now, o.Log)
+	question := noting(first, device, o.InForce)
+	keeper, err := install(question)
 	if err != nil {
 		o.Log.WithError(err).Warn("Clients are served though it is not known whether the volume has moved; after a move their locks are not given away early")
-		return guard{}, nil
+		return guard{}, firewall.AskWithoutLimit(ctx, question, boottime.Now)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it guards the server while that ends, too
 	g := guard{keeper: keeper, failed: make(chan error, 1), first: first, stop: cancel, ended: make(chan struct{})}

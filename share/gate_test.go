@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/nftables"
@@ -96,6 +97,102 @@ func TestAShareLeavesNoGate(t *testing.T) {
 	assert.True(t, hasGate(t, in))
 	r.terminate()
 	assert.False(t, hasGate(t, in))
+}
+
+// A kernel that cannot limit the port: no server starts before all members know that it has no limit. Some may remember a limited question of an
+// earlier share manager that used the same engine.
+func TestWithoutAGateTheMembersHearThatThePortHasNoLimit(t *testing.T) {
+	answers := []firewall.Verdict{firewall.Unconfirmed, firewall.Unanswered, firewall.Yes}
+	o := valid()
+	o.InForce = func(_ context.Context, device uint64, limited bool) (Answer, error) {
+		assert.EqualValues(t, 7, device)
+		assert.False(t, limited)
+		v := answers[0]
+		answers = answers[1:]
+		return Answer{Verdict: v}, nil
+	}
+	cannot := func(firewall.Question) (gatekeeper, error) { return nil, errTest }
+	g, err := guardDevice(t.Context(), o, 7, cannot)
+	require.NoError(t, err)
+	assert.Empty(t, answers)
+	assert.False(t, g.muted())
+	require.NoError(t, g.end(true))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	o.InForce = func(context.Context, uint64, bool) (Answer, error) {
+		cancel()
+		return Answer{Verdict: firewall.Unconfirmed}, nil
+	}
+	_, err = guardDevice(ctx, o, 7, cannot)
+	require.ErrorIs(t, err, context.Canceled, "no server may start")
+}
+
+// fakeGatekeeper ends with its context.
+type fakeGatekeeper struct {
+	removed bool
+	ended   chan struct{}
+}
+
+func (f *fakeGatekeeper) Run(ctx context.Context) error {
+	defer close(f.ended)
+	<-ctx.Done()
+	return nil
+}
+func (f *fakeGatekeeper) Muted() bool { return false }
+func (f *fakeGatekeeper) Remove() error {
+	f.removed = true
+	return nil
+}
+
+// A server that was asked to end takes some seconds. Until it has ended, its port is open while the engine is confirmed, and no longer.
+func TestTheGateIsGuardedUntilTheServerHasEnded(t *testing.T) {
+	for name, ended := range map[string]bool{"the server has ended": true, "it has not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeGatekeeper{ended: make(chan struct{})}
+				ctx, cancel := context.WithCancel(t.Context())
+				g, err := guardDevice(ctx, valid(), 7, func(firewall.Question) (gatekeeper, error) { return f, nil })
+				require.NoError(t, err)
+				cancel() // SIGTERM
+				synctest.Wait()
+				select {
+				case <-f.ended:
+					t.Fatal("the gate is not guarded any more")
+				default:
+				}
+				assert.Equal(t, ended, g.end(ended) == nil)
+				<-f.ended
+				assert.Equal(t, ended, f.removed)
+			})
+		})
+	}
+}
+
+// A server that serves no client may have a successor: a share manager that is asked to end then neither asks its server nor flushes.
+func TestAMutedShareEndsWithoutAFlush(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	const sayUnflushed = "unmounted without a flush"
+	for name, muted := range map[string]bool{"muted": true, "in force": false} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "verdict")
+			t.Setenv(verdictEnv, file)
+			device := loopDevice(t, newImage(t, 64<<20))
+			var st unix.Stat_t
+			require.NoError(t, unix.Stat(device, &st))
+			require.NoError(t, os.WriteFile(file, []byte(fmt.Sprint("yes ", st.Rdev)), 0o600))
+			r := startRole(t, t.TempDir(), device, nil)
+			r.await(sayOpen, 1)
+			r.await(sayServed, 1)
+			if muted {
+				require.NoError(t, os.WriteFile(file, []byte("no"), 0o600))
+				r.await(sayClosed, 1)
+			}
+			r.terminate()
+			assert.Equal(t, muted, strings.Contains(r.out.String(), sayUnflushed))
+		})
+	}
 }
 
 func hasGate(t *testing.T, network string) (found bool) {

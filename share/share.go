@@ -85,6 +85,9 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	port, err := guardPort(ctx, o, o.target())
 	if err != nil {
 		v.closeWithin(unmountPatience)
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	dropped, err := lost.drop(ctx, port)
@@ -117,6 +120,7 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	if orderly {
 		v.closeWithin(unmountPatience)
 	} else {
+		o.Log.Warn("The volume is unmounted without a flush: it failed, or another share manager may have it")
 		v.within(abandonPatience, v.abandon)
 	}
 	return err

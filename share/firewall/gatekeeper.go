@@ -22,12 +22,13 @@ type Gatekeeper struct {
 	log  *logrus.Entry
 
 	muted atomic.Bool
+	told  bool   // that the port is closed
 	fault string // what the kernel refused last; "": nothing
 }
 
 // NewGatekeeper closes a port of this network, until Run opens it. now is the time since some fixed moment that continues while this process is
-// stopped. An error says that the kernel cannot limit the port, which is open as before: then no question may be asked, because members would take
-// the questions for proof that the port is limited.
+// stopped. An error says that the kernel cannot limit the port, which is open as before: then no question may be asked with a limit, because members
+// would take it for proof that the port is limited (AskWithoutLimit).
 func NewGatekeeper(port int, ask Question, now func() time.Duration, log *logrus.Entry) (*Gatekeeper, error) {
 	k := &Gatekeeper{gate: gate{port: port, life: gateLife}, ask: ask, now: now, log: log}
 	if err := k.gate.install(); err != nil {
@@ -57,13 +58,14 @@ func (k *Gatekeeper) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var reason error
+	answered := false
 	for {
 		now := k.now()
 		acts, err := rule.step(now)
 		if err = errors.Join(err, k.do(ctx, rule, acts, replies)); err != nil {
 			return err
 		}
-		k.tell(!rule.isOpen(now), rule.verdict, reason)
+		k.tell(!rule.isOpen(now), answered, rule.verdict, reason)
 		timer := time.NewTimer(rule.due(now) - now)
 		select {
 		case <-ctx.Done():
@@ -76,7 +78,7 @@ func (k *Gatekeeper) Run(ctx context.Context) error {
 			if acts, err = rule.step(now); err != nil { // this process may have stood still since
 				return err
 			}
-			reason = r.err
+			reason, answered = r.err, true
 			if err := k.do(ctx, rule, append(acts, rule.answer(now, r.number, r.verdict)...), replies); err != nil {
 				return err
 			}
@@ -143,17 +145,18 @@ func (k *Gatekeeper) refused(err error) {
 	k.fault = text
 }
 
-// tell says once when clients are no longer served, and when they are again.
-func (k *Gatekeeper) tell(muted bool, last Verdict, reason error) {
-	if k.muted.Swap(muted) == muted {
-		return
-	}
+// tell says once when clients are not served, and when they are. A port that is closed at the start is no news before the first answer.
+func (k *Gatekeeper) tell(muted, answered bool, last Verdict, reason error) {
+	wasMuted := k.muted.Swap(muted)
 	switch log := k.log.WithField("verdict", last.String()); {
-	case muted && reason != nil:
-		log.WithError(reason).Warn("The NFS port is closed to clients until the volume's engine is in force")
-	case muted:
+	case muted && !k.told && (answered || !wasMuted):
+		k.told = true
+		if reason != nil {
+			log = log.WithError(reason)
+		}
 		log.Warn("The NFS port is closed to clients until the volume's engine is in force")
-	default:
+	case !muted && wasMuted:
+		k.told = false
 		log.Info("The NFS port is open to clients")
 	}
 }

@@ -3,7 +3,9 @@ package firewall
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -93,6 +95,26 @@ func TestTheGatekeeper(t *testing.T) {
 	assert.Contains(t, text, "is open to clients")
 	d.in(d.server, k.Remove)
 	d.heard(conn)
+}
+
+// A port that is never opened is reported, too, once and with the reason.
+func TestAPortThatStaysClosedFromTheStartIsReported(t *testing.T) {
+	log := &syncBuffer{}
+	logger := logrus.New()
+	logger.SetOutput(log)
+	k := &Gatekeeper{log: logrus.NewEntry(logger)}
+	k.muted.Store(true)
+	k.tell(true, false, Unanswered, nil)
+	assert.Empty(t, log.String(), "there is no answer yet")
+	k.tell(true, true, Unanswered, errors.New("deadline exceeded"))
+	k.tell(true, true, Refused, errors.New("refused"))
+	assert.Equal(t, 1, strings.Count(log.String(), "is closed to clients"))
+	assert.Contains(t, log.String(), "deadline exceeded")
+	k.tell(false, true, Yes, nil)
+	k.tell(false, true, Yes, nil)
+	assert.Equal(t, 1, strings.Count(log.String(), "is open to clients"))
+	k.tell(true, true, No, nil)
+	assert.Equal(t, 2, strings.Count(log.String(), "is closed to clients"))
 }
 
 // syncBuffer is a log that is read while it is written.

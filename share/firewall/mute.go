@@ -13,10 +13,13 @@ var ErrMuted = errors.New("the volume's engine was not confirmed to be in force"
 type Verdict int
 
 const (
-	// Unanswered: no answer came in time, or it was neither yes nor no.
+	// Unanswered: no answer came in time, or it was neither yes nor no. Members may have heard the question.
 	Unanswered Verdict = iota
-	// NotOffered: there is nothing that could answer. The instance manager is of an earlier release.
+	// NotOffered: the instance manager is of an earlier release. It has no socket, or does not know the question. No member has heard the question.
 	NotOffered
+	// Refused: nothing listens on the instance manager's socket. No member has heard the question. The instance manager may be starting, or one
+	// of an earlier release has taken the place of a later one.
+	Refused
 	// Unconfirmed: it was neither yes nor no.
 	Unconfirmed
 	// Yes: the engine is in force at all members of the volume.
@@ -31,6 +34,8 @@ func (v Verdict) String() string {
 	switch v {
 	case NotOffered:
 		return "the instance manager cannot be asked"
+	case Refused:
+		return "nothing listens on the instance manager's socket"
 	case Unconfirmed:
 		return "not confirmed by all members"
 	case Yes:
@@ -55,9 +60,9 @@ const (
 	// muteEnds is how long a port may be closed where the engine is gone for good. muteWaits is how long where it was not confirmed: a member or the
 	// API server does not answer, no successor can start either, and the engine may be confirmed again.
 	muteEnds, muteWaits = 15 * time.Second, time.Minute
-	// silentStart is after how long a process counts as one that cannot be asked whose socket was there and never answered: an earlier release
-	// that took the place of a later one leaves the socket.
-	silentStart = 10 * time.Second
+	// refusedStart is after how long a socket on which nothing listens is taken for one that an earlier release found and left. An instance
+	// manager of this release that starts listens sooner.
+	refusedStart = 10 * time.Second
 )
 
 // muteDeed is what is to be done with the gate.
@@ -85,18 +90,20 @@ type muteAct struct {
 //	                       no             closed at once
 //	                       cannot tell    asked again without limit; what is open closes when its time is over
 //	                       else           what is open closes when its time is over
-//	                       not offered    open without limit, if nothing has ever answered; else as no answer
+//	                       not offered    open without limit, if no question can have been heard; else as no answer
+//	                       refused        the same, after refusedStart
 //	asked without limit    cannot tell    open without limit: the members that remember questions have heard that they have no limit
 //	                       yes            all members are of this release by now: open for 4 s, and asked with limit from now on
 //	                       no             closed at once, and asked with limit from now on
 //	                       else           as before
 //
-// The members must know before the port has no limit: else a successor takes the age of a question for proof that this server is mute.
+// The members must know before the port has no limit: else a successor takes the age of a question for proof that this server is mute. So an
+// instance manager that does not answer never opens the port: it may have passed the question on.
 type muteRule struct {
-	limited  bool
-	open     bool // without limit
-	slot     int  // of the question under way, or the next one
-	answered bool // a verdict has come from this node's instance manager
+	limited bool
+	open    bool // without limit
+	slot    int  // of the question under way, or the next one
+	heard   bool // a member may have heard a question of this process
 
 	began, last time.Duration
 	until       time.Duration // the port is open until then, as far as this process knows
@@ -126,11 +133,7 @@ func (m *muteRule) step(now time.Duration) ([]muteAct, error) {
 	if m.isOpen(now) {
 		m.closedAt = now
 	}
-	limit := muteWaits
-	if m.verdict == No {
-		limit = muteEnds
-	}
-	if now-m.closedAt >= limit {
+	if limit := closedLimit(m.verdict); now-m.closedAt >= limit {
 		return acts, fmt.Errorf("%w for %s: %s", ErrMuted, limit, m.verdict)
 	}
 	if m.asking || now < m.next {
@@ -154,13 +157,13 @@ func (m *muteRule) due(now time.Duration) time.Duration {
 
 // answer is told how the question of a number ended.
 func (m *muteRule) answer(now time.Duration, number int, v Verdict) []muteAct {
+	if v != NotOffered && v != Refused {
+		m.heard = true // also if this answer is too late
+	}
 	if !m.asking || number != m.number {
 		return nil
 	}
 	m.asking, m.verdict = false, v
-	if v != Unanswered && v != NotOffered {
-		m.answered = true
-	}
 	slot, wasLimited := m.slot, m.limited
 	deed := m.decide(now, v)
 	switch {
@@ -179,12 +182,12 @@ func (m *muteRule) answer(now time.Duration, number int, v Verdict) []muteAct {
 
 // decide returns what follows from a verdict; 0: nothing.
 func (m *muteRule) decide(now time.Duration, v Verdict) muteDeed {
-	old := v == NotOffered || v == Unanswered && now-m.began >= silentStart
+	old := isEarlierRelease(v, now-m.began)
 	switch {
 	case v == No:
 		m.limited, m.open, m.until = true, false, 0
 		return doClose
-	case old && !m.answered:
+	case old && !m.heard:
 		return m.openWide()
 	case v == CannotTell && m.limited:
 		m.limited = false
@@ -202,6 +205,19 @@ func (m *muteRule) decide(now time.Duration, v Verdict) muteDeed {
 		m.limited = true
 	}
 	return 0
+}
+
+// isEarlierRelease tells whether an answer, so long after the first question, shows that this node's instance manager cannot be asked.
+func isEarlierRelease(v Verdict, waited time.Duration) bool {
+	return v == NotOffered || v == Refused && waited >= refusedStart
+}
+
+// closedLimit is how long a port may be closed after this answer.
+func closedLimit(v Verdict) time.Duration {
+	if v == No {
+		return muteEnds
+	}
+	return muteWaits
 }
 
 // openWide opens the port without limit, once.

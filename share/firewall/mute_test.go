@@ -185,26 +185,65 @@ func TestAShareBesideEarlierReleases(t *testing.T) {
 		r.hears(Yes, muteAct{doConfirm, 1})
 		r.wantOpen(true)
 	})
-	t.Run("the socket is there and nothing has ever answered: an earlier release took the place of a later one", func(t *testing.T) {
+	t.Run("nothing listens on the socket: an earlier release took the place of a later one", func(t *testing.T) {
 		r := newRuled(t)
-		for at := time.Duration(0); at < silentStart; at += questionSoon {
+		for at := time.Duration(0); at < refusedStart; at += questionSoon {
 			r.at(at, askedWithLimit(0)...)
-			r.hears(Unanswered)
+			r.hears(Refused)
 			r.wantOpen(false)
 		}
-		r.at(silentStart, askedWithLimit(0)...)
-		r.hears(Unanswered, muteAct{deed: doOpen})
+		r.at(refusedStart, askedWithLimit(0)...)
+		r.hears(Refused, muteAct{deed: doOpen})
 		r.wantOpen(true)
+		r.at(refusedStart, askedWithout...)
+		r.hears(Refused)
+		r.at(refusedStart+time.Second, askedWithout...)
+		r.hears(Yes, muteAct{doLimit, 0}) // a later release took its place
 	})
 	t.Run("one that has answered is silent: no limit is taken away", func(t *testing.T) {
 		r := newRuled(t)
 		r.at(0, askedWithLimit(0)...)
 		r.hears(Unconfirmed)
-		for at := questionSoon; at < silentStart+time.Second; at += questionSoon {
+		for at := questionSoon; at < refusedStart+time.Second; at += questionSoon {
 			r.at(at, askedWithLimit(0)...)
 			r.hears(NotOffered)
 			r.wantOpen(false)
 		}
+	})
+}
+
+// Members may have heard a question that got no answer, and take its age for proof that the port is closed.
+func TestAQuestionThatMayHaveBeenHeardKeepsThePortClosed(t *testing.T) {
+	for name, answers := range map[string][]Verdict{
+		"no answer ever comes":                         {Unanswered},
+		"one gets no answer, then nothing listens":     {Unanswered, Refused},
+		"one gets no answer, then it cannot be asked":  {Unanswered, NotOffered},
+		"one is not confirmed, then nothing listens":   {Unconfirmed, Refused},
+		"nothing listens, no answer, nothing listens":  {Refused, Unanswered, Refused},
+		"one gets no answer, then one is of no effect": {Unanswered, Refused, NotOffered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRuled(t)
+			for at := time.Duration(0); at < muteWaits-questionSoon; at += questionSoon {
+				r.at(at, askedWithLimit(0)...)
+				v := answers[min(int(at/questionSoon), len(answers)-1)]
+				r.hears(v)
+				r.wantOpen(false)
+			}
+			_, err := r.step(muteStart + muteWaits)
+			assert.ErrorIs(t, err, ErrMuted, "the next pod decides again")
+		})
+	}
+	t.Run("the answer comes after this process stood still", func(t *testing.T) {
+		r := newRuled(t)
+		r.at(0, askedWithLimit(0)...)
+		old := r.number
+		r.now += muteGap + time.Millisecond
+		_, err := r.step(r.now)
+		require.NoError(t, err)
+		assert.Empty(t, r.answer(r.now, old, Unanswered))
+		r.hears(NotOffered)
+		r.wantOpen(false)
 	})
 }
 

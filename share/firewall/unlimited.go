@@ -1,0 +1,49 @@
+package firewall
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// AskWithoutLimit asks until it is certain that no member of the volume takes the port for limited. A server whose port the kernel cannot limit
+// must not start before that: members may remember a question with a limit, of an earlier share manager that used the same engine, and a
+// successor would take the age of that question for proof that this server is mute.
+//
+//	yes, cannot tell          done: all members that remember questions have heard that the port has no limit
+//	not offered               done: an engine of an earlier release remembers nothing
+//	refused                   the same, after refusedStart, if no other answer has come
+//	no                        asked again for muteEnds: then ErrMuted
+//	else                      asked again for muteWaits: then ErrMuted
+//
+// now is the time since some fixed moment. It returns an error of ctx when that ends.
+func AskWithoutLimit(ctx context.Context, ask Question, now func() time.Duration) error {
+	began, heard := now(), false
+	for {
+		v, err := askOnce(ctx, ask)
+		waited := now() - began
+		heard = heard || v != NotOffered && v != Refused
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("asking whether the volume's engine is in force: %w", ctx.Err())
+		case v == Yes, v == CannotTell:
+			return nil
+		case isEarlierRelease(v, waited) && !heard:
+			return nil
+		case waited >= closedLimit(v) && err != nil:
+			return fmt.Errorf("%w for %s: %s: %w", ErrMuted, waited.Round(time.Second), v, err)
+		case waited >= closedLimit(v):
+			return fmt.Errorf("%w for %s: %s", ErrMuted, waited.Round(time.Second), v)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(questionSoon):
+		}
+	}
+}
+
+func askOnce(ctx context.Context, ask Question) (Verdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, questionLimit)
+	defer cancel()
+	return ask(ctx, false)
+}
