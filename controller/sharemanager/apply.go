@@ -31,7 +31,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		p.lead(in)
 	}
 	slice := c.applySlice(ctx, &in, &p)
-	if errors.Is(slice, queue.ErrStale) || apierrors.IsConflict(slice) {
+	if c.sliceTrouble.mustWait(in.Share.Name, slice) {
 		return slice
 	}
 	// Whatever else keeps the slice from being written must not keep the share from moving.
@@ -59,6 +59,7 @@ func (c *Controller) applyRest(ctx context.Context, in Input, p Plan) error {
 	}
 	log := queue.Log(ctx).WithField(logfields.Volume, in.Share.Name)
 	if p.CreatePod != nil {
+		c.dropFormer(ctx, in)
 		err := staleIfExists(c.makePod(ctx, in, p.CreatePod))
 		c.unmade.tried(in.Share.Name, err, c.Clock.Now())
 		if err != nil {

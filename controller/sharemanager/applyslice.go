@@ -2,7 +2,9 @@ package sharemanager
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,45 +16,99 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// refusedSlicesDelay is for how long no EndpointSlice is written after the API server has refused one to this account.
+// refusedSlicesDelay is for how long no EndpointSlice of a share is written after the API server has said that this account has no right to.
 const refusedSlicesDelay = time.Minute
 
-// refusedSlices remembers that the account of this leader may not write EndpointSlices: manifests of an earlier release do
-// not let it.
-type refusedSlices struct {
-	mu    sync.Mutex
-	until time.Time
+// maxConflicts is how many writes of a slice in succession may end in a conflict before the rest of the plan is applied without it. A few conflicts
+// say that this leader's cache is late, or that another leader has taken over: then nothing else may be done. More say that another client
+// writes the slice again and again.
+const maxConflicts = 3
+
+// sliceTrouble remembers by share what became of its EndpointSlice.
+type sliceTrouble struct {
+	mu        sync.Mutex
+	refused   map[string]time.Time // until when none is written: manifests of an earlier release do not let this account do so
+	conflicts map[string]int       // in succession
 }
 
-func (r *refusedSlices) isIn(now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return now.Before(r.until)
+func newSliceTrouble() *sliceTrouble {
+	return &sliceTrouble{refused: map[string]time.Time{}, conflicts: map[string]int{}}
 }
 
-func (r *refusedSlices) refused(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.until = now.Add(refusedSlicesDelay)
+func (s *sliceTrouble) isRefused(share string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Before(s.refused[share])
+}
+
+func (s *sliceTrouble) refuse(share string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[share] = now.Add(refusedSlicesDelay)
+}
+
+// mustWait takes in how a write ended, and tells whether all else must wait for the next try.
+func (s *sliceTrouble) mustWait(share string, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !errors.Is(err, queue.ErrStale) && !apierrors.IsConflict(err) {
+		delete(s.conflicts, share)
+		return false
+	}
+	s.conflicts[share]++
+	return s.conflicts[share] <= maxConflicts
+}
+
+func (s *sliceTrouble) forget(share string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.refused, share)
+	delete(s.conflicts, share)
+}
+
+// lacksRight tells whether the API server refused a write because this account has no right to it. Admission webhooks and policies answer with
+// the reason Forbidden as well, but the next write may pass. Only the text shows the difference: `User "..." cannot update resource ...`.
+func lacksRight(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot ") && !strings.Contains(err.Error(), "admission webhook")
 }
 
 // applySlice writes the slice of a plan. Where that fails, a pod that the plan creates gets the labels that the Service selects,
 // so that Kubernetes writes its address. A leader that may not write slices has no error: it works as one of an earlier release.
 func (c *Controller) applySlice(ctx context.Context, in *Input, p *Plan) error {
-	err := c.writeSlice(ctx, in, p)
-	if err == nil {
-		return nil
+	if !in.NoSlices {
+		err := c.writeSlice(ctx, in, p)
+		if err == nil {
+			return nil
+		}
+		in.NoSlices = true
+		if !lacksRight(err) {
+			selectPod(in, p)
+			return fmt.Errorf("write the EndpointSlice of the share: %w", err)
+		}
+		c.sliceTrouble.refuse(in.Share.Name, in.Now)
+		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Warn("May not write the EndpointSlice of a share; its Service selects the pod")
 	}
-	in.NoSlices = true
+	selectPod(in, p)
+	return nil
+}
+
+// selectPod gives a pod that the plan creates the labels that the Service selects.
+func selectPod(in *Input, p *Plan) {
 	if p.CreatePod != nil {
 		p.CreatePod = newPod(*in)
 	}
-	if apierrors.IsForbidden(err) {
-		c.refusedSlices.refused(in.Now)
-		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Warn("May not write the EndpointSlice of a share; its Service selects the pod")
-		return nil
+}
+
+// dropFormer deletes the slice before a pod is created that the Service selects. With the former pod's address in it, the Service would lead to two
+// pods. If the slice cannot be deleted either, the pod is created all the same: a Service that also leads to it is better than one that
+// does not.
+func (c *Controller) dropFormer(ctx context.Context, in Input) {
+	if !in.NoSlices || addressIn(in.Slice) == "" {
+		return
 	}
-	return fmt.Errorf("write the EndpointSlice of the share: %w", err)
+	if err := c.deleteSlice(ctx, in.Slice); err != nil {
+		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Warn("Cannot delete the EndpointSlice of a share; its Service may lead to the former pod as well")
+	}
 }
 
 func (c *Controller) writeSlice(ctx context.Context, in *Input, p *Plan) (err error) {

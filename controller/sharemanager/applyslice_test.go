@@ -88,7 +88,7 @@ func TestThePodOfAnEarlierReleaseIsTakenOver(t *testing.T) {
 			Labels: map[string]string{discoveryv1.LabelServiceName: "vol", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", types.LabelShareManager: "vol"},
 		}}
 	}
-	c.refusedSlices.refused(h.Clock.Now()) // the earlier release knows no slices
+	c.sliceTrouble.refuse("vol", h.Clock.Now()) // the earlier release knows no slices
 	c.Ask = func(context.Context, string) (types.ShareRecovery, error) { return types.ShareRecovery{}, nil }
 	serve(t, h, c, "pod-1")
 	got, err := c.sync(t.Context(), "vol")
@@ -247,10 +247,21 @@ func TestASliceThatTheCacheDoesNotShowYetKeepsItsAddress(t *testing.T) {
 	assert.Equal(t, types.SharePodLabels("vol"), pod.Labels)
 }
 
+// noRight is what the API server's authorization says.
+func noRight() error {
+	return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), sliceName, errors.New(
+		`User "system:serviceaccount:longhorn-system:longhorn-leader" cannot update resource "endpointslices" in API group "discovery.k8s.io" in the namespace "longhorn-system"`))
+}
+
+// webhookDenies is what the API server says where an admission webhook denies a request with the reason Forbidden.
+func webhookDenies() error {
+	return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), sliceName, errors.New(`admission webhook "a.example.org" denied the request: you cannot do that now`))
+}
+
 // With manifests of an earlier release the leader may not write slices: the share works as with that release.
 func TestWithoutTheRightToSlicesTheServiceSelectsThePod(t *testing.T) {
 	h, c := start(t)
-	h.Fail("create", "endpointslices", apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), sliceName, errors.New("no right")))
+	h.Fail("create", "endpointslices", noRight())
 	got, err := c.sync(t.Context(), "vol")
 	require.NoError(t, err)
 	assert.Zero(t, got)
@@ -285,11 +296,113 @@ func TestASliceThatCannotBeWrittenDoesNotHoldTheShare(t *testing.T) {
 	h.CatchUp()
 	h.Fail("update", "endpointslices", boom)
 	syncs(t, h, c, boom)
-	h.ExpectWrites("update endpointslices/share-manager-vol", "update sharemanagers/vol/status", "create pods/share-manager-vol")
+	h.ExpectWrites("update endpointslices/share-manager-vol", "update sharemanagers/vol/status", "delete endpointslices/share-manager-vol", "create pods/share-manager-vol")
 	h.CatchUp()
 	pod, err := c.Pods.GetRO("share-manager-vol")
 	require.NoError(t, err)
 	assert.Contains(t, pod.Labels, types.LabelManagedBy, "the Service selects it")
+}
+
+// A pod that the Service selects is created only after the former pod's address is gone: else the Service leads to two pods.
+func TestASliceThatMayNotBeWrittenDoesNotLeadBesideTheSelector(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	change(t, h, c, fails)
+	syncs(t, h, c, nil) // the slice keeps the former address
+	h.Writes()
+	h.CatchUp()
+	c.sliceTrouble.refuse("vol", h.Clock.Now()) // and now the manifests of an earlier release come
+	syncs(t, h, c, nil)
+	h.ExpectWrites("update sharemanagers/vol/status", "delete endpointslices/share-manager-vol", "create pods/share-manager-vol")
+	h.CatchUp()
+	pod, err := c.Pods.GetRO("share-manager-vol")
+	require.NoError(t, err)
+	assert.Contains(t, pod.Labels, types.LabelManagedBy, "the Service selects it")
+
+	h, c = start(t)
+	serve(t, h, c, "pod-1")
+	change(t, h, c, fails)
+	syncs(t, h, c, nil)
+	h.Writes()
+	h.CatchUp()
+	c.sliceTrouble.refuse("vol", h.Clock.Now())
+	h.Fail("delete", "endpointslices", noRight())
+	syncs(t, h, c, nil)
+	assert.Contains(t, h.Writes(), "create pods/share-manager-vol", "two addresses are better than none")
+}
+
+func TestOneSharesRefusedSliceConcernsNoOtherShareAndNoLaterWrite(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	for name, tc := range map[string]struct {
+		err     error
+		refused bool
+	}{
+		"no right":                  {noRight(), true},
+		"a webhook denies it":       {webhookDenies(), false},
+		"a policy denies it":        {apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), sliceName, errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request")), false},
+		"a webhook does not answer": {apierrors.NewInternalError(errors.New("failed calling webhook")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer c.sliceTrouble.forget("vol")
+			s, err := c.Slices.GetRO(sliceName)
+			require.NoError(t, err)
+			s = s.DeepCopy()
+			s.Endpoints = nil
+			h.Overwrite(s)
+			h.CatchUp()
+			h.Fail("update", "endpointslices", tc.err)
+			_, err = c.sync(t.Context(), "vol")
+			assert.Equal(t, tc.refused, err == nil, "an error is tried again soon: %v", err)
+			assert.Equal(t, tc.refused, c.sliceTrouble.isRefused("vol", h.Clock.Now()))
+			assert.False(t, c.sliceTrouble.isRefused("other", h.Clock.Now()))
+			h.CatchUp()
+			c.sliceTrouble.forget("vol")
+			syncs(t, h, c, nil)
+			address, _ := leadsTo(t, h)
+			assert.Equal(t, "10.1.0.7", address, "it is written at the next try")
+			h.CatchUp()
+		})
+	}
+}
+
+// Another client writes the slice again and again, so that each of the leader's writes is a conflict.
+func TestASliceThatAlwaysConflictsDoesNotHoldTheShare(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	change(t, h, c, fails)
+	conflict := apierrors.NewConflict(discoveryv1.Resource("endpointslices"), sliceName, errors.New("changed"))
+	for range maxConflicts {
+		h.Fail("update", "endpointslices", conflict)
+		_, err := c.sync(t.Context(), "vol")
+		require.True(t, apierrors.IsConflict(err), "%v", err)
+		h.ExpectWrites("update endpointslices/share-manager-vol") // another leader may have taken over
+	}
+	var writes []string
+	for range 2 {
+		h.Fail("update", "endpointslices", conflict)
+		_, err := c.sync(t.Context(), "vol")
+		require.True(t, apierrors.IsConflict(err), "%v", err)
+		writes = append(writes, h.Writes()...)
+		h.CatchUp()
+	}
+	assert.Contains(t, writes, "delete pods/share-manager-vol")
+	assert.Contains(t, writes, "create pods/share-manager-vol")
+}
+
+func TestConflictsCountInSuccession(t *testing.T) {
+	conflict := apierrors.NewConflict(discoveryv1.Resource("endpointslices"), sliceName, errors.New("changed"))
+	s := newSliceTrouble()
+	for range 2 {
+		for range maxConflicts - 1 {
+			assert.True(t, s.mustWait("vol", conflict))
+		}
+		assert.True(t, s.mustWait("vol", queue.ErrStale))
+		assert.False(t, s.mustWait("vol", conflict))
+		assert.True(t, s.mustWait("other", conflict))
+		assert.False(t, s.mustWait("vol", nil))
+	}
+	assert.False(t, s.mustWait("vol", errors.New("a webhook is away")))
 }
 
 func TestAnAddressThatAnotherPodHasIsNotKept(t *testing.T) {
@@ -314,6 +427,39 @@ func TestAnAddressThatAnotherPodHasIsNotKept(t *testing.T) {
 	assert.Contains(t, h.Writes(), "update endpointslices/share-manager-vol")
 	address, _ = leadsTo(t, h)
 	assert.Empty(t, address, "clients must not come to another share's server")
+}
+
+// The share's own pod has ended and is still there: its address is as free as that of a pod that is gone.
+func TestTheAddressOfAnEndedPodThatAnotherPodHasIsNotKept(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	change(t, h, c, fails)
+	h.Seed(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "share-manager-other", Labels: types.SharePodLabels("other")},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending, PodIP: "10.1.0.7"},
+	})
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	h.ExpectWrites("update endpointslices/share-manager-vol", "update sharemanagers/vol/status", "delete pods/share-manager-vol")
+	address, _ := leadsTo(t, h)
+	assert.Empty(t, address, "clients must not come to another share's server")
+}
+
+// While the share's pod may run, its address is its own: the cache shows another pod late that had it before.
+func TestAPodThatEndsKeepsItsAddressWhateverOthersSay(t *testing.T) {
+	h, c := start(t)
+	serve(t, h, c, "pod-1")
+	h.Seed(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "share-manager-other", Labels: types.SharePodLabels("other")},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.1.0.7"},
+	})
+	change(t, h, c, func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: h.Clock.Now()}, []string{"x"}
+	})
+	h.CatchUp()
+	syncs(t, h, c, nil)
+	address, owner := leadsTo(t, h)
+	assert.Equal(t, []string{"10.1.0.7", "ShareManager"}, []string{address, owner})
 }
 
 func TestAnAddressThatAnotherPodHasIsNotKeptByALateCacheEither(t *testing.T) {

@@ -157,13 +157,13 @@ type Controller struct {
 	// refusals are the API server's words for Services that it does not take, by the share's name.
 	refusals queue.Refusals[string]
 	asked    asked
-	// refusedSlices is of EndpointSlices, of all shares.
-	refusedSlices refusedSlices
+	// sliceTrouble is of EndpointSlices that cannot be written.
+	sliceTrouble *sliceTrouble
 }
 
 // New registers the controller's handlers; nothing happens before Run.
 func New(d Deps) (*Controller, error) {
-	c := &Controller{Deps: d}
+	c := &Controller{Deps: d, sliceTrouble: newSliceTrouble()}
 	c.queue = queue.New(queue.Options[string]{Name: "share-manager", Env: d.Env, Workers: 4, Sync: c.sync})
 	named := func(o metav1.Object) []string { return []string{o.GetName()} }
 	labelled := queue.Handler(c.queue, func(o metav1.Object) []string {
@@ -325,6 +325,7 @@ func (c *Controller) letGo(ctx context.Context, name string) (queue.Result, erro
 	c.turns.since(name, nil, c.Clock.Now())
 	c.unmade.tried(name, nil, c.Clock.Now())
 	c.refusals.Forget(name)
+	c.sliceTrouble.forget(name)
 	c.asked.forget(name)
 	if err != nil || without == nil {
 		return queue.Result{}, err

@@ -1,6 +1,7 @@
 package sharemanager
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"strconv"
@@ -77,17 +78,25 @@ func (in Input) keepFormer(p *Plan, want *discoveryv1.EndpointSlice, pod *corev1
 	until := in.formerUntil(pod)
 	left := until.Sub(in.Now)
 	switch {
-	case left <= 0:
+	case left <= 0 || in.AddressTaken:
 		return
 	case address != "":
 		want.Endpoints = []discoveryv1.Endpoint{endpointTo(pod, address)}
-	case addressIn(in.Slice) != "" && !in.AddressTaken:
+	case addressIn(in.Slice) != "":
 		want.Endpoints = in.Slice.DeepCopy().Endpoints[:1]
 	default:
 		return
 	}
 	want.Labels[types.LabelFormerPodUntil] = strconv.FormatInt(until.Unix(), 10)
 	p.wakeAfter(left)
+}
+
+// formerAddress is the address that a slice keeps while no pod serves: that of the share's pod, or of the pod before it; "": there is none.
+func (in Input) formerAddress() string {
+	if in.Service == nil {
+		return ""
+	}
+	return cmp.Or(addressOfPod(in.ownPod(), in.addressType()), addressIn(in.Slice))
 }
 
 // formerUntil is until when the slice has the address of a former pod. While that pod is there and its container may run, no

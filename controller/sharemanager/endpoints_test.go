@@ -78,6 +78,7 @@ func TestWhereTheServiceLeads(t *testing.T) {
 		"for too long, and known → nothing is written":                   {in: starts().slice("", ""), want: "unchanged"},
 		"by a clock that was ahead → not for longer":                     {in: starts().slice("10.1.0.7", "pod-0").former(time.Hour), want: "10.1.0.7 ShareManager/share 30s", after: 30 * time.Second},
 		"another pod has the address by now → none":                      {in: starts().slice("10.1.0.7", "pod-0").former(9 * time.Second).with(func(in *Input) { in.AddressTaken = true }), want: " ShareManager/share"},
+		"the pod ended, another pod has its address → none":              {in: running(fails).slice("10.1.0.7", "pod").with(func(in *Input) { in.AddressTaken = true }), want: " ShareManager/share"},
 		"the pod ended → it stays":                                       {in: running(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }).slice("10.1.0.7", "pod"), want: "10.1.0.7 ShareManager/share 30s", after: 30 * time.Second},
 		"the pod ended, and is still there much later → none":            {in: running(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }).slice("10.1.0.7", "pod").former(0), want: " ShareManager/share"},
 		"that is known → nothing is written":                             {in: running(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }).slice("", ""), want: "unchanged"},

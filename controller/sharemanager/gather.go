@@ -73,9 +73,7 @@ func (c *Controller) gather(ctx context.Context, share *longhorn.ShareManager) (
 }
 
 func (c *Controller) gatherSlice(in *Input) (err error) {
-	if in.NoSlices = c.refusedSlices.isIn(in.Now); in.NoSlices {
-		return nil
-	}
+	in.NoSlices = c.sliceTrouble.isRefused(in.Share.Name, in.Now)
 	in.Slice, err = orNone(c.Slices.GetRO(types.ShareSliceName(in.Share.Name)))
 	if err == nil && in.Slice != nil && c.Slices.IsStale(in.Slice) {
 		return queue.ErrStale
@@ -83,11 +81,17 @@ func (c *Controller) gatherSlice(in *Input) (err error) {
 	return err
 }
 
-// isTaken tells whether the address in the slice is that of another pod by now, as far as pods in this namespace go: another
-// share's server must not be found there.
+// isTaken tells whether another pod has the address that the slice would keep, as far as pods in this namespace go: another share's server must not
+// be found there.
+//
+//	the share's pod      the address is
+//	may still run        its own: no other pod can have it, whatever the cache shows
+//	has ended, or gone   free: another pod that has it has taken it
+//
+// The address of any pod that has ended is free. So a pod that has ended has taken none.
 func (c *Controller) isTaken(in Input) (bool, error) {
-	address := addressIn(in.Slice)
-	if address == "" || in.Pod != nil && shows(in.Slice, in.Pod) {
+	address := in.formerAddress()
+	if pod := in.ownPod(); address == "" || pod != nil && !hasEnded(pod) && slices.Contains(addressesOfPod(pod), address) {
 		return false, nil
 	}
 	pods, err := c.Pods.List(labels.Everything())
