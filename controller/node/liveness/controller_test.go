@@ -3,11 +3,15 @@ package liveness
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -377,6 +381,65 @@ func TestTwoSilentNodesWaitForEightSeconds(t *testing.T) {
 	assert.NotNil(t, b.silence("x"))
 	assert.NotNil(t, b.silence("y"))
 	assert.Equal(t, "b", b.silence("y").Witness, "not x, which is silent itself")
+}
+
+// A node that is down is asked again at intervals, but not while it is still being asked.
+func TestANodeThatIsDownIsAskedOnceAtATime(t *testing.T) {
+	b := newBench(t, threeNodes()...)
+	b.xDies()
+	b.ticks(3)
+	require.NotNil(t, b.silence("x"))
+	asked, answer := make(chan struct{}, 99), make(chan struct{})
+	b.meanwhile = func() { asked <- struct{}{}; <-answer }
+	for range 4 * int(recheckSoon/standard.interval) {
+		b.Clock.Step(standard.interval)
+		b.tick(t.Context())
+	}
+	<-asked
+	<-asked
+	close(answer)
+	b.work.Wait()
+	assert.Empty(t, asked, "two witnesses were asked, once each")
+	require.NotNil(t, b.silence("x"))
+	b.ticks(int(recheckSoon / standard.interval))
+	assert.Len(t, asked, 2, "again when the time has come")
+}
+
+// Witnesses that hang must not delay a verdict for long, however many there are.
+func TestAllWitnessesTogetherHaveAFewSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		d := &Detector{deps: Deps{Testify: func(ctx context.Context, _, _, _ string) (bool, error) {
+			asked.Add(1)
+			<-ctx.Done()
+			return false, ctx.Err()
+		}}}
+		d.deps.Log = logrus.NewEntry(logrus.New())
+		d.deps.Log.Logger.SetOutput(io.Discard)
+		began := time.Now()
+		assert.Equal(t, testimony{}, d.testify(t.Context(), make([]daemon, 40), "x"))
+		assert.Equal(t, 3*time.Second, time.Since(began))
+		assert.LessOrEqual(t, asked.Load(), int64(3*asksAtOnce), "nobody is asked when the time is over")
+	})
+}
+
+// A share of node y hangs, whose kubelet accepts connections. Node x dies.
+func TestAShareThatHangsDoesNotDelayTheVerdictOnAnotherNode(t *testing.T) {
+	b := newBench(t, append(threeNodes(), build.ReadyNode("y", "5"), kubeNode("y", "boot-y"), daemonPod("y", "10.1.0.5"), sharePod("other", "y", "10.1.0.17"))...)
+	b.answering["10.1.0.17:9600"] = true
+	require.NoError(t, b.takeOver())
+	b.ticks(3)
+	delete(b.answering, "10.1.0.17:9600")
+	b.accepting["10.0.0.25:10250"] = true
+	b.ticks(20)
+	require.Nil(t, b.silence("y"))
+	clear(b.answering)
+	b.ticks(1)
+	for range 9 { // 4.5 s
+		b.ticks(1)
+	}
+	assert.NotNil(t, b.silence("x"))
+	assert.Nil(t, b.silence("y"))
 }
 
 func TestANodeThatIsDownIsAskedAgain(t *testing.T) {

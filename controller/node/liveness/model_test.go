@@ -216,6 +216,7 @@ func (s *scenario) of(verdicts []fall) (right []string, wrong int) {
 
 const (
 	sec   = time.Second
+	hangs = "a share of a node hangs, and another node dies"
 	moved = "the leader's machine is moved: it stands still for 1.1 s, and its network is back 1.7 s later"
 )
 
@@ -250,6 +251,13 @@ func scenarios() []scenario {
 		{name: "a switch is away for 3 s", serving: both, cut: map[string][]span{"x": seconds(10, 13), "y": seconds(10, 13)}},
 		{name: "a link flaps: 3 s away, 22 s there, for half an hour", serving: x, cut: map[string][]span{"x": flaps}, lasts: 30 * time.Minute, wrong: 2},
 		{name: "a node's processes are starved for minutes", serving: x, starved: map[string]span{"x": {10 * sec, 5 * time.Minute}}, lasts: 6 * time.Minute},
+		{
+			name: hangs, serving: both, starved: map[string]span{"x": {10 * sec, time.Hour}}, dead: map[string]time.Duration{"y": 30 * sec}, down: []string{"y"},
+		},
+		{
+			name: "a share hangs, and a switch is away for 3 s", serving: both, starved: map[string]span{"x": {10 * sec, time.Hour}},
+			cut: map[string][]span{"x": seconds(30, 33), "y": seconds(30, 33)},
+		},
 		{name: "a network policy lets nobody ask", serving: x, noYes: x},
 	}
 }
@@ -291,6 +299,7 @@ func TestModelOfTheRules(t *testing.T) {
 func TestModelOfTheTimeUntilAVerdict(t *testing.T) {
 	for name, most := range map[string]time.Duration{
 		"a node dies": 2500 * time.Millisecond, "a node dies, the other of two": 2500 * time.Millisecond, "two nodes die": 9500 * time.Millisecond,
+		hangs: 5 * time.Second,
 	} {
 		for phase := time.Duration(0); phase < 500*time.Millisecond; phase += 50 * time.Millisecond {
 			s := named(t, name)

@@ -12,7 +12,8 @@ type rules struct {
 	interval time.Duration // between two questions to a share
 	lateness time.Duration // by which a tick of the loop may be late; later, the count starts again
 	patience int           // unanswered questions in a row that make a node silent
-	// Nodes that fall silent within together of each other are judged after longWait of silence: a switch restarts, nodes seldom die in company.
+	// Nodes that fall silent within together of each other are judged after longWait of silence: a switch restarts, nodes seldom die in company. A
+	// node whose share alone hangs does not count.
 	together, longWait time.Duration
 	// A verdict that proved wrong bars the next one for firstBar, then for twice as long each time, at most maxBar.
 	firstBar, maxBar time.Duration
@@ -50,6 +51,8 @@ type tally struct {
 	unanswered int
 	since      time.Time // when the first of them was asked
 	tried      time.Time // when the last judgement began
+	// lived is when the last judgement began that found the node alive, although no question was answered since: its share hangs. Zero: there is none.
+	lived time.Time
 }
 
 func newCount(r rules) *count {
@@ -96,7 +99,7 @@ func (c *count) add(name string, n *tally, rounds []round, last, now time.Time) 
 	n.asked = true
 	switch {
 	case slices.ContainsFunc(rounds, func(r round) bool { return r.answered }):
-		n.unanswered, n.since = 0, time.Time{}
+		n.unanswered, n.since, n.lived = 0, time.Time{}, time.Time{}
 		return
 	case !wasAsked:
 		return
@@ -113,11 +116,12 @@ func (c *count) add(name string, n *tally, rounds []round, last, now time.Time) 
 // judgeAgain is how soon a silent node is judged again where nothing could be found out.
 const judgeAgain = time.Second
 
-// suspects are silent nodes that no brake holds, and that were not judged a moment ago.
+// suspects are silent nodes that no brake holds, and that were not judged a moment ago. A node whose share hangs is judged in spite of a
+// brake, which only holds verdicts: that it still lives releases the brake on others.
 func (c *count) suspects(now time.Time) []string {
 	var found []string
 	for name, n := range c.nodes {
-		if c.isSilent(name) && !c.isBraked(name, now) && now.Sub(n.tried) >= judgeAgain {
+		if c.isSilent(name) && (!c.isBraked(name, now) || !n.lived.IsZero()) && now.Sub(n.tried) >= judgeAgain {
 			found = append(found, name)
 		}
 	}
@@ -131,13 +135,17 @@ func (c *count) isSilent(node string) bool {
 	return n != nil && n.unanswered >= c.rules.patience
 }
 
-// isBraked tells whether another node fell silent together with this one, and too little time has passed since.
+// isBraked tells whether another node fell silent together with this one, and too little time has passed since. Another node of which something
+// has answered since this one fell silent has not lost its network with it: only its share hangs.
 func (c *count) isBraked(node string, now time.Time) bool {
 	n, at := c.nodes[node], c.silences[node]
 	if n == nil || now.Sub(n.since) >= c.rules.longWait {
 		return false
 	}
 	for other, when := range c.silences {
+		if o := c.nodes[other]; o != nil && o.lived.After(n.since) {
+			continue
+		}
 		if other != node && at.Sub(when).Abs() < c.rules.together {
 			return true
 		}
@@ -160,10 +168,10 @@ func (c *count) mayFall(node, bootID string, epoch int, now time.Time) bool {
 	return onTime && epoch == c.epoch && c.isSilent(node) && !c.isBraked(node, now) && !c.isBarred(node, bootID, now)
 }
 
-// lives starts a node's count again: something else than a question was answered.
+// lives starts a node's count again: something else than a question was answered, after the last judgement began.
 func (c *count) lives(node string) {
 	if n := c.nodes[node]; n != nil {
-		*n = tally{asked: false, tried: n.tried}
+		*n = tally{asked: false, tried: n.tried, lived: n.tried}
 	}
 }
 

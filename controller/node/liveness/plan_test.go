@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestVerdict(t *testing.T) {
@@ -181,6 +182,39 @@ func TestTwoNodesThatFallSilentTogetherWait(t *testing.T) {
 	a = run(0)
 	a.times(2, map[string][]round{"y": {yes}}) // x fell, and its shares have left it
 	assert.Empty(t, a.times(3, map[string][]round{"y": {no}}), "a node that was called down counts for the next")
+}
+
+func TestANodeWhoseShareHangsBrakesNoOther(t *testing.T) {
+	xHangs := func() *asked { // x lives, as each judgement finds, and answers no question
+		a := newAsked()
+		a.times(3, map[string][]round{"x": {yes}, "y": {yes}})
+		for range 3 {
+			require.Equal(t, []string{"x"}, a.times(3+1, map[string][]round{"x": {no}, "y": {yes}})[:1])
+			a.begin("x", a.now)
+			a.lives("x")
+		}
+		return a
+	}
+	silent := map[string][]round{"x": {no}, "y": {no}}
+	a := xHangs()
+	assert.Empty(t, a.times(3, silent), "nothing of x has answered since y fell silent")
+	assert.Equal(t, []string{"x"}, a.times(1, silent), "in spite of the brake")
+	assert.False(t, a.mayFall("x", "", a.begin("x", a.now), a.now), "which holds a verdict on x, too")
+	assert.False(t, a.mayFall("y", "", a.epoch, a.now))
+	a.lives("x")
+	assert.True(t, a.mayFall("y", "", a.epoch, a.now))
+	assert.Equal(t, []string{"y"}, a.times(1, silent))
+
+	a = xHangs()
+	a.times(4, silent)
+	a.begin("x", a.now) // and nothing of x answers: it has lost its network with y
+	assert.Empty(t, a.times(1, silent))
+	assert.False(t, a.mayFall("y", "", a.epoch, a.now))
+
+	a = xHangs()
+	a.times(1, map[string][]round{"x": {yes}, "y": {yes}}) // it no longer hangs
+	assert.Empty(t, a.times(3, silent))
+	assert.Empty(t, a.times(3, silent), "the brake holds both")
 }
 
 func TestTheOrderOfWitnesses(t *testing.T) {

@@ -36,6 +36,9 @@ func (d *Detector) testify(ctx context.Context, daemons []daemon, node string) t
 			return said.testimony
 		}
 		earlier += said.earlier
+		if ctx.Err() != nil {
+			break
+		}
 	}
 	return testimony{earlier: len(daemons) > 0 && earlier == len(daemons)}
 }
