@@ -31,6 +31,7 @@ type clients struct {
 
 // newClients uses the pod's service account, or a kubeconfig when one is named. Requests wait while the API server is away; ctx is the process's.
 func newClients(ctx context.Context, kubeconfig string, log *logrus.Entry) (*clients, error) {
+	setPings(log) // before the first connection
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("configure the API client: %w", err)

@@ -16,7 +16,7 @@ const requestDeadline = 30 * time.Second
 // would cover watches as well: client-go makes an http.Client.Timeout of it, which cuts
 // the body of an answer.
 //
-// A watch over a connection that died ends too: client-go pings idle connections.
+// A watch over a connection that died ends too: client-go pings idle connections (pings.go).
 type deadlines struct {
 	next  http.RoundTripper
 	after time.Duration
