@@ -19,7 +19,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func dial(t *testing.T, path string) *grpc.ClientConn {
@@ -67,6 +70,33 @@ func TestRunNodeServesAndRegistersUntilItsContextEnds(t *testing.T) {
 		_, err := os.Lstat(path)
 		assert.ErrorIs(t, err, os.ErrNotExist, "%s is left", path)
 	}
+}
+
+// The running plugin sets the identifier of the node's NFS client before it mounts a share. The mount itself fails: this node has no network.
+func TestRunNodeSetsTheIdentifierBeforeItMountsAShare(t *testing.T) {
+	dir, err := os.MkdirTemp("", "csi")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	n := &idNode{root: filepath.Join(dir, "1/root")}
+	n.write(t, kernelsIdentifier, "(null)\n")
+	n.write(t, filepath.Join(types.NFSClientDirectory, types.NFSClientWanted), "ours")
+	endpoint := filepath.Join(dir, "csi.sock")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- RunNode(ctx, NodeOptions{NodeID: "n1", Endpoint: "unix://" + endpoint, KubeletDir: dir, HostProc: dir, Log: quiet()})
+	}()
+	call, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	_, err = csipb.NewNodeClient(dial(t, endpoint)).NodeStageVolume(call, &csipb.NodeStageVolumeRequest{
+		VolumeId: "pvc-1", StagingTargetPath: filepath.Join(dir, "staging"), VolumeCapability: capabilityOf(multiNode, "ext4"),
+		PublishContext: map[string]string{"shareEndpoint": "nfs://192.0.2.1/pvc-1"},
+	}, grpc.WaitForReady(true))
+	assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+	assert.Equal(t, "ours", n.kernels(t))
+	assert.Equal(t, "ours", n.read(t, filepath.Join(types.NFSClientDirectory, types.NFSClientHeld)))
+	cancel()
+	assert.NoError(t, <-done)
 }
 
 func leaveStaleSocket(t *testing.T, path string) {
