@@ -34,7 +34,7 @@ func TestClientsPingWithinTenSecondsUnlessTheEnvironmentSaysOtherwise(t *testing
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", tt.idle)
 			t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", tt.answer)
-			_, err := newClients(writeKubeconfig(t, "http://127.0.0.1:1", nil), logrus.NewEntry(logrus.New()))
+			_, err := newClients(t.Context(), writeKubeconfig(t, "http://127.0.0.1:1", nil), logrus.NewEntry(logrus.New()))
 			require.NoError(t, err)
 			assert.Equal(t, tt.wantIdle, os.Getenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS"))
 			assert.Equal(t, tt.wantAnswer, os.Getenv("HTTP2_PING_TIMEOUT_SECONDS"))
@@ -58,7 +58,7 @@ func TestAWatchEndsWhenTheServerFallsSilent(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(over) })
 	link := newLink(t, server.Listener.Addr().String())
-	c, err := newClients(writeKubeconfig(t, "https://"+link.address, server), logrus.NewEntry(logrus.New()))
+	c, err := newClients(t.Context(), writeKubeconfig(t, "https://"+link.address, server), logrus.NewEntry(logrus.New()))
 	require.NoError(t, err)
 	watch, err := c.kube.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
