@@ -70,10 +70,15 @@ func diskFlags() []cli.Flag {
 	}
 }
 
+// guestKernel is the variable of the environment that has the directory of the
+// kernel for nodes that get one of their own (uml.KernelIn).
+const guestKernel = "LONGHORN_GUEST_KERNEL"
+
 func upOptions(cmd *cli.Command) cluster.UpOptions {
 	return cluster.UpOptions{
 		Nodes:         cmd.Int("nodes"),
 		MemoryMiB:     cmd.Int("memory"),
+		KernelDir:     os.Getenv(guestKernel),
 		ImageTars:     cmd.StringSlice("image-tar"),
 		DiskSizeBytes: int64(cmd.Int("disk-size")) << 30,
 		DiskFS:        cmd.String("disk-fs"),

@@ -38,7 +38,7 @@ func TestGuest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes about a minute")
 	}
-	if err := cluster.CheckGuests(); err != nil && os.Geteuid() == 0 {
+	if err := cluster.CheckGuests(os.Getenv(guestKernel)); err != nil && os.Geteuid() == 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func up(t *testing.T, nodes, guests int) *testCluster {
 }
 
 func (c *testCluster) options(nodes int) cluster.UpOptions {
-	return cluster.UpOptions{Nodes: nodes, DiskSizeBytes: 256 << 20, DiskFS: "ext4", MemoryMiB: 1024}
+	return cluster.UpOptions{Nodes: nodes, DiskSizeBytes: 256 << 20, DiskFS: "ext4", MemoryMiB: 1024, KernelDir: os.Getenv(guestKernel)}
 }
 
 // run logs what a command printed if it fails.

@@ -34,9 +34,11 @@ type UpOptions struct {
 	// the controller manager run.
 	Nodes int
 	// Guests are nodes with a kernel of their own, made besides these, named
-	// guest-1 and so on, each with so much memory.
+	// guest-1 and so on, each with so much memory and the kernel of KernelDir
+	// (uml.KernelIn).
 	Guests    int
 	MemoryMiB int
+	KernelDir string
 	// ImageTars are loaded into every node.
 	ImageTars []string
 	// DiskSizeBytes and DiskFS are those of each node's data disk.
@@ -82,7 +84,7 @@ func Up(ctx context.Context, l Layout, o UpOptions, out io.Writer) error {
 	if all := o.Nodes + o.Guests; o.Nodes < 0 || o.Guests < 0 || all > config.MaxNodes {
 		return fmt.Errorf("number of nodes %d: give 0 to %d", all, config.MaxNodes)
 	}
-	if err := preflight(l.Dir, o.Nodes+o.Guests > 0, o.Guests > 0); err != nil {
+	if err := preflight(l.Dir, o.Nodes+o.Guests > 0, o.Guests > 0, o.KernelDir); err != nil {
 		return err
 	}
 	unlock, err := l.lock()

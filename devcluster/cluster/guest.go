@@ -27,6 +27,8 @@ const KernelUML = "uml"
 // Linux, one process of this machine with helpers.
 type Guest struct {
 	MemoryMiB int `json:"memoryMiB"`
+	// KernelDir has the kernel (uml.KernelIn).
+	KernelDir string `json:"kernelDir,omitempty"`
 	// Disks are in the order in which the kernel has them, after the one that
 	// keeps the state of containers. The first is the data disk.
 	Disks []GuestDisk `json:"disks"`
@@ -47,6 +49,7 @@ const DataDisk = "data"
 func (o UpOptions) guest() *Guest {
 	return &Guest{
 		MemoryMiB: o.MemoryMiB,
+		KernelDir: o.KernelDir,
 		Disks:     []GuestDisk{{Name: DataDisk, Path: config.NodeData, FSType: o.DiskFS, Bytes: o.DiskSizeBytes}},
 	}
 }
@@ -158,6 +161,7 @@ func (c *Cluster) startGuest(n *Node) error {
 
 func (c *Cluster) kernelSpec(n Node, guestFile string) uml.Spec {
 	s := uml.Spec{
+		Program:   uml.KernelIn(n.Guest.KernelDir).Program,
 		MemoryMiB: n.Guest.MemoryMiB,
 		Taps:      guestLinks(n).Taps(),
 		Disks:     []string{c.guestImage(n.Name, stateDisk)},
@@ -193,7 +197,7 @@ func (c *Cluster) guestSpec(n Node) (machine.Spec, error) {
 		},
 		Guest: &machine.Guest{
 			Network:    guestLinks(n),
-			ModulesDir: uml.ModulesDir,
+			ModulesDir: uml.KernelIn(n.Guest.KernelDir).ModulesDir,
 			Modules:    append(dm.Modules(), config.GuestModules()...),
 			State:      uml.DiskDevice(0),
 			Kept:       keptOnGuest,

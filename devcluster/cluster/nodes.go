@@ -20,7 +20,7 @@ func (c *Cluster) AddNode(ctx context.Context, name string, o UpOptions) error {
 		if o.Guests > 0 {
 			guest = o.guest()
 		}
-		if err := preflight(c.Dir, true, guest != nil); err != nil {
+		if err := preflight(c.Dir, true, guest != nil, o.KernelDir); err != nil {
 			return err
 		}
 		n, err := c.state.addNode(name, o.DiskFS, guest)

@@ -42,7 +42,7 @@ type need struct{ path, debianPackage string }
 
 // guestNeeds are what nodes with a kernel of their own need besides.
 var guestNeeds = []need{
-	{uml.Program, "user-mode-linux"},
+	{uml.KernelIn("").Program, "user-mode-linux"},
 	{"dmsetup", "dmsetup"},
 	{"modprobe", "kmod"},
 	{"iptables-legacy", "iptables"},
@@ -70,7 +70,7 @@ const minFreeBytes = 3 << 30
 
 // preflight finds out what would fail later, and says what to do about it. It
 // reports everything that is wrong at once.
-func preflight(dir string, withNodes, withGuests bool) error {
+func preflight(dir string, withNodes, withGuests bool, kernelDir string) error {
 	var wrong []error
 	if os.Geteuid() != 0 {
 		wrong = append(wrong, errors.New("not root: a cluster makes namespaces and mounts; run it with sudo"))
@@ -82,7 +82,7 @@ func preflight(dir string, withNodes, withGuests bool) error {
 		}
 	}
 	if withGuests {
-		wrong = append(wrong, CheckGuests())
+		wrong = append(wrong, CheckGuests(kernelDir))
 	}
 	wrong = append(wrong, checkSpace(dir))
 	if err := errors.Join(wrong...); err != nil {
@@ -91,8 +91,9 @@ func preflight(dir string, withNodes, withGuests bool) error {
 	return nil
 }
 
-// CheckGuests finds out whether nodes can have a kernel of their own here.
-func CheckGuests() error {
+// CheckGuests finds out whether nodes can have a kernel of their own here, that
+// of a directory (uml.KernelIn).
+func CheckGuests(kernelDir string) error {
 	all := guestNeeds
 	preload, err := uml.NeedsPreload()
 	if err != nil {
@@ -104,9 +105,24 @@ func CheckGuests() error {
 	if err := checkPackages(all); err != nil {
 		return fmt.Errorf("for nodes with a kernel of their own, %w", err)
 	}
-	overlays, err := filepath.Glob(filepath.Join(uml.ModulesDir, "*", "kernel/fs/overlayfs/overlay.ko"))
+	return checkGuestKernel(kernelDir)
+}
+
+func checkGuestKernel(dir string) error {
+	mend := "apt-get install --reinstall user-mode-linux"
+	if dir != "" {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("kernel of guests %q: give an absolute path", dir)
+		}
+		mend = "make it, or do without"
+	}
+	kernel := uml.KernelIn(dir)
+	if _, err := exec.LookPath(kernel.Program); err != nil {
+		return fmt.Errorf("kernel of guests: %w: %s", err, mend)
+	}
+	overlays, err := filepath.Glob(filepath.Join(kernel.ModulesDir, "*", "kernel/fs/overlayfs/overlay.ko"))
 	if err != nil || len(overlays) == 0 {
-		return fmt.Errorf("%s has no modules for %s: apt-get install --reinstall user-mode-linux", uml.ModulesDir, uml.Program)
+		return fmt.Errorf("%s has no modules for %s: %s", kernel.ModulesDir, kernel.Program, mend)
 	}
 	return nil
 }

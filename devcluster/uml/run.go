@@ -27,8 +27,8 @@ func Run(specFile string) error {
 	if s.Preload != "" {
 		env = append(env, "LD_PRELOAD="+s.Preload)
 	}
-	if err := unix.Exec(Program, s.args(), env); err != nil {
-		return fmt.Errorf("run %s: %w", Program, err)
+	if err := unix.Exec(s.Program, s.args(), env); err != nil {
+		return fmt.Errorf("run %s: %w", s.Program, err)
 	}
 	return nil
 }

@@ -13,14 +13,27 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
-// Program is the kernel, and ModulesDir has a directory of modules per release.
-const (
-	Program    = "/usr/bin/linux.uml"
-	ModulesDir = "/usr/lib/uml/modules"
-)
+// Kernel is a user-mode Linux kernel.
+type Kernel struct {
+	// Program is an ELF executable.
+	Program string
+	// ModulesDir has a directory of modules per release.
+	ModulesDir string
+}
+
+// KernelIn is the kernel in a directory: its program is the file "linux" and
+// its modules are below "modules". Without a directory, it is that of Debian's
+// package user-mode-linux.
+func KernelIn(dir string) Kernel {
+	if dir == "" {
+		return Kernel{Program: "/usr/bin/linux.uml", ModulesDir: "/usr/lib/uml/modules"}
+	}
+	return Kernel{Program: filepath.Join(dir, "linux"), ModulesDir: filepath.Join(dir, "modules")}
+}
 
 // scratch is a tmpfs of the process's own: the guest's memory is a file in it,
 // and consoleFile the socket to talk to the kernel, whose path must be short.
@@ -33,7 +46,9 @@ const (
 // Spec says what a guest is made of. It is written as JSON by the outside and
 // read by Run.
 type Spec struct {
-	MemoryMiB int `json:"memoryMiB"`
+	// Program is that of the kernel.
+	Program   string `json:"program"`
+	MemoryMiB int    `json:"memoryMiB"`
 	// Taps are tap devices in the network namespace of the process. The guest
 	// has them as vec0 and so on.
 	Taps []string `json:"taps"`
@@ -69,7 +84,7 @@ func CheckPath(path string) error {
 // args is the command line of the kernel.
 func (s Spec) args() []string {
 	args := []string{
-		Program, fmt.Sprintf("mem=%dM", s.MemoryMiB),
+		s.Program, fmt.Sprintf("mem=%dM", s.MemoryMiB),
 		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
 		"uml_dir=" + scratch + "/uml/", "umid=" + umid,
 		// The first terminal is the log; the kernel opens no others.

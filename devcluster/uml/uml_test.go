@@ -15,7 +15,7 @@ import (
 
 func TestCommandLine(t *testing.T) {
 	want := Spec{
-		MemoryMiB: 512, Taps: []string{"port-1", "mgmt-1"}, Disks: []string{"/d/state.img", "/d/data.img"},
+		Program: "/k/linux", MemoryMiB: 512, Taps: []string{"port-1", "mgmt-1"}, Disks: []string{"/d/state.img", "/d/data.img"},
 		Writable: []string{"/d"}, Init: []string{"/bin/x", "component", "guest", "/spec"}, Preload: "/lib.so",
 	}
 	file := filepath.Join(t.TempDir(), "spec.json")
@@ -24,6 +24,7 @@ func TestCommandLine(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, s)
 	line := strings.Join(s.args(), " ")
+	assert.True(t, strings.HasPrefix(line, "/k/linux mem=512M "), "%q does not begin with the kernel", line)
 	for _, part := range []string{
 		"mem=512M", "rootfstype=hostfs rootflags=/ ro",
 		"vec0:transport=tap,ifname=port-1,", "vec1:transport=tap,ifname=mgmt-1,",
@@ -33,6 +34,11 @@ func TestCommandLine(t *testing.T) {
 	}
 	end := "init=/bin/x -- component guest /spec"
 	assert.True(t, strings.HasSuffix(line, end), "%q does not end in %q", line, end)
+}
+
+func TestKernelIn(t *testing.T) {
+	assert.Equal(t, Kernel{Program: "/k/linux", ModulesDir: "/k/modules"}, KernelIn("/k"))
+	assert.Equal(t, Kernel{Program: "/usr/bin/linux.uml", ModulesDir: "/usr/lib/uml/modules"}, KernelIn(""), "Debian's")
 }
 
 func TestCheckPath(t *testing.T) {
