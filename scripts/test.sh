@@ -129,13 +129,19 @@ long() {
 	LONG_ROUNDS=6 cluster -timeout 3h -run 'TestPowerIsLost|TestUpdateOfAnOlderRelease'
 }
 
-# shares has the server of a shared volume fail by the dozen, and measures shares; it takes some hours. One failure (kubeletstops; docs/SHARES.md
+# shares has the server of a shared volume fail by the dozen, and measures shares; it takes some hours. Its guests have a kernel that is built
+# for them, which takes some minutes the first time (LONGHORN_GUEST_KERNEL=DIRECTORY takes another). One failure (kubeletstops; docs/SHARES.md
 # says what it shows) has to be asked for: pods may wait for good after it.
 shares() {
 	images
+	if [ -z "${LONGHORN_GUEST_KERNEL:-}" ]; then
+		LONGHORN_GUEST_KERNEL=$(scripts/guestkernel.sh)
+		export LONGHORN_GUEST_KERNEL
+	fi
 	echo "test: shared volumes whose servers fail, many of them at once, and with many small files"
-	LONG_SHARE=${LONG_SHARE:-kills=30,halts=20,idle=10,drains=10,deaths=20,leaderdeaths=10,clientdeaths=20,cuts=20,stops=20} LONG_CLAIMS=${LONG_CLAIMS:-50} LONG_FILES=${LONG_FILES:-100000} \
-		cluster -timeout 12h -run '^TestSharedVolume(Series|ManyClaims|Files)$'
+	local failures=kills=30,halts=20,hangs=10,idle=10,drains=10,deaths=20,leaderdeaths=10,clientdeaths=20,cuts=20,outages=10,lonelyleaders=5,deafleaders=5,stops=20
+	LONG_SHARE=${LONG_SHARE:-$failures} LONG_TOGETHER=${LONG_TOGETHER:-10} LONG_CLAIMS=${LONG_CLAIMS:-50} LONG_FILES=${LONG_FILES:-100000} \
+		cluster -timeout 12h -run '^TestSharedVolume(Series|sOfOneNode|ManyClaims|Files)$'
 }
 
 case $what in

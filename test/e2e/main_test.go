@@ -10,10 +10,11 @@
 //	LONGHORN_E2E_NAME=e2e  begins the names of the clusters, so that two runs can go on side by side
 //	LONG_ROUNDS=1          how often the power is lost in each way
 //	LONG_SHARE=kills=30,deaths=20   how often a shared volume's server fails in which ways; shareseries_test.go has the words
+//	LONG_TOGETHER=10                how many shared volumes are served on a node that dies
 //	LONG_CLAIMS=50                  how many shared claims are made at once
 //	LONG_FILES=100000               how many small files are on a shared volume
 //
-// Without one of the last three, its test is skipped: they are long, and give figures (lines with FIGURES).
+// Without one of the last four, its test is skipped: they are long, and give figures (lines with FIGURES).
 package e2e
 
 import (

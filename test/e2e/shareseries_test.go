@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -114,12 +115,16 @@ type aFailure struct {
 var allFailures = []aFailure{
 	{"kills", "its server is killed", (*shareSeries).killServer, (*shareSeries).checkLock},
 	{"halts", "its server's process is halted (SIGSTOP)", (*shareSeries).haltServer, (*shareSeries).checkLock},
+	{"hangs", "its server hangs", (*shareSeries).hangServer, (*shareSeries).checkLock},
 	{"idle", "its server is killed while a third node is idle", (*shareSeries).killServerBesideIdle, (*shareSeries).checkLock},
 	{"drains", "its node is drained", (*shareSeries).drainNode, (*shareSeries).checkLock},
 	{"deaths", "its node dies", (*shareSeries).killNode, (*shareSeries).checkLock},
 	{"leaderdeaths", "its node dies, which also leads", (*shareSeries).killLeader, (*shareSeries).checkLock},
 	{"clientdeaths", "its node dies, and a pod on that node that uses it", (*shareSeries).killNodeOfClient, (*shareSeries).checkLock},
 	{"cuts", "its node is cut off, with a pod that takes the lock", (*shareSeries).cutNode, (*shareSeries).checkLock},
+	{"outages", "no node's pods have a network for 3 s", (*shareSeries).loseNetwork, (*shareSeries).checkLock},
+	{"lonelyleaders", "the leader reaches nothing but the API server", (*shareSeries).cutLeaderFromNodes, (*shareSeries).checkLock},
+	{"deafleaders", "the leader reaches all but the API server", (*shareSeries).cutLeaderFromAPI, (*shareSeries).checkLock},
 	{"stops", "its pod stands still", (*shareSeries).stopPod, (*shareSeries).checkLock},
 	{"kubeletstops", "its pod and its node's kubelet stand still, and go on", (*shareSeries).stopPodAndKubelet, (*shareSeries).sayLock},
 }
@@ -175,6 +180,7 @@ func TestSharedVolumeSeries(t *testing.T) {
 	t.Cleanup(cancel)
 	s := &shareSeries{share: newShare(ctx, t, c, "e2e-share-series", contending), gaps: map[string][]time.Duration{}}
 	defer s.report(t)
+	t.Run("the guests' kernel has what their shares need", s.checkGuestKernel)
 	for _, f := range allFailures {
 		for n := range times[f.word] {
 			ok := t.Run(fmt.Sprintf("%s, %d of %d", f.name, n+1, times[f.word]), func(t *testing.T) {
@@ -223,11 +229,13 @@ func (s *shareSeries) round(ctx context.Context, t *testing.T, f aFailure) {
 	if !slices.Contains(s.kinds, f.name) {
 		s.kinds = append(s.kinds, f.name)
 	}
+	var line []string
 	for _, pod := range sharers {
 		gap := s.gapAfter(ctx, t, pod, s.failed)
 		s.gaps[f.name] = append(s.gaps[f.name], gap)
-		t.Logf("pod %s wrote nothing for %v", pod, gap.Round(time.Millisecond))
+		line = append(line, fmt.Sprintf("%.2f s (pod %s)", gap.Seconds(), pod))
 	}
+	t.Logf("FIGURES %s: from the last good write to the next: %s", f.word, strings.Join(line, ", "))
 	s.checkPods(ctx, t)
 	s.checkRecords(ctx, t, sharers[0], sharers[1])
 	s.checkRecords(ctx, t, sharers[1], sharers[0])
@@ -349,12 +357,29 @@ func TestTurnsOf(t *testing.T) {
 
 // report says how long pods could write nothing.
 func (s *shareSeries) report(t *testing.T) {
-	for _, kind := range s.kinds {
-		gaps := slices.Clone(s.gaps[kind])
-		slices.Sort(gaps)
-		t.Logf("FIGURES %s: from the last good write to the next, %d times: %.1f s (p50), %.1f s (p99), %.1f s (the longest)",
-			kind, len(gaps), rank(gaps, 50).Seconds(), rank(gaps, 99).Seconds(), gaps[len(gaps)-1].Seconds())
+	t.Logf("FIGURES from the last good write of a pod to the next, in seconds:\n%s", gapTable(s.kinds, s.gaps))
+}
+
+// gapTable has a row for each kind of failure. With fewer than a hundred samples, the p99 is the longest.
+func gapTable(kinds []string, gaps map[string][]time.Duration) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "samples\tp50\tp99\tlongest\t  failure")
+	for _, kind := range kinds {
+		sorted := slices.Sorted(slices.Values(gaps[kind]))
+		fmt.Fprintf(w, "%d\t%.1f\t%.1f\t%.1f\t  %s\n", len(sorted),
+			rank(sorted, 50).Seconds(), rank(sorted, 99).Seconds(), sorted[len(sorted)-1].Seconds(), kind)
 	}
+	_ = w.Flush() // to memory
+	return out.String()
+}
+
+func TestGapTable(t *testing.T) {
+	gaps := map[string][]time.Duration{"it dies": {3 * time.Second, time.Second, 12500 * time.Millisecond, 2 * time.Second}}
+	assert.Equal(t, `
+  samples  p50   p99  longest  failure
+        4  2.0  12.5     12.5  it dies
+`, "\n"+gapTable([]string{"it dies"}, gaps))
 }
 
 // rank is the least of the sorted durations that so many percent do not exceed.
