@@ -211,6 +211,15 @@ func (c *Cluster) CopyToNode(ctx context.Context, node, file, target string) err
 	return err
 }
 
+// InRouter runs a program of this machine in the network that all packets between nodes pass.
+func (c *Cluster) InRouter(ctx context.Context, command ...string) error {
+	out, err := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", c.o.Name + "-net"}, command...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s in the network between nodes: %w: %s", strings.Join(command, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
 // Devcluster gives the devcluster program another command, such as cut or stop-node.
 func (c *Cluster) Devcluster(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, "", args...)
