@@ -104,6 +104,7 @@ type muteRule struct {
 	open    bool // without limit
 	slot    int  // of the question under way, or the next one
 	heard   bool // a member may have heard a question of this process
+	late    int  // earlier questions without an answer so far: a member may have heard them
 
 	began, last time.Duration
 	until       time.Duration // the port is open until then, as far as this process knows
@@ -126,6 +127,9 @@ func (m *muteRule) isOpen(now time.Duration) bool { return m.open || now < m.unt
 func (m *muteRule) step(now time.Duration) ([]muteAct, error) {
 	var acts []muteAct
 	if now-m.last > muteGap && m.limited {
+		if m.asking {
+			m.late++
+		}
 		m.until, m.asking, m.next = 0, false, now // a new question is asked below, so the answer to the earlier one no longer counts
 		acts = append(acts, muteAct{deed: doClose})
 	}
@@ -160,7 +164,11 @@ func (m *muteRule) answer(now time.Duration, number int, v Verdict) []muteAct {
 	if v != NotOffered && v != Refused {
 		m.heard = true // also if this answer is too late
 	}
-	if !m.asking || number != m.number {
+	switch {
+	case number != m.number:
+		m.late--
+		return nil
+	case !m.asking:
 		return nil
 	}
 	m.asking, m.verdict = false, v
@@ -187,7 +195,7 @@ func (m *muteRule) decide(now time.Duration, v Verdict) muteDeed {
 	case v == No:
 		m.limited, m.open, m.until = true, false, 0
 		return doClose
-	case old && !m.heard:
+	case old && !m.heard && m.late == 0:
 		return m.openWide()
 	case v == CannotTell && m.limited:
 		m.limited = false

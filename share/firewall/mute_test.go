@@ -245,6 +245,22 @@ func TestAQuestionThatMayHaveBeenHeardKeepsThePortClosed(t *testing.T) {
 		r.hears(NotOffered)
 		r.wantOpen(false)
 	})
+	t.Run("this process stood still, and the answer has not come yet", func(t *testing.T) {
+		r := newRuled(t)
+		r.at(0, askedWithLimit(0)...)
+		old := r.number
+		r.now += muteGap + time.Millisecond
+		_, err := r.step(r.now)
+		require.NoError(t, err)
+		r.hears(NotOffered)
+		r.wantOpen(false)
+		assert.Empty(t, r.answer(r.now, old, NotOffered)) // no member has heard the earlier question either
+		r.now += questionSoon
+		_, err = r.step(r.now)
+		require.NoError(t, err)
+		r.hears(NotOffered, muteAct{deed: doOpen})
+		r.wantOpen(true)
+	})
 }
 
 // What the kernel refuses has not happened.
