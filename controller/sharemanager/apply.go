@@ -31,7 +31,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		p.lead(in)
 	}
 	slice := c.applySlice(ctx, &in, &p)
-	if c.sliceTrouble.mustWait(in.Share.Name, slice) {
+	if c.sliceTrouble.mustWait(in.Share.Name, slice, in.Now) {
 		return slice
 	}
 	// Whatever else keeps the slice from being written must not keep the share from moving.

@@ -19,20 +19,20 @@ import (
 // refusedSlicesDelay is for how long no EndpointSlice of a share is written after the API server has said that this account has no right to.
 const refusedSlicesDelay = time.Minute
 
-// maxConflicts is how many writes of a slice in succession may end in a conflict before the rest of the plan is applied without it. A few conflicts
-// say that this leader's cache is late, or that another leader has taken over: then nothing else may be done. More say that another client
-// writes the slice again and again.
-const maxConflicts = 3
+// conflictPatience is for how long each write of a slice may end in a conflict before the rest of the plan is applied without it. At first a conflict
+// says that this leader's cache is late, or that another leader has taken over: then nothing else may be done. The former is over sooner, and a
+// leader that lost its lease has ended by then. After that, another client writes the slice again and again.
+const conflictPatience = 3 * time.Second
 
 // sliceTrouble remembers by share what became of its EndpointSlice.
 type sliceTrouble struct {
 	mu        sync.Mutex
 	refused   map[string]time.Time // until when none is written: manifests of an earlier release do not let this account do so
-	conflicts map[string]int       // in succession
+	conflicts map[string]time.Time // since when each write has ended in one
 }
 
 func newSliceTrouble() *sliceTrouble {
-	return &sliceTrouble{refused: map[string]time.Time{}, conflicts: map[string]int{}}
+	return &sliceTrouble{refused: map[string]time.Time{}, conflicts: map[string]time.Time{}}
 }
 
 func (s *sliceTrouble) isRefused(share string, now time.Time) bool {
@@ -48,15 +48,19 @@ func (s *sliceTrouble) refuse(share string, now time.Time) {
 }
 
 // mustWait takes in how a write ended, and tells whether all else must wait for the next try.
-func (s *sliceTrouble) mustWait(share string, err error) bool {
+func (s *sliceTrouble) mustWait(share string, err error, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !errors.Is(err, queue.ErrStale) && !apierrors.IsConflict(err) {
 		delete(s.conflicts, share)
 		return false
 	}
-	s.conflicts[share]++
-	return s.conflicts[share] <= maxConflicts
+	since, ok := s.conflicts[share]
+	if !ok {
+		since = now
+		s.conflicts[share] = now
+	}
+	return now.Sub(since) < conflictPatience
 }
 
 func (s *sliceTrouble) forget(share string) {
@@ -67,9 +71,10 @@ func (s *sliceTrouble) forget(share string) {
 }
 
 // lacksRight tells whether the API server refused a write because this account has no right to it. Admission webhooks and policies answer with
-// the reason Forbidden as well, but the next write may pass. Only the text shows the difference: `User "..." cannot update resource ...`.
+// the reason Forbidden as well, but the next write may pass. Only the text shows the difference: the words of the API server's authorization
+// are `RESOURCE "NAME" is forbidden: User "ACCOUNT" cannot update resource ...`.
 func lacksRight(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot ") && !strings.Contains(err.Error(), "admission webhook")
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), ` is forbidden: User "`)
 }
 
 // applySlice writes the slice of a plan. Where that fails, a pod that the plan creates gets the labels that the Service selects,

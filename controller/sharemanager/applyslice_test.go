@@ -340,7 +340,7 @@ func TestOneSharesRefusedSliceConcernsNoOtherShareAndNoLaterWrite(t *testing.T) 
 	}{
 		"no right":                  {noRight(), true},
 		"a webhook denies it":       {webhookDenies(), false},
-		"a policy denies it":        {apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), sliceName, errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request")), false},
+		"a policy denies it":        {apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), sliceName, errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: you cannot do that")), false},
 		"a webhook does not answer": {apierrors.NewInternalError(errors.New("failed calling webhook")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -372,12 +372,13 @@ func TestASliceThatAlwaysConflictsDoesNotHoldTheShare(t *testing.T) {
 	serve(t, h, c, "pod-1")
 	change(t, h, c, fails)
 	conflict := apierrors.NewConflict(discoveryv1.Resource("endpointslices"), sliceName, errors.New("changed"))
-	for range maxConflicts {
+	for range 9 {
 		h.Fail("update", "endpointslices", conflict)
 		_, err := c.sync(t.Context(), "vol")
 		require.True(t, apierrors.IsConflict(err), "%v", err)
 		h.ExpectWrites("update endpointslices/share-manager-vol") // another leader may have taken over
 	}
+	h.Clock.Step(conflictPatience)
 	var writes []string
 	for range 2 {
 		h.Fail("update", "endpointslices", conflict)
@@ -390,19 +391,22 @@ func TestASliceThatAlwaysConflictsDoesNotHoldTheShare(t *testing.T) {
 	assert.Contains(t, writes, "create pods/share-manager-vol")
 }
 
-func TestConflictsCountInSuccession(t *testing.T) {
+func TestOnlyConflictsThatLastLetTheRestGoOn(t *testing.T) {
 	conflict := apierrors.NewConflict(discoveryv1.Resource("endpointslices"), sliceName, errors.New("changed"))
-	s := newSliceTrouble()
+	s, now := newSliceTrouble(), time.Unix(1_000, 0)
 	for range 2 {
-		for range maxConflicts - 1 {
-			assert.True(t, s.mustWait("vol", conflict))
+		for range 99 {
+			assert.True(t, s.mustWait("vol", conflict, now), "many within a moment: the cache is late")
 		}
-		assert.True(t, s.mustWait("vol", queue.ErrStale))
-		assert.False(t, s.mustWait("vol", conflict))
-		assert.True(t, s.mustWait("other", conflict))
-		assert.False(t, s.mustWait("vol", nil))
+		now = now.Add(2900 * time.Millisecond)
+		assert.True(t, s.mustWait("vol", queue.ErrStale, now))
+		now = now.Add(100 * time.Millisecond)
+		assert.False(t, s.mustWait("vol", conflict, now))
+		assert.True(t, s.mustWait("other", conflict, now))
+		s.forget("other")
+		assert.False(t, s.mustWait("vol", nil, now))
 	}
-	assert.False(t, s.mustWait("vol", errors.New("a webhook is away")))
+	assert.False(t, s.mustWait("vol", errors.New("a webhook is away"), now))
 }
 
 func TestAnAddressThatAnotherPodHasIsNotKept(t *testing.T) {
