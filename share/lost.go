@@ -21,6 +21,9 @@ const (
 	// tryLimit is for a new connection to a node that may be down, and tries how often the last round tries one: a packet may be lost.
 	tryLimit = 250 * time.Millisecond
 	tries    = 2
+	// formerLasts is how long ago the former server may have asked at most. In a shorter time no leader of an earlier release can take over and have a
+	// server with the same engine that asks nothing: a lease takes 8 s, a pod about 2 s, and the verdict on its node 5 s.
+	formerLasts = 15 * time.Second
 	// checkLasts is how long after the start of the last round a record may be removed.
 	checkLasts = time.Second
 )
@@ -42,7 +45,7 @@ var (
 //	no process has used the list        taken, durable on the volume before anything else is done (ganesha.TakeList)
 //	the list is about the former server the engine before this one has the generation that the list names
 //	the former server is mute           it asked its engine, all members of the volume had to confirm, and one has heard no question for
-//	                                    firewall.MuteAfter
+//	                                    firewall.MuteAfter, and one in the last formerLasts
 //	the node does not answer            new connections to it, in rounds while the former server becomes mute and in one round after that; in
 //	                                    the last round another node answers
 //	now                                 the last round began less than checkLasts ago
@@ -277,6 +280,8 @@ func (l *lostClients) formerIsMuteAt(ctx context.Context, g guard) (time.Duratio
 	case before != l.o.LostClients.After || before >= a.Generation:
 		return 0, fmt.Errorf("the list of nodes that are down is about the engine of generation %d, and generation %d was before generation %d",
 			l.o.LostClients.After, before, a.Generation)
+	case a.Before.Age > formerLasts:
+		return 0, fmt.Errorf("the former server's engine was last confirmed %s ago; another server may have served since", a.Before.Age.Round(time.Second))
 	}
 	return a.at - a.Before.Age + firewall.MuteAfter, nil
 }

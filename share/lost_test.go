@@ -274,8 +274,9 @@ func TestWhenTheFormerServerIsMute(t *testing.T) {
 		before Predecessor
 		want   string
 	}{
-		"no member has heard a question for long":  {Predecessor{7, firewall.MuteAfter}, ""},
-		"a moment is left, which it waits":         {Predecessor{7, firewall.MuteAfter - 10*time.Millisecond}, ""},
+		"no member has heard a question for long":                                         {Predecessor{7, firewall.MuteAfter}, ""},
+		"a moment is left, which it waits":                                                {Predecessor{7, firewall.MuteAfter - 10*time.Millisecond}, ""},
+		"one was heard so long ago that a server that asks nothing may have served since": {Predecessor{7, formerLasts + time.Second}, "another server may have served since"},
 		"it is not known":                          {Predecessor{}, "not known"},
 		"the list is about an earlier engine":      {Predecessor{8, time.Hour}, "the engine of generation 7, and generation 8 was before"},
 		"the list is about a later engine, absurd": {Predecessor{6, time.Hour}, "the engine of generation 7, and generation 6 was before"},

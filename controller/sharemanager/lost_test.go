@@ -302,7 +302,7 @@ func TestALostClientFromTheVerdictToTheRequest(t *testing.T) {
 	pod, err = c.Pods.GetRO("share-manager-vol")
 	require.NoError(t, err)
 	require.Equal(t, []types.LostNode{{ClientID: "uid-x", Addresses: []string{"10.0.0.3:10250"}}}, listOf(pod).Nodes)
-	require.Equal(t, "spec.nodeName", pod.Spec.Containers[0].Env[1].ValueFrom.FieldRef.FieldPath)
+	require.Equal(t, "spec.nodeName", pod.Spec.Containers[0].Env[2].ValueFrom.FieldRef.FieldPath)
 
 	said.Dropped = []string{"uid-x"}
 	runsOn("w", "pod-2")
