@@ -171,15 +171,16 @@ func (s *shareSeries) dies(ctx context.Context, t *testing.T) {
 const cutFor = time.Minute
 
 // cutNode cuts the server's node off from all, with a pod there that takes and gives back the lock without need of a disk. The former server must
-// not grant it once the next one has.
+// not grant it once the next one has. The other pods leave the lock alone until the node is cut off: had one of them the lock then, the former
+// server could grant it to nobody, and the test would see nothing.
 func (s *shareSeries) cutNode(ctx context.Context, t *testing.T) {
 	s.needsTables(ctx, t, third)
 	s.placeOn(ctx, t, third)
 	s.startThird(ctx, t, grabbing)
-	cluster.Eventually(ctx, t, time.Minute, "the pod gets the lock", func(ctx context.Context) error {
-		_, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", thirdPod, "--", "test", "-s", "/tmp/grants")
-		return err
-	})
+	for _, pod := range sharers {
+		s.exec(ctx, t, pod, "touch /tmp/leave")
+	}
+	s.waitGrabs(ctx, t)
 	uid, err := s.podUID(ctx)
 	require.NoError(t, err)
 	heal := func() {
@@ -193,6 +194,9 @@ func (s *shareSeries) cutNode(ctx context.Context, t *testing.T) {
 	_, err = s.c.Devcluster(ctx, "cut", third)
 	require.NoError(t, err)
 	cut := time.Now()
+	for _, pod := range sharers {
+		s.exec(ctx, t, pod, "rm /tmp/leave")
+	}
 	s.waitRunning(ctx, t, uid, 2*time.Minute)
 	s.waitAcked(ctx, t, 2*time.Minute)
 	until(ctx, t, cut.Add(cutFor))
@@ -210,9 +214,20 @@ func (s *shareSeries) cutNode(ctx context.Context, t *testing.T) {
 	last := grants[len(grants)-1]
 	t.Logf("the last lock of the former server came %v after the node was cut off, the first of the next one %v after it",
 		last.Sub(cut).Round(time.Millisecond), first.Sub(cut).Round(time.Millisecond))
+	assert.True(t, last.After(cut.Add(-2*time.Second)), "the former server granted nothing for a while before the node was cut off: the test would see nothing")
 	assert.False(t, first.IsZero(), "nobody got the lock from the next server")
 	assert.True(t, last.Before(first), "the former server granted the lock after the next one had")
 	deletePod(ctx, t, s.c, s.namespace, thirdPod)
+}
+
+// waitGrabs waits until the third pod gets the lock again and again: the others have given it back.
+func (s *shareSeries) waitGrabs(ctx context.Context, t *testing.T) {
+	t.Helper()
+	cluster.Eventually(ctx, t, time.Minute, "the third pod gets the lock again and again", func(ctx context.Context) error {
+		_, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", thirdPod, "--", "bash", "-c",
+			"grants() { cat /tmp/grants 2>/dev/null | wc -l; }; before=$(grants); sleep 2; [ $(grants) -ge $((before + 3)) ]")
+		return err
+	})
 }
 
 // grantsOnNode are the times at which the third pod got the lock. The API server does not reach its node, so the file is read in the pod's root.

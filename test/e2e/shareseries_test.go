@@ -27,6 +27,7 @@ import (
 //	/data/lock               HOSTNAME got <turn>, HOSTNAME has <turn>, HOSTNAME end <turn>: written by the pod that has the file's lock
 //	/tmp/grants              when this pod got the lock, a line each
 //	/tmp/failed              everything that failed
+//	/tmp/leave               while it is there, this pod does not try to get the lock
 //
 // What a server that was replaced writes late makes the register smaller, or tears the row of records. Two pods that have the lock at the
 // same time write over each other's lines, or between them.
@@ -37,6 +38,7 @@ contend() {
   exec 9>>/data/lock
   turn=0
   while true; do
+    if [ -e /tmp/leave ]; then pause 0.1; continue; fi
     rc=0
     flock -n 9 || rc=$?
     case $rc in
