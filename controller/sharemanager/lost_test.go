@@ -67,8 +67,10 @@ func TestOnlyClientsThatAWitnessCannotReachAreInTheList(t *testing.T) {
 		"no identifier → not":                                  {change: func(x *longhorn.Node, _ *corev1.Node) { x.Status.NFSClientID = "" }},
 		"another node has its identifier → not":                {other: func(n *longhorn.Node) { n.Status.NFSClientID = "uid-x" }},
 		"no address → not":                                     {change: func(_ *longhorn.Node, k *corev1.Node) { k.Status.Addresses, k.Name = nil, "z" }},
-		"two nodes are down → both": {other: func(n *longhorn.Node) { silent(n); n.Status.Silence.Witness = "b" },
-			want: []types.LostNode{{ClientID: "uid-w", Addresses: []string{"10.0.0.4:10250"}}, inList[0]}},
+		"two nodes are down → both": {
+			other: func(n *longhorn.Node) { silent(n); n.Status.Silence.Witness = "b" },
+			want:  []types.LostNode{{ClientID: "uid-w", Addresses: []string{"10.0.0.4:10250"}}, inList[0]},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, w := build.ReadyNode("x", "disk-x", silent), build.ReadyNode("w", "disk-w", ready("True", "", time.Hour))

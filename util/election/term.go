@@ -110,7 +110,7 @@ func (t *term) serve(ctx, leading context.Context) {
 	defer close(t.over)
 	work, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(t.held, cancel)()
+	defer context.AfterFunc(t.held, cancel)() //nolint:contextcheck // it ends with the Lease
 	// The library knows sooner where another process has the Lease.
 	defer context.AfterFunc(leading, t.lose)()
 	t.err = t.run(work)

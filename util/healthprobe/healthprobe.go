@@ -85,7 +85,7 @@ func Serving(ctx context.Context, address string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("asking %s: %w", address, err)
 	}
-	defer line.Close()
+	defer func() { _ = line.Close() }() // nothing is under way any more
 	answer, err := healthpb.NewHealthClient(line).Check(ctx, &healthpb.HealthCheckRequest{})
 	if !isAnswer(err) {
 		return false, fmt.Errorf("asking %s: %w", address, err)
