@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
@@ -225,6 +226,8 @@ func (c *capacities) segments(ctx context.Context) ([]segment, error) {
 			segments = append(segments, n)
 		}
 	}
+	// A class's first failure is the same one each time, so its Event is sent once: the caches have no order.
+	slices.SortFunc(segments, func(a, b segment) int { return strings.Compare(a.name(), b.name()) })
 	return segments, nil
 }
 
