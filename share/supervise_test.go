@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -60,7 +61,8 @@ type world struct {
 	grown    atomic.Int64
 	// lastGrown is how the last growth ended, as is reported.
 	lastGrown atomic.Pointer[error]
-	served    []bool
+	mu        sync.Mutex
+	served    []bool       // guarded by mu
 	skipped   atomic.Int64 // time in which this process stood still
 }
 
@@ -109,11 +111,18 @@ func newWorld() *world {
 			w.grown.Add(1)
 			return nil
 		},
-		serving: func(served bool) { w.served = append(w.served, served) },
+		serving: w.serves,
 		each:    func() {},
 		log:     quiet(),
 	}
 	return w
+}
+
+// serves remembers what was told, or seen.
+func (w *world) serves(served bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.served = append(w.served, served)
 }
 
 // during runs the supervisor while f acts, and returns how it ended.
@@ -152,14 +161,14 @@ func TestSupervisor(t *testing.T) {
 			w.current.Load().hangs.Store(true)
 			time.Sleep(6 * time.Second)
 			synctest.Wait()
-			w.served = append(w.served, len(w.servers) == 2)
+			w.serves(len(w.servers) == 2)
 		}, nil, 2, []bool{true, false, true, true, false}},
 		{"the server is suspended → it is killed at once, another one", func(w *world) {
 			time.Sleep(time.Minute)
 			w.current.Load().halted.Store(true)
 			time.Sleep(350 * time.Millisecond)
 			synctest.Wait()
-			w.served = append(w.served, len(w.servers) == 2)
+			w.serves(len(w.servers) == 2)
 			time.Sleep(time.Second)
 		}, nil, 2, []bool{true, false, true, true, false}},
 		{"the server is suspended for a moment → it is left alone", func(w *world) {
@@ -175,7 +184,7 @@ func TestSupervisor(t *testing.T) {
 			w.current.Load().half.Store(true)
 			time.Sleep(11 * time.Second)
 			synctest.Wait()
-			w.served = append(w.served, len(w.servers) == 2)
+			w.serves(len(w.servers) == 2)
 		}, nil, 2, []bool{true, false, true, true, false}},
 		{"the server that has answered is busy → it is left alone", func(w *world) {
 			time.Sleep(time.Minute)
