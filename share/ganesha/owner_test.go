@@ -27,7 +27,7 @@ func TestRecordsOfAnotherVolumesClientsAreRemoved(t *testing.T) {
 		tree    []string
 	}{
 		"an earlier release wrote them → kept, and the UID is written": {ours, nil, false, ours, kept},
-		"this volume's → kept":                                                      {ours, link(ours), false, ours, kept},
+		"this volume's → kept": {ours, link(ours), false, ours, kept},
 		"another volume's: a clone or a restored backup → removed":                  {ours, link(anothers), true, ours, emptied},
 		"a leader that gives no UID → kept, without a UID":                          {"", link(ours), false, "", kept},
 		"a leader that gives no UID, another volume's → kept, without a UID":        {"", link(anothers), false, "", kept},
