@@ -20,7 +20,7 @@ import (
 type admission struct {
 	clock clock.Clock
 	log   *logrus.Entry
-	why   atomic.Pointer[publicReason] // nil: it does not wait any more
+	why   atomic.Pointer[publicReason] // nil: the daemon is admitted
 }
 
 const (

@@ -23,7 +23,7 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// A machine starts while the API server is away: its daemon waits, says for what, and goes on by itself.
+// A machine starts while the API server is away: its daemon waits, says what for, and continues by itself.
 func TestAStartWaitsForTheAPIServer(t *testing.T) {
 	resource := longhorn.SchemeGroupVersion.WithResource("settings").GroupResource()
 	for name, tc := range map[string]struct {

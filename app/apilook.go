@@ -13,8 +13,8 @@ import (
 // lookPatience is how long one question to an API server may take.
 const lookPatience = 2 * time.Second
 
-// newLook asks an API server for an answer, for an apigate.Gate. Any answer is one, a refusal included; but a proxy's word that it has no server behind it (502 to 504,
-// RFC 9110 section 15.6) is none. Each question has a connection of its own.
+// newLook asks an API server for an answer, for an apigate.Gate. Any answer counts, also a refusal. An answer of a proxy that has no server behind it
+// does not count (502 to 504, RFC 9110 section 15.6). Each question has a connection of its own.
 func newLook(config *rest.Config) (func(context.Context) error, error) {
 	c := rest.AnonymousClientConfig(config)
 	c.Dial = (&net.Dialer{Timeout: lookPatience}).DialContext // also: no transport that others use

@@ -54,7 +54,7 @@ func (l *leadership) url() (string, bool) {
 }
 
 // run stands for election until ctx ends, and runs lead in each term. Nothing that lead ends with ends more than the term: the API server may be
-// away, and this daemon's work for its node goes on. When lead returns handover.ErrHandOver, another daemon gets the time to be elected first.
+// away, and this daemon continues to work for its node. When lead returns handover.ErrHandOver, another daemon gets the time to be elected first.
 func (l *leadership) run(ctx context.Context, kube kubernetes.Interface, namespace string, log *logrus.Entry, lead func(context.Context) error) error {
 	defer l.leader.Store("")
 	return election.Run(ctx, election.Options{

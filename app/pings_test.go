@@ -42,7 +42,7 @@ func TestClientsPingWithinTenSecondsUnlessTheEnvironmentSaysOtherwise(t *testing
 	}
 }
 
-// An API server that lost its power sends no packet any more: neither an end nor a reset. With client-go's own values the watch would last for
+// An API server that lost its power sends no more packets, neither an end nor a reset. With client-go's own values the watch would last for
 // 45 s, so this test fails if client-go reads other variables, or if its transport no longer speaks HTTP/2.
 func TestAWatchEndsWhenTheServerFallsSilent(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
@@ -68,7 +68,7 @@ func TestAWatchEndsWhenTheServerFallsSilent(t *testing.T) {
 	select {
 	case <-watch.ResultChan(): // an error, or its end
 	case <-time.After(30 * time.Second):
-		t.Fatal("the watch goes on though its server is silent")
+		t.Fatal("the watch continues although its server is silent")
 	}
 }
 

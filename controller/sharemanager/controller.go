@@ -192,8 +192,8 @@ func New(d Deps) (*Controller, error) {
 // Run syncs until ctx ends, and returns when the last sync is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// whenNode names the shares on a node that turned, those that had its client in a list, and those whose pod has no node and may get one that turned up. Nodes change all the time, above
-// all in the free space of their disks.
+// whenNode names the shares on a node that turned, those that had its client in a list, and those whose pod has no node and may get one that turned
+// up. Nodes change all the time, above all in the free space of their disks.
 func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 	node := is
 	if is == nil {

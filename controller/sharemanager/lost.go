@@ -39,7 +39,7 @@ type fate struct {
 	answers time.Time
 }
 
-// gatherLost reads what is known of nodes that are down, for a new pod's list, and of clients that were in an earlier list.
+// gatherLost reads which nodes are down, for a new pod's list, and what became of clients in earlier lists.
 func (c *Controller) gatherLost(in *Input) error {
 	engines, err := c.Engines.ByIndex(datastore.IndexVolume, in.Share.Name)
 	if err != nil {
