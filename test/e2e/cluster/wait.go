@@ -84,12 +84,29 @@ func (c *Cluster) MustOnNode(ctx context.Context, t *testing.T, node string, com
 	return out
 }
 
-// failures is why tests failed, by their names, for DumpIfFailed to say it again below all that it prints.
-var failures sync.Map
+// failures is why tests failed, in order, for DumpIfFailed to say it again below all that it prints. A test fails more than once where what is
+// undone after it fails, too.
+var failures struct {
+	sync.Mutex
+	all []failure
+}
+
+type failure struct {
+	test string
+	err  error
+}
+
+func (f failure) String() string { return fmt.Sprintf("%s: %v", f.test, f.err) }
+
+func noteFailure(test string, err error) {
+	failures.Lock()
+	defer failures.Unlock()
+	failures.all = append(failures.all, failure{test, err})
+}
 
 func fatal(t *testing.T, err error) {
 	t.Helper()
-	failures.Store(t.Name(), err)
+	noteFailure(t.Name(), err)
 	t.Fatal(err)
 }
 
@@ -117,14 +134,15 @@ func (c *Cluster) DumpIfFailed(t *testing.T) {
 
 // reasons takes out why a test and the tests in it failed.
 func reasons(test string) (all []string) {
-	failures.Range(func(name, err any) bool {
-		if name == test || strings.HasPrefix(fmt.Sprint(name), test+"/") {
-			failures.Delete(name) // a repetition has its own
-			all = append(all, fmt.Sprintf("%v: %v", name, err))
+	failures.Lock()
+	defer failures.Unlock()
+	failures.all = slices.DeleteFunc(failures.all, func(f failure) bool {
+		of := f.test == test || strings.HasPrefix(f.test, test+"/")
+		if of { // a repetition has its own
+			all = append(all, f.String())
 		}
-		return true
+		return of
 	})
-	slices.Sort(all)
 	return all
 }
 

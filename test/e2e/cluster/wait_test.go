@@ -23,10 +23,11 @@ func TestKubectlWaitsWithSlack(t *testing.T) {
 }
 
 func TestReasonsAreOfATestAndThoseInItOnce(t *testing.T) {
-	for _, name := range []string{"TestA", "TestA/b", "TestAlike"} {
-		failures.Store(name, errors.New("waited"))
+	for _, name := range []string{"TestA/b", "TestA", "TestAlike"} {
+		noteFailure(name, errors.New("waited"))
 	}
-	assert.Equal(t, []string{"TestA/b: waited", "TestA: waited"}, reasons("TestA"))
+	noteFailure("TestA", errors.New("was not removed"))
+	assert.Equal(t, []string{"TestA/b: waited", "TestA: waited", "TestA: was not removed"}, reasons("TestA"))
 	assert.Empty(t, reasons("TestA"))
 	assert.Equal(t, []string{"TestAlike: waited"}, reasons("TestAlike"))
 }
