@@ -33,7 +33,7 @@ func rootCommand() *cli.Command {
 			&cli.StringFlag{Name: "cache", Value: "/var/cache/longhorn-devcluster", Usage: "directory for what outlives clusters"},
 		},
 		Commands: append([]*cli.Command{
-			upCommand(), downCommand(), statusCommand(), kubectlCommand(), kubeconfigCommand(),
+			upCommand(), downCommand(), statusCommand(), kubectlCommand(), kubeconfigCommand(), apiServerCommand(),
 			loadImageCommand(), imageCommand(), workloadImageCommand(), packagesCommand(),
 		}, slices.Concat(nodeCommands(), diskCommands())...),
 	}

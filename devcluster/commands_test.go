@@ -13,6 +13,8 @@ func TestAWrongCommandLineSaysWhatToGive(t *testing.T) {
 	}{
 		"a command that does not exist":   {"nosuch", `no such command: "nosuch"; devcluster --help lists them`},
 		"a kernel without a number":       {"up --kernel foo", `kernel "foo": give uml=N`},
+		"an order that is none":           {"api-server halt", `api-server ["halt"]: give one of: freeze, stop, run`},
+		"an order and a word more":        {"api-server stop now", `api-server ["stop" "now"]: give one of`},
 		"a state of a disk without DELAY": {"disk guest-1 slow", "a disk is one of: ok, slow DELAY_MS"},
 	} {
 		t.Run(name, func(t *testing.T) {

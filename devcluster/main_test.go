@@ -19,6 +19,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/devcluster/cluster"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/disk"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/machine"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
 )
 
@@ -135,6 +136,28 @@ func TestClusterWithoutNodesServesTheAPI(t *testing.T) {
 	assert.Contains(t, string(audit), `"verb":"create","user":{"username":"admin"`, "the audit log does not have the creation by admin")
 	second := c.run(func(out *bytes.Buffer) error { return cluster.Up(c.ctx, c.layout, c.options(0), out) })
 	assert.Contains(t, second, "up already", "a second up printed")
+}
+
+// TestAPIServerIsTakenAway: it does not answer until it is told to run, and then has what it had.
+func TestAPIServerIsTakenAway(t *testing.T) {
+	c := up(t, 0, 0)
+	answer := func() error {
+		ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
+		defer cancel()
+		_, err := c.client().CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+		return err
+	}
+	require.NoError(t, answer())
+	for _, order := range []machine.Order{machine.OrderFreeze, machine.OrderStop, machine.OrderFreeze} {
+		c.do(func(o *cluster.Cluster) error { return o.OrderAPIServer(c.ctx, order) })
+		time.Sleep(2 * time.Second) // the supervisor would have started it again
+		require.Error(t, answer(), "told to %s, it answers", order)
+		var status bytes.Buffer
+		require.NoError(t, cluster.Status(c.ctx, c.layout, &status))
+		assert.Contains(t, status.String(), "The API server was told to "+string(order))
+		c.do(func(o *cluster.Cluster) error { return o.OrderAPIServer(c.ctx, machine.OrderRun) })
+		require.NoError(t, answer())
+	}
 }
 
 func TestNodeIsCutOffHealedAndSurvivesPowerLoss(t *testing.T) {

@@ -86,10 +86,12 @@ func (c *Cluster) planeSpec(f config.PlaneFiles, full bool) machine.Spec {
 	}
 	forward := program("forward", "", []string{api})
 	forward.Listener = true
+	server := program("kube-apiserver", "127.0.0.1:2379", config.APIServerArgs(f))
+	server.Orders = c.apiServerOrders()
 	s := machine.Spec{Hostname: c.Name + "-plane", Processes: []machine.Process{
 		forward,
 		program("etcd", "", config.EtcdArgs(f)),
-		program("kube-apiserver", "127.0.0.1:2379", config.APIServerArgs(f)),
+		server,
 		program("kube-controller-manager", api, config.ControllerManagerArgs(f)),
 	}}
 	if full {

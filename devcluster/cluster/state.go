@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/devcluster/config"
+	"github.com/longhorn-lep/longhorn-manager/devcluster/machine"
 	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
 )
 
@@ -21,8 +22,10 @@ type State struct {
 	Complete bool        `json:"complete"`
 	APIPort  int         `json:"apiPort"`
 	Plane    proc.Record `json:"plane"`
-	Nodes    []Node      `json:"nodes"`
-	Forwards []Forward   `json:"forwards"`
+	// APIServer is the order that a command gave to the API server, "" for run.
+	APIServer machine.Order `json:"apiServer,omitempty"`
+	Nodes     []Node        `json:"nodes"`
+	Forwards  []Forward     `json:"forwards"`
 	// Images are archives below DIR/images, in the order they were loaded.
 	Images []string `json:"images"`
 	// Restore holds kernel settings that were raised: value before, by path.

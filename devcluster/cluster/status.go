@@ -35,6 +35,9 @@ func Status(ctx context.Context, l Layout, out io.Writer) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", n.Name, nodeState(n), kube, config.NodeIP(n.Index), config.NodePods(n.Index), n.Init.PID, n.kernel())
 	}
+	if s.APIServer != "" {
+		fmt.Fprintf(t, "The API server was told to %s; it answers again after: devcluster api-server run\n", s.APIServer)
+	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("print status: %w", err)
 	}

@@ -110,6 +110,8 @@ type Process struct {
 	After string `json:"after,omitempty"`
 	// Listener hands it the listening socket that Start was given, as descriptor 3.
 	Listener bool `json:"listener,omitempty"`
+	// Orders is a file, by its path inside, that may have an Order; "" for none.
+	Orders string `json:"orders,omitempty"`
 }
 
 // Write stores the spec at path.

@@ -30,7 +30,7 @@ func TestSpecIsReadBackAsItWasWritten(t *testing.T) {
 			Disks: []GuestDisk{{Disk: dm.Disk{Name: "data", Device: "/dev/ubdb", Bytes: 512}, FSType: "ext4", To: "/e"}},
 			Links: map[string]string{"/f": "/g"},
 		},
-		Processes: []Process{{Name: "p", Argv: []string{"/bin/p", "-x"}, Env: []string{"A=1"}, Log: "/log", After: "127.0.0.1:1", Listener: true}},
+		Processes: []Process{{Name: "p", Argv: []string{"/bin/p", "-x"}, Env: []string{"A=1"}, Log: "/log", After: "127.0.0.1:1", Listener: true, Orders: "/orders"}},
 	}
 	file := filepath.Join(t.TempDir(), "spec.json")
 	require.NoError(t, want.Write(file))

@@ -41,10 +41,14 @@ func (s *supervisor) keep(p Process) {
 		}
 		s.start(p)
 	}()
+	if p.Orders != "" {
+		go s.obey(p)
+	}
 }
 
 func (s *supervisor) start(p Process) {
 	for {
+		awaitRun(p)
 		err := s.fork(p)
 		if err == nil {
 			return
@@ -96,17 +100,19 @@ func (s *supervisor) reap() {
 func (s *supervisor) reapOnce() {
 	for {
 		var status syscall.WaitStatus
+		s.mu.Lock() // so that nothing signals a process id that is free again
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		p, ours := s.running[pid]
+		if err == nil && pid > 0 {
+			delete(s.running, pid)
+		}
+		s.mu.Unlock()
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if err != nil || pid <= 0 {
 			return
 		}
-		s.mu.Lock()
-		p, ours := s.running[pid]
-		delete(s.running, pid)
-		s.mu.Unlock()
 		if !ours {
 			continue
 		}
