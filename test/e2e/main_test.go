@@ -13,8 +13,9 @@
 //	LONG_TOGETHER=10                how many shared volumes are served on a node that dies
 //	LONG_CLAIMS=50                  how many shared claims are made at once
 //	LONG_FILES=100000               how many small files are on a shared volume
+//	LONG_OUTAGES=1                  the API server is away for minutes, and so is the leader's node
 //
-// Without one of the last four, its test is skipped: they are long, and give figures (lines with FIGURES).
+// Without one of the last five, its test is skipped: they are long, and give figures (lines with FIGURES).
 package e2e
 
 import (
@@ -83,7 +84,7 @@ func turnOfKernels(t *testing.T) {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	for _, s := range []*shared{threeNodes, guests, sharing, series, apiOnly} {
+	for _, s := range []*shared{threeNodes, guests, sharing, series, outages, apiOnly} {
 		if !s.attempted || mode == "keep" {
 			continue
 		}

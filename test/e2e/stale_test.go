@@ -123,11 +123,16 @@ func isOneDevice(lines []string) bool {
 // leftovers is what a node has of a volume that is not attached there; empty if nothing.
 // A loop device counts unless the volume is attached elsewhere: the kernel is shared.
 func leftovers(ctx context.Context, c *cluster.Cluster, node, volume string) (string, error) {
-	lines, err := devicesOf(ctx, c, node, volume)
+	attached, err := c.Kubectl(ctx, "-n", types.Namespace, "get", "volumes.longhorn.io", volume, "-o", "jsonpath={.status.currentNodeID}")
 	if err != nil {
 		return "", err
 	}
-	attached, err := c.Kubectl(ctx, "-n", types.Namespace, "get", "volumes.longhorn.io", volume, "-o", "jsonpath={.status.currentNodeID}")
+	return leftoversOf(ctx, c, node, volume, attached != "")
+}
+
+// leftoversOf is leftovers for a caller who knows whether the volume is attached elsewhere. It does not ask the API server.
+func leftoversOf(ctx context.Context, c *cluster.Cluster, node, volume string, attached bool) (string, error) {
+	lines, err := devicesOf(ctx, c, node, volume)
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +140,7 @@ func leftovers(ctx context.Context, c *cluster.Cluster, node, volume string) (st
 	var left []string
 	for _, line := range lines {
 		if strings.HasPrefix(line, "loop ") {
-			if loops++; attached != "" && loops == 1 {
+			if loops++; attached && loops == 1 {
 				continue
 			}
 		}

@@ -1,18 +1,12 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -76,33 +70,17 @@ func (e errWritten) Error() string { return "written at rest: " + strings.Join(e
 // writesSince reads the API server's audit log: what we wrote, and how many reviews we asked for.
 func writesSince(t *testing.T, from time.Time) (writes []string, reviews int) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(threeNodes.options.Dir, "audit.log"))
-	require.NoError(t, err)
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var e struct {
-			Verb                     string
-			User                     struct{ Username string }
-			ObjectRef                struct{ Resource, Subresource, Name string }
-			RequestReceivedTimestamp time.Time
-		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.RequestReceivedTimestamp.Before(from) {
+	for _, r := range requestsSince(t, threeNodes.options.Dir, from) {
+		if !r.ours() || !r.writes() {
 			continue
 		}
-		if !strings.HasPrefix(e.User.Username, "system:serviceaccount:"+types.Namespace+":") ||
-			!slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb) {
-			continue
-		}
-		switch o := e.ObjectRef; {
+		switch o := r.ObjectRef; {
 		case o.Resource == "leases", o.Subresource == "token":
 		case o.Resource == "tokenreviews", o.Resource == "subjectaccessreviews":
 			reviews++
 		default:
-			writes = append(writes, strings.Join([]string{e.Verb, o.Resource, o.Name, o.Subresource}, " "))
+			writes = append(writes, strings.Join([]string{r.Verb, o.Resource, o.Name, o.Subresource}, " "))
 		}
 	}
-	require.NoError(t, lines.Err())
 	return writes, reviews
 }

@@ -1,0 +1,188 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// What must hold soon after the API server was away, or a node was cut off from it.
+const (
+	worksWithin    = 10 * time.Second // daemons and disks are ready, and no process waits for a device
+	attachesWithin = 15 * time.Second // a new claim is attached
+)
+
+// absence is a time in which the API server, or a node, was away.
+type absence struct {
+	c         *cluster.Cluster
+	namespace string
+	node      string // that was cut off, or any where all were
+	restarts  map[string]int32
+}
+
+// startAbsence notes what must not change. It is called before the absence begins.
+func startAbsence(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, node string) *absence {
+	t.Helper()
+	return &absence{c: c, namespace: namespace, node: node, restarts: allRestarts(ctx, t, c)}
+}
+
+// allRestarts is restartsOn of all nodes.
+func allRestarts(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]int32 {
+	t.Helper()
+	all := map[string]int32{}
+	for _, node := range c.Nodes() {
+		maps.Copy(all, restartsOn(ctx, t, c, node))
+	}
+	return all
+}
+
+// over checks that all works again soon after the absence has ended, and prints how soon.
+func (a *absence) over(ctx context.Context, t *testing.T, ended time.Time) {
+	t.Helper()
+	startClaim(ctx, t, a.c, a.namespace, "after", "64Mi", "longhorn")
+	startPodOn(ctx, t, a.c, a.node, a.namespace, "after", "after", idle)
+	for _, wanted := range []struct {
+		what   string
+		within time.Duration
+		check  func(context.Context) error
+	}{
+		{"daemons, disks and a leader are ready", worksWithin, func(ctx context.Context) error { return a.works(ctx, ended) }},
+		{"no process waits for a device", worksWithin, func(ctx context.Context) error { return noneStuck(ctx, a.c) }},
+		{"a new claim is attached to " + a.node, attachesWithin, func(ctx context.Context) error {
+			return attachedTo(ctx, a.c, a.namespace, "after", a.node)
+		}},
+	} {
+		cluster.Eventually(ctx, t, time.Minute, wanted.what, wanted.check)
+		took := time.Since(ended)
+		t.Logf("FIGURES %s: %.1f s after the end", wanted.what, took.Seconds())
+		assert.LessOrEqual(t, took, wanted.within, wanted.what)
+	}
+	a.c.Must(ctx, t, "-n", a.namespace, "wait", "--for=condition=Ready", "pod/after", "--timeout=60s")
+	t.Logf("FIGURES its pod is ready: %.1f s after the end", time.Since(ended).Seconds())
+	assert.Equal(t, a.restarts, allRestarts(ctx, t, a.c), "containers of ours restarted")
+	deletePod(ctx, t, a.c, a.namespace, "after")
+	a.c.Must(ctx, t, "-n", a.namespace, "delete", "pvc", "after", "--timeout=60s")
+}
+
+// works tells what does not work yet.
+func (a *absence) works(ctx context.Context, ended time.Time) error {
+	daemons, err := a.c.Kube.AppsV1().DaemonSets(types.Namespace).Get(ctx, "longhorn-manager", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if s := daemons.Status; s.NumberReady < s.DesiredNumberScheduled || int(s.NumberReady) < len(a.c.Nodes()) {
+		return fmt.Errorf("%d of %d daemons are ready", s.NumberReady, s.DesiredNumberScheduled)
+	}
+	for _, node := range a.c.Nodes() {
+		n, err := longhornNode(ctx, a.c, node)
+		if err != nil {
+			return err
+		}
+		if ready := types.FindCondition(n.Status.Conditions, types.ConditionReady); ready.Status != longhorn.ConditionTrue {
+			return fmt.Errorf("node %s is not ready: %s: %s", node, ready.Reason, ready.Message)
+		}
+		for name, disk := range n.Status.DiskStatus {
+			if place := types.FindCondition(disk.Conditions, types.ConditionSchedulable); place.Status != longhorn.ConditionTrue {
+				return fmt.Errorf("disk %s of node %s is not schedulable: %s: %s", name, node, place.Reason, place.Message)
+			}
+		}
+	}
+	lease, err := a.c.Kube.CoordinationV1().Leases(types.Namespace).Get(ctx, types.LeaderLease, metav1.GetOptions{})
+	if err == nil && (lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(ended)) {
+		err = fmt.Errorf("nobody has renewed the lease %s since then", types.LeaderLease)
+	}
+	return err
+}
+
+// stuckScript prints the processes that are in state D in two looks, half a second apart: one that writes is there for a moment.
+const stuckScript = `
+look() { for p in /proc/[0-9]*; do read -r -d '' s <"$p/stat" || true; s=${s##*) }; [ "${s%% *}" != D ] || echo "${p#/proc/} $(cat "$p/comm")"; done 2>/dev/null | sort; }
+before=$(look)
+sleep 0.5
+comm -12 <(echo "$before") <(look) | grep . || true`
+
+// noneStuck is an error while a process on a node waits in the kernel.
+func noneStuck(ctx context.Context, c *cluster.Cluster) error {
+	for _, node := range c.Nodes() {
+		out, err := c.OnNode(ctx, node, "bash", "-c", stuckScript)
+		if err != nil {
+			return err
+		}
+		if out != "" {
+			return fmt.Errorf("on %s there are in state D: %q", node, strings.Split(out, "\n"))
+		}
+	}
+	return nil
+}
+
+// attachedTo is an error while the volume of a claim is not attached to a node.
+func attachedTo(ctx context.Context, c *cluster.Cluster, namespace, claim, node string) error {
+	volume, err := c.Kubectl(ctx, "-n", namespace, "get", "pvc", claim, "-o", "jsonpath={.spec.volumeName}")
+	if err != nil {
+		return err
+	}
+	if volume == "" {
+		return errors.New("the claim has no volume yet")
+	}
+	v, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, volume, metav1.GetOptions{})
+	if err == nil && (v.Status.State != longhorn.VolumeStateAttached || v.Status.CurrentNodeID != node) {
+		err = fmt.Errorf("volume %s is %s, on node %q", volume, v.Status.State, v.Status.CurrentNodeID)
+	}
+	return err
+}
+
+// podsProcesses are the processes of a pod that are left on a node, with their states. The pod's object may be gone.
+func podsProcesses(ctx context.Context, c *cluster.Cluster, node, uid string) (string, error) {
+	return c.OnNode(ctx, node, "bash", "-c", `
+for p in /proc/[0-9]*; do
+  if grep -qs "pod$1" $p/cgroup; then echo "${p#/proc/} $(cat $p/comm) $(grep State: $p/status)"; fi
+done 2>/dev/null`, "-", uid)
+}
+
+// longestGap is the longest time between two acknowledgements of which the second came after a time.
+func longestGap(acks []ack, after time.Time) time.Duration {
+	var longest time.Duration
+	for i := 1; i < len(acks); i++ {
+		if acks[i].at.After(after) {
+			longest = max(longest, acks[i].at.Sub(acks[i-1].at))
+		}
+	}
+	return longest
+}
+
+func TestLongestGap(t *testing.T) {
+	at := func(seconds ...int64) (acks []ack) {
+		for _, s := range seconds {
+			acks = append(acks, ack{at: time.Unix(s, 0)})
+		}
+		return acks
+	}
+	assert.Equal(t, 4*time.Second, longestGap(at(1, 9, 12, 16), time.Unix(10, 0)))
+	assert.Equal(t, 8*time.Second, longestGap(at(1, 9), time.Unix(1, 0)), "a gap that began before counts")
+	assert.Zero(t, longestGap(at(1), time.Unix(0, 0)))
+}
+
+// tellAPIServer tells the API server what to do (devcluster api-server), and has it run again when the test ends.
+func tellAPIServer(ctx context.Context, t *testing.T, c *cluster.Cluster, order string) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+		defer cancel()
+		_, err := c.Devcluster(ctx, "api-server", "run")
+		assert.NoError(t, err)
+	})
+	_, err := c.Devcluster(ctx, "api-server", order)
+	require.NoError(t, err)
+}

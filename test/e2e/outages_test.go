@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
+	"github.com/longhorn-lep/longhorn-manager/types"
+)
+
+// outages is a cluster for long runs alone: its API server is taken away.
+var outages = &shared{install: true, options: named("-outages", cluster.Options{
+	Nodes:  3,
+	Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
+})}
+
+// TestLongOutages: a node that leads is cut off for minutes, and the API server is away for minutes. Afterwards all works within seconds, no
+// process of ours has ended, and what a volume's old generation wrote late is not in the volume.
+func TestLongOutages(t *testing.T) {
+	if os.Getenv("LONG_OUTAGES") == "" {
+		t.Skip("LONG_OUTAGES is not set: a long run that gives figures")
+	}
+	ctx, c := outages.get(t)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Hour)
+	t.Cleanup(cancel)
+	for i, tc := range []struct {
+		name string
+		run  func(w *writer, ctx context.Context, t *testing.T)
+	}{
+		{"the API server stands still for 4 min", func(w *writer, ctx context.Context, t *testing.T) { w.apiServerIsAway(ctx, t, "freeze", 4*time.Minute) }},
+		{"the API server is ended, and started after 4 min", func(w *writer, ctx context.Context, t *testing.T) { w.apiServerIsAway(ctx, t, "stop", 4*time.Minute) }},
+		{"a daemon is killed while the API server is away", (*writer).daemonIsKilledMeanwhile},
+		{"a machine starts while the API server is away for 5 min", (*writer).machineStartsMeanwhile},
+		{"the leader's node is cut off for 3 min, and a volume moves on", func(w *writer, ctx context.Context, t *testing.T) { w.leaderIsCutOff(ctx, t, 3*time.Minute) }},
+		{"the leader's node is cut off for 10 min, and a volume moves on", func(w *writer, ctx context.Context, t *testing.T) { w.leaderIsCutOff(ctx, t, 10*time.Minute) }},
+		{"a volume moves on, and the API server is away when its node is back", (*writer).backWithoutAPIServer},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := startWriter(ctx, t, c, namespace(ctx, t, c, fmt.Sprintf("e2e-outage-%d", i+1)), writing)
+			tc.run(w, ctx, t)
+			w.finish(ctx, t)
+		})
+	}
+}
+
+// apiServerIsAway takes the API server away while the writer writes, which must not notice it.
+func (w *writer) apiServerIsAway(ctx context.Context, t *testing.T, order string, d time.Duration) {
+	node := w.node(ctx, t)
+	a := startAbsence(ctx, t, w.c, w.namespace, node)
+	began := time.Now()
+	tellAPIServer(ctx, t, w.c, order)
+	until(ctx, t, began.Add(d))
+	tellAPIServer(ctx, t, w.c, "run")
+	ended := time.Now()
+	a.over(ctx, t, ended)
+	w.wasNotDisturbed(ctx, t, node, began)
+}
+
+// wasNotDisturbed: the writer wrote all the time since then.
+func (w *writer) wasNotDisturbed(ctx context.Context, t *testing.T, node string, began time.Time) {
+	t.Helper()
+	acks, err := w.acked(ctx, node)
+	require.NoError(t, err)
+	gap := longestGap(acks, began)
+	t.Logf("FIGURES the longest time between two records of the writer was %v", gap.Round(time.Millisecond))
+	assert.Less(t, gap, 5*time.Second)
+	assert.True(t, acks[len(acks)-1].at.After(time.Now().Add(-10*time.Second)), "the writer writes no more")
+}
+
+// daemonIsKilledMeanwhile: the kubelet starts the daemon's container again. It waits for the API server, and does not end again.
+func (w *writer) daemonIsKilledMeanwhile(ctx context.Context, t *testing.T) {
+	node := w.node(ctx, t)
+	a := startAbsence(ctx, t, w.c, w.namespace, node)
+	pod := w.c.Must(ctx, t, "-n", types.Namespace, "get", "pods", "-l", "app=longhorn-manager", "--field-selector=spec.nodeName="+node, "-o", "jsonpath={.items[0].metadata.name}")
+	a.restarts[pod]++
+	began := time.Now()
+	tellAPIServer(ctx, t, w.c, "freeze")
+	killProcess(ctx, t, w.c, node, "daemon")
+	until(ctx, t, began.Add(2*time.Minute))
+	tellAPIServer(ctx, t, w.c, "run")
+	a.over(ctx, t, time.Now())
+	t.Logf("the daemon's log:\n%s", w.c.Must(ctx, t, "-n", types.Namespace, "logs", pod, "--tail=40"))
+	w.wasNotDisturbed(ctx, t, node, began)
+}
+
+// machineStartsMeanwhile: a node without the writer is off, and is switched on while the API server is away. How soon its pods are started
+// afterwards is the kubelet's affair.
+func (w *writer) machineStartsMeanwhile(ctx context.Context, t *testing.T) {
+	node := without(w.c.Nodes(), w.node(ctx, t))[0]
+	t.Cleanup(func() { startNode(t, w.c, node) })
+	_, err := w.c.Devcluster(ctx, "stop-node", node)
+	require.NoError(t, err)
+	began := time.Now()
+	tellAPIServer(ctx, t, w.c, "freeze")
+	_, err = w.c.Devcluster(ctx, "start-node", node)
+	require.NoError(t, err)
+	until(ctx, t, began.Add(5*time.Minute))
+	tellAPIServer(ctx, t, w.c, "run")
+	ended := time.Now()
+	w.c.Must(ctx, t, "wait", "node/"+node, "--for=condition=Ready", "--timeout=120s")
+	t.Logf("FIGURES its kubelet is ready: %.1f s after the end", time.Since(ended).Seconds())
+	a := startAbsence(ctx, t, w.c, w.namespace, node)
+	a.over(ctx, t, ended)
+}
+
+// leaderIsCutOff cuts the writer's node off, whose daemon leads, for so long. The volume moves on.
+func (w *writer) leaderIsCutOff(ctx context.Context, t *testing.T, d time.Duration) {
+	old := w.node(ctx, t)
+	lead(ctx, t, w.c, old)
+	a := startAbsence(ctx, t, w.c, w.namespace, old)
+	m := w.moveOn(ctx, t, old)
+	until(ctx, t, m.cut.Add(d))
+	heal(t, w.c, old)
+	ended := time.Now()
+	a.over(ctx, t, ended)
+	m.checkOld(ctx, t, ended)
+	cluster.Eventually(ctx, t, time.Minute, "no process of the old pod is left", func(ctx context.Context) error {
+		left, err := podsProcesses(ctx, w.c, old, m.pod)
+		if err == nil && left != "" {
+			err = errors.New(left)
+		}
+		return err
+	})
+	t.Logf("FIGURES no process of the old pod is left: %.1f s after the end", time.Since(ended).Seconds())
+	w.waitHealthy(ctx, t, 3*time.Minute)
+}
+
+// backWithoutAPIServer: the API server is away when the node is back. The old engine learns from the replicas that its time is over.
+func (w *writer) backWithoutAPIServer(ctx context.Context, t *testing.T) {
+	old := w.node(ctx, t)
+	a := startAbsence(ctx, t, w.c, w.namespace, old)
+	m := w.moveOn(ctx, t, old)
+	tellAPIServer(ctx, t, w.c, "freeze")
+	until(ctx, t, m.cut.Add(2*time.Minute))
+	_, err := w.c.Devcluster(ctx, "heal", old)
+	require.NoError(t, err)
+	healed := time.Now()
+	m.awaitEnd(ctx, t, healed)
+	until(ctx, t, healed.Add(time.Minute))
+	tellAPIServer(ctx, t, w.c, "run")
+	ended := time.Now()
+	heal(t, w.c, old) // its taint
+	a.over(ctx, t, ended)
+	m.checkOld(ctx, t, ended)
+	w.waitHealthy(ctx, t, 3*time.Minute)
+}
+
+// move is a volume that moved on from a node that was cut off.
+type move struct {
+	*writer
+	old, pod     string // the node and the UID of the pod that wrote there
+	cut, started time.Time
+}
+
+// moveOn cuts the writer's node off until the test ends or heals it, and waits until the writer writes elsewhere.
+func (w *writer) moveOn(ctx context.Context, t *testing.T, old string) *move {
+	t.Helper()
+	h := follow(ctx, t, w.c, w.volume)
+	was := theEngine(ctx, t, w.c, w.volume).Status.Generation
+	m := &move{writer: w, old: old, cut: time.Now()}
+	m.pod = w.c.Must(ctx, t, "-n", w.namespace, "get", "pods", "-l", "app=writer", "-o", "jsonpath={.items[0].metadata.uid}")
+	t.Cleanup(func() { heal(t, w.c, old) })
+	_, err := w.c.Devcluster(ctx, "cut", old)
+	require.NoError(t, err)
+	w.c.Must(ctx, t, "wait", "node/"+old, "--for=condition=Ready=Unknown", "--timeout=90s")
+	w.c.Must(ctx, t, "taint", "node", old, outOfService)
+	w.waitAckedOn(ctx, t, without(w.c.Nodes(), old), m.cut, 3*time.Minute)
+	t.Logf("records are acknowledged elsewhere %.1f s after the node was cut off", time.Since(m.cut).Seconds())
+	var ok bool
+	m.started, ok = h.generationAbove(was)
+	require.True(t, ok, "records were acknowledged elsewhere under the old generation %d", was)
+	return m
+}
+
+// awaitEnd waits until nothing of the old device is left. It needs no API server.
+func (m *move) awaitEnd(ctx context.Context, t *testing.T, since time.Time) {
+	t.Helper()
+	cluster.Eventually(ctx, t, time.Minute, "nothing of the old device is left on "+m.old, func(ctx context.Context) error {
+		left, err := leftoversOf(ctx, m.c, m.old, m.volume, true)
+		if err == nil && left != "" {
+			err = errors.New(left)
+		}
+		return err
+	})
+	took := time.Since(since)
+	t.Logf("FIGURES nothing of the old device is left: %.1f s after the end", took.Seconds())
+	assert.LessOrEqual(t, took, worksWithin, "nothing of the old device is left")
+}
+
+// checkOld: nothing of the old device is left, and nothing was acknowledged there once the new engine had started.
+func (m *move) checkOld(ctx context.Context, t *testing.T, ended time.Time) {
+	t.Helper()
+	m.awaitEnd(ctx, t, ended)
+	m.checkOldAcks(ctx, t, m.old, m.cut, m.started)
+}
