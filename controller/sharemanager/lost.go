@@ -82,6 +82,7 @@ func (c *Controller) gatherLost(in *Input) error {
 //	does not answer the leader, and there is no witness   not: it may be the leader that is cut off
 //	is not ready, as Kubernetes says                      not: its kubelet may have stopped, and its pods still run
 //	its boot is not known                                 not: nothing would tell whether it has restarted
+//	its kubelet reports another boot than it had then     not: it was back meanwhile
 //	has an identifier that an administrator chose         not: another node may have the same one, and report none
 //	has the identifier of another node                    not: the other node may have the record
 //	reports no identifier                                 not: its record cannot be told from others
@@ -96,7 +97,7 @@ func (c *Controller) fateOf(n *longhorn.Node, k *corev1.Node, all []*longhorn.No
 		f.answers = since
 	}
 	s := n.Status.Silence
-	if !f.isDown || s == nil || s.Witness == "" || s.BootID == "" || !hasOwnClient(n, all) {
+	if !f.isDown || s == nil || s.Witness == "" || s.BootID == "" || s.BootID != f.boot || !hasOwnClient(n, all) {
 		return f, nil
 	}
 	addresses, err := c.lifeAddresses(k)

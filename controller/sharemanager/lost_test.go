@@ -63,12 +63,13 @@ func TestOnlyClientsThatAWitnessCannotReachAreInTheList(t *testing.T) {
 		"Kubernetes alone says it → not":                       {change: func(x *longhorn.Node, _ *corev1.Node) { x.Status.Silence = nil }},
 		"it answers again, and the silence is not removed yet": {change: func(x *longhorn.Node, _ *corev1.Node) { ready("True", "", 0)(x) }},
 		"its boot is not known → not":                          {change: func(x *longhorn.Node, _ *corev1.Node) { x.Status.Silence.BootID = "" }},
+		"it has booted since → not":                            {change: func(_ *longhorn.Node, k *corev1.Node) { k.Status.NodeInfo.BootID = "boot-2" }},
 		"an administrator's identifier → not":                  {change: func(x *longhorn.Node, _ *corev1.Node) { x.Status.NFSClientID = "admin" }},
 		"no identifier → not":                                  {change: func(x *longhorn.Node, _ *corev1.Node) { x.Status.NFSClientID = "" }},
 		"another node has its identifier → not":                {other: func(n *longhorn.Node) { n.Status.NFSClientID = "uid-x" }},
 		"no address → not":                                     {change: func(_ *longhorn.Node, k *corev1.Node) { k.Status.Addresses, k.Name = nil, "z" }},
 		"two nodes are down → both": {
-			other: func(n *longhorn.Node) { silent(n); n.Status.Silence.Witness = "b" },
+			other: func(n *longhorn.Node) { silent(n); n.Status.Silence.Witness, n.Status.Silence.BootID = "b", "boot-w" },
 			want:  []types.LostNode{{ClientID: "uid-w", Addresses: []string{"10.0.0.4:10250"}}, inList[0]},
 		},
 	} {
@@ -100,6 +101,7 @@ func TestOtherNodesAreThoseThatAnswer(t *testing.T) {
 		build.ReadyNode("x", "disk-x", silent), build.KubeNode("x", inBoot("10.0.0.3", "boot-1")),
 		build.ReadyNode("w", "disk-w", ready("True", "", time.Hour)), build.KubeNode("w", inBoot("10.0.0.4", "boot-w")),
 		build.ReadyNode("v", "disk-v", ready("False", types.ReasonKubernetesNodeNotReady, time.Hour)), build.KubeNode("v", inBoot("10.0.0.5", "boot-v")),
+		build.ReadyNode("t", "disk-t", silent, ready("True", "", time.Hour)), build.KubeNode("t", inBoot("10.0.0.7", "boot-1")),
 		build.ReadyNode("u", "disk-u", ready("True", "", time.Hour)), build.KubeNode("u", inBoot("10.0.0.6", "boot-u")), build.Engine("vol", withEpoch(7)))
 	in := Input{Share: deletedServer(time.Second), Now: testutil.Now}
 	require.NoError(t, c.gatherLost(&in))
@@ -110,6 +112,38 @@ func TestOtherNodesAreThoseThatAnswer(t *testing.T) {
 		in.Controls = append(in.Controls, types.Control{Node: node, Address: "10.0.0.9:1"})
 	}
 	assert.Len(t, in.lost().Controls, 3)
+}
+
+// TestEachListHasEntriesOfItsOwn: a client that was told of an earlier list is told of a later one, too.
+func TestEachListHasEntriesOfItsOwn(t *testing.T) {
+	in := Input{Share: deletedServer(time.Second), Now: testutil.Now, Generation: 7, Controls: []types.Control{{Node: "w", Address: "10.0.0.4:1"}}, Fates: map[string]fate{
+		"uid-x": {clientID: "uid-x", name: "x", isDown: true, bootID: "boot-1", listed: types.LostNode{ClientID: "uid-x", Addresses: []string{"10.0.0.3:1"}}},
+	}}
+	of := func(after int64) longhorn.LostClient {
+		return longhorn.LostClient{ID: "uid-x", Node: "x", BootID: "boot-1", After: after}
+	}
+	told := of(6)
+	told.Dropped, told.RemountRequestedAt = true, types.Timestamp(now)
+	p := Plan{Status: longhorn.ShareManagerStatus{LostClients: []longhorn.LostClient{told}}}
+	in.list(&p)
+	in.list(&p)
+	assert.Equal(t, []longhorn.LostClient{told, of(7)}, p.Status.LostClients, "once for each list")
+
+	p.Status.LostClients = nil
+	for i := range maxLostClients {
+		p.Status.LostClients = append(p.Status.LostClients, of(int64(i)+100))
+	}
+	in.list(&p)
+	assert.Len(t, p.Status.LostClients, maxLostClients)
+	assert.Equal(t, of(7), p.Status.LostClients[maxLostClients-1], "the oldest goes")
+}
+
+// TestOfTwoEnginesNoGenerationIsKnown: a list names the engine that its former server had.
+func TestOfTwoEnginesNoGenerationIsKnown(t *testing.T) {
+	_, c := start(t, build.Engine("vol", withEpoch(7)), build.Engine("vol", withEpoch(8), func(e *longhorn.Engine) { e.Name = "vol-e-1" }))
+	in := Input{Share: deletedServer(time.Second), Now: testutil.Now}
+	require.NoError(t, c.gatherLost(&in))
+	assert.Zero(t, in.Generation)
 }
 
 func TestWhenTheNextPodHasAList(t *testing.T) {
