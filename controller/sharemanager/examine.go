@@ -11,7 +11,10 @@ import (
 // examine asks a pod that is suspected for too long, and, if it says nothing, whether the leader reaches its node's pods.
 func (c *Controller) examine(ctx context.Context, in *Input) {
 	pod := in.Pod
-	if pod == nil || pod.DeletionTimestamp != nil || in.NodeDown || !in.isDue() || in.Share.Status.State == longhorn.ShareManagerStateStarting {
+	if pod == nil || pod.DeletionTimestamp != nil || in.NodeDown || !in.isDue() {
+		return
+	}
+	if in.Share.Status.State == longhorn.ShareManagerStateStarting && !isRunning(pod) { // its image is loaded, say
 		return
 	}
 	address := types.ShareHealthAddress(pod)
@@ -36,4 +39,5 @@ func (c *Controller) examine(ctx context.Context, in *Input) {
 	default:
 		in.Said = saidNotServing
 	}
+	in.Mute = c.turns.mute(in.Share.Name, in.Said == saidNothing && in.Reached, in.Now)
 }

@@ -42,6 +42,8 @@ type Input struct {
 	// the pod.
 	DaemonAway time.Time
 	Elsewhere  bool
+	// Ending is since when the pod is being deleted, as this process knows it. DeletionTimestamp is by the API server's clock.
+	Ending time.Time
 	// Unready is since when the pod is not ready, as this process knows it; zero: as its kubelet says.
 	Unready time.Time
 	// Silent is since when the pod answers none of the leader's questions; zero: it answers, or that is not known.
@@ -49,6 +51,9 @@ type Input struct {
 	// Said is what the pod has said just now, if it is suspected for so long that it was asked. Reached: another pod of its node answers the leader.
 	Said    said
 	Reached bool
+	// Mute is since when a pod whose container runs has said nothing each time that it was asked while another pod of its node answered; zero: it has
+	// said something, or was not asked.
+	Mute time.Time
 	// Clients is what the ConfigMap types.ShareClientsConfigMap says; nil: there is none.
 	Clients map[string]string
 	// Barred are the Kubernetes nodes on which no volume can be attached now, and Near those with a good copy of the volume.
@@ -119,6 +124,7 @@ type Event struct{ Type, Reason, Message string }
 //	yes     for readers, with a writer  error      deleted  stays
 //	yes     not answering (isDead)      error      deleted with a short grace, then at once; stays
 //	yes     not ready yet               starting   –        on its node
+//	yes     not ready yet, and mute     error      deleted with a short grace, then at once; stays
 //	yes     not ready for far too long  error      deleted  on its node (starting.go)
 //	yes     unready since a moment      running    –        on its node
 //	yes     ready                       running    –        on its node
@@ -264,6 +270,9 @@ func (in Input) follow(p *Plan) {
 		}
 	case !serving && !silent:
 		in.start(p)
+		if suspected && p.Status.State == longhorn.ShareManagerStateStarting && isRunning(pod) {
+			p.wakeAfter(left)
+		}
 	default:
 		if p.Status.Endpoint = in.Share.Status.Endpoint; silent { // it answers again
 			p.Status.Endpoint, _ = in.endpoint()

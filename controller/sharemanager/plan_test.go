@@ -68,6 +68,9 @@ func (s *situation) pod(phase corev1.PodPhase, change ...func(*corev1.Pod)) *sit
 	for _, c := range change {
 		c(s.Pod)
 	}
+	if at := s.Pod.DeletionTimestamp; at != nil { // the clocks agree, and the grace is 0
+		s.Ending = at.Time
+	}
 	return s
 }
 

@@ -37,10 +37,15 @@ func startLimit(failures int) time.Duration { return min(maxStart, firstStart<<m
 //	                                             when that is over
 //	runs, the volume is attached there           no: it checks the file system, which may take hours, or starts the server, which it
 //	                                             gives up by itself
+//	runs, and says nothing for unreadyLimit      at once: it stands still. One that waits or checks answers that it does not serve
 func (in Input) start(p *Plan) {
 	ready := types.FindCondition(p.Status.Conditions, types.ConditionReady)
 	if p.Status.State == longhorn.ShareManagerStateError && ready.Reason == types.ReasonShareNotStarted {
 		in.fail(p, ready.Reason, ready.Message) // and is there still, for its deletion has failed
+		return
+	}
+	if !in.Mute.IsZero() && !in.Mute.Add(unreadyLimit).After(in.Now) {
+		in.fail(p, types.ReasonShareNotAnswering, fmt.Sprintf("its pod on node %s has answered nothing for %v, and has not been ready yet", in.Pod.Spec.NodeName, unreadyLimit))
 		return
 	}
 	what, since := in.waitsFor(), waitsSince(in.Pod)

@@ -49,7 +49,7 @@ func TestAShareThatDoesNotStart(t *testing.T) {
 		"it has a node, and another can be used again → it stays":     {in: used().with(barred("y", "z")).pod(corev1.PodPending, waits, since("True", time.Second, "")).was("starting").with(barred("z")), state: "starting", reason: "Starting", says: pulls, after: 59 * time.Second},
 		"it runs, the volume is elsewhere → another pod":              {in: starting(runs, since("True", 5*time.Minute, "")).with(attachedTo("z")), state: "error", reason: "NotStarted", deletes: true, failures: 1, avoids: []string{"a"}, says: "its pod has not become ready within 5m0s: its pod on node a waits for the volume, which is not attached there"},
 		"it runs, the volume is about to come → another pod":          {in: starting(runs, since("True", 5*time.Minute, "")).with(attachedTo("a")).with(func(in *Input) { in.Volume.Status.State = "attaching" }), state: "error", reason: "NotStarted", deletes: true, failures: 1, avoids: []string{"a"}, says: "its pod has not become ready within 5m0s: its pod on node a waits for the volume, which is not attached there"},
-		"it runs with the volume for a day → it is not disturbed":     {in: starting(runs, since("True", 24*time.Hour, "")).with(attachedTo("a")), state: "starting", reason: "Delayed", says: "its pod on node a checks the volume's file system, or starts the server"},
+		"it runs with the volume for a day → it is not disturbed":     {in: starting(runs, since("True", 24*time.Hour, "")).with(attachedTo("a")), state: "starting", reason: "Delayed", says: "its pod on node a checks the volume's file system, or starts the server", after: askAgainLimit},
 		"the volume is there, the container does not run → another":   {in: starting(waits, since("True", 5*time.Minute, "")).with(attachedTo("a")), state: "error", reason: "NotStarted", deletes: true, failures: 1, avoids: []string{"a"}, says: "its pod has not become ready within 5m0s: " + pulls},
 		"it was given up and is there still → deleted, counts once":   {in: gaveUp(starting(waits, since("True", 5*time.Minute, ""))), state: "error", reason: "NotStarted", says: "why", deletes: true, failures: 1},
 		"its pod failed before it served → the node is avoided":       {in: used().pod(corev1.PodFailed).was("starting"), state: "error", reason: "Failed", says: "its pod ended: ", deletes: true, failures: 1, avoids: []string{"a"}},
@@ -223,10 +223,10 @@ func TestAPodWaitsForAVolumeThatNoNodeCanHave(t *testing.T) {
 		after time.Duration
 		says  string
 	}{
-		"no replica, for an hour → waits":                    {fault("True", types.ReasonReplicaMissing, time.Hour), false, 0, "its pod on node a waits for the volume, which cannot be attached: no replica runs"},
-		"not fenced, for an hour → waits":                    {fault("True", types.ReasonNotFenced, time.Hour), false, 0, ""},
+		"no replica, for an hour → waits":                    {fault("True", types.ReasonReplicaMissing, time.Hour), false, askAgainLimit, "its pod on node a waits for the volume, which cannot be attached: no replica runs"},
+		"not fenced, for an hour → waits":                    {fault("True", types.ReasonNotFenced, time.Hour), false, askAgainLimit, ""},
 		"the engine failed there, for an hour → given up":    {fault("True", types.ReasonEngineFailed, time.Hour), true, 0, ""},
-		"the fault was over a minute ago → has its time":     {fault("False", "", time.Minute), false, 4 * time.Minute, "its pod on node a waits for the volume, which is not attached there"},
+		"the fault was over a minute ago → has its time":     {fault("False", "", time.Minute), false, askAgainLimit, "its pod on node a waits for the volume, which is not attached there"},
 		"the fault was over five minutes ago → given up":     {fault("False", "", 5*time.Minute), true, 0, ""},
 		"it never had a fault, and waits too long → as ever": {func(*Input) {}, true, 0, ""},
 	} {

@@ -57,20 +57,28 @@ func (in Input) awaitForeign(p *Plan, state longhorn.ShareManagerState, conseque
 	p.wakeAfter(hiddenDelay)
 }
 
-// end deletes the pod, unless that was done and its node will confirm it. A node that lives does so within endLimit, except for a pod with a
-// thread that nothing ends. Clients of a pod that does not answer wait no longer than silentEndLimit.
+// end deletes the pod, unless that was done and its node will confirm it. A node that lives does so within endLimit after the grace of the deletion,
+// except for a pod with a thread that nothing ends. Clients of a pod that does not answer wait no longer than silentEndLimit.
 func (p *Plan) end(in Input, why string) {
-	ends, limit := in.Pod.DeletionTimestamp, endLimit // the end of its grace
+	isDeleted, limit := in.Pod.DeletionTimestamp != nil, endLimit
 	if p.isSilent() {
 		limit = silentEndLimit
 	}
-	if ends != nil && !in.NodeDown {
-		if left := ends.Add(limit).Sub(in.Now); left > 0 {
+	if isDeleted && !in.NodeDown {
+		if left := in.Ending.Add(graceOf(in.Pod) + limit).Sub(in.Now); left > 0 {
 			p.After = left
 			return
 		}
 	}
-	p.DeletePod = &Deletion{Why: why, Now: in.NodeDown || ends != nil, Soon: p.isSilent()}
+	p.DeletePod = &Deletion{Why: why, Now: in.NodeDown || isDeleted, Soon: p.isSilent()}
+}
+
+// graceOf is the grace of a pod's deletion.
+func graceOf(pod *corev1.Pod) time.Duration {
+	if pod.DeletionGracePeriodSeconds == nil {
+		return 0
+	}
+	return time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
 }
 
 // isSilent reports whether the pod was found not to answer.

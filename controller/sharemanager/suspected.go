@@ -15,8 +15,9 @@ const (
 	silentGrace = 6 * time.Second
 	// silentEndLimit is how long after that grace the pod is deleted at once: its kubelet does not end it.
 	silentEndLimit = 2 * time.Second
-	// askAgain is how soon a pod is asked again that answers although it is suspected.
-	askAgain = 5 * time.Second
+	// askAgain and askAgainLimit bound how soon a pod is asked again that is suspected and not dead: later, the longer that lasts. A leader that does
+	// not reach a node with many shares must not spend its time on them.
+	askAgain, askAgainLimit = 5 * time.Second, time.Minute
 )
 
 // said is what a pod answered when it was asked whether it serves.
@@ -38,7 +39,7 @@ func (in Input) suspected() (suspected bool, again time.Duration) {
 	if left := since.Add(unreadyLimit).Sub(in.Now); left > 0 {
 		return true, left
 	}
-	return true, askAgain
+	return true, min(max(askAgain, in.Now.Sub(since)/4), askAgainLimit)
 }
 
 // suspectedSince is since when; zero: they do not. The leader asks more often than the kubelet, so it may know an earlier time.

@@ -33,16 +33,17 @@ func TestWhenAPodThatServedIsReplaced(t *testing.T) {
 		"ready, silent to the leader's connection, answers when asked → serves":               {ready: "True", silent: 15 * time.Second, said: saidServing, reached: true, after: askAgain},
 		"ready, says that it does not serve → the kubelet will report that":                   {ready: "True", silent: 15 * time.Second, said: saidNotServing, reached: true, after: askAgain},
 		"ready, silent to all → replaced":                                                     {ready: "True", silent: 15 * time.Second, said: saidNothing, reached: true, dead: silentReady},
-		"ready, silent, and the leader reaches no pod of the node → it is the node":           {ready: "True", silent: time.Hour, said: saidNothing, after: askAgain},
+		"ready, silent, and the leader reaches no pod of the node → it is the node":           {ready: "True", silent: time.Hour, said: saidNothing, after: askAgainLimit},
 		"unready for a moment → serves":                                                       {ready: "False", unready: 5 * time.Second, after: 10 * time.Second},
 		"unready, and silent for longer → the earlier time counts":                            {ready: "False", unready: 10 * time.Second, silent: 14 * time.Second, after: time.Second},
 		"unready and silent: the pod stands still → replaced after 15 s of silence":           {ready: "False", unready: 10 * time.Second, silent: 15 * time.Second, said: saidNothing, dead: unreadyFor15},
 		"unready for long, silent for a moment → the earlier time counts":                     {ready: "False", unready: 15 * time.Second, silent: time.Second, said: saidNothing, dead: unreadyFor15},
 		"unready, not known to the leader, says nothing → replaced":                           {ready: "False", unready: 15 * time.Second, said: saidNothing, dead: unreadyFor15},
-		"unready, the kubelet's report is late, and the pod answers → serves":                 {ready: "False", unready: time.Hour, said: saidServing, after: askAgain},
+		"unready, the kubelet's report is late, and the pod answers → serves":                 {ready: "False", unready: time.Hour, said: saidServing, after: askAgainLimit},
 		"unready, says that it does not serve → replaced, as its kubelet reports":             {ready: "False", unready: 15 * time.Second, said: saidNotServing, dead: notServing},
+		"unready for some time, and the pod answers → asked less often":                       {ready: "False", unready: 40 * time.Second, said: saidServing, after: 10 * time.Second},
 		"unready, it has no address to ask → replaced":                                        {ready: "False", unready: 15 * time.Second, dead: unreadyFor15},
-		"not known whether it is ready (its node is lost to Kubernetes), says that it serves": {ready: "Unknown", unready: time.Hour, said: saidServing, after: askAgain},
+		"not known whether it is ready (its node is lost to Kubernetes), says that it serves": {ready: "Unknown", unready: time.Hour, said: saidServing, after: askAgainLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := used().pod(corev1.PodRunning, is(tc.ready, tc.unready)).was("running").with(func(in *Input) {
@@ -109,6 +110,56 @@ func TestHowAPodThatDoesNotAnswerEnds(t *testing.T) {
 			if tc.state == longhorn.ShareManagerStateRunning {
 				assert.Equal(t, "nfs://10.0.0.9/vol", p.Status.Endpoint)
 			}
+		})
+	}
+}
+
+// The grace and silentEndLimit count from when this process saw the deletion, whatever the API server's clock says.
+func TestTheGraceOfAPodIsByThisProcessesClock(t *testing.T) {
+	grace := int64(silentGrace / time.Second)
+	for _, skew := range []time.Duration{-time.Hour, -30 * time.Second, 30 * time.Second} {
+		in := inError(func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(silentGrace + skew)}, &grace
+		}).with(func(in *Input) { in.Ending = now.Add(-time.Second) })
+		p := plan(in.Input)
+		assert.Nil(t, p.DeletePod, "its kubelet has %v, skew %v", silentGrace, skew)
+		assert.Equal(t, silentGrace+silentEndLimit-time.Second, p.After, "skew %v", skew)
+		in.Now = in.Now.Add(p.After)
+		assert.True(t, plan(in.Input).DeletePod.Now, "skew %v", skew)
+	}
+}
+
+// TestAPodThatHasNeverBeenReadyAndStandsStill: one that waits or checks a file system answers, whatever it says.
+func TestAPodThatHasNeverBeenReadyAndStandsStill(t *testing.T) {
+	const why = "its pod on node a has answered nothing for 15s, and has not been ready yet"
+	for name, tc := range map[string]struct {
+		state longhorn.ShareManagerState
+		mute  time.Duration // 0: it says something
+		dead  bool
+	}{
+		"it checks the file system for hours → left alone":   {state: "starting"},
+		"it says nothing for a moment → left alone":          {state: "starting", mute: unreadyLimit - time.Second},
+		"it says nothing for unreadyLimit → replaced":        {state: "starting", mute: unreadyLimit, dead: true},
+		"its node was taken for dead, and is not: the same":  {state: "error", mute: unreadyLimit, dead: true},
+		"its node was taken for dead, and it says something": {state: "error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := used().pod(corev1.PodRunning, is("False", 3*time.Hour)).was(tc.state).with(func(in *Input) {
+				in.Unready = now.Add(-3 * time.Hour)
+				if tc.mute > 0 {
+					in.Said, in.Reached, in.Mute = saidNothing, true, now.Add(-tc.mute)
+				}
+				in.Volume.Status.State, in.Volume.Status.CurrentNodeID = longhorn.VolumeStateAttached, "a"
+				in.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+			}).Input
+			p := plan(in)
+			if !tc.dead {
+				assert.Nil(t, p.DeletePod)
+				assert.Equal(t, askAgainLimit, p.After, "it is asked again")
+				return
+			}
+			assert.Equal(t, &Deletion{Why: why, Soon: true}, p.DeletePod)
+			assert.Equal(t, types.ReasonShareNotAnswering, types.FindCondition(p.Status.Conditions, types.ConditionReady).Reason)
 		})
 	}
 }
