@@ -69,6 +69,17 @@ func clientsOf(config *rest.Config) (*clients, error) {
 	return c, nil
 }
 
+// until makes clients like these that send nothing any more once life has ended, when another process may lead.
+func (c *clients) until(life context.Context) (*clients, error) {
+	return clientsUntil(life, rest.CopyConfig(c.config))
+}
+
+// clientsUntil is clientsOf for clients that send nothing any more once life has ended.
+func clientsUntil(life context.Context, config *rest.Config) (*clients, error) {
+	config.Wrap(apigate.Until(life))
+	return clientsOf(config)
+}
+
 // warnings logs the API server's remarks on our requests, such as that the finalizer's
 // name, which Longhorn's users know, should have a slash.
 type warnings struct{ log *logrus.Entry }

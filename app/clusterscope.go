@@ -32,9 +32,6 @@ import (
 
 // lead is what the leader does for the whole cluster, with the leader's account.
 func (d *daemon) lead(ctx context.Context) error {
-	if d.ownAccount {
-		return d.leadCluster(ctx)
-	}
 	leader, end, err := d.asLeader(ctx)
 	if err != nil {
 		return err
@@ -43,17 +40,22 @@ func (d *daemon) lead(ctx context.Context) error {
 	return leader.leadCluster(ctx)
 }
 
-// asLeader is this daemon with the leader's account. When end has returned, no request is sent with it, nor an Event that waits.
+// asLeader is this daemon with the leader's account, or its own if that is a person's. When end has returned, no request of the term is sent, nor
+// an Event that waits.
 func (d *daemon) asLeader(ctx context.Context) (leader *daemon, end func(), err error) {
 	l := *d
-	var drop func()
-	if l.clients, drop, err = leaderClients(ctx, d.clients, d.namespace, d.env.Clock, d.env.Log); err != nil {
+	var endRequests func()
+	if d.ownAccount {
+		l.clients, endRequests, err = ownClients(d.clients)
+	} else {
+		l.clients, l.oldManifests, endRequests, err = leaderClients(ctx, d.clients, d.namespace, d.env.Clock, d.env.Log)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
-	l.oldManifests = l.clients == d.clients
 	var stopEvents func()
 	l.env.Recorder, stopEvents = newRecorder(l.clients, "longhorn-manager", d.node, d.env.Log)
-	return &l, func() { stopEvents(); drop() }, nil
+	return &l, func() { stopEvents(); endRequests() }, nil
 }
 
 // maker makes a controller of the leader.

@@ -110,23 +110,36 @@ func (t accountTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// leaderClients are the clients of the leader's account. If the manifests are of an earlier version,
-// which gave all rights to the daemon's own account, they are the daemon's own clients. The leader must call drop when its work has ended.
-func leaderClients(ctx context.Context, own *clients, namespace string, c clock.Clock, log *logrus.Entry) (leader *clients, drop func(), err error) {
+// leaderClients are the clients of the leader's account for one term, which is over when the leader calls end. After that, no request that was made
+// with them reaches the API server, when another daemon may lead: none of a user who is still being answered, and no Event that waits in a queue or
+// for the API server. If the manifests are of an earlier version, which gave all rights to the daemon's own account (isOwn), they use that.
+func leaderClients(ctx context.Context, own *clients, namespace string, c clock.Clock, log *logrus.Entry) (leader *clients, isOwn bool, end func(), err error) {
 	if !mayBeLeader(ctx, own.kube, namespace, log) {
 		log.Warnf("the manifests are of an earlier version: there is no account %s; the cluster's part uses the daemon's own", types.LeaderAccount)
-		return own, func() {}, nil
+		leader, end, err = ownClients(own)
+		return leader, true, end, err
 	}
 	tokens := &accountTokens{kube: own.kube, namespace: namespace, account: types.LeaderAccount, clock: c}
 	if _, err := tokens.get(ctx); err != nil {
-		return nil, nil, err
+		return nil, false, nil, err
 	}
 	config := rest.AnonymousClientConfig(own.config) // without wrappers
 	config.Wrap(own.gate.Wrap)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return accountTransport{tokens: tokens, next: next} })
 	config.Wrap(withDeadlines)
-	leader, err = clientsOf(config)
-	return leader, tokens.drop, err
+	life, endRequests := context.WithCancel(context.WithoutCancel(ctx))
+	leader, err = clientsUntil(life, config)
+	return leader, false, func() {
+		endRequests() // first: one of them may hold the tokens while it waits for the API server
+		tokens.drop()
+	}, err
+}
+
+// ownClients are the daemon's own clients for one term.
+func ownClients(own *clients) (leader *clients, end func(), err error) {
+	life, end := context.WithCancel(context.Background())
+	leader, err = own.until(life)
+	return leader, end, err
 }
 
 // mayBeLeader asks whether this daemon may have tokens of the leader's account. Without an answer it

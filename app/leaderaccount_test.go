@@ -25,6 +25,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/apigate"
 )
 
 // account answers as an API server that gives tokens of the leader's account, if allowed.
@@ -71,7 +72,7 @@ func TestTheLeaderHasItsOwnAccount(t *testing.T) {
 	asked := 0
 	clock := testclock.NewFakeClock(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 	own := &clients{config: &rest.Config{Host: server.URL, BearerToken: "the daemon's"}, kube: account(t, true, &asked)}
-	leader, _, err := leaderClients(t.Context(), own, "storage", clock, quiet())
+	leader, _, _, err := leaderClients(t.Context(), own, "storage", clock, quiet())
 	require.NoError(t, err)
 	list := func() {
 		_, _ = leader.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{}) // what was sent is looked at
@@ -127,7 +128,7 @@ func TestALateRefusalOfAnOldTokenKeepsTheNewOne(t *testing.T) {
 	asked := 0
 	clock := testclock.NewFakeClock(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 	own := &clients{config: &rest.Config{Host: server.URL}, kube: account(t, true, &asked)}
-	leader, _, err := leaderClients(t.Context(), own, "storage", clock, quiet())
+	leader, _, _, err := leaderClients(t.Context(), own, "storage", clock, quiet())
 	require.NoError(t, err)
 	list := func() error {
 		_, err := leader.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{})
@@ -163,7 +164,7 @@ func TestTheAccountIsUsedNoMoreWhenThisDaemonHasLed(t *testing.T) {
 	require.NoError(t, err)
 	end()
 	_, err = leader.clients.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{})
-	require.ErrorIs(t, err, errTermOver)
+	require.ErrorIs(t, err, apigate.ErrOver)
 	assert.Equal(t, int64(1), sent.Load())
 	assert.Equal(t, 1, asked, "another token was asked for")
 }
@@ -172,9 +173,10 @@ func TestTheAccountIsUsedNoMoreWhenThisDaemonHasLed(t *testing.T) {
 func TestAnEarlierVersionsManifestsStillLead(t *testing.T) {
 	asked := 0
 	own := &clients{config: &rest.Config{}, kube: account(t, false, &asked)}
-	leader, _, err := leaderClients(t.Context(), own, "storage", testclock.NewFakeClock(time.Now()), quiet())
+	_, isOwn, end, err := leaderClients(t.Context(), own, "storage", testclock.NewFakeClock(time.Now()), quiet())
 	require.NoError(t, err)
-	assert.Same(t, own, leader)
+	end()
+	assert.True(t, isOwn)
 	assert.Zero(t, asked)
 	assert.NotContains(t, (&daemon{oldManifests: true}).clusterKinds(), datastore.Budgets, "they give no right to watch them")
 	assert.Empty(t, (&daemon{}).clusterKinds(), "all")
@@ -186,7 +188,7 @@ func TestADaemonWithoutATokenDoesNotLead(t *testing.T) {
 	kube := account(t, true, &asked)
 	broken := errors.New("no token")
 	kube.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
-	_, _, err := leaderClients(t.Context(), &clients{config: &rest.Config{}, kube: kube}, "storage", testclock.NewFakeClock(time.Now()), quiet())
+	_, _, _, err := leaderClients(t.Context(), &clients{config: &rest.Config{}, kube: kube}, "storage", testclock.NewFakeClock(time.Now()), quiet())
 	require.ErrorIs(t, err, broken)
 	assert.True(t, strings.Contains(err.Error(), types.LeaderAccount))
 }
@@ -197,7 +199,7 @@ func TestTheLeadersRequestsHaveDeadlines(t *testing.T) {
 	own, err := clientsOf(&rest.Config{Host: "https://nowhere.invalid"})
 	require.NoError(t, err)
 	own.kube = account(t, true, &asked)
-	leader, _, err := leaderClients(t.Context(), own, "storage", testclock.NewFakeClock(time.Now()), quiet())
+	leader, _, _, err := leaderClients(t.Context(), own, "storage", testclock.NewFakeClock(time.Now()), quiet())
 	require.NoError(t, err)
 	var seen time.Duration
 	network := roundTripper(func(r *http.Request) (*http.Response, error) {

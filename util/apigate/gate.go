@@ -92,7 +92,7 @@ func (g *Gate) pass(ctx context.Context) error {
 	}
 	select {
 	case <-open:
-		return nil
+		return context.Cause(ctx) // it may have ended at the same moment
 	case <-ctx.Done():
 		return errors.Join(context.Cause(ctx), g.Away())
 	}
@@ -151,16 +151,21 @@ type transport struct {
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.gate.pass(r.Context()); err != nil {
-		if r.Body != nil {
-			err = errors.Join(err, r.Body.Close())
-		}
-		return nil, err
+		return nil, refuse(r, err)
 	}
 	response, err := t.next.RoundTrip(r)
 	if err != nil && !errors.Is(r.Context().Err(), context.Canceled) { // what its caller gave up says nothing
 		t.gate.suspect()
 	}
 	return response, err
+}
+
+// refuse is for a request that is not sent, whose body must be closed all the same (http.RoundTripper).
+func refuse(r *http.Request, err error) error {
+	if r.Body != nil {
+		err = errors.Join(err, r.Body.Close())
+	}
+	return err
 }
 
 // WrappedRoundTripper lets client-go find the transport within (net.RoundTripperWrapper).

@@ -44,7 +44,7 @@ var ErrLeadershipLost = errors.New("the lease could not be renewed in time")
 // Run stands for election until ctx ends, and calls run in each term that this process leads:
 //
 //	ctx ends           run is ended and waited for; then the Lease is given back, so that two never work at a time
-//	the Lease is lost  run is ended and waited for; this process stands again
+//	the Lease is lost  run is ended, with ErrLeadershipLost as the cause, and waited for; this process stands again
 //	run returns        the Lease is given back; this process stands again after a pause
 //
 // So an API server that is away ends what is led, and nothing else of the process. An error means that the options are wrong.

@@ -108,9 +108,9 @@ func (t *term) serve(ctx, leading context.Context) {
 	t.mu.Unlock()
 	defer t.stop()
 	defer close(t.over)
-	work, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(t.held, cancel)() //nolint:contextcheck // it ends with the Lease
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.held, func() { cancel(ErrLeadershipLost) })() //nolint:contextcheck // it ends with the Lease
 	// The library knows sooner where another process has the Lease.
 	defer context.AfterFunc(leading, t.lose)()
 	t.err = t.run(work)

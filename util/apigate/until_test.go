@@ -1,0 +1,91 @@
+package apigate
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// closed is a request's body that tells whether it was closed.
+type closed struct {
+	io.Reader
+	is bool
+}
+
+func (c *closed) Close() error {
+	c.is = true
+	return nil
+}
+
+func TestNothingIsSentAfterTheEndOfAClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		g, _ := gate(t.Context(), s)
+		life, end := context.WithCancel(t.Context())
+		way := Until(life)(g.Wrap(s))
+		require.NoError(t, send(t.Context(), t, way))
+		s.away.Store(true)
+		require.ErrorIs(t, send(t.Context(), t, way), errRefused)
+		synctest.Wait()
+		sent := s.requests.Load()
+		waiting := make(chan error, 1)
+		body := &closed{Reader: strings.NewReader("x")}
+		go func() {
+			r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "https://kubernetes/api", body) //nolint:usetesting // it outlives the client
+			if err == nil {
+				_, err = way.RoundTrip(r) //nolint:bodyclose // there is none
+			}
+			waiting <- err
+		}()
+		time.Sleep(10 * time.Second)
+		end()
+		s.away.Store(false)
+		require.ErrorIs(t, <-waiting, ErrOver, "it waited for the API server")
+		assert.True(t, body.is, "its body is closed")
+		time.Sleep(interval + time.Second)
+		require.NoError(t, g.Away())
+		require.ErrorIs(t, send(context.Background(), t, way), ErrOver) //nolint:usetesting // it outlives the client
+		assert.Equal(t, sent, s.requests.Load(), "nothing was sent since the end")
+	})
+}
+
+// streaming answers with a body that goes on until the request's context ends.
+type streaming struct{}
+
+func (streaming) RoundTrip(r *http.Request) (*http.Response, error) {
+	in, out := io.Pipe()
+	go func() {
+		<-r.Context().Done()
+		_ = out.CloseWithError(context.Cause(r.Context()))
+	}()
+	return &http.Response{StatusCode: http.StatusOK, Body: in, Request: r}, nil
+}
+
+func TestAnAnswerEndsWithItsClient(t *testing.T) {
+	for name, how := range map[string]func(end func(), body io.Closer){
+		"the client ends":    func(end func(), _ io.Closer) { end() },
+		"the body is closed": func(_ func(), body io.Closer) { _ = body.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // which waits for all goroutines
+				life, end := context.WithCancel(t.Context())
+				defer end()
+				r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "https://kubernetes/api?watch=1", nil) //nolint:usetesting // it outlives the client
+				require.NoError(t, err)
+				response, err := Until(life)(streaming{}).RoundTrip(r)
+				require.NoError(t, err)
+				how(end, response.Body)
+				_, err = io.ReadAll(response.Body)
+				require.Error(t, err)
+				_ = response.Body.Close()
+			})
+		})
+	}
+}
