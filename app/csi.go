@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/urfave/cli/v3"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/api/client"
@@ -92,7 +93,14 @@ func runCSIController(ctx context.Context, c *cli.Command) error {
 		Volumes:       volumes,
 		HealthAddress: c.String("health-address"),
 		Sidecar: sidecar.Options{
-			Kube:      clients.kube,
+			Kube: clients.kube,
+			KubeUntil: func(life context.Context) (kubernetes.Interface, error) {
+				c, err := clients.until(life)
+				if err != nil {
+					return nil, err
+				}
+				return c.kube, nil
+			},
 			Namespace: c.String("namespace"),
 			Identity:  c.String("identity"),
 			Log:       log,

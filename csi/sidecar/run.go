@@ -3,6 +3,7 @@ package sidecar
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -50,6 +51,8 @@ const (
 type Options struct {
 	// Kube reaches the Kubernetes API.
 	Kube kubernetes.Interface
+	// KubeUntil makes a client for one term: it sends nothing any more once life has ended. nil: Kube is used.
+	KubeUntil func(life context.Context) (kubernetes.Interface, error)
 	// Endpoint is the path of the driver's CSI socket, with its controller service.
 	Endpoint string
 	// DriverName is the provisioner of StorageClasses and the attacher of VolumeAttachments.
@@ -94,7 +97,26 @@ func Run(ctx context.Context, o Options) error {
 		Kube: o.Kube, Namespace: o.Namespace, Name: LeaseName(o.DriverName), Identity: o.Identity,
 		Duration: leaseDuration, Log: o.Log,
 	}
-	return election.Run(ctx, campaign, func(ctx context.Context) error { return work(ctx, o, conn, turns) })
+	return election.Run(ctx, campaign, func(ctx context.Context) error { return serve(ctx, o, conn, turns) })
+}
+
+// serve works for one term. The libraries send requests that outlive ctx, so that what the driver has made is recorded: those are waited for, unless
+// the lease is lost. Then another process may lead soon, and must not meet them.
+func serve(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) error {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), election.ErrLeadershipLost) {
+			end()
+		}
+	})()
+	if o.KubeUntil != nil {
+		var err error
+		if o.Kube, err = o.KubeUntil(life); err != nil {
+			return err
+		}
+	}
+	return work(ctx, o, conn, turns)
 }
 
 // work runs provisioner, attacher and resizer until ctx ends.
@@ -144,10 +166,12 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) e
 	defer factory.Shutdown()
 	for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {
 		if !ok {
-			return fmt.Errorf("reading all %s: %w", kind, context.Cause(ctx))
+			err = fmt.Errorf("reading all %s: %w", kind, context.Cause(ctx))
 		}
 	}
-	o.Log.Info("Leading: provisioning, attaching and expanding volumes")
+	if err == nil { // otherwise ctx has ended, and what follows ends at once and lets go of what it was made with
+		o.Log.Info("Leading: provisioning, attaching and expanding volumes")
+	}
 	var loops sync.WaitGroup
 	loops.Go(func() { provisioner.Run(ctx) })
 	loops.Go(func() { attachments.Run(ctx, attacherLoad, &workers) })
@@ -162,7 +186,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) e
 	}
 	loops.Wait()
 	workers.Wait()
-	return nil
+	return err
 }
 
 // capabilitiesOf asks the driver what it can do. It decides how it wants ReadWriteOnce spelled, and whether it knows its capacity.

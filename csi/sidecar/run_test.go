@@ -2,9 +2,11 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/util/election"
 )
 
 func optionsFor(kube kubernetes.Interface) Options {
@@ -227,5 +232,75 @@ func TestATermCanFollowAnother(t *testing.T) {
 		}
 		end()
 		require.NoError(t, <-done)
+	}
+}
+
+// TestATermLeavesNothingBehind: a process may lead for hundreds of terms. The resizer's library has a recorder of Events that nothing ends, with three
+// goroutines.
+func TestATermLeavesNothingBehind(t *testing.T) {
+	const terms, leftByResizer, ofTest = 5, 3, 5
+	for name, isAway := range map[string]bool{"its caches were filled": false, "the API server was away": true} {
+		t.Run(name, func(t *testing.T) {
+			_, path := startDriver(t)
+			kube := fake.NewClientset(class(nil))
+			if isAway {
+				kube.PrependReactor("list", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("away") })
+			}
+			o := optionsFor(kube)
+			conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, conn.Close()) }()
+			term := func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				if err := work(ctx, o, conn, newTurns()); isAway {
+					require.ErrorContains(t, err, "reading all")
+				} else {
+					require.NoError(t, err)
+				}
+			}
+			term() // what is made once
+			before := goruntime.NumGoroutine()
+			for range terms {
+				term()
+			}
+			assert.Eventually(t, func() bool { return goruntime.NumGoroutine() <= before+terms*leftByResizer+ofTest }, 10*time.Second, 50*time.Millisecond, "goroutines")
+		})
+	}
+}
+
+// TestALostTermEndsItsRequests: the libraries send requests that outlive the term's context, so that what was made is recorded. That is right at the end
+// of the process, while the lease is still held, and wrong once another process may lead.
+func TestALostTermEndsItsRequests(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cause  error
+		during bool // they end before the work does
+	}{
+		"the process ends":  {context.Canceled, false},
+		"the lease is lost": {election.ErrLeadershipLost, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			conn, err := grpc.NewClient("passthrough:///nowhere", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(
+				func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
+					return errors.New("gone")
+				}))
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, conn.Close()) }()
+			o := optionsFor(nil)
+			var life context.Context
+			o.KubeUntil = func(l context.Context) (kubernetes.Interface, error) {
+				life = l
+				cancel(tc.cause)
+				if tc.during {
+					<-life.Done()
+				} else {
+					assert.NoError(t, life.Err())
+				}
+				return fake.NewClientset(), nil
+			}
+			require.ErrorContains(t, serve(ctx, o, conn, newTurns()), "gone")
+			require.Error(t, life.Err(), "they end with the work at the latest")
+		})
 	}
 }
