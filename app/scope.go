@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,12 +26,19 @@ func (s *scope) run(ctx context.Context, ready func(context.Context) error) erro
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.wait()
 	defer cancel() // before the wait: the caches end with ctx alone
-	if err := s.fill(ctx); err != nil {
-		return err
+	err := s.fill(ctx)
+	if err == nil {
+		err = ready(ctx)
 	}
-	if err := ready(ctx); err != nil {
-		return err
+	if err != nil {
+		cancel()
+		return errors.Join(err, s.control(ctx)) // the controllers end at once, and let go of what they were made with
 	}
+	return s.control(ctx)
+}
+
+// control runs the controllers until ctx ends or one of them fails.
+func (s *scope) control(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, r := range s.runners {
 		group.Go(func() error { return r.Run(ctx) })

@@ -3,11 +3,16 @@ package app
 import (
 	"context"
 	"errors"
+	goruntime "runtime"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -16,11 +21,12 @@ import (
 	longhornfake "github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned/fake"
 )
 
-// A daemon may lead more than once: what a term leaves behind would keep the next one from starting.
-func TestADaemonLeadsTwice(t *testing.T) {
+// newTermDaemon is a daemon that can lead.
+func newTermDaemon(t *testing.T, kube kubernetes.Interface) *daemon {
+	t.Helper()
 	registry, metrics, err := newRegistry()
 	require.NoError(t, err)
-	own := &clients{kube: fake.NewClientset(), longhorn: longhornfake.NewSimpleClientset()}
+	own := &clients{kube: kube, longhorn: longhornfake.NewSimpleClientset()}
 	never := func() bool { return false }
 	d := &daemon{
 		node: "node-1", namespace: "storage", clients: own, own: own, registry: registry, leads: newLeadership("node-1", "10.0.0.1"),
@@ -29,7 +35,13 @@ func TestADaemonLeadsTwice(t *testing.T) {
 	d.rest = newRESTAPI(d.leads, registry, func() error { return errors.New("not asked") }, restAccess{
 		trusted: never, clock: d.env.Clock, identity: trust.NewIdentity(own.kube, "storage", never, d.env.Clock),
 	}, nil, nil, d.env.Log)
-	defer d.rest.peers.Close()
+	t.Cleanup(d.rest.peers.Close)
+	return d
+}
+
+// A daemon may lead more than once: what a term leaves behind would keep the next one from starting.
+func TestADaemonLeadsTwice(t *testing.T) {
+	d := newTermDaemon(t, fake.NewClientset())
 	for range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error, 1)
@@ -39,4 +51,24 @@ func TestADaemonLeadsTwice(t *testing.T) {
 		require.NoError(t, <-over)
 		require.Nil(t, d.rest.server.Load())
 	}
+}
+
+// TestATermWhoseCachesAreNeverFilledLeavesNothing: while the API server comes and goes, a daemon may win the lease and lose it hundreds of times.
+func TestATermWhoseCachesAreNeverFilledLeavesNothing(t *testing.T) {
+	kube := fake.NewClientset()
+	kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("away") })
+	d := newTermDaemon(t, kube)
+	term := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		require.Error(t, d.leadCluster(ctx))
+		require.Nil(t, d.rest.server.Load())
+	}
+	term() // what is made once
+	const ofTest = 5
+	before := goruntime.NumGoroutine()
+	for range 4 {
+		term()
+	}
+	assert.Eventually(t, func() bool { return goruntime.NumGoroutine() <= before+ofTest }, 10*time.Second, 50*time.Millisecond, "goroutines")
 }

@@ -77,6 +77,10 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.queue.AddAfter(key, d) }
 // Run works until ctx ends, then returns nil when the syncs under way have returned. It drops
 // keys that still wait, as the next process starts from a full list. It must be called once.
 func (q *Queue[K]) Run(ctx context.Context) error {
+	if ctx.Err() != nil { // the caches were never filled
+		q.queue.ShutDown()
+		return nil
+	}
 	q.log.Info("Starting controller")
 	var workers sync.WaitGroup
 	for range q.options.Workers {

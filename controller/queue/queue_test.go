@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 )
 
@@ -55,6 +56,20 @@ func TestErrorsAreClassified(t *testing.T) {
 	require.NoError(t, Permanent(nil))
 	assert.False(t, IsPermanent(io.EOF))
 	assert.ErrorIs(t, Permanent(io.EOF), io.EOF, "Permanent does not wrap, or invents an error")
+}
+
+// TestAQueueThatNeverWorkedEnds: a leader loses its lease before its caches are filled. TestMain looks for what is left.
+func TestAQueueThatNeverWorkedEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	log, hook := logrustest.NewNullLogger()
+	q := New(Options[string]{Name: "test", Env: Env{Clock: clock.RealClock{}, Log: logrus.NewEntry(log)}, Sync: func(context.Context, string) (Result, error) {
+		t.Error("it syncs")
+		return Result{}, nil
+	}})
+	q.Add("key")
+	require.NoError(t, q.Run(ctx))
+	assert.Empty(t, hook.AllEntries(), "it says that it began")
 }
 
 // bench runs a queue whose syncs report here and return what the test says.
