@@ -24,15 +24,16 @@ type admission struct {
 }
 
 const (
-	// admissionRetry is how soon the cluster is looked at again, and admissionLook how long one look may take.
-	admissionRetry, admissionLook = time.Second, 10 * time.Second
+	// admissionRetry is how soon the cluster is looked at again, and admissionLook how long one look may take. The first is shorter: a network that
+	// drops packets must not keep the log from saying what is waited for.
+	admissionRetry, admissionLook, admissionFirstLook = time.Second, 10 * time.Second, 2 * time.Second
 	// admissionReminder is how often the log says what is waited for.
 	admissionReminder = 30 * time.Second
 )
 
 // What a daemon waits for, as anyone may know. The log has the cause.
 const (
-	waitsForLook   publicReason = "it has not looked at the cluster yet"
+	waitsForLook   publicReason = "it waits for the first answer of the Kubernetes API server"
 	waitsForServer publicReason = "it waits for the Kubernetes API server, which does not answer"
 	waitsForLeave  publicReason = "it waits until the Kubernetes API server lets it look at the cluster"
 )
@@ -56,8 +57,8 @@ func (a *admission) waiting() error {
 // await returns nil when the cluster is ours. Its errors are those of another Longhorn, and the end of ctx.
 func (a *admission) await(ctx context.Context, client metadata.Interface, namespace string) error {
 	var told time.Time
-	for {
-		err := a.look(ctx, client, namespace)
+	for limit := admissionFirstLook; ; limit = admissionLook {
+		err := a.look(ctx, client, namespace, limit)
 		switch {
 		case err == nil:
 			if !told.IsZero() {
@@ -86,8 +87,8 @@ func (a *admission) await(ctx context.Context, client metadata.Interface, namesp
 	}
 }
 
-func (a *admission) look(ctx context.Context, client metadata.Interface, namespace string) error {
-	ctx, cancel := context.WithTimeout(ctx, admissionLook)
+func (a *admission) look(ctx context.Context, client metadata.Interface, namespace string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return checkForeign(ctx, client, namespace)
 }
