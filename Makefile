@@ -46,6 +46,10 @@ test-long: setup build ## the long runs: the commands of the documents, six roun
 test-shares: setup build ## the long runs on shared volumes: their servers fail 70 times, 50 at once, 100,000 small files
 	@scripts/test.sh shares
 
+.PHONY: test-outages
+test-outages: setup build ## the long runs on outages: the API server and the leader's node are away for minutes
+	@scripts/test.sh outages
+
 .PHONY: bench
 bench: setup build ## IOPS, throughput, memory and CPU of the data plane, as a table
 	@scripts/bench.sh

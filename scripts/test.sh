@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of every module with the race detector, then the cluster tests.
-# Usage: scripts/test.sh [unit|e2e|long|shares]     (default: unit and e2e)
+# Usage: scripts/test.sh [unit|e2e|long|shares|outages]     (default: unit and e2e)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -144,15 +144,23 @@ shares() {
 		cluster -timeout 12h -run '^TestSharedVolume(Series|sOfOneNode|ManyClaims|Files)$'
 }
 
+# outages has the API server, and the node of the leader, be away for minutes, and measures how soon all works again; it takes an hour.
+outages() {
+	images
+	echo "test: the API server is away, the leader is cut off"
+	LONG_OUTAGES=1 cluster -timeout 3h -run '^(TestLongOutages|TestNoTwoLeadersWrite)$'
+}
+
 case $what in
 unit) unit ;;
 e2e) e2e ;;
 long) long ;;
 shares) shares ;;
+outages) outages ;;
 all)
 	beside dist/images.log images # what is made the first time only, and slowly: e2e makes them again of that
 	unit                          # not "unit && e2e": that would switch "set -e" off inside
 	e2e
 	;;
-*) echo "usage: scripts/test.sh [unit|e2e|long|shares]" >&2 && exit 2 ;;
+*) echo "usage: scripts/test.sh [unit|e2e|long|shares|outages]" >&2 && exit 2 ;;
 esac
