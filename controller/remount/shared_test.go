@@ -1,6 +1,7 @@
 package remount
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -194,4 +196,25 @@ func TestWhichLossesAShareHas(t *testing.T) {
 	assert.Empty(t, lossesOf(v, stranger))
 	assert.Empty(t, lossesOf(v, nil))
 	assert.Len(t, lossesOf(remounted(), lostOn(v, "x")), 1, "a volume that is not shared has a request of its own alone")
+}
+
+// TestARequestForOneNodeConcernsItsPodsAlone: who was recorded, and who is restarted, are two rules.
+func TestARequestForOneNodeConcernsItsPodsAlone(t *testing.T) {
+	a, b := pod("a", running), pod("b", running, on("node-2"))
+	for node, want := range map[string][]string{"": {"a", "b"}, "node-1": {"a"}, "node-2": {"b"}, "node-3": nil} {
+		in := Input{
+			Volume: remounted(shared), Request: types.Timestamp(requested), Node: node, Claims: []*corev1.PersistentVolume{bound()},
+			Pods: []corev1.Pod{*a, *b}, Setting: settings(nil),
+		}
+		var recorded, deleted []string
+		for _, uid := range witnesses(in) {
+			recorded = append(recorded, strings.TrimPrefix(string(uid), "uid-"))
+		}
+		in.Recorded = []kubetypes.UID{a.UID, b.UID} // whatever that rule says
+		for _, p := range plan(in).Delete {
+			deleted = append(deleted, p.Name)
+		}
+		assert.Equal(t, want, recorded, "recorded for node %q", node)
+		assert.Equal(t, want, deleted, "deleted for node %q", node)
+	}
 }
