@@ -31,7 +31,7 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, refuse(r, ErrOver)
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	detach := context.AfterFunc(m.life, func() { cancel(ErrOver) })
+	detach := context.AfterFunc(m.life, func() { cancel(ErrOver) }) //nolint:contextcheck // the request ends with the client, too
 	end := func() {
 		detach()
 		cancel(nil)
