@@ -46,7 +46,9 @@ func startAbsence(ctx context.Context, t *testing.T, c *cluster.Cluster, namespa
 	a := &absence{c: c, namespace: namespace, node: node, restarts: allRestarts(ctx, t, c), api: restOf(ctx, t, c), volume: namespace, claimWithin: attachesWithin}
 	a.api.do(ctx, t, http.MethodPost, "/volumes", v1.VolumeCreate{Name: a.volume, Size: "67108864"}, http.StatusCreated, nil)
 	t.Cleanup(func() {
-		a.api.do(context.WithoutCancel(ctx), t, http.MethodDelete, "/volumes/"+a.volume, nil, http.StatusNoContent, nil)
+		ctx := context.WithoutCancel(ctx)
+		a.api.do(ctx, t, http.MethodPost, "/volumes/"+a.volume+"?action=detach", v1.DetachInput{ForceDetach: true}, http.StatusOK, nil)
+		a.api.deleteDetached(ctx, t, a.volume)
 	})
 	return a
 }

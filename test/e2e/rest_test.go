@@ -151,6 +151,18 @@ func (r restAPI) removeDisk(ctx context.Context, t *testing.T, node, name string
 	})
 }
 
+// deleteDetached deletes a volume once it is detached.
+func (r restAPI) deleteDetached(ctx context.Context, t *testing.T, volume string) {
+	t.Helper()
+	cluster.Eventually(ctx, t, time.Minute, "volume "+volume+" is detached and may be deleted", func(ctx context.Context) error {
+		status, answer, err := r.once(ctx, http.MethodDelete, "/volumes/"+volume, nil)
+		if err == nil && status != http.StatusNoContent && status != http.StatusNotFound {
+			err = fmt.Errorf("status %d: %s", status, answer)
+		}
+		return err
+	})
+}
+
 // removeEmptiedDisk waits until the Node's status shows that the replicas, which are being deleted, are gone, and takes the disk away.
 func (r restAPI) removeEmptiedDisk(ctx context.Context, t *testing.T, node, name string) {
 	t.Helper()

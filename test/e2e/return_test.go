@@ -163,13 +163,7 @@ func (f *fleet) delete(t *testing.T) {
 		}
 	}
 	for _, name := range f.volumes {
-		cluster.Eventually(ctx, t, time.Minute, "volume "+name+" is detached and may be deleted", func(ctx context.Context) error {
-			status, answer, err := f.api.once(ctx, http.MethodDelete, "/volumes/"+name, nil)
-			if err == nil && status != http.StatusNoContent && status != http.StatusNotFound {
-				err = fmt.Errorf("status %d: %s", status, answer)
-			}
-			return err
-		})
+		f.api.deleteDetached(ctx, t, name)
 	}
 	cluster.Eventually(ctx, t, 3*time.Minute, "all volumes are gone", func(ctx context.Context) error {
 		list, err := f.c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).List(ctx, metav1.ListOptions{})
