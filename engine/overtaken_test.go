@@ -18,9 +18,18 @@ func TestAnEngineThatWasOvertakenEndsByItself(t *testing.T) {
 	r.local = "a"
 	asked, answers := make(chan Member), make(chan error)
 	e, changed := r.run(1, func(c *Config) {
-		c.Refuses = func(_ context.Context, m Member) error {
-			asked <- m
-			return <-answers
+		c.Refuses = func(ctx context.Context, m Member) error {
+			select {
+			case asked <- m:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			select {
+			case answer := <-answers:
+				return answer
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	})
 	r.api.cut(true)
@@ -40,6 +49,14 @@ func TestAnEngineThatWasOvertakenEndsByItself(t *testing.T) {
 	}
 	for _, answer := range []error{nil, errors.New("connection refused"), fmt.Errorf("%w by nobody", context.DeadlineExceeded)} {
 		assert.Equal(t, "b", next().Name)
+		for range 3 {
+			r.clock.Step(overtakenRound)
+			select {
+			case <-asked:
+				t.Fatal("it is asked again while a question is open")
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
 		answers <- answer
 		assert.Equal(t, PhaseRunning, e.State().Phase, "%v proves nothing", answer)
 	}
