@@ -44,25 +44,14 @@ func (w *writer) cutOff(ctx context.Context, t *testing.T, leading func(old stri
 	c.DumpIfFailed(t)
 	h := follow(ctx, t, c, w.volume)
 	old := w.node(ctx, t)
-	others := without(nodes, old)
 	lead(ctx, t, c, leading(old))
-	was := theEngine(ctx, t, c, w.volume).Status.Generation
 	local := replicaOn(ctx, t, c, w.volume, old)
 	restarts := restartsOn(ctx, t, c, old)
 
-	began := time.Now()
-	t.Cleanup(func() { heal(t, c, old) })
-	_, err := c.Devcluster(ctx, "cut", old)
-	require.NoError(t, err)
-	c.Must(ctx, t, "wait", "node/"+old, "--for=condition=Ready=Unknown", "--timeout=90s")
-	c.Must(ctx, t, "taint", "node", old, outOfService)
-	w.waitAckedOn(ctx, t, others, began, 3*time.Minute)
-	t.Logf("records are acknowledged elsewhere after %s", time.Since(began).Round(time.Second))
+	m := w.moveOn(ctx, t, old)
 	at := w.node(ctx, t)
 	assert.NotEqual(t, old, at, "the volume is said to be attached to %s still", at)
-	started, ok := h.generationAbove(was)
-	require.True(t, ok, "records were acknowledged elsewhere under the old generation %d", was)
-	w.checkOldAcks(ctx, t, old, began, started)
+	w.checkOldAcks(ctx, t, old, m.cut, m.started)
 
 	heal(t, c, old)
 	back := time.Now()
@@ -77,7 +66,7 @@ func (w *writer) cutOff(ctx context.Context, t *testing.T, leading func(old stri
 		return err
 	})
 	t.Logf("nothing of the old device is left %s after the node was back", time.Since(back).Round(time.Second))
-	w.checkOldAcks(ctx, t, old, began, started)
+	w.checkOldAcks(ctx, t, old, m.cut, m.started)
 	assert.Equal(t, restarts, restartsOn(ctx, t, c, old), "containers of ours restarted")
 	w.finish(ctx, t)
 }
