@@ -69,12 +69,12 @@ func clientsOf(config *rest.Config) (*clients, error) {
 	return c, nil
 }
 
-// until makes clients like these that send nothing any more once life has ended, when another process may lead.
+// until creates clients like these that send no request after life has ended, because another process may lead then.
 func (c *clients) until(life context.Context) (*clients, error) {
 	return clientsUntil(life, rest.CopyConfig(c.config))
 }
 
-// clientsUntil is clientsOf for clients that send nothing any more once life has ended.
+// clientsUntil is clientsOf for clients that send no request after life has ended.
 func clientsUntil(life context.Context, config *rest.Config) (*clients, error) {
 	config.Wrap(apigate.Until(life))
 	return clientsOf(config)

@@ -110,9 +110,8 @@ func (t accountTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// leaderClients are the clients of the leader's account for one term, which is over when the leader calls end. After that, no request that was made
-// with them reaches the API server, when another daemon may lead: none of a user who is still being answered, and no Event that waits in a queue or
-// for the API server. If the manifests are of an earlier version, which gave all rights to the daemon's own account (isOwn), they use that.
+// leaderClients returns clients of the leader's account for one term. The leader calls end when the term is over, because another daemon may lead then.
+// After end, these clients send no request: neither one of a user of the REST API, nor an Event that waits in a queue or for the API server. If the manifests are of an earlier version, which gave all rights to the daemon's own account (isOwn), they use that.
 func leaderClients(ctx context.Context, own *clients, namespace string, c clock.Clock, log *logrus.Entry) (leader *clients, isOwn bool, end func(), err error) {
 	if !mayBeLeader(ctx, own.kube, namespace, log) {
 		log.Warnf("the manifests are of an earlier version: there is no account %s; the cluster's part uses the daemon's own", types.LeaderAccount)

@@ -32,7 +32,7 @@ func (s *scope) run(ctx context.Context, ready func(context.Context) error) erro
 	}
 	if err != nil {
 		cancel()
-		return errors.Join(err, s.control(ctx)) // the controllers end at once, and let go of what they were made with
+		return errors.Join(err, s.control(ctx)) // each controller returns at once and stops its queue
 	}
 	return s.control(ctx)
 }

@@ -151,7 +151,7 @@ type Deps struct {
 type Controller struct {
 	Deps
 	queue *queue.Queue[string] // of volumes' names
-	turns unready
+	times podTimes
 	// unmade is of pods that the API server did not take.
 	unmade unmade
 	// refusals are the API server's words for Services that it does not take, by the share's name.
@@ -322,7 +322,7 @@ func (c *Controller) reveal(ctx context.Context, in *Input, p Plan) (hidden bool
 func (c *Controller) letGo(ctx context.Context, name string) (queue.Result, error) {
 	va, err := orNone(c.Attachments.Get(name))
 	without := withTicket(va, name, "")
-	c.turns.since(name, nil, c.Clock.Now())
+	c.times.since(name, nil, c.Clock.Now())
 	c.unmade.tried(name, nil, c.Clock.Now())
 	c.refusals.Forget(name)
 	c.sliceTrouble.forget(name)

@@ -39,5 +39,5 @@ func (c *Controller) examine(ctx context.Context, in *Input) {
 	default:
 		in.Said = saidNotServing
 	}
-	in.Mute = c.turns.mute(in.Share.Name, in.Said == saidNothing && in.Reached, in.Now)
+	in.Mute = c.times.mute(in.Share.Name, in.Said == saidNothing && in.Reached, in.Now)
 }

@@ -47,7 +47,7 @@ func (c *Controller) gather(ctx context.Context, share *longhorn.ShareManager) (
 	if in.AddressTaken, err = c.isTaken(in); err != nil {
 		return in, err
 	}
-	in.Unready, in.Ending = c.turns.since(share.Name, in.Pod, in.Now)
+	in.Unready, in.Ending = c.times.since(share.Name, in.Pod, in.Now)
 	if in.Pod != nil {
 		in.Silent = c.Silences.SilentSince(types.ShareHealthAddress(in.Pod))
 	}

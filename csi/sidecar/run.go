@@ -51,7 +51,7 @@ const (
 type Options struct {
 	// Kube reaches the Kubernetes API.
 	Kube kubernetes.Interface
-	// KubeUntil makes a client for one term: it sends nothing any more once life has ended. nil: Kube is used.
+	// KubeUntil creates a client for one term, which sends no request after life has ended. nil: Kube is used.
 	KubeUntil func(life context.Context) (kubernetes.Interface, error)
 	// Endpoint is the path of the driver's CSI socket, with its controller service.
 	Endpoint string
@@ -100,8 +100,8 @@ func Run(ctx context.Context, o Options) error {
 	return election.Run(ctx, campaign, func(ctx context.Context) error { return serve(ctx, o, conn, turns) })
 }
 
-// serve works for one term. The libraries send requests that outlive ctx, so that what the driver has made is recorded: those are waited for, unless
-// the lease is lost. Then another process may lead soon, and must not meet them.
+// serve works for one term. The libraries send some requests with contexts of their own, to record what the driver has created. work waits for these
+// requests after ctx has ended. If the lease is lost, serve cancels them, because another process may lead soon.
 func serve(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -169,7 +169,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) e
 			err = fmt.Errorf("reading all %s: %w", kind, context.Cause(ctx))
 		}
 	}
-	if err == nil { // otherwise ctx has ended, and what follows ends at once and lets go of what it was made with
+	if err == nil { // otherwise ctx has ended: each Run below returns at once and stops its queues
 		o.Log.Info("Leading: provisioning, attaching and expanding volumes")
 	}
 	var loops sync.WaitGroup

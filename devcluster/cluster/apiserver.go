@@ -10,7 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
 )
 
-// apiServerOrders is the file by which the API server is told what to do.
+// apiServerOrders is the file with the order for the API server.
 func (c *Cluster) apiServerOrders() string { return c.path("conf", "kube-apiserver.order") }
 
 // OrderAPIServer has the API server stand still, ends it and keeps it from being started, or has it run again. It returns when that is seen.

@@ -1,7 +1,8 @@
 // Package apigate has requests to the Kubernetes API server wait while the API server is away. So whoever sent them continues in the
 // moment in which it is back: loops that try again wait longer after each failure, up to a minute.
 //
-// It owns what is known of the API server's absence, and says so in the log. It must not know what is asked for.
+// It owns what is known of the API server's absence, and says so in the log; and the end of a client's requests (Until). It must not know what is
+// asked for, nor who leads.
 package apigate
 
 import (

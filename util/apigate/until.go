@@ -8,14 +8,13 @@ import (
 	"sync"
 )
 
-// ErrOver is what a request gets that is sent with a client whose time is over.
-var ErrOver = errors.New("this client's time is over")
+// ErrOver is the error of a request that is sent with a client whose life has ended.
+var ErrOver = errors.New("this client sends no more requests: its term is over")
 
-// Until returns a transport.WrapperFunc for a client that sends nothing after life has ended: not what is asked for later, and not what waits, for the
-// gate for example. It must be the outermost wrapper. What has been sent may have been carried out.
+// Until returns a transport.WrapperFunc for a client that sends no request after life has ended, nor one that waits then, at a Gate for example. It must
+// be the outermost wrapper. The API server may carry out a request that was sent before.
 //
-// It is for what only one process of several may write, as a leader: libraries and recorders of Events ask with contexts of their own, which outlive
-// the term.
+// A leader uses it for its terms: libraries and recorders of Events send requests with contexts of their own, which outlive a term.
 func Until(life context.Context) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return mortal{life, next} }
 }

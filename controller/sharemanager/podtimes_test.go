@@ -10,7 +10,7 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 )
 
-func unreadySince(u *unready, share string, pod *corev1.Pod, now time.Time) time.Time {
+func unreadySince(u *podTimes, share string, pod *corev1.Pod, now time.Time) time.Time {
 	unready, _ := u.since(share, pod, now)
 	return unready
 }
@@ -24,7 +24,7 @@ func TestSinceWhenAPodIsBeingDeleted(t *testing.T) {
 			return p
 		}
 		isDeleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(skew)} }
-		u := &unready{}
+		u := &podTimes{}
 		for _, look := range []struct {
 			pod  *corev1.Pod
 			at   time.Duration
@@ -42,7 +42,7 @@ func TestSinceWhenAPodIsBeingDeleted(t *testing.T) {
 }
 
 func TestSinceWhenAPodSaysNothing(t *testing.T) {
-	u := &unready{}
+	u := &podTimes{}
 	pod := used().pod(corev1.PodRunning, is("False", time.Hour)).Pod
 	u.since("vol", pod, now)
 	assert.Equal(t, now, u.mute("vol", true, now))
@@ -60,7 +60,7 @@ func TestSinceWhenAPodIsNotReady(t *testing.T) {
 		pod := func(uid kubetypes.UID, ready corev1.ConditionStatus, at time.Time) *corev1.Pod {
 			return used().pod(corev1.PodRunning, is(ready, now.Sub(at.Add(skew))), func(p *corev1.Pod) { p.UID = uid }).Pod
 		}
-		u := &unready{}
+		u := &podTimes{}
 		assert.Zero(t, unreadySince(u, "vol", pod("1", "True", now), now))
 		turned := now.Add(time.Minute)
 		assert.Equal(t, turned, unreadySince(u, "vol", pod("1", "False", turned), turned), "by this clock, skew %v", skew)
@@ -69,7 +69,7 @@ func TestSinceWhenAPodIsNotReady(t *testing.T) {
 		again := turned.Add(20 * time.Second)
 		assert.Equal(t, again, unreadySince(u, "vol", pod("1", "False", again), again), "it begins anew")
 
-		later := &unready{} // of another leader
+		later := &podTimes{} // of another leader
 		want := turned.Add(skew)
 		if skew > 0 {
 			want = again

@@ -8,7 +8,7 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 )
 
-// unready remembers since when pods are not ready, say nothing and are being deleted, by this process's clock. The clocks of a node and of the API
+// podTimes remembers since when pods are not ready, say nothing and are being deleted, by this process's clock. The clocks of a node and of the API
 // server may be ahead or behind: their word alone would have a pod that stands still left alone for that long, or one whose server starts again
 // removed at once.
 //
@@ -17,7 +17,7 @@ import (
 //	not ready from the first       when the kubelet says, but not in the future: an earlier leader may have seen it turn
 //
 // A deletion counts from when this process first saw it. So after a change of the leader its grace is longer, never shorter.
-type unready struct {
+type podTimes struct {
 	mu   sync.Mutex
 	pods map[string]podSeen // by the share's name
 }
@@ -30,8 +30,8 @@ type podSeen struct {
 	mute   time.Time // that it says nothing
 }
 
-// since returns since when a pod is not ready, and since when it is being deleted; zero: it is not, or there is none.
-func (u *unready) since(share string, pod *corev1.Pod, now time.Time) (unready, ending time.Time) {
+// since returns the times from which a share's pod is not ready and is being deleted. Zero: it is not, or there is no pod.
+func (u *podTimes) since(share string, pod *corev1.Pod, now time.Time) (unready, ending time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if pod == nil {
@@ -63,8 +63,8 @@ func (u *unready) since(share string, pod *corev1.Pod, now time.Time) (unready, 
 	return seen.since, seen.ending
 }
 
-// mute notes whether a share's pod, of which since was asked before, says nothing, and returns since when.
-func (u *unready) mute(share string, isMute bool, now time.Time) time.Time {
+// mute notes whether a share's pod says nothing, and returns the time from which it does; zero: it says something. since must be called before.
+func (u *podTimes) mute(share string, isMute bool, now time.Time) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	seen := u.pods[share]
