@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // ErrOver is the error of a request that is sent with a client whose life has ended.
@@ -29,15 +30,15 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	if m.life.Err() != nil {
 		return nil, refuse(r, ErrOver)
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	detach := context.AfterFunc(m.life, func() { cancel(ErrOver) }) //nolint:contextcheck // the request ends with the client, too
+	ctx, cancel := both(m.life, r.Context())
+	detach := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) }) //nolint:contextcheck // it is handed on
 	end := func() {
 		detach()
 		cancel(nil)
 	}
 	response, err := m.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		if errors.Is(context.Cause(ctx), ErrOver) {
+		if m.life.Err() != nil {
 			err = errors.Join(ErrOver, err)
 		}
 		end()
@@ -45,6 +46,36 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response.Body = &mortalBody{response.Body, sync.OnceFunc(end)}
 	return response, nil
+}
+
+// both returns a context that is over in the moment in which life is: no goroutine must run first, as with context.AfterFunc. Its values and its
+// deadline are those of request, whose end the caller must hand on.
+func both(life, request context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(life)
+	return bounded{ctx, context.WithoutCancel(request), request}, cancel
+}
+
+type bounded struct {
+	context.Context // ends with the client
+	values, request context.Context
+}
+
+func (b bounded) Deadline() (time.Time, bool) { return b.request.Deadline() }
+
+// Err tells a request's deadline from its cancellation, as the request's own context does.
+func (b bounded) Err() error {
+	err := b.Context.Err()
+	if of := b.request.Err(); err != nil && of != nil {
+		return of
+	}
+	return err
+}
+
+func (b bounded) Value(key any) any {
+	if v := b.values.Value(key); v != nil {
+		return v
+	}
+	return b.Context.Value(key) // by which the contexts made of this one are tied to it
 }
 
 // WrappedRoundTripper lets client-go find the transport within (net.RoundTripperWrapper).

@@ -56,6 +56,39 @@ func TestNothingIsSentAfterTheEndOfAClient(t *testing.T) {
 	})
 }
 
+// heard answers with what the request's context says once it is over.
+type heard struct{}
+
+func (heard) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestARequestEndsWithItsOwnContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		of, cancel := context.WithTimeout(context.WithValue(context.Background(), key{}, "of the request"), time.Second) //nolint:usetesting // it outlives the client
+		defer cancel()
+		life, end := context.WithCancel(context.WithValue(t.Context(), key{}, "of the client"))
+		err := send(of, t, Until(life)(heard{}))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, ErrOver)
+
+		ctx, stop := both(life, of)
+		defer stop(nil)
+		assert.Equal(t, "of the request", ctx.Value(key{}))
+		want, _ := of.Deadline()
+		got, ok := ctx.Deadline()
+		assert.True(t, ok)
+		assert.Equal(t, want, got)
+		within, leave := context.WithCancel(ctx) //nolint:gosec // of a context that ends
+		defer leave()
+		require.NoError(t, within.Err())
+		end()
+		require.Error(t, within.Err(), "in the moment in which the client ends: no other goroutine had a turn")
+	})
+}
+
 // streaming answers with a body that goes on until the request's context ends.
 type streaming struct{}
 
