@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of every module with the race detector, then the cluster tests.
 # Usage: scripts/test.sh [unit|e2e|long|shares|outages]     (default: unit and e2e)
+#        scripts/test.sh cluster -run '^TestX$' [FLAG...]   one cluster test, with the images that are there
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -93,9 +94,9 @@ cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 # e2e runs the cluster tests in three processes side by side, for all mostly wait: those with clusters of their own (nine nodes, nodes with
 # kernels of their own, the uninstaller); those that change the data plane or the nodes under a writer, with the page; and all others. Before them, the
 # devices of the kernel's NBD client are tried in a guest, alone: what runs there stands still while three clusters start. The documents'
-# commands need a cluster more, which is too many beside these: "long" runs them.
+# commands need a cluster more, which is too many beside these: "long" runs them. A test that fails is run once more when all have ended.
 e2e() {
-	local failed=0
+	local failed=0 clusters=0
 	page
 	images
 	local before=$SECONDS
@@ -106,8 +107,11 @@ e2e() {
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
 	beside dist/own.log cluster -timeout 75m -parallel 4 -run "$own"
 	LONGHORN_E2E_NAME=e2e-changing beside dist/changing.log cluster -timeout 75m -run "$changing"
-	cluster -timeout 75m -skip "$own|$changing|^TestTheDocumentsCommands" || failed=1
-	besides || failed=1
+	cluster -timeout 75m -skip "$own|$changing|^TestTheDocumentsCommands" 2>&1 | tee dist/others.log || clusters=1
+	besides || clusters=1
+	if [ $clusters -ne 0 ]; then
+		scripts/again.sh dist/own.log dist/changing.log dist/others.log -- scripts/test.sh cluster -timeout 40m || failed=1
+	fi
 	echo "test: the cluster tests ended after $SECONDS s, of which the builds and what ran before took $before s"
 	return "$failed"
 }
@@ -157,10 +161,11 @@ e2e) e2e ;;
 long) long ;;
 shares) shares ;;
 outages) outages ;;
+cluster) cluster "${@:2}" ;;
 all)
 	beside dist/images.log images # what is made the first time only, and slowly: e2e makes them again of that
 	unit                          # not "unit && e2e": that would switch "set -e" off inside
 	e2e
 	;;
-*) echo "usage: scripts/test.sh [unit|e2e|long|shares|outages]" >&2 && exit 2 ;;
+*) echo "usage: scripts/test.sh [unit|e2e|long|shares|outages|cluster]" >&2 && exit 2 ;;
 esac
