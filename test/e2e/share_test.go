@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -286,18 +287,28 @@ func (s *share) through(ctx context.Context, t *testing.T, timeout time.Duration
 // waitAcked waits until both pods make records durable from now on.
 func (s *share) waitAcked(ctx context.Context, t *testing.T, timeout time.Duration) {
 	t.Helper()
-	for _, pod := range []string{"one", "two"} {
-		s.waitAckedBy(ctx, t, pod, timeout)
-	}
+	cluster.Eventually(ctx, t, timeout, "pods one and two write", func(ctx context.Context) error {
+		var both errgroup.Group
+		for _, pod := range []string{"one", "two"} {
+			both.Go(func() error { return s.writes(ctx, pod) })
+		}
+		return both.Wait()
+	})
 }
 
 func (s *share) waitAckedBy(ctx context.Context, t *testing.T, pod string, timeout time.Duration) {
 	t.Helper()
-	cluster.Eventually(ctx, t, timeout, "pod "+pod+" writes", func(ctx context.Context) error {
-		_, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", pod, "--", "bash", "-ec",
-			"before=$(wc -l </tmp/acks); for i in {1..20}; do sleep 0.5; [ $(wc -l </tmp/acks) -le $((before + 2)) ] || exit 0; done; exit 1")
-		return err
-	})
+	cluster.Eventually(ctx, t, timeout, "pod "+pod+" writes", func(ctx context.Context) error { return s.writes(ctx, pod) })
+}
+
+// writes looks for 10 s whether a pod makes records durable.
+func (s *share) writes(ctx context.Context, pod string) error {
+	_, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", pod, "--", "bash", "-ec",
+		"before=$(wc -l </tmp/acks); for i in {1..20}; do sleep 0.5; [ $(wc -l </tmp/acks) -le $((before + 2)) ] || exit 0; done; exit 1")
+	if err != nil {
+		return fmt.Errorf("pod %s: %w", pod, err)
+	}
+	return nil
 }
 
 // acked are the times and numbers of a pod's records that are durable.

@@ -231,130 +231,13 @@ func (s *shareSeries) round(ctx context.Context, t *testing.T, f aFailure) {
 	if !slices.Contains(s.kinds, f.name) {
 		s.kinds = append(s.kinds, f.name)
 	}
-	var line []string
-	for _, pod := range sharers {
-		gap := s.gapAfter(ctx, t, pod, s.failed)
-		s.gaps[f.name] = append(s.gaps[f.name], gap)
-		line = append(line, fmt.Sprintf("%.2f s (pod %s)", gap.Seconds(), pod))
-	}
-	t.Logf("FIGURES %s: from the last good write to the next: %s", f.word, strings.Join(line, ", "))
 	s.checkPods(ctx, t)
-	s.checkRecords(ctx, t, sharers[0], sharers[1])
-	s.checkRecords(ctx, t, sharers[1], sharers[0])
+	one, two := s.look(ctx, t, sharers[0]), s.look(ctx, t, sharers[1])
+	s.gaps[f.name] = append(s.gaps[f.name], one.gap, two.gap)
+	t.Logf("FIGURES %s: from the last good write to the next: %.2f s (pod %s), %.2f s (pod %s)", f.word, one.gap.Seconds(), sharers[0], two.gap.Seconds(), sharers[1])
+	s.checkFiles(ctx, t, sharers[0], sharers[1], one.durable)
+	s.checkFiles(ctx, t, sharers[1], sharers[0], two.durable)
 	s.expectServed(ctx, t)
-}
-
-// gapAfter is the longest time between two acknowledgements of a pod, of which the second came after a time. It is computed in the pod:
-// there are many.
-func (s *shareSeries) gapAfter(ctx context.Context, t *testing.T, pod string, after time.Time) time.Duration {
-	t.Helper()
-	out := s.exec(ctx, t, pod, fmt.Sprintf(
-		`awk -v after=%.6f 'NR > 1 && $1 > after && $1 - last > max { max = $1 - last } { last = $1 } END { printf "%%.6f", max }' /tmp/acks`, float64(after.UnixMicro())/1e6))
-	seconds, err := strconv.ParseFloat(out, 64)
-	require.NoError(t, err)
-	return time.Duration(seconds * float64(time.Second))
-}
-
-// checkPods: the pods are those of the beginning, and saw no error.
-func (s *shareSeries) checkPods(ctx context.Context, t *testing.T) {
-	t.Helper()
-	for _, pod := range sharers {
-		// They are never started again: one that ended has failed.
-		assert.Equal(t, "Running 0", s.c.Must(ctx, t, "-n", s.namespace, "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"), "pod %s", pod)
-		assert.Empty(t, s.exec(ctx, t, pod, "cat /tmp/failed 2>/dev/null || true"), "pod %s saw errors", pod)
-	}
-}
-
-// checkRecords: what a pod has made durable is what another one reads. The row of records has no hole and nothing twice, and the register
-// is never behind.
-func (s *shareSeries) checkRecords(ctx context.Context, t *testing.T, pod, reader string) {
-	t.Helper()
-	durable, err := strconv.Atoi(s.exec(ctx, t, pod, "tail -n 2 /tmp/acks | head -n 1 | cut -d ' ' -f 2")) // the last line may be being written
-	require.NoError(t, err)
-	s.checkFiles(ctx, t, pod, reader, durable)
-}
-
-// checkFiles is checkRecords of a pod that may have ended.
-func (s *shareSeries) checkFiles(ctx context.Context, t *testing.T, pod, reader string, durable int) {
-	t.Helper()
-	last, err := strconv.Atoi(s.exec(ctx, t, reader, fmt.Sprintf(`awk '$0 != NR "" { print "line " NR " reads " $0; exit 1 } END { print NR }' /data/%s`, pod)))
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, last, durable, "records of pod %s after %d are lost", pod, last)
-	register, err := strconv.Atoi(strings.TrimLeft(s.exec(ctx, t, reader, "cat /data/"+pod+".register"), "0"))
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, register, durable/5*5, "the register of pod %s went back", pod)
-}
-
-// checkLock: the pods never had the lock at the same time, and each had it.
-func (s *shareSeries) checkLock(ctx context.Context, t *testing.T) {
-	t.Helper()
-	lines := s.exec(ctx, t, sharers[0], "cat /data/lock")
-	turns, err := turnsOf(lines)
-	if !assert.NoError(t, err, "two pods had the lock at the same time, or what they wrote then is lost") {
-		t.Logf("under the lock:\n%s", lines)
-		for _, pod := range sharers {
-			t.Logf("pod %s got the lock at\n%s", pod, s.exec(ctx, t, pod, "cat /tmp/grants"))
-		}
-	}
-	for _, pod := range sharers {
-		assert.Positive(t, turns[pod], "pod %s never got the lock", pod)
-	}
-}
-
-// sayLock is checkLock where locks may be lost: the network of a node on which nothing runs still acknowledges what clients send, so they wait
-// for the old server until it is gone, and the successor does not wait that long for them.
-func (s *shareSeries) sayLock(ctx context.Context, t *testing.T) {
-	t.Helper()
-	if _, err := turnsOf(s.exec(ctx, t, sharers[0], "cat /data/lock")); err != nil {
-		t.Logf("FIGURES the lock went to the other pod while its holder waited for the old server, now or before: %v", err)
-	}
-}
-
-// turnsOf reads what contending wrote under the lock, and counts how often each pod had it. The last turn may not have ended.
-func turnsOf(text string) (map[string]int, error) {
-	turns := map[string]int{}
-	holder := ""
-	for line := range strings.Lines(text) {
-		if !strings.HasSuffix(line, "\n") {
-			break // the rest is being written
-		}
-		fields := append(strings.Fields(line), "", "", "")
-		pod, what, turn := fields[0], fields[1], fields[2]
-		if what == "got" && holder == "" {
-			turns[pod]++
-			holder = pod
-		}
-		if holder != pod || turn != strconv.Itoa(turns[pod]) || !slices.Contains([]string{"got", "has", "end"}, what) {
-			return turns, fmt.Errorf("in turn %d of pod %s there is %q", turns[holder], holder, line)
-		}
-		if what == "end" {
-			holder = ""
-		}
-	}
-	return turns, nil
-}
-
-// TestTurnsOf: what pods that had the lock at the same time leave behind is noticed.
-func TestTurnsOf(t *testing.T) {
-	for name, tc := range map[string]struct {
-		text string
-		want map[string]int
-		fail bool
-	}{
-		"one after the other":          {"a got 1\na has 1\na end 1\nb got 1\nb end 1\na got 2\n", map[string]int{"a": 2, "b": 1}, false},
-		"one between the other's":      {"a got 1\nb got 1\na end 1\n", map[string]int{"a": 1}, true},
-		"one over the other's":         {"a got 1\na has 1\nb end 1\n", map[string]int{"a": 1}, true},
-		"a turn is lost":               {"a got 1\na end 1\na got 3\n", map[string]int{"a": 2}, true},
-		"a turn's beginning is lost":   {"a got 1\na end 1\nb has 1\n", map[string]int{"a": 1}, true},
-		"what was written is a hole":   {"a got 1\n\x00\x00\x00\na end 1\n", map[string]int{"a": 1}, true},
-		"the last line is half a line": {"a got 1\na h", map[string]int{"a": 1}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			turns, err := turnsOf(tc.text)
-			assert.Equal(t, tc.want, turns)
-			assert.Equal(t, tc.fail, err != nil, "%v", err)
-		})
-	}
 }
 
 // report says how long pods could write nothing.
