@@ -91,8 +91,7 @@ images() {
 # cluster runs cluster tests. "required": a missing part fails instead of skipping.
 cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
-# e2e runs the cluster tests in three processes side by side, for all mostly wait: those with clusters of their own (nine nodes, nodes with
-# kernels of their own, the uninstaller); those that change the data plane or the nodes under a writer, with the page; and all others. Before them, the
+# e2e runs the cluster tests in three processes side by side, one for each group (test/e2e/groups_test.go), for all mostly wait. Before them, the
 # devices of the kernel's NBD client are tried in a guest, alone: what runs there stands still while three clusters start. The documents'
 # commands need a cluster more, which is too many beside these: "long" runs them. A test that fails is run once more when all have ended.
 e2e() {
@@ -100,17 +99,15 @@ e2e() {
 	page
 	images
 	local before=$SECONDS
-	local own='^(TestDataLocality|TestGuests|TestSharedVolume|TestUninstall)'
-	local changing='^(TestTwoReleases|TestNode|TestRollingDrain|TestADrain|TestEviction|TestPowerIsLost|TestDaemonsComeAndGo|TestEngineFails|TestPage)'
 	echo "test: devices of the kernel's NBD client, in a guest"
 	LONGHORN_E2E=required plain -timeout 30m ./test/guestdevices || failed=1
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
-	beside dist/own.log cluster -timeout 75m -parallel 4 -run "$own"
-	LONGHORN_E2E_NAME=e2e-changing beside dist/changing.log cluster -timeout 75m -run "$changing"
-	cluster -timeout 75m -skip "$own|$changing|^TestTheDocumentsCommands" 2>&1 | tee dist/others.log || clusters=1
+	LONGHORN_E2E_GROUP=apart beside dist/apart.log cluster -timeout 75m -parallel 4
+	LONGHORN_E2E_GROUP=disruptive LONGHORN_E2E_NAME=e2e-disruptive beside dist/disruptive.log cluster -timeout 75m
+	LONGHORN_E2E_GROUP=ordinary cluster -timeout 75m 2>&1 | tee dist/ordinary.log || clusters=1
 	besides || clusters=1
 	if [ $clusters -ne 0 ]; then
-		scripts/again.sh dist/own.log dist/changing.log dist/others.log -- scripts/test.sh cluster -timeout 40m || failed=1
+		scripts/again.sh dist/{apart,disruptive,ordinary}.log -- scripts/test.sh cluster -timeout 40m || failed=1
 	fi
 	echo "test: the cluster tests ended after $SECONDS s, of which the builds and what ran before took $before s"
 	return "$failed"

@@ -21,7 +21,7 @@ import (
 // and what the whole cluster needs is not its right. (That a daemon may do what it must is what all
 // other tests show.)
 func TestADaemonIsHeldToItsNode(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	as := "--as=system:serviceaccount:" + types.Namespace + ":longhorn-manager"
 	file := filepath.Join(t.TempDir(), "node.yaml")
@@ -49,7 +49,7 @@ func TestADaemonIsHeldToItsNode(t *testing.T) {
 // TestTheRightsOfADaemon: all that the account of the daemons may do in the namespace, and anywhere else. What it writes is besides held to
 // its own node, by policy (test/policy).
 func TestTheRightsOfADaemon(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	account := "--as=system:serviceaccount:" + types.Namespace + ":longhorn-manager"
 	anywhere := rightsOf(ctx, t, c, "default", account)

@@ -32,7 +32,7 @@ const (
 // look for it, and nothing is made.
 func TestBadInput(t *testing.T) {
 	t.Parallel() // with others that break nothing of the cluster, when those that do are over
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
 	ns := namespace(ctx, t, c, "e2e-bad-input")
 	held := holdElsewhere(ctx, t, c, api, ns)

@@ -25,7 +25,7 @@ const outOfService = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 // was acknowledged on the old node once the new engine had started; what was, is there.
 // When the node is back its replica is rebuilt, nothing of the old device stays, and no process of ours has ended meanwhile.
 func TestNodeIsCutOff(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	ns := namespace(ctx, t, c, "e2e-cut")
 	w := startWriter(ctx, t, c, ns, writing)
 	t.Run("another node's daemon leads", func(t *testing.T) {

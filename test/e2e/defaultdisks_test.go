@@ -95,7 +95,7 @@ func waitReadyDisks(ctx context.Context, t *testing.T, c *cluster.Cluster, node 
 // configuration", step by step. The closing brackets that its steps 7 and 8 lack in
 // print are put back.
 func TestDefaultDisksAndNodeTags(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
 	const first, second = "node-4", "node-5"
 	empty := []string{}

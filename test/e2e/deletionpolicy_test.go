@@ -21,7 +21,7 @@ import (
 
 // TestWhatHoldsDataIsNotDeletedByHand: what a real API server says to kubectl delete.
 func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	api := c.Longhorn.LonghornV1beta2()
 	in := func(name string) metav1.ObjectMeta {

@@ -20,7 +20,7 @@ import (
 // mount point that the disk left, and the same replica is found at the new place and rebuilt.
 func TestDiskMigratesUnderAWriter(t *testing.T) {
 	t.Parallel() // with others that break nothing of the cluster, when those that do are over
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
 	const tag = "e2e-migrate"
 	disks := map[string]*loopDisk{}

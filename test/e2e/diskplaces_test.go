@@ -57,7 +57,7 @@ func waitDisk(ctx context.Context, t *testing.T, c *cluster.Cluster, node, disk 
 // another at another path. The volume's only replica is found there, with its file. A
 // byte-for-byte clone of the disk is refused while the original is in use.
 func TestDiskMovesToAnotherNode(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
 	const tag, from, to = "e2e-move", "node-2", "node-3"
 	classOn(ctx, t, c, tag, 1)
@@ -116,7 +116,7 @@ func TestDiskMovesToAnotherNode(t *testing.T) {
 // Longhorn node goes with it, the replica's loss is shown, and the volume serves on. A
 // new node of the same name, with an empty disk, needs no manual step.
 func TestNodeIsDeleted(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	api := restOf(ctx, t, c)
 	const node = "node-6"
 	addNode(ctx, t, c, node)
@@ -199,7 +199,7 @@ var vanishings = []vanishing{
 // top, each is noticed, the volume serves on, and the replica is rebuilt when its disk
 // is back.
 func TestDisksVanishUnderLiveWrites(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Minute)
 	t.Cleanup(cancel)
 	api := restOf(ctx, t, c)

@@ -23,7 +23,7 @@ import (
 
 // TestTheDocumentsManifests: an API server with our definitions and policies takes every manifest of the pages.
 func TestTheDocumentsManifests(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	pages, err := docs.Pages(apiOnly.options.Root)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestTheDocumentsCommands(t *testing.T) {
 		Nodes:  3,
 		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 	})}
-	ctx, c := fresh.get(t)
+	ctx, c := fresh.get(t, long)
 	t.Cleanup(func() {
 		assert.NoError(t, fresh.down())
 	})

@@ -20,7 +20,7 @@ var stubborn = "trap '' TERM\n" + strings.ReplaceAll(writing, `echo "record $n w
 // TestRollingDrain: all nodes are drained one after the other, under a writer whose pods take 20 s to
 // end. Each drain ends by itself, no write fails, and every acknowledged record is there at the end.
 func TestRollingDrain(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
 	t.Cleanup(cancel)
 	c.DumpIfFailed(t)
@@ -72,7 +72,7 @@ func (w *writer) drain(ctx context.Context, t *testing.T, node string) {
 // TestADrainWaitsForAnAttachedVolume: while the volume is attached the instance manager stays, and
 // says what it waits for; scaling the workload down lets the drain end.
 func TestADrainWaitsForAnAttachedVolume(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	ns := namespace(ctx, t, c, "e2e-drain-waits")
 	volume := claim(ctx, t, c, ns, "data", "64Mi")
 	pod(ctx, t, c, ns, "user", "data", idle)

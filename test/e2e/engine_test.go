@@ -21,7 +21,7 @@ import (
 // engine has failed though its process lives; it is ended all the same, the volume starts anew when the replica is back, and the
 // workload works again without help, with every record that was made durable.
 func TestEngineFailsUnderItsUsers(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	ns := namespace(ctx, t, c, "e2e-engine-fails")
 	class(ctx, t, c, "e2e-one-replica", `{numberOfReplicas: "1"}`)
 	w := startWriterOn(ctx, t, c, ns, writing, "e2e-one-replica")
@@ -66,7 +66,7 @@ func processOf(ctx context.Context, t *testing.T, c *cluster.Cluster, node strin
 // volume is faulted and names a command, and with that the volume has every byte.
 func TestAnOlderRecordIsNotBelieved(t *testing.T) {
 	t.Parallel() // with others that break nothing of the cluster, when those that do are over
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-older-record")
 	volume := claim(ctx, t, c, ns, "data", "64Mi")
 	pod(ctx, t, c, ns, "first", "data", idle)

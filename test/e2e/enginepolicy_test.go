@@ -17,7 +17,7 @@ import (
 
 // TestEnginesAreNotDeletedByHand: what kubectl may do to the object that records which replicas hold a volume's data.
 func TestEnginesAreNotDeletedByHand(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	engines := c.Longhorn.LonghornV1beta2().Engines(types.Namespace)
 	makeEngine := func(name string, epoch *longhorn.Epoch) {

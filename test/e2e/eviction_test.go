@@ -17,7 +17,7 @@ import (
 // TestEvictionOfEachNode: the nodes are emptied one after the other, under a writer. Each says so in the end, the volume never has fewer good
 // replicas than asked for, no write fails, and every acknowledged record is there at the end.
 func TestEvictionOfEachNode(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
 	t.Cleanup(cancel)
 	c.DumpIfFailed(t)

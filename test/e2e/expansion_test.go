@@ -24,7 +24,7 @@ const mebibyte = int64(1 << 20)
 // while nothing is attached. No record is lost and the pod notices nothing but the room. The file system is xfs: the kernel
 // of a node in a namespace does not let a mounted ext4 grow (see TestGuestsDisksAndNodesHang).
 func TestExpansion(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
 	expandableClass(ctx, t, c, "e2e-expansion-xfs", "xfs")
 	ns := namespace(ctx, t, c, "e2e-expansion")
@@ -101,7 +101,7 @@ func TestExpansion(t *testing.T) {
 
 // TestExpansionThatDoesNotFit: it does not begin, the volume says why, and it can be taken back.
 func TestExpansionThatDoesNotFit(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
 	const volume = "e2e-expansion-no-room"
 	api.do(ctx, t, http.MethodPost, "/volumes", v1.VolumeCreate{Name: volume, Size: "64Mi", NumberOfReplicas: 3}, http.StatusCreated, nil)
@@ -130,7 +130,7 @@ func TestExpansionThatDoesNotFit(t *testing.T) {
 
 // TestExpansionOfABlockVolume: the pod's device grows beneath it.
 func TestExpansionOfABlockVolume(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	expandableClass(ctx, t, c, "e2e-expansion-block", "ext4")
 	ns := namespace(ctx, t, c, "e2e-expansion-block")
 	require.NoError(t, c.Apply(ctx, fmt.Sprintf(`

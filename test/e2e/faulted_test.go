@@ -20,7 +20,7 @@ import (
 // they are put back, it starts by itself, and the file is there.
 func TestNoReplicaIsThere(t *testing.T) {
 	t.Parallel() // with others that break nothing of the cluster, when those that do are over
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-faulted")
 	volume := claim(ctx, t, c, ns, "data", "64Mi")
 	pod(ctx, t, c, ns, "first", "data", idle)

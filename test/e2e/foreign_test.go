@@ -35,7 +35,7 @@ spec:
 // It has an API server of its own, for nothing may be installed there before.
 func TestAnotherLonghornIsNotTakenOver(t *testing.T) {
 	fresh := &shared{options: named("-foreign", cluster.Options{})}
-	ctx, c := fresh.get(t)
+	ctx, c := fresh.get(t, ordinary)
 	t.Cleanup(func() {
 		assert.NoError(t, fresh.down())
 	})
@@ -102,7 +102,7 @@ func snapshotForeign(ctx context.Context, t *testing.T, c *cluster.Cluster) stri
 // that is not ours. The replica fails and says why, and the volume starts without it; the
 // directory is not touched, not by starting and not by deleting the volume.
 func TestForeignDirectoryIsRefused(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-foreign")
 	volume := claim(ctx, t, c, ns, "data", "64Mi")
 	pod(ctx, t, c, ns, "first", "data", idle)
@@ -154,7 +154,7 @@ func fingerprint(ctx context.Context, t *testing.T, c *cluster.Cluster, node, di
 // TestDaemonRefusesAnotherLonghornsCluster: a daemon that starts and finds a definition
 // which is not ours says so and stops; volumes go on; it starts when that is gone.
 func TestDaemonRefusesAnotherLonghornsCluster(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	require.NoError(t, c.Apply(ctx, foreignDefinition("EngineImage", "engineimages")))
 	remove := func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, "delete", "crd", "engineimages.longhorn.io", "--ignore-not-found", "--timeout=30s")

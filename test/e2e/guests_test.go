@@ -24,7 +24,7 @@ import (
 func TestGuestsDisksAndNodesHang(t *testing.T) {
 	t.Parallel()
 	turnOfKernels(t)
-	ctx, c := guests.get(t)
+	ctx, c := guests.get(t, apart)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 65*time.Minute)
 	t.Cleanup(cancel)
 	other := startBystander(ctx, t, c)

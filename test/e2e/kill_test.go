@@ -19,7 +19,7 @@ import (
 // while a pod writes and verifies. The pod sees no error; the volume is degraded; the
 // replica is a member again only when it was rebuilt; in the end all replicas are equal.
 func TestReplicaIsLostUnderLoad(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-kill-replica")
 	volume := claim(ctx, t, c, ns, "data", "512Mi")
 	pod(ctx, t, c, ns, "load", "data", verifyingUntilStopped)
@@ -71,7 +71,7 @@ func TestReplicaIsLostUnderLoad(t *testing.T) {
 // it at once. The volume is attached again, the workload works again without help,
 // nothing of the old device stays, and every record that was made durable is there.
 func TestEngineIsLostUnderLoad(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-kill-engine")
 	w := startWriter(ctx, t, c, ns, loading+writing)
 	h := follow(ctx, t, c, w.volume)
@@ -103,7 +103,7 @@ func TestEngineIsLostUnderLoad(t *testing.T) {
 // and again, under two pods that write: one verifies every block, the other makes records durable.
 // The device outlives it: no pod sees an error, nothing is mounted anew, and nothing is lost.
 func TestServingProcessIsLostUnderLoad(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-succession")
 	w := startWriter(ctx, t, c, ns, verifyingBeside+writing)
 	h := follow(ctx, t, c, w.volume)

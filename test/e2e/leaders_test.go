@@ -31,7 +31,7 @@ func TestNoTwoLeadersWrite(t *testing.T) {
 	}
 	t.Parallel()
 	turnOfKernels(t) // a clock is of a kernel
-	ctx, c := guests.get(t)
+	ctx, c := guests.get(t, long)
 	c.DumpIfFailed(t)
 	ahead := c.Nodes()[0]
 	t.Cleanup(func() {

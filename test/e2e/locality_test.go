@@ -33,7 +33,7 @@ type locality struct {
 
 // TestDataLocality has the tests of the design on data locality, in its order and by its names.
 func TestDataLocality(t *testing.T) {
-	ctx, c := nineNodes.get(t)
+	ctx, c := nineNodes.get(t, apart)
 	t.Cleanup(func() { assert.NoError(t, nineNodes.down()) })
 	c.DumpIfFailed(t)
 	l := &locality{c: c, api: restOf(ctx, t, c), ns: namespace(ctx, t, c, "e2e-locality"), unmoved: map[string][]string{}}

@@ -8,6 +8,7 @@
 //	LONGHORN_E2E=required  missing parts fail instead of skip
 //	LONGHORN_E2E=keep      the clusters stay up, and the next run with keep takes them as they are
 //	LONGHORN_E2E_NAME=e2e  begins the names of the clusters, so that two runs can go on side by side
+//	LONGHORN_E2E_GROUP=ordinary  only the tests of a group run; groups_test.go has them
 //	LONG_ROUNDS=1          how often the power is lost in each way
 //	LONG_SHARE=kills=30,deaths=20   how often a shared volume's server fails in which ways; shareseries_test.go has the words
 //	LONG_TOGETHER=10                how many shared volumes are served on a node that dies
@@ -83,6 +84,10 @@ func turnOfKernels(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if err := checkGroup(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	code := m.Run()
 	for _, s := range []*shared{threeNodes, guests, sharing, series, outages, apiOnly} {
 		if !s.attempted || mode == "keep" {
@@ -96,9 +101,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// get returns the cluster, or skips the test where none can be had, or fails it.
-func (s *shared) get(t *testing.T) (context.Context, *cluster.Cluster) {
+// get returns the cluster, or skips the test where none can be had, or fails it. A test of another group than the one that runs is skipped.
+func (s *shared) get(t *testing.T, of group) (context.Context, *cluster.Cluster) {
 	t.Helper()
+	of.declare(t)
 	if testing.Short() {
 		t.Skip("a cluster takes a minute: not with -short")
 	}

@@ -178,7 +178,7 @@ func merged(o, over map[string]any) map[string]any {
 
 // TestAPIServerKeepsWhatANewerReleaseWrote: the definitions are a newer release's, and this one writes.
 func TestAPIServerKeepsWhatANewerReleaseWrote(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	newerRelease(ctx, t, c)
 	o := datastore.Options{
@@ -277,7 +277,7 @@ func (n newerCase[T]) gone(ctx context.Context, t *testing.T, c *cluster.Cluster
 
 // TestAPIServerRefusesAStaleLease: of Kubernetes' own kinds, the one that the product fences with.
 func TestAPIServerRefusesAStaleLease(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	o := datastore.Options{Kube: c.Kube, Longhorn: c.Longhorn, Namespace: types.Namespace}
 	leases, late := datastore.New(o).Leases, datastore.New(o).Leases

@@ -36,7 +36,7 @@ func nodeNotReady(reason string, s longhorn.NodeStatus) longhorn.NodeStatus {
 
 // TestDisksInUseStayWithTheirNode: what kubectl may do to a node whose disks hold replicas.
 func TestDisksInUseStayWithTheirNode(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	nodes := c.Longhorn.LonghornV1beta2().Nodes(types.Namespace)
 	made := 0

@@ -26,7 +26,7 @@ func TestUpdateOfAnOlderRelease(t *testing.T) {
 		Nodes:  3,
 		Images: []string{"dist/older.tar", "dist/longhorn-manager.tar", "dist/workload.tar"},
 	})}
-	ctx, c := fresh.get(t)
+	ctx, c := fresh.get(t, long)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
 	t.Cleanup(cancel)
 	t.Cleanup(func() {

@@ -27,7 +27,7 @@ func TestLongOutages(t *testing.T) {
 	if os.Getenv("LONG_OUTAGES") == "" {
 		t.Skip("LONG_OUTAGES is not set: a long run that gives figures")
 	}
-	ctx, c := outages.get(t)
+	ctx, c := outages.get(t, long)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Hour)
 	t.Cleanup(cancel)
 	for i, tc := range []struct {

@@ -21,7 +21,7 @@ import (
 // TestDiskOnAVolumeOfOurs: a disk's file system lies on a volume that is attached to the same node. Replicas are kept there, also when the
 // process that serves both is killed under a writer: the volume below keeps its device, and the replica on it is rebuilt.
 func TestDiskOnAVolumeOfOurs(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
 	const tag, below, node, other = "e2e-on-volume", "e2e-below", "node-2", "node-3"
 	path := diskOnVolume(ctx, t, c, api, below, node)

@@ -48,7 +48,7 @@ type webPage struct {
 // TestPage does in the page what people do daily, and sees there what becomes of it, on volumes with real data.
 func TestPage(t *testing.T) {
 	needBrowser(t)
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	c.DumpIfFailed(t)
 	api := restOf(ctx, t, c)
 	p := &webPage{c: c, api: api, url: strings.TrimSuffix(api.base, "/v1")}

@@ -35,7 +35,7 @@ func rounds(t *testing.T) int {
 // written, while records are made durable. Each of these is there afterwards, and the
 // replicas are equal.
 func TestPowerIsLost(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	n := rounds(t)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Minute*time.Duration(n))
 	t.Cleanup(cancel)

@@ -18,7 +18,7 @@ import (
 // TestDaemonsComeAndGoUnderLoad: all daemons are restarted, then the leader is killed,
 // while a pod writes and verifies. No I/O error, no reattach, no instance manager's restart.
 func TestDaemonsComeAndGoUnderLoad(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	ns := namespace(ctx, t, c, "e2e-restart")
 	volume := claim(ctx, t, c, ns, "data", "256Mi")
 	pod(ctx, t, c, ns, "load", "data", verifyingUntilStopped)

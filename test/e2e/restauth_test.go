@@ -69,7 +69,7 @@ func restToken(ctx context.Context, t *testing.T, c *cluster.Cluster, account st
 
 // TestRESTWantsACredential: in a new installation, who only reaches the port reads and deletes nothing.
 func TestRESTWantsACredential(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
 	t.Run("plain HTTP → 403", func(t *testing.T) {
 		plain := restAPI{strings.Replace(api.base, "https://", "http://", 1), &http.Client{}}

@@ -25,7 +25,7 @@ import (
 // TestNodeReturnsWithManyReplicas: a node with replicas of 60 volumes loses its power, and these are written meanwhile. When it is back
 // its replicas are rebuilt, no more at a time than the setting allows; then all is healthy, and nothing is written any more.
 func TestNodeReturnsWithManyReplicas(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	c.DumpIfFailed(t)
 	api := restOf(ctx, t, c)
 	const lost, limit = "node-3", 5

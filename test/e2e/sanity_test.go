@@ -21,7 +21,7 @@ import (
 // TestDriverIsConformant runs the published tests of CSI drivers on a node that hosts a
 // CSI controller.
 func TestDriverIsConformant(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	c.DumpIfFailed(t)
 	before := volumeNames(ctx, t, c)
 	controller := strings.Fields(c.Must(ctx, t, "-n", types.Namespace, "get", "pods", "-l", "app=longhorn-csi-controller",

@@ -28,7 +28,7 @@ func waitField(ctx context.Context, t *testing.T, c *cluster.Cluster, object, pa
 // TestSettingsOfTheConfigMap: values come from the ConfigMap, what is wrong in it is
 // shown, and an invalid value of a user is refused.
 func TestSettingsOfTheConfigMap(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	c.DumpIfFailed(t)
 	const setting, inForce = "settings.longhorn.io/replica-replenishment-wait-interval", "{.value} {.status.applied} {.status.valueInForce}"
 	set := func(ctx context.Context, value string) {
@@ -67,7 +67,7 @@ func TestSettingsOfTheConfigMap(t *testing.T) {
 
 // TestASettingOfAnotherReleaseStopsNoDaemon: it is left alone, and says so.
 func TestASettingOfAnotherReleaseStopsNoDaemon(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	c.DumpIfFailed(t)
 	const setting = "settings.longhorn.io/setting-of-another-release"
 	require.NoError(t, c.Apply(ctx, object("Setting", "setting-of-another-release", `value: "7"`)))
@@ -81,7 +81,7 @@ func TestASettingOfAnotherReleaseStopsNoDaemon(t *testing.T) {
 
 // TestTheStorageClassIsKept: as the ConfigMap says, also when a user deletes it.
 func TestTheStorageClassIsKept(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	c.DumpIfFailed(t)
 	const class = "storageclass/longhorn"
 	c.Must(ctx, t, "delete", class)

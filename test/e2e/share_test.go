@@ -74,7 +74,7 @@ type share struct {
 func TestSharedVolume(t *testing.T) {
 	t.Parallel()
 	turnOfKernels(t)
-	ctx, c := sharing.get(t)
+	ctx, c := sharing.get(t, apart)
 	require.NoError(t, c.Apply(ctx, shareClass("shared", "ext4")))
 	labelForShares(ctx, t, c)
 	s := &share{c: c, namespace: namespace(ctx, t, c, "e2e-share")}

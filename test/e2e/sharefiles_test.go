@@ -25,7 +25,7 @@ func TestSharedVolumeFiles(t *testing.T) {
 	count := numbersOf(t, "LONG_FILES", "files")[0]
 	t.Parallel()
 	turnOfKernels(t)
-	ctx, c := sharing.get(t)
+	ctx, c := sharing.get(t, long)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Minute+time.Duration(count)*20*time.Millisecond)
 	t.Cleanup(cancel)
 	c.Must(ctx, t, "delete", "storageclass", "shared-small", "--ignore-not-found")

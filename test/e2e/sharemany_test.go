@@ -24,7 +24,7 @@ func TestSharedVolumeManyClaims(t *testing.T) {
 	count := numbersOf(t, "LONG_CLAIMS", "claims")[0]
 	t.Parallel()
 	turnOfKernels(t)
-	ctx, c := sharing.get(t)
+	ctx, c := sharing.get(t, long)
 	require.NoError(t, c.Apply(ctx, shareClass("shared", "ext4")))
 	labelForShares(ctx, t, c)
 	ns := namespace(ctx, t, c, "e2e-share-many")

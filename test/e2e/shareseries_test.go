@@ -177,7 +177,7 @@ func TestSharedVolumeSeries(t *testing.T) {
 	}
 	t.Parallel()
 	turnOfKernels(t)
-	ctx, c := series.get(t)
+	ctx, c := series.get(t, long)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Minute+time.Duration(total)*5*time.Minute)
 	t.Cleanup(cancel)
 	s := &shareSeries{share: newShare(ctx, t, c, "e2e-share-series", contending), gaps: map[string][]time.Duration{}}

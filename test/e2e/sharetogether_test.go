@@ -58,7 +58,7 @@ func TestSharedVolumesOfOneNode(t *testing.T) {
 	count := numbersOf(t, "LONG_TOGETHER", "shares")[0]
 	t.Parallel()
 	turnOfKernels(t)
-	ctx, c := series.get(t)
+	ctx, c := series.get(t, long)
 	c.DumpIfFailed(t)
 	require.NoError(t, c.Apply(ctx, shareClass("shared", "ext4")))
 	ns := namespace(ctx, t, c, "e2e-share-together")

@@ -21,7 +21,7 @@ import (
 // TestStrictLocal: the one replica of a claim is where its first pod is. A later pod on that node reads the data; one on another node does not
 // start, and its Events say why. Eviction of the node waits, and says for what.
 func TestStrictLocal(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-strict-local")
 	class(ctx, t, c, "e2e-strict-local", `{dataLocality: strict-local}`)
 	volume := claimOf(ctx, t, c, ns, "data", "64Mi", "e2e-strict-local")
@@ -52,7 +52,7 @@ func TestStrictLocal(t *testing.T) {
 // TestStrictLocalLeadsItsPods: the pod of a StatefulSet that is deleted and created again goes to the node with the data, although
 // it prefers the other nodes.
 func TestStrictLocalLeadsItsPods(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-strict-leads")
 	const name = "e2e-strict-late"
 	require.NoError(t, c.Apply(ctx, fmt.Sprintf("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: %s}\nprovisioner: %s\n"+
@@ -126,7 +126,7 @@ func waitEvictionWaits(ctx context.Context, t *testing.T, c *cluster.Cluster, vo
 // TestStrictLocalIsChanged: a volume of three replicas becomes strict-local while it is detached, on any node with its data; the others go once
 // it is served there. From then on it is attached on that node alone, until it is strict-local no more.
 func TestStrictLocalIsChanged(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	c.DumpIfFailed(t)
 	const volume = "e2e-strict-changed"
 	l := &locality{c: c, api: restOf(ctx, t, c)}
@@ -170,7 +170,7 @@ func TestStrictLocalIsChanged(t *testing.T) {
 
 // TestAPIServerKnowsWhenAVolumeBecomesStrictLocal: only while it is detached, and so the other way round.
 func TestAPIServerKnowsWhenAVolumeBecomesStrictLocal(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	c.Must(ctx, t, "-n", types.Namespace, "delete", "volumes.longhorn.io/c-strict", "--ignore-not-found") // of an earlier run
 	require.NoError(t, c.Apply(ctx, object("Volume", "c-strict", `spec: {size: "2097152", numberOfReplicas: 1}`)))

@@ -88,7 +88,7 @@ func TestUninstall(t *testing.T) {
 		Nodes:  3,
 		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 	})}
-	ctx, c := fresh.get(t)
+	ctx, c := fresh.get(t, apart)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 65*time.Minute)
 	t.Cleanup(cancel)
 	t.Cleanup(func() {

@@ -24,7 +24,7 @@ import (
 // remount, or a moment in which the volume has no other copy. Meanwhile volumes are made, attached,
 // detached and deleted. The next release has a setting that the old one does not know.
 func TestTwoReleasesSideBySide(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, disruptive)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
 	t.Cleanup(cancel)
 	tar, err := filepath.Abs("../../dist/next.tar")

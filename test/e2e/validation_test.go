@@ -30,7 +30,7 @@ func object(kind, name, rest string) string {
 }
 
 func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	long := strings.Repeat("a", 41)
 	cases := []struct {
@@ -86,7 +86,7 @@ func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
 
 // TestAPIServerRefusesChanges: what may not change once it is made.
 func TestAPIServerRefusesChanges(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	cases := []struct {
 		name, before, after, refusal string
@@ -113,7 +113,7 @@ func TestAPIServerRefusesChanges(t *testing.T) {
 
 // TestAPIServerKnowsWhenAnExpansionCanBeTakenBack: the size grows once it is recorded, and shrinks no further than what is recorded.
 func TestAPIServerKnowsWhenAnExpansionCanBeTakenBack(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	size := func(mib int) string { return object("Volume", "c-grows", fmt.Sprintf(`spec: {size: "%d"}`, mib<<20)) }
 	record := func(mib int) {
@@ -133,7 +133,7 @@ func TestAPIServerKnowsWhenAnExpansionCanBeTakenBack(t *testing.T) {
 }
 
 func TestDefaultsAreFilledIn(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	require.NoError(t, c.Apply(ctx, object("Volume", "d-1", `spec: {size: "2097152"}`)))
 	v, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, "d-1", metav1.GetOptions{})
@@ -146,7 +146,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 
 // TestSelectableFields: a daemon can watch what is its node's and nothing else.
 func TestSelectableFields(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	for _, node := range []string{"here", "there"} {
 		for _, manifest := range []string{
@@ -164,7 +164,7 @@ func TestSelectableFields(t *testing.T) {
 }
 
 func TestSettingsCannotBeDeleted(t *testing.T) {
-	ctx, c := apiOnly.get(t)
+	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
 	require.NoError(t, c.Apply(ctx, object("Setting", "default-data-path", `value: /var/lib/longhorn`)))
 	cluster.Eventually(ctx, t, 10*time.Second, "the policy about settings is known to the API server", func(ctx context.Context) error {

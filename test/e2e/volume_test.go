@@ -21,7 +21,7 @@ import (
 // TestVolumeIsOnThreeNodes: a pod writes; the volume is attached and healthy with
 // three members on three nodes; after detaching each replica holds the same bytes.
 func TestVolumeIsOnThreeNodes(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-volume")
 	volume := claim(ctx, t, c, ns, "data", "256Mi")
 	pod(ctx, t, c, ns, "writer", "data", idle)
@@ -120,7 +120,7 @@ func checkSums(ctx context.Context, t *testing.T, c *cluster.Cluster, v *longhor
 // there byte for byte. Then its claim goes, and with it volume, replicas and
 // directories on all nodes, and nothing else.
 func TestPodMovesWithItsFile(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-move")
 	bystander := claim(ctx, t, c, ns, "bystander", "16Mi")
 	// Directories are made when a volume is first attached.

@@ -17,7 +17,7 @@ import (
 // TestNothingIsForbidden: the roles in deploy/longhorn.yaml are enough; no program asks
 // for more.
 func TestNothingIsForbidden(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	for _, app := range []string{"longhorn-manager", "longhorn-csi-controller", "longhorn-csi-plugin"} {
 		log := c.Must(ctx, t, "-n", types.Namespace, "logs", "-l", "app="+app, "--tail=-1", "--prefix")
 		for line := range strings.Lines(log) {
@@ -37,7 +37,7 @@ const maxReviews = 4
 // TestNothingIsWrittenAtRest: with a volume attached and idle, nothing of ours writes
 // to the API server but the holders of leases, who must. Reviews are answered and not stored.
 func TestNothingIsWrittenAtRest(t *testing.T) {
-	ctx, c := threeNodes.get(t)
+	ctx, c := threeNodes.get(t, ordinary)
 	var writes []string
 	t.Cleanup(func() { // registered first, so it is the last that is said of a failure
 		if t.Failed() {
