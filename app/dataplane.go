@@ -20,11 +20,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
 	"github.com/longhorn-lep/longhorn-manager/controller/upgrade"
-	"github.com/longhorn-lep/longhorn-manager/device/holder"
-	"github.com/longhorn-lep/longhorn-manager/instance/client"
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/device/holder"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/client"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	dataplane "github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	dataplane "github.com/longhorn-lep/longhorn-manager/replica"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 

@@ -12,9 +12,9 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	dataplane "github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	dataplane "github.com/longhorn-lep/longhorn-manager/replica"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 

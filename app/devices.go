@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/longhorn-lep/longhorn-manager/device"
-	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/kernel"
 	"github.com/longhorn-lep/longhorn-manager/util/kmod"
 )
 

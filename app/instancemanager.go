@@ -9,9 +9,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/longhorn-lep/longhorn-manager/device"
-	"github.com/longhorn-lep/longhorn-manager/device/holder"
-	"github.com/longhorn-lep/longhorn-manager/instance"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/device/holder"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )

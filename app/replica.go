@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/longhorn-lep/longhorn-manager/instance"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance"
 )
 
 // replicaCommand is for people at a node, when there is no manager to ask.

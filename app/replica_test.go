@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/disk"
-	"github.com/longhorn-lep/longhorn-manager/nbd"
-	"github.com/longhorn-lep/longhorn-manager/replica"
-	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
 )
 
 func TestServingAReplicaThatIsNotThereSaysWhy(t *testing.T) {

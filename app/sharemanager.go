@@ -11,8 +11,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/longhorn-lep/longhorn-manager/instance/client"
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/client"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 	"github.com/longhorn-lep/longhorn-manager/share"
 	"github.com/longhorn-lep/longhorn-manager/share/firewall"
 	"github.com/longhorn-lep/longhorn-manager/types"

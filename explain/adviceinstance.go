@@ -2,7 +2,7 @@ package explain
 
 import "github.com/longhorn-lep/longhorn-manager/types"
 
-// Reasons of an engine's InstanceCreation that the data plane gives; engine/state.go documents them.
+// Reasons of an engine's InstanceCreation that the data plane gives; dataplane/engine/state.go documents them.
 const (
 	engineNoMembers      = "NoMembers"
 	engineMemberMissing  = "MemberMissing"

@@ -25,4 +25,4 @@ rm -rf "$client" k8s/crds
 	--output-dir "$client/informers" --output-pkg "$module/$client/informers" "$apis"
 "$bin/controller-gen" crd:allowDangerousTypes=false paths=./k8s/apis/... output:crd:dir=k8s/crds
 PATH="$bin:$PATH" protoc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative \
-	instance/proto/instance.proto share/proto/share.proto
+	dataplane/instance/proto/instance.proto share/proto/share.proto

@@ -66,9 +66,9 @@ unit() {
 	beside dist/devcluster.log go -C devcluster test -timeout 15m ./...
 	beside dist/policy.log go -C test/policy test -timeout 15m ./...
 	beside dist/alerts.log go -C test/alerts test -timeout 15m ./...
-	beside dist/explore.log plain -v -run TestEveryReachableState ./membership/explore
+	beside dist/explore.log plain -v -run TestEveryReachableState ./dataplane/membership/explore
 	FUZZTIME=5s FUZZJOBS=1 beside dist/fuzz.log scripts/fuzz.sh ./disk ./controller/node/defaults
-	go test -race -p 4 -timeout 15m ./share ./instance $(go list ./... | grep -vE '/test/(e2e|faults)$') || failed=1
+	go test -race -p 4 -timeout 15m ./share ./dataplane/instance $(go list ./... | grep -vE '/test/(e2e|faults)$') || failed=1
 	besides || failed=1
 	go test -race -timeout 15m ./test/faults || failed=1
 	echo "test: the unit tests ended after $SECONDS s"
@@ -119,7 +119,7 @@ older=${OLDER:-b08c98d}
 # long repeats by the dozen what the others do once; it takes an hour or two.
 long() {
 	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions"
-	LONG=1 plain -timeout 3h -v ./membership/explore ./test/faults ./test/mounts ./device/holder
+	LONG=1 plain -timeout 3h -v ./dataplane/membership/explore ./test/faults ./test/mounts ./dataplane/device/holder
 	echo "test: what users write by hand, what a disk may hold, and requests to the REST API, fuzzed for a minute each"
 	FUZZTIME=60s FUZZJOBS=3 scripts/fuzz.sh ./disk ./controller/node/defaults ./api
 	images

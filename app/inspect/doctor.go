@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/kernel"
 	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/explain"
-	"github.com/longhorn-lep/longhorn-manager/fuse"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/nbd/kernel"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/kmod"

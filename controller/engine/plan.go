@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/engine/ending"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/membership"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 

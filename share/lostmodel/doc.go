@@ -6,5 +6,5 @@
 //	rules      what is explored; each weaker rule is found to be wrong by a test
 //
 // The former server is on the silent node, or is cut off together with it: so the client reaches it all the time. An event that never happens stands
-// for a crash or a pause. Package membership/mutemodel has the members behind the age of the former server's last question.
+// for a crash or a pause. Package dataplane/membership/mutemodel has the members behind the age of the former server's last question.
 package lostmodel

@@ -66,20 +66,20 @@ func TestChecks(t *testing.T) {
 			name: "test helpers in a test → fine; in production → refused", check: checkDirections,
 			files: []sourceFile{
 				{path: "manager/a_test.go", pkg: "manager", test: true, imports: []string{ours + "internal/testutil/build"}},
-				{path: "membership/a.go", pkg: "membership", imports: []string{ours + "internal/testutil/build"}},
+				{path: "dataplane/membership/a.go", pkg: "dataplane/membership", imports: []string{ours + "internal/testutil/build"}},
 			},
-			want: []string{"membership/a.go imports internal/testutil/build: the rules of who holds the data are explored alone, so they stand alone"},
+			want: []string{"dataplane/membership/a.go imports internal/testutil/build: the rules of who holds the data are explored alone, so they stand alone"},
 		},
 		{
 			name: "a test of handlers uses the store behind manager → fine; the handlers themselves → refused", check: checkDirections,
 			files: []sourceFile{
 				{path: "api/a_test.go", pkg: "api", test: true, imports: []string{ours + "datastore"}},
 				{path: "api/a.go", pkg: "api", imports: []string{ours + "datastore"}},
-				{path: "api/b_test.go", pkg: "api", test: true, imports: []string{ours + "nbd"}},
+				{path: "api/b_test.go", pkg: "api", test: true, imports: []string{ours + "dataplane/nbd"}},
 			},
 			want: []string{
 				"api/a.go imports datastore: handlers translate; objects and stores are behind manager",
-				"api/b_test.go imports nbd: handlers translate; objects and stores are behind manager",
+				"api/b_test.go imports dataplane/nbd: handlers translate; objects and stores are behind manager",
 			},
 		},
 		{
@@ -89,8 +89,8 @@ func TestChecks(t *testing.T) {
 		},
 		{
 			name: "a replica imports client-go → refused; its clock → fine", check: checkForeign,
-			files: []sourceFile{{path: "replica/a.go", pkg: "replica", imports: []string{"k8s.io/client-go/kubernetes", "k8s.io/utils/clock"}}},
-			want:  []string{"replica/a.go imports k8s.io/client-go/kubernetes: the API server is reached through datastore, or not at all"},
+			files: []sourceFile{{path: "dataplane/replica/a.go", pkg: "dataplane/replica", imports: []string{"k8s.io/client-go/kubernetes", "k8s.io/utils/clock"}}},
+			want:  []string{"dataplane/replica/a.go imports k8s.io/client-go/kubernetes: the API server is reached through datastore, or not at all"},
 		},
 		{
 			name: "a controller imports the clientset → refused", check: checkForeign,
@@ -102,10 +102,10 @@ func TestChecks(t *testing.T) {
 			name: "the halves meet below a common package → the way is shown", check: checkPlanes,
 			files: []sourceFile{
 				{path: "manager/a.go", pkg: "manager", imports: []string{ours + "util/x"}},
-				{path: "util/x/a.go", pkg: "util/x", imports: []string{ours + "nbd"}},
-				{path: "app/a.go", pkg: "app", imports: []string{ours + "manager", ours + "nbd"}},
+				{path: "util/x/a.go", pkg: "util/x", imports: []string{ours + "dataplane/nbd"}},
+				{path: "app/a.go", pkg: "app", imports: []string{ours + "manager", ours + "dataplane/nbd"}},
 			},
-			want: []string{"manager → util/x → nbd: control plane and data plane meet in app only, so that each can be built, tested and read alone"},
+			want: []string{"manager → util/x → dataplane/nbd: control plane and data plane meet in app only, so that each can be built, tested and read alone"},
 		},
 		{
 			name: "a plan with a context and the wall clock → refused; apply beside it → only the clock", check: checkPurity,

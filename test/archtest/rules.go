@@ -27,7 +27,7 @@ var rules = []rule{
 	},
 	{
 		"controller/node",
-		[]string{"controller/absence", "controller/queue", "datastore", "scheduler", "disk", "membership", "types", "k8s/apis/...", "util/..."},
+		[]string{"controller/absence", "controller/queue", "datastore", "scheduler", "disk", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
 		"controllers meet in the API, not in each other's code; the data plane is reached through interfaces they declare",
 	},
 	{
@@ -52,7 +52,7 @@ var rules = []rule{
 	},
 	{
 		"controller/...",
-		[]string{"controller/absence", "controller/queue", "datastore", "scheduler", "membership", "types", "k8s/apis/...", "util/..."},
+		[]string{"controller/absence", "controller/queue", "datastore", "scheduler", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
 		"controllers meet in the API, not in each other's code; the data plane is reached through interfaces they declare",
 	},
 	{
@@ -79,27 +79,27 @@ var rules = []rule{
 
 	// Data plane.
 	{
-		"instance/...",
-		[]string{"instance/...", "device/...", "engine/...", "replica/...", "nbd/...", "membership", "disk", "util/..."},
+		"dataplane/instance/...",
+		[]string{"dataplane/instance/...", "dataplane/device/...", "dataplane/engine/...", "dataplane/replica/...", "dataplane/nbd/...", "dataplane/membership", "disk", "util/..."},
 		"the data plane must run, be tested and be read without Kubernetes",
 	},
 	{
-		"device/...",
-		[]string{"device/...", "fuse", "engine", "nbd/...", "util/..."},
+		"dataplane/device/...",
+		[]string{"dataplane/device/...", "dataplane/fuse", "dataplane/engine", "dataplane/nbd/...", "util/..."},
 		"a device passes requests to an engine and knows nothing of replicas",
 	},
-	{"fuse", nil, "the kernel's protocol; nothing of ours belongs in it"},
+	{"dataplane/fuse", nil, "the kernel's protocol; nothing of ours belongs in it"},
 	{
-		"engine/...",
-		[]string{"engine/...", "nbd/...", "membership", "util/..."},
+		"dataplane/engine/...",
+		[]string{"dataplane/engine/...", "dataplane/nbd/...", "dataplane/membership", "util/..."},
 		"an engine reaches replicas through an interface it declares, local and remote alike",
 	},
 	{
-		"replica/...",
-		[]string{"replica/...", "nbd/...", "membership", "disk", "util/..."},
+		"dataplane/replica/...",
+		[]string{"dataplane/replica/...", "dataplane/nbd/...", "dataplane/membership", "disk", "util/..."},
 		"a replica owns bytes on a disk and trusts no engine",
 	},
-	{"nbd/...", []string{"nbd/...", "util/..."}, "the protocol is published; nothing of ours belongs in it"},
+	{"dataplane/nbd/...", []string{"dataplane/nbd/...", "util/..."}, "the protocol is published; nothing of ours belongs in it"},
 	{"share", []string{"types", "util/..."}, "the process in a share-manager pod has no API access"},
 	{"share/nfsclient", nil, "the wire of NFS is published; nothing of ours belongs in it"},
 	{"share/...", []string{"types", "util/..."}, "what a share manager is made of: the parts know neither it nor each other"},
@@ -112,8 +112,8 @@ var rules = []rule{
 		"findings are values out of objects: the command line and a page of a browser show the same, so it knows no client, no store and no controller",
 	},
 	{"disk/...", []string{"util/..."}, "the scanner knows kernel files, not Kubernetes"},
-	{"membership/explore", []string{"membership"}, "it explores the rules and nothing else"},
-	{"membership/...", nil, "the rules of who holds the data are explored alone, so they stand alone"},
+	{"dataplane/membership/explore", []string{"dataplane/membership"}, "it explores the rules and nothing else"},
+	{"dataplane/membership/...", nil, "the rules of who holds the data are explored alone, so they stand alone"},
 	{"types/...", []string{"k8s/apis/...", "util/..."}, "the vocabulary must not depend on those who speak it"},
 	{"util/...", []string{"util/..."}, "leaf helpers have no domain words"},
 	{"k8s/apis/...", nil, "API types are imported by all"},
@@ -134,17 +134,17 @@ var rules = []rule{
 	{"deploy", []string{"types"}, "manifests are data; their test only compares names"},
 	{
 		"test/faults",
-		[]string{"instance/...", "engine/...", "replica/...", "nbd/...", "membership"},
+		[]string{"dataplane/instance/...", "dataplane/engine/...", "dataplane/replica/...", "dataplane/nbd/...", "dataplane/membership"},
 		"faults are injected into the data plane alone",
 	},
 	{
 		"test/mounts",
-		[]string{"instance/...", "nbd"},
+		[]string{"dataplane/instance/...", "dataplane/nbd"},
 		"disks are taken from the program as it is installed; nothing of it is called but its client",
 	},
 	{
 		"test/bench",
-		[]string{"instance/...", "membership"},
+		[]string{"dataplane/instance/...", "dataplane/membership"},
 		"figures are of the data plane alone",
 	},
 	{"test/page/browser", nil, "it drives a browser, and knows nothing of what it shows"},
@@ -169,7 +169,7 @@ var rules = []rule{
 // path. app alone imports both.
 var planes = [2][]string{
 	{"controller/...", "datastore/...", "manager/...", "metrics", "api/...", "csi/...", "explain/..."},
-	{"nbd/...", "replica/...", "engine/...", "instance/...", "device/...", "fuse"},
+	{"dataplane/nbd/...", "dataplane/replica/...", "dataplane/engine/...", "dataplane/instance/...", "dataplane/device/...", "dataplane/fuse"},
 }
 
 // foreign lists the packages of others that only some may import.
@@ -199,7 +199,7 @@ var foreignExceptions = []string{"k8s.io/utils/clock", "k8s.io/utils/clock/testi
 // pure lists the code that must give the same answer for the same values: whole
 // packages, and the files of this name in any package.
 var (
-	purePackages = []string{"scheduler", "membership", "explain"}
+	purePackages = []string{"scheduler", "dataplane/membership", "explain"}
 	pureFiles    = []string{"plan.go", "policies.go", "step.go", "target.go"}
 )
 
@@ -217,4 +217,4 @@ var (
 
 // clockless lists the packages that must be given a clock instead of reading the wall
 // clock. The data plane is not among them: it also waits for kernels and sockets.
-var clockless = []string{"controller/...", "datastore/...", "manager/...", "metrics", "scheduler/...", "disk/...", "membership/...", "types/..."}
+var clockless = []string{"controller/...", "datastore/...", "manager/...", "metrics", "scheduler/...", "disk/...", "dataplane/membership/...", "types/..."}

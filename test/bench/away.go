@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
+	pb "github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
 // Of the volume that loses a replica for a while.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
+	pb "github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
 // heavyWriters is how many write 1 MiB at a time, each one at a time, beside the one that flushes.

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
+	pb "github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
+	pb "github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
 // Names of what is loaded.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
+	pb "github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
 // Of the volume whose data is scattered: a block is written, and as much after it is not.

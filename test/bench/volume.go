@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	pb "github.com/longhorn-lep/longhorn-manager/instance/proto"
+	pb "github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
 // volume is a volume with a replica on every node and its engine on the first.

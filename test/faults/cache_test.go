@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 // A pageCache is what the kernel's cache of one file has and its disk has not. The file itself is the cache: what is

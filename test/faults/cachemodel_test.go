@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 // cachedFile opens a file of a node's process.

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
 // content is what an export holds: its pages by their offsets, those of zeroes left out.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
-	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
 // connection is how a client reaches the volume: NBD, or its block device.

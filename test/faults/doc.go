@@ -40,6 +40,6 @@
 // A node loses its power by itself: its file system is shut down without being written out, and mounted again under another boot id.
 //
 // FAULT_SEED=n repeats the plan of one seed; what the scheduler of the machine adds to it is not repeated. LONG=1 runs ten times as
-// many. A restored API object is not among the faults (see membership/explore), nor are sectors torn by a power loss (see package
+// many. A restored API object is not among the faults (see dataplane/membership/explore), nor are sectors torn by a power loss (see package
 // replica).
 package faults

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
 // inflict applies a plan to a volume and returns when all of it is mended.

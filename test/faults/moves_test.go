@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
-	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
 // placement is a replica on a node. The next one there has another name.

@@ -20,11 +20,11 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"github.com/longhorn-lep/longhorn-manager/instance"
-	"github.com/longhorn-lep/longhorn-manager/instance/client"
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
-	"github.com/longhorn-lep/longhorn-manager/nbd"
-	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/client"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 // A child process finds in its environment what it is.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
-	"github.com/longhorn-lep/longhorn-manager/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
 // errAway is the error of an API server that cannot be reached.

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
-	"github.com/longhorn-lep/longhorn-manager/membership"
-	"github.com/longhorn-lep/longhorn-manager/replica"
-	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 // volumeSizes are what a volume has at first, and what it grows to: within the last region, to where a region ends, and into new ones.

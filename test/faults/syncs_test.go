@@ -12,7 +12,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/longhorn-lep/longhorn-manager/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
 // volume is one volume on the three nodes, and what the controllers know of it. The object and the nodes are the truth; run is the

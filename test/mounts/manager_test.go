@@ -18,9 +18,9 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
 
-	"github.com/longhorn-lep/longhorn-manager/instance/client"
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
-	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/client"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
 var secret = bytes.Repeat([]byte("s"), 32)

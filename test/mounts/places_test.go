@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
 // fill writes random blocks to a new replica and returns the hash of all of it.

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/longhorn-lep/longhorn-manager/instance/proto"
-	"github.com/longhorn-lep/longhorn-manager/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
 const (

@@ -1,0 +1,224 @@
+package device
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
+)
+
+// abortPatience is how long Abort waits for another operation on the device, which fails with the connection.
+const abortPatience = 5 * time.Second
+
+// Abort implements Keeper.
+func (l *Local) Abort(_ context.Context, volume string) error {
+	k := l.find(volume)
+	if k == nil {
+		return nil
+	}
+	return l.abort(k)
+}
+
+// Abort implements Keeper.
+func (s session) Abort(_ context.Context, volume string) error {
+	s.mu.Lock()
+	k, err := s.findLocked(volume)
+	s.mu.Unlock()
+	if err != nil || k == nil {
+		return err
+	}
+	return s.abort(k)
+}
+
+// abort ends a device. What is under way on it fails first, so the operation that has op is soon done with it. When that takes longer,
+// abort returns ErrServed. When the kernel cannot be had to disconnect the device, abort returns that error. In both cases
+// it removes what is left of the device later, because no call may ask again.
+func (l *Local) abort(k *kept) error {
+	l.removeNode(k)
+	if err := k.cut(); err != nil {
+		if k.nbd != nil { // a FUSE connection's number says too little to be used later
+			l.removeLater(k)
+		}
+		return err
+	}
+	if !k.lock(abortPatience) {
+		l.removeLater(k)
+		return fmt.Errorf("%s: %w", k.held.Volume, ErrServed)
+	}
+	return l.removeOnce(k)
+}
+
+// The pauses between attempts to remove a device that could not be removed at once.
+const (
+	removeSoon = 10 * time.Millisecond
+	removeLate = 5 * time.Second
+)
+
+// removeLater has one goroutine remove a device that could not be removed at once, as soon as that can be.
+func (l *Local) removeLater(k *kept) {
+	l.mu.Lock()
+	again := k.removing
+	k.removing = true
+	l.mu.Unlock()
+	if again {
+		return
+	}
+	l.later.run(func(ctx context.Context) {
+		for pause := removeSoon; k.nbd != nil && k.nbd.disconnect() != nil; pause = min(2*pause, removeLate) {
+			if !pauseFor(ctx, pause) {
+				return
+			}
+		}
+		select {
+		case k.op <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		if err := l.removeOnce(k); err != nil {
+			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device was not removed in order")
+		}
+	})
+}
+
+// removeOnce removes a device unless it was removed before. The caller has op; removeOnce gives it back.
+func (l *Local) removeOnce(k *kept) error {
+	defer func() { <-k.op }()
+	if l.find(k.held.Volume) != k {
+		return nil
+	}
+	return l.remove(k)
+}
+
+// lock takes op, or returns false after patience.
+func (k *kept) lock(patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case k.op <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// remove ends a device, in use or not. The caller has op. A device that the kernel cannot be had to disconnect stays
+// known, so that its volume gets no second one, and is removed later.
+func (l *Local) remove(k *kept) error {
+	err := k.cut()
+	l.removeNode(k)
+	if k.nbd != nil {
+		if err != nil {
+			l.removeLater(k)
+			return err
+		}
+		k.nbd.release()
+		l.forget(k)
+		return nil
+	}
+	if _, inUse := k.loop.detach(func() error { return nil }, func() {}); inUse != nil {
+		l.opts.Log.WithError(inUse).WithField("device", k.held.Path).Warn("Device aborted while it was in use")
+	}
+	k.loop.release()
+	_ = unix.Close(k.conn)
+	l.forget(k)
+	return err
+}
+
+// parkersAtOnce is how many devices are parked side by side. One whose lock is held by a disconnection that waits in
+// the kernel holds up one.
+const parkersAtOnce = 64
+
+// ServerEnded says that the process which served all devices has ended. A device that it was having made is removed; a removal that it
+// waited for is given up, or finished where it cannot be; all others stay, for a successor, which must not start before this returns.
+// The requests of each device must find a connection before the kernel gives up on them: this comes first, and side
+// by side.
+func (l *Local) ServerEnded() {
+	l.mu.Lock()
+	l.server++
+	var unsettled []*kept
+	var parking errgroup.Group
+	parking.SetLimit(parkersAtOnce)
+	parted := map[*kept]int{} // with its turn
+	for _, k := range l.devices {
+		k.turn++
+		k.held.Served = false
+		if k.phase != keeping {
+			unsettled = append(unsettled, k)
+		}
+		if k.nbd != nil {
+			parted[k] = k.turn
+		}
+	}
+	l.mu.Unlock()
+	for k, turn := range parted {
+		parking.Go(func() error {
+			l.park(k, turn)
+			return nil
+		})
+	}
+	_ = parking.Wait()
+	for _, k := range unsettled {
+		l.awaitOperation(k)
+	}
+}
+
+// awaitOperation waits for the operation on a device. One that waits for the server that ended gets no answer any more: its connection is aborted.
+func (l *Local) awaitOperation(k *kept) {
+	l.mu.Lock()
+	number, device, patience := k.held.Connection, k.nbd, time.Second
+	if k.phase == making {
+		patience = 0
+	}
+	l.mu.Unlock()
+	for !k.lock(patience) {
+		var err error
+		switch {
+		case device != nil:
+			err = device.disconnect()
+		case number != 0:
+			err = fuse.Abort(number)
+		}
+		if err != nil {
+			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device whose server ended cannot be settled")
+		}
+		l.mu.Lock()
+		number, device, patience = k.held.Connection, k.nbd, time.Second
+		l.mu.Unlock()
+	}
+	<-k.op
+}
+
+// cut makes all that is done on a device fail, now and later.
+func (k *kept) cut() error {
+	if k.nbd != nil {
+		return k.nbd.disconnect()
+	}
+	return fuse.Abort(k.held.Connection)
+}
+
+// AbortAll removes all devices at once.
+func (l *Local) AbortAll() { l.abortAll(func(Held) bool { return true }) }
+
+// AbortFUSE removes those of KindFUSE.
+func (l *Local) AbortFUSE() { l.abortAll(func(h Held) bool { return h.Kind == KindFUSE }) }
+
+func (l *Local) abortAll(which func(Held) bool) {
+	all, _ := l.List(context.Background())
+	var aborting sync.WaitGroup
+	for _, h := range all {
+		if !which(h) {
+			continue
+		}
+		aborting.Go(func() {
+			if err := l.Abort(context.Background(), h.Volume); err != nil {
+				l.opts.Log.WithError(err).WithField("device", h.Path).Error("A device could not be aborted")
+			}
+		})
+	}
+	aborting.Wait()
+}

@@ -1,0 +1,118 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
+)
+
+func (s Spec) validate() error {
+	if s.Volume == "" || s.Volume != filepath.Base(s.Volume) || strings.HasPrefix(s.Volume, ".") {
+		return fmt.Errorf("%q cannot be the name of a device", s.Volume)
+	}
+	if s.SizeBytes <= 0 || s.SizeBytes%logicalBlock != 0 {
+		return fmt.Errorf("a device of %d bytes, not a multiple of %d", s.SizeBytes, logicalBlock)
+	}
+	return nil
+}
+
+// Attach implements Keeper.
+func (s session) Attach(_ context.Context, spec Spec, conn, file int) (Held, error) {
+	spec.Kind = KindFUSE
+	return s.attach(spec, func(k *kept) error { return s.make(k, conn, file) })
+}
+
+// AttachSocket implements Keeper.
+func (s session) AttachSocket(_ context.Context, spec Spec, socket int) (Held, error) {
+	if makes, why := s.MakesNBD(); !makes {
+		return Held{}, fmt.Errorf("%w: %s", ErrNoNBD, why)
+	}
+	spec.Kind = KindNBD
+	return s.attach(spec, func(k *kept) error { return s.makeNBD(k, socket) })
+}
+
+// attach has a device made and keeps it.
+func (s session) attach(spec Spec, make func(*kept) error) (Held, error) {
+	l := s.Local
+	if err := spec.validate(); err != nil {
+		return Held{}, err
+	}
+	k := &kept{op: oneAtATime(), conn: -1, held: Held{Spec: spec, Path: filepath.Join(l.opts.DeviceDir, spec.Volume), Served: true}}
+	k.op <- struct{}{}
+	defer func() { <-k.op }()
+	l.mu.Lock()
+	if s.number != l.server {
+		l.mu.Unlock()
+		return Held{}, ErrEnded
+	}
+	if _, found := l.devices[spec.Volume]; found {
+		l.mu.Unlock()
+		return Held{}, fmt.Errorf("%s is the device of a running engine: %w", k.held.Path, ErrServed)
+	}
+	l.devices[spec.Volume] = k
+	l.mu.Unlock()
+	if err := make(k); err != nil {
+		return Held{}, errors.Join(err, l.giveUp(k))
+	}
+	l.mu.Lock()
+	ended := k.turn > 0
+	k.phase = keeping
+	held := k.held
+	l.mu.Unlock()
+	if ended { // ServerEnded has aborted the connection
+		return Held{}, errors.Join(ErrEnded, l.remove(k))
+	}
+	return held, nil
+}
+
+// giveUp removes what is left of a device that could not be made.
+func (l *Local) giveUp(k *kept) error {
+	if k.nbd != nil {
+		return l.remove(k)
+	}
+	l.forget(k)
+	return nil
+}
+
+func oneAtATime() chan struct{} { return make(chan struct{}, 1) }
+
+// make makes all parts of a device, or none.
+func (l *Local) make(k *kept, conn, file int) error {
+	number, err := fuse.Number(file)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	k.held.Connection = number
+	l.mu.Unlock()
+	fd, err := fuse.Dup(conn)
+	if err != nil {
+		return err
+	}
+	loop, err := attachLoop(l.opts.LoopDir, file, "longhorn:"+k.held.Volume)
+	if err != nil {
+		_ = unix.Close(fd)
+		return err
+	}
+	if err := loop.limit(); err != nil {
+		l.opts.Log.WithError(err).WithField("loop", loop.path).Debug("The kernel keeps its limits of a loop device")
+	}
+	if err := makeNode(k.held.Path, loop.dev); err != nil {
+		_ = unix.Close(fd)
+		if _, inUse := loop.detach(func() error { return nil }, func() {}); inUse != nil {
+			loop.release() // another process looks at the new device: all of it frees itself when that lets go
+		}
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.conn, k.loop = fd, loop
+	k.held.Loop, k.held.Dev = loop.path, loop.dev
+	return nil
+}

@@ -1,0 +1,99 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
+)
+
+// detachPatience is how long Detach waits for programs that open any new device for a moment, such as udev, and detachPause how often it
+// looks.
+const (
+	detachPatience = time.Second
+	detachPause    = 50 * time.Millisecond
+)
+
+// Detach implements Keeper.
+func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
+	l := s.Local
+	l.mu.Lock()
+	k, err := s.findLocked(volume)
+	if err != nil || k == nil {
+		l.mu.Unlock()
+		return err
+	}
+	turn, fenced := k.turn, k.held.Owner != owner
+	l.mu.Unlock()
+	if fenced {
+		return fmt.Errorf("%s: %w", volume, ErrFenced)
+	}
+	k.op <- struct{}{}
+	defer func() { <-k.op }()
+	if l.find(volume) != k {
+		return nil // aborted while this waited
+	}
+	deadline := time.NewTimer(detachPatience)
+	defer deadline.Stop()
+	pause := time.NewTicker(detachPause)
+	defer pause.Stop()
+	for {
+		err := l.tryDetach(k, turn)
+		if !errors.Is(err, engine.ErrInUse) || errors.Is(err, errClaimed) {
+			return err
+		}
+		select { // wait a moment for programs that only look at the device
+		case <-pause.C:
+		case <-deadline.C:
+			return err
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// tryDetach ends the device if it is not in use. The caller has op.
+func (l *Local) tryDetach(k *kept, turn int) error {
+	detach := k.detacher()
+	lost, err := detach(func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if k.turn != turn {
+			return ErrEnded
+		}
+		k.phase = clearing
+		return nil
+	}, func() { l.removeNode(k) })
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		k.phase = keeping
+		return err
+	}
+	if lost != nil {
+		l.opts.Log.WithError(lost).WithField("device", k.held.Path).Error("The device's last data could not be written back")
+	}
+	if k.nbd == nil {
+		_ = unix.Close(k.conn)
+	}
+	l.forget(k)
+	return nil
+}
+
+// detacher returns what ends the device if it is not in use.
+func (k *kept) detacher() func(proceed func() error, gone func()) (lost, err error) {
+	if k.nbd != nil {
+		return k.nbd.detach
+	}
+	return k.loop.detach
+}
+
+func (l *Local) removeNode(k *kept) {
+	if err := removeNode(k.held.Path, k.held.Dev); err != nil {
+		l.opts.Log.WithError(err).Warn("The node of a removed device stays")
+	}
+}

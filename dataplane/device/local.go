@@ -1,0 +1,248 @@
+package device
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/kernel"
+)
+
+// Options say where devices are found and made.
+type Options struct {
+	DeviceDir string // where users find the volumes; /dev/longhorn if empty
+	LoopDir   string // where loop-control and the loop devices are; /dev if empty
+	// NBD makes devices of KindNBD, and ends those that a keeper of the same Node left. None are made where it is nil, or where NoNBD says
+	// why not. Node tells the devices of this keeper from those of others of this kernel; it must not have a slash.
+	NBD   *kernel.Link
+	NoNBD string
+	Node  string
+	Log   *logrus.Entry
+}
+
+// Local keeps devices in this process.
+type Local struct {
+	opts  Options
+	later *background
+
+	mu      sync.Mutex
+	devices map[string]*kept // guarded by mu; by volume
+	server  int              // guarded by mu; counts the processes that have served
+}
+
+// session is what one serving process sees of a Local. When it has ended, what it asked for and was not begun yet is refused: a request
+// that is read after its sender's death must not change anything.
+type session struct {
+	*Local
+	number int
+}
+
+// Session returns the Keeper of the process that serves now, until ServerEnded.
+func (l *Local) Session() Keeper {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return session{Local: l, number: l.server}
+}
+
+// Attach implements Keeper.
+func (l *Local) Attach(ctx context.Context, spec Spec, conn, file int) (Held, error) {
+	return l.Session().Attach(ctx, spec, conn, file)
+}
+
+// Adopt implements Keeper.
+func (l *Local) Adopt(ctx context.Context, volume string, owner Owner) (int, Held, error) {
+	return l.Session().Adopt(ctx, volume, owner)
+}
+
+// Leave implements Keeper.
+func (l *Local) Leave(ctx context.Context, volume string, owner Owner) error {
+	return l.Session().Leave(ctx, volume, owner)
+}
+
+// Resize implements Keeper.
+func (l *Local) Resize(ctx context.Context, volume string, owner Owner, sizeBytes int64) error {
+	return l.Session().Resize(ctx, volume, owner, sizeBytes)
+}
+
+// Detach implements Keeper. What cannot be written back because the backend fails is lost with the device, and logged.
+func (l *Local) Detach(ctx context.Context, volume string, owner Owner) error {
+	return l.Session().Detach(ctx, volume, owner)
+}
+
+// findLocked returns the device of a volume, nil if there is none. The caller must have mu.
+func (s session) findLocked(volume string) (*kept, error) {
+	if s.number != s.server {
+		return nil, ErrEnded
+	}
+	if k := s.devices[volume]; k != nil && k.phase != making {
+		return k, nil
+	}
+	return nil, nil
+}
+
+// kept is one device of a Local. Operations that may wait for the kernel hold op, one at a time. The fields are guarded by Local.mu, but
+// loop, which belongs to the operation that has op.
+type kept struct {
+	op   chan struct{} // holds one token while an operation is under way
+	held Held
+	conn int // descriptor of the FUSE connection; -1 when closed
+	loop *loopDevice
+	nbd  *nbdDevice // of KindNBD, which has neither conn nor loop
+	// phase is where the device is in its life; one that is being made is not listed.
+	phase phase
+	// removing says that a goroutine removes the device, because that could not be done at once. It is guarded by Local.mu.
+	removing bool
+	// turn counts the changes of who serves, so that an operation can tell that the process which asked for it serves no more.
+	turn int
+}
+
+type phase int
+
+const (
+	making phase = iota
+	keeping
+	clearing // past the point of no return of Detach
+)
+
+var _ Keeper = (*Local)(nil)
+
+// NewLocal returns a Keeper in this process. The caller must Close it at the end, unless the process ends then.
+func NewLocal(opts Options) *Local {
+	if opts.DeviceDir == "" {
+		opts.DeviceDir = "/dev/longhorn"
+	}
+	if opts.LoopDir == "" {
+		opts.LoopDir = "/dev"
+	}
+	if opts.Log == nil {
+		opts.Log = silent()
+	}
+	return &Local{opts: opts, later: newBackground(), devices: map[string]*kept{}}
+}
+
+// Close removes all devices at once, as AbortAll does, and ends what the Local repeats in the background.
+func (l *Local) Close() {
+	l.AbortAll()
+	l.later.end()
+}
+
+func silent() *logrus.Entry {
+	l := logrus.New()
+	l.SetOutput(io.Discard)
+	return logrus.NewEntry(l)
+}
+
+// Successions implements Keeper: what is kept here ends with this process.
+func (l *Local) Successions() bool { return false }
+
+// Resizes implements Keeper.
+func (l *Local) Resizes() bool { return true }
+
+// List implements Keeper.
+func (l *Local) List(context.Context) ([]Held, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := []Held{}
+	for _, k := range l.devices {
+		if k.phase != making {
+			all = append(all, k.held)
+		}
+	}
+	slices.SortFunc(all, func(a, b Held) int { return cmp.Compare(a.Volume, b.Volume) })
+	return all, nil
+}
+
+func (l *Local) forget(k *kept) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.devices, k.held.Volume)
+}
+
+func (l *Local) find(volume string) *kept {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.devices[volume]; k != nil && k.phase != making {
+		return k
+	}
+	return nil
+}
+
+// Adopt implements Keeper.
+func (s session) Adopt(_ context.Context, volume string, owner Owner) (int, Held, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, err := s.adoptableLocked(volume, owner, KindFUSE)
+	if err != nil {
+		return -1, Held{}, err
+	}
+	fd, err := fuse.Dup(k.conn)
+	if err != nil {
+		return -1, Held{}, err
+	}
+	k.turn++
+	k.held.Owner, k.held.Served = owner, true
+	return fd, k.held, nil
+}
+
+// adoptableLocked returns the device of a volume if the owner may adopt it.
+func (s session) adoptableLocked(volume string, owner Owner, kind Kind) (*kept, error) {
+	k, err := s.findLocked(volume)
+	switch {
+	case err != nil:
+		return nil, err
+	case k == nil:
+		return nil, fmt.Errorf("%s: %w", volume, ErrNotHeld)
+	}
+	last := k.held.Owner
+	switch {
+	case owner.Generation < last.Generation || owner.Generation == last.Generation && owner != last:
+		return nil, fmt.Errorf("%s: %w: generation %d", volume, ErrFenced, last.Generation)
+	case k.held.Served || k.phase == clearing:
+		return nil, fmt.Errorf("%s: %w", volume, ErrServed)
+	case k.held.Kind != kind:
+		return nil, fmt.Errorf("%s: the device is of kind %q, not %q", volume, k.held.Kind, kind)
+	}
+	return k, nil
+}
+
+// Leave implements Keeper.
+func (s session) Leave(_ context.Context, volume string, owner Owner) error {
+	s.mu.Lock()
+	k, err := s.findLocked(volume)
+	if err == nil && (k == nil || k.held.Owner != owner) {
+		err = fmt.Errorf("%s: %w", volume, ErrNotHeld)
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	k.turn++
+	turn := k.turn
+	s.mu.Unlock()
+	if k.nbd != nil {
+		s.park(k, turn) // before another may adopt it
+	}
+	s.leave(k, turn)
+	return nil
+}
+
+// AttachSocket implements Keeper.
+func (l *Local) AttachSocket(ctx context.Context, spec Spec, socket int) (Held, error) {
+	return l.Session().AttachSocket(ctx, spec, socket)
+}
+
+// AdoptSocket implements Keeper.
+func (l *Local) AdoptSocket(ctx context.Context, volume string, owner Owner, socket int) (Held, error) {
+	return l.Session().AdoptSocket(ctx, volume, owner, socket)
+}
+
+// MakesNBD implements Keeper.
+func (l *Local) MakesNBD() (bool, string) {
+	return l.opts.NBD != nil && l.opts.NoNBD == "", l.opts.NoNBD
+}

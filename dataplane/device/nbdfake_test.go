@@ -1,0 +1,549 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/kernel"
+)
+
+// fakeKernel is the kernel's NBD client as a keeper sees it.
+type fakeKernel struct {
+	takes time.Duration // what each command takes
+	late  int           // how many commands to reconnect it does nothing for, because it has not seen the end of the connection yet
+
+	mu     sync.Mutex
+	refuse error          // guarded by mu; what a command to reconnect answers
+	asked  map[uint32]int // guarded by mu; commands to reconnect, by device
+	uses   map[uint32]int // guarded by mu; the socket that it uses
+	gone   bool           // guarded by mu; no device is there
+	blind  error          // guarded by mu; why sysfs cannot be read
+	ended  map[uint32]int // guarded by mu; commands to disconnect that were accepted, by device
+
+	endsWithUsers map[uint32]bool // guarded by mu; the device ends when its last user closes it
+	outlives      map[uint32]int  // guarded by mu; commands to have a device outlive its users
+	keepsEnd      error           // guarded by mu; what such a command answers
+}
+
+func newFakeKernel() *fakeKernel {
+	return &fakeKernel{
+		asked: map[uint32]int{}, uses: map[uint32]int{}, ended: map[uint32]int{}, endsWithUsers: map[uint32]bool{}, outlives: map[uint32]int{},
+	}
+}
+
+func (f *fakeKernel) Reconnect(d kernel.Device, socket int) error {
+	time.Sleep(f.takes)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked[d.Index]++
+	if f.refuse != nil {
+		return f.refuse
+	}
+	if f.asked[d.Index] > f.late {
+		f.uses[d.Index] = socket
+	}
+	return nil
+}
+
+func (f *fakeKernel) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fakeKernel) IsConfigured(kernel.Device) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.gone && f.blind == nil, f.blind
+}
+
+func (f *fakeKernel) Disconnect(d kernel.Device) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.blind == nil {
+		f.ended[d.Index]++
+	}
+	return f.blind
+}
+
+func (f *fakeKernel) EndWithUsers(d kernel.Device, ends bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !ends {
+		f.outlives[d.Index]++
+		if f.keepsEnd != nil {
+			return f.keepsEnd
+		}
+	}
+	f.endsWithUsers[d.Index] = ends
+	return nil
+}
+
+func (f *fakeKernel) Resize(kernel.Device, int64) error    { return nil }
+func (f *fakeKernel) Limit(kernel.Device) error            { return nil }
+func (f *fakeKernel) Number(kernel.Device) (uint64, error) { return 0, nil }
+func (f *fakeKernel) Size(d kernel.Device) (int64, error)  { return 0, nil }
+
+func (f *fakeKernel) count(d *nbdDevice) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked[d.device.Index]
+}
+
+// endsWith tells whether a device ends with its users.
+func (f *fakeKernel) endsWith(d *nbdDevice) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.endsWithUsers[d.device.Index]
+}
+
+func (f *fakeKernel) outlivesAsked(d *nbdDevice) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.outlives[d.device.Index]
+}
+
+func (f *fakeKernel) isUsing(d *nbdDevice, socket int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.uses[d.device.Index] == socket
+}
+
+// keepNBD is a keeper with devices of a kernel, each served by the session's process.
+func keepNBD(t *testing.T, f *fakeKernel, devices int) *Local {
+	t.Helper()
+	l := NewLocal(Options{DeviceDir: t.TempDir(), LoopDir: t.TempDir(), Node: "n"})
+	t.Cleanup(l.later.end)
+	for i := range devices {
+		v := fmt.Sprintf("vol-%d", i)
+		d := &nbdDevice{
+			blockNode: blockNode{path: filepath.Join(l.opts.LoopDir, "nbd"+v), held: -1}, link: f,
+			device: kernel.Device{Index: uint32(i), ID: l.nbdID(v)}, later: l.later, socket: socketTo(t), parked: -1,
+		}
+		l.devices[v] = &kept{op: oneAtATime(), conn: -1, phase: keeping, nbd: d, held: Held{
+			Spec: Spec{Volume: v, SizeBytes: 1 << 20, Kind: KindNBD, Owner: owner(1)}, Path: filepath.Join(l.opts.DeviceDir, v), Served: true,
+		}}
+		t.Cleanup(func() { _ = d.disconnect() })
+	}
+	return l
+}
+
+// socketTo is one end of a socket pair whose other end is closed, as that of a process that has ended.
+func socketTo(t *testing.T) int {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(pair[1]))
+	return pair[0]
+}
+
+// ends returns the kernel's end, and the other one if the device is parked; -1: there is none.
+func (d *nbdDevice) ends() (socket, parked int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.socket, d.parked
+}
+
+// assertParked fails the test unless requests of the device wait.
+func assertParked(t *testing.T, f *fakeKernel, d *nbdDevice) {
+	t.Helper()
+	socket, parked := d.ends()
+	assert.True(t, socket >= 0 && parked >= 0, "%s has no parked connection: requests fail in 10 s", d.path)
+	assert.True(t, f.isUsing(d, socket), "%s: the kernel was not given the parked connection", d.path)
+}
+
+// disconnectAll ends what waits in the background.
+func disconnectAll(l *Local) {
+	for _, k := range l.devices {
+		_ = k.nbd.disconnect()
+	}
+}
+
+// The kernel gives up on requests of a device 10 s after its connection has ended. A node has hundreds of devices,
+// and only then does the next process start.
+func TestAllDevicesOfAServerThatEndedAreParkedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const devices = 300
+		f := newFakeKernel()
+		f.takes = 20 * time.Millisecond
+		l := keepNBD(t, f, devices)
+		began := time.Now()
+		l.ServerEnded()
+		assert.LessOrEqual(t, time.Since(began), (devices+parkersAtOnce-1)/parkersAtOnce*f.takes, "%d devices were parked", devices)
+		time.Sleep(2 * reconnectLate)
+		for _, k := range l.devices {
+			assertParked(t, f, k.nbd)
+			assert.LessOrEqual(t, f.count(k.nbd), 8, "commands for one device")
+		}
+		disconnectAll(l)
+	})
+}
+
+// A disconnection that waits in the kernel has the lock of its device, and no other's.
+func TestADeviceThatIsBeingDisconnectedKeepsNoOtherFromBeingParked(t *testing.T) {
+	f := newFakeKernel()
+	l := keepNBD(t, f, 5)
+	hangs := l.devices["vol-2"].nbd
+	hangs.mu.Lock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.ServerEnded()
+	}()
+	for _, k := range l.devices {
+		if k.nbd != hangs {
+			eventually(t, "a parked device", func() bool {
+				_, parked := k.nbd.ends()
+				return parked >= 0
+			})
+		}
+	}
+	hangs.mu.Unlock()
+	<-ended
+	assertParked(t, f, hangs)
+}
+
+// eventually waits for what another goroutine does.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 30*time.Second, time.Millisecond, what)
+}
+
+// awaitTurn waits until an operation has begun a turn of a device.
+func awaitTurn(t *testing.T, l *Local, k *kept, turn int) {
+	t.Helper()
+	eventually(t, "operation", func() bool { return l.isTurn(k, turn)() })
+}
+
+// Until the kernel has seen the end of a connection it does nothing with another socket, and does not say so.
+func TestAKernelThatSeesTheEndOfAConnectionLateIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeKernel()
+		f.late = 6
+		l := keepNBD(t, f, 1)
+		l.ServerEnded()
+		time.Sleep(reconnectLate)
+		assertParked(t, f, l.devices["vol-0"].nbd)
+		disconnectAll(l)
+	})
+}
+
+// A successor that cannot have a device costs nothing but its time: the requests wait for the next one.
+func TestADeviceThatCouldNotBeAdoptedIsParkedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeKernel()
+		l := keepNBD(t, f, 1)
+		d := l.devices["vol-0"].nbd
+		l.ServerEnded()
+		f.set(func() { f.refuse = unix.ENOBUFS })
+		socket := socketTo(t)
+		_, err := l.AdoptSocket(t.Context(), "vol-0", owner(2), socket)
+		assert.ErrorIs(t, err, unix.ENOBUFS)
+		time.Sleep(5 * time.Second)
+		f.set(func() { f.refuse = nil })
+		time.Sleep(2 * parkLate)
+		assertParked(t, f, d)
+		_, err = l.AdoptSocket(t.Context(), "vol-0", owner(3), socket)
+		require.NoError(t, err, "the next successor")
+		kernels, parked := d.ends()
+		assert.Equal(t, -1, parked)
+		assert.True(t, f.isUsing(d, kernels))
+		time.Sleep(2 * reconnectLate)
+		now, _ := d.ends()
+		assert.Equal(t, kernels, now, "the attempts to park it did not end with the adoption")
+		require.NoError(t, unix.Close(socket))
+		disconnectAll(l)
+	})
+}
+
+// What keeps a device from being parked passes, or the device ends.
+func TestADeviceIsParkedUntilThatHoldsOrItIsGone(t *testing.T) {
+	for name, end := range map[string]func(*fakeKernel, *Local){
+		"it holds":             func(f *fakeKernel, _ *Local) { f.set(func() { f.refuse = nil }) },
+		"the kernel ended it":  func(f *fakeKernel, _ *Local) { f.set(func() { f.gone = true }) },
+		"it was aborted":       func(_ *fakeKernel, l *Local) { disconnectAll(l) },
+		"another server ended": func(f *fakeKernel, l *Local) { f.set(func() { f.refuse = nil }); l.ServerEnded() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeKernel()
+				f.refuse = errors.New("too many open files")
+				l := keepNBD(t, f, 1)
+				d := l.devices["vol-0"].nbd
+				l.ServerEnded()
+				time.Sleep(20 * time.Second)
+				tried := f.count(d)
+				assert.Greater(t, tried, 15, "attempts in 20 s")
+				end(f, l)
+				time.Sleep(2 * reconnectLate)
+				if name == "it holds" || name == "another server ended" {
+					assertParked(t, f, d)
+				}
+				last := f.count(d)
+				assert.Less(t, last-tried, 20)
+				time.Sleep(time.Minute)
+				assert.Equal(t, last, f.count(d), "it is tried for ever")
+				disconnectAll(l)
+			})
+		})
+	}
+}
+
+// A process without descriptors cannot read sysfs. That says nothing of the device, whose users would get errors.
+func TestADeviceIsParkedThoughItIsNotKnownWhetherItIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeKernel()
+		f.refuse, f.blind = unix.EMFILE, unix.EMFILE
+		l := keepNBD(t, f, 1)
+		d := l.devices["vol-0"].nbd
+		l.ServerEnded()
+		time.Sleep(time.Minute)
+		tried := f.count(d)
+		f.set(func() {
+			f.refuse = nil
+			f.late = tried + 4 // it has not seen the end of the connection before yet
+		})
+		time.Sleep(2 * reconnectLate)
+		assertParked(t, f, d)
+		f.set(func() { f.blind = nil })
+		disconnectAll(l)
+		l.Close()
+	})
+}
+
+// The Local owns what it repeats: nothing of that is left when it has ended.
+func TestAttemptsToParkEndWithTheKeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeKernel()
+		f.refuse = unix.EMFILE
+		l := keepNBD(t, f, 1)
+		d := l.devices["vol-0"].nbd
+		l.ServerEnded()
+		l.later.end()
+		tried := f.count(d)
+		time.Sleep(time.Minute)
+		assert.Equal(t, tried, f.count(d))
+		l.park(l.devices["vol-0"], l.devices["vol-0"].turn)
+		time.Sleep(time.Minute)
+		assert.Equal(t, tried+1, f.count(d), "after the end nothing is repeated")
+	})
+}
+
+// An Abort that could not disconnect a device must not count as done, and is finished without another call.
+func TestAnAbortThatCouldNotDisconnectIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeKernel()
+		f.blind = unix.EMFILE
+		l := keepNBD(t, f, 1)
+		d := l.devices["vol-0"].nbd
+		for range 3 {
+			assert.ErrorIs(t, l.Abort(t.Context(), "vol-0"), unix.EMFILE)
+		}
+		time.Sleep(time.Minute)
+		assert.NotNil(t, l.find("vol-0"), "it may be there")
+		socket, _ := d.ends()
+		assert.Equal(t, -1, socket, "its users are served")
+		f.set(func() { f.blind = nil })
+		time.Sleep(2 * removeLate)
+		assert.Nil(t, l.find("vol-0"))
+		assert.Equal(t, 1, f.ended[d.device.Index])
+		require.NoError(t, d.disconnect())
+		assert.Equal(t, 1, f.ended[d.device.Index], "the number may be that of the volume's next device")
+	})
+}
+
+// A device that could not be made, and not be disconnected either, may be in the kernel: it must not be forgotten.
+func TestADeviceThatCouldNotBeMadeIsRemoved(t *testing.T) {
+	errTest := errors.New("no node")
+	for _, c := range []struct {
+		name string
+		make func(s session) error // what it returns to make
+		err  error
+	}{
+		{"it fails when the kernel has the device", func(session) error { return errTest }, errTest},
+		{"the process that asked ends meanwhile", func(s session) error {
+			go s.ServerEnded()
+			synctest.Wait()
+			return nil
+		}, ErrEnded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeKernel()
+				f.blind = unix.EMFILE
+				l := keepNBD(t, f, 1)
+				d := l.devices["vol-0"].nbd
+				delete(l.devices, "vol-0")
+				s, spec := l.Session().(session), Spec{Volume: "vol-0", SizeBytes: 1 << 20, Kind: KindNBD, Owner: owner(1)}
+				attach := func() error {
+					_, err := s.attach(spec, func(k *kept) error {
+						l.mu.Lock()
+						k.nbd = d
+						l.mu.Unlock()
+						return c.make(s)
+					})
+					return err
+				}
+				err := attach()
+				assert.ErrorIs(t, err, c.err)
+				assert.ErrorIs(t, err, unix.EMFILE)
+				s = l.Session().(session)
+				assert.ErrorIs(t, attach(), ErrServed, "a second device of the volume")
+				f.set(func() { f.blind = nil })
+				time.Sleep(2 * removeLate)
+				assert.Nil(t, l.find("vol-0"))
+				assert.Equal(t, 1, f.ended[d.device.Index])
+			})
+		})
+	}
+}
+
+// A device that its engine leaves is adoptable when its requests wait, not before.
+func TestADeviceThatIsLeftIsParkedBeforeItIsAdoptable(t *testing.T) {
+	f := newFakeKernel()
+	l := keepNBD(t, f, 1)
+	k := l.devices["vol-0"]
+	k.nbd.mu.Lock() // the kernel does not answer a command
+	left := make(chan error)
+	go func() { left <- l.Leave(t.Context(), "vol-0", owner(1)) }()
+	awaitTurn(t, l, k, 1)
+	served := func() bool {
+		all, err := l.List(t.Context())
+		require.NoError(t, err)
+		return all[0].Served
+	}
+	assert.True(t, served(), "another process may adopt it")
+	k.nbd.mu.Unlock()
+	require.NoError(t, <-left)
+	assertParked(t, f, k.nbd)
+	assert.False(t, served())
+}
+
+// An operation of a process that has ended may be held up for as long as its successor takes to adopt the device.
+// What it does then must not end the successor's connection, nor make the device adoptable.
+func TestOperationsOfAServerThatEndedLeaveItsSuccessorsConnectionAlone(t *testing.T) {
+	for name, operate := range map[string]func(t *testing.T, k Keeper) error{
+		"adoption": func(t *testing.T, k Keeper) error {
+			_, err := k.AdoptSocket(t.Context(), "vol-0", owner(2), socketTo(t))
+			return err
+		},
+		"leave": func(t *testing.T, k Keeper) error { return k.Leave(t.Context(), "vol-0", owner(1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeKernel()
+			l := keepNBD(t, f, 1)
+			k := l.devices["vol-0"]
+			k.held.Served = name == "leave"
+			d := k.nbd
+			d.mu.Lock() // the operation is held up here
+			done := make(chan error, 1)
+			go func() { done <- operate(t, l.Session()) }()
+			awaitTurn(t, l, k, 1)
+			l.mu.Lock() // its server ends, and the successor adopts the device
+			l.server++
+			k.turn += 2
+			k.held.Owner, k.held.Served = owner(3), true
+			l.mu.Unlock()
+			socket := socketTo(t)
+			d.endConnectionLocked()
+			d.socket = socket
+			d.mu.Unlock()
+			if err := <-done; name == "adoption" {
+				assert.ErrorIs(t, err, ErrEnded)
+			}
+			now, parked := d.ends()
+			assert.Equal(t, socket, now, "the successor's connection was ended")
+			assert.Equal(t, -1, parked)
+			assert.True(t, k.held.Served, "a second successor could adopt the device")
+		})
+	}
+}
+
+// The socket of a process that ends while it adopts a device is used by nobody; the device's requests wait.
+func TestAServerThatEndsWhileItAdoptsADeviceDoesNotKeepIt(t *testing.T) {
+	f := newFakeKernel()
+	l := keepNBD(t, f, 1)
+	k := l.devices["vol-0"]
+	l.ServerEnded()
+	k.nbd.mu.Lock()
+	adopted, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		_, err := l.AdoptSocket(t.Context(), "vol-0", owner(2), socketTo(t))
+		adopted <- err
+	}()
+	awaitTurn(t, l, k, 2)
+	go func() {
+		defer close(ended)
+		l.ServerEnded()
+	}()
+	awaitTurn(t, l, k, 3)
+	k.nbd.mu.Unlock()
+	assert.ErrorIs(t, <-adopted, ErrEnded)
+	<-ended
+	assertParked(t, f, k.nbd)
+}
+
+// A device that others have open is told to end with its last user, and then not to. If the kernel does not accept the second, the next
+// program that closes the device would end it under its users.
+func TestADeviceThatIsInUseOutlivesItsUsersThoughTheKernelRefusesThatFirst(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		end      func(*fakeKernel, *Local)
+		outlives bool
+	}{
+		{"the kernel accepts it → asked no more", func(f *fakeKernel, _ *Local) { f.set(func() { f.keepsEnd = nil }) }, true},
+		{"the device is gone → asked no more", func(f *fakeKernel, _ *Local) { f.set(func() { f.gone = true }) }, false},
+		{"the device is aborted → asked no more", func(_ *fakeKernel, l *Local) { disconnectAll(l) }, false},
+		{"the keeper ends → asked no more", func(_ *fakeKernel, l *Local) { l.later.end() }, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeKernel()
+				f.keepsEnd = unix.ENOMEM
+				l := keepNBD(t, f, 1)
+				d := l.devices["vol-0"].nbd
+				require.NoError(t, os.WriteFile(d.path, nil, 0o600)) // something to open
+				err := l.Session().Detach(t.Context(), "vol-0", owner(1))
+				assert.ErrorIs(t, err, engine.ErrInUse)
+				assert.ErrorIs(t, err, unix.ENOMEM)
+				asked := f.outlivesAsked(d)
+				time.Sleep(4 * outliveLate)
+				assert.Greater(t, f.outlivesAsked(d), asked+3, "it is not repeated")
+				tc.end(f, l)
+				time.Sleep(2 * outliveLate)
+				asked = f.outlivesAsked(d)
+				time.Sleep(time.Minute)
+				assert.Equal(t, asked, f.outlivesAsked(d), "it is repeated for ever")
+				assert.Equal(t, !tc.outlives, f.endsWith(d))
+			})
+		})
+	}
+}
+
+// Another attempt to detach the device has it end with its users again. What is left of the attempt before must not undo that.
+func TestAnotherAttemptToDetachADeviceEndsTheOneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeKernel()
+		f.keepsEnd = unix.ENOMEM
+		d := keepNBD(t, f, 1).devices["vol-0"].nbd
+		require.NoError(t, d.endWithUsers())
+		require.ErrorIs(t, d.outliveUsers(), unix.ENOMEM)
+		require.NoError(t, d.endWithUsers())
+		f.set(func() { f.keepsEnd = nil })
+		time.Sleep(2 * outliveLate)
+		assert.True(t, f.endsWith(d))
+		require.NoError(t, d.outliveUsers())
+		assert.False(t, f.endsWith(d))
+	})
+}

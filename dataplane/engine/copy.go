@@ -1,0 +1,303 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+)
+
+// copyChunkBytes is how much of the data is copied at once, under the lock of its range; copyStepBytes how much is asked about
+// before, and how long a hole may be that is made at once.
+const (
+	copyChunkBytes = 1 << 20
+	copyStepBytes  = 64 << 20
+	copyFlushBytes = 4 * copyStepBytes
+	// busyChunkBytes is how much is copied at once while users have requests: theirs wait behind it for the disks and the network.
+	busyChunkBytes = 128 << 10
+	// joinHoleBytes is how long a hole between data may be that is copied with it, as zeroes: a file with a hole in every other block
+	// would be copied block by block otherwise. It bounds what repeated rebuilds can make of a sparse file.
+	joinHoleBytes = 16 << 10
+)
+
+// copier makes a joining replica equal to the members.
+//
+//	for each step:   shared lock ── which parts of it are holes? ── unlock
+//	for each part:   pace ── shared lock ── read from a member, write to the target ── unlock
+//
+// A shared lock keeps changes out, not reads. A change before it is in the source; one after it goes to the target itself. No lock is
+// held for longer than it takes to expel a source or to give up a target that hangs.
+type copier struct {
+	mirror *mirror
+	target *member
+	fresh  bool // the target was never written, so it has zeroes where nothing was sent
+	pace   *pace
+	buf    []byte
+	// unflushed is what was copied since the target's last flush; it is bounded so that users need not wait for the last one.
+	unflushed int64
+	done      int64 // how much of what is to be copied has been
+	// copied has the regions that are copied and whose marks on the target are not cleared; nil if none are to be.
+	copied bitmap
+	report func(done int64)
+}
+
+// piece is a part of the volume that is copied at once.
+type piece struct {
+	off, length int64
+	zero        bool // it was a hole when it was looked at
+}
+
+// copyTo copies to the target what it lacks, and flushes it.
+func (e *Engine) copyTo(b *rebuild, target *member, fresh bool, lacks lack) error {
+	m := e.mirror
+	size := m.size.Load() // it does not grow during a rebuild
+	runs, total := []byteRange{{to: size}}, size
+	if lacks.only != nil {
+		runs, total = m.regions.bytes(lacks.only, size)
+	}
+	e.showExtent(b, total, lacks.only != nil)
+	c := &copier{
+		mirror: m, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
+		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.wasBusy, stop: target.dropped},
+		report: func(done int64) { e.showProgress(b, int(done*100/total)) },
+	}
+	if lacks.kept {
+		c.copied = newBitmap(int(m.regions.count()))
+		defer m.regions.unwatchChanges()
+	}
+	step := min(copyStepBytes, e.cfg.KeepEvery)
+	for _, r := range runs {
+		for off := r.from; off < r.to; off += step {
+			length := min(step, r.to-off)
+			if err := c.step(b.ctx, off, length); err != nil {
+				return err
+			}
+			c.hasCopied(off, off+length, size)
+			if c.unflushed += length; c.unflushed >= e.cfg.KeepEvery {
+				c.unflushed = 0
+				if err := c.flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return c.flush()
+}
+
+func (c *copier) step(ctx context.Context, off, length int64) error {
+	for _, p := range c.survey(off, length) {
+		if !p.zero || !c.fresh {
+			if err := c.paced(ctx, p); err != nil {
+				return err
+			}
+		}
+		c.done += p.length
+		c.report(c.done)
+	}
+	return nil
+}
+
+// paced copies a piece, in smaller ones while users have requests.
+func (c *copier) paced(ctx context.Context, p piece) error {
+	busy := c.pace.busy()
+	if !busy || p.zero {
+		return c.one(ctx, p, busy)
+	}
+	for _, small := range cutPieces([]piece{p}, busyChunkBytes) {
+		if err := c.one(ctx, small, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one copies a piece when its time has come. What was a hole and is none any more may be long, so it is copied in chunks then.
+func (c *copier) one(ctx context.Context, p piece, busy bool) error {
+	if err := c.pace.wait(ctx, p, busy); err != nil {
+		return err
+	}
+	begun := c.pace.clock.Now()
+	equal, err := c.copy(p)
+	if err != nil {
+		return fmt.Errorf("copy %d bytes at %d: %w", p.length, p.off, err)
+	}
+	c.pace.took = c.pace.clock.Since(begun)
+	if equal {
+		return nil
+	}
+	for _, chunk := range cutPieces([]piece{{off: p.off, length: p.length}}, copyChunkBytes) {
+		if err := c.paced(ctx, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// survey cuts a step into holes and chunks of data. If the holes are not known, all is data.
+func (c *copier) survey(off, length int64) []piece {
+	return cutPieces(joinHoles(c.findHoles(off, length)), copyChunkBytes)
+}
+
+// findHoles returns the holes of a range, and what is between them.
+func (c *copier) findHoles(off, length int64) []piece {
+	s := c.mirror.locks.lock(off, length, shared)
+	defer c.mirror.locks.unlock(s)
+	var pieces []piece
+	ro := c.mirror.roster.Load()
+	source := ro.serving[ro.primary]
+	for at, end := off, off+length; at < end; {
+		extents, err := c.mirror.extents(source, at, end-at)
+		if err != nil || len(extents) == 0 {
+			return addPiece(pieces, at, end-at, false)
+		}
+		for _, e := range extents {
+			n := min(e.Length, end-at)
+			if n <= 0 {
+				break
+			}
+			pieces = addPiece(pieces, at, n, e.Flags&nbd.ExtentZero != 0)
+			at += n
+		}
+	}
+	return pieces
+}
+
+// addPiece adds a range, to the last piece if it is of the same kind.
+func addPiece(pieces []piece, off, length int64, zero bool) []piece {
+	if last := len(pieces) - 1; last >= 0 && pieces[last].zero == zero {
+		pieces[last].length += length
+		return pieces
+	}
+	return append(pieces, piece{off: off, length: length, zero: zero})
+}
+
+// joinHoles makes short holes a part of the data around them. At most half of what it makes data was a hole, so the target takes at most
+// twice the space of its source.
+func joinHoles(pieces []piece) []piece {
+	var joined []piece
+	var holes int64 // in the last piece of joined, if that is data
+	for i, p := range pieces {
+		last := len(joined) - 1
+		between := p.zero && last >= 0 && !joined[last].zero && i+1 < len(pieces)
+		switch {
+		case between && p.length <= joinHoleBytes && 2*(holes+p.length) <= joined[last].length+p.length:
+			holes += p.length
+			joined[last].length += p.length
+		case !p.zero && last >= 0 && !joined[last].zero:
+			joined[last].length += p.length
+		default:
+			holes = 0
+			joined = append(joined, p)
+		}
+	}
+	return joined
+}
+
+// cutPieces cuts data into chunks.
+func cutPieces(pieces []piece, chunkBytes int64) []piece {
+	var cut []piece
+	for _, p := range pieces {
+		if p.zero {
+			cut = append(cut, p)
+			continue
+		}
+		for at := int64(0); at < p.length; at += chunkBytes {
+			cut = append(cut, piece{off: p.off + at, length: min(chunkBytes, p.length-at)})
+		}
+	}
+	return cut
+}
+
+// copy makes one piece of the target equal to the members, or returns false for one that is no hole any more.
+func (c *copier) copy(p piece) (equal bool, err error) {
+	s := c.mirror.locks.lock(p.off, p.length, shared)
+	defer c.mirror.locks.unlock(s)
+	if p.zero {
+		if !c.isHole(p) {
+			return false, nil
+		}
+		return true, c.onTarget(func() error { return c.target.Zero(background, p.off, p.length, 0) })
+	}
+	buf, err := c.read(p.off, p.length)
+	if err != nil || c.fresh && isZero(buf) {
+		return true, err
+	}
+	return true, c.onTarget(func() error { return putChunk(c.target, buf, p.off) })
+}
+
+// isHole says whether a piece is a hole in the source still. It may miss that.
+func (c *copier) isHole(p piece) bool {
+	ro := c.mirror.roster.Load()
+	return c.mirror.isZeroEverywhere(ro.serving[ro.primary:ro.primary+1], p.off, p.length)
+}
+
+// read reads a chunk as a user would, but for a read that hangs in a local disk: that is left behind, with the buffer, when the
+// replica was expelled for it, and another is read. What it returns is valid until the next call.
+func (c *copier) read(off, length int64) ([]byte, error) {
+	for {
+		ro := c.mirror.roster.Load()
+		buf := c.buf[:length]
+		err := ro.serving[ro.primary].unlessStuck(func() error { return c.mirror.read(buf, off, nil, nil) })
+		if !errors.Is(err, errDropped) {
+			return buf, err
+		}
+		c.buf = make([]byte, copyChunkBytes)
+	}
+}
+
+// onTarget runs a request to the target. It gives up a target that does not answer, as it would a member, lest the lock be held for
+// long: the source has just answered.
+func (c *copier) onTarget(do func() error) error {
+	return c.mirror.watchdog.whileOthersWait(c.target, do)
+}
+
+// pace holds a copy back: to a rate, and while users have requests, to half of the time at most. One who waits for each answer before he asks
+// again has none under way between the two, but asks.
+type pace struct {
+	clock          clock.Clock
+	bytesPerSecond int64       // 0: no limit
+	busy           func() bool // users have a request under way, or had one since the last piece
+	stop           <-chan struct{}
+	took           time.Duration // what the last piece took
+	due            time.Time     // when what was copied so far may have been copied
+}
+
+const (
+	// paceBurst is how much time may be made up for.
+	paceBurst = 100 * time.Millisecond
+	// maxYield bounds what one piece waits for users.
+	maxYield = 100 * time.Millisecond
+)
+
+// wait returns when a piece may be copied; busy says whether users have requests.
+func (p *pace) wait(ctx context.Context, next piece, busy bool) error {
+	var pause time.Duration
+	if busy {
+		pause = min(p.took, maxYield)
+	}
+	if p.bytesPerSecond > 0 && !next.zero {
+		now := p.clock.Now()
+		if earliest := now.Add(-paceBurst); p.due.Before(earliest) {
+			p.due = earliest
+		}
+		p.due = p.due.Add(time.Duration(float64(next.length) / float64(p.bytesPerSecond) * float64(time.Second)))
+		pause = max(pause, p.due.Sub(now))
+	}
+	if pause > 0 {
+		timer := p.clock.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+		case <-p.stop:
+		}
+	}
+	if isClosed(p.stop) {
+		return errDropped
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+)
+
+// grower is what a Replica over the network must offer so that it can be told what its peer has shown: that it is larger now.
+type grower interface{ Grow(sizeBytes int64) }
+
+// Expand makes the volume larger while it is used. It may be repeated after a failure at any line; a size that users are offered already is
+// success. It refuses with ErrMemberTooSmall, and has changed nothing, unless every member has the size durably.
+//
+//  1. no rebuild begins any more; no epoch lists a member that has failed; each member shows its size
+//  2. changes and reads of the new range are let through
+//  3. the frontend offers it
+//
+// So nobody is offered what a member lacks. Members never shrink, and a replica becomes one only with the size that the data path has.
+func (e *Engine) Expand(ctx context.Context, session string, sizeBytes int64) error {
+	if err := e.expand(ctx, session, sizeBytes); err != nil {
+		return fmt.Errorf("expand to %d bytes: %w", sizeBytes, err)
+	}
+	return nil
+}
+
+func (e *Engine) expand(ctx context.Context, session string, size int64) error {
+	e.expandMu.Lock()
+	defer e.expandMu.Unlock()
+	if err := e.beginExpand(session); err != nil {
+		return err
+	}
+	defer func() {
+		e.mu.Lock()
+		e.expanding = false
+		e.mu.Unlock()
+	}()
+	if size > e.mirror.size.Load() {
+		if err := membership.CheckRegions(size, e.mirror.regions.regionBytes); err != nil {
+			return err
+		}
+		if err := e.growMembers(ctx, size); err != nil {
+			return err
+		}
+		e.mirror.regions.grow(size)
+		e.mirror.size.Store(size)
+	}
+	if f, ok := e.cfg.Frontend.(Resizer); ok && f.Size() < size {
+		if err := f.Resize(ctx, size); err != nil {
+			return fmt.Errorf("the device: %w", err)
+		}
+	}
+	if offered := e.offered(); offered != e.State().SizeBytes {
+		e.update(func(s *State) { s.SizeBytes = offered })
+		e.log.WithField("sizeBytes", offered).Info("Volume expanded")
+	}
+	return nil
+}
+
+func (e *Engine) beginExpand(session string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case session != e.cfg.Session:
+		return ErrOtherSession
+	case e.state.Phase != PhaseRunning || e.stopping:
+		return ErrNotRunning
+	case e.rebuild != nil:
+		return ErrBusy
+	}
+	e.expanding = true
+	return nil
+}
+
+// growMembers asks each member for its size, and has the connections take requests of it. One that fails meanwhile is expelled as ever, and
+// no other becomes a member.
+func (e *Engine) growMembers(ctx context.Context, size int64) error {
+	serving, err := e.settledMembers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range serving {
+		reply, err := m.Control(ctx, membership.OpState, nil)
+		if err != nil {
+			return fmt.Errorf("ask replica %s for its size: %w", m.name, err)
+		}
+		s, err := decodeState(reply)
+		if err != nil {
+			return fmt.Errorf("ask replica %s for its size: %w", m.name, err)
+		}
+		if s.SizeBytes < size {
+			return fmt.Errorf("%w: %s has %d bytes", ErrMemberTooSmall, m.name, s.SizeBytes)
+		}
+		if g, ok := m.Replica.(grower); ok {
+			g.Grow(s.SizeBytes)
+		}
+		if m.Size() < size {
+			return fmt.Errorf("%w: %s is reached with %d bytes", ErrMemberTooSmall, m.name, m.Size())
+		}
+	}
+	return nil
+}
+
+// settledMembers returns those that serve when no epoch lists another one. A member that has failed cannot be asked for its size any more, but
+// while it is listed the next engine may begin with it alone.
+func (e *Engine) settledMembers(ctx context.Context) ([]*member, error) {
+	for {
+		ro := e.mirror.roster.Load()
+		if len(ro.leaving) == 0 {
+			return ro.serving, nil
+		}
+		m := ro.leaving[0]
+		select {
+		case <-m.gone:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %s", ErrLeaving, m.name)
+		case <-e.quit:
+			return nil, ErrNotRunning
+		case <-e.ctx.Done():
+			return nil, ErrNotRunning
+		}
+	}
+}
+
+// offered is the size that users see.
+func (e *Engine) offered() int64 {
+	size := e.mirror.size.Load()
+	if f, ok := e.cfg.Frontend.(Resizer); ok {
+		size = min(size, f.Size())
+	}
+	return size
+}

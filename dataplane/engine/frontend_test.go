@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
+)
+
+// flushingFrontend stands for a device that the kernel flushes before it is there.
+type flushingFrontend struct {
+	frontendStub
+	before func()
+}
+
+func (f *flushingFrontend) Start(ctx context.Context, volume string, size int64, b nbd.Backend) (string, error) {
+	f.before()
+	if err := b.Flush(ctx); err != nil {
+		return "", err
+	}
+	return f.frontendStub.Start(ctx, volume, size, b)
+}
+
+// The flush is answered when the member is expelled, and the frontend has started only after that.
+func TestAMemberThatFailsWhileTheFrontendStartsIsExpelled(t *testing.T) {
+	r := newRig(t, "a", "b", "c")
+	f := &flushingFrontend{before: func() { r.disk("b").io.Inject(failing(nbd.EIO, faulty.Flush)) }}
+	e, _ := r.run(1, func(c *Config) { c.Frontend = f })
+	s := e.State()
+	assert.True(t, inEpoch("a", "c")(s))
+	assert.Equal(t, "/dev/test/v", s.Endpoint)
+}

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+)
+
+// quietPeriod is how long a region must be without changes before its mark is cleared, unless Config says otherwise; between one and
+// two of these pass.
+const quietPeriod = 5 * time.Second
+
+// clearBatch bounds the runs of regions that are locked at once while their marks are cleared.
+const clearBatch = 256
+
+// clearIntents clears the marks of quiet regions until the engine stops. A timer runs only while there are marks.
+func (e *Engine) clearIntents() {
+	for {
+		select {
+		case <-e.mirror.regions.kick:
+		case <-e.quit:
+			return
+		case <-e.ctx.Done():
+			return
+		}
+		if !e.clearUntilRest() {
+			return
+		}
+	}
+}
+
+// clearUntilRest returns false when the engine stops.
+func (e *Engine) clearUntilRest() bool {
+	timer := e.cfg.Clock.NewTimer(e.cfg.QuietPeriod)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C():
+		case <-e.quit:
+			return false
+		case <-e.ctx.Done():
+			return false
+		}
+		if err := e.mirror.clearQuiet(); err != nil {
+			e.log.WithError(err).Debug("Marks stay for another period")
+		}
+		if e.mirror.regions.rest() {
+			return true
+		}
+		timer.Reset(e.cfg.QuietPeriod)
+	}
+}
+
+// clearQuiet clears the marks of the regions that were quiet in the period that ends now.
+func (m *mirror) clearQuiet() error { return m.flushAndClear(m.regions.newPeriod(false)) }
+
+// clearAll clears every mark that may be cleared. No change may be under way.
+func (m *mirror) clearAll() error {
+	if ro := m.roster.Load(); len(ro.leaving) > 0 {
+		return errors.Join(errUnsettled, m.onServing(ro, func(b *member) error { return b.Flush(background) }))
+	}
+	return m.flushAndClear(m.regions.newPeriod(true))
+}
+
+// errUnsettled says that marks may not be cleared now: an epoch lists a member that has failed, and lacks what is marked.
+var errUnsettled = errors.New("the members are about to change")
+
+// flushAndClear makes durable what was written to the runs and clears their marks. The runs were found quiet before the flush
+// begins; those that are no longer so after it, when new changes are held back, stay marked. All stay marked if the members change
+// meanwhile, or are about to.
+func (m *mirror) flushAndClear(runs []run) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	ro := m.roster.Load()
+	if len(ro.leaving) > 0 {
+		return errUnsettled
+	}
+	if err := m.onServing(ro, func(b *member) error { return b.Flush(background) }); err != nil {
+		return fmt.Errorf("flush before clearing marks: %w", err)
+	}
+	for len(runs) > 0 {
+		n := min(len(runs), clearBatch)
+		if err := m.clearLocked(ro, runs[:n]); err != nil {
+			return err
+		}
+		runs = runs[n:]
+	}
+	return nil
+}
+
+// clearLocked clears the marks of a batch of runs that were flushed, and holds back new changes of them meanwhile, though not reads.
+// Where a change is under way, or waits, the marks stay for another period: it may wait for long, and a caller that holds back others
+// must not wait for it.
+func (m *mirror) clearLocked(ro *roster, runs []run) error {
+	var spans []*span
+	defer func() {
+		for _, s := range spans {
+			m.locks.unlock(s)
+		}
+	}()
+	var quiet []int64
+	for _, q := range runs {
+		m.lockFree(q, func(s *span, free run) {
+			spans = append(spans, s)
+			quiet = append(quiet, m.regions.stillQuiet(free)...)
+		})
+	}
+	if len(quiet) == 0 {
+		return nil
+	}
+	if m.roster.Load() != ro {
+		return errUnsettled
+	}
+	if err := m.clearOn(ro, quiet); err != nil {
+		return err
+	}
+	m.regions.cleared(quiet)
+	return nil
+}
+
+// lockFree takes the lock of a run as far as it is free at once, in as many parts as it must, and calls locked for each.
+func (m *mirror) lockFree(q run, locked func(*span, run)) {
+	b := m.regions.bytesOf(q, math.MaxInt64) // the last one whole: the volume may grow within it
+	if s := m.locks.tryLock(b.from, b.to-b.from, shared); s != nil {
+		locked(s, q)
+		return
+	}
+	if middle := (q.from + q.to) / 2; middle > q.from {
+		m.lockFree(run{from: q.from, to: middle}, locked)
+		m.lockFree(run{from: middle, to: q.to}, locked)
+	}
+}
+
+// clearOn clears marks on every serving member.
+func (m *mirror) clearOn(ro *roster, regions []int64) error {
+	payload, err := json.Marshal(membership.Regions{Indexes: regions})
+	if err != nil {
+		return fmt.Errorf("encode regions: %w", err)
+	}
+	err = m.onServing(ro, func(b *member) error {
+		_, err := b.Control(background, membership.OpClearIntents, payload)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("clear marks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+)
+
+// A replica has grown, and a member has not, so the volume has the old size still. The replica is rebuilt with that, as any other, and no
+// mark is left on it that no engine of this size would clear.
+func TestAReplicaThatIsLargerThanTheVolumeIsRebuilt(t *testing.T) {
+	r := newRig(t, "a", "b")
+	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
+	r.disk("a").fill(t, 1, 0, testSize)
+	r.disk("b").resize(2 * testSize)
+	e, changed := r.run(2)
+	r.add(e, "b")
+	r.await(e, changed, "member", rebuilt("b"))
+	r.sameBytes()
+	r.stepUntil(func() bool { return len(r.disk("b").marked()) == 0 })
+	s := e.State()
+	assert.True(t, s.Epoch.Has("b"), "%+v", s)
+}
+
+// Marks beyond the end of the volume are of a size that it does not have yet, or of an engine that gave them to a larger replica. They cost no
+// member, neither at the start nor when another replica comes back.
+func TestMarksBeyondTheVolumeCostNoMember(t *testing.T) {
+	const beyond = testSize/testRegion + 1
+	r := newRig(t, "a", "b")
+	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
+	for _, d := range r.disks {
+		d.resize(2 * testSize)
+		d.mark(1, beyond)
+	}
+	r.disk("a").fill(t, 1, testRegion, testRegion)
+	e, changed := r.run(2)
+	r.sameBytes()
+	assert.NotContains(t, r.disk("b").marked(), int64(1), "it was not made equal")
+	require.NoError(t, e.RemoveReplica(e.cfg.Session, "b"))
+	r.await(e, changed, "epoch without it", inEpoch("a"))
+	r.add(e, "b")
+	r.await(e, changed, "member", rebuilt("b"))
+	assert.True(t, inEpoch("a", "b")(e.State()))
+}

@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+)
+
+// storeAgain is how long the engine waits before it asks the last member again to store an epoch.
+const storeAgain = time.Second
+
+// memberFailed takes a member out of the data path. It must not block: it is called from where replies are read. From here on no
+// change is sent to the member, and none that it lacks is acknowledged until an epoch without it is in force (settle). The last
+// member stays as long as its connection does: its errors are its users'. A failure of the one that is being rebuilt ends the
+// rebuild.
+func (e *Engine) memberFailed(m *member, err error) {
+	if isFenced(err) {
+		e.fail(failure{
+			reason: ReasonFenced, members: []MemberState{{Name: m.name, Mode: ModeERR, Error: err.Error()}},
+			err: fmt.Errorf("replica %s: %w: %w", m.name, ErrFenced, err),
+		})
+		return
+	}
+	e.mu.Lock()
+	ro := e.mirror.roster.Load()
+	standing := ro.standing(m)
+	last := standing == membership.Serving && len(ro.serving) == 1
+	if e.ctx.Err() != nil || standing == membership.Leaving || standing == membership.Left || last {
+		e.mu.Unlock()
+		if last && m.isLost() {
+			e.fail(failure{
+				reason: ReasonMemberFailed, members: []MemberState{{Name: m.name, Mode: ModeERR, Error: err.Error()}},
+				err: fmt.Errorf("the last replica, %s: %w", m.name, err),
+			})
+		}
+		return
+	}
+	e.mirror.roster.Store(ro.without(m))
+	e.state.set(MemberState{Name: m.name, Mode: ModeERR, Error: err.Error()})
+	if standing == membership.Joining {
+		close(m.gone)
+	}
+	e.mu.Unlock()
+	m.drop()
+	e.log.WithError(err).WithField("replica", m.name).Warn("Replica failed")
+	e.unsettle()
+	e.cfg.OnChange()
+}
+
+// unsettle tells changeMembers that there is something to do.
+func (e *Engine) unsettle() {
+	select {
+	case e.unstill <- struct{}{}:
+	default:
+	}
+}
+
+// changeMembers makes the epoch follow the members until the engine stops.
+func (e *Engine) changeMembers() {
+	for {
+		select {
+		case <-e.unstill:
+		case <-e.quit:
+			return
+		case <-e.ctx.Done():
+			return
+		}
+		if !e.settle(e.quit) {
+			return
+		}
+	}
+}
+
+// settle proposes epochs until one is in force that lists exactly the serving members. Those that fail meanwhile are expelled by
+// the next proposal; all that failed before one are in it together. It returns false when the engine ends or quit is closed first.
+func (e *Engine) settle(quit <-chan struct{}) bool {
+	for {
+		next, needed := e.planNext()
+		if !needed {
+			return true
+		}
+		if !e.enact(next, quit) {
+			return false
+		}
+	}
+}
+
+// planNext returns the epoch that lists the serving members. One whose copy is complete begins to serve with it: the object may
+// hold the epoch from the moment at which it is proposed, so from then on nothing may be acknowledged without the new member.
+func (e *Engine) planNext() (next membership.Epoch, needed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ro, current := e.mirror.roster.Load(), e.state.Epoch
+	var failed []string
+	for _, name := range current.Members {
+		if !slices.ContainsFunc(ro.serving, func(m *member) bool { return m.name == name }) {
+			failed = append(failed, name)
+		}
+	}
+	if len(failed) > 0 {
+		next, err := membership.PlanExpel(current, failed)
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		return next, true
+	}
+	if e.rebuild == nil || !e.rebuild.complete || ro.joining == nil || ro.joining != e.rebuild.target {
+		return current, false
+	}
+	e.mirror.roster.Store(ro.promoted())
+	return membership.PlanJoin(current, e.rebuild.target.name), true
+}
+
+// enact puts an epoch into force. It returns false when the engine ends or quit is closed first.
+//
+//	propose ── the API object records it ── each member stores it ── what the expelled ones lack may be acknowledged
+func (e *Engine) enact(next membership.Epoch, quit <-chan struct{}) bool {
+	recorded := make(chan struct{})
+	e.log.WithField("epoch", next.String()).Info("New epoch proposed")
+	e.update(func(s *State) {
+		e.recorded = recorded
+		s.ProposedEpoch = next
+	})
+	if !e.awaitRecorded(recorded, quit) || !e.store(next, quit) {
+		return false
+	}
+	e.inForce(next)
+	return true
+}
+
+// store makes every serving member store an epoch that the API object holds. One that cannot has failed; the last one is asked
+// again until it can, for without it no replica could prove the epoch. Lack of space is judged as in a change: where some have
+// stored the epoch, a member that is full has failed; where all are full, to expel any would not help, and all are asked again.
+func (e *Engine) store(epoch membership.Epoch, quit <-chan struct{}) bool {
+	payload, err := json.Marshal(epoch)
+	if err != nil {
+		panic("BUG: an epoch cannot be encoded: " + err.Error())
+	}
+	for {
+		ro := e.mirror.roster.Load()
+		full, err := e.storeOnce(ro, epoch, payload)
+		if err == nil && len(full) == 0 {
+			return true
+		}
+		if err == nil && len(full) < len(ro.serving) {
+			for _, m := range full {
+				e.memberFailed(m, fmt.Errorf("store epoch %s: %w", epoch, nbd.ENOSPC))
+			}
+		}
+		if e.mirror.roster.Load() != ro {
+			continue // with those that are left
+		}
+		e.log.WithError(err).WithField("full", len(full)).Warn("No replica can store the new epoch; they are asked again")
+		if !e.pause(storeAgain, quit) {
+			return false
+		}
+	}
+}
+
+// storeOnce asks each serving member once. It returns those that lack the space; the error is that of the others.
+func (e *Engine) storeOnce(ro *roster, epoch membership.Epoch, payload []byte) (full []*member, err error) {
+	var mu sync.Mutex
+	err = e.mirror.onServing(ro, func(b *member) error {
+		_, err := b.Control(background, membership.OpRecordEpoch, payload)
+		if errors.Is(err, nbd.ENOSPC) {
+			mu.Lock()
+			defer mu.Unlock()
+			full = append(full, b)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("store epoch %s: %w", epoch, err)
+		}
+		return nil
+	})
+	mu.Lock() // what was left behind in a disk may still answer
+	defer mu.Unlock()
+	return slices.Clone(full), err
+}
+
+// pause returns false when the engine ends or quit is closed first.
+func (e *Engine) pause(d time.Duration, quit <-chan struct{}) bool {
+	timer := e.cfg.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-quit:
+	case <-e.ctx.Done():
+	}
+	return false
+}
+
+// inForce shows an epoch that the API object and all members hold, and lets those changes go that waited for it.
+func (e *Engine) inForce(epoch membership.Epoch) {
+	e.mu.Lock()
+	ro, gone := e.mirror.roster.Load().settled(epoch)
+	e.mirror.roster.Store(ro)
+	e.state.Epoch = epoch
+	for _, m := range gone {
+		close(m.gone)
+	}
+	if b := e.rebuild; b != nil && b.target != nil && epoch.Has(b.target.name) && ro.standing(b.target) == membership.Serving {
+		e.state.set(MemberState{Name: b.target.name, Mode: ModeRW, Progress: 100})
+		b.joinOnce.Do(func() { close(b.joined) })
+	}
+	e.mu.Unlock()
+	e.log.WithField("epoch", epoch.String()).Info("Epoch in force")
+	e.cfg.OnChange()
+}
+
+// errRemoved is why a member that did nothing wrong was expelled.
+var errRemoved = errors.New("removed from the volume")

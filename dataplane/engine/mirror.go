@@ -1,0 +1,308 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+)
+
+// mirror is the data path: it gives every change to all members and reads from one.
+//
+//	change   gate → mark regions → range lock → all members → judge → (epoch) → regions → unlock → gate → answer
+//	read     gate → shared range lock → the primary; if it fails: the others → unlock → gate → answer
+//
+// Changes are held under the lock until they may be acknowledged, and reads take it shared. So nothing is read that is not on all
+// members, and it does not matter to which of them a read goes.
+type mirror struct {
+	size     atomic.Int64 // grows only
+	log      *logrus.Entry
+	gate     *gate
+	locks    rangeLock
+	window   window
+	watchdog *watchdog
+	failed   func(m *member, err error) // called for each member that failed; must not block
+	ended    <-chan struct{}            // closed when the engine has ended
+	roster   atomic.Pointer[roster]
+	regions  *regions // set before the gate opens
+}
+
+var (
+	_ nbd.Backend    = (*mirror)(nil)
+	_ nbd.LateReader = (*mirror)(nil)
+)
+
+func newMirror(cfg Config, ended <-chan struct{}, failed func(*member, error)) *mirror {
+	m := &mirror{log: cfg.Log, gate: newGate(), failed: failed, ended: ended}
+	m.size.Store(cfg.SizeBytes)
+	m.watchdog = newWatchdog(cfg.Clock, membership.SlowRule{After: cfg.SlowAfter}, failed, m.locks.unlock)
+	m.roster.Store(newRoster(roster{}))
+	return m
+}
+
+// background is the context of every request to a member: nothing that happens to one user's request may leave a change half done.
+var background = context.Background()
+
+// ReadAt implements nbd.Backend. It returns when no disk uses p any more.
+func (m *mirror) ReadAt(_ context.Context, p []byte, off int64) error {
+	_, err := m.readUser(p, off, nil)
+	return err
+}
+
+// ReadLate implements nbd.LateReader.
+func (m *mirror) ReadLate(_ context.Context, p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
+	return m.readUser(p, off, elsewhere)
+}
+
+// readUser reads for a user. A read that hangs in a disk of this machine is left behind there when its replica has been expelled, if
+// elsewhere is given: another goroutine reads anew, in other memory, and answers by that.
+func (m *mirror) readUser(p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
+	if err := m.check(off, int64(len(p)), nbd.EINVAL); err != nil {
+		return false, err
+	}
+	if err := m.gate.enter(); err != nil {
+		return false, err
+	}
+	if left, err = m.readEntered(p, off, elsewhere); left {
+		return true, nil // the other goroutine leaves the gate
+	}
+	if failed := m.gate.leave(); failed != nil {
+		return false, failed
+	}
+	return false, err
+}
+
+// readEntered is readUser within the gate. Without elsewhere it reads again when the range was given back meanwhile.
+func (m *mirror) readEntered(p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
+	var leave func(error)
+	if elsewhere != nil {
+		leave = func(why error) { m.answerElsewhere(len(p), off, why, elsewhere) }
+	}
+	for {
+		s := m.locks.lock(off, int64(len(p)), shared)
+		if err = m.read(p, off, s, leave); !errors.Is(err, errOverdue) {
+			m.locks.unlock(s)
+			return false, err
+		}
+		if leave != nil {
+			return true, nil
+		}
+	}
+}
+
+// answerElsewhere answers a read of n bytes that was left behind: with why, or, if that is nil, with what is read anew.
+func (m *mirror) answerElsewhere(n int, off int64, why error, elsewhere func([]byte, error)) {
+	got, err := make([]byte, n), why // no other request is given what a disk may still write to
+	if why == nil {
+		var left bool
+		if left, err = m.readEntered(got, off, elsewhere); left {
+			return // in another disk that hangs
+		}
+	}
+	if failed := m.gate.leave(); failed != nil {
+		err = failed
+	}
+	elsewhere(got, err)
+}
+
+// errOverdue says that a read hung in a disk whose replica was expelled for it, and that its range was given back: changes of it go on, so it
+// is to be locked and read anew, unless another goroutine does that.
+var errOverdue = errors.New("the read is overdue")
+
+// read asks the primary and, if that fails, the others. The caller holds the lock of the range: s is a user's, and was given back when the
+// error is errOverdue. Then leave was called, if it is not nil.
+func (m *mirror) read(p []byte, off int64, s *span, leave func(error)) error {
+	ro := m.roster.Load()
+	if len(ro.serving) == 1 {
+		return ro.serving[0].ReadAt(background, p, off)
+	}
+	source := ro.primary
+	if ro.serving[source].hanging.Load() > 0 {
+		source = m.readable(ro, off, int64(len(p)))
+	}
+	err := m.readFrom(ro.serving[source], nil, p, off, s, leave)
+	if err == nil || errors.Is(err, errOverdue) {
+		return err
+	}
+	return m.readElsewhere(p, off, s, leave, ro, source, err)
+}
+
+// readFrom asks one member, and the watchdog looks how long that takes. Those that failed the same read before are not probed: what they say
+// of a part of it makes no other member slow.
+func (m *mirror) readFrom(b *member, failed []*member, p []byte, off int64, s *span, leave func(error)) error {
+	w := m.watchdog.watchRead(b, failed, off, len(p), s, leave)
+	err := b.ReadAt(background, p, off)
+	if holds := m.watchdog.forgetWait(w); !holds {
+		return errOverdue
+	}
+	return err
+}
+
+// readable returns the first member in which no read hangs, while one does in the primary; so fewer get stuck before it is expelled.
+// Where healthy members may differ it stays the primary.
+func (m *mirror) readable(ro *roster, off, length int64) int {
+	i := slices.IndexFunc(ro.serving, func(b *member) bool { return b.hanging.Load() == 0 })
+	if i < 0 || m.regions.isUneven(off, length) {
+		return ro.primary
+	}
+	return i
+}
+
+// readElsewhere asks the members other than the one that failed. One that failed a read which another could answer has failed as a
+// member; if none can, it is the user's error. Where healthy members may differ no other is asked: two reads could answer differently.
+// s and leave are those of read.
+func (m *mirror) readElsewhere(p []byte, off int64, s *span, leave func(error), ro *roster, source int, err error) error {
+	primary := ro.serving[source]
+	primary.readErrors.Add(1)
+	if m.regions.isUneven(off, int64(len(p))) && !primary.isLost() {
+		return fmt.Errorf("read from %s: %w", primary.name, nbd.EIO)
+	}
+	failed, reasons := []*member{primary}, []error{fmt.Errorf("read %d bytes at %d: %w", len(p), off, err)}
+	for i, b := range ro.serving {
+		if i == source {
+			continue
+		}
+		err = m.readFrom(b, failed, p, off, s, leave)
+		if errors.Is(err, errOverdue) {
+			return err
+		}
+		if err == nil {
+			for i, f := range failed {
+				m.failed(f, reasons[i])
+			}
+			return nil
+		}
+		b.readErrors.Add(1)
+		failed, reasons = append(failed, b), append(reasons, fmt.Errorf("read %d bytes at %d: %w", len(p), off, err))
+	}
+	m.log.WithError(errors.Join(reasons...)).WithField("offset", off).Error("A read failed on every replica")
+	return fmt.Errorf("read from every replica: %w", nbd.EIO)
+}
+
+// Extents implements nbd.Backend. What it says is as old as any answer under concurrent changes. An error says nothing of a member.
+func (m *mirror) Extents(_ context.Context, off, length int64) ([]nbd.Extent, error) {
+	if err := m.check(off, length, nbd.EINVAL); err != nil {
+		return nil, err
+	}
+	if err := m.gate.enter(); err != nil {
+		return nil, err
+	}
+	ro := m.roster.Load()
+	extents, err := m.extents(ro.serving[ro.primary], off, length)
+	for i := 0; err != nil && i < len(ro.serving); i++ {
+		extents, err = m.extents(ro.serving[i], off, length)
+	}
+	if failed := m.gate.leave(); failed != nil {
+		return nil, failed
+	}
+	return extents, err
+}
+
+// sectorBytes is the smallest piece of a volume that has a state of its own.
+const sectorBytes = 512
+
+// extents asks one member about a range. One that hangs while another can read there is expelled for it. An answer
+// that cuts the range into parts of sectors is an error: the caller keeps each part, and asks again where the
+// answer ends.
+func (m *mirror) extents(b *member, off, length int64) ([]nbd.Extent, error) {
+	answer := make(chan []nbd.Extent, 1)
+	err := m.watchdog.whileProbed(b, off, length, func() error {
+		extents, err := b.Extents(background, off, length)
+		answer <- extents
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	extents := <-answer
+	for _, e := range extents {
+		if end := e.Offset + e.Length; end%sectorBytes != 0 && end < off+length {
+			return nil, fmt.Errorf("replica %s: an extent of %d bytes at %d: %w", b.name, e.Length, e.Offset, nbd.EIO)
+		}
+	}
+	return extents, nil
+}
+
+// WriteAt implements nbd.Backend.
+func (m *mirror) WriteAt(_ context.Context, p []byte, off int64, fua bool) error {
+	return m.change(request{kind: kindWrite, data: p, off: off, length: int64(len(p)), fua: fua})
+}
+
+// Trim implements nbd.Backend. A replica may do with a trim what it likes, and replicas may like differently; so the members are
+// asked for zeroes, which they may store as holes. After a trim the range reads as zeroes.
+func (m *mirror) Trim(_ context.Context, off, length int64, fua bool) error {
+	return m.zero(request{kind: kindZero, off: off, length: length, fua: fua})
+}
+
+// Zero implements nbd.Backend.
+func (m *mirror) Zero(_ context.Context, off, length int64, flags nbd.ZeroFlags) error {
+	return m.zero(request{kind: kindZero, off: off, length: length, fua: flags&nbd.ZeroFUA != 0, noHole: flags&nbd.ZeroNoHole != 0})
+}
+
+// zeroPiece is how much is zeroed at once, in bytes: the slow rule needs requests whose work is bounded. It is a multiple of a region.
+const zeroPiece = 64 << 20
+
+// zero makes a range zeroes, one piece after the other, each a change of its own: no disk promises more of a range than of each of its
+// sectors. The range is judged whole before anything is done.
+func (m *mirror) zero(r request) error {
+	if err := m.check(r.off, r.length, nbd.ENOSPC); err != nil {
+		return err
+	}
+	for end := r.off + r.length; r.off < end; r.off += r.length {
+		r.length = min(zeroPiece-r.off%zeroPiece, end-r.off)
+		if err := m.change(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change gives r to all members. The regions are marked before the lock is taken and again before it is given back: see regions.
+// The members are chosen under the lock: its later holders know that those who take part now have the change.
+func (m *mirror) change(r request) error {
+	if err := m.check(r.off, r.length, nbd.ENOSPC); err != nil {
+		return err
+	}
+	if err := m.gate.enter(); err != nil {
+		return err
+	}
+	m.regions.begin(r.off, r.length)
+	s := m.locks.lock(r.off, r.length, exclusive)
+	err, uneven := m.fan(r)
+	m.regions.end(r.off, r.length, uneven)
+	m.locks.unlock(s)
+	if failed := m.gate.leave(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// Flush implements nbd.Backend.
+func (m *mirror) Flush(context.Context) error {
+	if err := m.gate.enter(); err != nil {
+		return err
+	}
+	err, _ := m.fan(request{kind: kindFlush})
+	if failed := m.gate.leave(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// check refuses a range that is not in the volume.
+func (m *mirror) check(off, length int64, beyond nbd.Errno) error {
+	switch size := m.size.Load(); {
+	case off < 0 || length <= 0 || off > math.MaxInt64-length:
+		return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf("range of %d bytes at %d", length, off)}
+	case off+length > size:
+		return &nbd.Error{Errno: beyond, Msg: fmt.Sprintf("range of %d bytes at %d, past the end at %d", length, off, size)}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+)
+
+// fencedText is what a replica's text says of a session that was shut out by a higher generation, where the error itself was lost
+// on the wire.
+const fencedText = ": fenced"
+
+// isFenced says whether an error means that a higher generation was admitted.
+func isFenced(err error) bool {
+	if errors.Is(err, ErrFenced) {
+		return true
+	}
+	var e *nbd.Error
+	return errors.As(err, &e) && e.Errno == nbd.ESHUTDOWN && strings.Contains(e.Msg, fencedText)
+}
+
+// classify reads a member's error. A flush has no gentle failures: which earlier change could not be made durable is not known.
+func classify(k kind, err error) membership.Result {
+	switch {
+	case err == nil:
+		return membership.Stored
+	case k == kindFlush:
+		return membership.Broken
+	case errors.Is(err, nbd.ErrUnknownOutcome), errors.Is(err, nbd.ErrNotSent):
+		return membership.Broken
+	case errors.Is(err, nbd.ENOSPC):
+		return membership.NoSpace
+	case errors.Is(err, nbd.ENOTSUP):
+		return membership.Unsupported
+	}
+	return membership.Broken
+}
+
+// lacks says what a member that did not store a change did instead.
+func lacks(r membership.Result) error {
+	switch r {
+	case membership.NoSpace:
+		return nbd.ENOSPC
+	case membership.Unsupported:
+		return nbd.ENOTSUP
+	}
+	return nbd.EIO
+}
+
+// answerError turns a judgement's answer into an error.
+func answerError(a membership.Answer) error {
+	switch a {
+	case membership.Acknowledge, membership.WaitForEpoch:
+		return nil
+	case membership.RefuseNoSpace:
+		return nbd.ENOSPC
+	case membership.RefuseUnsupported:
+		return nbd.ENOTSUP
+	}
+	return nbd.EIO
+}

@@ -1,0 +1,276 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+)
+
+// rebuild is one replica on its way to membership.
+//
+//	open, check ── mark "rebuilding" ── joining: every change goes to it ── copy what it lacks ── flush ── take part in flushes ── flush
+//	── proposed, serving ── recorded by the API object, stored by all members, by it too ── a member
+//
+// Until it is proposed its failure ends only the rebuild. From then on it is like any other member.
+type rebuild struct {
+	spec           Member
+	bytesPerSecond int64
+	ctx            context.Context
+	cancel         context.CancelCauseFunc
+	joined         chan struct{} // closed when an epoch that lists it is in force
+	joinOnce       sync.Once
+
+	target   *member // guarded by Engine.mu; nil until every change goes to it
+	complete bool    // guarded by Engine.mu; nothing is missing in it but the epoch
+}
+
+// AddReplica makes a replica a member, by a copy of what it lacks: all, unless it was a member and the members know what was changed
+// since. It returns at once; State tells how it goes. bytesPerSecond bounds the copy;
+// 0 is no bound. It does nothing for one that is a member, or is being rebuilt. ErrBusy: another rebuild is under way, or the
+// replica is just being expelled.
+func (e *Engine) AddReplica(session string, m Member, bytesPerSecond int64) error {
+	begun, err := e.beginRebuild(session, m, bytesPerSecond)
+	if err != nil {
+		return fmt.Errorf("add replica %s: %w", m.Name, err)
+	}
+	if begun {
+		e.cfg.OnChange()
+	}
+	return nil
+}
+
+func (e *Engine) beginRebuild(session string, m Member, bytesPerSecond int64) (begun bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ro := e.mirror.roster.Load()
+	known := ro.find(m.Name)
+	switch {
+	case session != e.cfg.Session:
+		return false, ErrOtherSession
+	case e.state.Phase != PhaseRunning || e.stopping:
+		return false, ErrNotRunning
+	case e.rebuild != nil && e.rebuild.spec.Name == m.Name && e.rebuild.ctx.Err() == nil:
+		return false, nil
+	case known != nil && ro.standing(known) == membership.Serving:
+		return false, nil
+	case e.rebuild != nil, known != nil, e.expanding:
+		return false, ErrBusy
+	}
+	b := &rebuild{spec: m, bytesPerSecond: bytesPerSecond, joined: make(chan struct{})}
+	b.ctx, b.cancel = context.WithCancelCause(e.ctx)
+	e.rebuild = b
+	e.state.set(MemberState{Name: m.Name, Mode: ModeWO, Rebuilding: true})
+	e.tasks.Go(func() { e.runRebuild(b) })
+	return true, nil
+}
+
+// RemoveReplica ends the rebuild of a replica, or expels a member by a new epoch. It returns at once. ErrLastMember: it is the
+// only one. One that is neither is success.
+func (e *Engine) RemoveReplica(session, name string) error {
+	e.mu.Lock()
+	ro := e.mirror.roster.Load()
+	m, b := ro.find(name), e.rebuild
+	last := m != nil && ro.standing(m) == membership.Serving && len(ro.serving) == 1
+	e.mu.Unlock()
+	switch {
+	case session != e.cfg.Session:
+		return fmt.Errorf("remove replica %s: %w", name, ErrOtherSession)
+	case last:
+		return fmt.Errorf("remove replica %s: %w", name, ErrLastMember)
+	}
+	if b != nil && b.spec.Name == name {
+		b.cancel(errRemoved)
+	}
+	if m != nil {
+		e.memberFailed(m, errRemoved)
+	}
+	return nil
+}
+
+// runRebuild owns a rebuild from its beginning to its end.
+func (e *Engine) runRebuild(b *rebuild) {
+	err := e.rebuildReplica(b)
+	b.cancel(context.Canceled)
+	e.mu.Lock()
+	target := b.target
+	e.rebuild = nil
+	if err != nil && target == nil {
+		e.state.set(MemberState{Name: b.spec.Name, Mode: ModeERR, Error: err.Error()})
+	}
+	e.mu.Unlock()
+	log := e.log.WithField("replica", b.spec.Name)
+	switch {
+	case err == nil:
+		log.Info("Replica rebuilt")
+	case isClosed(e.quit) || e.ctx.Err() != nil:
+		log.Info("Rebuild ended with the engine")
+	default:
+		log.WithError(err).Warn("Rebuild failed")
+		if target != nil {
+			e.memberFailed(target, err)
+		}
+	}
+	e.cfg.OnChange()
+}
+
+// rebuildReplica returns when the replica is a member, or never will be by this rebuild.
+func (e *Engine) rebuildReplica(b *rebuild) error {
+	c, err := e.openForRebuild(b)
+	if err != nil {
+		return err
+	}
+	target := newMember(c.Member, c.replica)
+	e.tasks.Go(func() { e.watch(target) })
+	if err := e.join(b, target); err != nil {
+		target.drop()
+		return err
+	}
+	lacks, err := e.lacking(b, target, c.state.Base)
+	if err != nil {
+		return err
+	}
+	if lacks.only != nil {
+		log := e.log.WithFields(logrus.Fields{"replica": c.Name, "regions": lacks.only.count(), "of": e.mirror.regions.count()})
+		if c.state.Base.Has(c.Name) {
+			log.Info("Replica gets what was changed while it was away")
+		} else {
+			log.Info("Replica gets what an interrupted copy has left")
+		}
+	}
+	fresh := c.state.Epoch.IsZero() && !c.state.Rebuilding // it was never written
+	if err := e.copyTo(b, target, fresh, lacks); err != nil {
+		return err
+	}
+	return e.finishRebuild(b, target)
+}
+
+// openForRebuild opens the replica and marks it, durably, as worth nothing until it is a member. It returns at the end of the time or of
+// the rebuild at the latest, though a disk of this machine hangs.
+func (e *Engine) openForRebuild(b *rebuild) (*candidate, error) {
+	ctx, stop := e.inTime(b.ctx)
+	defer stop()
+	answers := make(chan *candidate)
+	e.opening(ctx, b.spec, answers, e.markRebuilding)
+	select {
+	case c := <-answers:
+		if err := context.Cause(ctx); err != nil {
+			c.close()
+			return nil, err
+		}
+		return c, c.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// markRebuilding tells a replica the epoch in force, which does not list it, and then that it is being rebuilt. In this order: should
+// the copy be interrupted, and the API object be restored to an epoch that lists the replica, then the replica shows a newer one and
+// proves the rollback.
+func (e *Engine) markRebuilding(ctx context.Context, c *candidate) error {
+	if want := e.mirror.regions.regionBytes; c.state.RegionBytes != want {
+		return fmt.Errorf("%w: its regions have %d bytes, not %d", errMismatch, c.state.RegionBytes, want)
+	}
+	inForce := e.State().Epoch
+	if c.state.Epoch.Compare(inForce) < 0 {
+		payload, err := json.Marshal(inForce)
+		if err != nil {
+			return fmt.Errorf("encode epoch %s: %w", inForce, err)
+		}
+		if _, err := c.replica.Control(ctx, membership.OpRecordEpoch, payload); err != nil {
+			return fmt.Errorf("tell it epoch %s: %w", inForce, err)
+		}
+	}
+	if err := ctx.Err(); err != nil { // another rebuild of it may be under way
+		return err
+	}
+	if _, err := c.replica.Control(ctx, membership.OpBeginRebuild, nil); err != nil {
+		return fmt.Errorf("mark it as being rebuilt: %w", err)
+	}
+	return nil
+}
+
+// join makes every change from now on go to the replica too. Those under way do not; but they hold the locks of their ranges, so
+// they are done, and in the source, before their ranges are copied.
+func (e *Engine) join(b *rebuild, target *member) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := context.Cause(b.ctx); err != nil {
+		return err
+	}
+	b.target = target
+	next := *e.mirror.roster.Load()
+	next.joining = target
+	e.mirror.roster.Store(newRoster(next))
+	return nil
+}
+
+// finishRebuild makes a complete copy a member, most of which was flushed while users need not wait. The order matters: a user's flush that did not go to the replica covers only
+// changes that were done before it took part in flushes, and the last flush here covers those.
+func (e *Engine) finishRebuild(b *rebuild, target *member) error {
+	e.mu.Lock()
+	next := *e.mirror.roster.Load()
+	next.flushJoining = next.joining == target
+	e.mirror.roster.Store(newRoster(next))
+	e.mu.Unlock()
+	if err := e.mirror.watchdog.whileAlone(target, func() error { return target.Flush(background) }); err != nil {
+		return fmt.Errorf("flush the copy: %w", err)
+	}
+	e.mu.Lock()
+	b.complete = true
+	e.mu.Unlock()
+	e.unsettle()
+	select {
+	case <-b.joined:
+	case <-target.dropped:
+		return errDropped
+	case <-b.ctx.Done():
+		return context.Cause(b.ctx)
+	}
+	// What was changed since its last flush is marked. Now that all is flushed, those marks are cleared with the others'.
+	var marks []int64
+	err := e.mirror.watchdog.whileAlone(target, func() (err error) {
+		marks, err = target.marks(e.mirror.regions.count())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ask for marks: %w", err)
+	}
+	e.mirror.regions.joined(marks)
+	return nil
+}
+
+// errDropped says that a replica was given up for a reason that is known elsewhere.
+var errDropped = errors.New("it was given up")
+
+// showProgress shows how far a copy is, in percent. Only the epoch completes it.
+func (e *Engine) showProgress(b *rebuild, percent int) {
+	e.showRebuild(b, func(s *MemberState) { s.Progress = min(percent, 99) })
+}
+
+// showExtent shows how much is copied.
+func (e *Engine) showExtent(b *rebuild, copyBytes int64, partial bool) {
+	e.showRebuild(b, func(s *MemberState) { s.CopyBytes, s.Partial = copyBytes, partial })
+}
+
+// showRebuild changes what is shown of a replica that is being rebuilt.
+func (e *Engine) showRebuild(b *rebuild, change func(*MemberState)) {
+	e.mu.Lock()
+	changed := false
+	for i := range e.state.Members {
+		s := &e.state.Members[i]
+		if before := *s; s.Name == b.spec.Name && s.Mode == ModeWO {
+			change(s)
+			changed = changed || *s != before
+		}
+	}
+	e.mu.Unlock()
+	if changed {
+		e.cfg.OnChange()
+	}
+}

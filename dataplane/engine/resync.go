@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+)
+
+// resyncChunk is how much is compared at once, in bytes; resyncStep how much is asked about before; and resyncWorkers how many
+// steps run side by side. So memory stays below 2 × workers × chunk.
+const (
+	resyncChunk   = 1 << 20
+	resyncStep    = 64 << 20
+	resyncWorkers = 4
+)
+
+// equalize makes the members equal in every region that any of them has marked, and clears all marks. It runs before the gate
+// opens, so nothing else changes. It may be repeated after a crash at any line: marks are cleared last, when every member has
+// flushed, and no epoch lists one that has not.
+//
+// Any member's content of a marked region is a right one: an acknowledged write is on all of them, and of the others any may be
+// kept, sector by sector. What a machine lost with its power may be missing in what it kept in memory only; so the source is a
+// replica that has lost nothing, if there is one. A member that may have lost something is written whatever it reads (resync): after a
+// failed sync its kernel may show what its disk does not have. A member that fails is left behind, and the rest begins again.
+//
+// Where users of an engine before wait (Config.HasUsers), a source that has lost writes ends the start: see errWritesLost.
+func (e *Engine) equalize(members candidates) *failure {
+	m := e.mirror
+	for {
+		if !e.settle(e.quit) {
+			return interrupted(e.ctx)
+		}
+		ro := m.roster.Load()
+		err := e.equalizeOnce(ro, members)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errWritesLost):
+			return &failure{reason: ReasonWritesLost, err: err}
+		case e.ctx.Err() != nil || m.roster.Load() == ro:
+			return &failure{reason: ReasonResyncFailed, err: fmt.Errorf("make replicas equal: %w", err)}
+		}
+	}
+}
+
+// errWritesLost ends the start of an engine that would take over a device whose users may rely on lost writes:
+//
+//	a user writes, a member cannot write it out, the process ends before the engine has failed, and its successor starts
+//
+// The users wait meanwhile, and would be answered by the successor as if nothing had happened: their next sync would succeed,
+// and what they wrote before would be missing. So the successor must not serve them, as an engine that loses its last member
+// does not. No mark is cleared before: the marks are why a further successor finds the same.
+//
+// This needs a source that is known to have lost something (membership.State.WritesLost) and marked regions: what was changed
+// in any other region was flushed by all members.
+var errWritesLost = errors.New("writes were lost that users of the kept device may rely on")
+
+func (e *Engine) equalizeOnce(ro *roster, members candidates) error {
+	m := e.mirror
+	marked, err := m.marked(ro)
+	if err != nil || marked.count() == 0 {
+		return err
+	}
+	r := newResync(m, ro, members)
+	source := ro.serving[r.source].name
+	if e.cfg.HasUsers && r.lost {
+		return fmt.Errorf("%w: no replica has everything, and replica %s was restarted with its machine or has a disk that failed", errWritesLost, source)
+	}
+	e.log.WithFields(logrus.Fields{"regions": marked.count(), "source": source}).Info("Making replicas equal after an unclean stop")
+	if r.isNeeded() {
+		if err := r.copyRuns(e.ctx, marked.runs()); err != nil {
+			return err
+		}
+	}
+	if err := m.onServing(ro, func(b *member) error { return b.Flush(background) }); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	if m.roster.Load() != ro {
+		return errUnsettled
+	}
+	return m.clearOn(ro, marked.indexes())
+}
+
+// resync makes the serving members equal to one of them.
+type resync struct {
+	mirror *mirror
+	ro     *roster
+	source int
+	// rewrite says of each serving member whether it is written although it reads as the source.
+	rewrite []bool
+	// lost says that the source is known to lack something that was written.
+	lost bool
+}
+
+func newResync(m *mirror, ro *roster, members candidates) *resync {
+	r := &resync{mirror: m, ro: ro, rewrite: make([]bool, len(ro.serving))}
+	states := make([]membership.State, len(ro.serving))
+	for i, b := range ro.serving {
+		if at := slices.IndexFunc(members, func(c *candidate) bool { return c.Name == b.name }); at >= 0 {
+			states[i] = members[at].state
+		}
+	}
+	r.source = chooseSource(states)
+	r.lost = states[r.source].WritesLost
+	for i, s := range states {
+		r.rewrite[i] = isRewritten(s, i == r.source)
+	}
+	return r
+}
+
+// isRewritten tells whether a member is written even where it reads as the source does:
+//
+//	closed cleanly                          no: it reads what its disk has
+//	does not say that it reads its disk     yes: after a failed sync it may read what only its kernel's cache has, and a comparison
+//	                                        would compare that. It may not know of the failure, so CacheKept does not count
+//	has lost nothing                        no: it reads what its disk has or will have
+//	may have lost something                 yes, unless it is the source: its content wins, and is on its disk
+func isRewritten(s membership.State, isSource bool) bool {
+	switch {
+	case s.Clean:
+		return false
+	case !s.ReadsDisk:
+		return true
+	}
+	return !s.CacheKept && !isSource
+}
+
+// isNeeded tells whether there is anything to compare or to write.
+func (r *resync) isNeeded() bool { return len(r.ro.serving) > 1 || r.rewrite[r.source] }
+
+// chooseSource returns the member that the others are made equal to: the first that was closed cleanly, else the first
+// that has lost nothing, else the first that does not know, else the first.
+func chooseSource(states []membership.State) int {
+	best, rank := 0, 0
+	for i, s := range states {
+		r := 0
+		switch {
+		case s.Clean:
+			r = 3
+		case s.CacheKept:
+			r = 2
+		case !s.WritesLost:
+			r = 1
+		}
+		if r > rank {
+			best, rank = i, r
+		}
+	}
+	return best
+}
+
+// marked returns the union of all members' marks.
+func (m *mirror) marked(ro *roster) (bitmap, error) {
+	count := m.regions.count()
+	union := newBitmap(int(count))
+	var mu sync.Mutex
+	err := m.onServing(ro, func(b *member) error {
+		indexes, err := b.marks(count)
+		mu.Lock()
+		defer mu.Unlock()
+		union.add(indexes)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask for marks: %w", err)
+	}
+	return union, nil
+}
+
+// marks asks a replica for its marks, of which there can be count.
+func (m *member) marks(count int64) ([]int64, error) {
+	reply, err := m.Control(background, membership.OpIntents, nil)
+	if err != nil {
+		return nil, err
+	}
+	return decodeRegions(m.name, reply, count)
+}
+
+// decodeRegions reads a reply of a replica that lists regions, of which there are count. A replica that is larger than the volume may have
+// others, too: they are nobody's yet.
+func decodeRegions(replica string, reply []byte, count int64) ([]int64, error) {
+	var r membership.Regions
+	if err := json.Unmarshal(reply, &r); err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(r.Indexes, func(n int64) bool { return n < 0 }); i >= 0 {
+		return nil, fmt.Errorf("replica %s has marked region %d", replica, r.Indexes[i])
+	}
+	return slices.DeleteFunc(r.Indexes, func(n int64) bool { return n >= count }), nil
+}
+
+// copyRuns makes the runs equal to the source.
+func (r *resync) copyRuns(ctx context.Context, runs []run) error {
+	group, failed := errgroup.WithContext(ctx)
+	group.SetLimit(resyncWorkers)
+	for _, q := range runs {
+		b := r.mirror.regions.bytesOf(q, r.mirror.size.Load())
+		for off, end := b.from, b.to; off < end; off += resyncStep {
+			if failed.Err() != nil {
+				break
+			}
+			length := min(resyncStep, end-off)
+			group.Go(func() error { return r.copyStep(failed, off, length) })
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// copyStep makes one step equal to the source. What no member has allocated is equal already, and need not be read: a discard of a whole
+// volume marks all of it. A member that is written in any case gets the hole again.
+func (r *resync) copyStep(ctx context.Context, off, length int64) error {
+	if r.mirror.isZeroEverywhere(r.ro.serving, off, length) {
+		return r.put(off, length, func(i int) (bool, error) { return r.rewrite[i], nil }, func(b *member) error {
+			return b.Zero(background, off, length, 0)
+		})
+	}
+	for end := off + length; off < end && ctx.Err() == nil; off += resyncChunk {
+		if err := r.copyChunk(off, min(resyncChunk, end-off)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isZeroEverywhere says whether all members are known to hold zeroes. It may miss that, also because of an error.
+func (m *mirror) isZeroEverywhere(members []*member, off, length int64) bool {
+	for _, b := range members {
+		for at := off; at < off+length; {
+			extents, err := m.extents(b, at, off+length-at)
+			if err != nil || len(extents) == 0 {
+				return false
+			}
+			for _, e := range extents {
+				if e.Flags&nbd.ExtentZero == 0 || e.Length <= 0 {
+					return false
+				}
+				at += e.Length
+			}
+		}
+	}
+	return true
+}
+
+// copyChunk makes one chunk equal to the source; only what differs is written, except to those that are written in any case.
+func (r *resync) copyChunk(off, length int64) error {
+	m, from := r.mirror, r.ro.serving[r.source]
+	want, have := make([]byte, length), make([]byte, length) // not used again: what hangs in a disk may still be at them
+	if err := m.watchdog.whileProbed(from, off, length, func() error { return from.ReadAt(background, want, off) }); err != nil {
+		return r.fault(from, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
+	}
+	differs := func(i int) (bool, error) {
+		if i == r.source || r.rewrite[i] {
+			return r.rewrite[i], nil
+		}
+		b := r.ro.serving[i]
+		err := m.watchdog.whileOthersWait(b, func() error { return b.ReadAt(background, have, off) })
+		return err == nil && !bytes.Equal(want, have), err
+	}
+	return r.put(off, length, differs, func(b *member) error { return putChunk(b, want, off) })
+}
+
+// put writes a range of each serving member of which differs says so. A member that returns an error has failed.
+func (r *resync) put(off, length int64, differs func(i int) (bool, error), write func(*member) error) error {
+	for i, b := range r.ro.serving {
+		is, err := differs(i)
+		if err != nil {
+			return r.fault(b, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
+		}
+		if !is {
+			continue
+		}
+		if err := r.mirror.watchdog.whileOthersWait(b, func() error { return write(b) }); err != nil {
+			return r.fault(b, fmt.Errorf("write %d bytes at %d: %w", length, off, err))
+		}
+	}
+	return nil
+}
+
+func (r *resync) fault(b *member, err error) error {
+	r.mirror.failed(b, err)
+	return fmt.Errorf("replica %s: %w", b.name, err)
+}
+
+// putChunk writes a chunk, as a hole if it is all zeroes.
+func putChunk(b nbd.Backend, p []byte, off int64) error {
+	if isZero(p) {
+		return b.Zero(background, off, int64(len(p)), 0)
+	}
+	return b.WriteAt(background, p, off, false)
+}
+
+func isZero(p []byte) bool {
+	return len(p) == 0 || p[0] == 0 && bytes.Equal(p[:len(p)-1], p[1:])
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+)
+
+// roster says who takes part in the data path at one moment. It is never changed: another one takes its place, under Engine.mu, so
+// that its address tells whether anything has changed.
+//
+//	AddReplica       copied, flushed, proposed        failed, removed, slow        epoch without it in force
+//	---------> joining -----------------------> serving ---------------> leaving ----------------------> (left)
+//	              '------ failed, removed, slow ---------------------------------------------------------> (left)
+//
+// Every change goes to the serving and the joining ones, and is not acknowledged while one of the leaving ones lacks it.
+type roster struct {
+	serving []*member // in order of names; those of the epoch in force, or proposed, that have not failed
+	leaving []*member // failed, but an epoch in force, or proposed, lists them
+	joining *member   // being rebuilt; nil if none
+	// flushJoining says that the joining one takes part in flushes: its copy is complete.
+	flushJoining bool
+	primary      int // index in serving of the one that is read from: the local one, else the first
+}
+
+// newRoster completes a roster.
+func newRoster(r roster) *roster {
+	slices.SortFunc(r.serving, func(a, b *member) int { return compareNames(a.name, b.name) })
+	r.primary = max(0, slices.IndexFunc(r.serving, func(m *member) bool { return m.local }))
+	return &r
+}
+
+// without returns the roster after a serving or joining member has failed.
+func (r *roster) without(m *member) *roster {
+	next := *r
+	if r.joining == m {
+		next.joining, next.flushJoining = nil, false
+		return newRoster(next)
+	}
+	next.serving = slices.DeleteFunc(slices.Clone(r.serving), func(o *member) bool { return o == m })
+	next.leaving = append(slices.Clone(r.leaving), m)
+	return newRoster(next)
+}
+
+// settled returns the roster without those leaving members that an epoch does not list, and these.
+func (r *roster) settled(epoch membership.Epoch) (next *roster, gone []*member) {
+	n := *r
+	n.leaving = nil
+	for _, m := range r.leaving {
+		if epoch.Has(m.name) {
+			n.leaving = append(n.leaving, m)
+		} else {
+			gone = append(gone, m)
+		}
+	}
+	n.serving = slices.Clone(r.serving)
+	return newRoster(n), gone
+}
+
+// promoted returns the roster in which the joining member serves.
+func (r *roster) promoted() *roster {
+	next := *r
+	next.serving = append(slices.Clone(r.serving), r.joining)
+	next.joining, next.flushJoining = nil, false
+	return newRoster(next)
+}
+
+// standing says how a member stands.
+func (r *roster) standing(m *member) membership.Standing {
+	switch {
+	case r.joining == m:
+		return membership.Joining
+	case slices.Contains(r.serving, m):
+		return membership.Serving
+	case slices.Contains(r.leaving, m):
+		return membership.Leaving
+	}
+	return membership.Left
+}
+
+func (r *roster) find(name string) *member {
+	for _, m := range slices.Concat(r.serving, r.leaving) {
+		if m.name == name {
+			return m
+		}
+	}
+	if r.joining != nil && r.joining.name == name {
+		return r.joining
+	}
+	return nil
+}
+
+// member is an open replica.
+type member struct {
+	Replica
+	spec       Member
+	name       string
+	local      bool        // reached by direct call: its requests cannot be cut short
+	async      asyncWriter // nil if the replica has no such way
+	readErrors atomic.Int64
+	hanging    atomic.Int32 // reads in it that take long; others go elsewhere meanwhile
+
+	doubted  atomic.Bool   // it is being asked whether it has admitted a higher generation
+	asking   chan struct{} // has one place: the question whether the generation is in force is under way
+	dropOnce sync.Once
+	dropped  chan struct{} // closed when it has failed: the connection is to be closed
+	gone     chan struct{} // closed when no epoch lists it any more; under Engine.mu
+}
+
+func newMember(spec Member, r Replica) *member {
+	m := &member{Replica: r, spec: spec, name: spec.Name, local: spec.Local, asking: make(chan struct{}, 1), dropped: make(chan struct{}), gone: make(chan struct{})}
+	m.async, _ = r.(asyncWriter)
+	return m
+}
+
+func (m *member) drop() { m.dropOnce.Do(func() { close(m.dropped) }) }
+
+func (m *member) isDropped() bool { return isClosed(m.dropped) }
+
+// isLost says whether the connection has ended.
+func (m *member) isLost() bool { return isClosed(m.Done()) }
+
+// ending says why the connection has ended, as far as the replica tells.
+func (m *member) ending() error {
+	if r, ok := m.Replica.(interface{ Err() error }); ok {
+		if err := r.Err(); err != nil {
+			return fmt.Errorf("its connection has ended: %w", err)
+		}
+	}
+	return errors.New("its connection has ended")
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func compareNames(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

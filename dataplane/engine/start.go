@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+)
+
+// start and open take the engine from nothing to running:
+//
+//  1. open every replica; from here on no older engine can write to those that admitted this one
+//  2. ask each what it recorded, leave those out that are not what was meant
+//  3. decide the members (membership.PlanStart): those of the recorded epoch that are there
+//  4. propose the epoch, wait until the API object holds it, make it durable on every member
+//  5. make marked regions equal, flush, clear the marks
+//  6. open the gate, expel members from here on, start the frontend, run
+//
+// Step 5 comes after step 4 because it clears marks: were a member left out of the epoch, and the epoch not yet recorded, a crash in
+// between would bring that member back with other data and no mark that says so. Nothing is read or acknowledged before step 6,
+// so a crash at any line only means starting again. A member that fails in 4 or 5 is expelled by a further epoch, before marks are
+// cleared; the others go on.
+func (e *Engine) start() *failure {
+	opened, f := e.admit()
+	if f != nil {
+		return f
+	}
+	if slices.ContainsFunc(opened, func(c *candidate) bool { return errors.Is(c.err, ErrFenced) }) {
+		return opened.refusal(e.cfg.Recorded, ErrFenced)
+	}
+	epoch, err := membership.PlanStart(e.cfg.Recorded, e.cfg.Generation, e.memberNames(), opened.shown())
+	if err != nil {
+		return opened.refusal(e.cfg.Recorded, err)
+	}
+	members := opened.only(epoch)
+	e.learnPredecessor(members)
+	e.tasks.Go(func() { opened.closeOthers(epoch) })
+	if f := e.layOut(members, func() { e.showMembers(epoch, opened) }); f != nil {
+		return f
+	}
+	if !e.enact(epoch, e.quit) {
+		return interrupted(e.ctx)
+	}
+	return e.equalize(members)
+}
+
+func interrupted(ctx context.Context) *failure {
+	return &failure{reason: ReasonInterrupted, err: fmt.Errorf("start: %w", ctx.Err())}
+}
+
+// showMembers shows those of a new epoch, and those of the recorded one that it leaves out, with the reason.
+func (e *Engine) showMembers(epoch membership.Epoch, opened candidates) {
+	e.update(func(s *State) {
+		s.Members = nil
+		for _, c := range opened {
+			switch {
+			case epoch.Has(c.Name):
+				s.set(MemberState{Name: c.Name, Mode: ModeRW})
+			case c.err != nil && (e.cfg.Recorded.IsZero() || e.cfg.Recorded.Has(c.Name)):
+				s.set(MemberState{Name: c.Name, Mode: ModeERR, Error: c.err.Error()})
+			}
+		}
+	})
+}
+
+func (e *Engine) memberNames() []string {
+	names := make([]string, 0, len(e.cfg.Members))
+	for _, m := range e.cfg.Members {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// layOut gives the members to the data path, which stays shut, shows them, and then watches their connections: one may be lost
+// already, and what is shown of it from then on is the failure.
+func (e *Engine) layOut(members candidates, show func()) *failure {
+	var ro roster
+	for _, c := range members {
+		if c.state.RegionBytes != members[0].state.RegionBytes {
+			for _, c := range members {
+				_ = c.replica.Close()
+			}
+			return &failure{
+				reason: ReasonMemberMismatch,
+				err: fmt.Errorf("%w: regions of %d bytes in %s, of %d in %s", errMismatch,
+					members[0].state.RegionBytes, members[0].Name, c.state.RegionBytes, c.Name),
+			}
+		}
+		ro.serving = append(ro.serving, newMember(c.Member, c.replica))
+	}
+	e.mirror.regions = newRegions(e.mirror.size.Load(), members[0].state.RegionBytes)
+	e.mu.Lock()
+	e.mirror.roster.Store(newRoster(ro))
+	e.mu.Unlock()
+	show()
+	for _, b := range ro.serving {
+		e.tasks.Go(func() { e.watch(b) })
+	}
+	return nil
+}
+
+// watch owns the connection to a member: it reports its end, cuts it when the member has failed, so that no request waits for an answer
+// that may never come, and closes it when the engine ends.
+func (e *Engine) watch(b *member) {
+	select {
+	case <-b.Done():
+		e.memberFailed(b, b.ending())
+	case <-b.dropped:
+		if c, ok := b.Replica.(cutter); ok {
+			c.Cut(errDropped)
+		}
+	case <-e.ctx.Done():
+	}
+	_ = b.Close()
+}
+
+// open begins to serve.
+func (e *Engine) open() *failure {
+	e.mirror.gate.serve()
+	endpoint := ""
+	if fe := e.cfg.Frontend; fe != nil {
+		var err error
+		if endpoint, err = fe.Start(e.ctx, e.cfg.Volume, e.cfg.SizeBytes, e.mirror); err != nil {
+			return &failure{reason: ReasonFrontendFailed, err: fmt.Errorf("start the frontend: %w", err)}
+		}
+		e.mu.Lock()
+		e.frontended = true
+		e.mu.Unlock()
+	}
+	size := e.offered()
+	e.update(func(s *State) {
+		s.Endpoint, s.SizeBytes = endpoint, size
+		if s.Phase == PhaseStarting {
+			s.Phase = PhaseRunning
+		}
+	})
+	e.log.WithField("endpoint", endpoint).Info("Engine running")
+	return nil
+}

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+)
+
+// Phase is where an engine is in its life.
+type Phase string
+
+// An engine goes from Starting to Running to Stopping to Stopped, or from any of the first three to Error, which it leaves only
+// by Stop.
+const (
+	PhaseStarting Phase = "Starting"
+	PhaseRunning  Phase = "Running" // the volume is served; the endpoint is there if there is a frontend
+	PhaseStopping Phase = "Stopping"
+	PhaseStopped  Phase = "Stopped"
+	PhaseError    Phase = "Error" // nothing is acknowledged any more; Reason says why
+)
+
+// Reasons of PhaseError.
+const (
+	ReasonNoMembers      = "NoMembers"      // the volume has no replica
+	ReasonMemberMissing  = "MemberMissing"  // no member of the epoch could be opened
+	ReasonMemberMismatch = "MemberMismatch" // a replica has another uid, size or region size
+	ReasonRolledBack     = "RolledBack"     // a replica shows a newer epoch than the API object
+	ReasonNotEmpty       = "NotEmpty"       // a replica of a new volume shows an epoch
+	ReasonFenced         = "Fenced"         // a replica has admitted a higher generation
+	ReasonMemberFailed   = "MemberFailed"   // the connection to the last member ended
+	ReasonResyncFailed   = "ResyncFailed"   // marked regions could not be made equal
+	ReasonWritesLost     = "WritesLost"     // no member has all that the users of a kept device have written
+	ReasonFrontendFailed = "FrontendFailed" // the device could not be made
+	ReasonInterrupted    = "Interrupted"    // stopped while starting, or by force
+)
+
+// Modes of a member.
+const (
+	ModeRW  = "RW"  // serves
+	ModeWO  = "WO"  // is being rebuilt: written, never read
+	ModeERR = "ERR" // has failed in this session
+)
+
+// MemberState is what the engine thinks of one replica.
+type MemberState struct {
+	Name       string
+	Mode       string // ModeRW, ModeWO, ModeERR
+	Error      string // of ModeERR
+	Rebuilding bool   // a copy to it is under way; with ModeWO only
+	Progress   int    // of the rebuild in percent; 100 when it has become a member by it
+	CopyBytes  int64  // how much of the volume the rebuild under way copies, holes included; 0 until that is known
+	Partial    bool   // that is only what the replica lacks
+}
+
+// State is a snapshot.
+type State struct {
+	Phase    Phase
+	Reason   string // CamelCase, of PhaseError
+	Message  string // for people
+	Endpoint string // path of the device, if there is a frontend
+	// SizeBytes is what users of a running engine are offered.
+	SizeBytes int64
+	// ProposedEpoch must be written to the API object, and RecordEpoch called, before the engine goes on; zero when there is none.
+	ProposedEpoch membership.Epoch
+	// Epoch is in force: the API object and all members hold it, but for those that have failed since.
+	Epoch membership.Epoch
+	// Shown is the newest epoch of a replica, when the engine failed because Config.Recorded does not come after it; else zero.
+	Shown membership.Epoch
+	// Members are, in order of names, those of the epoch, the replica that is being rebuilt, and those that failed in this session;
+	// after a failed start the replicas that were refused.
+	Members []MemberState
+}
+
+// State returns a snapshot.
+func (e *Engine) State() State {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.state
+	s.Members = slices.Clone(s.Members)
+	return s
+}
+
+// update changes the state and calls OnChange.
+func (e *Engine) update(change func(s *State)) {
+	e.mu.Lock()
+	change(&e.state)
+	e.mu.Unlock()
+	e.cfg.OnChange()
+}
+
+// failure is why an engine cannot go on.
+type failure struct {
+	reason  string
+	members []MemberState // those at fault, with ModeERR
+	shown   membership.Epoch
+	err     error
+}
+
+// fail ends the engine's service, once: from here on nothing is acknowledged, and the connections are closed. A failure while
+// the connections are being closed anyway is none.
+func (e *Engine) fail(f failure) {
+	e.mu.Lock()
+	if e.ctx.Err() != nil {
+		e.mu.Unlock()
+		return
+	}
+	if errors.Is(f.err, ErrFenced) {
+		f.reason = ReasonFenced
+	}
+	e.state.Phase, e.state.Reason, e.state.Message = PhaseError, f.reason, f.err.Error()
+	e.state.ProposedEpoch, e.state.Shown = membership.Epoch{}, f.shown
+	for _, m := range f.members {
+		e.state.set(m)
+	}
+	e.mirror.gate.fail()
+	e.cancel()
+	e.mu.Unlock()
+	e.log.WithError(f.err).WithField("reason", f.reason).Warn("Engine failed and serves nothing any more")
+	e.cfg.OnChange()
+}
+
+// set puts a member into the list.
+func (s *State) set(m MemberState) {
+	i, found := slices.BinarySearchFunc(s.Members, m.Name, func(o MemberState, name string) int { return compareNames(o.Name, name) })
+	if found {
+		s.Members[i] = m
+	} else {
+		s.Members = slices.Insert(s.Members, i, m)
+	}
+}

@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+)
+
+// hangGrace is how long after the end of its time the engine waits for a frontend to stop, and how long after the connections were
+// closed for requests to end. What hangs longer hangs in a disk of this machine; it is left behind, and ends with the disk.
+const hangGrace = 5 * time.Second
+
+// Stop removes the device, waits for what is under way, flushes, clears the intent marks and closes all connections.
+//
+// While the device is in use it returns ErrInUse and the engine goes on as before. With any other result except a failing
+// frontend the engine has ended: nil after a clean end or after a failure that State showed before, ErrUnclean when the last flush
+// could not be had, or a member that failed is still in the recorded epoch. When ctx ends first, connections are cut and the end is
+// unclean; what the device had not written back by then, and a moment later, is lost with it. It may be repeated.
+func (e *Engine) Stop(ctx context.Context) error {
+	e.stopMu.Lock()
+	defer e.stopMu.Unlock()
+	if e.ended {
+		return nil
+	}
+	before := e.beginStop()
+	if before.Phase == PhaseStarting {
+		e.fail(failure{reason: ReasonInterrupted, err: errors.New("stopped while starting")})
+		e.await(ctx, e.looped)
+	}
+	if err := e.stopFrontendInTime(ctx); err != nil {
+		e.resume(before)
+		return fmt.Errorf("stop the frontend of %s: %w", e.cfg.Volume, err)
+	}
+	var err error
+	if before.Phase == PhaseRunning {
+		err = e.finish(ctx)
+	}
+	e.end(ctx)
+	if err != nil {
+		e.log.WithError(err).Warn("Engine stopped uncleanly")
+		return fmt.Errorf("stop %s: %w: %w", e.cfg.Name, ErrUnclean, err)
+	}
+	e.log.Info("Engine stopped")
+	return nil
+}
+
+// Interrupt ends the engine's service at once: nothing is acknowledged any more, all that is under way fails, a Stop that waits for
+// it goes on, and the marks stay. Stop or StopForce must follow.
+func (e *Engine) Interrupt() {
+	e.fail(failure{reason: ReasonInterrupted, err: errors.New("stopped by force")})
+}
+
+// StopForce ends the engine at once, though its device is in use: after Interrupt the device is aborted and freed as far as its users
+// let go of it. It does not wait for users, and ends a Stop that does. The engine has ended when it returns, also with an error, which
+// then says what was left of the device.
+func (e *Engine) StopForce(ctx context.Context) error {
+	e.Interrupt()
+	e.stopMu.Lock()
+	defer e.stopMu.Unlock()
+	if e.ended {
+		return nil
+	}
+	e.await(ctx, e.looped)
+	err := e.abortFrontend(ctx)
+	e.end(ctx)
+	if err != nil {
+		return fmt.Errorf("stop %s by force: %w", e.cfg.Name, err)
+	}
+	e.log.Info("Engine stopped by force")
+	return nil
+}
+
+// end closes what is left and shows that the engine has ended.
+func (e *Engine) end(ctx context.Context) {
+	e.cancel()
+	tasks := make(chan struct{})
+	go func() {
+		defer close(tasks)
+		e.tasks.Wait()
+	}()
+	if !e.await(ctx, tasks) {
+		e.log.Error("A request hangs in a disk of this machine; the engine has ended without it")
+	}
+	e.ended = true
+	e.update(func(s *State) { s.Phase, s.Endpoint = PhaseStopped, "" })
+}
+
+// await waits for what ends soon after the connections are closed, and for hangGrace at most after ctx has ended as well.
+func (e *Engine) await(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+	}
+	timer := e.cfg.Clock.NewTimer(hangGrace)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C():
+		return false
+	}
+}
+
+// beginStop shows that the engine stops and returns the state before.
+func (e *Engine) beginStop() State {
+	before := e.State()
+	e.update(func(s *State) {
+		e.stopping = true
+		if s.Phase == PhaseRunning {
+			s.Phase = PhaseStopping
+		}
+	})
+	return before
+}
+
+// resume undoes beginStop, unless the engine has failed since.
+func (e *Engine) resume(before State) {
+	e.update(func(s *State) {
+		e.stopping = false
+		if s.Phase == PhaseStopping {
+			s.Phase = before.Phase
+		}
+	})
+}
+
+// stopFrontendInTime stops the frontend. It gives its last data to the engine first, and a change may wait for an epoch without bound:
+// when ctx has ended and hangGrace has not brought the end either, the engine fails, and with it what is waited for. A frontend that is
+// in use says so soon, and then the engine goes on.
+func (e *Engine) stopFrontendInTime(ctx context.Context) error {
+	stopped := make(chan struct{})
+	var limit sync.WaitGroup
+	limit.Go(func() {
+		if !e.await(ctx, stopped) {
+			e.fail(failure{reason: ReasonInterrupted, err: errors.New("the device's last data could not be written back in time")})
+		}
+	})
+	err := e.stopFrontend(ctx)
+	close(stopped)
+	limit.Wait()
+	return err
+}
+
+func (e *Engine) stopFrontend(ctx context.Context) error {
+	e.mu.Lock()
+	started := e.frontended
+	e.mu.Unlock()
+	if !started {
+		return nil
+	}
+	if err := e.cfg.Frontend.Stop(ctx); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.frontended = false
+	e.mu.Unlock()
+	return nil
+}
+
+func (e *Engine) abortFrontend(ctx context.Context) error {
+	a, ok := e.cfg.Frontend.(Aborter)
+	if !ok {
+		return e.stopFrontend(ctx)
+	}
+	e.mu.Lock()
+	started := e.frontended
+	e.frontended = false
+	e.mu.Unlock()
+	if !started {
+		return nil
+	}
+	return a.Abort(ctx)
+}
+
+// finish ends the service of a running engine: no new request, those under way answered, all flushed, all marks cleared. The
+// marks come last, so a failure at any line leaves what may differ marked. They all stay while an epoch lists a member that has
+// failed.
+func (e *Engine) finish(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, e.cancel) // closes the connections, so that every wait below ends
+	defer stop()
+	e.mirror.gate.shut(nbd.ESHUTDOWN)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		e.mirror.gate.wait()
+	}()
+	if !e.await(ctx, drained) {
+		return errors.New("a request does not end")
+	}
+	close(e.quit)
+	if !e.await(ctx, e.looped) {
+		return errors.New("a request does not end")
+	}
+	e.mu.Lock()
+	if e.rebuild != nil {
+		e.rebuild.cancel(errors.New("the engine stops"))
+	}
+	e.mu.Unlock()
+	if e.ctx.Err() != nil {
+		return errors.New("the engine had failed or the time was over")
+	}
+	return e.mirror.clearAll()
+}

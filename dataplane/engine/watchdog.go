@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+)
+
+// errSlow is why a member that was slower than another failed.
+var errSlow = errors.New("it has not answered a request that another replica answered long ago")
+
+// errTooLong is why a rebuild ended whose replica took too long for a request to it alone.
+var errTooLong = errors.New("it takes too long for a flush, or to tell its marks")
+
+// probeBytes bounds what is read of another member to see whether a slow read is the member's fault or all members'.
+const probeBytes = 4096
+
+// watchdog applies the slow rule (membership.SlowRule) to what is under way. Its timer runs only while there is something that one
+// member has answered and another has not, or a read, and for one look after.
+//
+// A change goes to all members, so the first answer begins the wait for the others. A read goes to one: after SlowRule.ProbeAfter another
+// member is asked for a little of the same, and its answer begins the wait.
+type watchdog struct {
+	rule   membership.SlowRule
+	failed func(*member, error)
+	unlock func(*span) // gives back the range of a read that hangs
+	clock  clock.Clock
+	kick   chan struct{} // receives when there is something to watch and told is not set
+
+	mu       sync.Mutex
+	fanouts  []*fanout // guarded by mu
+	waits    []*wait   // guarded by mu
+	told     bool      // guarded by mu; kick was sent, and rest has not said that nothing is left
+	lastLook time.Time // guarded by mu
+}
+
+func newWatchdog(c clock.Clock, rule membership.SlowRule, failed func(*member, error), unlock func(*span)) *watchdog {
+	return &watchdog{rule: rule, failed: failed, unlock: unlock, clock: c, kick: make(chan struct{}, 1)}
+}
+
+func (w *watchdog) tellLocked() {
+	if !w.told {
+		w.told = true
+		w.lastLook = w.clock.Now()
+		w.kick <- struct{}{}
+	}
+}
+
+// watch begins to watch a request that one member has answered.
+func (w *watchdog) watch(f *fanout) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
+	for i := range f.targets {
+		p := &f.parts[i]
+		p.since, p.waited = time.Time{}, 0
+		if p.handed.Load() {
+			p.since = now
+		}
+	}
+	f.slot = len(w.fanouts)
+	w.fanouts = append(w.fanouts, f)
+	w.tellLocked()
+}
+
+// forget ends it; f may be one that was never watched.
+func (w *watchdog) forget(f *fanout) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f.slot < 0 {
+		return
+	}
+	last := len(w.fanouts) - 1
+	w.fanouts[f.slot] = w.fanouts[last]
+	w.fanouts[f.slot].slot = f.slot
+	w.fanouts[last] = nil
+	w.fanouts, f.slot = w.fanouts[:last], -1
+}
+
+// run looks at what is under way until ctx ends. probe is called for each read that takes long; it must not block.
+func (w *watchdog) run(ctx context.Context, probe func(*wait)) {
+	defer w.leaveAll(nbd.ESHUTDOWN)
+	for {
+		select {
+		case <-w.kick:
+		case <-ctx.Done():
+			return
+		}
+		timer := w.clock.NewTimer(w.rule.LookEvery())
+		for rest := false; !rest; {
+			select {
+			case <-timer.C():
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+			for _, r := range w.look() {
+				probe(r)
+			}
+			if rest = w.rest(); !rest {
+				timer.Reset(w.rule.LookEvery())
+			}
+		}
+		timer.Stop()
+	}
+}
+
+// rest says whether there is nothing left to watch; what comes next then kicks again.
+func (w *watchdog) rest() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.fanouts) > 0 || len(w.waits) > 0 {
+		return false
+	}
+	w.told = false
+	return true
+}
+
+// look adds the time since the last look to each wait, fails those who are slow, and returns the reads that are to be probed.
+func (w *watchdog) look() (probes []*wait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
+	for _, f := range w.fanouts {
+		for i := range f.targets {
+			w.lookAtPartLocked(f, i, now)
+		}
+	}
+	for _, r := range w.waits {
+		if w.lookAtWaitLocked(r, now) {
+			probes = append(probes, r)
+		}
+	}
+	w.lastLook = now
+	return probes
+}
+
+// lookAtPartLocked looks at one member's part in a request that another has answered. It counts from when another had answered and this
+// member had been given the request, whichever came later. What a local member has not answered when it failed is abandoned: nothing can
+// end a request that hangs in a disk.
+func (w *watchdog) lookAtPartLocked(f *fanout, i int, now time.Time) {
+	t, p := f.targets[i], &f.parts[i]
+	switch {
+	case p.ended.Load():
+		return
+	case !p.since.IsZero():
+		p.waited = w.rule.Waited(p.waited, p.since, w.lastLook, now)
+	case p.handed.Load():
+		p.since = now
+	}
+	if w.rule.IsSlow(p.waited) {
+		w.failed(t, errSlow)
+	}
+	if t.local && t.isDropped() {
+		f.abandon(i)
+	}
+}
+
+// lookAtWaitLocked looks at a request to one member, and says whether another is to be asked the like. A read that hangs in a local disk
+// gives its range back when the member has failed: what it returns will not be used.
+func (w *watchdog) lookAtWaitLocked(r *wait, now time.Time) (probe bool) {
+	if r.answered.IsZero() {
+		r.waited = w.rule.Waited(r.waited, r.began, w.lastLook, now)
+		if r.waited >= w.rule.ProbeAfter() && !r.noProbe {
+			r.noProbe, r.held, r.hangs = true, true, true
+			r.member.hanging.Add(1)
+			probe = true
+		}
+		if r.limit > 0 && r.waited >= r.limit {
+			w.failed(r.member, errTooLong)
+		}
+	} else {
+		r.waited = w.rule.Waited(r.waited, r.answered, w.lastLook, now)
+		if w.rule.IsSlow(r.waited) {
+			w.failed(r.member, errSlow)
+		}
+	}
+	if r.span != nil && r.member.local && r.member.isDropped() {
+		w.giveBackLocked(r, nil)
+	}
+	return probe
+}
+
+// giveBackLocked gives back the range of a read that hangs: what it returns will not be used. If its caller cannot wait for that, another
+// goroutine answers: with why, or, if that is nil, with what is read anew.
+func (w *watchdog) giveBackLocked(r *wait, why error) {
+	w.unlock(r.span)
+	r.span, r.overdue = nil, true
+	if leave := r.leave; leave != nil {
+		r.leave = nil
+		go leave(why) // ends when another member has answered, or the engine has ended
+	}
+}
+
+// leaveAll ends the reads of the engine's users that hang when it ends.
+func (w *watchdog) leaveAll(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.waits {
+		if r.span != nil && r.leave != nil && r.member.local {
+			w.giveBackLocked(r, why)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
+)
+
+// CopyOptions say which replica ServeCopy serves and where.
+type CopyOptions struct {
+	// Directory is the replica's, an absolute path; the directory above it must be there too.
+	Directory string
+	// Socket is the path of a unix socket, made for this user alone; nothing may be there.
+	Socket string
+	// Ready, if set, is called when tools can connect, with the name of the export.
+	Ready func(export string)
+	// Log receives what is worth knowing; nil discards it.
+	Log *logrus.Entry
+}
+
+// ServeCopy serves one replica's directory to tools, read only, until ctx ends. It needs nothing but the directory, which must not
+// be open elsewhere, and writes nothing to it. The export is ro/<replica>, which the empty name stands for too. A directory that is
+// not a sound replica is refused with a reason; its intent map alone may be damaged.
+func ServeCopy(ctx context.Context, opts CopyOptions) (err error) {
+	if opts.Log == nil {
+		l := logrus.New()
+		l.SetOutput(io.Discard)
+		opts.Log = logrus.NewEntry(l)
+	}
+	spec, err := replica.Inspect(fsys.Host{}, opts.Directory)
+	if err != nil {
+		return fmt.Errorf("look at the copy: %w", err)
+	}
+	r, err := replica.OpenCopy(fsys.Host{}, opts.Directory, spec, replica.Options{Log: opts.Log})
+	if err != nil {
+		return fmt.Errorf("open the copy: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.Close(context.WithoutCancel(ctx))) }()
+	if _, err := os.Lstat(opts.Socket); !errors.Is(err, os.ErrNotExist) {
+		return errors.Join(fmt.Errorf("make socket %s: %w", opts.Socket, os.ErrExist), err) // it may be a manager's that runs
+	}
+	l, err := listenUnix(opts.Socket)
+	if err != nil {
+		return err
+	}
+	x := &copyExporter{name: "ro/" + spec.Name, replica: r}
+	server := nbd.NewServer(x, nbd.ServerOptions{Log: opts.Log})
+	opts.Log.WithFields(logrus.Fields{"export": x.name, "description": describe(r)}).Info("Copy can be read")
+	if opts.Ready != nil {
+		opts.Ready(x.name)
+	}
+	err = server.Serve(ctx, l)
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	if cut := server.Shutdown(draining); cut != nil {
+		opts.Log.WithError(cut).Warn("Cut connections that did not end")
+	}
+	return err
+}
+
+// copyExporter serves one replica.
+type copyExporter struct {
+	name    string
+	replica *replica.Replica
+}
+
+func (x *copyExporter) List(context.Context) []string { return []string{x.name} }
+
+func (x *copyExporter) Open(_ context.Context, name string, c nbd.ConnInfo) (*nbd.Export, error) {
+	if name != "" && name != x.name {
+		return nil, fmt.Errorf("%w: the export here is %s", nbd.ErrUnknownExport, x.name)
+	}
+	return exportView(x.name, x.replica, func() {}, nil, c)
+}

@@ -1,0 +1,323 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// engineHost has the engines of this process by name.
+type engineHost struct {
+	replicas  *replicaHost
+	changes   *changes
+	deviceDir string
+	keeper    device.Keeper
+	// quietPeriod, slowAfter and keepEvery are those of engine.Config.
+	quietPeriod, slowAfter time.Duration
+	keepEvery              int64
+	// stopTimeout bounds the stop of one engine, flushTimeout the last flush of one that is left as it is.
+	stopTimeout, flushTimeout time.Duration
+
+	log   *logrus.Entry
+	names nameLocks
+
+	mu     sync.Mutex
+	hosted map[string]*hostedEngine // guarded by mu; by name
+	kept   map[string]device.Held   // guarded by mu; by volume, those that no engine here has taken over
+}
+
+// hostedEngine does not change: an entry is replaced.
+type hostedEngine struct {
+	spec   *proto.EngineSpec
+	engine *engine.Engine
+	socket *socketFrontend
+	device func() uint64 // number of the block device; 0 while there is none
+	adopts bool          // it takes over a kept device, once it serves
+}
+
+func newEngineHost(r *replicaHost, c *changes, opts Options, log *logrus.Entry) *engineHost {
+	return &engineHost{
+		replicas: r, changes: c, deviceDir: opts.DeviceDir, keeper: opts.Keeper, kept: map[string]device.Held{},
+		quietPeriod: opts.QuietPeriod, slowAfter: opts.SlowAfter, keepEvery: opts.KeepEvery,
+		stopTimeout: engineStopTimeout, flushTimeout: replicaCloseTimeout, log: log, hosted: map[string]*hostedEngine{},
+	}
+}
+
+func (h *engineHost) find(name string) *hostedEngine {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hosted[name]
+}
+
+func (h *engineHost) ofVolume(volume string) *hostedEngine {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.hosted {
+		if e.spec.GetVolume() == volume {
+			return e
+		}
+	}
+	return nil
+}
+
+func validateEngine(s *proto.EngineSpec) error {
+	switch {
+	case !isElement(s.GetName()) || !isElement(s.GetVolume()) || !isElement(s.GetSession()):
+		return fmt.Errorf("%w: engine %q of volume %q with session %q", errInvalid, s.GetName(), s.GetVolume(), s.GetSession())
+	case s.GetGeneration() < 1:
+		return fmt.Errorf("%w: generation %d", errInvalid, s.GetGeneration())
+	case s.GetSizeBytes() <= 0 || s.GetSizeBytes()%replica.BlockBytes != 0:
+		return fmt.Errorf("%w: size of %d bytes", errInvalid, s.GetSizeBytes())
+	case len(s.GetSecret()) < minSecretBytes:
+		return fmt.Errorf("%w: an engine needs a secret of at least %d bytes", errInvalid, minSecretBytes)
+	case len(s.GetMembers()) == 0:
+		return fmt.Errorf("%w: an engine needs a replica", errInvalid)
+	}
+	for _, m := range s.GetMembers() {
+		if !isElement(m.GetName()) {
+			return fmt.Errorf("%w: replica %q", errInvalid, m.GetName())
+		}
+	}
+	return nil
+}
+
+// start starts an engine, in place of one of a lower generation that has ended.
+func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.EngineState, error) {
+	if err := validateEngine(s); err != nil {
+		return nil, err
+	}
+	defer h.names.lock(s.GetVolume())() // by volume: two engines of one volume would share a device
+	if err := h.replicas.checkRunning(); err != nil {
+		return nil, err
+	}
+	if old := h.ofVolume(s.GetVolume()); old != nil {
+		replace, err := mayReplace(old, s)
+		if err != nil {
+			return nil, err
+		}
+		if !replace {
+			return old.state(), nil
+		}
+		if err := h.end(ctx, old, old.engine.Stop); err != nil {
+			return nil, err
+		}
+	}
+	if old := h.find(s.GetName()); old != nil {
+		return nil, refuse(reasonRunning, "engine %s runs for volume %s", s.GetName(), old.spec.GetVolume())
+	}
+	adopts, err := h.prepareKept(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	e := h.launch(s, adopts)
+	h.mu.Lock()
+	h.hosted[s.GetName()] = e
+	h.mu.Unlock()
+	h.adopted(s.GetVolume())
+	h.changes.notify()
+	return e.state(), nil
+}
+
+// mayReplace says whether the engine that is here gives way (true), is the one that is asked for (false), or stands in the way.
+func mayReplace(old *hostedEngine, s *proto.EngineSpec) (bool, error) {
+	generation, session := old.spec.GetGeneration(), old.spec.GetSession()
+	phase := old.engine.State().Phase
+	switch {
+	case s.GetGeneration() == generation && s.GetSession() == session && s.GetName() == old.spec.GetName():
+		return false, nil
+	case s.GetGeneration() <= generation:
+		return false, refuse(reasonFenced, "generation %d asked, an engine of generation %d is here", s.GetGeneration(), generation)
+	case phase != engine.PhaseError && phase != engine.PhaseStopped:
+		return false, refuse(reasonRunning, "the engine of generation %d is %s", generation, phase)
+	}
+	return true, nil
+}
+
+func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
+	log := h.log.WithFields(logrus.Fields{logfields.Engine: s.GetName(), logfields.Volume: s.GetVolume()})
+	e := &hostedEngine{spec: s, adopts: adopts, device: func() uint64 { return 0 }, socket: newSocketFrontend(s.GetFrontend() == proto.Frontend_FRONTEND_SOCKET)}
+	cfg := h.config(s, adopts)
+	switch s.GetFrontend() {
+	case proto.Frontend_FRONTEND_BLOCK:
+		owner := device.Owner{Engine: s.GetName(), Generation: s.GetGeneration(), Session: s.GetSession()}
+		frontend := device.NewFrontend(device.FrontendOptions{
+			Keeper: h.keeper, Owner: owner, Predecessor: s.GetPredecessorSession(), Log: log,
+		})
+		cfg.Frontend, e.device = frontend, frontend.Device
+	case proto.Frontend_FRONTEND_SOCKET:
+		cfg.Frontend = e.socket
+	}
+	e.engine = engine.Start(cfg)
+	return e
+}
+
+// config is what an engine needs to know, without its frontend. The users of a device that it adopts were served before.
+func (h *engineHost) config(s *proto.EngineSpec, adopts bool) engine.Config {
+	cfg := engine.Config{
+		Name: s.GetName(), Volume: s.GetVolume(), Generation: s.GetGeneration(), Session: s.GetSession(),
+		SizeBytes: s.GetSizeBytes(), Recorded: epochFromWire(s.GetEpoch()), OnChange: h.changes.notify, Log: h.log,
+		QuietPeriod: h.quietPeriod, SlowAfter: h.slowAfter, KeepEvery: h.keepEvery, HasUsers: adopts,
+		Connect: func(ctx context.Context, m engine.Member) (engine.Replica, error) { return h.connect(ctx, s, m) },
+		Refuses: func(ctx context.Context, m engine.Member) error { return h.refuses(ctx, s, m) },
+	}
+	for _, m := range s.GetMembers() {
+		cfg.Members = append(cfg.Members, h.member(s, m))
+	}
+	return cfg
+}
+
+// expandTimeout bounds an expansion. It asks each member for its state, and the kernel for a larger device.
+const expandTimeout = 15 * time.Second
+
+// expand makes a volume larger. It goes on when the caller goes away.
+func (h *engineHost) expand(ctx context.Context, r *proto.EngineExpandRequest) error {
+	if size := r.GetSizeBytes(); size <= 0 || size%replica.BlockBytes != 0 {
+		return fmt.Errorf("%w: size of %d bytes", errInvalid, size)
+	}
+	e := h.find(r.GetName())
+	if e == nil {
+		return refuse(reasonNotHosted, "engine %s is not here", r.GetName())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), expandTimeout)
+	defer cancel()
+	return e.engine.Expand(ctx, r.GetSession(), r.GetSizeBytes())
+}
+
+func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
+	e := h.find(r.GetName())
+	if e == nil {
+		return refuse(reasonNotProposed, "engine %s is not here", r.GetName())
+	}
+	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()))
+}
+
+// stop ends an engine, unless its device is in use; with force, then too. With a session, it leaves an engine of another session
+// alone.
+func (h *engineHost) stop(ctx context.Context, name, session string, force bool) error {
+	e := h.find(name)
+	if e == nil {
+		return h.stopKept(ctx, name, session, force)
+	}
+	if session != "" && session != e.spec.GetSession() {
+		return nil
+	}
+	if force {
+		e.engine.Interrupt() // a stop that waits for users' data has the lock
+	}
+	defer h.names.lock(e.spec.GetVolume())()
+	if h.find(name) != e {
+		return nil // ended while this waited
+	}
+	if force {
+		return h.end(ctx, e, e.engine.StopForce)
+	}
+	return h.end(ctx, e, e.engine.Stop)
+}
+
+// end stops an engine and forgets it, unless it goes on because its device is in use. The stop goes on when the caller goes away: a
+// stop that began should end.
+func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.stopTimeout)
+	defer cancel()
+	err := stop(ctx)
+	log := h.log.WithFields(logrus.Fields{logfields.Engine: e.spec.GetName(), logfields.Volume: e.spec.GetVolume()})
+	switch {
+	case errors.Is(err, engine.ErrUnclean):
+		log.WithError(err).Warn("Engine ended without a last flush; its replicas are compared at the next start")
+	case err != nil && e.engine.State().Phase != engine.PhaseStopped:
+		return err
+	case err != nil:
+		log.WithError(err).Warn("Engine ended, but something of its device is left")
+	}
+	e.socket.cut()
+	if e.adopts { // it may have ended before it took the device over; nothing else removes that
+		h.abandon(ctx, e, log)
+	}
+	h.mu.Lock()
+	delete(h.hosted, e.spec.GetName())
+	h.mu.Unlock()
+	h.changes.notify()
+	return nil
+}
+
+// abandon removes the device that an engine was to take over. It has its own time: the stop may have used up all of ctx's.
+func (h *engineHost) abandon(ctx context.Context, e *hostedEngine, log *logrus.Entry) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.stopTimeout)
+	defer cancel()
+	if err := h.keeper.Abort(ctx, e.spec.GetVolume()); err != nil {
+		log.WithError(err).Warn("The device that the engine was to take over is left")
+		h.keepAgain(ctx, e.spec.GetVolume())
+	}
+}
+
+// shutdown ends all engines at once. One whose device is in use is flushed, which is all that can be done for it.
+func (h *engineHost) shutdown(ctx context.Context) {
+	h.mu.Lock()
+	all := []*hostedEngine{}
+	for _, e := range h.hosted {
+		all = append(all, e)
+	}
+	h.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, e := range all {
+		ending.Go(func() {
+			if e.spec.GetFrontend() != proto.Frontend_FRONTEND_BLOCK {
+				e.socket.cut() // tools do not hold the process up
+			}
+			err := h.stop(ctx, e.spec.GetName(), e.spec.GetSession(), false)
+			if err == nil {
+				return
+			}
+			log := h.log.WithFields(logrus.Fields{logfields.Engine: e.spec.GetName(), logfields.Volume: e.spec.GetVolume()})
+			err = errors.Join(err, h.flush(ctx, e))
+			log.WithError(err).Error("Engine left as it is: its users lose their device")
+		})
+	}
+	ending.Wait()
+}
+
+// flush gives an engine that is left as it is a while to flush. Its backend does not look at contexts, and may wait for an epoch that
+// will not be recorded any more: then the flush is left behind too, and ends with the engine.
+func (h *engineHost) flush(ctx context.Context, e *hostedEngine) error {
+	ctx, cancel := context.WithTimeout(ctx, h.flushTimeout)
+	defer cancel()
+	flushed := make(chan error, 1)
+	go func() { flushed <- e.engine.Backend().Flush(ctx) }()
+	select {
+	case err := <-flushed:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("flush before the end: %w", ctx.Err())
+	}
+}
+
+// states lists the engines by name.
+func (h *engineHost) states() []*proto.EngineState {
+	h.mu.Lock()
+	all := make([]*hostedEngine, 0, len(h.hosted))
+	states := make([]*proto.EngineState, 0, len(h.hosted)+len(h.kept))
+	for _, e := range h.hosted {
+		all = append(all, e)
+	}
+	for _, d := range h.kept {
+		states = append(states, keptState(d))
+	}
+	h.mu.Unlock()
+	for _, e := range all {
+		states = append(states, e.state())
+	}
+	slices.SortFunc(states, func(a, b *proto.EngineState) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return states
+}

@@ -1,0 +1,106 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
+)
+
+// blockSize is that of every export: file systems on a volume count on 512 for ever.
+var blockSize = nbd.BlockSize{Min: replica.BlockBytes, Preferred: 4096}
+
+// dataExport is the name under which an engine opens a replica.
+type dataExport struct {
+	volume, replica string
+	generation      int64
+	session         string
+}
+
+func (d dataExport) String() string {
+	return fmt.Sprintf("rw/%s/%s/%d/%s", d.volume, d.replica, d.generation, d.session)
+}
+
+func parseDataExport(name string) (dataExport, error) {
+	parts := strings.Split(name, "/")
+	if len(parts) != 5 || parts[0] != "rw" || parts[1] == "" || parts[2] == "" || parts[4] == "" {
+		return dataExport{}, nbd.ErrUnknownExport
+	}
+	generation, err := strconv.ParseInt(parts[3], 10, 64)
+	if err != nil || strconv.FormatInt(generation, 10) != parts[3] {
+		return dataExport{}, nbd.ErrUnknownExport
+	}
+	return dataExport{volume: parts[1], replica: parts[2], generation: generation, session: parts[4]}, nil
+}
+
+// dataExporter serves replicas to engines in other processes. The server has checked the secret.
+type dataExporter struct{ replicas *replicaHost }
+
+func (x *dataExporter) List(context.Context) []string { return nil }
+
+func (x *dataExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*nbd.Export, error) {
+	d, err := parseDataExport(name)
+	if err != nil {
+		return nil, err
+	}
+	e := x.replicas.find(d.replica)
+	if e == nil || e.replica == nil || e.spec.GetVolume() != d.volume {
+		return nil, fmt.Errorf("%w: replica %s is not served here", nbd.ErrUnknownExport, d.replica)
+	}
+	export := &nbd.Export{Name: name, Size: e.replica.Size(), BlockSize: blockSize}
+	if c.InfoOnly { // an engine asks whether its time is over: a release before this one always describes the export
+		if err := e.replica.Refuses(d.generation, d.session); err != nil {
+			return nil, nbd.ErrPolicy(fencedText + err.Error())
+		}
+		return export, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
+	defer cancel()
+	session, err := e.replica.Admit(ctx, d.generation, d.session)
+	switch {
+	case errors.Is(err, replica.ErrFenced):
+		return nil, nbd.ErrPolicy(fencedText + err.Error())
+	case err != nil:
+		return nil, nbd.ErrPolicy(err.Error())
+	}
+	export.SizeNow = session.Size // the engine learns it by OpState
+	export.Backend = tellsFenced(x.replicas.forEngine(d.replica, session))
+	export.Closed = cutWhenDone(session.Done(), func(gone <-chan struct{}) {
+		if errors.Is(session.Err(), replica.ErrFenced) {
+			select { // an engine that asks meanwhile learns that it was fenced, not only that the connection ended
+			case <-gone:
+			case <-time.After(fencedGrace):
+			}
+		}
+		c.Drop()
+	}, session.Close)
+	return export, nil
+}
+
+// fencedGrace is how long the connection of a fenced engine stays.
+const fencedGrace = time.Second
+
+// cutWhenDone calls drop when what a connection serves has ended by itself; drop must return soon after gone is closed. It returns
+// the connection's Closed, which ends what it serves.
+func cutWhenDone(done <-chan struct{}, drop func(gone <-chan struct{}), end func() error) (closed func()) {
+	watched, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		<-done
+		select {
+		case <-gone: // end has brought it about; the connection must not close before end has returned
+		default:
+			drop(gone)
+		}
+	}()
+	return func() {
+		close(gone)
+		_ = end() // closes done; no caller is left to take an error
+		<-watched
+	}
+}

@@ -1,0 +1,104 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+)
+
+// generationsTimeout bounds a question whose caller gives it no deadline, and one with a long deadline. A question ends generationsHead before its
+// caller's deadline, so that the caller hears that a member has not answered. It could not tell silence from a process that is not there.
+const (
+	generationsTimeout = 4 * time.Second
+	generationsHead    = 300 * time.Millisecond
+)
+
+// generationsOptions bound what a caller can use up of this process: it is any share manager of the node.
+func generationsOptions() []grpc.ServerOption {
+	const (
+		largest    = 4 << 10 // bytes of a request
+		concurrent = 16      // calls of one connection
+	)
+	return []grpc.ServerOption{grpc.MaxRecvMsgSize(largest), grpc.MaxConcurrentStreams(concurrent), grpc.ConnectionTimeout(generationsTimeout)}
+}
+
+// listenForShares makes the socket for share managers, and its directory. The data plane serves without it, too.
+func (i *Instance) listenForShares() {
+	if i.opts.GenerationsSocket == "" {
+		return
+	}
+	listener, err := listenIn(i.opts.GenerationsSocket)
+	if err != nil {
+		i.log.WithError(err).Warn("Share managers cannot ask whether their volume's engine is in force, and serve without that")
+		return
+	}
+	i.generationsListener = listener
+}
+
+func listenIn(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make the socket's directory: %w", err)
+	}
+	return listenUnix(path)
+}
+
+// generations answers share managers (proto.Generations).
+type generations struct {
+	proto.UnimplementedGenerationsServer
+	engines *engineHost
+}
+
+var verdicts = map[engine.Verdict]proto.InForceReply_Verdict{
+	engine.Unconfirmed: proto.InForceReply_UNCONFIRMED,
+	engine.InForce:     proto.InForceReply_IN_FORCE,
+	engine.NotInForce:  proto.InForceReply_NOT_IN_FORCE,
+	engine.CannotTell:  proto.InForceReply_CANNOT_TELL,
+}
+
+// InForce answers for the engine that serves the caller's device. A device that is kept for the next engine may be served again: that is
+// no "no". The engine of the volume may be a later one than the caller's, with another device.
+func (g *generations) InForce(ctx context.Context, r *proto.InForceRequest) (*proto.InForceReply, error) {
+	limit := generationsTimeout
+	if deadline, limited := ctx.Deadline(); limited {
+		limit = min(limit, time.Until(deadline)-generationsHead)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	e := g.engines.ofVolume(r.GetVolume())
+	switch {
+	case e == nil && g.engines.isKept(r.GetVolume(), r.GetDevice()):
+		return &proto.InForceReply{Verdict: proto.InForceReply_UNCONFIRMED}, nil
+	case e == nil:
+		return &proto.InForceReply{Verdict: proto.InForceReply_NOT_IN_FORCE}, nil
+	}
+	reply := &proto.InForceReply{Generation: e.spec.GetGeneration()}
+	switch device := e.device(); {
+	case device == r.GetDevice() && device != 0:
+		reply.Verdict = verdicts[e.engine.InForce(ctx, r.GetLimited())]
+	case device == 0 && e.engine.State().Phase == engine.PhaseStarting:
+		return reply, nil // it may take the device over
+	default:
+		reply.Verdict = proto.InForceReply_NOT_IN_FORCE
+		return reply, nil
+	}
+	if before, age, known := e.engine.Predecessor(); known {
+		reply.PredecessorAgeMillis, reply.PredecessorGeneration = new(age.Milliseconds()), before
+	}
+	return reply, nil
+}
+
+// isKept tells whether a device waits for the next engine of a volume.
+func (h *engineHost) isKept(volume string, device uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d, kept := h.kept[volume]
+	return kept && d.Dev == device
+}

@@ -1,0 +1,298 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
+	"github.com/longhorn-lep/longhorn-manager/util/thread"
+)
+
+// Options configure an Instance. DataListen, ToolSocket and GRPCSocket must be set.
+type Options struct {
+	// Root is where the node's root directory is seen; the directories in requests are below it. "" is "/".
+	Root string
+	// DataListen is the TCP address at which replicas are served, "host:port"; port 0 chooses one.
+	DataListen string
+	// ToolSocket and GRPCSocket are paths of unix sockets, made for this user alone. A file GRPCSocket.lock beside it keeps a
+	// second process away.
+	ToolSocket, GRPCSocket string
+	// GenerationsSocket is the path of the socket on which share managers ask (proto.Generations), in a directory that is made for it; "":
+	// there is none. Where it cannot be made, they serve as if this were an earlier release.
+	GenerationsSocket string
+	// DeviceDir is where block devices are made; /dev/longhorn if empty. It belongs to this process: what dead ones left there
+	// is removed.
+	DeviceDir string
+	// Keeper keeps the block devices; nil keeps them in this process, and they end with it.
+	Keeper device.Keeper
+	// QuietPeriod and SlowAfter are those of engine.Config for the engines here; 0 is what engines do by themselves. They are for
+	// tests and tools that have no patience.
+	QuietPeriod, SlowAfter time.Duration
+	// KeepEvery is that of engine.Config, for tests.
+	KeepEvery int64
+	// Files reaches the files of replicas; nil is the node's own file systems, below Root. It is for tests.
+	Files fsys.FS
+	// Mounts is the file of a mount namespace in which the node's file systems on volumes are seen, whose mounts are kept out of this
+	// process (holder.Client.Mounts); "": there is none, and no replica can lie on such a file system.
+	Mounts string
+	// Version is shown to clients.
+	Version string
+	// Log receives what is worth knowing; nil discards it.
+	Log *logrus.Entry
+}
+
+const (
+	defaultDeviceDir = "/dev/longhorn"
+
+	// admitTimeout bounds how long a connection waits for a replica's gate.
+	admitTimeout = 20 * time.Second
+	// engineStopTimeout bounds flush and teardown of one engine.
+	engineStopTimeout = 30 * time.Second
+	// replicaCloseTimeout bounds the last sync of one replica.
+	replicaCloseTimeout = 15 * time.Second
+	// releaseTimeout bounds how long the stop of a replica waits for its engine's connection to end.
+	releaseTimeout = 3 * time.Second
+	// drainTimeout bounds how long connections may finish when the process ends.
+	drainTimeout = 3 * time.Second
+)
+
+// Instance is one data-plane process. It is made by New and serves from Run.
+type Instance struct {
+	opts Options
+	log  *logrus.Entry
+	info *proto.InfoReply
+
+	changes  *changes
+	disks    *diskGuard
+	replicas *replicaHost
+	engines  *engineHost
+
+	lock                   *os.File
+	dataListener           net.Listener
+	toolListener           net.Listener
+	grpcListener           net.Listener
+	generationsListener    net.Listener // nil: there is none
+	dataServer, toolServer *nbd.Server
+	grpcServer             *grpc.Server
+	generationsServer      *grpc.Server
+}
+
+// New takes the sockets, so that an address already in use is an error here. After success the caller must call Run.
+func New(opts Options) (*Instance, error) {
+	if opts.DataListen == "" || opts.ToolSocket == "" || opts.GRPCSocket == "" {
+		return nil, errors.New("data address, tool socket and gRPC socket must be given")
+	}
+	if opts.DeviceDir == "" {
+		opts.DeviceDir = defaultDeviceDir
+	}
+	if opts.Log == nil {
+		l := logrus.New()
+		l.SetOutput(io.Discard)
+		opts.Log = logrus.NewEntry(l)
+	}
+	onVolumes := false
+	if opts.Files == nil {
+		opts.Files, onVolumes = diskFiles(opts)
+	}
+	boot, err := bootID(opts.Root)
+	if err != nil {
+		opts.Log.WithError(err).Warn("The machine's boot cannot be told, so no unclean replica counts as complete")
+	}
+	i := &Instance{opts: opts, log: opts.Log, changes: newChanges(), disks: newDiskGuard(opts.Files, opts.Log)}
+	if err := i.listen(); err != nil {
+		i.closeListeners()
+		return nil, err
+	}
+	if opts.Keeper == nil {
+		opts.Keeper = device.NewLocal(device.Options{DeviceDir: opts.DeviceDir, Log: opts.Log})
+		if err := device.RemoveStaleDevices(opts.DeviceDir, nil); err != nil {
+			i.log.WithError(err).Warn("Device nodes of a process that died may be left")
+		}
+	}
+	port := i.dataListener.Addr().(*net.TCPAddr).Port
+	i.info = &proto.InfoReply{
+		Uuid: uuid.NewString(), BootId: boot, Port: uint32(port), Version: opts.Version, DevicesKept: opts.Keeper.Successions(), DisksOnVolumes: onVolumes,
+		ReplicasGrow: true, DevicesGrow: opts.Keeper.Resizes(), DeviceKind: string(device.KindFUSE),
+		Tls: true,
+	}
+	if makes, why := opts.Keeper.MakesNBD(); makes {
+		i.info.DeviceKind = string(device.KindNBD)
+	} else {
+		i.info.WhyNoNbd = why
+	}
+	i.replicas = newReplicaHost(i.disks, boot, i.changes, i.log)
+	i.engines = newEngineHost(i.replicas, i.changes, opts, i.log)
+	if err := i.engines.loadKept(context.Background()); err != nil {
+		i.closeListeners()
+		return nil, err
+	}
+	i.dataServer = nbd.NewServer(&dataExporter{replicas: i.replicas}, nbd.ServerOptions{
+		Secret: i.replicas.secretOf, Secrets: i.replicas.secrets, TLSOnly: i.replicas.tlsOnly, Log: i.log,
+	})
+	i.toolServer = nbd.NewServer(&toolExporter{replicas: i.replicas, engines: i.engines}, nbd.ServerOptions{Log: i.log})
+	i.grpcServer = grpc.NewServer()
+	proto.RegisterInstanceManagerServer(i.grpcServer, &service{instance: i})
+	i.generationsServer = grpc.NewServer(generationsOptions()...)
+	proto.RegisterGenerationsServer(i.generationsServer, &generations{engines: i.engines})
+	return i, nil
+}
+
+// diskFiles are the node's file systems, and whether those on volumes that are attached here can be used.
+func diskFiles(opts Options) (files fsys.FS, onVolumes bool) {
+	host := fsys.Host{Root: opts.Root}
+	if opts.Mounts == "" {
+		return host, false
+	}
+	tried, err := thread.New(thread.Options{Name: thread.Aside, Mounts: opts.Mounts})
+	if err != nil {
+		opts.Log.WithError(err).Warn("A disk cannot lie on a volume that is attached here")
+		return host, false
+	}
+	tried.Close()
+	return fsys.Aside{Host: host, Mounts: opts.Mounts, Served: func() map[uint64]bool {
+		served, _ := servedDevices(opts.DeviceDir) // the pattern is a good one, and else there is no error
+		return served
+	}}, true
+}
+
+// listen takes the lock first: the sockets of a process that runs are not replaced.
+func (i *Instance) listen() (err error) {
+	if i.lock, err = lockFile(i.opts.GRPCSocket + ".lock"); err != nil {
+		return err
+	}
+	if i.dataListener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", i.opts.DataListen); err != nil {
+		return fmt.Errorf("listen for engines: %w", err)
+	}
+	if i.toolListener, err = listenUnix(i.opts.ToolSocket); err != nil {
+		return fmt.Errorf("listen for tools: %w", err)
+	}
+	if i.grpcListener, err = listenUnix(i.opts.GRPCSocket); err != nil {
+		return fmt.Errorf("listen for the daemon: %w", err)
+	}
+	i.listenForShares()
+	return nil
+}
+
+func (i *Instance) closeListeners() {
+	for _, l := range []net.Listener{i.dataListener, i.toolListener, i.grpcListener, i.generationsListener} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	if i.lock != nil {
+		_ = i.lock.Close()
+	}
+}
+
+// DataAddr is the address at which replicas are served.
+func (i *Instance) DataAddr() net.Addr { return i.dataListener.Addr() }
+
+// Run serves until ctx ends, then stops engines and closes replicas, in this order and within bounded time, and returns nil;
+// or until a listener fails, then does the same and returns why. An engine whose device is in use is flushed and left: its
+// users see errors when the process ends.
+func (i *Instance) Run(ctx context.Context) error {
+	defer i.closeListeners()
+	if err := setIOFlusher(); err != nil {
+		i.log.WithError(err).Warn("The process is no I/O flusher: under memory pressure its own writes may wait for it")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var serving sync.WaitGroup
+	failures := make(chan error, 6)
+	serve := func(what string, run func() error) {
+		serving.Go(func() {
+			if err := run(); err != nil {
+				failures <- fmt.Errorf("serve %s: %w", what, err)
+				cancel()
+			}
+		})
+	}
+	base := context.WithoutCancel(ctx) // the servers end in shutdown, in its order
+	serve("engines", func() error { return i.dataServer.Serve(base, i.dataListener) })
+	serve("tools", func() error { return i.toolServer.Serve(base, i.toolListener) })
+	serve("the daemon", func() error { return serveGRPC(i.grpcServer, i.grpcListener) })
+	if i.generationsListener != nil {
+		serve("share managers", func() error { return serveGRPC(i.generationsServer, i.generationsListener) })
+	}
+	serve("the watch of requests", func() error { return i.replicas.watchStuck(ctx) })
+	guard := &mountGuard{deviceDir: i.engines.deviceDir, log: i.log}
+	serve("the watch of mounts", func() error {
+		return mountwatch.Watch(ctx, func() {
+			i.disks.lookAll()
+			guard.look()
+		})
+	})
+	i.log.WithFields(logrus.Fields{"address": i.DataAddr(), "uuid": i.info.GetUuid(), "boot": i.info.GetBootId()}).Info("Data plane serves")
+
+	<-ctx.Done()
+	i.shutdown(base)
+	serving.Wait()
+	i.disks.await(drainTimeout)
+	select {
+	case err := <-failures:
+		return err
+	default:
+		return nil
+	}
+}
+
+func serveGRPC(s *grpc.Server, l net.Listener) error {
+	err := s.Serve(l)
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil // the end came before the beginning
+	}
+	return err
+}
+
+// shutdown ends everything in the order in which one uses the other: engines flush to replicas, local and remote, so they go
+// first; replicas then have no users; the sockets go last, so that the daemon can watch.
+func (i *Instance) shutdown(ctx context.Context) {
+	i.log.Info("Data plane stops")
+	i.replicas.refuseNew()
+	i.engines.shutdown(ctx)
+	i.replicas.shutdown(ctx)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	for _, s := range []*nbd.Server{i.toolServer, i.dataServer} {
+		if err := s.Shutdown(ctx); err != nil {
+			i.log.WithError(err).Warn("Cut connections that did not end")
+		}
+	}
+	i.generationsServer.Stop()
+	i.grpcServer.Stop()
+}
+
+// snapshot is the whole state as the watch sends it.
+func (i *Instance) snapshot() *proto.State {
+	return &proto.State{Info: i.info, Replicas: i.replicas.states(), Engines: i.engines.states(), Disks: i.replicas.diskStates()}
+}
+
+// bootID returns the id of the node's boot, as its own root shows it: a node may be less than a machine, and start anew while the
+// kernel, which is what a container's own /proc tells of, runs on. Where the root has no /proc the kernel's is taken.
+func bootID(root string) (string, error) {
+	const file = "/proc/sys/kernel/random/boot_id"
+	b, err := os.ReadFile(filepath.Join(root, file))
+	if errors.Is(err, os.ErrNotExist) {
+		b, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}

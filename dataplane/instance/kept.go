@@ -1,0 +1,140 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
+)
+
+// A device that a process left behind when it ended is shown as the engine that served it, failed, and so under the name by which it is
+// taken over or ended:
+//
+//	EngineStart, predecessor_session is its session    an engine of a higher generation takes it over
+//	EngineStart, any other                             it is ended first: its users' data may be older than the volume
+//	EngineStop, by force                               it is ended
+//
+// Its users wait until then.
+
+// loadKept takes note of the devices that are kept and not served. It is called once, before the first engine.
+func (h *engineHost) loadKept(ctx context.Context) error {
+	held, err := h.keeper.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list the devices that are kept: %w", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range held {
+		if !d.Served {
+			h.kept[d.Volume] = d
+			h.logOfKept(d).Info("A device waits for an engine")
+		}
+	}
+	return nil
+}
+
+func (h *engineHost) logOfKept(d device.Held) *logrus.Entry {
+	return h.log.WithFields(logrus.Fields{logfields.Engine: d.Owner.Engine, logfields.Volume: d.Volume, logfields.Generation: d.Owner.Generation})
+}
+
+// keptOf finds a kept device by the name of the engine that served it.
+func (h *engineHost) keptOf(engine string) (device.Held, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.kept {
+		if d.Owner.Engine == engine {
+			return d, true
+		}
+	}
+	return device.Held{}, false
+}
+
+// prepareKept decides what an engine that is about to start does with the device that is kept of its volume. adopts: it takes it over.
+// The caller holds the volume's lock.
+func (h *engineHost) prepareKept(ctx context.Context, s *proto.EngineSpec) (adopts bool, err error) {
+	h.mu.Lock()
+	d, kept := h.kept[s.GetVolume()]
+	h.mu.Unlock()
+	switch predecessor := s.GetPredecessorSession(); {
+	case kept && predecessor == d.Owner.Session && s.GetFrontend() == proto.Frontend_FRONTEND_BLOCK:
+		if s.GetGeneration() <= d.Owner.Generation {
+			return false, refuse(reasonFenced, "generation %d asked, the device that is kept was served by generation %d", s.GetGeneration(), d.Owner.Generation)
+		}
+		if s.GetSizeBytes() < d.SizeBytes { // a smaller device grows by EngineExpand
+			return false, fmt.Errorf("%w: size of %d bytes, the device that is kept has %d", errInvalid, s.GetSizeBytes(), d.SizeBytes)
+		}
+		return true, nil
+	case predecessor != "":
+		return false, refuse(reasonNotHosted, "no device is kept of session %s of volume %s", predecessor, s.GetVolume())
+	case kept:
+		return false, h.endKept(ctx, d)
+	}
+	return false, nil
+}
+
+// adopted forgets a kept device: an engine stands for it now.
+func (h *engineHost) adopted(volume string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.kept, volume)
+}
+
+// keepAgain takes note of a device that no engine has taken over after all, and that could not be ended: as one that is not known here, the
+// next engine of the volume would take it over whatever has been written elsewhere since.
+func (h *engineHost) keepAgain(ctx context.Context, volume string) {
+	held, err := h.keeper.List(ctx)
+	if err != nil {
+		h.log.WithError(err).Warn("The devices that are kept are not known")
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range held {
+		if d.Volume == volume && !d.Served {
+			h.kept[volume] = d
+		}
+	}
+}
+
+// stopKept ends the device of an engine whose process has ended. Without force it stays: nothing serves its users, so they cannot let go
+// of it.
+func (h *engineHost) stopKept(ctx context.Context, name, session string, force bool) error {
+	d, found := h.keptOf(name)
+	if !found || session != "" && session != d.Owner.Session {
+		return nil
+	}
+	defer h.names.lock(d.Volume)()
+	if now, found := h.keptOf(name); !found || now.Owner != d.Owner {
+		return nil // taken over or ended while this waited
+	}
+	if !force {
+		return refuse(reasonInUse, "the device of %s is kept for the next engine; without one it can be ended by force alone", name)
+	}
+	return h.endKept(ctx, d)
+}
+
+// endKept removes a kept device: what its users do on it fails from now on.
+func (h *engineHost) endKept(ctx context.Context, d device.Held) error {
+	if err := h.keeper.Abort(ctx, d.Volume); err != nil {
+		return fmt.Errorf("end the device that is kept of volume %s: %w", d.Volume, err)
+	}
+	h.adopted(d.Volume)
+	h.logOfKept(d).Warn("A device ended that no engine took over")
+	h.changes.notify()
+	return nil
+}
+
+// reasonKept is shown of a device whose process has ended.
+const reasonKept = "DeviceKept"
+
+func keptState(d device.Held) *proto.EngineState {
+	return &proto.EngineState{
+		Name: d.Owner.Engine, Volume: d.Volume, Generation: d.Owner.Generation, Session: d.Owner.Session,
+		Phase: proto.Phase_PHASE_ERROR, Reason: reasonKept, Message: "the process that served the device has ended; its users wait for the next engine",
+		Endpoint: d.Path, SizeBytes: d.SizeBytes, DeviceKept: true,
+	}
+}

@@ -1,0 +1,200 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
+)
+
+func (h *engineHost) member(s *proto.EngineSpec, m *proto.Member) engine.Member {
+	_, local := h.replicas.local(m.GetName(), s.GetVolume(), s.GetSecret())
+	return engine.Member{Name: m.GetName(), UID: m.GetUid(), Address: m.GetAddress(), Local: local, TLS: m.GetTls()}
+}
+
+// ofRequest finds the engine whose members a request is to change.
+func (h *engineHost) ofRequest(r *proto.EngineMemberRequest) (*hostedEngine, error) {
+	if !isElement(r.GetMember().GetName()) || r.GetBandwidthBytesPerSecond() < 0 {
+		return nil, fmt.Errorf("%w: replica %q with %d bytes a second", errInvalid, r.GetMember().GetName(), r.GetBandwidthBytesPerSecond())
+	}
+	e := h.find(r.GetName())
+	if e == nil {
+		return nil, refuse(reasonNotHosted, "engine %s is not here", r.GetName())
+	}
+	return e, nil
+}
+
+// addReplica begins to make a replica a member.
+func (h *engineHost) addReplica(r *proto.EngineMemberRequest) error {
+	e, err := h.ofRequest(r)
+	if err != nil {
+		return err
+	}
+	return e.engine.AddReplica(r.GetSession(), h.member(e.spec, r.GetMember()), r.GetBandwidthBytesPerSecond())
+}
+
+// removeReplica ends a rebuild or expels a member.
+func (h *engineHost) removeReplica(r *proto.EngineMemberRequest) error {
+	e, err := h.ofRequest(r)
+	if err != nil {
+		return err
+	}
+	return e.engine.RemoveReplica(r.GetSession(), r.GetMember().GetName())
+}
+
+// connect opens a member: one that this process has by direct call, any other over the network. Both pass the same gate, and both
+// tell alike when it is shut, at once or while the engine runs: the error wraps engine.ErrFenced.
+//
+// A replica that was opened here only after the member was described is reached over the network too. The engine takes such a member
+// for one whose connection it can cut; a direct session cannot be cut, and a disk that hangs would hold its requests for ever.
+func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.Member) (engine.Replica, error) {
+	if r, ok := h.replicas.local(m.Name, s.GetVolume(), s.GetSecret()); ok && m.Local {
+		session, err := r.Admit(ctx, s.GetGeneration(), s.GetSession())
+		if err != nil {
+			return nil, asFenced(err)
+		}
+		return &localMember{translated{h.replicas.forEngine(m.Name, session), asFenced}, session}, nil
+	}
+	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
+	opts := nbd.DialOptions{Secret: s.GetSecret(), TLS: m.TLS, Timeout: admitTimeout, Log: h.log}
+	c, err := nbd.Dial(ctx, "tcp", m.Address, name.String(), opts)
+	if err != nil {
+		return nil, asFenced(err)
+	}
+	return &remoteMember{translated{c, asFenced}, c}, nil
+}
+
+// refuses asks a replica in another process whether it has admitted a higher generation; the error wraps engine.ErrFenced if so. It opens nothing.
+func (h *engineHost) refuses(ctx context.Context, s *proto.EngineSpec, m engine.Member) error {
+	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
+	_, err := nbd.Describe(ctx, "tcp", m.Address, name.String(), nbd.DialOptions{Secret: s.GetSecret(), TLS: m.TLS, Timeout: admitTimeout, Log: h.log})
+	return asFenced(err)
+}
+
+// fencedText begins the text of every error that tells an engine elsewhere that its time is over; NBD has only texts to tell
+// refusals apart.
+const fencedText = "fenced: "
+
+// isFenced tells whether an error of a replica, here or elsewhere, says that the engine's time is over.
+func isFenced(err error) bool {
+	var policy *nbd.PolicyError
+	var sent *nbd.Error
+	switch {
+	case errors.Is(err, replica.ErrFenced):
+		return true
+	case errors.As(err, &policy):
+		return strings.HasPrefix(policy.Text, fencedText)
+	case errors.As(err, &sent):
+		return sent.Errno == nbd.ESHUTDOWN && strings.HasPrefix(sent.Msg, fencedText)
+	}
+	return false
+}
+
+// asFenced makes such an error wrap engine.ErrFenced.
+func asFenced(err error) error {
+	if err == nil || !isFenced(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", engine.ErrFenced, err)
+}
+
+// tellsFenced is a session as it is served over the network.
+func tellsFenced(s engine.Replica) nbd.Backend {
+	return translated{s, func(err error) error {
+		if errors.Is(err, replica.ErrFenced) {
+			return &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: fencedText + err.Error()}
+		}
+		return err
+	}}
+}
+
+// translated is a replica whose errors go through a function.
+type translated struct {
+	engine.Replica
+	say func(error) error
+}
+
+func (t translated) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return t.say(t.Replica.ReadAt(ctx, p, off))
+}
+
+func (t translated) WriteAt(ctx context.Context, p []byte, off int64, fua bool) error {
+	return t.say(t.Replica.WriteAt(ctx, p, off, fua))
+}
+
+func (t translated) Flush(ctx context.Context) error { return t.say(t.Replica.Flush(ctx)) }
+
+func (t translated) Trim(ctx context.Context, off, length int64, fua bool) error {
+	return t.say(t.Replica.Trim(ctx, off, length, fua))
+}
+
+func (t translated) Zero(ctx context.Context, off, length int64, flags nbd.ZeroFlags) error {
+	return t.say(t.Replica.Zero(ctx, off, length, flags))
+}
+
+func (t translated) Extents(ctx context.Context, off, length int64) ([]nbd.Extent, error) {
+	e, err := t.Replica.Extents(ctx, off, length)
+	return e, t.say(err)
+}
+
+func (t translated) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
+	reply, err := t.Replica.Control(ctx, op, payload)
+	return reply, t.say(err)
+}
+
+// cautious is a replica as an engine has it: no rebuild of it begins on a disk that does not respond. It would end soon, and what the
+// replica had by then would be worth nothing.
+type cautious struct {
+	*replica.Session
+	silent func() error // why the disk cannot be used; nil: it can
+}
+
+// forEngine is a session as an engine has it.
+func (h *replicaHost) forEngine(name string, s *replica.Session) engine.Replica {
+	return cautious{s, func() error { return h.silent(name) }}
+}
+
+// Control is that of the session, unless it begins a rebuild.
+func (c cautious) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
+	if op == membership.OpBeginRebuild {
+		if err := c.silent(); err != nil {
+			return nil, &nbd.Error{Errno: nbd.EIO, Msg: fmt.Sprintf("%s: %v", reasonDiskNotResponding, err)}
+		}
+	}
+	return c.Session.Control(ctx, op, payload)
+}
+
+// localMember is a replica of this process as an engine sees it.
+type localMember struct {
+	translated
+	session *replica.Session
+}
+
+// Err says why the session has ended.
+func (m *localMember) Err() error { return m.say(m.session.Err()) }
+
+// remoteMember is a replica of another process as an engine sees it.
+type remoteMember struct {
+	translated
+	client *nbd.Client
+}
+
+// Err says why the connection has ended.
+func (m *remoteMember) Err() error { return m.say(m.client.Err()) }
+
+// Grow implements engine.Replica's optional method: the peer has shown that it is larger now.
+func (m *remoteMember) Grow(sizeBytes int64) { m.client.Grow(sizeBytes) }
+
+// Cut ends the connection at once: see engine.Replica's optional methods.
+func (m *remoteMember) Cut(cause error) { m.client.Cut(cause) }
+
+// WriteAsync is WriteAt without waiting: done is called once and must not block.
+func (m *remoteMember) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
+	m.client.WriteAsync(p, off, fua, func(err error) { done(m.say(err)) })
+}

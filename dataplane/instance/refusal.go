@@ -1,0 +1,109 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
+)
+
+// refusalDomain is the domain of the ErrorInfo that carries a refusal's reason.
+const refusalDomain = "longhorn.io"
+
+// Reasons of refusals that do not come from package replica.
+const (
+	reasonInUse       = "InUse"          // an engine is connected, or the device is open
+	reasonHosted      = "Hosted"         // the replica is not stopped
+	reasonForeign     = "Foreign"        // something else is in a directory's place
+	reasonFenced      = "Fenced"         // an engine of this or a higher generation was here
+	reasonRunning     = "Running"        // the volume's engine runs
+	reasonNotProposed = "NotProposed"    // the epoch or session is not what the engine asked for
+	reasonStopping    = "Stopping"       // the process ends
+	reasonNotHosted   = "NotHosted"      // what the request is about is not here
+	reasonSession     = "OtherSession"   // the request is meant for another start of the engine
+	reasonNotRunning  = "NotRunning"     // the engine is starting, stopping or failed
+	reasonBusy        = "Busy"           // another rebuild is under way
+	reasonLastMember  = "LastMember"     // a volume keeps one member
+	reasonTooSmall    = "MemberTooSmall" // a replica has not grown yet
+	reasonNoResize    = "NoResize"       // the holder cannot make a device larger
+
+	// reasonDiskNotResponding: an operation on the disk has been under way for too long.
+	reasonDiskNotResponding = string(replica.DiskNotResponding)
+)
+
+// refusal is an error that will be the same until someone changes something.
+type refusal struct {
+	reason string
+	err    error
+}
+
+func (r *refusal) Error() string { return r.err.Error() }
+func (r *refusal) Unwrap() error { return r.err }
+
+func refuse(reason, format string, args ...any) error {
+	return &refusal{reason: reason, err: fmt.Errorf(format, args...)}
+}
+
+// errInvalid says that a request makes no sense.
+var errInvalid = errors.New("invalid request")
+
+// toStatus makes the gRPC error of an error: FAILED_PRECONDITION with an ErrorInfo for a refusal, INVALID_ARGUMENT, or
+// INTERNAL for what may go away by itself.
+func toStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	reason := reasonOf(err)
+	switch {
+	case reason == reasonDiskNotResponding: // wraps the error of a context
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	case errors.Is(err, errInvalid), reason == string(replica.InvalidSpec):
+		return status.Error(codes.InvalidArgument, err.Error())
+	case reason == "" || reason == string(replica.IOError):
+		return status.Error(codes.Internal, err.Error())
+	}
+	s := status.New(codes.FailedPrecondition, err.Error())
+	detailed, detailErr := s.WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: refusalDomain})
+	if detailErr != nil {
+		return s.Err()
+	}
+	return detailed.Err()
+}
+
+// reasonOf returns the reason of a refusal; "" when an error is none.
+func reasonOf(err error) string {
+	var r *refusal
+	switch {
+	case errors.As(err, &r):
+		return r.reason
+	case replica.ReasonOf(err) != "":
+		return string(replica.ReasonOf(err))
+	case errors.Is(err, replica.ErrForeign):
+		return reasonForeign
+	case errors.Is(err, engine.ErrInUse), errors.Is(err, replica.ErrInUse):
+		return reasonInUse
+	case errors.Is(err, engine.ErrNotProposed):
+		return reasonNotProposed
+	case errors.Is(err, engine.ErrOtherSession):
+		return reasonSession
+	case errors.Is(err, engine.ErrNotRunning):
+		return reasonNotRunning
+	case errors.Is(err, engine.ErrBusy), errors.Is(err, engine.ErrLeaving):
+		return reasonBusy
+	case errors.Is(err, engine.ErrMemberTooSmall):
+		return reasonTooSmall
+	case errors.Is(err, device.ErrNoResize):
+		return reasonNoResize
+	case errors.Is(err, engine.ErrLastMember):
+		return reasonLastMember
+	}
+	return ""
+}

@@ -1,0 +1,121 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
+)
+
+// toolExporter serves tools on this node: a process that may open the socket may read every volume.
+type toolExporter struct {
+	replicas *replicaHost
+	engines  *engineHost
+}
+
+func (x *toolExporter) List(context.Context) []string {
+	names := []string{}
+	for _, r := range x.replicas.states() {
+		names = append(names, "ro/"+r.GetName())
+	}
+	for _, name := range x.replicas.parkedNames() {
+		names = append(names, "ro/"+name)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names) // one may have been started or stopped between the two looks
+	for _, e := range x.engines.states() {
+		names = append(names, "engine/"+e.GetVolume())
+	}
+	return names
+}
+
+func (x *toolExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*nbd.Export, error) {
+	kind, rest, _ := strings.Cut(name, "/")
+	switch {
+	case kind == "ro" && isElement(rest):
+		return x.openReplica(ctx, name, rest, c)
+	case kind == "engine" && isElement(rest):
+		return x.openEngine(name, rest, c)
+	}
+	return nil, fmt.Errorf("%w: the exports here are ro/<replica> and engine/<volume>", nbd.ErrUnknownExport)
+}
+
+func (x *toolExporter) openReplica(ctx context.Context, export, name string, c nbd.ConnInfo) (*nbd.Export, error) {
+	e := x.replicas.find(name)
+	if e == nil {
+		r, release, err := x.replicas.readParked(ctx, name)
+		if !errors.Is(err, errHosted) {
+			return exportView(export, r, release, err, c)
+		}
+		if e = x.replicas.find(name); e == nil {
+			return nil, nbd.ErrPolicy("replica " + name + " is being started or stopped")
+		}
+	}
+	if e.replica == nil {
+		return nil, nbd.ErrPolicy(e.refused.Error())
+	}
+	return exportView(export, e.replica, func() {}, nil, c)
+}
+
+// exportView offers a view of a replica. release is called when it is no longer needed, also after an error; err, if set, is why
+// there is none.
+func exportView(export string, r *replica.Replica, release func(), err error, c nbd.ConnInfo) (*nbd.Export, error) {
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.View()
+	if err != nil {
+		release()
+		return nil, nbd.ErrPolicy(err.Error())
+	}
+	described := &nbd.Export{
+		Name: export, Description: describe(r), Size: v.Size(), ReadOnly: true, MultiConn: true, BlockSize: blockSize, Backend: v,
+	}
+	end := func() error {
+		err := v.Close()
+		release()
+		return err
+	}
+	if c.InfoOnly {
+		return described, end()
+	}
+	described.Closed = cutWhenDone(v.Done(), func(<-chan struct{}) { c.Drop() }, end)
+	return described, nil
+}
+
+// describe says what a person who reads a replica should know.
+func describe(r *replica.Replica) string {
+	text := "replica of volume " + r.Volume()
+	if caution := r.Caution(); caution != "" {
+		text += ": " + caution
+	}
+	return text
+}
+
+func (x *toolExporter) openEngine(export, volume string, c nbd.ConnInfo) (*nbd.Export, error) {
+	e := x.engines.ofVolume(volume)
+	if e == nil {
+		return nil, fmt.Errorf("%w: no engine of volume %s runs here", nbd.ErrUnknownExport, volume)
+	}
+	if s := e.engine.State(); s.Phase != engine.PhaseRunning {
+		return nil, nbd.ErrPolicy(fmt.Sprintf("the engine of volume %s is %s", volume, s.Phase))
+	}
+	described := &nbd.Export{
+		Name: export, Description: "volume " + volume, Size: e.state().GetSizeBytes(), ReadOnly: !e.socket.writable, MultiConn: true,
+		BlockSize: blockSize, Backend: e.engine.Backend(),
+	}
+	if c.InfoOnly {
+		return described, nil
+	}
+	closed, ok := e.socket.connect(c.Drop)
+	if !ok {
+		return nil, nbd.ErrPolicy(fmt.Sprintf("the engine of volume %s is stopping", volume))
+	}
+	described.Closed = closed
+	return described, nil
+}

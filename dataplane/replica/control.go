@@ -1,0 +1,211 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+)
+
+// Control answers the private command; package membership has its messages. What cannot be understood is EINVAL, an
+// operation that does not exist ENOTSUP.
+//
+// What changes something on the disk is done in the replica's lane, with the gate held until it has ended: when ctx ends first the error
+// is a *HangError, what is under way may still happen, and the next engine waits for it.
+func (s *Session) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
+	t, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	leave := func() { s.gate.leave(t) }
+	switch op {
+	case membership.OpState:
+		defer leave()
+		return marshal(s.state())
+	case membership.OpIntents:
+		defer leave()
+		return marshal(membership.Regions{Indexes: s.replica.intents.marked()})
+	case membership.OpInForce:
+		defer leave()
+		var question membership.InForce
+		if err := unmarshal(payload, &question); err != nil {
+			return nil, err
+		}
+		s.replica.opts.Asked.heard(s.generation, question.Limited)
+		return nil, nil
+	}
+	var reply []byte
+	c, err := s.asked(op, payload, &reply)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	c.over = leave
+	err = s.replica.lane.run(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+// asked decodes an operation that changes something on the disk, or looks at what such operations change. A reply is there when its call
+// was delivered.
+func (s *Session) asked(op uint16, payload []byte, reply *[]byte) (call, error) {
+	switch op {
+	case membership.OpRecordEpoch:
+		var e membership.Epoch
+		err := unmarshal(payload, &e)
+		return call{what: "record the epoch", work: func() error { return s.recordEpoch(e) }}, err
+	case membership.OpBeginRebuild:
+		return call{what: "begin a rebuild", work: s.beginRebuild}, nil
+	case membership.OpClearIntents:
+		var regions membership.Regions
+		err := unmarshal(payload, &regions)
+		return call{what: "clear marks", work: func() error { return s.replica.clearIntents(regions.Indexes) }}, err
+	case membership.OpLackAll:
+		var lacks membership.LackAll
+		err := unmarshal(payload, &lacks)
+		return call{what: "mark all regions", work: func() error { return s.lackAll(lacks.Epoch, lacks.SizeBytes) }}, err
+	case membership.OpAway:
+		var away membership.Away
+		err := unmarshal(payload, &away)
+		return call{what: "begin a record of what is changed", work: func() error { return s.replica.beginRecord(away) }}, err
+	case membership.OpChanged:
+		var away membership.Away
+		err := unmarshal(payload, &away)
+		var b []byte
+		return call{
+			what:    "look what was changed",
+			work:    func() (err error) { b, err = s.replica.changedSince(away); return err },
+			deliver: func() { *reply = b },
+		}, err
+	}
+	return call{}, &nbd.Error{Errno: nbd.ENOTSUP, Msg: fmt.Sprintf("control operation %d", op)}
+}
+
+func (s *Session) state() membership.State {
+	r := s.replica
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return membership.State{
+		UID: r.meta.UID, SizeBytes: r.Size(), Generation: r.meta.Generation, Epoch: r.meta.Epoch, RegionBytes: r.regionBytes,
+		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept, Rebuilding: r.meta.Rebuilding, Base: r.baseLocked(),
+		ReadsDisk:  true, // see Replica.confirm
+		WritesLost: !r.cacheKept && r.opts.BootID != "",
+		LastAsked:  r.opts.Asked.before(),
+	}
+}
+
+// beginRebuild makes it durable that the data is not to be believed. The same again is success. The caller is in the lane.
+func (s *Session) beginRebuild() error {
+	r := s.replica
+	r.mu.Lock()
+	rebuilding := r.meta.Rebuilding
+	r.mu.Unlock()
+	if !rebuilding {
+		if err := r.update(func(m *Meta) { m.Rebuilding = true }); err != nil {
+			return fmt.Errorf("begin a rebuild: %w", err)
+		}
+		r.changed()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewing = true
+	return nil
+}
+
+// recordEpoch makes an epoch durable. The same again is success; an older one, or the same with other members, cannot come
+// from an engine that follows the rules and is refused. The caller is in the lane, so what is compared here is what is replaced.
+//
+// An epoch that lists a replica which is being rebuilt says that its data is complete and flushed, so the same replacement of
+// the metadata clears the mark. One that was recorded before the rebuild began says nothing of the kind and is refused. When the
+// rebuild began before this opening, what was written between its end and now may be lost, and the replica is trusted no more than it was.
+func (s *Session) recordEpoch(e membership.Epoch) error {
+	r := s.replica
+	r.mu.Lock()
+	recorded, rebuilding := r.meta.Epoch, r.meta.Rebuilding
+	r.mu.Unlock()
+	if e.IsZero() {
+		return invalid("an epoch must not be zero")
+	}
+	if err := validateEpoch(e, s.generation); err != nil {
+		return invalid("%v", err)
+	}
+	switch order := e.Compare(recorded); {
+	case order == 0 && e.Equal(recorded) && rebuilding && e.Has(r.name):
+		return invalid("epoch %s was recorded before the rebuild began", e)
+	case order == 0 && e.Equal(recorded):
+		return nil
+	case order <= 0:
+		return invalid("epoch %s after %s", e, recorded)
+	}
+	e.Members = slices.Clone(e.Members)
+	rebuilt, renewed := rebuilding && e.Has(r.name), false
+	err := r.update(func(m *Meta) {
+		m.Epoch = e
+		if rebuilt {
+			m.Rebuilding = false
+		}
+		if renewed = rebuilt && r.renewing && r.failure == nil; renewed {
+			m.BootID = r.opts.BootID
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("record epoch %s: %w", e, err)
+	}
+	if renewed {
+		r.keep() // all that may have been lost was written anew
+	}
+	r.changed()
+	return nil
+}
+
+func (r *Replica) clearIntents(regions []int64) error {
+	count := r.intents.regions()
+	for _, i := range regions {
+		if i < 0 || i >= count {
+			return invalid("region %d of %d", i, count)
+		}
+	}
+	// The engine has flushed the regions. If something could not be written out since, it may be what that flush relied on.
+	if err := r.checkWrittenOut(); err != nil {
+		return err
+	}
+	if err := r.since.add(regions); err != nil {
+		r.fail(err)
+		return err
+	}
+	r.writing.Lock()
+	err := r.intents.clear(regions)
+	left := len(r.intents.marked())
+	r.writing.Unlock()
+	switch {
+	case err != nil:
+		return r.failUnlessNoSpace(err)
+	case left == 0:
+		return r.trust() // what may have been lost has been made good, or no member has it
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf(format, args...)}
+}
+
+func marshal(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode control reply: %w", err)
+	}
+	return b, nil
+}
+
+func unmarshal(payload []byte, v any) error {
+	if err := json.Unmarshal(payload, v); err != nil {
+		return invalid("control payload: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/disk"
+)
+
+// Disk is one disk's directory, held open, with the UUID that was asked for. What is opened, made or removed through it is looked
+// up beneath the held directories and never by the disk's path again:
+//
+//	<path>/                  held; the path leads here when OpenDisk looks, and may lead elsewhere a moment later
+//	    longhorn-disk.cfg    read by OpenDisk; says that this is the disk
+//	    replicas/            held; on the same file system
+//
+// So when a file system is mounted or unmounted meanwhile, a step finishes in the file system in which it began, even one that no
+// path leads to, and never in what comes to light beneath. The caller of OpenDisk must Close the Disk; replicas that were opened
+// through it stay open.
+//
+// A byte-for-byte clone has the same UUID file, so OpenDisk takes it for the disk. The epoch of a replica on it tells what that
+// replica is worth.
+type Disk struct {
+	path, uuid string
+	dir        fsys.Dir
+	replicas   fsys.Dir
+	id         DiskID
+}
+
+// DiskID tells what a disk's path leads to from all else that exists at the same time. It is the numbers of the device and the
+// inode: those do not change while a directory or a file on it is held open, nor when the same file system is mounted again or at
+// another place as well, as the number of a mount would.
+type DiskID struct{ Directory, Replicas fsys.ID }
+
+// Sighting is what a path leads to that should be a disk's.
+type Sighting struct {
+	// Found: there is a directory, ID.Directory. MountPoint: it is the root of a mount.
+	Found, MountPoint bool
+	// ID.Replicas is zero unless Reason is "".
+	ID DiskID
+	// UUID is from the UUID file, in lower case; "" when it could not be read.
+	UUID string
+	// Reason is "" for a disk; else DiskMissing, DiskMismatch, or IOError, which says nothing of the disk. Err is the cause.
+	Reason Reason
+	Err    error
+}
+
+// OpenDisk opens a disk's directory by its absolute path and makes sure that its UUID file names uuid. It writes nothing. An error is
+// a *RefusedError: InvalidSpec (a uuid that is empty is not valid), DiskMissing, DiskMismatch or IOError.
+func OpenDisk(fs fsys.FS, diskPath, uuid string) (*Disk, error) {
+	switch {
+	case uuid == "":
+		return nil, refuse(diskPath, InvalidSpec, "the UUID of the disk must be given")
+	case !strings.HasPrefix(diskPath, "/"):
+		return nil, refuse(diskPath, InvalidSpec, "the path of a disk must be absolute")
+	}
+	d := &Disk{path: path.Clean(diskPath), uuid: strings.ToLower(uuid)}
+	s := d.look(fs)
+	switch {
+	case s.Reason != "":
+		return nil, errors.Join(refuse(d.path, s.Reason, "%w", s.Err), d.Close())
+	case s.UUID != d.uuid:
+		return nil, errors.Join(refuse(d.path, DiskMismatch, "disk %s is there, not %s", s.UUID, d.uuid), d.Close())
+	}
+	d.id = s.ID
+	return d, nil
+}
+
+// LookAtDisk tells what a disk's path leads to now. It writes nothing and keeps nothing open.
+func LookAtDisk(fs fsys.FS, diskPath string) Sighting {
+	d := &Disk{path: path.Clean(diskPath)}
+	defer func() { _ = d.Close() }() // only looked at
+	return d.look(fs)
+}
+
+// look opens the directories of a disk, as far as they are there.
+func (d *Disk) look(fs fsys.FS) (s Sighting) {
+	fail := func(err error) Sighting {
+		s.Reason, s.Err = diskReason(err), err
+		return s
+	}
+	var err error
+	if d.dir, err = fs.OpenDir(d.path); err != nil {
+		d.dir = nil
+		return fail(err)
+	}
+	if s.ID.Directory, err = d.dir.ID(); err != nil {
+		return fail(err)
+	}
+	s.Found, s.MountPoint = true, isMountPoint(d.dir)
+	text, err := readFile(d.dir, disk.ConfigFileName, disk.MaxConfigBytes)
+	if err != nil {
+		return fail(fmt.Errorf("read its UUID file: %w", err))
+	}
+	config, err := disk.ParseConfig(text)
+	if err != nil {
+		s.Reason, s.Err = DiskMismatch, err
+		return s
+	}
+	s.UUID = config.UUID
+	if d.replicas, err = d.dir.OpenDir(disk.ReplicasDirName); err != nil {
+		d.replicas = nil
+		return fail(err)
+	}
+	if s.ID.Replicas, err = d.replicas.ID(); err != nil {
+		return fail(err)
+	}
+	return s
+}
+
+// diskReason is the reason for an error in looking at a disk.
+func diskReason(err error) Reason {
+	switch {
+	case errors.Is(err, fsys.ErrNotRegular):
+		return DiskMismatch
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
+		return DiskMissing
+	}
+	return IOError
+}
+
+// isMountPoint tells whether a directory is the root of a mount, where the file system can say.
+func isMountPoint(d fsys.Dir) bool {
+	m, ok := d.(interface{ IsMountPoint() bool })
+	return ok && m.IsMountPoint()
+}
+
+// ID tells the disk's directories from all others as long as something on the disk is open.
+func (d *Disk) ID() DiskID { return d.id }
+
+// Path is where the disk was opened.
+func (d *Disk) Path() string { return d.path }
+
+// UUID is the disk's, in lower case.
+func (d *Disk) UUID() string { return d.uuid }
+
+// Close lets go of the disk's directories.
+func (d *Disk) Close() error {
+	var errs []error
+	for _, dir := range []fsys.Dir{d.replicas, d.dir} {
+		if dir != nil {
+			errs = append(errs, dir.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// place gives the name of a replica's directory, which must be directly in the disk's directory for replicas.
+func (d *Disk) place(dir string) (string, error) {
+	parent, name, err := place(dir)
+	if err != nil {
+		return "", err
+	}
+	if want := path.Join(d.path, disk.ReplicasDirName); parent != want {
+		return "", refuse(dir, InvalidSpec, "a replica of disk %s must be in %s", d.uuid, want)
+	}
+	return name, nil
+}

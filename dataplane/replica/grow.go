@@ -1,0 +1,167 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
+)
+
+// A replica grows while it is open, with an engine inside or without:
+//
+//  1. metadata: growsTo is the new size. From here on data and map may have any length from the old size's to the new size's
+//  2. the data is made longer, by a hole, and synced
+//  3. the intent map of the new size, with the marks of the old one, is written beside it, synced, and renamed over it
+//  4. metadata: the new size, and no growsTo: the commit point
+//
+// Before 4 the replica has the old size, whatever its files have: beyond it nothing was ever written, so it reads as zeroes later. A crash
+// leaves one or the other, and the next opening, which asks for the new size, begins again at 1. Where 2 or 3 find no space they are undone.
+
+// checkGrowth tells why a replica of a size and region size cannot get another size; nil: it can.
+func checkGrowth(sizeBytes, regionBytes, to int64) error {
+	switch {
+	case to <= sizeBytes || to%BlockBytes != 0:
+		return fmt.Errorf("%d bytes is no size to grow to from %d", to, sizeBytes)
+	case RegionBytes(to) != regionBytes:
+		return fmt.Errorf("regions of %d bytes do not go with a size of %d", regionBytes, to)
+	}
+	return nil
+}
+
+// Grow makes the replica larger, durably; a size that it has already is success. An error says that it has the size that it had, and
+// serves it; lack of space is the usual one. When ctx ends first the error is a *HangError. What was shown of a size stays.
+func (r *Replica) Grow(ctx context.Context, sizeBytes int64) error {
+	err := r.lane.run(ctx, call{what: "grow", work: func() error { return r.grow(sizeBytes) }})
+	if err != nil {
+		return fmt.Errorf("grow replica %s to %d bytes: %w", r.name, sizeBytes, err)
+	}
+	return nil
+}
+
+// grow is Grow. The caller is in the lane.
+func (r *Replica) grow(to int64) error {
+	from := r.Size()
+	if to <= from {
+		return nil
+	}
+	err := r.unusable()
+	if err == nil {
+		err = checkGrowth(from, r.regionBytes, to)
+	}
+	if begun := r.growsTo(); err == nil && to < begun {
+		err = fmt.Errorf("it has begun to grow to %d bytes", begun)
+	}
+	if err == nil {
+		err = r.growFrom(from, to)
+	}
+	r.mu.Lock()
+	r.growFailure = err
+	r.mu.Unlock()
+	r.changed()
+	return err
+}
+
+func (r *Replica) unusable() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unusableLocked()
+}
+
+func (r *Replica) growsTo() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.meta.GrowsTo
+}
+
+func (r *Replica) growFrom(from, to int64) error {
+	if regionCount(to, r.regionBytes) != regionCount(from, r.regionBytes) {
+		if err := r.since.drop(); err != nil { // it has no bits for the new regions
+			r.fail(err) // also for lack of space: the file may be believed later, and is not kept any more
+			return err
+		}
+	}
+	if err := r.update(func(m *Meta) { m.GrowsTo = to }); err != nil {
+		return fmt.Errorf("record that it grows: %w", err)
+	}
+	replaced, err := r.lengthen(to)
+	if err != nil {
+		err = r.failUnlessNoSpace(err)
+		if r.unusable() == nil && !replaced {
+			r.undoGrowth(from)
+		}
+		return err
+	}
+	if err := r.update(func(m *Meta) { m.SizeBytes, m.GrowsTo = to, 0 }); err != nil {
+		return fmt.Errorf("record the new size: %w", err)
+	}
+	r.size.Store(to)
+	if r.opts.Log != nil {
+		r.opts.Log.WithField("sizeBytes", to).Info("Replica grown")
+	}
+	return nil
+}
+
+// lengthen gives data and intent map the length of a size. replaced: the map has it.
+func (r *Replica) lengthen(to int64) (replaced bool, err error) {
+	if err := r.data.Truncate(to); err != nil {
+		return false, fmt.Errorf("make the data longer: %w", err)
+	}
+	if err := r.syncs.do(); err != nil { // it ends the replica: what was written before may be lost
+		return false, err
+	}
+	regions := regionCount(to, r.regionBytes)
+	if regions <= r.intents.regions() {
+		return false, nil
+	}
+	return r.lengthenIntents(regions)
+}
+
+// lengthenIntents replaces the intent map. No change begins meanwhile, so no mark is set that the new one lacks.
+func (r *Replica) lengthenIntents(regions int64) (replaced bool, err error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	image := r.intents.longer(r.meta.UID, regions)
+	if err := r.dir.Unlink(besideName); err != nil && !errors.Is(err, syscall.ENOENT) {
+		return false, fmt.Errorf("write the intent map: %w", err)
+	}
+	if err := writeNew(r.dir, besideName, image.b); err != nil {
+		_ = r.dir.Unlink(besideName) // best effort: the next attempt does it again
+		return false, fmt.Errorf("write the intent map: %w", err)
+	}
+	r.files.Lock()
+	defer r.files.Unlock()
+	if err := r.replaceIntents(image); err != nil {
+		return true, fmt.Errorf("%w: replace the intent map: %w", errUncertain, err)
+	}
+	return true, nil
+}
+
+func (r *Replica) replaceIntents(image intentImage) error {
+	if err := r.dir.Rename(besideName, intentName); err != nil {
+		return err
+	}
+	if err := r.dir.Sync(); err != nil {
+		return err
+	}
+	f, err := r.dir.OpenFile(intentName, fsys.ReadWrite)
+	if err != nil {
+		return err
+	}
+	if r.held.intents, err = f.ID(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	old := r.imap
+	r.imap = f
+	r.intents.replace(f, image)
+	return old.Close()
+}
+
+// undoGrowth gives back what an attempt to grow took that found no space. It need not succeed.
+func (r *Replica) undoGrowth(from int64) {
+	if r.intents.regions() != regionCount(from, r.regionBytes) || r.data.Truncate(from) != nil || r.syncs.do() != nil {
+		return // an earlier attempt replaced the map
+	}
+	_ = r.update(func(m *Meta) { m.GrowsTo = 0 })
+}

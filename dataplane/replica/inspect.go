@@ -1,0 +1,100 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
+)
+
+// Inspect says whose replica a directory holds, by its metadata. It writes nothing and takes no lock. An error is a *RefusedError.
+func Inspect(fs fsys.FS, dir string) (Spec, error) {
+	parent, name, err := openParent(fs, dir)
+	if err != nil {
+		return Spec{}, err
+	}
+	defer parent.Close()
+	d, m, err := openIdentified(parent, dir, name, "")
+	if err != nil {
+		return Spec{}, err
+	}
+	defer d.Close()
+	return m.spec(), nil
+}
+
+// OpenCopy opens a replica's directory for reading alone, wherever it lies: a copy need not be on a disk, and nothing is written to
+// it. An error is a *RefusedError.
+func OpenCopy(fs fsys.FS, dir string, want Spec, opts Options) (*Replica, error) {
+	parent, name, err := openParent(fs, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	opts.ReadOnly = true
+	return openIn(parent, dir, name, want, opts)
+}
+
+// openParent opens the directory that holds replicas, of whatever disk, and returns the name in it.
+func openParent(fs fsys.FS, dir string) (fsys.Dir, string, error) {
+	path, name, err := place(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	parent, err := fs.OpenDir(path)
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
+		return nil, "", refuse(dir, DiskMissing, "%w", err)
+	case err != nil:
+		return nil, "", refuse(dir, IOError, "%w", err)
+	}
+	return parent, name, nil
+}
+
+// Caution says in a few words why a person who reads this replica should not take it for the volume; "" when nothing here speaks
+// against that. Only the volume's record knows whether the replica is a member still.
+func (r *Replica) Caution() string {
+	r.mu.Lock()
+	m, failure, closed := r.meta, r.failure, r.closed
+	r.mu.Unlock()
+	switch {
+	case closed:
+		return ""
+	case m.Rebuilding:
+		return "incomplete, for its rebuild did not end"
+	case ReasonOf(failure) == DataDeleted:
+		return "about to be lost, for its files were deleted while it was open"
+	case errors.As(failure, new(*DiskLostError)):
+		return "not current, for its disk went away while it was open"
+	case failure != nil:
+		return "incomplete, for a write to its disk did not work"
+	case m.Clean:
+		return ""
+	}
+	marked, err := r.markedRegions()
+	switch {
+	case err != nil:
+		return "not closed in order, and its intent map cannot be read"
+	case marked > 0:
+		return fmt.Sprintf("not closed in order; %d regions of %d bytes may differ from other replicas", marked, r.regionBytes)
+	}
+	return "not closed in order"
+}
+
+func (r *Replica) markedRegions() (int, error) {
+	if r.intents != nil {
+		return len(r.intents.marked()), nil
+	}
+	image, err := r.readIntents()
+	if err != nil {
+		return 0, err
+	}
+	return len(image.marked()), nil
+}
+
+// Volume is the name of the volume that this is a replica of.
+func (r *Replica) Volume() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.meta.Volume
+}

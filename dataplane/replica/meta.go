@@ -1,0 +1,164 @@
+package replica
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+)
+
+// Meta is the content of replica.meta. Its zero value is not valid. All numbers on disk are little endian.
+//
+//	offset  bytes
+//	0       8      magic "LHREPLIC"
+//	8       4      format version, 1
+//	12      4      n, length of the payload, at most 64 KiB
+//	16      n      payload: this struct as JSON, keys as below, no others, growsTo only while it is not 0; then blanks, so that the file has 4096 bytes as long as
+//	               that is enough, else a multiple of it
+//	16+n    4      CRC32C of everything before
+//	20+n           end of the file
+type Meta struct {
+	UID         string `json:"uid"`
+	Volume      string `json:"volume"`
+	Name        string `json:"name"`
+	SizeBytes   int64  `json:"sizeBytes"`
+	RegionBytes int64  `json:"regionBytes"`
+	// Generation and Session hold the gate: the last engine admitted. Zero and "" in a replica that never admitted any.
+	Generation int64  `json:"generation"`
+	Session    string `json:"session"`
+	// Epoch is evidence of who held every acknowledged write; the truth is the API object.
+	Epoch membership.Epoch `json:"epoch"`
+	// Rebuilding says that the data is being replaced from another replica, so that nothing is to be concluded from it. It is
+	// set before the first byte is, and cleared together with the record of an epoch that lists this replica.
+	Rebuilding bool `json:"rebuilding"`
+	// BootID is of the boot in which every write was made that is not known to be durable; "" while some of them may be missing, as
+	// after an error of the disk or a loss of power.
+	BootID string `json:"bootID"`
+	// Clean says that the replica was closed in order: all is durable and no region was marked.
+	Clean bool `json:"clean"`
+	// GrowsTo is above 0 while the files are being made longer (grow.go): data and intent map then have the length for SizeBytes or
+	// the one for GrowsTo. No engine was offered more than SizeBytes. Releases that know no growth call such metadata torn.
+	GrowsTo int64 `json:"growsTo,omitempty"`
+}
+
+const (
+	metaMagic       = "LHREPLIC"
+	metaVersion     = 1
+	metaHeaderBytes = 16
+	maxMetaPayload  = 64 << 10
+	maxMetaBytes    = metaHeaderBytes + maxMetaPayload + 4
+	// metaBlockBytes is what the file's size is a multiple of. With three members some 700 bytes are used, so all metadata of a replica
+	// has one size, and the spare file fits.
+	metaBlockBytes  = 4096
+	maxSessionBytes = 256
+	maxBootIDBytes  = 128
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Why a file's content was not accepted.
+var (
+	errNotOurs    = errors.New("the magic is not ours")
+	errTorn       = errors.New("damaged or cut short")
+	errNewVersion = errors.New("unknown format version")
+)
+
+func (m Meta) spec() Spec {
+	return Spec{UID: m.UID, Volume: m.Volume, Name: m.Name, SizeBytes: m.SizeBytes}
+}
+
+func (m Meta) validate() error {
+	if err := m.spec().validate(); err != nil {
+		return err
+	}
+	switch {
+	case m.RegionBytes < minRegionBytes || m.RegionBytes&(m.RegionBytes-1) != 0 || regionCount(m.SizeBytes, m.RegionBytes) > maxRegions:
+		return fmt.Errorf("region size %d does not go with size %d", m.RegionBytes, m.SizeBytes)
+	case m.GrowsTo != 0 && checkGrowth(m.SizeBytes, m.RegionBytes, m.GrowsTo) != nil:
+		return fmt.Errorf("size %d cannot grow to %d", m.SizeBytes, m.GrowsTo)
+	case m.Generation < 0 || (m.Generation == 0) != (m.Session == ""):
+		return fmt.Errorf("generation %d with session %q", m.Generation, m.Session)
+	case len(m.Session) > maxSessionBytes || len(m.BootID) > maxBootIDBytes:
+		return errors.New("session or boot id too long")
+	}
+	return validateEpoch(m.Epoch, m.Generation)
+}
+
+// validateEpoch checks that e can have been recorded by an engine of a generation not above the given.
+func validateEpoch(e membership.Epoch, generation int64) error {
+	switch {
+	case e.IsZero() && len(e.Members) == 0:
+		return nil
+	case e.Generation < 1 || e.Counter < 1 || e.Generation > generation:
+		return fmt.Errorf("epoch %s under generation %d", e, generation)
+	case len(e.Members) == 0 || !slices.Equal(e.Members, membership.NewEpoch(0, 0, e.Members).Members):
+		return fmt.Errorf("epoch %s: members must be named, sorted, each once", e)
+	}
+	return nil
+}
+
+func (m Meta) encode() ([]byte, error) {
+	if err := m.validate(); err != nil {
+		return nil, fmt.Errorf("encode metadata: %w", err)
+	}
+	payload, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode metadata: %w", err)
+	}
+	if len(payload) > maxMetaPayload {
+		return nil, fmt.Errorf("encode metadata: %d bytes are more than %d", len(payload), maxMetaPayload)
+	}
+	payload = padMeta(payload)
+	b := make([]byte, 0, metaHeaderBytes+len(payload)+4)
+	b = append(b, metaMagic...)
+	b = binary.LittleEndian.AppendUint32(b, metaVersion)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
+	b = append(b, payload...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
+}
+
+// padMeta adds the blanks, which every release of the format reads over.
+func padMeta(payload []byte) []byte {
+	used := (metaHeaderBytes + len(payload) + 4) % metaBlockBytes
+	if used == 0 || len(payload)+metaBlockBytes-used > maxMetaPayload {
+		return payload
+	}
+	return append(payload, bytes.Repeat([]byte{' '}, metaBlockBytes-used)...)
+}
+
+// decodeMeta reads the content of replica.meta. Errors wrap errNotOurs, errTorn or errNewVersion. The version is looked at
+// before the checksum, for another version may have it elsewhere.
+func decodeMeta(b []byte) (Meta, error) {
+	switch {
+	case len(b) < len(metaMagic) || string(b[:len(metaMagic)]) != metaMagic:
+		return Meta{}, errNotOurs
+	case len(b) < metaHeaderBytes+4:
+		return Meta{}, fmt.Errorf("%w: %d bytes", errTorn, len(b))
+	}
+	if v := binary.LittleEndian.Uint32(b[8:]); v != metaVersion {
+		return Meta{}, fmt.Errorf("%w: %d, known is %d", errNewVersion, v, metaVersion)
+	}
+	n := int64(binary.LittleEndian.Uint32(b[12:]))
+	if int64(len(b)) != metaHeaderBytes+n+4 || n > maxMetaPayload {
+		return Meta{}, fmt.Errorf("%w: %d bytes with a payload of %d", errTorn, len(b), n)
+	}
+	end := len(b) - 4
+	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
+		return Meta{}, fmt.Errorf("%w: wrong checksum", errTorn)
+	}
+	var m Meta
+	d := json.NewDecoder(bytes.NewReader(b[metaHeaderBytes:end]))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return Meta{}, fmt.Errorf("%w: %w", errTorn, err)
+	}
+	if err := m.validate(); err != nil {
+		return Meta{}, fmt.Errorf("%w: %w", errTorn, err)
+	}
+	return m, nil
+}

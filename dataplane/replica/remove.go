@@ -1,0 +1,126 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
+)
+
+// Remove deletes a replica's directory for ever, if the metadata in it, or the intent map where there is no metadata, carries the uid and
+// nothing foreign is in it.
+//
+//  1. clear what an interrupted Remove or Create of the same uid left
+//  2. open the directory, take its lock, read its metadata and its names; refuse if they are not this replica's
+//  3. rename it to .<name>.deleting-<uid>, check that it is still the directory that was looked at, sync the parent: the commit
+//     point, before which no file is touched
+//  4. unlink data, map and metadata, in this order, then the directory
+//  5. sync the parent
+//
+// A directory that is not there is success: the disk is, with its UUID. Refusals have the reasons of Open; what is there stays.
+func (d *Disk) Remove(dir, uid string) error {
+	name, err := d.place(dir)
+	if err != nil {
+		return err
+	}
+	return removeIn(d.replicas, dir, name, uid)
+}
+
+func removeIn(parent fsys.Dir, dir, name, uid string) error {
+	if !uidForm.MatchString(uid) {
+		return refuse(dir, InvalidSpec, "uid %q is not valid", uid)
+	}
+	for _, leftover := range []string{deletingName(name, uid), creatingName(name, uid)} {
+		if err := clearLeftover(parent, leftover, uid); err != nil {
+			return fmt.Errorf("clear what an interrupted step left: %w", err)
+		}
+	}
+	d, err := openForRemoval(parent, dir, name, uid)
+	if ReasonOf(err) == ReplicaMissing {
+		if err := parent.Sync(); err != nil { // the unlink may be of an interrupted Remove
+			return fmt.Errorf("remove replica directory %s: %w", dir, err)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := rename(parent, d, name, deletingName(name, uid)); err != nil {
+		return refuse(dir, IOError, "%w", err)
+	}
+	if err := removeOpened(parent, d, deletingName(name, uid)); err != nil {
+		return fmt.Errorf("remove replica directory %s: %w", dir, err)
+	}
+	return nil
+}
+
+// openForRemoval opens and locks the directory and makes sure that it is this replica's, whatever state its data is in. Where the metadata
+// is gone the intent map says whose it is.
+func openForRemoval(parent fsys.Dir, dir, name, uid string) (fsys.Dir, error) {
+	d, err := parent.OpenDir(name)
+	if err != nil {
+		return nil, refuseFile(dir, err, ReplicaMissing, NotAReplica)
+	}
+	m, err := readMeta(d)
+	switch {
+	case errors.Is(err, syscall.ENOENT) && hasMapOf(d, uid):
+		err = nil
+	case err != nil:
+		err = refuseFile(dir, err, NotAReplica, MetadataTorn)
+	case m.UID != uid:
+		err = refuse(dir, OtherReplica, "it holds uid %s, not %s", m.UID, uid)
+	}
+	if err == nil {
+		err = lock(d, dir)
+	}
+	if err == nil {
+		err = checkOnlyOurs(d, dir)
+	}
+	if err != nil {
+		_ = d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func lock(d fsys.Dir, dir string) error {
+	switch err := d.TryLock(); {
+	case errors.Is(err, fsys.ErrLocked):
+		return refuse(dir, Locked, "%w", err)
+	case err != nil:
+		return refuse(dir, IOError, "%w", err)
+	}
+	return nil
+}
+
+func checkOnlyOurs(d fsys.Dir, dir string) error {
+	names, err := d.Names()
+	if err != nil {
+		return refuse(dir, IOError, "%w", err)
+	}
+	for _, n := range names {
+		if !slices.Contains(ownFiles, n) {
+			return refuse(dir, NotAReplica, "%w: the directory also holds %q", ErrForeign, n)
+		}
+	}
+	return nil
+}
+
+// rename moves an open directory aside. Should another have taken its name since it was opened, that one is put back.
+func rename(parent, d fsys.Dir, from, to string) error {
+	if err := parent.RenameNew(from, to); err != nil {
+		return err
+	}
+	held, err := d.ID()
+	if err != nil {
+		return err
+	}
+	moved, err := parent.Lookup(to)
+	if err == nil && moved == held {
+		return parent.Sync()
+	}
+	return errors.Join(fmt.Errorf("%w: the directory was exchanged", ErrForeign), err, parent.RenameNew(to, from))
+}

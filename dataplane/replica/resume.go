@@ -1,0 +1,90 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+)
+
+// A full copy that is interrupted is gone on with, by what is there for replicas that come back (since.go):
+//
+//	the replica     marks every region; then its base is the epoch in force, of which it was never a member
+//	each member     begins a record: that replica is away since this epoch
+//	the engine      clears the replica's marks of what it has copied and flushed
+//
+// So the marks of the replica are what the copy has still to do, and the record of the members is what was changed since it ended. The
+// metadata says "rebuilding" all the time: a release that knows nothing of this believes nothing of the data.
+
+// lackAll answers membership.OpLackAll. In this order: the members may have a record since the same epoch, from an earlier copy that got
+// further. The caller is in the lane.
+func (s *Session) lackAll(e membership.Epoch, sizeBytes int64) error {
+	r := s.replica
+	r.mu.Lock()
+	m := r.meta
+	r.mu.Unlock()
+	if err := validateEpoch(e, s.generation); err != nil {
+		return invalid("%v", err)
+	}
+	if e.IsZero() || e.Has(r.name) || !m.Rebuilding {
+		return invalid("epoch %s cannot be the base of a copy", e)
+	}
+	if sizeBytes < 0 || sizeBytes > r.Size() {
+		return invalid("a volume of %d bytes is larger than its replica", sizeBytes)
+	}
+	if sizeBytes == 0 {
+		sizeBytes = r.Size()
+	}
+	r.writing.RLock()
+	err := r.intents.mark(0, sizeBytes)
+	r.writing.RUnlock()
+	if err != nil {
+		return r.failUnlessNoSpace(fmt.Errorf("mark all regions: %w", err))
+	}
+	return r.putRecord(sinceRecord{Base: e}, m)
+}
+
+// beginRecord answers membership.OpAway. The same again is success, and begins nothing anew. The caller is in the lane.
+func (r *Replica) beginRecord(a membership.Away) error {
+	r.mu.Lock()
+	m := r.meta
+	r.mu.Unlock()
+	if !a.Epoch.Equal(m.Epoch) || !m.Epoch.Has(r.name) || m.Rebuilding || a.Replica == "" || m.Epoch.Has(a.Replica) {
+		return invalid("no record for %s can begin with epoch %s in %s", a.Replica, a.Epoch, m.Epoch)
+	}
+	record := r.since.head.sinceRecord
+	if last, known := record.Away[a.Replica]; known && last.Equal(a.Epoch) {
+		return nil
+	}
+	record, ok := record.with(a)
+	if !ok {
+		return invalid("too many replicas are away")
+	}
+	return r.putRecord(record, m)
+}
+
+// with returns the record with one more replica that is away, for whose copy the volume has one member less than it is to have.
+func (w sinceRecord) with(a membership.Away) (with sinceRecord, ok bool) {
+	away := map[string]membership.Epoch{}
+	maps.Copy(away, w.Away)
+	away[a.Replica] = a.Epoch
+	full := max(w.Full, len(a.Epoch.Members)+1)
+	for _, last := range w.Away {
+		full = max(full, len(last.Members))
+	}
+	return sinceRecord{Away: away, Full: full}, len(away) <= maxAway
+}
+
+// putRecord stores a record, or nothing is recorded any more, and the error is EINVAL. Where not even that is certain the replica fails.
+func (r *Replica) putRecord(record sinceRecord, m Meta) error {
+	err := r.since.put(record, m)
+	if err == nil {
+		return nil
+	}
+	if dropErr := r.since.drop(); dropErr != nil {
+		r.fail(dropErr)
+		return errors.Join(err, dropErr)
+	}
+	return invalid("record what is changed: %v", err)
+}

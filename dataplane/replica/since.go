@@ -1,0 +1,329 @@
+package replica
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
+)
+
+// A replica that comes back needs only what was changed while it was away. So a member records, from the epoch on that leaves another
+// one out, which marks it clears; and a replica that was left out records which epoch it was a member of. What may differ between the
+// two is then:
+//
+//	marked by the one that was away    changes that it had and that were not made equal
+//	marked by the member               changes that it has, and that are not cleared yet
+//	recorded by the member             changes whose marks were cleared since
+//
+// The record is in a file beside the intent map (besideName), as long as it is of use:
+//
+//	0      4096  head: magic "LHSINCEM", version 1, length of the payload, payload (sinceHead as JSON), zeroes, CRC32C of all before
+//	4096   n     an intent map (intentmap.go); a bit set: the mark of that region was cleared
+//
+// It is only believed while its head names the generation, session and epoch that the metadata has: a release that does not know the
+// file clears marks without a record, but not before it has changed one of the three. So a head is written after the metadata, and one that
+// may be wrong is unlinked, durably, before anything else happens. To lose the file costs a full copy, and nothing else.
+
+// sinceHead is the head of the file. Members and replicas that are away have their names.
+type sinceHead struct {
+	Generation int64            `json:"generation"`
+	Session    string           `json:"session"`
+	Epoch      membership.Epoch `json:"epoch"`
+	sinceRecord
+}
+
+// sinceRecord is what a replica knows of the time since an epoch. The zero value is nothing.
+type sinceRecord struct {
+	// Base is the last epoch that this replica was a member of, while it is none; or the one as of which it lacked all (resume.go).
+	Base membership.Epoch `json:"base,omitzero"`
+	// Away has the replicas that were members with this one, each with the last epoch that it was in, and one that a full copy is made
+	// to, with the epoch in which that began. All bits set since the first of these count for all of them.
+	Away map[string]membership.Epoch `json:"away,omitempty"`
+	// Full is how many members the volume had before the first of them was left out; 0 from a release that did not record it.
+	Full int `json:"full,omitempty"`
+}
+
+const (
+	sinceMagic     = "LHSINCEM"
+	sinceVersion   = 1
+	sinceHeadBytes = 4096
+	maxAway        = 8
+)
+
+func (w sinceRecord) isEmpty() bool { return w.Base.IsZero() && len(w.Away) == 0 }
+
+// next returns what a replica knows once it has stored an epoch; prior is the one that it had, rebuilding says that its data was worth
+// nothing by then.
+//
+//	no member of next, member of prior          prior is the base
+//	no member of next, nor of prior             the base stays
+//	member of next, not of prior                nothing: it does not know who was left out before it came
+//	member of both                              those that next leaves out are away since prior
+//
+// A replica is forgotten when it is a member again, and all are when the volume has as many members as before the first was left out. Its
+// own epoch does not tell how many that is: it may have been left out after another one that is still to come back.
+func (w sinceRecord) next(self string, prior, next membership.Epoch, rebuilding bool) sinceRecord {
+	switch {
+	case !next.Has(self) && prior.Has(self) && !rebuilding:
+		return sinceRecord{Base: prior}
+	case !next.Has(self):
+		return sinceRecord{Base: w.Base}
+	case !prior.Has(self):
+		return sinceRecord{}
+	}
+	away, full := maps.Clone(w.Away), w.Full
+	for _, last := range away {
+		full = max(full, len(last.Members))
+	}
+	for _, name := range prior.Members {
+		if !next.Has(name) && len(away) < maxAway {
+			if away == nil {
+				away = map[string]membership.Epoch{}
+			}
+			away[name] = prior
+			full = max(full, len(prior.Members))
+		}
+	}
+	maps.DeleteFunc(away, func(name string, _ membership.Epoch) bool {
+		return next.Has(name) || len(next.Members) >= full
+	})
+	if len(away) == 0 {
+		return sinceRecord{}
+	}
+	return sinceRecord{Away: away, Full: full}
+}
+
+// since is the file, if there is one. All but base is called in the replica's lane, or before anything else uses the replica.
+type since struct {
+	dir   fsys.Dir
+	file  fsys.File // nil: there is none, or none that may be believed
+	image intentImage
+
+	mu   sync.Mutex
+	head sinceHead // guarded by mu; changed in the lane alone
+}
+
+// openSince opens the file, if it goes with the metadata, and makes durable what it has. One that cannot be made durable is gone on its
+// return, or the error says that it is not.
+func openSince(dir fsys.Dir, m Meta) (*since, error) {
+	s := &since{dir: dir}
+	regions := regionCount(m.SizeBytes, m.RegionBytes)
+	b, err := readFile(dir, besideName, sinceHeadBytes+intentFileBytes(regions))
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, fsys.ErrNotRegular) {
+		return s, nil
+	}
+	if err == nil {
+		s.head, s.image, err = decodeSince(b, m)
+		if err != nil || !s.head.goesWith(m) {
+			s.head = sinceHead{}
+			return s, nil // from before something else happened, or the next intent map of a replica that grows
+		}
+		s.file, err = dir.OpenFile(besideName, fsys.ReadWrite)
+	}
+	if err == nil {
+		err = rewrite(s.file, b)
+	}
+	if err != nil {
+		return s, s.drop()
+	}
+	return s, nil
+}
+
+func (h sinceHead) goesWith(m Meta) bool {
+	return h.Generation == m.Generation && h.Session == m.Session && h.Epoch.Equal(m.Epoch)
+}
+
+// close gives the file up.
+func (s *since) close() {
+	if s.file != nil {
+		_ = s.file.Close() // what matters was synced
+		s.file = nil
+	}
+}
+
+// base is the last epoch that the replica was a member of, as far as the file says.
+func (s *since) base() membership.Epoch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head.Base
+}
+
+// follow brings the file in line with metadata that was just replaced. An error says that the file may be believed and must not be.
+func (s *since) follow(old, m Meta) error {
+	if s == nil || old.Generation == m.Generation && old.Session == m.Session && old.Epoch.Equal(m.Epoch) {
+		return nil
+	}
+	record := s.head.sinceRecord
+	if !old.Epoch.Equal(m.Epoch) {
+		record = record.next(m.Name, old.Epoch, m.Epoch, old.Rebuilding)
+	}
+	if record.isEmpty() {
+		if s.file == nil {
+			return nil
+		}
+		return s.drop()
+	}
+	if err := s.put(record, m); err != nil {
+		return s.drop()
+	}
+	return nil
+}
+
+// put makes the file say what a replica with this metadata knows. After an error it may say anything, and must be dropped.
+func (s *since) put(record sinceRecord, m Meta) error {
+	h := sinceHead{Generation: m.Generation, Session: m.Session, Epoch: m.Epoch, sinceRecord: record}
+	head, err := h.encode()
+	switch {
+	case err != nil:
+	case s.file != nil:
+		if err = s.file.WriteAt(head, 0); err == nil {
+			err = s.file.Datasync()
+		}
+	default:
+		err = s.create(head, m)
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.head = h
+	s.mu.Unlock()
+	return nil
+}
+
+// create makes the file anew, with all its blocks, so that no bit needs new space later.
+func (s *since) create(head []byte, m Meta) error {
+	if err := s.drop(); err != nil {
+		return err
+	}
+	image := newIntentImage(m.UID, m.RegionBytes, regionCount(m.SizeBytes, m.RegionBytes))
+	err := writeNew(s.dir, besideName, slices.Concat(head, image.b))
+	if err == nil {
+		err = s.dir.Sync()
+	}
+	if err == nil {
+		s.file, err = s.dir.OpenFile(besideName, fsys.ReadWrite)
+	}
+	s.image = image
+	return err
+}
+
+// drop forgets all, durably.
+func (s *since) drop() error {
+	s.close()
+	s.mu.Lock()
+	s.head = sinceHead{}
+	s.mu.Unlock()
+	err := s.dir.Unlink(besideName)
+	if errors.Is(err, syscall.ENOENT) {
+		return nil
+	}
+	if err == nil {
+		err = s.dir.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("remove the record of what was changed: %w", err)
+	}
+	return nil
+}
+
+// add records durably that the marks of regions are about to be cleared. Where that fails nothing is recorded any more; an error says that
+// the file may be believed and must not be.
+func (s *since) add(regions []int64) error {
+	if s.file == nil || len(s.head.Away) == 0 {
+		return nil
+	}
+	changed := map[int64]struct{}{}
+	for _, r := range regions {
+		if r >= s.image.regions {
+			return s.drop()
+		}
+		if !s.image.has(r) {
+			changed[s.image.set(r, true)] = struct{}{}
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	var err error
+	for n := range changed {
+		at := n * intentSectorBytes
+		err = errors.Join(err, s.file.WriteAt(s.image.b[at:at+intentSectorBytes], sinceHeadBytes+at))
+	}
+	if err == nil {
+		err = s.file.Datasync()
+	}
+	if err != nil {
+		return s.drop()
+	}
+	return nil
+}
+
+// changedSince answers membership.OpChanged. The caller is in the lane, so no mark is cleared meanwhile.
+func (r *Replica) changedSince(a membership.Away) ([]byte, error) {
+	if last, known := r.since.head.Away[a.Replica]; !known || !last.Equal(a.Epoch) {
+		return nil, invalid("what was changed since %s was in epoch %s is not known", a.Replica, a.Epoch)
+	}
+	indexes := append(r.since.image.marked(), r.intents.marked()...)
+	slices.Sort(indexes)
+	return marshal(membership.Regions{Indexes: slices.Compact(indexes)})
+}
+
+// baseLocked is State's Base.
+func (r *Replica) baseLocked() membership.Epoch {
+	if r.unreadable {
+		return membership.Epoch{} // it needs to be written anew, and has no mark
+	}
+	if r.meta.Epoch.Has(r.name) && !r.meta.Rebuilding {
+		return r.meta.Epoch
+	}
+	return r.since.base()
+}
+
+func (h sinceHead) encode() ([]byte, error) {
+	payload, err := json.Marshal(h)
+	if err == nil && len(payload) > sinceHeadBytes-metaHeaderBytes-4 {
+		err = fmt.Errorf("%d bytes are too many", len(payload))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode the record of what was changed: %w", err)
+	}
+	b := make([]byte, sinceHeadBytes)
+	copy(b, sinceMagic)
+	binary.LittleEndian.PutUint32(b[8:], sinceVersion)
+	binary.LittleEndian.PutUint32(b[12:], uint32(len(payload)))
+	copy(b[metaHeaderBytes:], payload)
+	end := sinceHeadBytes - 4
+	binary.LittleEndian.PutUint32(b[end:], crc32.Checksum(b[:end], castagnoli))
+	return b, nil
+}
+
+// decodeSince reads the content of the file. Errors wrap errNotOurs, errTorn or errNewVersion.
+func decodeSince(b []byte, m Meta) (h sinceHead, image intentImage, err error) {
+	end := sinceHeadBytes - 4
+	switch {
+	case len(b) < sinceHeadBytes || string(b[:len(sinceMagic)]) != sinceMagic:
+		return h, image, errNotOurs
+	case binary.LittleEndian.Uint32(b[8:]) != sinceVersion:
+		return h, image, errNewVersion
+	case crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]):
+		return h, image, fmt.Errorf("%w: wrong checksum", errTorn)
+	}
+	n := binary.LittleEndian.Uint32(b[12:])
+	if n > uint32(end-metaHeaderBytes) {
+		return h, image, fmt.Errorf("%w: a payload of %d bytes", errTorn, n)
+	}
+	if err := json.Unmarshal(b[metaHeaderBytes:metaHeaderBytes+n], &h); err != nil {
+		return sinceHead{}, image, fmt.Errorf("%w: %w", errTorn, err)
+	}
+	image, err = decodeIntentImage(b[sinceHeadBytes:], m.UID, m.RegionBytes, regionCount(m.SizeBytes, m.RegionBytes))
+	return h, image, err
+}

@@ -1,0 +1,86 @@
+package replica
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+)
+
+// Spec identifies a replica: what Create makes and Open expects to find.
+type Spec struct {
+	// UID of the Replica object; letters, digits and '-', at most 64.
+	UID string
+	// Volume and Name of the Replica object.
+	Volume, Name string
+	// SizeBytes is the volume's size; a positive multiple of BlockBytes.
+	SizeBytes int64
+}
+
+const (
+	// BlockBytes is the logical block size of every volume, for ever: file systems bake it in.
+	BlockBytes = 512
+
+	minRegionBytes = 4 << 20
+	maxRegions     = 256 << 10
+)
+
+var (
+	uidForm  = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+	nameForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9._]{0,126}[A-Za-z0-9])?$`)
+)
+
+func (s Spec) validate() error {
+	switch {
+	case !uidForm.MatchString(s.UID):
+		return fmt.Errorf("uid %q: must be 1 to 64 letters, digits and '-'", s.UID)
+	case !nameForm.MatchString(s.Volume):
+		return fmt.Errorf("volume name %q is not valid", s.Volume)
+	case !nameForm.MatchString(s.Name):
+		return fmt.Errorf("replica name %q is not valid", s.Name)
+	case s.SizeBytes <= 0 || s.SizeBytes%BlockBytes != 0:
+		return fmt.Errorf("size %d: must be a positive multiple of %d bytes", s.SizeBytes, BlockBytes)
+	}
+	return nil
+}
+
+// RegionBytes is the size of one region of the intent map for a volume of a size.
+func RegionBytes(sizeBytes int64) int64 { return membership.RegionBytes(sizeBytes) }
+
+func regionCount(sizeBytes, regionBytes int64) int64 {
+	n := sizeBytes / regionBytes
+	if sizeBytes%regionBytes != 0 {
+		n++
+	}
+	return n
+}
+
+// place splits a replica's directory into the path that holds it and its name there.
+func place(dir string) (parent, name string, err error) {
+	clean := path.Clean(dir)
+	parent, name = path.Split(clean)
+	switch {
+	case !strings.HasPrefix(dir, "/"), name == "":
+		return "", "", refuse(dir, InvalidSpec, "a replica's directory must be an absolute path below another")
+	case strings.HasPrefix(name, "."), len(name) > 128:
+		return "", "", refuse(dir, InvalidSpec, "a replica's directory must not be hidden, nor its name longer than 128 bytes")
+	}
+	return path.Clean(parent), name, nil
+}
+
+// Names inside a replica's directory, and of what Create and Remove leave when they are interrupted.
+const (
+	metaName     = "replica.meta"
+	metaTempName = "replica.meta.tmp" // the spare; see metaStore
+	intentName   = "intent.map"
+	// besideName is the next intent map while the replica grows (grow.go), else what was changed since a member was left out (since.go).
+	// Both have one name because a release that knows no since.go removes a directory only if it knows all names in it.
+	besideName = "intent.map.tmp"
+	dataName   = "data.img"
+)
+
+func creatingName(name, uid string) string { return "." + name + ".creating-" + uid }
+
+func deletingName(name, uid string) string { return "." + name + ".deleting-" + uid }

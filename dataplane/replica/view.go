@@ -1,0 +1,101 @@
+package replica
+
+import (
+	"context"
+	"sync"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+)
+
+// View is read access to a replica while no engine is connected. It holds no engine up: an admission ends it.
+type View struct {
+	replica *Replica
+	gate    *gate
+	once    sync.Once
+	done    chan struct{}
+	ending  error // set before done is closed
+}
+
+// View opens the replica for reading; ErrInUse while an engine is connected. The caller must Close the View.
+func (r *Replica) View() (*View, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.unusableLocked(); err != nil {
+		return nil, err
+	}
+	if r.current != nil && !r.current.isOver() {
+		return nil, ErrInUse
+	}
+	v := &View{replica: r, gate: newGate(), done: make(chan struct{})}
+	r.views[v] = struct{}{}
+	return v, nil
+}
+
+// Size is the replica's size in bytes.
+func (v *View) Size() int64 { return v.replica.Size() }
+
+// Done is closed when the view has ended.
+func (v *View) Done() <-chan struct{} { return v.done }
+
+// Close ends the view and returns when no read is under way, or with a *HangError when one hangs.
+func (v *View) Close() error {
+	v.end(ErrClosed)
+	if err := v.replica.awaitDrained(v.gate); err != nil {
+		return err // Replica.Close waits for it still
+	}
+	v.replica.mu.Lock()
+	defer v.replica.mu.Unlock()
+	delete(v.replica.views, v)
+	return nil
+}
+
+// end does not wait, and takes no lock.
+func (v *View) end(why error) {
+	v.once.Do(func() {
+		v.ending = why
+		v.gate.shut()
+		close(v.done)
+	})
+}
+
+func (v *View) begin() (ticket, error) {
+	if t, in := v.gate.enter(); in {
+		return t, nil
+	}
+	<-v.done
+	return 0, shutdown(v.replica, v.ending)
+}
+
+// ReadAt fills p.
+func (v *View) ReadAt(_ context.Context, p []byte, off int64) error {
+	t, err := v.begin()
+	if err != nil {
+		return err
+	}
+	defer v.gate.leave(t)
+	return v.replica.read(p, off)
+}
+
+// Extents tells data from holes.
+func (v *View) Extents(_ context.Context, off, length int64) ([]nbd.Extent, error) {
+	t, err := v.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer v.gate.leave(t)
+	return v.replica.extents(off, length)
+}
+
+// Flush has nothing to do.
+func (v *View) Flush(context.Context) error { return nil }
+
+var errReadOnly = &nbd.Error{Errno: nbd.EPERM, Msg: "read only"}
+
+// WriteAt is refused with EPERM.
+func (v *View) WriteAt(context.Context, []byte, int64, bool) error { return errReadOnly }
+
+// Trim is refused with EPERM.
+func (v *View) Trim(context.Context, int64, int64, bool) error { return errReadOnly }
+
+// Zero is refused with EPERM.
+func (v *View) Zero(context.Context, int64, int64, nbd.ZeroFlags) error { return errReadOnly }
