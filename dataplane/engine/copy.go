@@ -33,6 +33,7 @@ const (
 // held for longer than it takes to expel a source or to give up a target that hangs.
 type copier struct {
 	mirror *mirror
+	source copySource
 	target *member
 	fresh  bool // the target was never written, so it has zeroes where nothing was sent
 	pace   *pace
@@ -51,8 +52,8 @@ type piece struct {
 	zero        bool // it was a hole when it was looked at
 }
 
-// copyTo copies to the target what it lacks, and flushes it.
-func (e *Engine) copyTo(b *rebuild, target *member, fresh bool, lacks lack) error {
+// copyTo copies from a source to the target what it lacks, and flushes it.
+func (e *Engine) copyTo(b *rebuild, source copySource, target *member, fresh bool, lacks lack) error {
 	m := e.mirror
 	size := m.size.Load() // it does not grow during a rebuild
 	runs, total := []byteRange{{to: size}}, size
@@ -61,7 +62,7 @@ func (e *Engine) copyTo(b *rebuild, target *member, fresh bool, lacks lack) erro
 	}
 	e.showExtent(b, total, lacks.only != nil)
 	c := &copier{
-		mirror: m, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
+		mirror: m, source: source, target: target, fresh: fresh, buf: make([]byte, copyChunkBytes),
 		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.wasBusy, stop: target.dropped},
 		report: func(done int64) { e.showProgress(b, int(done*100/total)) },
 	}
@@ -147,10 +148,8 @@ func (c *copier) findHoles(off, length int64) []piece {
 	s := c.mirror.locks.lock(off, length, shared)
 	defer c.mirror.locks.unlock(s)
 	var pieces []piece
-	ro := c.mirror.roster.Load()
-	source := ro.serving[ro.primary]
 	for at, end := off, off+length; at < end; {
-		extents, err := c.mirror.extents(source, at, end-at)
+		extents, err := c.source.extents(at, end-at)
 		if err != nil || len(extents) == 0 {
 			return addPiece(pieces, at, end-at, false)
 		}
@@ -217,7 +216,7 @@ func (c *copier) copy(p piece) (equal bool, err error) {
 	s := c.mirror.locks.lock(p.off, p.length, shared)
 	defer c.mirror.locks.unlock(s)
 	if p.zero {
-		if !c.isHole(p) {
+		if !c.source.isHole(p.off, p.length) {
 			return false, nil
 		}
 		return true, c.onTarget(func() error { return c.target.Zero(background, p.off, p.length, 0) })
@@ -229,19 +228,11 @@ func (c *copier) copy(p piece) (equal bool, err error) {
 	return true, c.onTarget(func() error { return putChunk(c.target, buf, p.off) })
 }
 
-// isHole says whether a piece is a hole in the source still. It may miss that.
-func (c *copier) isHole(p piece) bool {
-	ro := c.mirror.roster.Load()
-	return c.mirror.isZeroEverywhere(ro.serving[ro.primary:ro.primary+1], p.off, p.length)
-}
-
-// read reads a chunk as a user would, but for a read that hangs in a local disk: that is left behind, with the buffer, when the
-// replica was expelled for it, and another is read. What it returns is valid until the next call.
+// read reads a chunk; where the source keeps the buffer, with another one. What it returns is valid until the next call.
 func (c *copier) read(off, length int64) ([]byte, error) {
 	for {
-		ro := c.mirror.roster.Load()
 		buf := c.buf[:length]
-		err := ro.serving[ro.primary].unlessStuck(func() error { return c.mirror.read(buf, off, nil, nil) })
+		err := c.source.read(buf, off)
 		if !errors.Is(err, errDropped) {
 			return buf, err
 		}

@@ -127,8 +127,8 @@ var (
 	ErrOtherSession = errors.New("not the engine's session")
 	// ErrNotRunning refuses what only a running engine can do.
 	ErrNotRunning = errors.New("the engine is not running")
-	// ErrBusy refuses a rebuild while another one is under way.
-	ErrBusy = errors.New("another replica is being rebuilt")
+	// ErrBusy refuses an operation while another one is under way.
+	ErrBusy = errors.New("the engine does one thing at a time")
 	// ErrLeaving refuses a larger size when the epoch lists a replica that has failed for too long.
 	ErrLeaving = errors.New("a replica that has failed is a member still")
 	// ErrMemberTooSmall refuses a size that a member does not have yet.
@@ -160,9 +160,8 @@ type Engine struct {
 	state      State            // guarded by mu
 	accepted   membership.Epoch // guarded by mu; the last epoch that RecordEpoch was called with
 	recorded   chan struct{}    // guarded by mu; closed when the API object holds the proposed epoch
-	rebuild    *rebuild         // guarded by mu; the one under way, if any
-	stopping   bool             // guarded by mu; no rebuild may begin
-	expanding  bool             // guarded by mu; no rebuild may begin
+	operation  operation        // guarded by mu; the one under way, if any
+	stopping   bool             // guarded by mu; no operation may begin
 	frontended bool             // guarded by mu; the frontend was started and not stopped
 	// predecessorAsked is when the engine before this one asked last; see Predecessor. Guarded by mu; zero if that is not known.
 	predecessorAsked time.Time

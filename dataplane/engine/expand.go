@@ -10,6 +10,13 @@ import (
 // grower is what a Replica over the network must offer so that it can be told what its peer has shown: that it is larger now.
 type grower interface{ Grow(sizeBytes int64) }
 
+// expansion is an operation; it has the size in bytes to which the volume grows.
+type expansion int64
+
+func (x expansion) String() string {
+	return fmt.Sprintf("the volume is being expanded to %d bytes", int64(x))
+}
+
 // Expand makes the volume larger while it is used. It may be repeated after a failure at any line; a size that users are offered already is
 // success. It refuses with ErrMemberTooSmall, and has changed nothing, unless every member has the size durably.
 //
@@ -28,14 +35,10 @@ func (e *Engine) Expand(ctx context.Context, session string, sizeBytes int64) er
 func (e *Engine) expand(ctx context.Context, session string, size int64) error {
 	e.expandMu.Lock()
 	defer e.expandMu.Unlock()
-	if err := e.beginExpand(session); err != nil {
+	if err := e.beginExpand(session, size); err != nil {
 		return err
 	}
-	defer func() {
-		e.mu.Lock()
-		e.expanding = false
-		e.mu.Unlock()
-	}()
+	defer e.endOperation()
 	if size > e.mirror.size.Load() {
 		if err := membership.CheckRegions(size, e.mirror.regions.regionBytes); err != nil {
 			return err
@@ -58,7 +61,7 @@ func (e *Engine) expand(ctx context.Context, session string, size int64) error {
 	return nil
 }
 
-func (e *Engine) beginExpand(session string) error {
+func (e *Engine) beginExpand(session string, size int64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -66,11 +69,8 @@ func (e *Engine) beginExpand(session string) error {
 		return ErrOtherSession
 	case e.state.Phase != PhaseRunning || e.stopping:
 		return ErrNotRunning
-	case e.rebuild != nil:
-		return ErrBusy
 	}
-	e.expanding = true
-	return nil
+	return e.beginOperation(expansion(size))
 }
 
 // growMembers asks each member for its size, and has the connections take requests of it. One that fails meanwhile is expelled as ever, and

@@ -170,6 +170,6 @@ func TestARebuildEndsWhileAMemberIsAskedForWhatWasChanged(t *testing.T) {
 	assert.Eventually(t, func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return e.rebuild == nil
+		return e.operation == nil
 	}, 10*time.Second, time.Millisecond, "the rebuild waits for the answer")
 }

@@ -110,11 +110,12 @@ func (e *Engine) planNext() (next membership.Epoch, needed bool) {
 		}
 		return next, true
 	}
-	if e.rebuild == nil || !e.rebuild.complete || ro.joining == nil || ro.joining != e.rebuild.target {
+	b := e.rebuilding()
+	if b == nil || !b.complete || ro.joining == nil || ro.joining != b.target {
 		return current, false
 	}
 	e.mirror.roster.Store(ro.promoted())
-	return membership.PlanJoin(current, e.rebuild.target.name), true
+	return membership.PlanJoin(current, b.target.name), true
 }
 
 // enact puts an epoch into force. It returns false when the engine ends or quit is closed first.
@@ -206,7 +207,7 @@ func (e *Engine) inForce(epoch membership.Epoch) {
 	for _, m := range gone {
 		close(m.gone)
 	}
-	if b := e.rebuild; b != nil && b.target != nil && epoch.Has(b.target.name) && ro.standing(b.target) == membership.Serving {
+	if b := e.rebuilding(); b != nil && b.target != nil && epoch.Has(b.target.name) && ro.standing(b.target) == membership.Serving {
 		e.state.set(MemberState{Name: b.target.name, Mode: ModeRW, Progress: 100})
 		b.joinOnce.Do(func() { close(b.joined) })
 	}

@@ -79,7 +79,7 @@ func TestACopyIsMadeInSmallPiecesWhileUsersHaveRequests(t *testing.T) {
 		r.disk("a").fill(t, 'x', 0, testSize)
 		e, _ := r.run(2)
 		c := &copier{
-			mirror: e.mirror, target: e.mirror.roster.Load().serving[0], buf: make([]byte, copyChunkBytes),
+			mirror: e.mirror, source: members{e.mirror}, target: e.mirror.roster.Load().serving[0], buf: make([]byte, copyChunkBytes),
 			pace: &pace{clock: r.clock, busy: func() bool { return busy }, stop: make(chan struct{})},
 		}
 		require.NoError(t, c.paced(t.Context(), piece{length: copyChunkBytes}))

@@ -30,9 +30,11 @@ type rebuild struct {
 	complete bool    // guarded by Engine.mu; nothing is missing in it but the epoch
 }
 
+func (b *rebuild) String() string { return "replica " + b.spec.Name + " is being rebuilt" }
+
 // AddReplica makes a replica a member, by a copy of what it lacks: all, unless it was a member and the members know what was changed
 // since. It returns at once; State tells how it goes. bytesPerSecond bounds the copy;
-// 0 is no bound. It does nothing for one that is a member, or is being rebuilt. ErrBusy: another rebuild is under way, or the
+// 0 is no bound. It does nothing for one that is a member, or is being rebuilt. ErrBusy: another operation is under way, or the
 // replica is just being expelled.
 func (e *Engine) AddReplica(session string, m Member, bytesPerSecond int64) error {
 	begun, err := e.beginRebuild(session, m, bytesPerSecond)
@@ -49,22 +51,24 @@ func (e *Engine) beginRebuild(session string, m Member, bytesPerSecond int64) (b
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ro := e.mirror.roster.Load()
-	known := ro.find(m.Name)
+	known, current := ro.find(m.Name), e.rebuilding()
 	switch {
 	case session != e.cfg.Session:
 		return false, ErrOtherSession
 	case e.state.Phase != PhaseRunning || e.stopping:
 		return false, ErrNotRunning
-	case e.rebuild != nil && e.rebuild.spec.Name == m.Name && e.rebuild.ctx.Err() == nil:
+	case current != nil && current.spec.Name == m.Name && current.ctx.Err() == nil:
 		return false, nil
 	case known != nil && ro.standing(known) == membership.Serving:
 		return false, nil
-	case e.rebuild != nil, known != nil, e.expanding:
-		return false, ErrBusy
+	case known != nil && e.operation == nil:
+		return false, fmt.Errorf("%w: the replica is being removed from the members", ErrBusy)
 	}
 	b := &rebuild{spec: m, bytesPerSecond: bytesPerSecond, joined: make(chan struct{})}
+	if err := e.beginOperation(b); err != nil {
+		return false, err
+	}
 	b.ctx, b.cancel = context.WithCancelCause(e.ctx)
-	e.rebuild = b
 	e.state.set(MemberState{Name: m.Name, Mode: ModeWO, Rebuilding: true})
 	e.tasks.Go(func() { e.runRebuild(b) })
 	return true, nil
@@ -75,7 +79,7 @@ func (e *Engine) beginRebuild(session string, m Member, bytesPerSecond int64) (b
 func (e *Engine) RemoveReplica(session, name string) error {
 	e.mu.Lock()
 	ro := e.mirror.roster.Load()
-	m, b := ro.find(name), e.rebuild
+	m, b := ro.find(name), e.rebuilding()
 	last := m != nil && ro.standing(m) == membership.Serving && len(ro.serving) == 1
 	e.mu.Unlock()
 	switch {
@@ -99,7 +103,7 @@ func (e *Engine) runRebuild(b *rebuild) {
 	b.cancel(context.Canceled)
 	e.mu.Lock()
 	target := b.target
-	e.rebuild = nil
+	e.operation = nil
 	if err != nil && target == nil {
 		e.state.set(MemberState{Name: b.spec.Name, Mode: ModeERR, Error: err.Error()})
 	}
@@ -144,7 +148,7 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 		}
 	}
 	fresh := c.state.Epoch.IsZero() && !c.state.Rebuilding // it was never written
-	if err := e.copyTo(b, target, fresh, lacks); err != nil {
+	if err := e.copyTo(b, members{e.mirror}, target, fresh, lacks); err != nil {
 		return err
 	}
 	return e.finishRebuild(b, target)

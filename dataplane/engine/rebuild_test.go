@@ -53,7 +53,7 @@ func failedWith(name string) func(State) bool {
 func (e *Engine) idle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.rebuild == nil
+	return e.operation == nil
 }
 
 func TestARebuiltReplicaIsAMemberAgain(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAHoleThatWasFilledIsCopiedInChunks(t *testing.T) {
 	r.disk("b").rebuilding = true
 	r.recorded = membership.NewEpoch(1, 2, []string{"a"})
 	e, _ := r.run(2)
-	c := &copier{mirror: e.mirror, target: e.mirror.roster.Load().serving[0], buf: make([]byte, copyChunkBytes)}
+	c := &copier{mirror: e.mirror, source: members{e.mirror}, target: e.mirror.roster.Load().serving[0], buf: make([]byte, copyChunkBytes)}
 	hole := piece{length: 4 * copyChunkBytes, zero: true}
 	r.disk("a").fill(t, 'x', 0, testSize)
 	equal, err := c.copy(hole)
@@ -182,7 +182,9 @@ func TestAddReplicaRefusals(t *testing.T) {
 	assert.NoError(t, e.AddReplica("s3", r.member("a"), 0), "a member")
 	r.add(e, "b")
 	<-g.Arrived()
-	assert.ErrorIs(t, e.AddReplica("s3", r.member("c"), 0), ErrBusy, "a second one")
+	err := e.AddReplica("s3", r.member("c"), 0)
+	require.ErrorIs(t, err, ErrBusy, "a second one")
+	assert.ErrorContains(t, err, "replica b is being rebuilt")
 	r.add(e, "b") // again
 	s := e.State()
 	assert.Contains(t, s.Members, MemberState{Name: "b", Mode: ModeWO, Rebuilding: true, CopyBytes: testSize})

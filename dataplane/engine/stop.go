@@ -196,8 +196,8 @@ func (e *Engine) finish(ctx context.Context) error {
 		return errors.New("a request does not end")
 	}
 	e.mu.Lock()
-	if e.rebuild != nil {
-		e.rebuild.cancel(errors.New("the engine stops"))
+	if b := e.rebuilding(); b != nil {
+		b.cancel(errors.New("the engine stops"))
 	}
 	e.mu.Unlock()
 	if e.ctx.Err() != nil {
