@@ -73,11 +73,11 @@ func RunNode(ctx context.Context, o NodeOptions) error {
 	driver := &nodeServer{nodeID: o.NodeID, core: &node{
 		mounts: mounts, devices: o.DeviceDirectory, log: o.Log, serviceAddress: lookUpService(ctx, resolverFile), beforeNFS: newClientID(o, mounts).beforeMount,
 	}}
-	listener, err := listenUnix(ctx, path)
+	listener, err := listenUnix(path)
 	if err != nil {
 		return err
 	}
-	registry, err := listenUnix(ctx, registrationSocket(o.KubeletDir, o.DriverName))
+	registry, err := listenUnix(registrationSocket(o.KubeletDir, o.DriverName))
 	if err != nil {
 		_ = listener.Close()
 		return err
@@ -129,7 +129,7 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listenUnix(ctx, path)
+	listener, err := listenUnix(path)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (a *attachingService) Expand(ctx context.Context, volume string, size int64
 func serveForTest(t *testing.T, name string, register func(*grpc.Server)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	l, err := listenUnix(t.Context(), path)
+	l, err := listenUnix(path)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group errgroup.Group

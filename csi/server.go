@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/util/unixsocket"
 )
 
 // stopPatience is how long calls under way may take to end when a server stops.
@@ -29,53 +30,12 @@ func socketPath(endpoint string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// listenUnix listens on a socket that only root may use. It removes a socket left by an
-// earlier process; any other file at the path stays, and is an error.
-func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+// listenUnix listens on a socket that only root may use. It makes the directory.
+func listenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, fmt.Errorf("making directory for socket: %w", err)
+		return nil, fmt.Errorf("make the directory of a socket: %w", err)
 	}
-	info, err := os.Lstat(path)
-	switch {
-	case err == nil && info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("listening on %s: a file is in the way that is not a socket", path)
-	case err == nil:
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("removing stale socket: %w", err)
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("looking for a stale socket: %w", err)
-	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listening on %s: %w", path, err)
-	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	owned, err := os.Lstat(path)
-	if err == nil {
-		err = os.Chmod(path, 0o600)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("preparing socket %s: %w", path, err), l.Close())
-	}
-	return &ownListener{Listener: l, path: path, owned: owned}, nil
-}
-
-// ownListener removes its socket when closed, unless another process has put its own
-// in its place meanwhile.
-type ownListener struct {
-	net.Listener
-	path  string
-	owned os.FileInfo
-}
-
-// Close implements net.Listener. It may be called several times.
-func (l *ownListener) Close() error {
-	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.owned) {
-		_ = os.Remove(l.path) // a stale socket is removed by the next process too
-	}
-	return l.Listener.Close()
+	return unixsocket.Listen(path)
 }
 
 // serve runs a gRPC server until ctx ends, then lets calls under way end.

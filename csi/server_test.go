@@ -115,25 +115,6 @@ func statMode(t *testing.T, path string) os.FileMode {
 	return info.Mode()
 }
 
-func TestListenUnix(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
-	_, err := listenUnix(t.Context(), file)
-	assert.Error(t, err, "a plain file was taken for a stale socket")
-	path := filepath.Join(dir, "s.sock")
-	first, err := listenUnix(t.Context(), path)
-	require.NoError(t, err)
-	second, err := listenUnix(t.Context(), path) // a successor takes the path over
-	require.NoError(t, err)
-	require.NoError(t, first.Close())
-	_, err = os.Lstat(path)
-	assert.NoError(t, err, "closing the first removed the second's socket")
-	require.NoError(t, second.Close())
-	_, err = os.Lstat(path)
-	assert.ErrorIs(t, err, os.ErrNotExist, "closing the second left its socket")
-}
-
 func TestSocketPath(t *testing.T) {
 	for endpoint, want := range map[string]string{"unix:///csi/csi.sock": "/csi/csi.sock", "/csi/csi.sock": "/csi/csi.sock", "unix://csi.sock": "", "tcp://host:1": ""} {
 		got, err := socketPath(endpoint)

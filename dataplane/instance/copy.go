@@ -12,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
+	"github.com/longhorn-lep/longhorn-manager/util/unixsocket"
 )
 
 // CopyOptions say which replica ServeCopy serves and where.
@@ -47,7 +48,7 @@ func ServeCopy(ctx context.Context, opts CopyOptions) (err error) {
 	if _, err := os.Lstat(opts.Socket); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("make socket %s: %w", opts.Socket, os.ErrExist), err) // it may be a manager's that runs
 	}
-	l, err := listenUnix(opts.Socket)
+	l, err := unixsocket.Listen(opts.Socket)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/util/unixsocket"
 )
 
 // generationsTimeout bounds a question whose caller gives it no deadline, and one with a long deadline. A question ends generationsHead before its
@@ -47,7 +48,7 @@ func listenIn(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the socket's directory: %w", err)
 	}
-	return listenUnix(path)
+	return unixsocket.Listen(path)
 }
 
 // generations answers share managers (proto.Generations).

@@ -22,6 +22,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
 	"github.com/longhorn-lep/longhorn-manager/util/thread"
+	"github.com/longhorn-lep/longhorn-manager/util/unixsocket"
 )
 
 // Options configure an Instance. DataListen, ToolSocket and GRPCSocket must be set.
@@ -179,10 +180,10 @@ func (i *Instance) listen() (err error) {
 	if i.dataListener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", i.opts.DataListen); err != nil {
 		return fmt.Errorf("listen for engines: %w", err)
 	}
-	if i.toolListener, err = listenUnix(i.opts.ToolSocket); err != nil {
+	if i.toolListener, err = unixsocket.Listen(i.opts.ToolSocket); err != nil {
 		return fmt.Errorf("listen for tools: %w", err)
 	}
-	if i.grpcListener, err = listenUnix(i.opts.GRPCSocket); err != nil {
+	if i.grpcListener, err = unixsocket.Listen(i.opts.GRPCSocket); err != nil {
 		return fmt.Errorf("listen for the daemon: %w", err)
 	}
 	i.listenForShares()
