@@ -132,7 +132,7 @@ func fill(parent fsys.Dir, temp string, spec Spec) error {
 
 // ownFiles are the names that may be in a replica's directory, in the order in which they are removed: the metadata last, for
 // it says whose the directory is.
-var ownFiles = []string{dataName, besideName, intentName, metaTempName, metaName}
+var ownFiles = []string{dataName, besideName, changesName, intentName, metaTempName, metaName}
 
 // clearLeftover removes a directory with the name that an interrupted Create or Remove of a uid leaves, if it is there. It
 // refuses with ErrForeign, before it removes anything, when something in it cannot be of that uid.

@@ -8,6 +8,7 @@
 //	        intent.map              regions that may differ between replicas (intentmap.go); written in place
 //	        data.img                the bytes; sparse, exactly the volume's size
 //	        intent.map.tmp          what was changed since a member was left out (since.go), or the next intent map (grow.go)
+//	        changes.map             the same record, with the name that the next release gives it; renamed when the replica is opened
 //	        replica.meta.tmp        room for the next metadata (metafile.go); its content is never read
 //	    .<name>.creating-<uid>/     left by a crash in Create; the next Create or Remove of that uid clears it
 //	    .<name>.deleting-<uid>/     left by a crash in Remove; the next Remove of that uid clears it

@@ -115,6 +115,9 @@ type since struct {
 // return, or the error says that it is not.
 func openSince(dir fsys.Dir, m Meta) (*since, error) {
 	s := &since{dir: dir}
+	if err := adoptChanges(dir); err != nil {
+		return s, err
+	}
 	regions := regionCount(m.SizeBytes, m.RegionBytes)
 	b, err := readFile(dir, besideName, sinceHeadBytes+intentFileBytes(regions))
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, fsys.ErrNotRegular) {
@@ -135,6 +138,25 @@ func openSince(dir fsys.Dir, m Meta) (*since, error) {
 		return s, s.drop()
 	}
 	return s, nil
+}
+
+// adoptChanges gives the record of a later release the name that this one knows. What had that name is an intent map whose replica did not grow
+// in the end, or a record that the later release has passed. An error says that the record may be believed later and is not kept.
+func adoptChanges(dir fsys.Dir) error {
+	if _, err := dir.Lookup(changesName); errors.Is(err, syscall.ENOENT) {
+		return nil
+	}
+	err := dir.Rename(changesName, besideName)
+	if err != nil {
+		err = dir.Unlink(changesName)
+	}
+	if err == nil {
+		err = dir.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("rename %s: %w", changesName, err)
+	}
+	return nil
 }
 
 func (h sinceHead) goesWith(m Meta) bool {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
@@ -190,7 +191,6 @@ func TestAMemberKnowsWhatWasChangedSinceAnotherWasLeftOut(t *testing.T) {
 	require.NoError(t, Remove(f, crashDir, "uid-1"))
 }
 
-// A replica that is left out knows its base until it is a member again, over restarts and interrupted copies.
 // Both others are left out, and the first comes back: the second gets what it lacks still, also by a later engine.
 func TestTheSecondOfTwoThatAreAwayIsNotForgotten(t *testing.T) {
 	f := newCrashDisk(t)
@@ -212,6 +212,7 @@ func TestTheSecondOfTwoThatAreAwayIsNotForgotten(t *testing.T) {
 	assert.False(t, known, "it is a member")
 }
 
+// A replica that is left out knows its base until it is a member again, over restarts and interrupted copies.
 func TestAReplicaThatIsLeftOutKnowsItsBase(t *testing.T) {
 	f := newCrashDisk(t)
 	r, s := awaySince(t, f)
@@ -237,6 +238,92 @@ func TestAReplicaThatIsLeftOutKnowsItsBase(t *testing.T) {
 	assert.Equal(t, next, s.state().Base, "when it is a member again")
 	_, err := r.dir.Lookup(besideName)
 	assert.ErrorIs(t, err, syscall.ENOENT)
+}
+
+// renamed has a later release's name for the record of a replica that is closed.
+func renamed(t *testing.T, f *memfs.FS) {
+	t.Helper()
+	d, err := f.OpenDir(crashDir)
+	require.NoError(t, err)
+	require.NoError(t, d.Rename(besideName, changesName))
+	require.NoError(t, d.Sync())
+	require.NoError(t, d.Close())
+}
+
+// knowsC says whether a replica of a later engine knows what c lacks.
+func knowsC(t *testing.T, f *memfs.FS) bool {
+	t.Helper()
+	r := openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)
+	s := admit(t, r, r.meta.Generation+1, "s")
+	require.NoError(t, record(s, epoch(r.meta.Generation, 1, self, "b")))
+	_, known, err := asked(s, "c", lastOfC)
+	require.NoError(t, err)
+	_, err = r.dir.Lookup(changesName)
+	require.ErrorIs(t, err, syscall.ENOENT)
+	require.NoError(t, r.Close(t.Context()))
+	return known
+}
+
+func TestTheRecordOfALaterReleaseIsTakenOver(t *testing.T) {
+	for name, beside := range map[string]func(*testing.T, fsys.Dir){
+		"alone": nil,
+		"beside an intent map of a replica that did not grow": func(t *testing.T, d fsys.Dir) {
+			require.NoError(t, writeNew(d, besideName, []byte("half a map")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newCrashDisk(t)
+			r, _ := awaySince(t, f)
+			require.NoError(t, r.Close(t.Context()))
+			renamed(t, f)
+			if beside != nil {
+				d, err := f.OpenDir(crashDir)
+				require.NoError(t, err)
+				beside(t, d)
+				require.NoError(t, d.Sync())
+				require.NoError(t, d.Close())
+			}
+			require.True(t, knowsC(t, f))
+			f.Crash(rand.New(rand.NewPCG(1, 0)))
+			assert.True(t, knowsC(t, f), "after a loss of power")
+		})
+	}
+}
+
+// A record that stays under a name that this release does not keep would be believed later.
+func TestARecordThatCannotBeTakenOverIsRemovedOrStopsTheOpening(t *testing.T) {
+	for _, removable := range []bool{true, false} {
+		t.Run(fmt.Sprintf("removable %t", removable), func(t *testing.T) {
+			f := newCrashDisk(t)
+			r, _ := awaySince(t, f)
+			require.NoError(t, r.Close(t.Context()))
+			renamed(t, f)
+			f.Before(func(op memfs.Op) error {
+				if op.Kind == "rename" && op.Name == besideName || op.Kind == "unlink" && !removable {
+					return syscall.EIO
+				}
+				return nil
+			})
+			opened, err := Open(f, crashDir, testSpec("uid-1", crashSize), Options{BootID: testBoot})
+			f.Before(nil)
+			if !removable {
+				require.ErrorContains(t, err, changesName)
+				assert.True(t, knowsC(t, f), "later")
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, opened.Close(t.Context()))
+			assert.False(t, knowsC(t, f))
+		})
+	}
+}
+
+func TestAReplicaWithTheRecordOfALaterReleaseIsRemoved(t *testing.T) {
+	f := newCrashDisk(t)
+	r, _ := awaySince(t, f)
+	require.NoError(t, r.Close(t.Context()))
+	renamed(t, f)
+	require.NoError(t, Remove(f, crashDir, "uid-1"))
 }
 
 // A release that does not know the file clears marks without a record. What it must have changed before gives it away.

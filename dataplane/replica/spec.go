@@ -78,7 +78,10 @@ const (
 	// besideName is the next intent map while the replica grows (grow.go), else what was changed since a member was left out (since.go).
 	// Both have one name because a release that knows no since.go removes a directory only if it knows all names in it.
 	besideName = "intent.map.tmp"
-	dataName   = "data.img"
+	// changesName is the name that the next release gives the record of since.go: people delete files that end in tmp. This release takes it over
+	// under the old name, so that both can run on a node one after the other, in any order.
+	changesName = "changes.map"
+	dataName    = "data.img"
 )
 
 func creatingName(name, uid string) string { return "." + name + ".creating-" + uid }
