@@ -47,9 +47,9 @@ type Replica struct {
 	regionBytes int64
 	opts        Options
 
-	dir  fsys.Dir  // held for its lock and for replacing the metadata
-	data fsys.File // open for writing it is out as well
-	out  *writeback
+	dir  fsys.Dir // held for its lock and for replacing the metadata
+	data blocks
+	out  *writeback // what changes of the data go through; nil when opened for reading alone
 	// errors is another opening of the data, which nothing is written through: it reports what could not be written out.
 	errors   fsys.File
 	checking sync.Mutex // held while errors is asked, until the replica has failed if there is one
@@ -307,10 +307,12 @@ func (r *Replica) openData() (err error) {
 	if r.opts.ReadOnly {
 		mode = fsys.ReadOnly
 	}
-	if r.data, err = r.dir.OpenFile(dataName, mode); err != nil {
+	file, err := r.dir.OpenFile(dataName, mode)
+	if err != nil {
 		return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
 	}
-	size, err := r.data.Size()
+	r.data = flat{file}
+	size, err := file.Size()
 	switch {
 	case err != nil:
 		return refuse(r.dirPath, IOError, "%w", err)
@@ -322,18 +324,21 @@ func (r *Replica) openData() (err error) {
 	if r.errors, err = r.dir.OpenFile(dataName, fsys.ReadOnly); err != nil {
 		return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
 	}
-	r.out = newWriteback(r.data, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, func(err error) {
+	r.out = newWriteback(file, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, func(err error) {
 		r.fail(fmt.Errorf("write out replica %s: %w", r.name, err))
 	})
-	r.data = r.out
+	r.data = flat{r.out}
 	return nil
 }
 
 // closeFiles closes what is open, the lock last.
 func (r *Replica) closeFiles() {
-	for _, f := range []fsys.File{r.data, r.errors, r.imap} {
+	if r.data != nil {
+		_ = r.data.Close() // what matters was synced, and its error looked at
+	}
+	for _, f := range []fsys.File{r.errors, r.imap} {
 		if f != nil {
-			_ = f.Close() // what matters was synced, and its error looked at
+			_ = f.Close()
 		}
 	}
 	if r.since != nil {

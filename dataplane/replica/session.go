@@ -143,26 +143,29 @@ func (s *Session) ReadAt(_ context.Context, p []byte, off int64) error {
 
 // WriteAt marks the regions of the range durably, unless they are, and writes. It waits while there is much to be written out.
 func (s *Session) WriteAt(ctx context.Context, p []byte, off int64, fua bool) error {
-	return s.change(ctx, off, int64(len(p)), fua, func(data dataFile, _, _ int64) error { return data.WriteAt(p, off) })
+	return s.change(ctx, off, int64(len(p)), fua, func(data blocks, _, _ int64) error { return data.WriteAt(p, off) })
 }
 
 // Trim frees the range, which then reads as zeroes: what is read must be the same on every replica.
 func (s *Session) Trim(ctx context.Context, off, length int64, fua bool) error {
-	return s.changeInPieces(ctx, off, length, fua, punch)
+	return s.changeInPieces(ctx, off, length, fua, blocks.Punch)
 }
 
 // Zero makes the range read as zeroes, and allocated if the flags ask for that.
 func (s *Session) Zero(ctx context.Context, off, length int64, flags nbd.ZeroFlags) error {
-	do := punch
+	do := blocks.Punch
 	if flags&nbd.ZeroNoHole != 0 {
-		do = allocateZeroes
+		do = blocks.Zero
 	}
 	return s.changeInPieces(ctx, off, length, flags&nbd.ZeroFUA != 0, do)
 }
 
+// zeroPiece bounds the range of one call that makes zeroes.
+const zeroPiece = 64 << 20
+
 // changeInPieces splits a change that can be long: a disk may take its time for each piece, and an engine that is shut out, or gave up,
 // need not wait for all of them.
-func (s *Session) changeInPieces(ctx context.Context, off, length int64, fua bool, do func(data dataFile, off, length int64) error) error {
+func (s *Session) changeInPieces(ctx context.Context, off, length int64, fua bool, do func(data blocks, off, length int64) error) error {
 	if err := s.replica.checkRange(off, length); err != nil {
 		return err
 	}
@@ -179,7 +182,7 @@ func (s *Session) changeInPieces(ctx context.Context, off, length int64, fua boo
 }
 
 // change marks, changes, and syncs if that is asked for.
-func (s *Session) change(ctx context.Context, off, length int64, fua bool, do func(data dataFile, off, length int64) error) error {
+func (s *Session) change(ctx context.Context, off, length int64, fua bool, do func(data blocks, off, length int64) error) error {
 	t, err := s.begin()
 	if err != nil {
 		return err
@@ -232,6 +235,20 @@ func (s *Session) Extents(_ context.Context, off, length int64) ([]nbd.Extent, e
 	}
 	defer s.gate.leave(t)
 	return s.replica.extents(off, length)
+}
+
+func (r *Replica) extents(off, length int64) ([]nbd.Extent, error) {
+	if err := r.checkRange(off, length); err != nil || length == 0 {
+		return nil, err
+	}
+	found, err := r.data.Extents(off, off+length)
+	if err != nil {
+		return nil, fmt.Errorf("list extents of replica %s: %w", r.name, err)
+	}
+	if err := r.believe(); err != nil { // what could not be written out may look like a hole
+		return nil, err
+	}
+	return found, nil
 }
 
 func (r *Replica) checkRange(off, length int64) error {
@@ -316,7 +333,7 @@ func (r *Replica) writeError() error {
 	return err
 }
 
-func (r *Replica) changeData(off, length int64, do func(data dataFile, off, length int64) error) error {
+func (r *Replica) changeData(off, length int64, do func(data blocks, off, length int64) error) error {
 	r.writing.RLock()
 	defer r.writing.RUnlock()
 	if err := r.intents.mark(off, length); err != nil {

@@ -126,14 +126,14 @@ func TestAReadThatEndsAfterAFailureIsRefused(t *testing.T) {
 }
 
 type slowReads struct {
-	fsys.File
+	blocks
 	reading, release chan struct{}
 }
 
 func (f slowReads) ReadAt(p []byte, off int64) error {
 	f.reading <- struct{}{}
 	<-f.release
-	return f.File.ReadAt(p, off)
+	return f.blocks.ReadAt(p, off)
 }
 
 // A sync that failed is not believed the next time, not even by a flush that waited for its turn inside the gate.

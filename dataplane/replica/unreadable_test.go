@@ -8,13 +8,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
 // badSector is a disk that cannot read one byte.
 type badSector struct {
-	fsys.File
+	blocks
 	at int64
 }
 
@@ -22,14 +21,14 @@ func (f badSector) ReadAt(p []byte, off int64) error {
 	if off <= f.at && f.at < off+int64(len(p)) {
 		return syscall.EIO
 	}
-	return f.File.ReadAt(p, off)
+	return f.blocks.ReadAt(p, off)
 }
 
 // A replica that is left out for a read that failed comes back by a copy of what it lacks, and that must have what it could not read.
 func TestARegionThatCouldNotBeReadIsMarked(t *testing.T) {
 	f := newCrashDisk(t)
 	r, s := awaySince(t, f)
-	r.data = badSector{File: r.data, at: 4*r.regionBytes + 512}
+	r.data = badSector{blocks: r.data, at: 4*r.regionBytes + 512}
 	require.NoError(t, s.ReadAt(t.Context(), make([]byte, 512), 4*r.regionBytes))
 	require.Error(t, s.ReadAt(t.Context(), make([]byte, 512), r.Size()), "past the end")
 	require.Empty(t, r.intents.marked())
@@ -48,7 +47,7 @@ func TestARegionThatCouldNotBeReadIsMarked(t *testing.T) {
 func TestAViewThatCannotReadMarksNothing(t *testing.T) {
 	f := newCrashDisk(t)
 	r := openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)
-	r.data = badSector{File: r.data}
+	r.data = badSector{blocks: r.data}
 	v, err := r.View()
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, v.Close()) }()
@@ -59,7 +58,7 @@ func TestAViewThatCannotReadMarksNothing(t *testing.T) {
 func TestAReplicaThatCanNeitherReadNorMarkHasNoBase(t *testing.T) {
 	f := newCrashDisk(t)
 	r, s := awaySince(t, f)
-	r.data = badSector{File: r.data}
+	r.data = badSector{blocks: r.data}
 	f.Before(func(op memfs.Op) error {
 		if op.Name == intentName {
 			return syscall.EROFS
