@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/util/backoff"
 )
 
 // Why a share manager gives up.
@@ -277,7 +279,7 @@ func (w *watch) exited(now time.Duration) error {
 	}
 	w.restartAt = now
 	if now-w.started < w.t.young {
-		w.restartAt += min(w.t.backoff<<min(w.youngDeaths, 10), w.t.maxBackoff)
+		w.restartAt += backoff.After(w.t.backoff, w.t.maxBackoff, w.youngDeaths)
 		w.youngDeaths++
 	} else {
 		w.youngDeaths = 0

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/util/backoff"
 )
 
 // Delays of a replica that failed, before it is rebuilt.
@@ -27,7 +28,7 @@ func RebuildDelay(s *longhorn.ReplicaSpec, process string, now time.Time) time.D
 		most = restartRebuildBackoff
 	}
 	if n := s.RebuildRetryCount; n > 0 {
-		delay = min(firstRebuildBackoff<<min(n, 8), most)
+		delay = backoff.After(firstRebuildBackoff, most, n)
 	}
 	return Until(s.FailedAt, delay, now)
 }

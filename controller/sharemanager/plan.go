@@ -11,6 +11,7 @@ import (
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/backoff"
 )
 
 // Times of a plan.
@@ -231,7 +232,7 @@ func delayAfter(failures int) time.Duration {
 	if failures < 2 {
 		return 0
 	}
-	return min(maxDelay, firstDelay<<min(failures-2, 10))
+	return backoff.After(firstDelay, maxDelay, failures-2)
 }
 
 // steadyAfter is how long a pod must have served for so many failures before it to be forgotten: as long as clients waited for it. A share

@@ -9,6 +9,7 @@ import (
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/backoff"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 	daemonStart = 30 * time.Second
 )
 
-func startLimit(failures int) time.Duration { return min(maxStart, firstStart<<min(failures, 10)) }
+func startLimit(failures int) time.Duration { return backoff.After(firstStart, maxStart, failures) }
 
 // start tells how a pod fares that has never been ready, and gives it up when that takes too long:
 //

@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/util/backoff"
 )
 
 // Snapshot is what the data plane says of itself.
@@ -45,7 +46,7 @@ func (f failures) left(now time.Time) time.Duration {
 	if f.count == 0 {
 		return 0
 	}
-	delay := min(retryFailed<<min(f.count-1, 10), retryMost)
+	delay := backoff.After(retryFailed, retryMost, f.count-1)
 	return max(0, f.last.Add(delay).Sub(now))
 }
 

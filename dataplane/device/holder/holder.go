@@ -13,6 +13,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
+	"github.com/longhorn-lep/longhorn-manager/util/backoff"
 )
 
 // Options say what a holder runs and where it keeps devices.
@@ -259,7 +260,7 @@ func (h *holder) isWorthATry(ctx context.Context, log *logrus.Entry, what string
 	if len(h.deaths) == 1 || ran >= h.opts.limits.window/time.Duration(h.opts.limits.deaths) {
 		return true
 	}
-	pause := time.NewTimer(min(h.opts.limits.backoff<<min(len(h.deaths)-2, 16), 5*time.Second))
+	pause := time.NewTimer(backoff.After(h.opts.limits.backoff, 5*time.Second, len(h.deaths)-2))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
