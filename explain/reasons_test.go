@@ -71,7 +71,7 @@ func TestEveryReasonOfAConditionIsExplained(t *testing.T) {
 	sources := []struct{ path, prefix string }{
 		{"../types/conditions.go", "Reason"},
 		{"../disk/match.go", "Reason"},
-		{"../engine/state.go", "Reason"},
+		{"../dataplane/engine/state.go", "Reason"},
 		{"../scheduler/capacity.go", "ConditionReason"},
 	}
 	rows, seen := explained(), map[string]bool{}

@@ -36,7 +36,7 @@ func TestDevicesOfTheKernelsNBDClient(t *testing.T) {
 		t.Skip(missing)
 	}
 	dir := t.TempDir()
-	for name, pkg := range map[string]string{"device.test": "../../device", "holder.test": "../../device/holder"} {
+	for name, pkg := range map[string]string{"device.test": "../../dataplane/device", "holder.test": "../../dataplane/device/holder"} {
 		build := exec.Command("go", "test", "-c", "-trimpath", "-o", filepath.Join(dir, name), pkg)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		out, err := build.CombinedOutput()
