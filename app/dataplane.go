@@ -38,8 +38,8 @@ type dataPlane struct {
 
 	mu    sync.RWMutex
 	state *proto.State // guarded by mu; nil while the instance manager does not answer
-	// changed is called after every change of state, in no particular order.
-	changed []func()
+	// changed is called after every change of state, with what changed.
+	changed func(stateDiff)
 }
 
 // newDataPlane makes the client of the instance manager behind a socket, and of the holder of its devices; neither need run yet.
@@ -63,10 +63,11 @@ func (d *dataPlane) close() { _ = d.rpc.Close() } // only ever fails when closed
 // update takes the state that the watch sent; nil: the instance manager does not answer.
 func (d *dataPlane) update(s *proto.State) {
 	d.mu.Lock()
+	diff := diffStates(d.state, s)
 	d.state = s
 	d.mu.Unlock()
-	for _, changed := range d.changed {
-		changed()
+	if d.changed != nil {
+		d.changed(diff)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestWhetherThereIsTLSIsHandedOn(t *testing.T) {
 func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
 	d := &dataPlane{}
 	told := 0
-	d.changed = []func(){func() { told++ }}
+	d.changed = func(stateDiff) { told++ }
 	d.update(&proto.State{
 		Info: &proto.InfoReply{Uuid: "process", Port: 10809},
 		Replicas: []*proto.ReplicaState{

@@ -86,7 +86,21 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		Engines: store.Engines, Replicas: store.Replicas, Volumes: store.Volumes, InstanceManagers: store.InstanceManagers,
 		Leases: store.Leases, DataPlane: d.plane,
 	})
-	d.plane.changed = []func(){nodes.NotifyDataPlane, managers.Notify, engines.NotifyAll, replicas.NotifyAll, upgrades.Notify}
+	d.plane.changed = func(diff stateDiff) {
+		nodes.NotifyDataPlane()
+		managers.Notify()
+		upgrades.Notify()
+		if diff.all || diff.phases {
+			engines.NotifyAll()
+		} else {
+			engines.Notify(diff.engines...)
+		}
+		if diff.all {
+			replicas.NotifyAll()
+		} else {
+			replicas.Notify(diff.replicas...)
+		}
+	}
 	return &nodeScope{
 		scope:  scope{store: store, runners: []runner{nodes, managers, engines, replicas, upgrades, beats}},
 		synced: make(chan struct{}),

@@ -62,6 +62,13 @@ func New(d Deps) (*Controller, error) {
 // Run syncs until ctx ends, and returns when the last sync is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
+// Notify tells the controller that the data plane's state of these engines changed.
+func (c *Controller) Notify(names ...string) {
+	for _, name := range names {
+		c.queue.Add(name)
+	}
+}
+
 // NotifyAll tells the controller that the state of any engine, and the list of those that the
 // data plane hosts, may have changed.
 func (c *Controller) NotifyAll() {
@@ -75,9 +82,7 @@ func (c *Controller) NotifyAll() {
 		}
 	}
 	hosted, _ := c.DataPlane.Engines()
-	for _, name := range hosted {
-		c.queue.Add(name)
-	}
+	c.Notify(hosted...)
 }
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {

@@ -58,7 +58,8 @@ type InUse struct{ Message string }
 func (e *InUse) Error() string { return e.Message }
 
 // DataPlane is the node's instance manager, as far as engines go. Every call is
-// idempotent. Implementations must call the controller's NotifyAll when a state changes.
+// idempotent. Implementations must call the controller's Notify or NotifyAll when a state changes, the latter when
+// one of a replica does.
 type DataPlane interface {
 	ObserveEngine(name string) Observed
 	// Engines names the hosted ones; false: the instance manager did not answer yet.

@@ -40,7 +40,7 @@ type Spec struct {
 }
 
 // DataPlane is the node's instance manager, as far as replicas go. Every call is idempotent.
-// Implementations must call the controller's NotifyAll when a state changes, and return a
+// Implementations must call the controller's Notify or NotifyAll when a state changes, and return a
 // *types.Refusal where repeating the call at once is of no use.
 type DataPlane interface {
 	ObserveReplica(name string) Observed

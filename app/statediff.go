@@ -1,0 +1,79 @@
+package app
+
+import (
+	protobuf "google.golang.org/protobuf/proto"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+)
+
+// stateDiff is what changed from one state of the instance manager to the next. A rebuild changes the state of one engine each second, and
+// only that engine must be synced then: a node may have a thousand.
+type stateDiff struct {
+	all      bool     // every engine and replica is concerned
+	engines  []string // that changed, came or went
+	replicas []string // the same
+	// phases says that the phase of a replica changed, or that one came or went. Engines look at the phases of replicas, also of those that they
+	// are not started with yet.
+	phases bool
+}
+
+// diffStates compares two states; nil: the instance manager does not answer.
+func diffStates(before, now *proto.State) stateDiff {
+	if before == nil || now == nil || !protobuf.Equal(before.GetInfo(), now.GetInfo()) || !equalLists(before.GetDisks(), now.GetDisks()) {
+		return stateDiff{all: true}
+	}
+	var d stateDiff
+	d.engines = changedNames(before.GetEngines(), now.GetEngines(), nil)
+	d.replicas = changedNames(before.GetReplicas(), now.GetReplicas(), func(before, now *proto.ReplicaState) {
+		if before.GetPhase() != now.GetPhase() {
+			d.phases = true
+		}
+	})
+	return d
+}
+
+type named interface {
+	comparable
+	protobuf.Message
+	GetName() string
+}
+
+// changedNames has the names of those that differ, in no particular order. differ is called with both states of each; nil for one that is in one
+// list only.
+func changedNames[T named](before, now []T, differ func(before, now T)) []string {
+	var none T
+	was := make(map[string]T, len(before))
+	for _, s := range before {
+		was[s.GetName()] = s
+	}
+	var names []string
+	note := func(name string, before, now T) {
+		names = append(names, name)
+		if differ != nil {
+			differ(before, now)
+		}
+	}
+	for _, s := range now {
+		old := was[s.GetName()]
+		delete(was, s.GetName())
+		if old == none || !protobuf.Equal(old, s) {
+			note(s.GetName(), old, s)
+		}
+	}
+	for name, old := range was {
+		note(name, old, none)
+	}
+	return names
+}
+
+func equalLists[T protobuf.Message](a, b []T) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !protobuf.Equal(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
