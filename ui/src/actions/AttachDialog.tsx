@@ -7,7 +7,7 @@ import { isTrue } from '../lib/capacity';
 import { unreadableNodes } from '../lib/node';
 import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
-import type { ActionProps } from './VolumeActionDialog';
+import type { ActionProps } from './actionProps';
 
 export function AttachDialog({ volumes, onClose }: ActionProps) {
   const nodes = useCollection('nodes');

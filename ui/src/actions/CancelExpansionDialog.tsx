@@ -1,6 +1,6 @@
 import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
-import type { ActionProps } from './VolumeActionDialog';
+import type { ActionProps } from './actionProps';
 
 export function CancelExpansionDialog({ volumes, onClose }: ActionProps) {
   const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, 'cancelExpansion') }));

@@ -4,7 +4,7 @@ import { fieldError } from '../components/FormDialog';
 import { SelectField } from '../components/SelectField';
 import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
-import type { ActionProps } from './VolumeActionDialog';
+import type { ActionProps } from './actionProps';
 
 interface Props extends ActionProps {
   title: string;

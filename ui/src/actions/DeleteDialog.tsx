@@ -5,7 +5,7 @@ import { bytes, number } from '../lib/format';
 import { actualSizeOf, claimOf, keptBecause, placed } from '../lib/volume';
 import { ChangeForm } from './ChangeForm';
 import { those, useForEach } from './useForEach';
-import type { ActionProps } from './VolumeActionDialog';
+import type { ActionProps } from './actionProps';
 
 // DeleteDialog says what will be lost and asks for the name; for several volumes, for their number.
 export function DeleteDialog({ volumes, onClose }: ActionProps) {

@@ -4,7 +4,7 @@ import { ConfirmName, confirmation } from '../components/ConfirmName';
 import { claimOf, isInUse, podsOf } from '../lib/volume';
 import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
-import type { ActionProps } from './VolumeActionDialog';
+import type { ActionProps } from './actionProps';
 
 // DetachDialog drops the ticket that people have on a volume; all tickets, those of running pods too, only when that is asked for.
 export function DetachDialog({ volumes, onClose }: ActionProps) {

@@ -5,7 +5,7 @@ import { expandedSize } from '../lib/size';
 import { claimOf } from '../lib/volume';
 import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
-import type { ActionProps } from './VolumeActionDialog';
+import type { ActionProps } from './actionProps';
 
 export function ExpandDialog({ volumes, onClose }: ActionProps) {
   const volume = volumes[0];

@@ -4,7 +4,7 @@ import { TextInput } from '../components/TextInput';
 import { wholeNumber } from '../lib/format';
 import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
-import type { ActionProps } from './VolumeActionDialog';
+import type { ActionProps } from './actionProps';
 
 export function ReplicaCountDialog({ volumes, onClose }: ActionProps) {
   const [count, setCount] = useState(String(volumes[0]?.numberOfReplicas ?? 3));

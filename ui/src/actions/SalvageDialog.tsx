@@ -5,7 +5,7 @@ import { dateTime, timeOf } from '../lib/format';
 import { placed } from '../lib/volume';
 import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
-import type { ActionProps } from './VolumeActionDialog';
+import type { ActionProps } from './actionProps';
 
 // failed is when a replica failed; empty if it did not.
 function failed(r: Replica): string {

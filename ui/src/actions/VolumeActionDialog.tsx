@@ -1,4 +1,4 @@
-import type { Volume } from '../api/types';
+import type { ActionProps } from './actionProps';
 import { AttachDialog } from './AttachDialog';
 import { ChoiceDialog } from './ChoiceDialog';
 import { DeleteDialog } from './DeleteDialog';
@@ -9,11 +9,6 @@ import { SalvageDialog } from './SalvageDialog';
 import { CancelExpansionDialog } from './CancelExpansionDialog';
 import { TrimDialog } from './TrimDialog';
 import type { VolumeAction } from './volumeActions';
-
-export interface ActionProps {
-  volumes: Volume[];
-  onClose: () => void;
-}
 
 // VolumeActionDialog is the dialog of one action, for one or many volumes.
 export function VolumeActionDialog({ action, volumes, onClose }: ActionProps & { action: VolumeAction }) {
