@@ -67,7 +67,7 @@ generate: ## make all generated code anew
 	@scripts/generate.sh
 
 .PHONY: verify
-verify: ## generated code, manifests and module files are what they should be; lint; the page's types and tests
+verify: ## generated code, manifests and module files are what they should be; lint of code and prose; the page's types and tests
 	@scripts/verify.sh
 
 .PHONY: lint

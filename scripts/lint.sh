@@ -12,17 +12,8 @@ if [ "${1:-}" = --fix ]; then
 fi
 modules=("$@")
 [ $# -gt 0 ] || modules=(. devcluster test/policy test/alerts)
-mkdir -p bin
 
-# tool builds bin/NAME of PACKAGE as pinned in MODULE's go.mod, when that changed.
-tool() { # tool NAME MODULE PACKAGE
-	local sum
-	sum=$(cat "$2/go.sum" <(go version) | sha256sum)
-	[ -x "bin/$1" ] && [ "$(cat "bin/.$1.sum" 2>/dev/null)" = "$sum" ] && return
-	echo "lint: building bin/$1"
-	(cd "$2" && CGO_ENABLED=0 go build -o "$OLDPWD/bin/$1" "$3")
-	echo "$sum" >"bin/.$1.sum"
-}
+. scripts/tool.sh
 tool gofumpt tools mvdan.cc/gofumpt
 tool golangci-lint tools/lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 

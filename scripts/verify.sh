@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks what a reviewer should not have to: generated code and deploy/longhorn.yaml are
-# what their generators make, module files are tidy, the linters find nothing.
-# Usage: scripts/verify.sh [generated|manifests|modules|lint]...     (default: all)
+# what their generators make, module files are tidy, the linters find nothing in code and in prose.
+# Usage: scripts/verify.sh [generated|manifests|modules|lint|prose|page]...     (default: all)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -55,20 +55,22 @@ modules() {
 
 lint() { scripts/lint.sh; }
 
+prose() { scripts/prose.sh; }
+
 page() {
 	if grep -nE '"resolved"|https?://[^"]*registry' ui/package-lock.json | head -3 | grep .; then
-		echo "verify: ui/package-lock.json names a registry, as above; make it anew with the .npmrc of ui/ (npm install)"
+		echo "verify: ui/package-lock.json names a registry, as above; create it again with the .npmrc of ui/ (npm install)"
 		return 1
 	fi
 	scripts/ui.sh check
 }
 
 checks=("$@")
-[ $# -gt 0 ] || checks=(generated manifests modules lint page)
+[ $# -gt 0 ] || checks=(generated manifests modules lint prose page)
 for check in "${checks[@]}"; do
 	case $check in
-	generated | manifests | modules | lint | page) ;;
-	*) echo "verify: $check: must be generated, manifests, modules, lint or page" >&2; exit 2 ;;
+	generated | manifests | modules | lint | prose | page) ;;
+	*) echo "verify: $check: must be generated, manifests, modules, lint, prose or page" >&2; exit 2 ;;
 	esac
 	start=$SECONDS
 	echo "verify: $check"

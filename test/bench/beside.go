@@ -32,9 +32,9 @@ func (b *bench) measureBeside(ctx context.Context) (missed []string, err error) 
 		}
 		ratio := all.ratio()
 		if ratio > besideLimit {
-			missed = append(missed, fmt.Sprintf("%s: p99 beside a rebuild is %.1f times as long", t.name, ratio))
+			missed = append(missed, fmt.Sprintf("%s: p99 during a rebuild is %.1f times as long", t.name, ratio))
 		}
-		rows = append(rows, besideRow(t.name+", alone", all.alone), besideRow(t.name+", beside a rebuild", all.during))
+		rows = append(rows, besideRow(t.name+", alone", all.alone), besideRow(t.name+", during a rebuild", all.during))
 	}
 	fmt.Printf("\nWrites of 4 KiB, one at a time, alone and while a new replica is sent %d GiB; median of %d runs of %v\n\n", besideBytes>>30, b.opts.runs, b.opts.runtime)
 	writeTable(os.Stdout, []string{"", "IOPS", "p50", "p99"}, rows)
@@ -85,7 +85,7 @@ func (b *bench) besideRebuilds(ctx context.Context, frontend pb.Frontend) (targe
 			return t, all, err
 		}
 		all.alone, all.during = append(all.alone, alone), append(all.during, during)
-		fmt.Fprintf(os.Stderr, "bench: run %d, 4k write QD1, %s: alone p50 %v, p99 %v; beside a rebuild p50 %v, p99 %v; load %s\n",
+		fmt.Fprintf(os.Stderr, "bench: run %d, 4k write QD1, %s: alone p50 %v, p99 %v; during a rebuild p50 %v, p99 %v; load %s\n",
 			run+1, t.name, alone.P50, alone.P99, during.P50, during.P99, loadAverage())
 	}
 	if _, err := b.nodes[0].EngineStop(ctx, &pb.EngineRef{Name: v.engine()}); err != nil {

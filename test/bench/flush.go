@@ -53,7 +53,7 @@ func (b *bench) measureFlush(ctx context.Context) error {
 			fmt.Fprintf(os.Stderr, "bench: run %d, flush, %s: %d, p50 %v, p99 %v, longest %v\n", run+1, t.name, f.count, f.p50, f.p99, f.longest)
 		}
 	}
-	rows := [][]string{{"", "p50", "p99", "longest", "beside"}}
+	rows := [][]string{{"", "p50", "p99", "longest", "writers"}}
 	for _, t := range targets {
 		cell := func(of func(flushes) time.Duration) string {
 			return time.Duration(median(all[t.name], func(f flushes) float64 { return float64(of(f)) })).Round(time.Microsecond).String()
@@ -64,7 +64,7 @@ func (b *bench) measureFlush(ctx context.Context) error {
 			fmt.Sprintf("%s MB/s", thousands(median(all[t.name], func(f flushes) float64 { return f.beside / 1e6 }))),
 		})
 	}
-	fmt.Printf("\nA flush after each write of 4 KiB, one at a time, beside %d writers of 1 MiB; median of %d runs of %v\n\n", heavyWriters, b.opts.runs, b.opts.runtime)
+	fmt.Printf("\nA flush after each write of 4 KiB, one at a time, while %d writers send 1 MiB each time; median of %d runs of %v\n\n", heavyWriters, b.opts.runs, b.opts.runtime)
 	writeTable(os.Stdout, rows[0], rows[1:])
 	for _, v := range []*volume{socket, device} {
 		if err := b.detach(ctx, v); err != nil {

@@ -54,7 +54,7 @@ var parts = []part{
 	{"load", "under load", false, (*bench).measureLoad},
 	{"flush", "flushes", false, unjudged((*bench).measureFlush)},
 	{"away", "the return of a replica", true, unjudged((*bench).measureAway)},
-	{"beside", "writes beside a rebuild", true, (*bench).measureBeside},
+	{"beside", "writes during a rebuild", true, (*bench).measureBeside},
 	{"scattered", "a rebuild of scattered data", true, unjudged((*bench).measureScattered)},
 	{"idle", "idle volumes", false, unjudged((*bench).measureIdle)},
 }

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Looks for idioms, long sentences and long lines in the pages, and for the first two in the comments of Go code, by the rules in
+# tools/prose/styles. Vale, which reads them, is built into bin/ the first time, which takes minutes.
+# The comments of the directories in tools/prose/later.txt are not looked at yet: that list must only get shorter.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/tool.sh
+CGO=1 tool vale tools/prose github.com/vale-cli/vale/v3/cmd/vale
+
+later=$(grep -v '^#' tools/prose/later.txt | paste -sd'|')
+files() {
+	git ls-files --cached --others --exclude-standard -- '*.md'
+	git ls-files --cached --others --exclude-standard -- '*.go' |
+		grep -vE "^k8s/client/|\.pb\.go$|/zz_|^(${later:-none})/[^/]*$"
+}
+long=$(git ls-files --cached --others --exclude-standard -- '*.md' | xargs perl -CSD -ne '
+	chomp;
+	$code = 0 if $. == 1;
+	$code = !$code if /^```/;
+	print "$ARGV:$.: a line of ".length($_)." characters: 120 are allowed, except in tables and blocks\n" if !$code && !/^(\||    |#)/ && length($_) > 120;
+	close ARGV if eof')
+[ -z "$long" ] || echo "$long"
+files | while IFS= read -r file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
+	xargs -0 bin/vale --config tools/prose/vale.ini --output line
+[ -z "$long" ]

@@ -1,0 +1,11 @@
+# Sourced by scripts that need a Go program of the tools' modules.
+# tool NAME MODULE PACKAGE builds bin/NAME of PACKAGE as pinned in MODULE's go.mod, when that or Go changed. CGO=1 builds with cgo.
+tool() {
+	local sum
+	sum=$(cat "$2/go.sum" <(go version) | sha256sum)
+	[ -x "bin/$1" ] && [ "$(cat "bin/.$1.sum" 2>/dev/null)" = "$sum" ] && return
+	echo "$(basename "$0" .sh): building bin/$1"
+	mkdir -p bin
+	(cd "$2" && CGO_ENABLED=${CGO:-0} go build -o "$OLDPWD/bin/$1" "$3")
+	echo "$sum" >"bin/.$1.sum"
+}
