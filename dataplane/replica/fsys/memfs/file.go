@@ -14,6 +14,9 @@ const sectorBytes = 512
 
 type sector = [sectorBytes]byte
 
+// unwritten is in the place of a sector that is allocated and was never written since: ext4 and xfs tell it as a hole.
+var unwritten = &sector{}
+
 // fileNode holds content by sector; a sector that is absent is a hole.
 type fileNode struct {
 	inode                 uint64
@@ -140,8 +143,12 @@ func (f *file) zero(kind string, off, length int64, free bool) error {
 		return err
 	}
 	f.node.put(make([]byte, length), off)
-	for i := (off + sectorBytes - 1) / sectorBytes; free && (i+1)*sectorBytes <= off+length; i++ {
-		delete(f.node.content, i)
+	for i := (off + sectorBytes - 1) / sectorBytes; (i+1)*sectorBytes <= off+length; i++ {
+		if free {
+			delete(f.node.content, i)
+		} else {
+			f.node.content[i] = unwritten
+		}
 	}
 	return nil
 }
@@ -155,7 +162,8 @@ func (f *file) next(off int64, data bool) (int64, error) {
 		return 0, err
 	}
 	defer f.fs.mu.Unlock()
-	for off < f.node.size && (f.node.content[off/sectorBytes] != nil) != data {
+	isData := func(s *sector) bool { return s != nil && s != unwritten }
+	for off < f.node.size && isData(f.node.content[off/sectorBytes]) != data {
 		off = (off/sectorBytes + 1) * sectorBytes
 	}
 	return min(off, f.node.size), nil

@@ -99,6 +99,26 @@ func TestAStepThatIsMadeToFailHasNoEffect(t *testing.T) {
 	assert.Empty(t, must(d.Names())(t))
 }
 
+// A range that was zeroed keeps its space and looks like a hole, until it is written: SEEK_DATA cannot say what a file has been given.
+func TestAZeroedRangeIsAllocatedAndLooksLikeAHole(t *testing.T) {
+	f := New()
+	f.MkdirAll("/d")
+	d := must(f.OpenDir("/d"))(t)
+	file := must(d.OpenFile("f", fsys.CreateNew))(t)
+	no(t, file.Truncate(8*sectorBytes))
+	no(t, file.WriteAt(bytes.Repeat([]byte{'x'}, 8*sectorBytes), 0))
+	no(t, file.ZeroRange(2*sectorBytes+1, 3*sectorBytes))
+	assert.EqualValues(t, 8*sectorBytes, must(file.AllocatedBytes())(t))
+	assert.EqualValues(t, 3*sectorBytes, must(file.NextHole(0))(t), "a part of a sector is data")
+	assert.EqualValues(t, 5*sectorBytes, must(file.NextData(3*sectorBytes))(t))
+	no(t, file.Datasync())
+	no(t, file.WriteAt([]byte{'y'}, 3*sectorBytes))
+	assert.EqualValues(t, 4*sectorBytes, must(file.NextHole(0))(t), "what was written is data")
+	got := make([]byte, sectorBytes)
+	no(t, file.ReadAt(got, 4*sectorBytes))
+	assert.Equal(t, make([]byte, sectorBytes), got)
+}
+
 func must[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
