@@ -13,9 +13,22 @@ import (
 // apiServerOrders is the file with the order for the API server.
 func (c *Cluster) apiServerOrders() string { return c.path("conf", "kube-apiserver.order") }
 
-// OrderAPIServer has the API server stand still, ends it and keeps it from being started, or has it run again. It returns when that is seen.
-// A server that stands still accepts connections, which the kernel does, and answers nothing.
+// followerOrders is the file with the order for the controller manager and the scheduler.
+func (c *Cluster) followerOrders() string { return c.path("conf", "kube-followers.order") }
+
+// OrderAPIServer freezes the API server, stops it and prevents its start, or lets it run again. It returns when that is seen.
+// A frozen server accepts connections, because the kernel does, and answers nothing.
+//
+// The controller manager and the scheduler stop together with the API server. Elsewhere they exit when they cannot renew their leases for ten
+// seconds; here they have no leases, and would take all nodes for dead when the API server is back.
 func (c *Cluster) OrderAPIServer(ctx context.Context, order machine.Order) error {
+	followers := machine.OrderRun
+	if order == machine.OrderStop {
+		followers = machine.OrderStop
+	}
+	if err := writeFile(c.followerOrders(), string(followers)+"\n"); err != nil {
+		return err
+	}
 	if err := writeFile(c.apiServerOrders(), string(order)+"\n"); err != nil {
 		return err
 	}

@@ -88,15 +88,20 @@ func (c *Cluster) planeSpec(f config.PlaneFiles, full bool) machine.Spec {
 	forward.Listener = true
 	server := program("kube-apiserver", "127.0.0.1:2379", config.APIServerArgs(f))
 	server.Orders = c.apiServerOrders()
+	follower := func(name string, args []string) machine.Process {
+		p := program(name, api, args)
+		p.Orders = c.followerOrders()
+		return p
+	}
 	s := machine.Spec{Hostname: c.Name + "-plane", Processes: []machine.Process{
 		forward,
 		program("etcd", "", config.EtcdArgs(f)),
 		server,
-		program("kube-controller-manager", api, config.ControllerManagerArgs(f)),
+		follower("kube-controller-manager", config.ControllerManagerArgs(f)),
 	}}
 	if full {
 		s.Processes = append(s.Processes,
-			program("kube-scheduler", api, config.SchedulerArgs(f)),
+			follower("kube-scheduler", config.SchedulerArgs(f)),
 			program("coredns", api, []string{"-conf", f.Corefile}),
 		)
 	}
