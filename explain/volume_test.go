@@ -74,7 +74,7 @@ func TestVolumesWithoutAPlaceAreExplained(t *testing.T) {
 			name: "the volume may be used with fewer → which have no place", ask: "volume v",
 			change: unplaced(func(w *world) {
 				w.Nodes[2].Spec.AllowScheduling = false
-				w.volumeSays(types.ConditionScheduled, longhorn.ConditionTrue, types.ReasonDegradedAvailability, "2 of 3 replicas have a place")
+				w.volumeSays(types.ConditionScheduled, longhorn.ConditionTrue, types.ReasonDegradedAvailability, "2 of 3 replicas are scheduled")
 			}),
 			object: "volume v", severity: Warning, reason: types.ReasonDegradedAvailability, what: "fewer copies than asked for", why: n3, command: "longhorn status",
 		},
@@ -85,7 +85,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 	faulted := func(w *world) {
 		w.detach()
 		w.v.Spec.NodeID, w.v.Status.Robustness = "n1", longhorn.VolumeRobustnessFaulted
-		w.volumeSays(types.ConditionFaulted, longhorn.ConditionTrue, types.ReasonReplicaMissing, "no replica that holds all data runs")
+		w.volumeSays(types.ConditionFaulted, longhorn.ConditionTrue, types.ReasonReplicaMissing, "no replica with all data is running")
 	}
 	runFaults(t, []fault{
 		{
@@ -170,14 +170,14 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 			name: "detached with too few copies → attach it", ask: "volume v",
 			change: func(w *world) {
 				w.detach()
-				w.volumeSays(types.ConditionCopiesMissing, longhorn.ConditionTrue, types.ReasonVolumeDetached, "good copies: 1 of the 3 asked for")
+				w.volumeSays(types.ConditionCopiesMissing, longhorn.ConditionTrue, types.ReasonVolumeDetached, "healthy replicas: 1 of the 3 requested")
 			},
 			object: "volume v", severity: Warning, reason: types.ReasonVolumeDetached, what: "fewer good copies", why: "1 of the 3", command: "longhornvolume=v",
 		},
 		{
 			name: "its only copy is on a node that is down → bring that back", ask: "volume v",
 			change: func(w *world) {
-				w.volumeSays(types.ConditionCopiesUnreachable, longhorn.ConditionTrue, types.ReasonNodeDown, "node n1, which has its only good copy, does not answer")
+				w.volumeSays(types.ConditionCopiesUnreachable, longhorn.ConditionTrue, types.ReasonNodeDown, "node n1, which has its only healthy replica, does not answer")
 			},
 			object: "volume v", severity: Broken, reason: types.ReasonNodeDown, what: "on nodes that are down", why: "node n1, which has its only", command: "explain node n1",
 		},

@@ -20,8 +20,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// apply carries out a plan. It may repeat every step after a crash: it does not make again what
-// exists, and updates carry the version that the plan was made from.
+// apply carries out a plan. It may repeat every step after a crash: it does not create objects that exist, and
+// updates carry the version that the plan is based on.
 func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
 	if p.Volume != nil {
 		_, err := c.deps.Volumes.Update(ctx, p.Volume)
@@ -37,13 +37,13 @@ func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.V
 		return queue.OfChild(err)
 	}
 	for _, r := range p.UpdateReplicas {
-		log.WithField(logfields.Replica, r.Name).WithField(logfields.State, r.Spec.DesireState).Info("changing what is wanted of a replica")
+		log.WithField(logfields.Replica, r.Name).WithField(logfields.State, r.Spec.DesireState).Info("updating the spec of a replica")
 		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {
 			return queue.OfChild(fmt.Errorf("update replica %s: %w", r.Name, err))
 		}
 	}
 	if e := p.UpdateEngine; e != nil {
-		log.WithField(logfields.Node, e.Spec.NodeID).WithField(logfields.State, e.Spec.DesireState).Info("changing what is wanted of the engine")
+		log.WithField(logfields.Node, e.Spec.NodeID).WithField(logfields.State, e.Spec.DesireState).Info("updating the spec of the engine")
 		if _, err := c.deps.Engines.Update(ctx, e); err != nil {
 			return queue.OfChild(fmt.Errorf("update engine %s: %w", e.Name, err))
 		}
@@ -63,8 +63,8 @@ func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.V
 	return nil
 }
 
-// giveUp deletes a replica only if the API server, too, shows a volume that is served without it,
-// by the members that the plan was made from.
+// giveUp deletes a replica only if the API server also shows that the volume is served without it, by the members
+// that the plan is based on.
 func (c *Controller) giveUp(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, s Surplus) error {
 	r := s.Replica
 	live, err := c.deps.Volumes.Live(ctx, v.Name)
@@ -81,16 +81,16 @@ func (c *Controller) giveUp(ctx context.Context, log *logrus.Entry, v *longhorn.
 	if !sameMembers(s.Engine, e) || slices.Contains(e.Status.Epoch.Members, r.Name) || e.Spec.ReplicaAddressMap[r.Name] != "" {
 		return queue.ErrStale
 	}
-	log.WithField(logfields.Replica, r.Name).WithField(logfields.Node, r.Spec.NodeID).WithField(logfields.Reason, s.Why).Info("giving up a replica that is not needed any more")
+	log.WithField(logfields.Replica, r.Name).WithField(logfields.Node, r.Spec.NodeID).WithField(logfields.Reason, s.Why).Info("deleting a replica that is no longer needed")
 	err = c.deps.Replicas.Delete(ctx, r.Name, datastore.Preconditions{UID: r.UID, ResourceVersion: r.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete replica %s: %w", r.Name, err)
 	}
-	c.deps.Recorder.Eventf(v, corev1.EventTypeNormal, types.EventDelete, "replica %s on node %s is given up: %s", r.Name, r.Spec.NodeID, s.Why.explain())
+	c.deps.Recorder.Eventf(v, corev1.EventTypeNormal, types.EventDelete, "replica %s on node %s is deleted: %s", r.Name, r.Spec.NodeID, s.Why.explain())
 	return nil
 }
 
-// sameMembers tells whether the engine is in the run, and has the members, of the plan.
+// sameMembers reports whether the live engine is in the same run, and has the same members, as the planned one.
 func sameMembers(planned, live *longhorn.Engine) bool {
 	return live.UID == planned.UID && live.Spec.DesireState == longhorn.DesireStateRunning &&
 		live.Status.CurrentState == longhorn.InstanceStateRunning && live.Status.Session == planned.Status.Session &&
@@ -101,14 +101,14 @@ func sameMembers(planned, live *longhorn.Engine) bool {
 func (c *Controller) makeChildren(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
 	if err := c.makeOthers(ctx, log, v, p); err != nil {
 		for _, r := range p.CreateReplicas {
-			c.placed.release(r.Name) // it was not tried
+			c.placed.release(r.Name) // its creation was not tried
 		}
 		return err
 	}
 	return c.makeReplicas(ctx, log, v, p.CreateReplicas)
 }
 
-// makeOthers makes what comes before the replicas.
+// makeOthers creates the objects that must exist before the replicas.
 func (c *Controller) makeOthers(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
 	if p.CreateAttachment != nil {
 		if _, err := c.deps.Attachments.Create(ctx, p.CreateAttachment); err != nil {
@@ -129,8 +129,8 @@ func (c *Controller) makeOthers(ctx context.Context, log *logrus.Entry, v *longh
 	return nil
 }
 
-// makeReplicas makes replicas only if the API server knows of none that the cache has
-// not shown yet: their names are random, so nothing else would stop a second set.
+// makeReplicas creates replicas only if the API server has no replica that the cache lacks. Their names are random,
+// so nothing else would prevent a second set.
 func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, replicas []*longhorn.Replica) error {
 	if len(replicas) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *lon
 		log.WithField(logfields.Replica, r.Name).WithField(logfields.Node, r.Spec.NodeID).WithField(logfields.Disk, r.Spec.DiskPath).Info("creating a replica")
 		if _, err := c.deps.Replicas.Create(ctx, r); err != nil {
 			if !isRefusal(err) {
-				created++ // it may be there: keep its room reserved
+				created++ // it may exist: keep its room reserved
 			}
 			return fmt.Errorf("create replica %s: %w", r.Name, err)
 		}
@@ -167,8 +167,8 @@ func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *lon
 	return nil
 }
 
-// showsAll tells whether the cache shows the same replicas as a live list that the label selects. Those that have lost the
-// label, and have not got it back yet, are in the cache alone.
+// showsAll reports whether the cache shows the same replicas as a live list by label. Replicas that have lost the
+// label, until it is restored, are only in the cache.
 func showsAll(cached, live []*longhorn.Replica, volume string) bool {
 	uids := map[kubetypes.UID]bool{}
 	for _, r := range cached {
@@ -188,18 +188,18 @@ func showsAll(cached, live []*longhorn.Replica, volume string) bool {
 	return len(uids) == 0
 }
 
-// isRefusal tells whether the API server has answered that it did not do what it was asked.
+// isRefusal reports whether the API server answered that it did not carry out the request.
 func isRefusal(err error) bool {
 	reason := apierrors.ReasonForError(err)
 	return reason != metav1.StatusReasonUnknown && reason != metav1.StatusReasonTimeout &&
 		reason != metav1.StatusReasonServerTimeout && reason != metav1.StatusReasonInternalError
 }
 
-// ensureSecret makes the key that engines and replicas of this volume prove to each other.
-// It is never replaced: a running engine holds the old one.
+// ensureSecret creates the key by which engines and replicas of this volume authenticate to each other. It never
+// replaces the key: a running engine uses the old one.
 func (c *Controller) ensureSecret(ctx context.Context, v *longhorn.Volume) error {
 	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(key) // never fails: crypto/rand stops the process instead
 	secret := &corev1.Secret{
 		ObjectMeta: childMeta(v, types.VolumeSecretName(v.Name), nil),
 		Data:       map[string][]byte{types.VolumeSecretKey: key},
@@ -260,8 +260,7 @@ func (c *Controller) applyDeletion(ctx context.Context, log *logrus.Entry, v *lo
 	return c.dropFinalizer(ctx, log, v)
 }
 
-// nothingWrites asks the API server, not the cache, that the volume is being deleted
-// and that its engine is gone.
+// nothingWrites asks the API server, not the cache, whether the volume is being deleted and its engine is gone.
 func (c *Controller) nothingWrites(ctx context.Context, v *longhorn.Volume) (bool, error) {
 	live, err := c.deps.Volumes.Live(ctx, v.Name)
 	switch {
@@ -296,7 +295,7 @@ func (c *Controller) dropFinalizer(ctx context.Context, log *logrus.Entry, v *lo
 	if live.UID != v.UID || live.DeletionTimestamp == nil {
 		return queue.ErrStale
 	}
-	log.Info("volume is gone; its replicas are removed by their nodes")
+	log.Info("removing the volume's finalizer; the nodes remove its replicas")
 	types.RemoveFinalizer(live)
 	_, err = c.deps.Volumes.Update(ctx, live)
 	return err

@@ -21,7 +21,7 @@ func TestWhatADetachedVolumeWithTooFewReplicasSaysOfTheirPlaces(t *testing.T) {
 		reason  string
 		message string
 	}{
-		{"degraded availability is allowed → True", true, 3, longhorn.ConditionTrue, types.ReasonDegradedAvailability, "2 of 3 replicas have a place, and setting allow-volume-creation-with-degraded-availability lets the volume be used with these: others are placed when it is attached"},
+		{"degraded availability is allowed → True", true, 3, longhorn.ConditionTrue, types.ReasonDegradedAvailability, "2 of 3 replicas are scheduled, and setting allow-volume-creation-with-degraded-availability allows the volume to be used with these: missing replicas are scheduled when it is attached"},
 		{"it is not allowed → what was said while it was attached stays", false, 3, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, "m"},
 		{"enough replicas → True", false, 2, longhorn.ConditionTrue, "", ""},
 	} {
@@ -50,7 +50,7 @@ func TestTheOneReplicaOfABestEffortVolumeIsPlacedWhereItIsAttachedFirst(t *testi
 		name   string
 		in     Input
 		made   int
-		node   string // of the only replica that is made; "": not compared
+		node   string // of the only created replica; "": not compared
 		reason string
 	}{
 		{name: "wanted nowhere → none is placed, and that is said", in: bestEffort(unused("")), reason: types.ReasonPlacedWhenAttached},

@@ -9,16 +9,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 )
 
-// lookAgain is when a volume that lies unevenly looks for a better place anew, though nothing that would wake it
-// has changed: room on disks comes and goes all the time.
+// lookAgain is the time after which an unevenly spread volume searches for a better place again, although no event has
+// woken it: the free room on disks changes all the time.
 const lookAgain = 10 * time.Minute
 
-// spread is how the good copies of a volume lie over zones, nodes and disks, in this order. The larger a figure,
-// the better.
+// spread is how the good copies of a volume are spread over zones, nodes and disks, in this order. Larger figures are
+// better.
 type spread struct {
 	// used is how many zones, nodes and disks have a copy.
 	used [3]int
-	// evenness falls with each copy that shares its zone, node or disk: minus the sum of the squares of their numbers.
+	// evenness falls with each copy that shares its zone, node or disk: minus the sum of the squares of the number of
+	// copies in each.
 	evenness [3]int
 }
 
@@ -39,12 +40,13 @@ func (f facts) spreadOf(list []copyView) spread {
 	return s
 }
 
-// isBetter tells whether a volume gains by lying as is, and not as was:
+// isBetter reports whether the new spread (is) is better than the old one (was):
 //
 //	least-effort   more zones, nodes or disks have a copy, and none of the three fewer
 //	best-effort    the same, or as many have one, and the copies are divided more evenly among them
 //
-// (With best-effort, copies also leave disks that are too full: pressure.go.) Each move makes a figure larger that cannot grow for ever, so moves come to an end.
+// (With best-effort, copies also leave disks that are too full: pressure.go.) Each move increases a figure that has
+// an upper limit, so the moves come to an end.
 func isBetter(mode longhorn.AutoBalance, is, was spread) bool {
 	if is.used != was.used {
 		return gains(is.used, was.used)
@@ -52,7 +54,7 @@ func isBetter(mode longhorn.AutoBalance, is, was spread) bool {
 	return mode == longhorn.AutoBalanceBestEffort && gains(is.evenness, was.evenness)
 }
 
-// gains tells whether a figure is larger and none is smaller.
+// gains reports whether a figure is larger and none is smaller.
 func gains(is, was [3]int) bool {
 	for i := range is {
 		if is[i] < was[i] {
@@ -62,16 +64,16 @@ func gains(is, was [3]int) bool {
 	return is != was
 }
 
-// improves tells whether the copies lie better once one more is good and the one that is needed least then has
-// gone: the same one that dropSurplus picks.
+// improves reports whether the spread is better, or a disk relieved, after one more copy is good and the least needed
+// copy, the one that dropSurplus picks, is gone.
 func (f facts) improves(more copyView) bool {
 	spreads, relieves := f.effect(more)
 	return spreads || relieves
 }
 
-// effect tells what one more copy does once it is good and the one that is needed least has gone: spreads, whether the
-// copies are divided better; relieves, whether a copy on a disk that is too full gives way to one on its node, and nothing
-// else changes. A move to another node would have other reasons.
+// effect reports what one more copy does after it is good and the least needed copy is gone. spreads: the copies are
+// spread better. relieves: the copy that goes was on a disk that is too full, on the same node as the new copy, and
+// the spread is unchanged. A move to another node must have another reason.
 func (f facts) effect(more copyView) (spreads, relieves bool) {
 	settled := f.settled()
 	more.member, more.mode = true, longhorn.ReplicaModeRW
@@ -94,8 +96,8 @@ func (f facts) settled() []copyView {
 	return f.those(func(v copyView) bool { return v.isSound() && !v.evicted })
 }
 
-// mayBalance tells whether a volume has nothing more urgent to do than to lie better: all members are good and stay, as
-// many as asked for, and one is where the volume is used if one shall be.
+// mayBalance reports whether a volume has nothing more urgent to do than to improve its balance. All members are good
+// and stay, their number is the requested one, and one is local if a local one is needed.
 func (f facts) mayBalance() bool {
 	if f.balance != longhorn.AutoBalanceLeastEffort && f.balance != longhorn.AutoBalanceBestEffort || !f.rebuilds {
 		return false
@@ -106,8 +108,8 @@ func (f facts) mayBalance() bool {
 		(f.consumer == "" || slices.ContainsFunc(settled, isLocal))
 }
 
-// balancing is the copy beyond the count with which the volume comes to lie better: one that was made for that, or one
-// that failed and has come back. "": none.
+// balancing is the copy beyond the count that improves the balance: one that was created for that, or one that failed
+// and has returned. "": none.
 func (f facts) balancing() string {
 	if !f.mayBalance() {
 		return ""
@@ -125,13 +127,14 @@ func (f facts) balancing() string {
 	return best.Name
 }
 
-// compareProgress orders first the copy that has got further.
+// compareProgress orders the copy that has progressed further first.
 func (f facts) compareProgress(a, b copyView) int {
 	return cmp.Or(first(a.underway, b.underway), first(a.serving, b.serving), cmp.Compare(a.Name, b.Name))
 }
 
-// keepBalancing lets a copy beyond the count become good; then another one is surplus. A copy that fails is spared for a
-// while: if it were given up, the next one would be made at the same place, and fail like it.
+// keepBalancing keeps a copy beyond the count until it is good; then another one is surplus. It also keeps a copy that
+// fails for a while: otherwise the next copy would be created at the same place immediately, and would fail in the
+// same way.
 func keepBalancing(f facts, v copyView) (Decision, bool) {
 	if v.member || v.Name != f.balancing() {
 		return Decision{}, false
@@ -139,7 +142,7 @@ func keepBalancing(f facts, v copyView) (Decision, bool) {
 	return Decision{fateBuild, whyBalance}, true
 }
 
-// addBalance asks for one more copy if there is a place with which the volume comes to lie better.
+// addBalance asks for one more copy if there is a place that improves the balance.
 func addBalance(f facts) (*Addition, time.Duration) {
 	if f.asked < 2 && !f.relieves || len(f.list) != f.asked || !f.mayBalance() {
 		return nil, 0
@@ -147,8 +150,8 @@ func addBalance(f facts) (*Addition, time.Duration) {
 	return &Addition{Why: whyBalance}, lookAgain
 }
 
-// placeBalancing finds a place for a copy with which the volume lies better; nil: there is none, which is no fault. Only
-// placeBeside looks for a disk that does not come to be too full itself, so no other place counts as a relief.
+// placeBalancing finds a place for a copy that improves the balance; nil: there is none, which is not an error. Only
+// placeBeside checks that the new disk does not become too full itself, so no other place counts as a relief.
 func placeBalancing(in Input, f facts) *longhorn.Replica {
 	r := placeCopy(in, clusterFor(in.Cluster, f), request(in.Volume))
 	if r != nil {
@@ -167,7 +170,7 @@ func placeBalancing(in Input, f facts) *longhorn.Replica {
 	return nil
 }
 
-// placeCopy is a replica where there is a place; nil: there is none.
+// placeCopy returns a replica at a place that the scheduler finds; nil: there is none.
 func placeCopy(in Input, cluster scheduler.Snapshot, want scheduler.Request) *longhorn.Replica {
 	found, err := scheduler.Schedule(cluster, want)
 	if err != nil {
@@ -176,7 +179,7 @@ func placeCopy(in Input, cluster scheduler.Snapshot, want scheduler.Request) *lo
 	return newReplica(in.Volume, in.Names[0], found)
 }
 
-// autoBalanceOf is what a volume says about its balance, or else the setting.
+// autoBalanceOf is the volume's own value for balance, or else the setting.
 func autoBalanceOf(v *longhorn.Volume, setting longhorn.AutoBalance) longhorn.AutoBalance {
 	if own := v.Spec.ReplicaAutoBalance; own != "" && own != longhorn.AutoBalanceIgnored {
 		return own

@@ -23,7 +23,8 @@ const (
 	best  = longhorn.AutoBalanceBestEffort
 )
 
-// balanced has the volume of served moved about by a policy, on nodes "a", "b", … in the zones given, letter by letter.
+// balanced moves the volume of served under a balance policy, on nodes "a", "b", … in the given zones, one letter
+// each.
 func balanced(mode longhorn.AutoBalance, zones string, in Input) Input {
 	in.AutoBalance, in.RebuildLimit = mode, 5
 	in.Cluster.Nodes = in.Cluster.Nodes[:min(len(zones), len(in.Cluster.Nodes))]
@@ -81,7 +82,7 @@ func TestABalancedVolumeComesToLieBetter(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		in   Input
-		want string // disks in the end
+		want string // disks at the end
 		made int
 	}{
 		{"all nodes have one → nothing moves", balanced(best, "111", served(3, on("a"), on("b"), on("c"))), "a b c", 0},
@@ -132,7 +133,8 @@ func TestABalancingCopyThatFailsIsNotMadeAgainAtOnce(t *testing.T) {
 	assert.Equal(t, Decision{fateDrop, whySurplus}, targetFor(in).Copies["r3"])
 }
 
-// A volume whose owner does not know the zones of other nodes yet claims the rebuild all the same: the turns of others depend on it.
+// A volume also claims the rebuild when its input does not have the zones of other nodes: the turns of other volumes
+// depend on the claim.
 func TestABalancingCopyIsClaimedWithoutTheCluster(t *testing.T) {
 	in := balanced(least, "112", served(2, on("a"), on("b"), once(time.Minute)))
 	for _, n := range in.Cluster.Nodes {
@@ -144,7 +146,7 @@ func TestABalancingCopyIsClaimedWithoutTheCluster(t *testing.T) {
 	assert.Equal(t, []string{"c"}, claimOf(in, true).Wants)
 }
 
-// drawBalanced makes a healthy volume that lies anyhow.
+// drawBalanced creates a healthy volume with a random placement.
 func drawBalanced(t *rapid.T) Input {
 	var copies []option
 	for range rapid.IntRange(1, 5).Draw(t, "copies") {
@@ -168,8 +170,8 @@ func drawBalanced(t *rapid.T) Input {
 	return in
 }
 
-// Whatever it begins with, a volume comes to rest, lies better after each copy that is made for its balance, never has
-// more than one beyond the count, and finds no better place in the end.
+// From any initial placement, a volume comes to rest. It is better spread after each copy that is created for its
+// balance, never has more than one copy beyond the count, and finds no better place at the end.
 func TestBalanceComesToRest(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := drawBalanced(rt)
@@ -213,8 +215,9 @@ func TestBalanceComesToRest(t *testing.T) {
 	})
 }
 
-// TestThreeDaysOfBalance: nodes go and come back, are closed for a while, and pods move. There is never more than one copy over the count, and no more rebuilds
-// than there were reasons: moves of the volume, lost nodes, and nodes that opened.
+// TestThreeDaysOfBalance: nodes fail and return, are cordoned for a while, and pods move. There is never more than one
+// copy beyond the count. There are no more rebuilds than reasons: moves of the volume, lost nodes, and nodes that
+// opened.
 func TestThreeDaysOfBalance(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 11))
@@ -227,7 +230,7 @@ func TestThreeDaysOfBalance(t *testing.T) {
 		for i := range tr.in.Cluster.Nodes {
 			tr.in.Cluster.Nodes[i].Zone = fmt.Sprint(i % 3)
 		}
-		reasons := 2 // it may lie badly from the beginning
+		reasons := 2 // its initial placement may be bad
 		for start := tr.in.Now; tr.in.Now.Sub(start) < 3*24*time.Hour; {
 			node := string(rune('a' + rng.IntN(9)))
 			switch rng.IntN(5) {
@@ -237,13 +240,13 @@ func TestThreeDaysOfBalance(t *testing.T) {
 				reasons++
 			case 1:
 				if tr.lose(node) {
-					reasons += 2 // another one, and perhaps a better place when the node is back
+					reasons += 2 // a replacement, and perhaps a better place when the node is back
 				}
 			case 2, 3:
 				tr.giveBack(node)
 			default:
 				if node != tr.in.Engine.Spec.NodeID && !tr.in.Nodes[node].Down {
-					reasons += 2 // a local one, and perhaps a better place for the others
+					reasons += 2 // a local copy, and perhaps a better place for the others
 					tr.moveTo(node)
 				}
 			}

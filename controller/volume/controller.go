@@ -12,29 +12,30 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// Controller drives all volumes of the cluster. Make it with New, then Run it.
+// Controller drives all volumes of the cluster. Create it with New, then call Run.
 type Controller struct {
 	deps   Deps
 	queue  *queue.Queue[string]
 	placed *reservations
 	turns  turns
-	// refusals has the API server's words for the children of volumes, by the volume's name.
+	// refusals holds the API server's refusals to write children of volumes, by the volume's name.
 	refusals queue.Refusals[string]
-	// taking is held from looking at the room and the turns that are left until they are taken.
+	// taking serializes the decisions that use room or turns. A holder reads the free room and turns, decides, and
+	// reserves them.
 	taking sync.Mutex
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. The controller does nothing before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{deps: d, placed: newReservations(d.Clock)}
 	c.queue = queue.New(queue.Options[string]{Name: "volume", Env: d.Env, Workers: 4, Sync: c.sync})
 	return c, c.watch()
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// Sync looks at one volume, as the queue has it done. It is for tests of several controllers at once.
+// Sync syncs one volume, as the queue does. It is for tests of several controllers at once.
 func (c *Controller) Sync(ctx context.Context, name string) (queue.Result, error) {
 	return c.sync(ctx, name)
 }
@@ -70,8 +71,9 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{RequeueAfter: p.After}, c.showRefusal(ctx, v, err)
 }
 
-// plan decides what the volume needs. If a plan places replicas, makes them larger, or begins a rebuild, it is made
-// once more while no other volume does, and takes their room and its turn before the next one looks.
+// plan decides the next actions for the volume. A plan may place replicas, grow them, or start a rebuild. Then plan
+// decides a second time while it holds taking. It reserves the room and the turn before another volume's plan reads
+// them.
 func (c *Controller) plan(v *longhorn.Volume) (Plan, error) {
 	in, err := c.gather(v)
 	if err != nil {

@@ -55,7 +55,7 @@ func TestVolumeFromClaimToReplicas(t *testing.T) {
 	require.True(t, strings.HasPrefix(writes[0], "create replicas/vol-r-"), writes[0])
 	require.Equal(t, "update volumes/vol/status", writes[3])
 
-	// The cache is late: the second set of replicas must not be made.
+	// The cache is late: the controller must not create a second set of replicas.
 	syncOf(t, h, c, queue.ErrStale)
 	h.ExpectWrites()
 
@@ -64,7 +64,7 @@ func TestVolumeFromClaimToReplicas(t *testing.T) {
 	h.CatchUp()
 	h.Writes()
 	syncOf(t, h, c, nil)
-	h.ExpectWrites() // at rest nothing is written
+	h.ExpectWrites() // at rest, it writes nothing
 }
 
 func TestNoRoomIsSaidOnceAndNothingIsMade(t *testing.T) {
@@ -92,7 +92,7 @@ func deletedVolume(v *longhorn.Volume)   { v.DeletionTimestamp = &metav1.Time{Ti
 func deletedReplica(r *longhorn.Replica) { r.DeletionTimestamp = &metav1.Time{Time: testutil.Now} }
 
 func TestDeletionKeepsReplicasWhileAnEngineIsThere(t *testing.T) {
-	// The cache has lost sight of the engine, the API server has not.
+	// The engine is missing from the cache, but not from the API server.
 	h, c := begin(t, build.Volume("vol", finalized, deletedVolume), build.PlacedReplica("r", "vol", "a", "disk-a", ownedReplica))
 	h.Seed(build.Engine("vol", owned, func(e *longhorn.Engine) { e.Spec.NodeID = "a"; e.Status.CurrentState = longhorn.InstanceStateRunning }))
 	syncOf(t, h, c, queue.ErrStale)
@@ -116,7 +116,8 @@ func TestDeletionOfReplicasThenOfTheVolume(t *testing.T) {
 	h.ExpectWrites("update volumes/vol")
 }
 
-// Another volume of the name was made and deleted before the cache shows it: its replicas are its own plan's to delete.
+// Another volume of the same name was created and deleted before the cache shows it. Its own plan must delete its
+// replicas.
 func TestDeletionOfAVolumeThatIsAnotherOneByNow(t *testing.T) {
 	h, c := begin(t, build.Volume("vol", finalized, deletedVolume), build.PlacedReplica("r", "vol", "a", "disk-a", ownedReplica))
 	away := errors.New("away")

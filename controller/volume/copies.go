@@ -7,14 +7,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// maxRetries: after so many failed rebuilds in a row, a replica that was good once counts
-// like one that is away: rebuilds are still tried, but nothing relies on it.
+// maxRetries is a number of failed rebuilds in a row. After that, a replica that was good once counts like one that is
+// away: rebuilds are still tried, but the volume does not wait for it.
 const maxRetries = 5
 
 // copies are the replicas of a volume as its running engine and the cluster see them.
 type copies struct {
-	// known: an engine runs where it is wanted, its node answers, and what it says is of
-	// this run. Otherwise nothing follows from list, and nothing may be given up.
+	// known: an engine runs where the volume requests it, its node answers, and its status is from this run. Otherwise
+	// the list proves nothing, and no replica may be deleted.
 	known bool
 	list  []copyView
 }
@@ -25,18 +25,19 @@ type copyView struct {
 	mode longhorn.ReplicaMode
 	// member: the recorded epoch lists it, so it holds every acknowledged write.
 	member bool
-	// asked: the engine is asked to have it; tried: the engine has taken that up.
+	// asked: the engine's spec lists it; tried: the engine's status shows that the engine has handled that.
 	asked, tried bool
-	// underway: no member yet, but on its way there, or about to be taken up by the engine.
+	// underway: it is not a member, but it is being rebuilt, or the engine is about to start the rebuild.
 	underway bool
-	// down: nothing waits for it; serving: it can be reached.
+	// down: it is not awaited; serving: it can be reached.
 	down, serving bool
-	// gone: its node was removed from Kubernetes. An engine may still reach it, for the
-	// machine may go on for a while, but nothing must rely on that.
+	// gone: its node was removed from Kubernetes. The machine may still run for a while, so an engine may still reach
+	// it, but nothing may rely on that.
 	gone bool
-	// small: it is known to have less than the engine offers, or shall offer. It cannot become a member before it has grown.
+	// small: its known size is less than the size that the engine offers, or must offer. It cannot become a member
+	// before it has grown.
 	small bool
-	// evicted: it must leave its disk, which can be read all the same.
+	// evicted: it must leave its disk. The disk can still be read.
 	evicted bool
 }
 
@@ -71,17 +72,17 @@ func viewOf(in Input, r *longhorn.Replica) copyView {
 	return v
 }
 
-// isHealthy: a member that serves, and stays.
+// isHealthy reports whether the replica is a member that serves and stays.
 func (v copyView) isHealthy() bool {
 	return v.member && v.mode == longhorn.ReplicaModeRW && v.DeletionTimestamp == nil && !v.gone
 }
 
-// isSound: a good one whose process is seen to serve. A good one may be down while the engine has
-// not noticed yet; then it is no reason to do without another one.
+// isSound reports whether a healthy replica's process is seen to serve. A healthy replica may be down before the engine
+// notices that. Then it does not replace another replica.
 func (v copyView) isSound() bool { return v.isHealthy() && v.serving }
 
-// isGone tells whether the leader has found that the node of a replica was removed. A
-// missing Node says less, for it may be about to register.
+// isGone reports whether the leader has found that the node of a replica was removed. A missing Node object proves
+// less, because the node may be about to register.
 func isGone(r *longhorn.Replica) bool {
 	return r.Status.CurrentState == longhorn.InstanceStateError &&
 		types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone
@@ -99,12 +100,12 @@ func (c copies) count(is func(copyView) bool) int {
 	return n
 }
 
-// prospect is what may be expected of a replica that is no member.
+// prospect is the expected future of a replica that is not a member.
 type prospect int
 
 const (
-	expected  prospect = iota // it is being rebuilt, or will be as soon as it can
-	mayReturn                 // it is away, or fails again and again
+	expected  prospect = iota // it is being rebuilt, or will be as soon as possible
+	mayReturn                 // it is away, or fails repeatedly
 	lost                      // it can never come back
 )
 
@@ -123,7 +124,7 @@ func prospectOf(in Input, v copyView) prospect {
 	return expected
 }
 
-// isDeleted tells whether a replica's data is not where it was, though its disk is there.
+// isDeleted reports whether a replica's data is missing from its disk, although the disk is present.
 func isDeleted(reason string) bool {
 	switch reason {
 	case types.ReasonReplicaMissing, types.ReasonDataDeleted, types.ReasonDataMissing:

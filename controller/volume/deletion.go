@@ -8,33 +8,34 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Deletion is what to do for a volume that is going away, in the order of its fields.
+// Deletion is what to do for a volume that is being deleted, in the order of its fields.
 type Deletion struct {
 	UpdateReplicas []*longhorn.Replica
 	UpdateEngine   *longhorn.Engine
 	DeleteEngine   *longhorn.Engine
 	DeleteReplicas []*longhorn.Replica
-	// DropFinalizer: nothing can write to the volume, and each replica has gone, or is deleted and waits for something
-	// that may be away for long.
+	// DropFinalizer: nothing can write to the volume. Each replica is gone, or is deleted and waits for something that
+	// may be unavailable for a long time.
 	DropFinalizer bool
 	Status        longhorn.VolumeStatus
-	// After is when to look again although nothing changes; 0: not.
+	// After is the time until the next sync although nothing changes; 0: none is needed.
 	After time.Duration
 }
 
-// removalWait is how long a volume waits for a deleted replica. A disk that is not ready, or a daemon that is missing, may keep the
-// replica for days, and the client that deleted the volume must not wait that long: the replica stays deleting without the volume.
+// removalWait is how long a volume waits for a deleted replica. A disk that is not ready, or a daemon that does not
+// run, may block the removal of the replica for days. The client that deleted the volume must not wait that long: the
+// replica stays deleting without the volume.
 const removalWait = time.Minute
 
-// planDeletion stops the engine, deletes it, and only when it is gone deletes the
-// replicas: as long as an engine could still write, its replicas must stay. The volume goes
-// after its replicas, so that what is gone has given its space back:
+// planDeletion stops the engine, deletes it, and deletes the replicas only when the engine is gone: while an engine
+// may still write, its replicas must stay. The volume is removed after its replicas, so that their space is free when
+// the volume is gone:
 //
 //	deleted replica                        the volume
 //	on a node that is up                   waits for it, removalWait at most
 //	on a node that is down or gone         does not wait: the replica stays deleting until the node returns
-//	whose node is back without its disk    does not wait
-//	whose data cannot be removed           does not wait: the replica says why
+//	on a node that is back without disk    does not wait
+//	with data that cannot be removed       does not wait: the replica's status says why
 func planDeletion(in Input) Deletion {
 	d := Deletion{Status: *in.Volume.Status.DeepCopy()}
 	d.Status.OwnerID = in.Owner
@@ -68,7 +69,7 @@ func planDeletion(in Input) Deletion {
 	return d
 }
 
-// isGoing tells whether a replica will be removed soon, as far as is known.
+// isGoing reports whether a replica will be removed soon, as far as is known.
 func isGoing(in Input, r *longhorn.Replica) bool {
 	node, known := in.Nodes[r.Spec.NodeID]
 	switch {
@@ -80,8 +81,8 @@ func isGoing(in Input, r *longhorn.Replica) bool {
 	return !types.IsConditionTrue(r.Status.Conditions, types.ConditionRemovalRefused)
 }
 
-// behindFence makes the replicas shut out an engine that may be left on a node that does not
-// answer. Otherwise they could not be closed when their data must be removed.
+// behindFence makes the replicas refuse an engine that may still run on a node that does not answer. Otherwise the
+// replicas could not be closed when their data must be removed.
 func behindFence(in Input) []*longhorn.Replica {
 	var fenced []*longhorn.Replica
 	fence := fenceOf(in.Engine)

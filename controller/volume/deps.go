@@ -70,13 +70,13 @@ type InstanceManagerStore interface {
 	queue.Events
 }
 
-// SecretStore reaches the keys of volumes, which are not cached.
+// SecretStore reads and creates the keys of volumes, which are not cached.
 type SecretStore interface {
 	Live(ctx context.Context, name string) (*corev1.Secret, error)
 	Create(ctx context.Context, s *corev1.Secret) (*corev1.Secret, error)
 }
 
-// Deps are what the controller needs; the stores are of the whole cluster.
+// Deps are the dependencies of the controller. The stores are those for the whole cluster.
 type Deps struct {
 	queue.Env
 
@@ -90,13 +90,13 @@ type Deps struct {
 	Shares           ShareStore
 	Settings         queue.Events
 	Setting          types.SettingValues
-	// ShareImage is what new share managers run.
+	// ShareImage is the image of new share managers.
 	ShareImage string
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
 }
 
-// DepsOf takes the stores out of a datastore of the whole cluster.
+// DepsOf returns the stores of a datastore for the whole cluster.
 func DepsOf(d *datastore.Datastore) Deps {
 	return Deps{
 		Volumes: d.Volumes, Attachments: d.VolumeAttachments, Engines: d.Engines, Replicas: d.Replicas,

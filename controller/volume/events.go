@@ -9,8 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// transitions returns the Events that tell a person how the volume goes from its
-// present status to the next.
+// transitions returns the Events that describe how the volume goes from its present status to the next.
 func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 	v := in.Volume
 	var events []Event
@@ -31,10 +30,10 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 	switch {
 	case next.RemountRequestedAt == old.RemountRequestedAt:
 	case in.Share != nil && next.RemountRequestedAt == in.Share.Status.RemountRequestedAt:
-		add(corev1.EventTypeWarning, types.EventRemount, "clients of shared volume %s have lost their open files and locks; the pods that use it and started before %s must start anew",
+		add(corev1.EventTypeWarning, types.EventRemount, "clients of shared volume %s lost their open files and locks; pods that use it and started before %s must be restarted",
 			v.Name, next.RemountRequestedAt)
 	default:
-		add(corev1.EventTypeWarning, types.EventRemount, "the engine of volume %s ended on node %s while in use; the volume is attached again, and what mounted it before must mount it again",
+		add(corev1.EventTypeWarning, types.EventRemount, "the engine of volume %s stopped on node %s while in use; the volume is attached again, and pods that mounted it before must mount it again",
 			v.Name, old.CurrentNodeID)
 	}
 	for _, c := range []struct{ condition, kind, reason, format string }{
@@ -56,7 +55,7 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 	if old.Robustness != next.Robustness {
 		switch next.Robustness {
 		case longhorn.VolumeRobustnessHealthy:
-			add(corev1.EventTypeNormal, types.EventHealthy, "volume %s has all its %d replicas", v.Name, v.Spec.NumberOfReplicas)
+			add(corev1.EventTypeNormal, types.EventHealthy, "volume %s has all %d replicas", v.Name, v.Spec.NumberOfReplicas)
 		case longhorn.VolumeRobustnessDegraded:
 			add(corev1.EventTypeWarning, types.EventDegraded, "%s", lack(in))
 		}
@@ -72,7 +71,8 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 	return events
 }
 
-// saysMore tells whether a condition's message differs from the one before in more than figures, which change all the time.
+// saysMore reports whether a condition's message differs from the previous one in more than figures, which change all
+// the time.
 func saysMore(was, is longhorn.Condition) bool {
 	return was.Message != is.Message && !types.DiffersInFigures(was.Message, is.Message)
 }
@@ -80,9 +80,9 @@ func saysMore(was, is longhorn.Condition) bool {
 // lack says which good replicas a degraded volume lacks, and why.
 func lack(in Input) string {
 	c := copiesOf(in)
-	text := fmt.Sprintf("volume %s has %d good replicas of the %d asked for", in.Volume.Name, c.healthy(), in.Volume.Spec.NumberOfReplicas)
+	text := fmt.Sprintf("volume %s has %d healthy replicas of the %d requested", in.Volume.Name, c.healthy(), in.Volume.Spec.NumberOfReplicas)
 	if c.healthy() == 1 {
-		text = fmt.Sprintf("volume %s has 1 good replica of the %d asked for", in.Volume.Name, in.Volume.Spec.NumberOfReplicas)
+		text = fmt.Sprintf("volume %s has 1 healthy replica of the %d requested", in.Volume.Name, in.Volume.Spec.NumberOfReplicas)
 	}
 	for _, v := range c.list {
 		if !v.isHealthy() {
@@ -90,12 +90,12 @@ func lack(in Input) string {
 		}
 	}
 	if left := in.Volume.Spec.NumberOfReplicas - len(c.list); left > 0 {
-		text += fmt.Sprintf("; %d not made yet", left)
+		text += fmt.Sprintf("; %d not created yet", left)
 	}
 	return text
 }
 
-// trouble says for people why a replica is not good.
+// trouble says for users why a replica is not good.
 func (v copyView) trouble(in Input) string {
 	where, failure := fmt.Sprintf("replica %s on node %s", v.Name, v.Spec.NodeID), in.Engine.Status.RebuildStatus[v.Name].Error
 	switch {

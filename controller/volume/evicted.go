@@ -8,8 +8,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// evictedOf are the replicas of a volume that are to leave their disk: people asked for it, or
-// their node is cordoned and the drain policy moves them.
+// evictedOf returns the replicas of a volume that must leave their disk: a user requested it, or their node is
+// cordoned and the drain policy moves them.
 func evictedOf(in Input, nodes []*longhorn.Node, policy types.DrainPolicy) map[string]bool {
 	cordoned := map[string]bool{}
 	for _, n := range nodes {
@@ -22,8 +22,8 @@ func evictedOf(in Input, nodes []*longhorn.Node, policy types.DrainPolicy) map[s
 	return evicted
 }
 
-// evictionWaits says of a detached volume which of its replicas are to leave their disks: that needs
-// an engine, so nothing happens before the volume is attached.
+// evictionWaits reports on a detached volume which of its replicas must leave their disks. That needs an engine, so
+// nothing happens before the volume is attached.
 func evictionWaits(in Input, p *Plan) {
 	var leaving []string
 	for _, r := range in.Replicas {
@@ -38,17 +38,16 @@ func evictionWaits(in Input, p *Plan) {
 	sayWhile(in, p, types.ConditionEvictionWaits, types.ReasonVolumeDetached, text)
 }
 
-// evictionWaitsFor says what a replica of a detached volume waits for before it leaves its disk.
+// evictionWaitsFor says why a replica of a detached volume does not leave its disk yet.
 func evictionWaitsFor(v *longhorn.Volume) string {
-	const attached = "to leave their disks when the volume is attached"
+	const attached = "eviction waits until the volume is attached"
 	if types.IsStrictLocal(v) {
-		return attached + ", and then only for another disk of the same node; " + strictLocalLeaves
+		return attached + ", and then moves the replica only to another disk of the same node; " + strictLocalLeaves
 	}
 	return attached
 }
 
-// isEvicted tells whether a replica is to leave its disk: it alone, or all on that disk, or
-// all on its node.
+// isEvicted reports whether a user requested the eviction of a replica, of its disk, or of its node.
 func isEvicted(nodes []*longhorn.Node, r *longhorn.Replica) bool {
 	if r.Spec.EvictionRequested {
 		return true
@@ -69,7 +68,7 @@ func isEvicted(nodes []*longhorn.Node, r *longhorn.Replica) bool {
 	return false
 }
 
-// isMovedByDrain tells whether a replica is to leave its node because that is cordoned:
+// isMovedByDrain reports whether a replica must leave its node because the node is cordoned:
 //
 //	node-drain-policy                             replica on a cordoned node
 //	block-for-eviction                            leaves
@@ -77,11 +76,12 @@ func isEvicted(nodes []*longhorn.Node, r *longhorn.Replica) bool {
 //	                                              leaves if enough good copies are on other nodes, not cordoned
 //	another one                                   stays
 //
-// The last rule ends what the one before it began: when another good copy is there, the replica is
-// not the last any more, and the volume has one copy too many. The new one must not be given up.
+// The last rule of the second policy completes a move that the rule before it started. When another good copy exists,
+// the replica has stopped being the last one, and the volume has one copy too many. The new copy must not be the one
+// that is deleted.
 //
-// A cordoned node that takes new copies all the same, by the setting
-// disable-scheduling-on-cordoned-node, keeps those that it has.
+// A cordoned node may still accept new copies, according to the setting disable-scheduling-on-cordoned-node. Such a
+// node keeps the copies that it has.
 func isMovedByDrain(policy types.DrainPolicy, in Input, r *longhorn.Replica, cordoned map[string]bool) bool {
 	switch {
 	case !cordoned[r.Spec.NodeID]:

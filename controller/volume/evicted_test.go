@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// marked: the leader found that it is the last good copy.
+// marked sets the annotation by which the leader marks the last good copy.
 func marked(_ *Input, r *longhorn.Replica) {
 	r.Annotations = map[string]string{types.AnnotationLastGoodCopy: ""}
 }
@@ -23,12 +23,12 @@ var cordonedNode = nodeCondition(types.ConditionSchedulable, longhorn.ConditionF
 func TestWhichCopiesLeaveACordonedNode(t *testing.T) {
 	const every, last = types.DrainBlockForEviction, types.DrainBlockForEvictionIfLastReplica
 	unschedulable := nodeCondition(types.ConditionSchedulable, longhorn.ConditionFalse, "")
-	// Of served, the copies r1, r2, r3 are on nodes a, b, c.
+	// The copies r1, r2, r3 of served are on nodes a, b, c.
 	for _, tc := range []struct {
 		name   string
 		policy types.DrainPolicy
 		in     Input
-		nodes  map[string]func(*longhorn.Node) // what is changed of them
+		nodes  map[string]func(*longhorn.Node) // changes to nodes, by name
 		want   []string
 	}{
 		{"no node is cordoned → none", every, served(2, member, member), nil, nil},
@@ -67,8 +67,8 @@ func TestWhichCopiesLeaveACordonedNode(t *testing.T) {
 	}
 }
 
-// TestTheLastCopyMovesOffACordonedNodeOnce: the copy that took its place must not be the one that
-// is given up, or it would move forever.
+// TestTheLastCopyMovesOffACordonedNodeOnce: the volume must not delete the copy that replaced the last one, or the
+// move would repeat forever.
 func TestTheLastCopyMovesOffACordonedNodeOnce(t *testing.T) {
 	cordoned := []*longhorn.Node{build.ReadyNode("a", "disk-a", cordonedNode), build.ReadyNode("b", "disk-b")}
 	target := func(in Input) Target {
@@ -85,7 +85,7 @@ func TestTheLastCopyMovesOffACordonedNodeOnce(t *testing.T) {
 
 func TestADetachedVolumeSaysThatAnEvictionWaits(t *testing.T) {
 	both := map[string]bool{"vol-r-1": true, "vol-r-2": true}
-	const message = "to leave their disks when the volume is attached: replica vol-r-2 on node b"
+	const message = "eviction waits until the volume is attached: replica vol-r-2 on node b"
 	waiting := []longhorn.Condition{{Type: types.ConditionEvictionWaits, Status: longhorn.ConditionTrue, Reason: "VolumeDetached", Message: message}}
 	waits := func(p Plan) longhorn.Condition {
 		return types.FindCondition(p.Status.Conditions, types.ConditionEvictionWaits)
@@ -118,8 +118,8 @@ func TestADetachedVolumeSaysThatAnEvictionWaits(t *testing.T) {
 		},
 		{
 			name: "another one as well → that is said, too", evicted: both, status: longhorn.ConditionTrue,
-			message: "to leave their disks when the volume is attached: replica vol-r-1 on node a, replica vol-r-2 on node b",
-			events:  []string{"Normal volume vol is detached: to leave their disks when the volume is attached: replica vol-r-1 on node a, replica vol-r-2 on node b"},
+			message: "eviction waits until the volume is attached: replica vol-r-1 on node a, replica vol-r-2 on node b",
+			events:  []string{"Normal volume vol is detached: eviction waits until the volume is attached: replica vol-r-1 on node a, replica vol-r-2 on node b"},
 			change:  func(in *Input) { in.Volume.Status.Conditions = waiting },
 		},
 		{

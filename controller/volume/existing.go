@@ -14,8 +14,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// leftoverTime is how long the children of a deleted volume may still exist after a volume of the same name was created:
-// the garbage collector and their own finalizers take them away. Longer than that is worth a condition.
+// leftoverTime is how long the children of a deleted volume may still exist after a volume of the same name was
+// created. The garbage collector and their own finalizers remove them. If that takes longer, a condition reports it.
 const leftoverTime = time.Minute
 
 // live reads an object from the API server.
@@ -28,29 +28,29 @@ func liveFrom[T metav1.Object](store interface {
 	return func(ctx context.Context) (metav1.Object, error) { return store.Live(ctx, name) }
 }
 
-// ifExists returns err, of the creation of a child, unless the API server said that an object of that name exists. Then it
-// returns queue.ErrStale if that object is the volume's and the cache is late, or a refusal that says whose it is. It never
-// takes over the object: data of another volume may depend on it.
+// ifExists returns err, the error of a child's creation, unless the API server said that an object of that name
+// exists. Then it returns queue.ErrStale if that object is the volume's and the cache is late. Otherwise it returns a
+// refusal that names the owner. It never takes over the object: data of another volume may depend on it.
 func (c *Controller) ifExists(ctx context.Context, v *longhorn.Volume, err error, read live) error {
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	o, failed := read(ctx)
 	if apierrors.IsNotFound(failed) {
-		return queue.ErrStale // it has gone in between
+		return queue.ErrStale // it was deleted in between
 	}
 	if failed != nil {
-		return fmt.Errorf("read the object that exists already: %w", failed)
+		return fmt.Errorf("read the existing object: %w", failed)
 	}
 	return c.obstructs(v, o, err)
 }
 
-// obstructs returns what follows from an object that has the name of a child of the volume:
+// obstructs returns the result for an object that has the name of a child of the volume:
 //
 //	the object                                 the result
 //	is the volume's child                      queue.ErrStale: the cache is late
-//	is left from an earlier volume, recently   queue.ErrStale: it goes by itself
-//	anything else                              a refusal: only a person can tell what the object is for
+//	is left from an earlier volume, recently   queue.ErrStale: Kubernetes removes it soon
+//	anything else                              a refusal: only a person knows the purpose of the object
 func (c *Controller) obstructs(v *longhorn.Volume, o metav1.Object, err error) error {
 	if ownedBy(o, v) && types.VolumeOf(o) == v.Name {
 		return queue.ErrStale
@@ -65,13 +65,13 @@ func (c *Controller) obstructs(v *longhorn.Volume, o metav1.Object, err error) e
 	return queue.Obstructed(fmt.Errorf("%w: %s", err, whose(v, o)))
 }
 
-// whose says for people why an object is not the volume's child, and what to do about it.
+// whose says for users why an object is not the volume's child, and what to do about it.
 func whose(v *longhorn.Volume, o metav1.Object) string {
 	if d := o.GetDeletionTimestamp(); d != nil {
-		return fmt.Sprintf("%s is being deleted since %s and its finalizers (%s) keep it", o.GetName(), types.Timestamp(d.Time), strings.Join(o.GetFinalizers(), ", "))
+		return fmt.Sprintf("%s was deleted at %s, but its finalizers (%s) block the deletion", o.GetName(), types.Timestamp(d.Time), strings.Join(o.GetFinalizers(), ", "))
 	}
 	if ownedBy(o, v) {
-		return fmt.Sprintf("%s is owned by this volume and belongs to volume %q by its spec; delete it to continue", o.GetName(), types.VolumeOf(o))
+		return fmt.Sprintf("%s is owned by this volume, but its spec names volume %q; delete it to continue", o.GetName(), types.VolumeOf(o))
 	}
 	for _, ref := range o.GetOwnerReferences() {
 		return fmt.Sprintf("%s is owned by %s %s with UID %s, not by this volume; delete it to continue", o.GetName(), ref.Kind, ref.Name, ref.UID)

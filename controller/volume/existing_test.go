@@ -18,7 +18,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// usedOnce is a detached volume with one replica, whose children have lost the volume's label or have that of another one.
+// usedOnce is a detached volume with one replica. Its children have lost the volume's label or have the label of
+// another volume.
 func usedOnce(labels map[string]string, changes ...func(*longhorn.Volume)) []runtime.Object {
 	v := build.Volume("vol", append([]func(*longhorn.Volume){finalized, func(v *longhorn.Volume) {
 		v.Spec.NumberOfReplicas = 1
@@ -76,7 +77,7 @@ func must[T any](o T, err error) T {
 	return o
 }
 
-// A replica that has lost its label is missing in the list that the label selects.
+// A replica that has lost its label is missing from a list by label.
 func TestAReplicaWithoutItsLabelDoesNotMakeTheCacheLookLate(t *testing.T) {
 	replica := func(name string, labels map[string]string, changes ...func(*longhorn.Replica)) *longhorn.Replica {
 		return build.Replica(name, "vol", append(changes, func(r *longhorn.Replica) { r.Labels = labels })...)
@@ -115,13 +116,13 @@ func TestWhatHasTheNameOfAChildIsNamedAndLeftAlone(t *testing.T) {
 		name    string
 		engine  func(*longhorn.Engine)
 		volume  func(*longhorn.Volume)
-		message string // "": it goes by itself, nothing is said
+		message string // "": Kubernetes removes it soon, no condition
 	}{
 		{"of an earlier volume → said", earlier, old, "vol-e-0 is owned by Volume vol with UID uid-earlier, not by this volume; delete it to continue"},
 		{"of an earlier volume, just now → it goes by itself", earlier, recent, ""},
 		{"of no owner → said", func(*longhorn.Engine) {}, old, "vol-e-0 has no owner; delete it to continue"},
-		{"ours, of another volume by its spec → said", func(e *longhorn.Engine) { owned(e); e.Spec.VolumeName = "other" }, recent, `vol-e-0 is owned by this volume and belongs to volume "other" by its spec; delete it to continue`},
-		{"deleted for long → said", func(e *longhorn.Engine) { earlier(e); deleting(e) }, old, "vol-e-0 is being deleted since 2030-01-02T03:03:05Z and its finalizers (example.com/keep) keep it"},
+		{"ours, of another volume by its spec → said", func(e *longhorn.Engine) { owned(e); e.Spec.VolumeName = "other" }, recent, `vol-e-0 is owned by this volume, but its spec names volume "other"; delete it to continue`},
+		{"deleted for long → said", func(e *longhorn.Engine) { earlier(e); deleting(e) }, old, "vol-e-0 was deleted at 2030-01-02T03:03:05Z, but its finalizers (example.com/keep) block the deletion"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h, c := begin(t, build.Volume("vol", finalized, tc.volume), build.Engine("vol", tc.engine),
@@ -150,7 +151,8 @@ func TestAnEngineThatTheCacheDoesNotShowYetIsNoObstacle(t *testing.T) {
 	h.ExpectEvents()
 }
 
-// The deletion waits for an engine that only the API server shows, and says so if it can never see it in the cache.
+// The deletion waits for an engine that only the API server shows. If the cache can never show it, a condition says
+// so.
 func TestTheDeletionSaysWhichEngineItWaitsFor(t *testing.T) {
 	h, c := begin(t, build.Volume("vol", finalized, deletedVolume), build.PlacedReplica("r", "vol", "a", "disk-a", ownedReplica),
 		build.Engine("vol", owned, func(e *longhorn.Engine) { e.Spec.VolumeName = "other" }))
@@ -159,7 +161,7 @@ func TestTheDeletionSaysWhichEngineItWaitsFor(t *testing.T) {
 	h.CatchUp()
 	_, err = c.sync(t.Context(), "vol")
 	require.Error(t, err)
-	h.ExpectEvents(`Warning ChildRefused vol: delete the engine: engine vol-e-0 still exists: vol-e-0 is owned by this volume and belongs to volume "other" by its spec; delete it to continue`)
+	h.ExpectEvents(`Warning ChildRefused vol: delete the engine: engine vol-e-0 still exists: vol-e-0 is owned by this volume, but its spec names volume "other"; delete it to continue`)
 	for _, w := range h.Writes() {
 		assert.False(t, strings.HasPrefix(w, "delete"), w)
 	}

@@ -15,24 +15,25 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A volume grows in steps, each of which is a recorded size that only grows. A crash between two of them leaves what is ahead larger, which
-// is harmless:
+// A volume grows in steps. Each step is a recorded size that only grows. After a crash between two steps, the size of
+// the earlier step is larger than the later one, which is harmless:
 //
-//	Volume.spec.size         what users ask for; may be taken back until the next step
-//	Volume.status.size       begun: every node and disk with a replica can. From here on forward only
-//	Replica.spec.volumeSize  what each replica is asked to have; its node makes it so, and shows Replica.status.currentSize
-//	Engine.spec.volumeSize   what users are to be offered: no more than every member, and every replica on its way, is known to have
+//	Volume.spec.size         what users request; they may lower it again until the next step
+//	Volume.status.size       started: every node and disk with a replica can grow it. From here on, no way back
+//	Replica.spec.volumeSize  what each replica must have; its node grows it, and reports Replica.status.currentSize
+//	Engine.spec.volumeSize   what the engine must offer: at most the size of every member and replica in rebuild
 //
-// No step waits for an earlier one of the same plan: each rests on what the API server has recorded.
+// No step waits for an earlier step of the same plan: each step is based on the state that the API server has.
 
 const (
-	// retryExpansion is when a volume looks again whether something still holds its expansion up. Most changes wake it sooner.
+	// retryExpansion is the time after which a volume checks again whether its expansion is still blocked. Most changes
+	// wake it sooner.
 	retryExpansion = 30 * time.Second
-	// stuckAfter is how long a replica may be unable to grow before it is replaced by one elsewhere.
+	// stuckAfter is how long a replica may fail to grow before a replica elsewhere replaces it.
 	stuckAfter = 5 * time.Minute
 )
 
-// sizeOf is the size that a volume's replicas are asked to have.
+// sizeOf is the size that a volume's replicas must have.
 func sizeOf(v *longhorn.Volume) longhorn.Bytes {
 	if v.Status.Size > 0 {
 		return v.Status.Size
@@ -40,8 +41,8 @@ func sizeOf(v *longhorn.Volume) longhorn.Bytes {
 	return v.Spec.Size
 }
 
-// firstSize is the size to record for a volume of which none is recorded: what its largest replica is asked to have. A release that does not
-// know the field may have dropped it after replicas were asked to grow.
+// firstSize is the size to record for a volume without a recorded size: the size that its largest replica must have. A
+// release that does not know the field may have dropped it after replicas were asked to grow.
 func firstSize(in Input) longhorn.Bytes {
 	size := longhorn.Bytes(0)
 	for _, r := range in.Replicas {
@@ -53,19 +54,19 @@ func firstSize(in Input) longhorn.Bytes {
 	return size
 }
 
-// beginsExpansion tells whether the plan records a larger size than the volume has.
+// beginsExpansion reports whether the plan records a larger size than the volume has.
 func (p Plan) beginsExpansion(v *longhorn.Volume) bool {
 	return v.Status.Size > 0 && p.Status.Size > v.Status.Size
 }
 
-// hold is what keeps an expansion from beginning or going on; nil: nothing does.
+// hold is what prevents an expansion from starting or continuing; nil: nothing does.
 type hold struct{ reason, message string }
 
-// expand takes the volume one step towards spec.size, and says what holds it up. It runs last: it changes the sizes of what the plan
-// writes anyway.
+// expand moves the volume one step towards spec.size, and reports what blocks the expansion. It runs last, because it
+// changes the sizes in objects that the plan writes anyway.
 func expand(in Input, p *Plan) {
 	if in.Volume.Status.Size == 0 {
-		return // the size is recorded first
+		return // the size must be recorded first
 	}
 	growReplicas(in, p)
 	waits := growEngine(in, p)
@@ -74,18 +75,18 @@ func expand(in Input, p *Plan) {
 			waits = held
 		} else {
 			p.Status.Size = in.Volume.Spec.Size
-			waits = &hold{types.ReasonReplicasGrow, "the replicas are asked to grow"}
+			waits = &hold{types.ReasonReplicasGrow, "the replicas are growing"}
 		}
 	}
 	sayExpansion(in, p, waits)
 }
 
-// cannotBegin asks every node and disk with a replica whether the volume may grow. One that is down is not asked: its replica grows, or is
-// given up, when it is back.
+// cannotBegin checks whether every node and disk with a replica can grow the volume. It skips a node that is down: the
+// replica there grows, or is deleted, when the node is back.
 func cannotBegin(in Input) *hold {
 	from, to := in.Volume.Status.Size, in.Volume.Spec.Size
 	if !membership.CanGrow(int64(from), int64(to)) {
-		return &hold{types.ReasonSizeLimit, fmt.Sprintf("a volume of %s cannot grow to %s: the regions of its intent maps would be larger", types.SizeText(int64(from)), types.SizeText(int64(to)))}
+		return &hold{types.ReasonSizeLimit, fmt.Sprintf("a volume of %s cannot grow to %s: its intent maps would need larger regions", types.SizeText(int64(from)), types.SizeText(int64(to)))}
 	}
 	delta := map[string]int64{}
 	for _, r := range in.Replicas {
@@ -94,12 +95,12 @@ func cannotBegin(in Input) *hold {
 			continue
 		}
 		if !node.GrowsReplicas {
-			return &hold{types.ReasonNodeCannotGrow, fmt.Sprintf("the data plane of node %s does not run, or is of an earlier release, and cannot make replica %s larger", r.Spec.NodeID, r.Name)}
+			return &hold{types.ReasonNodeCannotGrow, fmt.Sprintf("the data plane of node %s cannot grow replica %s: it is not running, or is of an earlier release", r.Spec.NodeID, r.Name)}
 		}
 		delta[r.Spec.DiskID] += int64(max(0, to-r.Spec.VolumeSize))
 	}
 	if node := in.Engine.Spec.NodeID; !atRest(in.Engine) && !enginesGrow(in, node) {
-		return &hold{types.ReasonNodeCannotGrow, fmt.Sprintf("the data plane of node %s, where the volume is used, does not run, or is of an earlier release, and cannot make the device larger", node)}
+		return &hold{types.ReasonNodeCannotGrow, fmt.Sprintf("the data plane of node %s, where the volume is attached, cannot grow the device: it is not running, or is of an earlier release", node)}
 	}
 	if lack := scheduler.GrowthShortage(in.Cluster, delta); lack != "" {
 		return &hold{types.ReasonNoRoomToGrow, lack}
@@ -107,12 +108,12 @@ func cannotBegin(in Input) *hold {
 	return nil
 }
 
-// enginesGrow tells whether the volume's engine can grow on a node, with its device if it has one.
+// enginesGrow reports whether the volume's engine can grow on a node, together with its device if it has one.
 func enginesGrow(in Input, node string) bool {
 	return in.Nodes[node].GrowsReplicas && (in.Engine.Spec.DisableFrontend || in.Nodes[node].GrowsDevices)
 }
 
-// growReplicas asks all replicas for the recorded size.
+// growReplicas requests the recorded size from all replicas.
 func growReplicas(in Input, p *Plan) {
 	for _, r := range in.Replicas {
 		if r.DeletionTimestamp == nil && r.Spec.VolumeSize < in.Volume.Status.Size {
@@ -121,7 +122,8 @@ func growReplicas(in Input, p *Plan) {
 	}
 }
 
-// growEngine asks the running engine for as much as all of its replicas are known to have, and says what it waits for.
+// growEngine requests from the running engine the size that all of its replicas are known to have. It returns the
+// reason for a wait.
 func growEngine(in Input, p *Plan) *hold {
 	e, size := in.Engine, in.Volume.Status.Size
 	if atRest(e) || !copiesOf(in).known {
@@ -139,17 +141,18 @@ func growEngine(in Input, p *Plan) *hold {
 	}
 	switch {
 	case !enginesGrow(in, e.Spec.NodeID):
-		return &hold{types.ReasonEngineCannotGrow, fmt.Sprintf("the data plane of node %s cannot make the device larger; the size is offered when the volume is attached anew, or the data plane is replaced", e.Spec.NodeID)}
+		return &hold{types.ReasonEngineCannotGrow, fmt.Sprintf("the data plane of node %s cannot grow the device; the new size becomes available when the volume is attached again or the data plane is replaced", e.Spec.NodeID)}
 	case waits != nil:
 		return waits
 	case e.Status.LastExpansionError != "":
-		return &hold{types.ReasonEngineNotExpanded, "the engine does not offer the size yet: " + e.Status.LastExpansionError}
+		return &hold{types.ReasonEngineNotExpanded, "the engine does not offer the new size yet: " + e.Status.LastExpansionError}
 	}
-	return &hold{types.ReasonEngineExpands, "every replica has the size; the engine is asked to offer it"}
+	return &hold{types.ReasonEngineExpands, "every replica has the new size; the engine is expanding"}
 }
 
-// leastSize is what all members, and all replicas that the engine is asked to have now or by this plan, are known to have; at most the
-// recorded size. A member whose object cannot be seen proves nothing: then it is 0.
+// leastSize is the size that all of the engine's replicas are known to have, at most the recorded size. These replicas
+// are all members, and all replicas that the engine's spec lists now or after this plan. If the object of a member is
+// not found, nothing is known of its size: then the result is 0.
 func leastSize(in Input, p *Plan) (longhorn.Bytes, *hold) {
 	asked := map[string]bool{}
 	for _, name := range in.Engine.Status.Epoch.Members {
@@ -169,7 +172,7 @@ func leastSize(in Input, p *Plan) (longhorn.Bytes, *hold) {
 		i := slices.IndexFunc(in.Replicas, func(r *longhorn.Replica) bool { return r.Name == name })
 		if i < 0 {
 			least = 0
-			small = append(small, fmt.Sprintf("replica %s does not exist any more", name))
+			small = append(small, fmt.Sprintf("replica %s no longer exists", name))
 			continue
 		}
 		r := in.Replicas[i]
@@ -189,8 +192,9 @@ func leastSize(in Input, p *Plan) (longhorn.Bytes, *hold) {
 	return least, &hold{reason, "waiting for " + strings.Join(small, "; ")}
 }
 
-// startSize is the size of an engine that starts: the least that the members which start with it have. It never offers less than an
-// engine was asked for before: every member has that. The size of a replica that a process of an earlier release serves is not known.
+// startSize is the size of an engine that starts: the smallest size of the members that start with it. It is never
+// less than the size that the engine's spec requested before: every member has that size. The size of a replica that a
+// process of an earlier release serves is not known.
 func startSize(in Input, e *longhorn.Engine) longhorn.Bytes {
 	least := in.Volume.Status.Size
 	for _, r := range in.Replicas {
@@ -202,9 +206,10 @@ func startSize(in Input, e *longhorn.Engine) longhorn.Bytes {
 	return max(least, e.Spec.VolumeSize)
 }
 
-// isStuck tells whether a member could not grow for long, and otherwise how long it may take; 0: it may take any time, or did grow. Its place
-// is taken as that of a replica which must leave its disk: another one is made elsewhere, with the new size, and is rebuilt; then the engine does
-// without this one. So there is never one good replica less, and if there is no other place nothing changes but the condition.
+// isStuck reports whether a member has failed to grow for too long, and otherwise how long it may still take; 0:
+// without limit, or it has grown. A stuck member is replaced like a replica that must leave its disk. A replica with
+// the new size is created elsewhere and rebuilt, then the engine excludes the stuck member. So the number of good
+// replicas never falls. Without another place, only the condition changes.
 func isStuck(in Input, r *longhorn.Replica) (bool, time.Duration) {
 	c := types.FindCondition(r.Status.Conditions, types.ConditionExpanded)
 	if c.Status != longhorn.ConditionFalse || r.Status.CurrentSize >= in.Volume.Status.Size || r.DeletionTimestamp != nil ||
@@ -215,12 +220,13 @@ func isStuck(in Input, r *longhorn.Replica) (bool, time.Duration) {
 	return left == 0, left
 }
 
-// sayExpansion sets expansionRequired and the condition Expanded, and tells people once when an expansion ends, is held up, or is taken back.
+// sayExpansion sets expansionRequired and the condition Expanded. It records one Event when an expansion completes, is
+// blocked, or is canceled.
 //
 //	condition before           now            event
-//	False, not begun           nothing to do  CanceledExpansion
-//	False, begun; or none      done           SucceededExpansion
-//	another reason, or none    held up        FailedExpansion
+//	False, not started         nothing to do  CanceledExpansion
+//	False, started; or none    done           SucceededExpansion
+//	another reason, or none    blocked        FailedExpansion
 func sayExpansion(in Input, p *Plan, waits *hold) {
 	next := in.Volume.DeepCopy()
 	next.Status = p.Status
@@ -230,13 +236,13 @@ func sayExpansion(in Input, p *Plan, waits *hold) {
 	wasPending := was.Status == longhorn.ConditionFalse
 	canceled := wasPending && isBefore(was.Reason) && in.Volume.Spec.Size <= in.Volume.Status.Size
 	if canceled {
-		p.event(corev1.EventTypeNormal, types.EventCanceledExpansion, "the expansion of volume %s was taken back before it began; its size is %s", in.Volume.Name, types.SizeText(int64(p.Status.Size)))
+		p.event(corev1.EventTypeNormal, types.EventCanceledExpansion, "the expansion of volume %s was canceled before it started; its size is %s", in.Volume.Name, types.SizeText(int64(p.Status.Size)))
 	}
 	switch {
 	case !required && (wasPending || p.beginsExpansion(in.Volume)):
 		setCondition(p, in.Now, types.ConditionExpanded, longhorn.ConditionTrue, "", "")
 		if !canceled {
-			p.event(corev1.EventTypeNormal, types.EventSucceededExpansion, "volume %s has %s", in.Volume.Name, types.SizeText(int64(p.Status.Size)))
+			p.event(corev1.EventTypeNormal, types.EventSucceededExpansion, "volume %s was expanded to %s", in.Volume.Name, types.SizeText(int64(p.Status.Size)))
 		}
 	case required:
 		sayHeld(in, p, waits, was)
@@ -245,7 +251,7 @@ func sayExpansion(in Input, p *Plan, waits *hold) {
 
 func sayHeld(in Input, p *Plan, waits *hold, was longhorn.Condition) {
 	if waits == nil {
-		waits = &hold{types.ReasonReplicasGrow, "the size is offered when the engine serves"}
+		waits = &hold{types.ReasonReplicasGrow, "the new size becomes available when the engine runs"}
 	}
 	setCondition(p, in.Now, types.ConditionExpanded, longhorn.ConditionFalse, waits.reason, waits.message)
 	if isHeldUp(waits.reason) && was.Reason != waits.reason {
@@ -258,12 +264,12 @@ func (p *Plan) event(kind, reason, format string, args ...any) {
 	p.Events = append(p.Events, Event{kind, reason, fmt.Sprintf(format, args...)})
 }
 
-// isBefore tells whether the reason is of an expansion that has not begun.
+// isBefore reports whether the reason belongs to an expansion that has not started.
 func isBefore(reason string) bool {
 	return reason == types.ReasonSizeLimit || reason == types.ReasonNodeCannotGrow || reason == types.ReasonNoRoomToGrow
 }
 
-// isHeldUp tells whether the reason is something that does not go away by itself soon.
+// isHeldUp reports whether the reason is a problem that does not go away soon without action.
 func isHeldUp(reason string) bool {
 	return isBefore(reason) || reason == types.ReasonReplicaNotGrown || reason == types.ReasonEngineCannotGrow || reason == types.ReasonEngineNotExpanded
 }

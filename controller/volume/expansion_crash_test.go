@@ -9,14 +9,15 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// growing is a volume whose expansion is driven one write at a time. Only its objects, and what the data plane has on its disks, outlive a step.
+// growing is a volume with an expansion that the test drives one write at a time. Only its objects, and the data
+// plane's data on its disks, outlive a step.
 type growing struct {
 	in    Input
-	disks map[string]longhorn.Bytes // what each replica has durably
-	seen  longhorn.Bytes            // the largest size that users were ever offered
+	disks map[string]longhorn.Bytes // the durable size of each replica
+	seen  longhorn.Bytes            // the largest size that the engine has ever offered
 }
 
-// write makes the plan for what is recorded and carries out its first n writes, in the order of apply.
+// write plans for the recorded state and carries out the first n writes of the plan, in the order of apply.
 func (g *growing) write(n int) {
 	p := plan(g.in)
 	for _, u := range p.UpdateReplicas {
@@ -36,7 +37,7 @@ func (g *growing) write(n int) {
 	}
 }
 
-// nodes has the data plane do what the specs ask for: one replica, or the engine.
+// nodes makes the data plane do what the specs request: one replica, or the engine.
 func (g *growing) nodes(t *testing.T, which string) {
 	e := g.in.Engine
 	for _, r := range g.in.Replicas {
@@ -55,7 +56,7 @@ func (g *growing) nodes(t *testing.T, which string) {
 	}
 }
 
-// forget is what another release does that does not know the fields, if it drops them.
+// forget drops the fields, as another release does that does not know them.
 func (g *growing) forget() {
 	g.in.Volume.Status.Size, g.in.Volume.Status.ExpansionRequired = 0, false
 	for _, r := range g.in.Replicas {
@@ -63,14 +64,14 @@ func (g *growing) forget() {
 	}
 }
 
-// restart has the engine end and start anew, with the size that a start gives it.
+// restart stops the engine and starts it again, with the size that a start gives it.
 func (g *growing) restart() {
 	g.in.Engine.Spec.VolumeSize = startedEngine(g.in).Spec.VolumeSize
 	g.in.Engine.Status.CurrentSize = g.in.Engine.Spec.VolumeSize
 }
 
-// Whatever stops between any two writes, the engine offers the old size or the new one, never more than a replica has, and never less than
-// before; and in the end the new one.
+// After a crash between any two writes, the engine offers the old size or the new one. It never offers more than a
+// replica has, and never less than before. At the end it offers the new size.
 func TestExpansionIsCarriedOnAfterACrashAnywhere(t *testing.T) {
 	const two = 2 * gib
 	for _, disturb := range []string{"nothing", "engine restarts", "fields are forgotten"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// able has the data planes of all nodes make replicas and devices larger.
+// able makes the data planes of all nodes able to grow replicas and devices.
 func able(in Input) Input {
 	for _, node := range []string{"a", "b", "c", "d", "e"} {
 		n := in.Nodes[node]
@@ -25,7 +25,7 @@ func able(in Input) Input {
 	return in
 }
 
-// growsTo has users ask for a size, and that be recorded as begun: 0 is not.
+// growsTo requests a size in the spec, and records a started expansion to a size in the status: 0 records none.
 func growsTo(asked, begun longhorn.Bytes, in Input) Input {
 	in.Volume.Spec.Size = asked
 	if begun > 0 {
@@ -48,7 +48,7 @@ func holding(size longhorn.Bytes, names []string, in Input) Input {
 	return in
 }
 
-// unable: it was asked to grow and could not, since so long ago.
+// unable: it was asked to grow that long ago and could not.
 func unable(d time.Duration, name string, in Input) Input {
 	for _, r := range in.Replicas {
 		if r.Name == name {
@@ -108,8 +108,8 @@ func TestExpansion(t *testing.T) {
 		name     string
 		in       Input
 		size     longhorn.Bytes // of the status; 0: as it was
-		replicas longhorn.Bytes // that all are asked for; 0: as before
-		engine   longhorn.Bytes // that the engine is asked for; 0: as before
+		replicas longhorn.Bytes // requested from all; 0: as before
+		engine   longhorn.Bytes // requested from the engine; 0: as before
 		reason   string
 		events   []string
 	}{
@@ -183,7 +183,7 @@ func detachedVolume() Input {
 	return in
 }
 
-// An engine starts with what the members that start have, and never with less than before.
+// An engine starts with the smallest size of the members that start, and never with less than before.
 func TestSizeOfAnEngineThatStarts(t *testing.T) {
 	const two = 2 * gib
 	for _, tc := range []struct {
@@ -191,7 +191,7 @@ func TestSizeOfAnEngineThatStarts(t *testing.T) {
 		r1, r2     longhorn.Bytes
 		had        longhorn.Bytes
 		onlyFirst  bool
-		firstAlone bool // r1 alone is a member
+		firstAlone bool // only r1 is a member
 		want       longhorn.Bytes
 	}{
 		{name: "all have grown → the new size", r1: two, r2: two, had: gib, want: two},
@@ -216,7 +216,7 @@ func TestSizeOfAnEngineThatStarts(t *testing.T) {
 	}
 }
 
-// A replica that holds less than the engine shall offer is not rebuilt, and one that cannot grow is replaced elsewhere.
+// A replica that has less than the engine must offer is not rebuilt. A replica that cannot grow is replaced elsewhere.
 func TestSmallReplicaIsNoMember(t *testing.T) {
 	const two = 2 * gib
 	small := func() Input {

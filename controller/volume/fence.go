@@ -8,8 +8,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// fenceOf is the generation at which replicas must shut out an engine that was taken for
-// stopped while its node did not answer; 0: the engine is stopped for certain.
+// fenceOf is the generation from which replicas must refuse an engine that was assumed stopped while its node did not
+// answer. 0: the engine is stopped for certain.
 func fenceOf(e *longhorn.Engine) int64 {
 	if types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation).Reason != types.ReasonEngineNodeDown {
 		return 0
@@ -17,14 +17,13 @@ func fenceOf(e *longhorn.Engine) int64 {
 	return e.Status.Generation
 }
 
-// isFenced tells whether nothing more can be acknowledged by an engine that may be left.
-// One member is enough: a write is acknowledged when all members have stored it, and a
-// member can be left out only by an epoch that the Engine object takes, which refuses
-// those of an engine that it abandoned.
+// isFenced reports whether an abandoned engine that may still run can no longer acknowledge a write. One fenced member
+// is enough. A write is acknowledged only when all members have stored it. A member is excluded only by an epoch that
+// the Engine object accepts, and the object refuses the epochs of an engine that was abandoned.
 //
 //	engine, cut off                object                 member
 //	---------------                ------                 ------
-//	write ------------------------------------------ x --> holds the fence: refuses
+//	write ------------------------------------------ x --> has the fence: refuses
 //	epoch without that member ---> generation raised:
 //	                               refuses
 //	never acknowledges
@@ -38,10 +37,9 @@ func isFenced(in Input, fence int64) bool {
 	})
 }
 
-// stopReplicas stops the replicas of an engine at rest, behind a fence if the engine may
-// be left somewhere, and takes the engine off its node, so that nothing about it waits
-// for that node any more. It does not wait for replicas on nodes that are down: they
-// stop, and take up the fence, when their node is back.
+// stopReplicas stops the replicas of an engine at rest, and fences them if the engine may still run somewhere. It
+// removes the node from the engine's spec, so that the engine no longer waits for that node. It does not wait for
+// replicas on nodes that are down: they stop, and apply the fence, when their node is back.
 func stopReplicas(in Input, p *Plan) *Fault {
 	if in.Engine.Spec.NodeID != "" {
 		e := in.Engine.DeepCopy()
@@ -62,7 +60,7 @@ func stopReplicas(in Input, p *Plan) *Fault {
 		}
 	}
 	if fence > 0 {
-		out = isFenced(in, fence) // then nothing depends on the others
+		out = isFenced(in, fence) // then the other replicas do not matter
 	}
 	if !out {
 		p.Status.State = longhorn.VolumeStateDetaching
@@ -74,13 +72,13 @@ func stopReplicas(in Input, p *Plan) *Fault {
 	return nil
 }
 
-// isOut tells whether a replica is done with an engine that stopped in order: it has
-// stopped, or its node is down.
+// isOut reports whether a replica no longer serves an engine that stopped in order: the replica has stopped, or its
+// node is down.
 func isOut(in Input, r *longhorn.Replica) bool {
 	return in.Nodes[r.Spec.NodeID].Down || r.Spec.DesireState == longhorn.DesireStateStopped && isStopped(r.Status.CurrentState)
 }
 
-// notFenced reports that no member can take up the fence, if all of them are down.
+// notFenced returns a fault if no member can apply the fence, because all of them are down.
 func notFenced(in Input, fence int64) *Fault {
 	if isFenced(in, fence) {
 		return nil
@@ -91,10 +89,10 @@ func notFenced(in Input, fence int64) *Fault {
 			continue
 		}
 		if !isUnavailable(in, r) && types.Stays(r) {
-			return nil // it will
+			return nil // it will apply the fence
 		}
 		members = append(members, describe(in, r))
 	}
-	return &Fault{types.ReasonNotFenced, "an engine may still write: its node does not answer, and no replica that holds the data can shut it out: " +
+	return &Fault{types.ReasonNotFenced, "an engine may still write: its node does not answer, and no replica with all data can reject its writes: " +
 		strings.Join(members, "; ")}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// abandoned is the served volume whose engine's node "a" went down and which no user
-// wants there: the leader took the engine for stopped, at generation 2.
+// abandoned is the served volume after node "a" of its engine went down and its users left. The leader assumed that
+// the engine is stopped, at generation 2.
 func abandoned(in Input) Input {
 	in.Nodes["a"] = NodeFact{Down: true}
 	in.Volume.Spec.NodeID = ""
@@ -36,7 +36,7 @@ func TestDetachFromADeadNode(t *testing.T) {
 		name      string
 		in        Input
 		want      longhorn.VolumeState
-		fenced    []string // replicas that are newly asked to stop behind the fence
+		fenced    []string // replicas that now get the desired state stopped and the fence
 		wantFault string
 	}{
 		{name: "replicas run → all are asked to stop behind the fence, those of the dead node for its return", in: abandoned(served(3, member, member, member)), want: longhorn.VolumeStateDetaching, fenced: []string{"r1", "r2", "r3"}},

@@ -9,7 +9,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Space on disks and the numbers of processes change all the time. An Event for each would bury the others.
+// The space on disks and the numbers of processes change all the time. An Event for each change would hide the other
+// Events.
 func TestAnEventIsNotRepeatedForOtherFigures(t *testing.T) {
 	const no, yes = longhorn.ConditionFalse, longhorn.ConditionTrue
 	for _, tc := range []struct {

@@ -14,9 +14,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// gather reads everything a plan rests on, without the children of an earlier volume of the same
-// name. If the cache is behind this controller's own writes it returns an error: what was counted or
-// made must not be counted or made again.
+// gather reads everything that a plan is based on, without the children of an earlier volume of the same name. If
+// the cache is behind this controller's own writes, gather returns an error: otherwise a plan would count or create
+// the same objects twice.
 func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
 	o, err := c.objects()
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
 	return in, nil
 }
 
-// objects are those of the cluster that concern more than one volume.
+// objects lists the objects of the cluster that concern more than one volume.
 func (c *Controller) objects() (o scheduler.Objects, err error) {
 	if o.Replicas, err = c.deps.Replicas.List(labels.Everything()); err != nil {
 		return o, err
@@ -63,7 +63,7 @@ func (c *Controller) objects() (o scheduler.Objects, err error) {
 	return o, err
 }
 
-// gatherVolume reads a volume's engine and replicas, how their nodes fare, and the settings.
+// gatherVolume reads a volume's engine and replicas, the state of their nodes, and the settings.
 func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Input, error) {
 	in := Input{Volume: v, Owner: c.deps.Owner, Now: c.deps.Clock.Now(), Stranded: map[string]bool{}}
 	in.readSettings(c.deps.Setting)
@@ -92,7 +92,7 @@ func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Inpu
 	in.Evicted = evictedOf(in, o.Nodes, types.DrainPolicy(c.deps.Setting.Text(types.SettingNodeDrainPolicy)))
 	for _, r := range in.Replicas {
 		if stuck, _ := isStuck(in, r); stuck {
-			in.Evicted[r.Name] = true // its place is taken by one elsewhere that has the size
+			in.Evicted[r.Name] = true // a replica elsewhere that has the size replaces it
 		}
 	}
 	in.Nodes = nodeFacts(nodes, o)
@@ -100,8 +100,8 @@ func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Inpu
 	return in, nil
 }
 
-// gatherRebuilds reads which rebuilds other volumes claim on the nodes where this one wants a
-// rebuild. At most times a volume wants none.
+// gatherRebuilds reads which rebuilds other volumes claim on the nodes where this volume wants a rebuild. Most of
+// the time a volume wants none.
 func (c *Controller) gatherRebuilds(in *Input, o scheduler.Objects) error {
 	wants := claimOf(*in, true).Wants
 	seen := map[string]bool{in.Volume.Name: true}
@@ -128,13 +128,14 @@ func (c *Controller) gatherRebuilds(in *Input, o scheduler.Objects) error {
 	return nil
 }
 
-// isOutdated tells whether an engine that was read from the cache is older than what this process wrote, or
-// than what the cache shows by now: once it shows a write, Engines.IsStale knows no more of it.
+// isOutdated reports whether an engine from the cache is older than this process's last write, or than the engine
+// that the cache shows now. The second check is needed because Engines.IsStale forgets a write once the cache shows
+// it.
 func (c *Controller) isOutdated(e *longhorn.Engine) bool {
 	if c.deps.Engines.IsStale(e) {
 		return true
 	}
-	now, err := c.deps.Engines.GetRO(e.Name) // read last: what it shows still was shown before
+	now, err := c.deps.Engines.GetRO(e.Name) // read last: if this read shows it still, the earlier read was current
 	return err != nil || now.ResourceVersion != e.ResourceVersion
 }
 
@@ -169,7 +170,7 @@ func nodeFacts(names []string, o scheduler.Objects) map[string]NodeFact {
 	return known
 }
 
-// ownedBy tells whether an object belongs to this very volume, and not to an earlier one of its name.
+// ownedBy reports whether an object belongs to exactly this volume, and not to an earlier volume of the same name.
 func ownedBy(o metav1.Object, v *longhorn.Volume) bool {
 	for _, ref := range o.GetOwnerReferences() {
 		if ref.UID == v.UID {

@@ -13,8 +13,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// unlabelled are copies of children with the label of the volume, which they had lost. Controllers find children by owner and
-// spec; people, and daemons of earlier releases, find them by the label. A nil or empty field asks for nothing.
+// unlabelled are copies of children that had lost the label of the volume, with the label restored. Controllers find
+// children by owner and spec. Users, and daemons of earlier releases, find them by the label. A nil or empty field
+// requires no action.
 type unlabelled struct {
 	engine     *longhorn.Engine
 	replicas   []*longhorn.Replica
@@ -22,7 +23,8 @@ type unlabelled struct {
 	share      *longhorn.ShareManager
 }
 
-// unlabelledOf returns the children of a volume without its label, or with that of another volume; nil: there are none.
+// unlabelledOf returns the children of a volume that lack its label or have the label of another volume; nil: there
+// are none.
 func unlabelledOf(in Input) *unlabelled {
 	var u unlabelled
 	found := false
@@ -51,7 +53,7 @@ func unlabelledOf(in Input) *unlabelled {
 	return &u
 }
 
-// labelled gives an object the label of its volume, and returns it.
+// labelled sets the label of the object's volume on the object, and returns the object.
 func labelled[T metav1.Object](o T) T {
 	labels := o.GetLabels()
 	if labels == nil {
@@ -64,13 +66,13 @@ func labelled[T metav1.Object](o T) T {
 
 func (c *Controller) putBackLabels(ctx context.Context, log *logrus.Entry, u unlabelled) error {
 	if u.engine != nil {
-		log.WithField(logfields.Engine, u.engine.Name).Info("putting back the volume's label")
+		log.WithField(logfields.Engine, u.engine.Name).Info("restoring the volume's label")
 		if _, err := c.deps.Engines.Update(ctx, u.engine); err != nil {
 			return queue.OfChild(fmt.Errorf("label engine %s: %w", u.engine.Name, err))
 		}
 	}
 	for _, r := range u.replicas {
-		log.WithField(logfields.Replica, r.Name).Info("putting back the volume's label")
+		log.WithField(logfields.Replica, r.Name).Info("restoring the volume's label")
 		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {
 			return queue.OfChild(fmt.Errorf("label replica %s: %w", r.Name, err))
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// copiesMissing says of a detached volume that it has fewer good copies than asked for: its robustness is
-// unknown while no engine runs, and nothing is rebuilt before it is attached, so nothing else would say so.
+// copiesMissing reports on a detached volume that it has fewer good replicas than requested. While no engine runs, its
+// robustness is unknown and nothing is rebuilt, so no other field would show that.
 func copiesMissing(in Input, p *Plan) {
 	text := ""
 	if p.Status.State == longhorn.VolumeStateDetached && in.Engine.Status.Epoch != nil {
@@ -20,8 +20,8 @@ func copiesMissing(in Input, p *Plan) {
 	sayWhile(in, p, types.ConditionCopiesMissing, types.ReasonVolumeDetached, text)
 }
 
-// sayWhile sets a condition that is True while there is something to say, and False once there is nothing any more. A volume of which there
-// never was anything to say does not have it.
+// sayWhile sets a condition to True while text is not empty, and to False afterwards. A volume that never had a text
+// does not have the condition.
 func sayWhile(in Input, p *Plan, condition, reason, text string) {
 	switch {
 	case text != "":
@@ -31,8 +31,8 @@ func sayWhile(in Input, p *Plan, condition, reason, text string) {
 	}
 }
 
-// lackDetached says which good copies a detached volume lacks, and why; "": it has enough. Good are the members of the last
-// epoch that can be reached as far as is known.
+// lackDetached says which good replicas a detached volume lacks, and why; "": it has enough. Good replicas are the
+// members of the last epoch that can be reached, as far as is known.
 func lackDetached(in Input) string {
 	absent := map[string]bool{}
 	for _, name := range in.Engine.Status.Epoch.Members {
@@ -58,14 +58,14 @@ func lackDetached(in Input) string {
 		return ""
 	}
 	for _, name := range slices.Sorted(maps.Keys(absent)) {
-		troubles = append(troubles, fmt.Sprintf("replica %s does not exist any more", name))
+		troubles = append(troubles, fmt.Sprintf("replica %s no longer exists", name))
 	}
-	text := fmt.Sprintf("good copies: %d of the %d asked for", good, in.Volume.Spec.NumberOfReplicas)
+	text := fmt.Sprintf("healthy replicas: %d of the %d requested", good, in.Volume.Spec.NumberOfReplicas)
 	if len(troubles) > 0 {
 		text += " (" + strings.Join(troubles, "; ") + ")"
 	}
 	if good > 0 {
-		text += "; others are rebuilt when the volume is attached"
+		text += "; missing replicas are rebuilt when the volume is attached"
 	}
 	return text
 }

@@ -12,7 +12,7 @@ import (
 
 func TestADetachedVolumeSaysThatItLacksCopies(t *testing.T) {
 	const (
-		down   = "good copies: 1 of the 2 asked for (replica vol-r-2 on node b: the node does not answer); others are rebuilt when the volume is attached"
+		down   = "healthy replicas: 1 of the 2 requested (replica vol-r-2 on node b: the node does not answer); missing replicas are rebuilt when the volume is attached"
 		detach = "Warning volume vol is detached: "
 	)
 	said := func(message string) []longhorn.Condition {
@@ -40,8 +40,8 @@ func TestADetachedVolumeSaysThatItLacksCopies(t *testing.T) {
 		{
 			name: "a replica was deleted → that is said", status: longhorn.ConditionTrue,
 			change:  func(in *Input) { in.Replicas = in.Replicas[:1] },
-			message: "good copies: 1 of the 2 asked for (replica vol-r-2 does not exist any more); others are rebuilt when the volume is attached",
-			events:  []string{detach + "good copies: 1 of the 2 asked for (replica vol-r-2 does not exist any more); others are rebuilt when the volume is attached"},
+			message: "healthy replicas: 1 of the 2 requested (replica vol-r-2 no longer exists); missing replicas are rebuilt when the volume is attached",
+			events:  []string{detach + "healthy replicas: 1 of the 2 requested (replica vol-r-2 no longer exists); missing replicas are rebuilt when the volume is attached"},
 		},
 		{
 			name: "a replica is being deleted, another was not rebuilt → both are said, and no promise", status: longhorn.ConditionTrue,
@@ -49,20 +49,20 @@ func TestADetachedVolumeSaysThatItLacksCopies(t *testing.T) {
 				in.Replicas[0].DeletionTimestamp = &metav1.Time{Time: now}
 				in.Engine.Status.Epoch.Members = []string{"vol-r-1"}
 			},
-			message: "good copies: 0 of the 2 asked for (replica vol-r-1 on node a: it is being deleted; replica vol-r-2 on node b: it is not rebuilt yet)",
-			events:  []string{detach + "good copies: 0 of the 2 asked for (replica vol-r-1 on node a: it is being deleted; replica vol-r-2 on node b: it is not rebuilt yet)"},
+			message: "healthy replicas: 0 of the 2 requested (replica vol-r-1 on node a: it is being deleted; replica vol-r-2 on node b: it is not rebuilt yet)",
+			events:  []string{detach + "healthy replicas: 0 of the 2 requested (replica vol-r-1 on node a: it is being deleted; replica vol-r-2 on node b: it is not rebuilt yet)"},
 		},
 		{
 			name: "its node came back without its disk → that is said", status: longhorn.ConditionTrue,
 			change:  func(in *Input) { in.Stranded = map[string]bool{"vol-r-2": true} },
-			message: "good copies: 1 of the 2 asked for (replica vol-r-2 on node b: the node came back without its disk); others are rebuilt when the volume is attached",
-			events:  []string{detach + "good copies: 1 of the 2 asked for (replica vol-r-2 on node b: the node came back without its disk); others are rebuilt when the volume is attached"},
+			message: "healthy replicas: 1 of the 2 requested (replica vol-r-2 on node b: the node came back without its disk); missing replicas are rebuilt when the volume is attached",
+			events:  []string{detach + "healthy replicas: 1 of the 2 requested (replica vol-r-2 on node b: the node came back without its disk); missing replicas are rebuilt when the volume is attached"},
 		},
 		{
 			name: "more are asked for → that is said", status: longhorn.ConditionTrue,
 			change:  func(in *Input) { in.Volume.Spec.NumberOfReplicas = 3 },
-			message: "good copies: 2 of the 3 asked for; others are rebuilt when the volume is attached",
-			events:  []string{detach + "good copies: 2 of the 3 asked for; others are rebuilt when the volume is attached"},
+			message: "healthy replicas: 2 of the 3 requested; missing replicas are rebuilt when the volume is attached",
+			events:  []string{detach + "healthy replicas: 2 of the 3 requested; missing replicas are rebuilt when the volume is attached"},
 		},
 		{
 			name: "one too many, and that one is lost → nothing is said", status: longhorn.ConditionUnknown,

@@ -130,8 +130,8 @@ func TestNewReplicaOfAServedVolumeIsStarted(t *testing.T) {
 	assert.Empty(t, p.CreateReplicas)
 }
 
-// A replica whose rebuilds never succeed, and one that fails as soon as it is a member,
-// run through simulated hours: rebuilds get rare, and nothing else is tried meanwhile.
+// Replicas with rebuilds that never succeed, and replicas that fail as soon as they are members, run for simulated
+// hours. The rebuilds become rare, and the plan tries nothing else in this time.
 func TestRebuildsOfAReplicaThatNeverLastsGetRare(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -156,7 +156,7 @@ func TestRebuildsOfAReplicaThatNeverLastsGetRare(t *testing.T) {
 // attempts runs plan, the engine controller's bookkeeping and a failing replica, second by second.
 func attempts(t *testing.T, joins bool, lasts, span time.Duration) int {
 	t.Helper()
-	in := onNodes(2, served(2, member, once(time.Minute))) // no room for another one
+	in := onNodes(2, served(2, member, once(time.Minute))) // no room for a replacement
 	e, r := in.Engine, in.Replicas[1]
 	tries, ends := 0, time.Time{}
 	for end := in.Now.Add(span); in.Now.Before(end); in.Now = in.Now.Add(time.Second) {

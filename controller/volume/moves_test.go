@@ -13,15 +13,15 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// traveller is a best-effort volume whose pod moves from node to node, with the plan carried out at
-// each event: what is asked for happens at once, and a rebuild takes its time.
+// traveller is a best-effort volume with a pod that moves from node to node. The plan is carried out at each event:
+// its requests take effect at once, and a rebuild takes its time.
 type traveller struct {
 	t       *testing.T
 	in      Input
 	takes   time.Duration        // a rebuild
 	ends    map[string]time.Time // of rebuilds under way, by replica
 	made    int                  // replicas
-	rebuilt int                  // rebuilds begun
+	rebuilt int                  // started rebuilds
 	most    int                  // replicas at a time, on nodes that are up
 }
 
@@ -45,7 +45,7 @@ func newTraveller(t *testing.T, replicas int, takes time.Duration) *traveller {
 	return tr
 }
 
-// moveTo attaches the volume to another node: the engine there begins with the members alone.
+// moveTo attaches the volume to another node: the engine there starts with only the members.
 func (tr *traveller) moveTo(node string) {
 	e := tr.in.Engine
 	tr.in.Volume.Spec.NodeID, e.Spec.NodeID = node, node
@@ -58,7 +58,7 @@ func (tr *traveller) moveTo(node string) {
 	tr.settle()
 }
 
-// pass lets time pass, with a plan whenever one asked for it or a rebuild has ended.
+// pass advances the time, and plans whenever a plan requested it or a rebuild has ended.
 func (tr *traveller) pass(d time.Duration) {
 	until := tr.in.Now.Add(d)
 	for {
@@ -91,7 +91,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// settle plans and carries out until a plan asks for nothing any more; it returns when the last one is to be made again.
+// settle plans and carries out the plan until a plan requests nothing. It returns the time until the next plan.
 func (tr *traveller) settle() time.Duration {
 	tr.t.Helper()
 	for range 50 {
@@ -138,7 +138,7 @@ func (tr *traveller) apply(p Plan) (did bool) {
 	return did
 }
 
-// follow has the engine do what it is asked: leave members out, and begin rebuilds.
+// follow makes the engine do what its spec requests: exclude members, and start rebuilds.
 func (tr *traveller) follow() {
 	e := tr.in.Engine
 	asked := e.Spec.ReplicaAddressMap
@@ -160,7 +160,8 @@ func (tr *traveller) follow() {
 	}
 }
 
-// lose takes a node away, unless that leaves no member, or the volume is used there: the engine expels what is on it.
+// lose takes a node down, unless no member would be left or the volume is used there: the engine expels the replicas
+// on it.
 func (tr *traveller) lose(node string) (did bool) {
 	e := tr.in.Engine
 	var on []string
@@ -232,7 +233,7 @@ func conditionOf(in Input) longhorn.Condition {
 	return longhorn.Condition{}
 }
 
-// TestAVolumeThatBouncesIsCopiedOnce: every minute, for half an hour, whatever a rebuild takes.
+// TestAVolumeThatBouncesIsCopiedOnce: the volume moves every minute, for half an hour, however long a rebuild takes.
 func TestAVolumeThatBouncesIsCopiedOnce(t *testing.T) {
 	for _, takes := range []time.Duration{time.Second, 50 * time.Second, 20 * time.Minute} {
 		for replicas := 1; replicas <= 3; replicas++ {
@@ -251,8 +252,8 @@ func TestAVolumeThatBouncesIsCopiedOnce(t *testing.T) {
 	}
 }
 
-// TestSevenDaysOfMoves: pods move at random, nodes are full for a while, and come and go; there is never more than one replica over
-// the count, and at most one rebuild for each move and each node lost.
+// TestSevenDaysOfMoves: pods move at random, nodes are full for a while, and fail and return. There is never more than
+// one replica beyond the count, and at most one rebuild for each move and each lost node.
 func TestSevenDaysOfMoves(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 7))

@@ -29,8 +29,8 @@ func request(v *longhorn.Volume) scheduler.Request {
 	}
 }
 
-// place finds a place for the additional replica of the target; nil if there is none. The
-// replica is empty, and rebuilt like any other.
+// place finds a place for the additional replica of the target; nil if there is none. The replica is empty, and is
+// rebuilt like any other.
 func place(in Input, f facts, add Addition) (*longhorn.Replica, scheduling) {
 	if add.Why == whyBalance {
 		return placeBalancing(in, f), allPlaced
@@ -44,7 +44,7 @@ func place(in Input, f facts, add Addition) (*longhorn.Replica, scheduling) {
 	switch add.Why {
 	case whyEvict:
 		i := slices.IndexFunc(f.list, func(v copyView) bool { return v.Name == add.Moves })
-		text := fmt.Sprintf("replica %s cannot leave its disk on node %s, for there is no place for another one: %v", add.Moves, f.list[i].Spec.NodeID, err)
+		text := fmt.Sprintf("replica %s cannot leave its disk on node %s: there is no place for its replacement: %v", add.Moves, f.list[i].Spec.NodeID, err)
 		if f.strict {
 			text += "; " + strictLocalLeaves
 		}
@@ -55,14 +55,14 @@ func place(in Input, f facts, add Addition) (*longhorn.Replica, scheduling) {
 	return nil, unplaced(types.ReasonReplicaSchedulingFailure, err.Error())
 }
 
-// settles is the condition of a volume that has moved again soon after a local replica was made.
+// settles is the condition of a volume that has moved again soon after a local replica was created.
 func settles(f facts) scheduling {
 	return scheduling{longhorn.ConditionTrue, types.ReasonLocalReplicaWaits, fmt.Sprintf(
-		"a replica was made at %s where the volume was used, and it has moved since: node %s, where it is used now, gets one when the volume has stayed there for %s",
+		"the last local replica was created at %s and the volume has moved since; node %s gets a local replica when the volume has stayed there for %s",
 		f.localAt, f.consumer, localStay)}
 }
 
-// near prefers a node, and takes any other if that one will not do.
+// near prefers a node. If that node has no place, it takes any other node.
 func near(cluster scheduler.Snapshot, want scheduler.Request, node string) (scheduler.Placement, error) {
 	if node != "" {
 		there := want
@@ -74,8 +74,8 @@ func near(cluster scheduler.Snapshot, want scheduler.Request, node string) (sche
 	return scheduler.Schedule(cluster, want)
 }
 
-// clusterFor takes the replicas that are given up from those that keep others off their
-// node, and says which are about to leave theirs. A replica that runs keeps its place.
+// clusterFor removes the replicas that are abandoned from the snapshot, so that they no longer count for
+// anti-affinity. It marks the replicas that are about to leave their disks. A replica that runs keeps its place.
 func clusterFor(cluster scheduler.Snapshot, f facts) scheduler.Snapshot {
 	cluster.Replicas = slices.Clone(cluster.Replicas)
 	for _, v := range f.list {
@@ -92,8 +92,8 @@ func clusterFor(cluster scheduler.Snapshot, f facts) scheduler.Snapshot {
 	return cluster
 }
 
-// closed takes a disk from those on which something may be placed: of a replica that alone is to
-// leave it another one would be made there.
+// closed marks a disk as unavailable for new replicas. Without that, the replacement of a replica which alone is
+// evicted could be placed on the same disk.
 func closed(nodes []scheduler.Node, disk string) []scheduler.Node {
 	nodes = slices.Clone(nodes)
 	for i, n := range nodes {
@@ -107,13 +107,12 @@ func closed(nodes []scheduler.Node, disk string) []scheduler.Node {
 	return nodes
 }
 
-// isNew tells whether a volume never started and is not asked to. Then its replicas are
-// all alike and empty, and missing ones are made at once; later ones are made one at a
-// time, and rebuilt.
+// isNew reports whether a volume never started and is not asked to start. Then all its replicas are equal and empty,
+// and missing replicas are created at once. After that, replicas are created one at a time, and rebuilt.
 func isNew(in Input) bool { return in.Engine.Status.Epoch == nil && !isWanted(in.Engine) }
 
-// placeFirst finds places for n replicas of a new volume: for all of them, or, if the
-// volume may be used without some, for as many as there is room.
+// placeFirst finds places for n replicas of a new volume. If the volume may be used without some of them, it places as
+// many as there is room for; otherwise all or none.
 func placeFirst(in Input, n int) ([]*longhorn.Replica, scheduling) {
 	want := request(in.Volume)
 	want.ActualSizeBytes = 0
@@ -136,17 +135,18 @@ func placeFirst(in Input, n int) ([]*longhorn.Replica, scheduling) {
 	return made, said
 }
 
-// degraded is the condition of a volume that may be used though some replicas have no
-// place. It is the same before and after the others are made.
+// degraded is the condition of a volume that may be used although some replicas could not be placed. It is the same
+// before and after the other replicas are created.
 func degraded(in Input, lack *scheduler.Unschedulable) scheduling {
 	next := scheduler.Unschedulable{Wanted: 1, Rejections: lack.Rejections}
-	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas have a place, and setting %s lets the volume be used with these: %s",
+	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: %s",
 		lack.Placed+len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability, next.Error())}
 }
 
-// lacksAtRest is the condition of a detached volume with data that has fewer replicas than asked for, where the setting lets it be used
-// with these. Others are made once it is attached, so whether they have a place is not known before.
+// lacksAtRest is the condition of a detached volume with data that has fewer replicas than requested, where the
+// setting allows it to be used with these. The missing replicas are created when it is attached, so it is not known
+// before whether there is a place for them.
 func lacksAtRest(in Input) scheduling {
-	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas have a place, and setting %s lets the volume be used with these: others are placed when it is attached",
+	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: missing replicas are scheduled when it is attached",
 		len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability)}
 }

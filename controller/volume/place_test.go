@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// fresh3 is a new volume of three replicas on n nodes, of which some replicas exist already.
+// fresh3 is a new volume of three replicas on n nodes. Some of its replicas exist already.
 func fresh3(n int, allow bool, placed ...option) Input {
 	in := resting(0, onNodes(n, served(3, placed...)))
 	in.Engine.Status.Epoch, in.Volume.Spec.NodeID = nil, ""
@@ -38,7 +38,7 @@ func underWay(in Input) Input {
 func TestNewVolumeWithoutRoomForAll(t *testing.T) {
 	const yes, no = longhorn.ConditionTrue, longhorn.ConditionFalse
 	lacks := func(n string) []string {
-		return []string{n + " of 3 replicas have a place", string(types.SettingAllowVolumeCreationWithDegradedAvailability), "anti-affinity cannot be satisfied"}
+		return []string{n + " of 3 replicas are scheduled", string(types.SettingAllowVolumeCreationWithDegradedAvailability), "anti-affinity cannot be satisfied"}
 	}
 	for _, tc := range []struct {
 		name   string
@@ -92,7 +92,7 @@ func TestNewVolumeWithoutRoomForAll(t *testing.T) {
 	})
 }
 
-// A copy of a volume takes as much room as the volume's data; the first copies of a new one take none.
+// A copy of a volume needs as much room as the volume's data. The first copies of a new volume need none.
 func TestACopyNeedsRoomForTheDataOfTheVolume(t *testing.T) {
 	const free = 3 * gib
 	holding := func(bytes int64, in Input) Input {
@@ -122,7 +122,7 @@ func TestACopyNeedsRoomForTheDataOfTheVolume(t *testing.T) {
 	}
 }
 
-// The settings as they stand in the cluster decide.
+// The settings in the cluster decide.
 func TestNewVolumeOnOneNode(t *testing.T) {
 	for _, tc := range []struct {
 		value string
@@ -150,7 +150,7 @@ func TestNewVolumeOnOneNode(t *testing.T) {
 	}
 }
 
-// A volume that is made without REST gets what the settings say.
+// A volume that is created without REST gets the values of the settings.
 func TestSettingsFillInWhatANewVolumeDoesNotSay(t *testing.T) {
 	for value, want := range map[string]longhorn.DataLocality{
 		"": longhorn.DataLocalityDisabled, "best-effort": longhorn.DataLocalityBestEffort, "strict-local": longhorn.DataLocalityStrictLocal, "near": longhorn.DataLocalityDisabled,

@@ -8,73 +8,76 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// SizeUnit is what volume sizes are multiples of, in bytes.
+// SizeUnit is the number of bytes that volume sizes are multiples of.
 const SizeUnit = 2 << 20
 
-// Input is all that a plan for one volume rests on. Nothing in it is modified.
+// Input is everything that a plan for one volume is based on. A plan modifies nothing in it.
 type Input struct {
 	Volume     *longhorn.Volume
 	Engine     *longhorn.Engine // nil: there is none
 	Replicas   []*longhorn.Replica
 	Attachment *longhorn.VolumeAttachment // nil: there is none
 	Share      *longhorn.ShareManager     // nil: there is none
-	// ShareImage is what new share managers run.
+	// ShareImage is the image of new share managers.
 	ShareImage string
 
 	// Owner is the node of this daemon.
 	Owner string
-	// DefaultReplicaCount and DefaultLocality are what a new volume gets that does not say.
+	// DefaultReplicaCount and DefaultLocality are the values for a new volume that does not specify them.
 	DefaultReplicaCount int
 	DefaultLocality     longhorn.DataLocality
-	// AutoBalance is what a volume gets that follows the setting.
+	// AutoBalance is the setting, for volumes that do not specify their balance.
 	AutoBalance longhorn.AutoBalance
-	// ReplenishmentWait is how long a lost replica may take to come back before another one is made.
+	// ReplenishmentWait is the time in which a lost replica may return before a replacement is created.
 	ReplenishmentWait time.Duration
-	// RebuildLimit is how many rebuilds may run at once towards one node; 0: there are none.
+	// RebuildLimit is the number of rebuilds that may run at once towards one node; 0: none may.
 	RebuildLimit int
-	// AllowDegraded: a new volume may be used though some replicas have no place.
+	// AllowDegraded: a new volume may be used although some replicas could not be placed.
 	AllowDegraded bool
 	// Nodes that hold the engine or a replica, by name.
 	Nodes map[string]NodeFact
-	// Stranded are the replicas whose node is back without their disk (types.LacksDisk).
+	// Stranded are the replicas whose node came back without their disk (types.LacksDisk).
 	Stranded map[string]bool
 	// Evicted are the replicas that must leave their disk.
 	Evicted map[string]bool
-	// DiskPressure is the percentage of a disk in use from which replicas are moved off it; 0: they are not.
+	// DiskPressure is the used percentage of a disk from which replicas are moved off the disk; 0: they are not
+	// moved.
 	DiskPressure int64
 	// Pressed are the replicas on such disks.
 	Pressed map[string]bool
-	// Unsettled are the disks, by UUID, that get replicas now, or had one lately: how much of them is in use is not known.
+	// Unsettled are the disks, by UUID, that receive replicas now, or received one recently. Their used space is not
+	// known.
 	Unsettled map[string]bool
-	// Rebuilds are the claims of other volumes on the nodes that this one wants a rebuild on.
+	// Rebuilds are the claims of other volumes on the nodes where this volume wants a rebuild.
 	Rebuilds []Claim
 	// Cluster is where replicas may be placed.
 	Cluster scheduler.Snapshot
-	// Names has a fresh name and directory for each replica that may be made.
+	// Names has a new name and directory for each replica that may be created.
 	Names []ReplicaNames
 	Now   time.Time
 }
 
-// NodeFact is what is known of a node, apart from room for replicas.
+// NodeFact is the known state of a node, except its room for replicas.
 type NodeFact struct {
 	Down bool // types.IsNodeDown
 	Gone bool // types.IsNodeGone
 	Zone string
-	// Process identifies its instance manager's process; empty while that does not run.
+	// Process identifies its instance manager's process; empty while the process does not run.
 	Process string
-	// GrowsReplicas and GrowsDevices: that process can make them larger.
+	// GrowsReplicas and GrowsDevices: that process can grow replicas and devices.
 	GrowsReplicas, GrowsDevices bool
 }
 
-// ReplicaNames are the names of a replica to be made.
+// ReplicaNames are the names of a replica to be created.
 type ReplicaNames struct{ Replica, Directory string }
 
-// Plan is what to do, in the order of its fields. A nil or empty field asks for nothing.
+// Plan is what to do, in the order of its fields. A nil or empty field requires no action.
 type Plan struct {
-	// Volume has its metadata and spec filled in; when set, everything else waits
-	// for the next sync.
+	// Volume has its missing metadata and spec fields filled in. When it is set, everything else waits for the next
+	// sync.
 	Volume *longhorn.Volume
-	// Labels are children whose label of the volume is put back; when set, everything else waits for the next sync.
+	// Labels are children that need the label of the volume again. When it is set, everything else waits for the next
+	// sync.
 	Labels *unlabelled
 
 	EnsureSecret     bool
@@ -83,35 +86,35 @@ type Plan struct {
 	CreateReplicas   []*longhorn.Replica
 	UpdateReplicas   []*longhorn.Replica
 	UpdateEngine     *longhorn.Engine
-	// Surplus is a replica that is no longer needed.
+	// Surplus is a replica that the volume does not need.
 	Surplus *Surplus
-	// BeginsOn is the node on which UpdateEngine begins a rebuild; "": none is begun.
+	// BeginsOn is the node on which UpdateEngine starts a rebuild; "": none starts.
 	BeginsOn string
 	share    shareStep
-	// AwaitsTurn: the next write to a child is the begin of a rebuild, when there is a turn for it.
+	// AwaitsTurn: the next write to a child starts a rebuild, when the volume has its turn.
 	AwaitsTurn bool
 
 	Status longhorn.VolumeStatus
 	Events []Event
-	// After is when to look again though nothing changed; 0: never.
+	// After is the time until the next sync although nothing changed; 0: none is needed.
 	After time.Duration
 }
 
-// Surplus is a replica to be deleted, and the engine that does without it as the plan saw it. It
-// must be deleted only if the API server shows the same of volume, engine and replica.
+// Surplus is a replica to be deleted, and the engine as the plan saw it, which runs without the replica. The replica
+// must be deleted only if the API server shows the volume, the engine and the replica in the same state.
 type Surplus struct {
 	Replica *longhorn.Replica
 	Engine  *longhorn.Engine
 	Why     Reason
 }
 
-// Fault is why a volume cannot be attached, or cannot be detached.
+// Fault is the reason why a volume cannot be attached or detached.
 type Fault struct{ reason, message string }
 
-// again makes the controller look at the volume after d at the latest; 0 asks for nothing.
+// again requeues the volume after d at the latest; 0 does nothing.
 func (p *Plan) again(d time.Duration) { p.After = sooner(p.After, d) }
 
-// writesChildren tells whether the API server is asked to take an object of the volume's.
+// writesChildren reports whether the plan asks the API server to accept an object of the volume.
 func (p *Plan) writesChildren() bool {
 	return p.EnsureSecret || p.CreateAttachment != nil || p.CreateEngine != nil || p.UpdateEngine != nil ||
 		len(p.CreateReplicas) > 0 || len(p.UpdateReplicas) > 0 || p.share.create != nil || p.share.update != nil
@@ -129,17 +132,17 @@ func (p *Plan) edit(r *longhorn.Replica) *longhorn.ReplicaSpec {
 	return &u.Spec
 }
 
-// want makes a replica run or stop.
+// want sets the desired state of a replica.
 func (p *Plan) want(r *longhorn.Replica, desire longhorn.DesireState) {
 	if r.Spec.DesireState != desire {
 		p.edit(r).DesireState = desire
 	}
 }
 
-// Event is recorded about the volume once the status that it speaks of is written.
+// Event is recorded on the volume after the status that it describes is written.
 type Event struct{ Type, Reason, Message string }
 
-// plan decides what a volume that is not being deleted needs next.
+// plan decides the next actions for a volume that is not being deleted.
 func plan(in Input) Plan {
 	if filled := fill(in); filled != nil {
 		return Plan{Volume: filled, Status: in.Volume.Status}
@@ -192,7 +195,7 @@ func plan(in Input) Plan {
 	return p
 }
 
-// attachedSince is the time, as it is stored, since when the volume has been on the node of its engine.
+// attachedSince is the stored time at which the volume was attached to the node of its engine.
 func attachedSince(in Input) string {
 	if s := in.Volume.Status; s.CurrentNodeID == in.Engine.Spec.NodeID && s.AttachedAt != "" {
 		return s.AttachedAt
@@ -200,8 +203,8 @@ func attachedSince(in Input) string {
 	return types.Timestamp(in.Now)
 }
 
-// actualSize is the space of the largest replica that has not failed. For a replica that is down,
-// its last known space counts.
+// actualSize is the allocated space of the largest replica that has not failed. For a replica that is down, the
+// last known space counts.
 func actualSize(replicas []*longhorn.Replica) int64 {
 	size := int64(0)
 	for _, r := range replicas {
@@ -212,8 +215,8 @@ func actualSize(replicas []*longhorn.Replica) int64 {
 	return size
 }
 
-// planFirst makes the replicas of a new volume, and tells whether the volume waits for them: they
-// are made first, and a volume that may not be used without the missing ones stays as it is.
+// planFirst creates the replicas of a new volume, and reports whether the volume waits for them. A volume waits for
+// its first replicas. A volume that may not be used without the missing replicas stays as it is.
 func planFirst(in Input, p *Plan) (waits bool) {
 	if isPlacedWhenAttached(in.Volume) && isNew(in) {
 		return planWhenAttached(in, p)
@@ -240,7 +243,8 @@ func planFirst(in Input, p *Plan) (waits bool) {
 	return true
 }
 
-// awaitsFirst leaves a new volume where it is until its first replicas are there. A volume on its way goes on with the next plan.
+// awaitsFirst keeps a new volume in its state until its first replicas exist. A volume that is attaching continues
+// with the next plan.
 func (p *Plan) awaitsFirst() {
 	if len(p.CreateReplicas) == 0 || p.Status.State != longhorn.VolumeStateAttaching {
 		p.Status.State = longhorn.VolumeStateDetached
@@ -248,7 +252,7 @@ func (p *Plan) awaitsFirst() {
 	p.Status.Robustness = longhorn.VolumeRobustnessUnknown
 }
 
-// take adds what brings the replicas nearer to their target.
+// take adds a step towards the target to the plan.
 func (p *Plan) take(s Step, now time.Time) {
 	p.UpdateReplicas = append(p.UpdateReplicas, s.Replicas...)
 	if s.Engine != nil {
@@ -270,8 +274,8 @@ func (p *Plan) say(s scheduling, now time.Time) {
 	setCondition(p, now, types.ConditionScheduled, s.status, s.reason, s.message)
 }
 
-// fill returns a copy of the volume with everything that the user may leave out, or nil
-// when nothing is missing.
+// fill returns a copy of the volume with defaults for the fields that the user may omit, or nil when nothing is
+// missing.
 func fill(in Input) *longhorn.Volume {
 	c := in.Volume.DeepCopy()
 	changed := false
@@ -290,7 +294,7 @@ func fill(in Input) *longhorn.Volume {
 		c.Spec.Size += SizeUnit - rest
 		changed = true
 	}
-	if c.Status.State == "" { // of an older volume, an empty locality means disabled
+	if c.Status.State == "" { // in an older volume, an empty locality means disabled
 		types.FillCopies(&c.Spec, in.DefaultLocality, in.DefaultReplicaCount)
 	}
 	types.FillReplicas(&c.Spec, in.DefaultReplicaCount)

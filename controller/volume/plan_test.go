@@ -17,7 +17,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 const gib = 1 << 30
 
-// world is a volume with its children in one state; the fields are what the cases vary.
+// world is a volume with its children in one state. Its fields are the parts that the cases vary.
 type world struct {
 	want          string // Volume.spec.nodeID
 	engineNode    string
@@ -25,7 +25,7 @@ type world struct {
 	engineState   longhorn.InstanceState
 	replicaDesire longhorn.DesireState
 	replicaState  longhorn.InstanceState
-	failedAgo     time.Duration // the engine failed that long ago; 0: it did not
+	failedAgo     time.Duration // time since the engine's failure; 0: it did not fail
 	deleted       bool
 }
 
@@ -85,7 +85,7 @@ func TestDrive(t *testing.T) {
 		name          string
 		world         world
 		wantState     longhorn.VolumeState
-		wantReplicas  longhorn.DesireState // of the updated replicas; "": none is updated
+		wantReplicas  longhorn.DesireState // of the updated replicas; "": no replica is updated
 		wantEngine    longhorn.DesireState // of the updated engine; "": it is not updated
 		wantEngineOn  string
 		wantAfter     time.Duration

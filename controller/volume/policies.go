@@ -8,24 +8,25 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// policy decides about a replica, or has no opinion. It must not drop the last replica that
-// has all data; those behind keepLastGood may rely on that one.
+// policy decides about a replica, or has no opinion. It must not drop the last replica that has all data. The policies
+// after keepLastGood may rely on that policy.
 type policy func(f facts, v copyView) (Decision, bool)
 
-// policies in the order in which they are asked.
+// policies decide in this order.
 //
 //	replica                                               decision
-//	its object is being deleted, another is good          drop: deleted
-//	no other is good (and noted so, of one that failed)   keep or build: last good
+//	its object is being deleted, another one is good      drop: deleted
+//	member, no other is good                              keep: last good
+//	no member, no other is good and recorded as good      keep or build: last good
 //	member, its node was removed                          drop: node gone
 //	member that does not serve                            keep: unsettled
 //	failed too long ago, and cannot be rebuilt now        drop: stale
-//	the one where the volume is used, if one shall be     keep or build: local
-//	to leave its disk, enough others are good             drop: evicted
-//	good, to leave its disk                               keep: evicting
-//	enough others are good, and lie better with it        build: balance
-//	more than enough, but not where the volume is used    drop: surplus
-//	and failed a short while ago
+//	the local replica, if one is needed                   keep or build: local
+//	on an evicted disk, enough others are good            drop: evicted
+//	good, on an evicted disk                              keep: evicting
+//	beyond the count, improves the balance                build: balance
+//	beyond the count, but not if it is on the node        drop: surplus
+//	where the volume is used and failed recently
 //	member                                                keep: member
 //	else                                                  build: rebuilding, awaited, away, lost
 var policies = []policy{
@@ -41,13 +42,13 @@ var policies = []policy{
 	keepCount,
 }
 
-// addition asks for one more replica, or returns how long it waits until it may; 0: it does
-// not wait for time to pass.
+// addition returns one more replica that is needed, or the time after which it may be; 0: no time will change the
+// answer.
 type addition func(f facts) (*Addition, time.Duration)
 
-// additions in the order in which they are asked: first enough replicas, then replacements
-// for those on disks that must be emptied, then one where the volume is used, then one with
-// which the volume lies better.
+// additions are in the order in which targetOf calls them. The first one asks for the missing replicas, the second one
+// for replacements of replicas on disks that are being evicted. The third one asks for a local replica where the
+// volume is used, the last one for a replica that improves the balance.
 var additions = []addition{
 	replaceLost,
 	replaceEvicted,
@@ -81,13 +82,13 @@ func dropNodeGone(_ facts, v copyView) (Decision, bool) {
 	return Decision{fateDrop, whyNodeGone}, v.member && v.gone
 }
 
-// keepUnsettled: a write may have been acknowledged with this member alone, until an epoch
-// without it is recorded.
+// keepUnsettled keeps a member that does not serve. Until an epoch without it is recorded, it may be the only member
+// with an acknowledged write.
 func keepUnsettled(_ facts, v copyView) (Decision, bool) {
 	return Decision{fateKeep, whyUnsettled}, v.member && !v.isHealthy()
 }
 
-// dropStale spares a replica that serves, since it will be rebuilt.
+// dropStale drops a replica that failed too long ago. It keeps a replica that serves, because that will be rebuilt.
 func dropStale(f facts, v copyView) (Decision, bool) {
 	return Decision{fateDrop, whyStale}, !v.member && !v.underway && !v.serving && f.isStale(v)
 }
@@ -102,8 +103,8 @@ func keepLocal(f facts, v copyView) (Decision, bool) {
 	return Decision{fateBuild, whyLocal}, true
 }
 
-// localCopy is the replica that the consumer keeps on its node: a good one, rather not on a disk that is too full, or
-// else one that may become good; "" if there is none.
+// localCopy is the replica that the volume keeps on the consumer's node. A good replica is preferred, on a disk that
+// is not too full if possible. Without a good replica, it is one that may become good; "" if there is none.
 func (f facts) localCopy() string {
 	pressed, best := "", ""
 	for _, v := range f.list {
@@ -130,14 +131,14 @@ func moveEvicted(f facts, v copyView) (Decision, bool) {
 	return Decision{fateKeep, whyEvicting}, true
 }
 
-// spareEvicted are the replicas that must leave their disk and can, though not all of them have another
-// one in their place: there are more good ones than asked for.
+// spareEvicted are the replicas that must leave their disk and can, although not all of them have a replacement yet:
+// there are more good replicas than requested.
 func (f facts) spareEvicted() []string {
 	return beyond(f, f.asked, f.those(copyView.isSound), func(v copyView) bool { return v.evicted })
 }
 
-// localRest is how long a copy that failed where the volume is used is spared though there are enough
-// others; 0: it is not.
+// localRest is the time for which the volume keeps a failed replica on the consumer's node although there are enough
+// others; 0: it does not.
 func (f facts) localRest(v copyView) time.Duration {
 	if v.Spec.NodeID != f.consumer {
 		return 0
@@ -145,8 +146,9 @@ func (f facts) localRest(v copyView) time.Duration {
 	return f.rest(v)
 }
 
-// rest is how long a copy that failed is spared where the next one would be made at the same place at once, and
-// fail like it. A short patience does not make attempts more frequent than rebuilds of a replica that fails.
+// rest is the time for which the volume keeps a failed replica in a case where its replacement would be created at the
+// same place immediately, and would fail in the same way. A short patience does not cause more frequent attempts than
+// rebuilds of a failing replica.
 func (f facts) rest(v copyView) time.Duration {
 	if v.evicted || f.prospects[v.Name] != mayReturn {
 		return 0
@@ -159,8 +161,9 @@ func dropSurplus(f facts, v copyView) (Decision, bool) {
 	return Decision{fateDrop, whySurplus}, isSurplus
 }
 
-// surplus are the good replicas beyond what is asked for, and beyond those that a lowered count leaves to people for a while. Those
-// that must leave their disk have a policy of their own, and the local one is not among them.
+// surplus are the good replicas beyond the requested number, and beyond those that are spared for a while after the
+// count was lowered, so that users may choose. Replicas that must leave their disk have their own policy. The local
+// replica is never surplus.
 func (f facts) surplus() []string {
 	local := ""
 	if f.consumer != "" {
@@ -173,7 +176,7 @@ func (f facts) those(are func(copyView) bool) []copyView {
 	return slices.DeleteFunc(slices.Clone(f.list), func(v copyView) bool { return !are(v) })
 }
 
-// beyond are those of the replicas that may go, as many as there are more than so many.
+// beyond picks replicas that may go from list, at most as many as list is longer than count.
 func beyond(f facts, count int, list []copyView, mayGo func(copyView) bool) []string {
 	var names []string
 	for excess := len(list) - count; excess > 0; excess-- {
@@ -187,9 +190,9 @@ func beyond(f facts, count int, list []copyView, mayGo func(copyView) bool) []st
 	return names
 }
 
-// leastNeeded picks from the replicas that may go: the one that is on its way out already, then
-// one of several on a disk, on a node or in a zone, in this order, then one on a disk that is too
-// full, then one away from the engine, then the last by name. (Disk, node, zone: the design on data locality.)
+// leastNeeded picks one of the replicas that may go. It prefers, in this order: one that the engine is already asked
+// to exclude, one that shares its disk, its node or its zone with others, one on a disk that is too full, one that is
+// not on the engine's node, and the last by name. (Disk, node, zone: the design on data locality.)
 func (f facts) leastNeeded(list []copyView, mayGo func(copyView) bool) int {
 	perDisk, perNode, perZone := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, v := range list {
@@ -216,7 +219,7 @@ func (f facts) leastNeeded(list []copyView, mayGo func(copyView) bool) int {
 	return best
 }
 
-// first orders what is true before what is not.
+// first orders true before false.
 func first(a, b bool) int {
 	switch {
 	case a == b:
@@ -241,7 +244,7 @@ func keepCount(f facts, v copyView) (Decision, bool) {
 	return Decision{fateBuild, whyAwaited}, true
 }
 
-// replaceLost asks for a replica in place of one that is lost, or has not come back in time.
+// replaceLost asks for a replica in place of one that is lost or has not returned in time.
 func replaceLost(f facts) (*Addition, time.Duration) {
 	if f.healthy() >= f.asked {
 		return nil, 0
@@ -256,7 +259,7 @@ func replaceLost(f facts) (*Addition, time.Duration) {
 	return add, 0
 }
 
-// replaceEvicted asks for a replica that takes the place of one that must leave its disk.
+// replaceEvicted asks for a replica that replaces one that must leave its disk.
 func replaceEvicted(f facts) (*Addition, time.Duration) {
 	i := slices.IndexFunc(f.list, func(v copyView) bool { return v.isHealthy() && v.evicted })
 	if i < 0 || f.healthy() < f.asked || f.staying() >= f.asked {
@@ -268,8 +271,8 @@ func replaceEvicted(f facts) (*Addition, time.Duration) {
 	return &Addition{Why: whyEvict, Moves: f.list[i].Name}, 0
 }
 
-// addLocal asks for one replica more than the count, where the volume is used. When it is
-// good, another one is surplus.
+// addLocal asks for a replica beyond the count, on the node where the volume is used. When it is good, another replica
+// is surplus.
 func addLocal(f facts) (*Addition, time.Duration) {
 	onNode := func(v copyView) bool { return v.Spec.NodeID == f.consumer && v.DeletionTimestamp == nil }
 	if f.consumer == "" || f.staying() < f.asked || slices.ContainsFunc(f.list, onNode) {
@@ -282,14 +285,14 @@ func addLocal(f facts) (*Addition, time.Duration) {
 }
 
 const (
-	// Within localRestless of the last local replica a volume gets another one only where it has stayed for
-	// localStay: one that moves to and fro would be copied at every move.
+	// Within localRestless of the creation of the last local replica, a volume gets another one only after it has stayed
+	// on its node for localStay. Otherwise a volume that moves back and forth would be copied at every move.
 	localRestless = time.Hour
 	localStay     = 5 * time.Minute
 )
 
-// untilSettled is how long a volume that has just moved again must stay where it is for a local replica;
-// 0: it need not.
+// untilSettled is the time that a volume which has moved again must still stay on its node before it gets a local
+// replica; 0: none.
 func (f facts) untilSettled() time.Duration {
 	if f.localAt == "" {
 		return 0
@@ -297,15 +300,15 @@ func (f facts) untilSettled() time.Duration {
 	return min(types.Until(f.localAt, localRestless, f.now), types.Until(f.attachedAt, localStay, f.now))
 }
 
-// movedSinceLocal tells whether the volume was attached where it is after the last local replica was made. If it was
-// not, that replica is meant for this place, and missing because the cache does not show it yet, or because it went.
-// Stored times have the format RFC 3339 in UTC, which sorts by time.
+// movedSinceLocal reports whether the volume was attached to its node after the last local replica was created. If it
+// was not, that replica was created for this node. It is missing because the cache does not show it yet, or because it
+// was deleted. Stored times have the format RFC 3339 in UTC, which sorts by time.
 func (f facts) movedSinceLocal() bool { return f.localAt != "" && f.attachedAt > f.localAt }
 
-// awaits tells whether a replica that is no member may still fill the place of another one,
-// and how long to wait for that at most; 0: without limit. A member that does not serve is
-// about to be left out, and then has its own prospects. A member whose node was removed may
-// serve on, as the last: the new replica is made from it.
+// awaits reports whether a replica that is not a member may still take the place of another one, and for how long to
+// wait for it at most; 0: without limit. A member that does not serve is about to be excluded, and then has its own
+// prospects. After its node was removed, a member may continue to serve, as the last one: the new replica is copied
+// from it.
 func (f facts) awaits() (bool, time.Duration) {
 	for _, v := range f.list {
 		switch {
@@ -326,9 +329,9 @@ func (f facts) awaits() (bool, time.Duration) {
 	return false, 0
 }
 
-// awaitedSince is the stored time from which on a copy is awaited: since there have been too few,
-// or, of one that never became good, since it failed. Otherwise one new copy after the other would
-// be made where none can be opened.
+// awaitedSince is the stored time since when a replica is awaited: since there have been too few replicas. For a
+// replica that never became good, it is the time at which it failed. Otherwise, where no replica can be opened, one
+// new replica after the other would be created.
 func (f facts) awaitedSince(v copyView) string {
 	if v.Spec.LastHealthyAt == "" && v.Spec.FailedAt > f.degradedSince {
 		return v.Spec.FailedAt

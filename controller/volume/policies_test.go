@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// evicted: it is to leave its disk.
+// evicted: it must leave its disk.
 func evicted(in *Input, r *longhorn.Replica) {
 	if in.Evicted == nil {
 		in.Evicted = map[string]bool{}
@@ -19,17 +19,17 @@ func evicted(in *Input, r *longhorn.Replica) {
 	in.Evicted[r.Name] = true
 }
 
-// unnoted: it was never written down that it was good.
+// unnoted: its spec never recorded that it was good.
 func unnoted(_ *Input, r *longhorn.Replica) { r.Spec.LastHealthyAt = "" }
 
-// usedOn has the volume used on a node, and a replica wanted there.
+// usedOn means that the volume is used on a node and needs a local replica there.
 func usedOn(node string, in Input) Input {
 	in.Volume.Spec.NodeID, in.Engine.Spec.NodeID = node, node
 	in.Volume.Spec.DataLocality = longhorn.DataLocalityBestEffort
 	return in
 }
 
-// inZones puts nodes a, b and c into zones.
+// inZones sets the zones of nodes a, b and c.
 func inZones(a, b, c string, in Input) Input {
 	for i, n := range in.Cluster.Nodes {
 		in.Cluster.Nodes[i].Zone = map[string]string{"a": a, "b": b, "c": c}[n.Name]
@@ -47,12 +47,12 @@ func withoutRebuilds(in Input) Input {
 	return in
 }
 
-// targetFor is the target of a volume that has had too few replicas since its status says so.
+// targetFor is the target of a volume that has had too few replicas since the time in its status.
 func targetFor(in Input) Target {
 	return targetOf(factsOf(in, copiesOf(in), in.Volume.Status.LastDegradedAt))
 }
 
-// shown is a target in words, as the cases write it.
+// shown is a target as text, as the cases write it.
 func shown(in Input, t Target) (copies, add string) {
 	var words []string
 	for _, r := range in.Replicas {
@@ -109,7 +109,7 @@ func TestTarget(t *testing.T) {
 		{name: "rebuilds are off, one too few → none is made, for it would stay empty", in: withoutRebuilds(degradedFor(0, served(3, member, member))), want: "keep member, keep member"},
 		{name: "rebuilds are off, one too many → it goes all the same", in: withoutRebuilds(served(1, member, member)), want: "keep member, drop surplus"},
 
-		// Replacing what is lost.
+		// Replacing lost replicas.
 		{name: "one failed and runs → it is to be rebuilt", in: degradedFor(time.Hour, served(2, member, once(time.Minute))), want: "keep last good, build awaited"},
 		{name: "one failed, its node is away, the wait not over → waited for", in: degradedFor(4*time.Minute, served(2, member, all(once(time.Minute), away))), want: "keep last good, build away", after: 6 * time.Minute},
 		{name: "one failed, its node is away, the wait over → another one, and it may still return", in: degradedFor(10*time.Minute, served(2, member, all(once(10*time.Minute), away))), want: "keep last good, build away", add: "count"},
@@ -142,7 +142,7 @@ func TestTarget(t *testing.T) {
 		{name: "its Node is not there, which is all that is known → it stays", in: served(2, member, all(member, nodeGone)), want: "keep last good, keep member"},
 		{name: "one that failed is being deleted → it goes", in: served(2, member, member, all(once(0), beingDeleted)), want: "keep member, keep member, drop deleted"},
 
-		// Giving up what failed.
+		// Deleting failed replicas.
 		{name: "it failed longer ago than the user waits, and is away → it goes", in: degradedFor(stale, served(3, member, member, all(once(stale), away))), want: "keep member, keep member, drop stale", add: "count"},
 		{name: "it failed a minute less ago → it stays, and is looked at then", in: degradedFor(stale, served(3, member, member, all(once(stale-time.Minute), away))), want: "keep member, keep member, build away", add: "count", after: time.Minute},
 		{name: "a member that is down, which the engine has not noticed, and that failed long ago once → it is not given up", in: served(2, member, all(member, away, failedFor(2*stale))), want: "keep last good, keep member"},
@@ -157,7 +157,7 @@ func TestTarget(t *testing.T) {
 		{name: "the other ones were never noted to be good, one too few → the failed one is rebuilt", in: degradedFor(0, served(3, all(member, unnoted), all(member, unnoted), once(time.Minute))), want: "keep member, keep member, build last good"},
 		{name: "no member serves → one that failed long ago stays", in: degradedFor(0, served(1, all(member, shows(failed)), all(once(2*stale), away))), want: "keep last good, build last good"},
 
-		// One where the volume is used.
+		// A local replica where the volume is used.
 		{name: "used where a copy is → nothing more", in: usedOn("a", served(2, member, member)), want: "keep local, keep member"},
 		{name: "used where no copy is → one more than the count", in: usedOn("d", served(2, member, member)), want: "keep member, keep member", add: "local on d"},
 		{name: "used where no copy is, not asked for → nothing", in: func() Input {
@@ -195,7 +195,7 @@ func TestTarget(t *testing.T) {
 		{name: "one too few and awaited → none local before that", in: usedOn("d", degradedFor(0, served(2, member, once(time.Minute)))), want: "keep last good, build awaited"},
 		{name: "rebuilds are off → none local", in: withoutRebuilds(usedOn("d", served(2, member, member))), want: "keep member, keep member"},
 
-		// Moving off what is evicted.
+		// Moving replicas off evicted disks.
 		{name: "one is to leave its disk → another one first", in: served(2, member, all(member, evicted)), want: "keep member, keep evicting", add: "evict r2"},
 		{name: "the only one is to leave its disk → another one first", in: served(1, all(member, evicted)), want: "keep last good", add: "evict r1"},
 		{name: "all are to leave their disks → one after the other", in: served(2, all(member, evicted), all(member, evicted)), want: "keep evicting, keep evicting", add: "evict r1"},

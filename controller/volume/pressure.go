@@ -10,27 +10,29 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// With best-effort balance, copies of attached volumes leave a disk of which too much is in use, for another disk of the node. It is a
-// move as any other for balance: one copy more, and then one less.
+// With best-effort balance, replicas of attached volumes leave a disk that is too full, for another disk of the node.
+// The move is like any other move for balance: first one replica more, then one less.
 //
-//	source at P% or more --> copy beside it, on a disk that stays below P% with it --> good --> the source goes
+//	source at P% or more --> replica on another disk that stays below P% with it --> good --> the source is deleted
 //
-// Moves come to an end while nothing else changes: each makes a disk that is at P% emptier, and none brings another disk to P%.
+// Moves stop while nothing else changes: each one makes a disk that is at P% emptier, and none brings another disk to
+// P%.
 
 const (
-	// A move that has begun goes on while the disk is no more than so many points below the percentage.
+	// pressureSlack is in percentage points. A started move continues while the disk is at most this much below the
+	// percentage.
 	pressureSlack = 5
 	// statusAge is how old the figures of a disk's status may be: two scans.
 	statusAge = time.Minute
 )
 
-// relieves tells whether copies of the volume leave disks that are too full.
+// relieves reports whether replicas of the volume leave disks that are too full.
 func (in Input) relieves() bool {
 	return in.DiskPressure > 0 && autoBalanceOf(in.Volume, in.AutoBalance) == longhorn.AutoBalanceBestEffort
 }
 
-// pressedOf are the replicas on disks that are too full, one for each node, the oldest there: one that was made beside it is not to give way
-// to it if the disk turns out to be too full with that one.
+// pressedOf returns the replicas on disks that are too full: at most one for each node, the oldest. If the disk of its
+// replacement also turns out to be too full, the replacement stays and the older replica goes.
 func pressedOf(in Input, nodes []*longhorn.Node) map[string]bool {
 	pressed, taken := map[string]bool{}, map[string]bool{}
 	if !in.relieves() {
@@ -57,13 +59,13 @@ func pressedOf(in Input, nodes []*longhorn.Node) map[string]bool {
 	return pressed
 }
 
-// unsettledDisks are those whose figures are about to change, by UUID: a replica is being copied there, or was lately. Replicas that leave a
-// disk do so one after the other for each disk that takes them.
+// unsettledDisks are the disks, by UUID, that are receiving a replica, or received one recently. Their figures are
+// about to change. Therefore replicas that leave a full disk move to each target disk one after the other.
 func unsettledDisks(replicas []*longhorn.Replica, now time.Time) map[string]bool {
 	unsettled := map[string]bool{}
 	for _, r := range replicas {
 		isCopied := r.Spec.DesireState == longhorn.DesireStateRunning && r.Spec.HealthyAt == "" && r.Spec.FailedAt == ""
-		isNew := now.Sub(r.CreationTimestamp.Time) < statusAge || r.CreationTimestamp.IsZero() // placed, and not in the cache yet
+		isNew := now.Sub(r.CreationTimestamp.Time) < statusAge || r.CreationTimestamp.IsZero() // placed, not cached yet
 		if isCopied || isNew || types.Until(r.Spec.HealthyAt, statusAge, now) > 0 {
 			unsettled[r.Spec.DiskID] = true
 		}
@@ -71,7 +73,8 @@ func unsettledDisks(replicas []*longhorn.Replica, now time.Time) map[string]bool
 	return unsettled
 }
 
-// placeBeside finds a place on another disk of its node for a copy whose disk is too full. The copy itself keeps nothing off.
+// placeBeside finds a place on another disk of its node for a replica on a disk that is too full. The replica itself
+// does not count for anti-affinity.
 func placeBeside(in Input, f facts, v copyView) *longhorn.Replica {
 	cluster := clusterFor(in.Cluster, f)
 	cluster.Replicas = slices.DeleteFunc(cluster.Replicas, func(r scheduler.Replica) bool { return r.Node == v.Spec.NodeID && r.DiskUUID == v.Spec.DiskID })

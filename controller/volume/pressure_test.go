@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// diskUse makes disks of a node of 100 GiB each, "d1=90" is in use to 90 %; their UUIDs are disk-<name>.
+// diskUse creates disks of a node of 100 GiB each. "d1=90" is used to 90 %. Their UUIDs are disk-<name>.
 func diskUse(node, use string) *longhorn.Node {
 	n := build.ReadyNode(node, "disk-none")
 	n.Spec.Disks, n.Status.DiskStatus = nil, nil
@@ -97,11 +97,12 @@ func TestWhichDisksAreUnsettled(t *testing.T) {
 	}
 }
 
-// fullWorld is a node, or a few, whose disks fill with what volumes put there; the figures in the nodes' statuses are up to half a minute old.
+// fullWorld is one node or a few. Volumes fill their disks. The figures in the nodes' statuses are up to half a minute
+// old.
 type fullWorld struct {
 	nodes   []*longhorn.Node
 	volumes []Input
-	others  map[string]int64 // GiB that something else uses, by disk UUID
+	others  map[string]int64 // GiB in use by something else, by disk UUID
 	moves   int
 }
 
@@ -112,7 +113,7 @@ func (w *fullWorld) replicas() (list []*longhorn.Replica) {
 	return list
 }
 
-// scan brings the statuses up to date.
+// scan updates the statuses.
 func (w *fullWorld) scan() {
 	used := map[string]int64{}
 	for uuid, g := range w.others {
@@ -131,7 +132,7 @@ func (w *fullWorld) scan() {
 	}
 }
 
-// turn lets one volume do its next step, which takes a second.
+// turn runs the next step of one volume, which takes a second.
 func (w *fullWorld) turn(t *testing.T, i int, clock time.Time) bool {
 	t.Helper()
 	in := &w.volumes[i]
@@ -160,7 +161,7 @@ func (w *fullWorld) turn(t *testing.T, i int, clock time.Time) bool {
 	return did
 }
 
-// rest lets the volumes go on until none has had anything to do for half an hour.
+// rest runs the volumes until none has had anything to do for half an hour.
 func (w *fullWorld) rest(t *testing.T) {
 	t.Helper()
 	clock := now
@@ -247,8 +248,9 @@ func TestCopiesLeaveADiskThatIsTooFull(t *testing.T) {
 	}
 }
 
-// Many volumes on the disks of one node, and figures that are half a minute old: no disk is filled to the percentage by moves, no copy moves
-// twice, and in the end no copy is left on a disk that is too full which another disk could take.
+// There are many volumes on the disks of one node, and figures that are half a minute old. No disk is filled to the
+// percentage by moves, and no copy moves twice. At the end, no copy is on a disk that is too full if another disk
+// could take it.
 func TestMovesOffFullDisksComeToRest(t *testing.T) {
 	const percent = 60
 	for seed := range uint64(25) {
@@ -293,7 +295,7 @@ func TestMovesOffFullDisksComeToRest(t *testing.T) {
 	}
 }
 
-// renamed gives the one replica of a volume another name, in its engine too.
+// renamed changes the name of the only replica of a volume, also in its engine.
 func renamed(in *Input, was, name string) {
 	e := in.Engine
 	e.Status.Epoch.Members = []string{name}
@@ -304,7 +306,7 @@ func renamed(in *Input, was, name string) {
 	}
 }
 
-// The claim that others see does not depend on the cluster, which they do not read for it.
+// The claim that others see does not depend on the snapshot of the cluster, which they do not read for it.
 func TestAMoveOffAFullDiskIsClaimed(t *testing.T) {
 	in := pressing(90, served(1, all(member, onDisk("disk-d1"), olderBy(time.Hour)), all(fresh, onNode("a"), onDisk("disk-d2"), olderBy(time.Second))))
 	in.Pressed = pressedOf(in, []*longhorn.Node{diskUse("a", "d1=95 d2=10")})

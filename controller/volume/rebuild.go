@@ -9,15 +9,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// awaitTurn is when a volume looks again whether a node has a rebuild to spare. The end of
-// another volume's rebuild wakes it sooner.
+// awaitTurn is the time after which a volume checks again whether a node may run one more rebuild. The end of another
+// volume's rebuild wakes it sooner.
 const awaitTurn = time.Minute
 
-// Claim is the rebuilds that a volume runs on nodes, and those that it wants.
+// Claim is the rebuilds that a volume runs on nodes, and the rebuilds that it wants.
 type Claim struct {
 	Volume string
-	// Since is the stored time since when the volume is degraded; empty: it is not, or that
-	// was not written yet.
+	// Since is the stored time since when the volume is degraded; empty: it is not, or the time is not written yet.
 	Since string
 	// Runs is the node of the replica that is being rebuilt; empty: none is.
 	Runs string
@@ -25,13 +24,14 @@ type Claim struct {
 	Wants []string
 }
 
-// claimOf returns what a volume claims, as other volumes see it. It follows the same target as the
-// volume's own step: a volume that claims a rebuild begins it when its turn comes, so no volume waits
-// for a claim that leads nowhere. A volume of which the API server refuses an object cannot begin, and
-// claims nothing until an attempt succeeds.
+// claimOf returns the claim of a volume, as other volumes see it. It follows the same target as the volume's own step:
+// a volume that claims a rebuild starts it when its turn comes, so no volume waits for a claim without effect. If the
+// API server refuses one of the volume's objects, the volume cannot start a rebuild, and claims nothing until an
+// attempt succeeds.
 //
-// own is how far the volume itself has to look: it attempts what is refused at its turn, and also
-// wants replicas that are rebuilt only if there is no place for another one.
+// own is set when the volume computes its own claim. Then the claim includes a rebuild that the API server refuses,
+// because the volume attempts it at its turn. It also includes replicas that are rebuilt only if no new replica can be
+// placed.
 func claimOf(in Input, own bool) Claim {
 	claim := Claim{Volume: in.Volume.Name, Since: in.Volume.Status.LastDegradedAt}
 	if in.Engine == nil || in.Volume.DeletionTimestamp != nil {
@@ -56,15 +56,16 @@ func claimOf(in Input, own bool) Claim {
 	return claim
 }
 
-// isBeingRebuilt: a replica that has become a member and does not serve as one yet counts too.
+// isBeingRebuilt reports whether a replica is being rebuilt. A replica that has become a member and does not serve as
+// one yet counts too.
 func isBeingRebuilt(v copyView) bool {
 	return v.underway || v.mode == longhorn.ReplicaModeWO && v.member
 }
 
-// hasTurn tells whether a volume may begin a rebuild on a node where at most limit rebuilds
-// may run: those that run, and those of volumes that were degraded before it, must leave room.
+// hasTurn reports whether a volume may start a rebuild on a node where at most limit rebuilds may run. Running
+// rebuilds, and the claims of volumes that were degraded earlier, come first.
 //
-//	runs  runs  wants, since 10:01  wants, since 10:04   limit 3: the turn is of 10:01
+//	runs  runs  wants, since 10:01  wants, since 10:04   limit 3: the volume of 10:01 has its turn
 func hasTurn(mine Claim, others []Claim, node string, limit int) bool {
 	taken := 0
 	for _, o := range others {
@@ -75,15 +76,13 @@ func hasTurn(mine Claim, others []Claim, node string, limit int) bool {
 	return taken < limit
 }
 
-// compare orders the volumes that wait: the longest degraded first, those that have all
-// replicas last.
+// compare orders the waiting volumes: the longest degraded first, volumes with all replicas last.
 func (c Claim) compare(o Claim) int {
 	return cmp.Or(first(c.Since != "", o.Since != ""), cmp.Compare(c.Since, o.Since), cmp.Compare(c.Volume, o.Volume))
 }
 
-// due lists the replicas that can be rebuilt now, those that failed least first, and how long
-// it is until another one can be. A replica that must leave its disk is rebuilt only if there
-// is no place for another one.
+// due lists the replicas that can be rebuilt now, those with the fewest failures first, and the time until another one
+// can be rebuilt. A replica that must leave its disk is rebuilt only if no new replica can be placed.
 func (f facts) due(t Target, noPlace bool) (list []copyView, wait time.Duration) {
 	if !f.rebuilds {
 		return nil, 0
@@ -93,7 +92,7 @@ func (f facts) due(t Target, noPlace bool) (list []copyView, wait time.Duration)
 		case t.Copies[v.Name].Fate != fateBuild, v.asked, !v.serving, v.small, v.evicted && !noPlace:
 			continue
 		case v.tried:
-			continue // the engine's next status brings us back
+			continue // the engine's next status causes another sync
 		}
 		if left := types.RebuildDelay(&v.Spec, v.Status.UUID, f.now); left > 0 {
 			wait = sooner(wait, left)
@@ -105,8 +104,8 @@ func (f facts) due(t Target, noPlace bool) (list []copyView, wait time.Duration)
 	return list, wait
 }
 
-// nextRebuild picks the replica to rebuild, if its turn has come: nil if there is none. It also
-// returns when to look again, and whether the volume waits for a turn.
+// nextRebuild picks the replica to rebuild, if its turn has come: nil if there is none. It also returns the time until
+// the next check, and whether the volume waits for a turn.
 func nextRebuild(in Input, f facts, t Target, noPlace bool) (next *copyView, wait time.Duration, waits bool) {
 	due, wait := f.due(t, noPlace)
 	mine := Claim{Volume: in.Volume.Name, Since: in.Volume.Status.LastDegradedAt}

@@ -150,8 +150,8 @@ func TestARebuildWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// A node comes back with 200 replicas, of which the volumes were degraded one after the
-// other: five are rebuilt at a time, the longest degraded first, until all are good.
+// A node comes back with 200 replicas. Their volumes became degraded one after the other. Five are rebuilt at a time,
+// the longest degraded first, until all are good.
 func TestANodeThatComesBackIsNotFlooded(t *testing.T) {
 	const volumes, limit = 200, 5
 	var all []Input
@@ -200,8 +200,7 @@ func TestANodeThatComesBackIsNotFlooded(t *testing.T) {
 	assert.Equal(t, volumes, begun)
 }
 
-// returned are volumes with a member on node a and one on node b that failed, of which the
-// node is back.
+// returned are volumes with a member on node a and a failed replica on node b. Node b is back.
 func returned(n int) []object.Object {
 	var objs []object.Object
 	at := types.Timestamp(testutil.Now.Add(-2 * time.Hour))
@@ -247,7 +246,7 @@ func returned(n int) []object.Object {
 	return objs
 }
 
-// asking lists the volumes whose engine is asked for the replica that is not good.
+// asking lists the volumes where the engine's spec lists the replica that is not good.
 func asking(t *testing.T, c *Controller) []string {
 	t.Helper()
 	var names []string
@@ -273,7 +272,7 @@ func TestVolumesOfANodeThatIsBackTakeTurns(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	syncAll()                                                 // the cache shows none what the others did
+	syncAll()                                                 // the cache does not show a volume the writes of the others
 	first := []string{"v000", "v003", "v006", "v009", "v012"} // i*7%20 is 0, 1, 2, 3 and 4
 	assert.Equal(t, first, asking(t, c))
 	h.CatchUp()
@@ -283,10 +282,10 @@ func TestVolumesOfANodeThatIsBackTakeTurns(t *testing.T) {
 		h.Clock.Step(20 * time.Second)
 		syncAll()
 	}
-	h.ExpectWrites() // waiting writes nothing
+	h.ExpectWrites() // a volume that waits writes nothing
 	h.ExpectEvents()
 
-	// One ends: the next one is woken, and begins.
+	// One ends: the next volume is woken, and starts its rebuild.
 	before, err := c.deps.Engines.Live(t.Context(), types.EngineName("v000"))
 	require.NoError(t, err)
 	after := before.DeepCopy()

@@ -7,11 +7,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// steadyAfter: a rebuilt replica that fails again sooner has failed in a row.
+// steadyAfter is how long a rebuilt replica must last. If it fails again sooner, that counts as another failure in a
+// row.
 const steadyAfter = 10 * time.Minute
 
-// record returns the replicas with what became of each written into its spec. If the spec
-// changes, the replica is a new object, and that of the input is left as it is.
+// record returns the replicas with their current state recorded in their specs. A replica with a changed spec is a new
+// object; the object of the input stays unchanged.
 func record(in Input, c copies) copies {
 	recorded := copies{known: c.known}
 	for _, v := range c.list {
@@ -28,7 +29,7 @@ func record(in Input, c copies) copies {
 	return recorded
 }
 
-// recordOf says when a replica became a member, and when it ceased to be one.
+// recordOf records when a replica became a member, and when it stopped being one.
 //
 //	replica                                       failedAt  healthyAt  retry count
 //	member, serves                                ""        first seen as it was
@@ -36,11 +37,11 @@ func record(in Input, c copies) copies {
 //	its rebuild failed                            now       ""         +1
 //	never was a member, and is down               now
 //
-// For a member, and a replica whose rebuild failed, it also notes the process that serves
-// it: a replica that was restarted since has a shorter delay (types.RebuildDelay).
+// For a member, and for a replica with a failed rebuild, it also records the process that serves the replica. If the
+// replica is restarted in another process, its delay is shorter (types.RebuildDelay).
 //
-// The count stays when a rebuild succeeds, and goes only when the replica has lasted: a
-// replica on a disk that is too slow to be a member for long is not rebuilt for ever.
+// The count stays when a rebuild succeeds. It is reset only when the replica fails after it has lasted. So a replica
+// on a disk that is too slow to stay a member is not rebuilt without end.
 func recordOf(v copyView, at time.Time) longhorn.ReplicaSpec {
 	s, was, now := v.Spec, v.Spec, types.Timestamp(at)
 	switch {
@@ -57,7 +58,7 @@ func recordOf(v copyView, at time.Time) longhorn.ReplicaSpec {
 			s.RebuildRetryCount = was.RebuildRetryCount + 1
 		}
 	case v.asked && v.tried && v.mode == longhorn.ReplicaModeERR && types.RebuildDelay(&was, v.Status.UUID, at) == 0:
-		// A rebuild begins when the delay is over: within the delay this one was counted.
+		// A rebuild starts when the delay is over. Within the delay, this failure was counted already.
 		s.FailedAt, s.LastFailedAt, s.ServedUUID, s.HealthyAt = now, now, v.Status.UUID, ""
 		s.RebuildRetryCount++
 	case was.FailedAt == "" && v.down:

@@ -12,10 +12,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// showRefusal writes the words of a refusal that queue.OfChild or queue.Obstructed marked into the volume's status, and
-// records its Event once. Words that only differ in their figures do not write again at once (queue.Refusals): the write
-// would bring on the next attempt. It returns err, so that the write to the child is tried again: no event here tells when the
-// obstacle goes.
+// showRefusal writes the message of a refusal that queue.OfChild or queue.Obstructed marked into the volume's status,
+// and records its Event once. A message that differs only in figures is not written again immediately
+// (queue.Refusals): the write would cause the next attempt. It returns err, so that the queue retries the write to the
+// child: no event of a watched object tells when the obstacle is gone.
 func (c *Controller) showRefusal(ctx context.Context, v *longhorn.Volume, err error) error {
 	if err == nil || !c.refusals.Tried(v.Name, err, c.deps.Clock.Now()) {
 		return err
@@ -30,15 +30,15 @@ func (c *Controller) showRefusal(ctx context.Context, v *longhorn.Volume, err er
 	}
 	if _, failed := c.deps.Volumes.UpdateStatus(ctx, u); failed != nil {
 		c.refusals.Forget(v.Name) // so that the next attempt shows it
-		queue.Log(ctx).WithError(failed).Warn("Cannot show that the API server refuses an object of the volume's")
+		queue.Log(ctx).WithError(failed).Warn("Cannot record in the volume's status that the API server refuses one of its objects")
 		return err
 	}
 	c.deps.Recorder.Event(v, corev1.EventTypeWarning, types.ConditionChildRefused, condition.Message)
 	return err
 }
 
-// childrenTaken turns the condition False once every object was taken, or none is to be written. While
-// a rebuild waits for its turn nothing is attempted, so what was refused may be refused still.
+// childrenTaken sets the condition to False once the API server accepted every object, or no object must be written.
+// While a rebuild waits for its turn, nothing is attempted, so the API server may still refuse the object.
 func (c *Controller) childrenTaken(name string, s *longhorn.VolumeStatus) {
 	c.refusals.Forget(name)
 	if types.IsConditionTrue(s.Conditions, types.ConditionChildRefused) {
@@ -47,7 +47,8 @@ func (c *Controller) childrenTaken(name string, s *longhorn.VolumeStatus) {
 	}
 }
 
-// mirrorInUse shows at the volume that its engine cannot be stopped, for its device is in use.
+// mirrorInUse copies the condition DeviceInUse from the engine to the volume: the engine cannot be stopped because its
+// device is in use.
 func mirrorInUse(in Input, s *longhorn.VolumeStatus) {
 	c := longhorn.Condition{Type: types.ConditionDeviceInUse, Status: longhorn.ConditionFalse}
 	if in.Engine != nil {

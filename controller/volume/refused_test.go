@@ -39,7 +39,7 @@ func TestAChildThatTheAPIServerRefusesIsToldOnceAndUntilItIsTaken(t *testing.T) 
 	h.Fail("create", "engines", quota)
 	_, err = c.sync(t.Context(), "vol")
 	require.Error(t, err)
-	h.ExpectWrites("create secrets/vol-data-plane", "create engines/vol-e-0") // told already
+	h.ExpectWrites("create secrets/vol-data-plane", "create engines/vol-e-0") // the Event was recorded already
 	h.ExpectEvents()
 
 	_, err = c.sync(t.Context(), "vol")
@@ -48,7 +48,8 @@ func TestAChildThatTheAPIServerRefusesIsToldOnceAndUntilItIsTaken(t *testing.T) 
 	assert.Empty(t, refusal().Message)
 }
 
-// The figures of a quota differ at each attempt. A status that followed them would bring on the next attempt at once.
+// The figures of a quota differ at each attempt. If the status followed them, each write would cause the next attempt
+// at once.
 func TestARefusalWhoseFiguresDifferAtEachAttemptIsWrittenOnce(t *testing.T) {
 	h, c := begin(t, build.Volume("vol", finalized), build.VolumeAttachment("vol", func(va *longhorn.VolumeAttachment) { va.OwnerReferences = owner() }))
 	quota := func(used string) error {
@@ -110,8 +111,8 @@ func TestAVolumeShowsThatItsDeviceIsInUse(t *testing.T) {
 	}
 }
 
-// Two volumes want a rebuild on node b, which has one at a time. The API server refuses to have the
-// engine of the first one changed.
+// Two volumes want a rebuild on node b, which may run one at a time. The API server refuses the update of the first
+// one's engine.
 func TestAVolumeThatIsRefusedDoesNotHoldTheTurnOfOthers(t *testing.T) {
 	h, c := begin(t, append(returned(2), build.Setting(types.SettingConcurrentReplicaRebuildPerNodeLimit, "1"))...)
 	refused := apierrors.NewForbidden(schema.GroupResource{Group: "longhorn.io", Resource: "engines"}, "v000-e-0", errors.New("a rule of the cluster's own"))
@@ -146,7 +147,7 @@ func TestAVolumeThatIsRefusedDoesNotHoldTheTurnOfOthers(t *testing.T) {
 
 	e, err := c.deps.Engines.Live(t.Context(), "v001-e-0")
 	require.NoError(t, err)
-	e.Spec.ReplicaAddressMap = map[string]string{"v001-r1": "10.0.0.1:8500"} // its rebuild was taken back, and is due again
+	e.Spec.ReplicaAddressMap = map[string]string{"v001-r1": "10.0.0.1:8500"} // its rebuild was canceled, and is due again
 	h.Overwrite(e)
 	h.CatchUp()
 	require.NoError(t, sync("v000"))

@@ -25,7 +25,7 @@ func TestReplenishment(t *testing.T) {
 		in        Input
 		wantNode  string // of the new replica; "": none is made
 		wantAfter time.Duration
-		noRoom    bool // it is said that there is no room
+		noRoom    bool // the condition says that there is no room
 	}{
 		{name: "all are there → none", in: served(2, member, member)},
 		{name: "more are asked for → one at once", in: degradedFor(0, served(3, member, member)), wantNode: "c"},
@@ -125,12 +125,12 @@ func TestTheDegradedEventSaysWhatIsLacking(t *testing.T) {
 		in   Input
 		want string
 	}{
-		{"a node is down", served(3, member, member, all(once(0), away)), "volume vol has 2 good replicas of the 3 asked for; replica r3 on node c: the node does not answer"},
-		{"its disk is lost", served(2, member, all(once(0), broken(types.ReasonDiskUnmounted))), "volume vol has 1 good replica of the 2 asked for; replica r2 on node b: DiskUnmounted: "},
-		{"it failed under a write", served(2, member, all(once(0), failure)), "volume vol has 1 good replica of the 2 asked for; replica r2 on node b failed: write: input/output error"},
-		{"it is being rebuilt", served(2, member, all(once(time.Hour), asked, tried, shows(wo))), "volume vol has 1 good replica of the 2 asked for; replica r2 on node b is being rebuilt"},
-		{"it waits for its rebuild", served(2, member, once(0)), "volume vol has 1 good replica of the 2 asked for; replica r2 on node b waits to be rebuilt"},
-		{"more are asked for", served(3, member), "volume vol has 1 good replica of the 3 asked for; 2 not made yet"},
+		{"a node is down", served(3, member, member, all(once(0), away)), "volume vol has 2 healthy replicas of the 3 requested; replica r3 on node c: the node does not answer"},
+		{"its disk is lost", served(2, member, all(once(0), broken(types.ReasonDiskUnmounted))), "volume vol has 1 healthy replica of the 2 requested; replica r2 on node b: DiskUnmounted: "},
+		{"it failed under a write", served(2, member, all(once(0), failure)), "volume vol has 1 healthy replica of the 2 requested; replica r2 on node b failed: write: input/output error"},
+		{"it is being rebuilt", served(2, member, all(once(time.Hour), asked, tried, shows(wo))), "volume vol has 1 healthy replica of the 2 requested; replica r2 on node b is being rebuilt"},
+		{"it waits for its rebuild", served(2, member, once(0)), "volume vol has 1 healthy replica of the 2 requested; replica r2 on node b waits to be rebuilt"},
+		{"more are asked for", served(3, member), "volume vol has 1 healthy replica of the 3 requested; 2 not created yet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.in.Volume.Status.Robustness = longhorn.VolumeRobustnessHealthy
@@ -148,6 +148,6 @@ func TestTheDegradedEventSaysWhatIsLacking(t *testing.T) {
 
 func TestWhyAReplicaIsGivenUpIsSaid(t *testing.T) {
 	for _, why := range []Reason{whyEvicted, whySurplus, whyStale, whyNodeGone, whyDeleted} {
-		assert.NotContains(t, why.explain(), "the volume does without it", "of %s nothing is said", why)
+		assert.NotContains(t, why.explain(), "the volume no longer needs it", "of %s nothing is said", why)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// assumeFor is how long a placed replica takes its room though the cache does not show it:
-// longer than any cache is late.
+// assumeFor is how long a placed replica reserves its room while the cache does not show it: longer than any delay of
+// the cache.
 const assumeFor = 5 * time.Minute
 
-// reservations are the replicas that were placed and that the cache does not show yet.
-// Without them, volumes that are placed at once would all see the same room.
+// reservations are the replicas that were placed and that the cache does not show yet. Without them, volumes that are
+// placed at the same time would all see the same free room.
 //
 //	placed --> assumed --> created --> the cache shows it: forgotten
 //	                   \-> refused: released
@@ -45,15 +45,15 @@ func (r *reservations) assume(replicas []*longhorn.Replica) {
 	}
 }
 
-// release gives back the room of a replica that was certainly not created.
+// release frees the room of a replica that was certainly not created.
 func (r *reservations) release(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.assumed, name)
 }
 
-// releaseOthers gives back what earlier attempts of a volume left, once the API server has
-// shown that they made nothing that the cache lacks.
+// releaseOthers frees the room that earlier attempts of a volume reserved, once the API server has shown that they
+// created nothing that the cache lacks.
 func (r *reservations) releaseOthers(volume string, but []*longhorn.Replica) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,8 +65,8 @@ func (r *reservations) releaseOthers(volume string, but []*longhorn.Replica) {
 	}
 }
 
-// with adds what is assumed of other volumes to what the cache shows, and forgets what the
-// cache shows by now.
+// with adds the assumed replicas of other volumes to the replicas that the cache shows. It forgets an assumed replica
+// that the cache shows now.
 func (r *reservations) with(cached []*longhorn.Replica, volume string) []*longhorn.Replica {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,21 +88,22 @@ func (r *reservations) with(cached []*longhorn.Replica, volume string) []*longho
 	return all
 }
 
-// largerSize is what a volume's replicas are about to be asked to have.
+// largerSize is the size that a volume's replicas are about to get.
 type largerSize struct {
 	uid   kubetypes.UID
 	size  longhorn.Bytes
 	until time.Time
 }
 
-// assumeSize takes room for the replicas of a volume that is about to grow, until the cache shows that its size is recorded.
+// assumeSize reserves room for the replicas of a volume that is about to grow, until the cache shows that its size is
+// recorded.
 func (r *reservations) assumeSize(v *longhorn.Volume, size longhorn.Bytes) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sizes[v.Name] = largerSize{v.UID, size, r.clock.Now().Add(assumeFor)}
 }
 
-// sizeOf is the size that the replicas of a volume have, or are about to be asked to have.
+// sizeOf is the size that the replicas of a volume have, or are about to get.
 func (r *reservations) sizeOf(v *longhorn.Volume) longhorn.Bytes {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,8 +118,8 @@ func (r *reservations) sizeOf(v *longhorn.Volume) longhorn.Bytes {
 	return a.size
 }
 
-// promised returns the replicas with the size that their volume has recorded, or is about to, where their specs do not ask for it
-// yet: between the two nothing else may take that room.
+// promised returns the replicas with the size that their volume has recorded, or is about to record, even where their
+// specs do not request it yet. Until they do, nothing else may use that room.
 func (c *Controller) promised(replicas []*longhorn.Replica) []*longhorn.Replica {
 	var all []*longhorn.Replica
 	for i, r := range replicas {

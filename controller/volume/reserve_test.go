@@ -51,7 +51,7 @@ func placing(t *testing.T, nodes int, objs ...object.Object) (*testutil.Harness,
 	d.Env, d.Owner = h.Env(), "leader"
 	setting := d.Setting
 	d.Setting = func(name types.SettingName) string {
-		runtime.Gosched() // between looking at the room and deciding: let others do the same
+		runtime.Gosched() // between reading the room and deciding: allow other volumes to do the same
 		return setting(name)
 	}
 	c, err := New(d)
@@ -60,7 +60,7 @@ func placing(t *testing.T, nodes int, objs ...object.Object) (*testutil.Harness,
 	return h, c
 }
 
-// scheduledOn is what is promised on each disk, and how many replicas are there.
+// scheduledOn is the space that is scheduled on each disk, and the number of replicas there.
 func scheduledOn(t *testing.T, c *Controller) (bytes map[string]int64, replicas map[string]int) {
 	t.Helper()
 	live, err := c.deps.Replicas.ListLive(t.Context(), metav1.ListOptions{})
@@ -75,7 +75,7 @@ func scheduledOn(t *testing.T, c *Controller) (bytes map[string]int64, replicas 
 
 func TestTwoVolumesThatOneDiskCannotHoldBoth(t *testing.T) {
 	h, c := placing(t, 1, newVolumes(2, func(v *longhorn.Volume) { v.Spec.Size, v.Spec.NumberOfReplicas = 60*build.GiB, 1 })...)
-	for _, name := range []string{"v000", "v001"} { // the cache shows nothing of the first to the second
+	for _, name := range []string{"v000", "v001"} { // the cache does not show the first one's replicas to the second
 		_, err := c.sync(t.Context(), name)
 		require.NoError(t, err)
 	}
@@ -88,8 +88,8 @@ func TestTwoVolumesThatOneDiskCannotHoldBoth(t *testing.T) {
 	assert.Equal(t, map[string]int64{"disk-n00": 60 * build.GiB}, bytes, "once the cache shows it")
 }
 
-// All volumes are planned at once, by as many workers as the controller has, and the cache
-// shows none of what was made.
+// All volumes are planned at once, by as many workers as the controller has, and the cache shows none of the created
+// replicas.
 func TestABurstOfVolumesKeepsTheLimitsAndSpreads(t *testing.T) {
 	const volumes, nodes, workers = 500, 10, 4
 	_, c := placing(t, nodes, newVolumes(volumes, func(v *longhorn.Volume) { v.Spec.Size = 512 << 20 })...)
@@ -109,7 +109,7 @@ func TestABurstOfVolumesKeepsTheLimitsAndSpreads(t *testing.T) {
 	}
 	wg.Wait()
 	bytes, replicas := scheduledOn(t, c)
-	// 200 replicas of 512 MiB fill a disk of 100 GiB, of which there is room for 2000 in all.
+	// 200 replicas of 512 MiB fill a disk of 100 GiB. In all there is room for 2000.
 	total, least, most := 0, volumes*3, 0
 	for _, n := range replicas {
 		total, least, most = total+n, min(least, n), max(most, n)
@@ -122,7 +122,7 @@ func TestABurstOfVolumesKeepsTheLimitsAndSpreads(t *testing.T) {
 	}
 }
 
-// The same where there is not room for all: what fits is made, and no more.
+// The same where there is not room for all: the replicas that fit are created, and no others.
 func TestABurstBeyondTheRoomStopsAtTheLimit(t *testing.T) {
 	_, c := placing(t, 3, newVolumes(30, func(v *longhorn.Volume) { v.Spec.Size = 7 * build.GiB })...)
 	var wg sync.WaitGroup
@@ -142,7 +142,7 @@ func TestRoomOfReplicasThatWereNotMadeIsGivenBack(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		err  error
-		want int64 // promised in the end, GiB
+		want int64 // scheduled at the end, GiB
 	}{
 		{"the API server refuses → the other volume gets the room", refused, 60},
 		{"it does not answer → the replica may be there, and keeps its room", errors.New("connection reset"), 0},
@@ -157,7 +157,7 @@ func TestRoomOfReplicasThatWereNotMadeIsGivenBack(t *testing.T) {
 			bytes, _ := scheduledOn(t, c)
 			assert.Equal(t, tc.want*build.GiB, bytes["disk-n00"])
 
-			// Its own attempt does not keep the first volume out, nor any other for long.
+			// Its own attempt does not block the first volume, and blocks no other volume for long.
 			h.Clock.Step(assumeFor + time.Second)
 			h.CatchUp()
 			_, err = c.sync(t.Context(), "v000")
@@ -175,7 +175,7 @@ func TestRoomOfAnAttemptWithoutAnswerIsGivenBackInTheEnd(t *testing.T) {
 	require.Error(t, err)
 	for _, step := range []struct {
 		after time.Duration
-		want  int64 // promised, GiB
+		want  int64 // scheduled, GiB
 	}{{0, 0}, {5 * time.Minute, 0}, {time.Second, 60}} {
 		h.Clock.Step(step.after)
 		h.CatchUp()
@@ -229,8 +229,7 @@ func TestWhatIsAssumedIsForgottenWhenTheCacheShowsIt(t *testing.T) {
 	assert.Empty(t, c.placed.assumed)
 }
 
-// The scheduler alone, without objects: each volume is placed in the room that those before
-// it left.
+// The scheduler alone, without objects: each volume is placed in the room that the volumes before it left.
 func TestVolumesPlacedOneAfterTheOtherSpread(t *testing.T) {
 	s := scheduler.Snapshot{Settings: scheduler.Settings{
 		OverProvisioningPercent: 200, ZoneSoftAntiAffinity: true, DiskSoftAntiAffinity: true, AllowEmptyNodeSelector: true, AllowEmptyDiskSelector: true,
@@ -261,7 +260,8 @@ func TestVolumesPlacedOneAfterTheOtherSpread(t *testing.T) {
 	}
 }
 
-// Between the record of a larger size and the replicas that are asked for it, the room is taken; and before the cache shows the record.
+// The room is reserved between the record of a larger size and the update of the replicas. It is also reserved before
+// the cache shows the record.
 func TestRoomOfAGrowingVolumeIsTaken(t *testing.T) {
 	grown := build.Volume("vol", func(v *longhorn.Volume) { v.Status.Size = 2 * build.GiB })
 	_, c := begin(t, grown, build.PlacedReplica("r", "vol", "a", "disk-a", ownedReplica))

@@ -11,7 +11,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// detachingInVain is a served volume that was to be detached, and whose node refused: its device is in use. It is wanted there again.
+// detachingInVain is a served volume with a detach that its node refused: its device is in use. The volume is
+// requested there again.
 func detachingInVain() Input {
 	in := served(2, member, member)
 	in.Volume.Status.State, in.Volume.Status.CurrentNodeID = longhorn.VolumeStateDetaching, "a"
@@ -53,16 +54,16 @@ func TestWhenAStopIsTakenBack(t *testing.T) {
 			assert.Equal(t, *want, p.UpdateEngine.Spec, "its members and its device stay")
 			assert.Equal(t, longhorn.VolumeStateAttaching, p.Status.State)
 			c := types.FindCondition(p.Status.Conditions, types.ConditionAttaching)
-			assert.Equal(t, "the engine goes on on node a, for its device is in use and the volume is wanted there again", c.Message)
+			assert.Equal(t, "the engine keeps running on node a: its device is in use and the volume is requested there again", c.Message)
 		})
 	}
 }
 
-// The engine is the same one before and after, so its users need not mount anything anew.
+// The engine is the same before and after, so its users need not mount the device again.
 func TestAfterAStopWasTakenBackTheVolumeIsAttachedAsBefore(t *testing.T) {
 	in := detachingInVain()
 	for _, step := range []struct {
-		engine longhorn.InstanceState // what its node shows by then
+		engine longhorn.InstanceState // the state that its node reports then
 		want   longhorn.VolumeState
 	}{
 		{longhorn.InstanceStateStopping, longhorn.VolumeStateAttaching},

@@ -7,8 +7,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// setRobustness says how good the replicas are, and why a volume cannot be served: fault is what
-// keeps it from being attached or detached, if anything does.
+// setRobustness sets the robustness and the condition Faulted. fault is what prevents the volume from being attached
+// or detached, if anything does.
 func setRobustness(in Input, c copies, fault *Fault, p *Plan) {
 	if ended := engineFault(in.Engine); ended != nil {
 		fault = ended
@@ -22,7 +22,7 @@ func setRobustness(in Input, c copies, fault *Fault, p *Plan) {
 		setCondition(p, in.Now, types.ConditionFaulted, longhorn.ConditionFalse, "", "")
 		count(in, c, s)
 	case !attached && s.State != longhorn.VolumeStateDetached && types.IsConditionTrue(s.Conditions, types.ConditionFaulted):
-		s.Robustness = longhorn.VolumeRobustnessFaulted // until it is seen to serve, or is given up
+		s.Robustness = longhorn.VolumeRobustnessFaulted // until it serves, or is no longer requested
 	default:
 		if types.IsConditionTrue(s.Conditions, types.ConditionFaulted) {
 			setCondition(p, in.Now, types.ConditionFaulted, longhorn.ConditionFalse, "", "")
@@ -31,7 +31,7 @@ func setRobustness(in Input, c copies, fault *Fault, p *Plan) {
 	}
 }
 
-// engineFault is why an engine has failed; nil: it has not, or was lost with its process.
+// engineFault is why an engine has failed; nil: it has not failed, or it was lost with its process.
 func engineFault(e *longhorn.Engine) *Fault {
 	why := types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation)
 	if !failed(e) || why.Reason == types.ReasonEngineGone {
@@ -40,8 +40,8 @@ func engineFault(e *longhorn.Engine) *Fault {
 	return &Fault{types.ReasonEngineFailed, fmt.Sprintf("the engine on node %s stopped: %s: %s", e.Spec.NodeID, why.Reason, why.Message)}
 }
 
-// count compares the replicas with what is asked for. LastDegradedAt is when the present
-// lack of replicas began; a new attachment does not start it again.
+// count compares the number of healthy replicas with the requested number. LastDegradedAt is the time since when the
+// volume has too few healthy replicas; a new attachment does not reset it.
 func count(in Input, c copies, s *longhorn.VolumeStatus) {
 	if c.healthy() >= in.Volume.Spec.NumberOfReplicas {
 		s.Robustness = longhorn.VolumeRobustnessHealthy

@@ -19,8 +19,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// cluster has the volume served on node a by the members r1 and r2, and the replica r3,
-// which failed a minute ago, on node c; n replicas are asked for.
+// cluster is the volume served on node a by the members r1 and r2, with the replica r3, which failed a minute ago, on
+// node c. n replicas are requested.
 func cluster(n int, changes ...func(e *longhorn.Engine, failed *longhorn.Replica)) []runtime.Object {
 	at := types.Timestamp(testutil.Now.Add(-time.Hour))
 	running := func(ip string) func(*longhorn.Replica) {
@@ -109,7 +109,7 @@ func TestFailedCopyIsRebuiltOnceItCanBe(t *testing.T) {
 	h, c := begin(t, cluster(3)...)
 	syncOf(t, h, c, nil)
 	h.ExpectWrites("update replicas/r3", "update engines/vol-e-0", "update volumes/vol/status")
-	syncOf(t, h, c, queue.ErrStale) // the cache is late: nothing is counted or asked for twice
+	syncOf(t, h, c, queue.ErrStale) // the cache is late: nothing is counted or requested twice
 	h.CatchUp()
 	e, err := c.deps.Engines.Live(t.Context(), "vol-e-0")
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestNothingIsDecidedOnReplicasOlderThanWhatWasWrittenOfThem(t *testing.T) {
 	h.ExpectWrites()
 }
 
-// The engine alone was written: the cache is late with nothing else.
+// Only the engine was written: the cache is late for no other object.
 func TestNothingIsDecidedOnAnEngineOlderThanWhatWasWrittenOfIt(t *testing.T) {
 	objs := returned(1)
 	for _, o := range objs {
@@ -153,7 +153,7 @@ func TestNothingIsDecidedOnAnEngineOlderThanWhatWasWrittenOfIt(t *testing.T) {
 func TestSurplusCopyIsGivenUpOnlyWhereTheServerSaysTheSame(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		behind func(h *testutil.Harness) // what the API server knows and the cache does not
+		behind func(h *testutil.Harness) // changes that the API server has and the cache lacks
 		want   []string
 		err    error // nil with want nil: any error
 	}{
@@ -285,7 +285,7 @@ func TestWhichChangesOfANodeConcernItsVolumes(t *testing.T) {
 func TestACopyWhoseNodeCameBackEmptyIsReplacedThereAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		registered time.Time
-		want       int // replicas in the end
+		want       int // replicas at the end
 	}{
 		"the node was registered after the copy was made → another one": {testutil.Now, 4},
 		"the disk was taken out of the node → waited for":               {testutil.Now.Add(-2 * time.Hour), 3},
@@ -320,8 +320,8 @@ func TestCopiesOnWhatIsEvictedAreMovedAway(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		evict func(*longhorn.Node)
-		copy  bool // the replica there is to leave
-		want  int  // replicas on the node that has room
+		copy  bool // the replica there must leave
+		want  int  // replicas on the node with room
 	}{
 		"the disk → another one is made": {func(n *longhorn.Node) {
 			n.Spec.Disks["disk-1"] = longhorn.DiskSpec{Path: "/var/lib/longhorn", EvictionRequested: true}

@@ -11,15 +11,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// a served volume has its engine on node "a", and replicas on the nodes "a", "b", … in their
-// order. The options say what is not as usual.
+// a served volume has its engine on node "a", and replicas on the nodes "a", "b", … in their order. The options
+// describe the differences from that.
 type option func(in *Input, r *longhorn.Replica)
 
-const long = time.Hour // ago: before anything that is timed here
+const long = time.Hour // ago: before every time limit that is tested here
 
 func ago(d time.Duration) string { return types.Timestamp(now.Add(-d)) }
 
-// member: holds all data and serves, for long.
+// member: has all data and has served for a long time.
 func member(in *Input, r *longhorn.Replica) {
 	e := in.Engine
 	e.Status.Epoch.Members = append(e.Status.Epoch.Members, r.Name)
@@ -67,7 +67,7 @@ func nodeGone(in *Input, r *longhorn.Replica) {
 	in.Nodes[r.Spec.NodeID] = NodeFact{Down: true, Gone: true}
 }
 
-// nodeLeft: the leader found its node removed; an engine may reach it all the same.
+// nodeLeft: the leader found that its node was removed; an engine may still reach it.
 func nodeLeft(in *Input, r *longhorn.Replica) {
 	nodeGone(in, r)
 	broken(types.ReasonNodeGone)(in, r)
@@ -127,7 +127,7 @@ func mode(m map[string]longhorn.ReplicaMode, name string, is longhorn.ReplicaMod
 	return m
 }
 
-// served makes the volume; replicas are r1, r2, … and n is how many are asked for.
+// served creates the volume; replicas are r1, r2, … and n is the requested number.
 func served(n int, copies ...option) Input {
 	in := world{want: "a", engineNode: "a", engineDesire: longhorn.DesireStateRunning}.input()
 	in.Replicas, in.Nodes, in.ReplenishmentWait = nil, map[string]NodeFact{}, 10*time.Minute
@@ -162,13 +162,13 @@ func served(n int, copies ...option) Input {
 	return in
 }
 
-// onNodes leaves only the first n nodes.
+// onNodes removes all but the first n nodes.
 func onNodes(n int, in Input) Input {
 	in.Cluster.Nodes = in.Cluster.Nodes[:n]
 	return in
 }
 
-// edited is the spec that a plan gives a replica; as it was if it leaves it alone.
+// edited is the spec that a plan gives a replica; the old spec if the plan does not change it.
 func edited(in Input, p Plan, name string) (s longhorn.ReplicaSpec, changed bool) {
 	for _, r := range p.UpdateReplicas {
 		if r.Name == name {

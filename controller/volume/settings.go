@@ -7,7 +7,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// readSettings fills in what the settings say.
+// readSettings fills in the values of the settings.
 func (in *Input) readSettings(s types.SettingValues) {
 	in.DefaultReplicaCount = int(s.Int(types.SettingDefaultReplicaCount))
 	in.DefaultLocality = longhorn.DataLocality(s.Text(types.SettingDefaultDataLocality))
@@ -18,8 +18,7 @@ func (in *Input) readSettings(s types.SettingValues) {
 	in.AllowDegraded = s.Bool(types.SettingAllowVolumeCreationWithDegradedAvailability)
 }
 
-// rebuildLimit is how many rebuilds may run at once towards the disks of one node; 0 turns
-// rebuilds off.
+// rebuildLimit is the number of rebuilds that may run at once towards the disks of one node; 0 turns rebuilds off.
 func rebuildLimit(s types.SettingValues) int {
 	return int(s.Int(types.SettingConcurrentReplicaRebuildPerNodeLimit))
 }

@@ -23,14 +23,15 @@ type ShareStore interface {
 	queue.Events
 }
 
-// shareStep is what becomes of the share manager of a volume; a nil field asks for nothing.
+// shareStep is what to do with the share manager of a volume; a nil field requires no action.
 type shareStep struct {
 	create, update *longhorn.ShareManager
 	remove         *longhorn.ShareManager
 }
 
-// share gives a shared volume its share manager, takes it from one that is shared no more, and shows its state on the
-// volume. A volume changes its access mode only while it is detached, so nothing is served then.
+// share creates the share manager of a shared volume, and shows its state on the volume. When the volume stops being
+// shared, share deletes the share manager. A volume changes its access mode only while it is detached, so nothing is
+// served then.
 func share(in Input, p *Plan) {
 	p.Status.ShareState, p.Status.ShareEndpoint = "", ""
 	s := in.Share
@@ -48,12 +49,13 @@ func share(in Input, p *Plan) {
 		p.share.update.Spec.Image = in.ShareImage
 	}
 	p.Status.ShareState, p.Status.ShareEndpoint = s.Status.State, s.Status.Endpoint
-	if s.Status.RemountRequestedAt > p.Status.RemountRequestedAt { // RFC 3339 in UTC sorts as time does
+	if s.Status.RemountRequestedAt > p.Status.RemountRequestedAt { // RFC 3339 in UTC sorts by time
 		p.Status.RemountRequestedAt = s.Status.RemountRequestedAt
 	}
 }
 
-// newShareManager tells the next share manager which endpoint the last one had, if that was deleted while it served.
+// newShareManager returns a new share manager. If the previous one was deleted while it served, an annotation tells
+// the new one the endpoint of the previous one.
 func newShareManager(v *longhorn.Volume, image string) *longhorn.ShareManager {
 	s := &longhorn.ShareManager{
 		ObjectMeta: childMeta(v, v.Name, nil),
@@ -80,7 +82,7 @@ func (c *Controller) applyShare(ctx context.Context, log *logrus.Entry, v *longh
 	if s.remove == nil {
 		return nil
 	}
-	log.Info("deleting the share manager: the volume is shared no more")
+	log.Info("deleting the share manager: the volume is no longer shared")
 	err := c.deps.Shares.Delete(ctx, s.remove.Name, datastore.Preconditions{UID: s.remove.UID})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete the share manager: %w", err)

@@ -62,7 +62,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// Clients have the address mounted, and the next share's Service must have it.
+// Clients have mounted the address, so the next share's Service must have it.
 func TestTheNextShareManagerKnowsTheEndpointOfOneThatWasDeletedWhileItServed(t *testing.T) {
 	v := build.Volume("vol", shared)
 	assert.Empty(t, newShareManager(v, "image:1").Annotations, "the first one has any address")

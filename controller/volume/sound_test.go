@@ -14,8 +14,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// The engine may take minutes to notice that a member's machine stands still: until then the member is good as far as the engine knows.
-// It is no reason to do without a replica that serves.
+// The engine may take minutes to notice that a member's machine is not running. Until then, the engine reports the
+// member as good. Such a member must not cause the exclusion of a replica that serves.
 func TestAReplicaThatServesStaysWhileTheOtherIsDown(t *testing.T) {
 	for name, in := range map[string]Input{
 		"it is surplus":                           served(1, all(member, onNode("b"), away), all(member, onNode("c"))),
@@ -32,7 +32,7 @@ func TestAReplicaThatServesStaysWhileTheOtherIsDown(t *testing.T) {
 	}
 }
 
-// runRefused plays a minute in which each new replica on a node is refused by its disk, and counts those that are made.
+// runRefused simulates a minute in which the disk of a node refuses each new replica, and counts the created replicas.
 func runRefused(in Input, node string) (made int) {
 	for range 60 {
 		p := plan(in)
@@ -79,18 +79,18 @@ func TestAReplicaThatAloneLeavesItsDiskIsNotMadeThereAgain(t *testing.T) {
 	}
 }
 
-// A deleted replica that is kept as the last good one is all that can shut out an engine on a dead node.
+// A deleted replica that stays as the last good one is the only replica that can fence an engine on a dead node.
 func TestAKeptReplicaIsAskedForTheFence(t *testing.T) {
 	p := plan(abandoned(served(1, all(member, onNode("b"), beingDeleted, kept))))
 	require.NotEmpty(t, p.UpdateReplicas)
 	assert.EqualValues(t, 2, p.UpdateReplicas[0].Spec.FenceGeneration)
 }
 
-// What was not made takes no room, however often it is tried.
+// A replica that was not created reserves no room, however often its creation is tried.
 func TestRoomIsGivenBackWhenWhatComesBeforeReplicasFails(t *testing.T) {
 	var objs []object.Object
 	for i, o := range newVolumes(1, func(v *longhorn.Volume) { v.Spec.Size, v.Spec.NumberOfReplicas = 10*gib, 1 }) {
-		if i != 2 { // the attachment, so that it must be made
+		if i != 2 { // the attachment, so that it must be created
 			objs = append(objs, o)
 		}
 	}

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// retryFailedStart is how long a volume waits after its engine failed before it
-	// starts it again, counted from the stored time of the failure.
+	// retryFailedStart is the time between an engine's failure and the next start. It is counted from the stored time of
+	// the failure.
 	retryFailedStart = 10 * time.Second
-	// startWithout is how long a volume waits for a member that is not down but does not
-	// run either, counted from when it began to be attached, before it starts without.
+	// startWithout is how long a volume waits for a member that is not down but does not run either. It is counted from
+	// the start of the attachment. Then the volume starts without the member.
 	startWithout = 30 * time.Second
 )
 
-// start starts the replicas, then the engine with those that run:
+// start starts the replicas, and then starts the engine with the replicas that run:
 //
 //	members of the recorded epoch            the engine
 //	all that are not down run, at least one  starts
-//	some are on their way                    waits, 30 s at most, then starts if one runs
-//	none runs, none is on its way            does not start: the volume is faulted
+//	some are starting                        waits, 30 s at most, then starts if one runs
+//	none runs, none is starting              does not start: the volume is faulted
 //
-// The engine itself decides which of them hold the data, and leaves the others out.
+// The engine decides which of them have the data, and excludes the others.
 func start(in Input, p *Plan) *Fault {
 	p.Status.State = longhorn.VolumeStateAttaching
 	if text := refusesNode(in); text != "" {
@@ -53,10 +53,10 @@ func start(in Input, p *Plan) *Fault {
 		attaching(in, p, types.ReasonWaitingForReplicas, "waiting for "+strings.Join(awaited, "; "))
 		p.again(left)
 	case !ready:
-		attaching(in, p, types.ReasonWaitingForReplicas, "no copy of the data can be had")
-		return &Fault{types.ReasonReplicaMissing, "no replica that holds all data runs: " + strings.Join(slices.Concat(missing, awaited), "; ")}
+		attaching(in, p, types.ReasonWaitingForReplicas, "no healthy replica is available")
+		return &Fault{types.ReasonReplicaMissing, "no replica with all data is running: " + strings.Join(slices.Concat(missing, awaited), "; ")}
 	default:
-		attaching(in, p, types.ReasonWaitingForEngine, "the engine starts on node "+node)
+		attaching(in, p, types.ReasonWaitingForEngine, "the engine is starting on node "+node)
 		p.UpdateEngine = startedEngine(in)
 	}
 	return nil
@@ -79,9 +79,9 @@ func startedEngine(in Input) *longhorn.Engine {
 	return e
 }
 
-// roll calls the replicas that may hold all data. It returns those on their way and
-// those that are down, each with what is known of it, and whether one runs. Before the
-// first start that is any replica, afterwards a member of the recorded epoch.
+// roll checks the replicas that may have all data. It returns the replicas that are starting and the replicas that are
+// down, each with its known state, and whether at least one runs. Before the first start, every replica is checked;
+// afterwards only the members of the recorded epoch.
 func roll(in Input) (awaited, missing []string, ready bool) {
 	names := map[string]bool{}
 	if in.Engine.Status.Epoch != nil {
@@ -105,18 +105,18 @@ func roll(in Input) (awaited, missing []string, ready bool) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		missing = append(missing, fmt.Sprintf("replica %s does not exist any more", name))
+		missing = append(missing, fmt.Sprintf("replica %s no longer exists", name))
 	}
 	return awaited, missing, ready
 }
 
-// attaching notes that, and why, the volume is on its way. The condition's time is when
-// that began, so a new leader waits no longer than the old one would have.
+// attaching records that the volume is attaching, and why it waits. The condition's time is the start of the
+// attachment, so a new leader waits no longer than the old one.
 func attaching(in Input, p *Plan, reason, message string) {
 	setCondition(p, in.Now, types.ConditionAttaching, longhorn.ConditionTrue, reason, message)
 }
 
-// attachingLeft is how long the volume may still wait for a replica.
+// attachingLeft is the time for which the volume may still wait for a replica.
 func attachingLeft(in Input) time.Duration {
 	c := types.FindCondition(in.Volume.Status.Conditions, types.ConditionAttaching)
 	if c.Status != longhorn.ConditionTrue {
@@ -125,8 +125,8 @@ func attachingLeft(in Input) time.Duration {
 	return types.Until(c.LastTransitionTime, startWithout, in.Now)
 }
 
-// startDelay is how long an engine at rest must wait after it failed. One that was lost
-// with its process or its node did not fail, and waits for nothing.
+// startDelay is the time that an engine at rest must wait after it failed. An engine that was lost with its process or
+// its node did not fail, and does not wait.
 func startDelay(e *longhorn.Engine, now time.Time) time.Duration {
 	c := types.FindCondition(e.Status.Conditions, types.ConditionInstanceCreation)
 	if c.Status != longhorn.ConditionFalse || c.Reason == types.ReasonEngineGone || c.Reason == types.ReasonEngineNodeDown {
@@ -135,13 +135,13 @@ func startDelay(e *longhorn.Engine, now time.Time) time.Duration {
 	return types.Until(c.LastTransitionTime, retryFailedStart, now)
 }
 
-// isReachable tells whether a replica can be reached: it runs, in the process that its node
-// has now. A process that was replaced leaves the old address behind for a while.
+// isReachable reports whether a replica can be reached: it runs in the current process of its node. After a process was
+// replaced, the status shows the old address for a while.
 func isReachable(in Input, r *longhorn.Replica) bool {
 	return r.Status.CurrentState == longhorn.InstanceStateRunning && !isUnavailable(in, r) && in.Nodes[r.Spec.NodeID].Process == r.Status.UUID
 }
 
-// isUnavailable tells whether nothing waits for a replica: its node is down, or it has failed.
+// isUnavailable reports whether a replica is not awaited: its node is down, or it has failed.
 func isUnavailable(in Input, r *longhorn.Replica) bool {
 	return in.Nodes[r.Spec.NodeID].Down || r.Status.CurrentState == longhorn.InstanceStateError
 }
@@ -150,7 +150,7 @@ func address(r *longhorn.Replica) string {
 	return net.JoinHostPort(r.Status.IP, strconv.Itoa(r.Status.Port))
 }
 
-// describe says for people why a replica does not serve.
+// describe says for users why a replica does not serve.
 func describe(in Input, r *longhorn.Replica) string {
 	where := fmt.Sprintf("replica %s on node %s", r.Name, r.Spec.NodeID)
 	c := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)

@@ -13,8 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// resting is the served volume with its engine stopped, wanted on node "a", and
-// on its way there for that long.
+// resting is the served volume with its engine stopped. It is requested on node "a", and has been attaching for that
+// long.
 func resting(waited time.Duration, in Input) Input {
 	e := in.Engine
 	e.Spec.DesireState, e.Status.CurrentState, e.Status.Session = longhorn.DesireStateStopped, longhorn.InstanceStateStopped, ""
@@ -31,7 +31,7 @@ func starting(_ *Input, r *longhorn.Replica) {
 	r.Status.CurrentState = longhorn.InstanceStateStarting
 }
 
-// kept is a replica that was deleted as the last good replica.
+// kept is a replica that was deleted although it was the last good replica.
 func kept(_ *Input, r *longhorn.Replica) {
 	r.Status.Conditions = append(r.Status.Conditions, longhorn.Condition{Type: types.ConditionRemovable, Status: longhorn.ConditionFalse})
 }
@@ -42,7 +42,7 @@ func TestStart(t *testing.T) {
 		name      string
 		in        Input
 		change    func(*Input)
-		want      []string // what the engine starts with; nil: it does not
+		want      []string // the replicas that the engine starts with; nil: it does not
 		wantAfter time.Duration
 		wantFault string // part of the message; "": not faulted
 	}{
@@ -62,7 +62,7 @@ func TestStart(t *testing.T) {
 		{name: "none runs, one is on its way → waits, not faulted", in: resting(time.Second, served(2, all(member, starting), all(member, away))), wantAfter: 29 * time.Second, change: func(in *Input) { in.Volume.Spec.NodeID = "a" }},
 		{name: "none runs after 30 s → faulted, and still waits for it", in: resting(time.Minute, served(2, all(member, starting), all(member, away))), wantFault: "replica r1 on node a: it is starting"},
 		{name: "a member's object is gone → starts with the others", in: resting(0, served(2, member, member)), change: func(in *Input) { in.Replicas = in.Replicas[:1] }, want: []string{"r1"}},
-		{name: "every member's object is gone → faulted", in: resting(0, served(1, member)), change: func(in *Input) { in.Replicas = nil }, wantFault: "replica r1 does not exist any more"},
+		{name: "every member's object is gone → faulted", in: resting(0, served(1, member)), change: func(in *Input) { in.Replicas = nil }, wantFault: "replica r1 no longer exists"},
 		{name: "never started, one is down → starts with the other", in: resting(0, served(2, fresh, all(fresh, away))), change: neverStarted, want: []string{"r1"}},
 		{name: "never started, one is on its way → waits", in: resting(0, served(2, fresh, all(fresh, starting))), change: neverStarted, wantAfter: 30 * time.Second},
 		{name: "its node is down → waits", in: resting(0, served(2, member, member)), change: func(in *Input) { in.Nodes["z"] = NodeFact{Down: true}; in.Volume.Spec.NodeID = "z" }},

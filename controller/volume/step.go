@@ -8,36 +8,35 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// Step brings the replicas of a volume that is served nearer to the target, as far as that
-// can be done now. Its parts are independent of each other, except for GiveUp, which comes
-// only when there is nothing else to do.
+// Step moves the replicas of a volume that is served towards the target, as far as this is possible now. Its parts
+// do not depend on each other, except GiveUp: a step that does anything else deletes no replica.
 type Step struct {
-	Replicas  []*longhorn.Replica // whose spec changes
-	Engine    *longhorn.Engine    // that is asked for other replicas; nil: for the same
+	Replicas  []*longhorn.Replica // their specs change
+	Engine    *longhorn.Engine    // its replica addresses change; nil: they do not
 	Make      *longhorn.Replica   // nil: none
 	GiveUp    *Surplus            // nil: none
 	Scheduled scheduling
-	// BeginsOn is the node of the replica whose rebuild begins; "": none.
+	// BeginsOn is the node where the rebuild of a replica starts; "": none starts.
 	BeginsOn string
-	// MakesLocal: Make is there just because the volume has no replica where it is used.
+	// MakesLocal: the only reason for Make is that the volume has no replica where it is used.
 	MakesLocal bool
-	// AwaitsTurn: a rebuild could begin, but its node has none to spare.
+	// AwaitsTurn: a rebuild could start, but its node already runs as many as it may.
 	AwaitsTurn bool
-	// After is when to look again though nothing changed; 0: never.
+	// After is the time until the next sync although nothing changed; 0: none is needed.
 	After time.Duration
 }
 
-// nextStep is called only with known replicas. degradedSince is the stored time since when
-// there have been too few good ones.
+// nextStep requires that the replicas are known. degradedSince is the stored time since when there have been too
+// few good replicas.
 //
-//	target               what is                       step
-//	one more replica     -                             it is made, if there is a place; one beyond the count waits
-//	                                                   until those that are dropped have gone
-//	keep, build          member                        the engine is asked to have it
-//	build                on its way to membership      the engine is asked to have it
-//	build                serves, its time has come     the engine is asked to have it, one at a time
-//	drop                 member                        the engine is asked to do without it, one at a time
-//	drop                 the recorded epoch lacks it   it is given up, one at a time
+//	target               current state                 step
+//	one more replica     -                             create it, if there is a place; one beyond the count waits
+//	                                                   until the dropped replicas are gone
+//	keep, build          member                        the engine's spec lists it
+//	build                being rebuilt                 the engine's spec lists it
+//	build                serves, its time has come     add it to the engine's spec, one at a time
+//	drop                 member                        remove it from the engine's spec, one at a time
+//	drop                 the recorded epoch lacks it   delete it, one at a time
 func nextStep(in Input, c copies, degradedSince string) Step {
 	c = record(in, c)
 	f := factsOf(in, c, degradedSince)
@@ -54,7 +53,7 @@ func nextStep(in Input, c copies, degradedSince string) Step {
 		s.Scheduled = settles(f)
 	}
 	asked := askedFor(in, f, t)
-	// A replica whose rebuild is about to be ended leaves its turn to another one.
+	// If the rebuild of a replica is about to be canceled, its turn is free for another replica.
 	if !slices.ContainsFunc(f.list, func(v copyView) bool { return isBeingRebuilt(v) && (v.member || asked[v.Name] != "") }) {
 		v, wait, waits := nextRebuild(in, f, t, !hasPlace)
 		s.After, s.AwaitsTurn = sooner(s.After, wait), waits
@@ -74,14 +73,15 @@ func nextStep(in Input, c copies, degradedSince string) Step {
 	return s
 }
 
-// drops tells whether a replica is to go that is there still, with its data: one more beyond the count would be the second. Its end is an event.
+// drops reports whether a replica must go, and its object is not being deleted yet. It still has its data, so a new
+// replica would be the second one beyond the count. The deletion of its object is an event that causes a new plan.
 func drops(f facts, t Target) bool {
 	return slices.ContainsFunc(f.list, func(v copyView) bool { return t.Copies[v.Name].Fate == fateDrop && v.DeletionTimestamp == nil })
 }
 
-// askedFor returns the replicas that the engine shall have, except one whose rebuild begins:
-// all members but one that leaves, and the one that is being rebuilt. A member whose object
-// cannot be seen stays: that proves nothing.
+// askedFor returns the replicas that the engine must have, except the one that is about to start its rebuild. These
+// are all members except one that leaves, and the replica that is being rebuilt. A member stays in the list even if
+// its object is not found: a missing object proves nothing.
 func askedFor(in Input, f facts, t Target) map[string]string {
 	asked := map[string]string{}
 	leaving := nextToLeave(f, t)
@@ -101,8 +101,8 @@ func askedFor(in Input, f facts, t Target) map[string]string {
 	return asked
 }
 
-// nextToLeave picks the member that the engine shall do without now: first one that is no
-// good, then the good one that is needed least. "": none.
+// nextToLeave picks the member that the engine must exclude now. A member that is not healthy comes first, then the
+// least needed healthy member. "": none.
 func nextToLeave(f facts, t Target) string {
 	isDropped := func(v copyView) bool { return v.member && t.Copies[v.Name].Fate == fateDrop }
 	var good []copyView
@@ -120,7 +120,8 @@ func nextToLeave(f facts, t Target) string {
 	return ""
 }
 
-// begins notes that a replica's rebuild is about to start: until it succeeds it holds nothing.
+// begins resets the stored healthy time of a replica whose rebuild is about to start. It does not count as healthy
+// until the rebuild succeeds.
 func (f facts) begins(name string) {
 	for i, v := range f.list {
 		if v.Name == name && v.Spec.HealthyAt != "" {
@@ -130,7 +131,7 @@ func (f facts) begins(name string) {
 	}
 }
 
-// changed lists the replicas whose spec is not what it was.
+// changed lists the replicas with a changed spec.
 func changed(was []*longhorn.Replica, list []copyView) []*longhorn.Replica {
 	var replicas []*longhorn.Replica
 	for i, v := range list {
@@ -141,8 +142,7 @@ func changed(was []*longhorn.Replica, list []copyView) []*longhorn.Replica {
 	return replicas
 }
 
-// giveUp picks a replica to delete: the recorded epoch lacks it, and the engine has let go
-// of it.
+// giveUp picks a replica to delete: the recorded epoch lacks it, and the engine no longer uses it.
 func giveUp(in Input, f facts, t Target) *Surplus {
 	for _, v := range f.list {
 		holds := v.member || v.asked || v.mode == longhorn.ReplicaModeWO || v.mode == longhorn.ReplicaModeRW

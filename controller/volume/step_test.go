@@ -22,7 +22,7 @@ func without(list []scheduler.Replica, r scheduler.Replica) []scheduler.Replica 
 	return slices.Delete(slices.Clone(list), i, i+1)
 }
 
-// evictedDisks has the disks of the replicas that are to leave theirs take no new ones.
+// evictedDisks makes the disks of evicted replicas accept no new replicas.
 func evictedDisks(in Input) Input {
 	for _, r := range in.Replicas {
 		for i, n := range in.Cluster.Nodes {
@@ -41,7 +41,7 @@ func TestACopyWithoutAPlaceIsSaid(t *testing.T) {
 		reason string // "": Scheduled is True
 		says   []string
 		made   string // the node of the new replica
-		local  bool   // it is made just for being there
+		local  bool   // it is created only because it is local
 		asked  []string
 	}{
 		{name: "a copy is to leave its disk, another has room → made there", in: onNodes(3, evictedDisks(served(2, member, all(member, evicted)))), made: "c"},
@@ -90,14 +90,15 @@ func TestACopyWithoutAPlaceIsSaid(t *testing.T) {
 	}
 }
 
-// A volume that has moved soon after a local copy was made waits for the next one, and says so.
+// A volume that has moved soon after a local copy was created waits before it gets the next one, and a condition says
+// so.
 func TestOnlyAWaitForALocalCopyIsSaid(t *testing.T) {
 	moved := func(in Input) Input {
 		in.Volume.Status.LastLocalReplicaAt, in.Volume.Status.AttachedAt = ago(10*time.Minute), ago(time.Minute)
 		in.Volume.Status.CurrentNodeID = in.Engine.Spec.NodeID
 		return in
 	}
-	madeHere := func(in Input) Input { // the local replica was made where the volume is attached, and the cache lacks it
+	madeHere := func(in Input) Input { // the local replica was created here, and the cache lacks it
 		in = moved(in)
 		in.Volume.Status.LastLocalReplicaAt = in.Volume.Status.AttachedAt
 		return in
@@ -133,13 +134,13 @@ func TestOnlyAWaitForALocalCopyIsSaid(t *testing.T) {
 	}
 }
 
-// Of the copies beyond the count there is one at a time: the next one is made when those that are dropped have gone.
+// There is one copy beyond the count at a time: the next one is created when the dropped copies are gone.
 func TestACopyBeyondTheCountWaitsForTheOneBefore(t *testing.T) {
 	copied := all(fresh, asked, tried, shows(longhorn.ReplicaModeWO))
 	for _, tc := range []struct {
 		name  string
 		in    Input
-		nodes []string // of its replicas in the end
+		nodes []string // of its replicas at the end
 	}{
 		{"the volume has moved on from a local one that is being copied", usedOn("e", served(2, member, member, all(copied, onNode("d")))), []string{"a", "e"}},
 		{"the volume has moved on from a local one that was never begun", usedOn("e", served(2, member, member, all(fresh, onNode("d")))), []string{"a", "e"}},
@@ -171,7 +172,8 @@ func TestACopyBeyondTheCountWaitsForTheOneBefore(t *testing.T) {
 	}
 }
 
-// What is dropped is not awaited where a copy is lacking, and is gone once its object is being deleted: its node may be down.
+// Where a copy is lacking, a dropped copy is not awaited. It counts as gone once its object is being deleted, because
+// its node may be down.
 func TestACopyThatIsDroppedHoldsNoOtherUp(t *testing.T) {
 	stale := 2880 * time.Minute
 	for name, in := range map[string]Input{

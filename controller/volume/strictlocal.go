@@ -8,28 +8,29 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A strict-local volume has its one replica on the node where it is attached, and is attached on that node alone:
+// A strict-local volume has its only replica on the node where it is attached, and can be attached only to that node:
 //
-//	the volume                                   asked for on node a
-//	has no data, no replica                      its replica is made on a
-//	has no data, empty replicas elsewhere alone  one is made on a, too; the others are surplus once it is served
+//	the volume                                   requested on node a
+//	has no data, no replica                      its replica is created on a
+//	has no data, only empty replicas elsewhere   one is created on a, too; the others are surplus once it is served
 //	has data on a                                is served there; replicas elsewhere are surplus
-//	has data elsewhere alone                     is refused, by the attachment controller
-//	is served on a without a replica there       one is made and rebuilt on a, then the others go
+//	has data only elsewhere                      is refused, by the attachment controller
+//	is served on a without a replica there       one is created and rebuilt on a, then the others go
 //
-// The last line is how a volume is brought back that a release without strict-local attached elsewhere. No rule here
-// gives up a replica: the policies do, which never drop the last good one.
+// The last line repairs a volume that a release without strict-local attached elsewhere. No rule here deletes a
+// replica: the policies do, and they never drop the last good one.
 
-// strictLocalLeaves says what makes a strict-local replica leave its node.
+// strictLocalLeaves says how a user can make a strict-local replica leave its node.
 const strictLocalLeaves = "a strict-local replica leaves its node only if the volume is detached, gets another dataLocality, and is attached again"
 
-// isPlacedWhenAttached tells whether a new volume gets its replica where it is attached first: it has but one, which is to be local.
+// isPlacedWhenAttached reports whether a new volume gets its replica only when it is first attached, on that node: it
+// has only one replica, which must be local.
 func isPlacedWhenAttached(v *longhorn.Volume) bool {
 	return types.IsStrictLocal(v) || v.Spec.DataLocality == longhorn.DataLocalityBestEffort && v.Spec.NumberOfReplicas == 1
 }
 
-// planWhenAttached places the one replica of a volume that never started, and tells whether the volume waits for it. That of a best-effort
-// volume may be anywhere, if the node where it is attached has no place.
+// planWhenAttached places the only replica of a volume that never started, and reports whether the volume waits for it.
+// The replica of a best-effort volume may be anywhere, if the node where the volume is attached has no place.
 func planWhenAttached(in Input, p *Plan) (waits bool) {
 	node := in.Volume.Spec.NodeID
 	isThere := func(r *longhorn.Replica) bool {
@@ -40,7 +41,7 @@ func planWhenAttached(in Input, p *Plan) (waits bool) {
 		p.say(allPlaced, in.Now)
 		return false
 	case node == "":
-		p.say(scheduling{longhorn.ConditionTrue, types.ReasonPlacedWhenAttached, fmt.Sprintf("the replica is placed on the node where the volume is attached first: dataLocality is %s", in.Volume.Spec.DataLocality)}, in.Now)
+		p.say(scheduling{longhorn.ConditionTrue, types.ReasonPlacedWhenAttached, fmt.Sprintf("the replica is scheduled to the node where the volume is attached first: dataLocality is %s", in.Volume.Spec.DataLocality)}, in.Now)
 	default:
 		made, said := placeAttached(in, node)
 		p.say(said, in.Now)
@@ -63,8 +64,9 @@ func placeAttached(in Input, node string) ([]*longhorn.Replica, scheduling) {
 	return []*longhorn.Replica{newReplica(in.Volume, in.Names[0], found)}, allPlaced
 }
 
-// refusesNode says why a volume must not start where it is wanted: it is strict-local, and its data is elsewhere. "": it may. The attachment
-// controller asks for no such node, unless its view of the replicas was old; it takes that back.
+// refusesNode says why a volume must not start on the requested node: it is strict-local, and its data is elsewhere.
+// "": it may start. The attachment controller requests no such node, unless its view of the replicas was old; then it
+// withdraws the request.
 func refusesNode(in Input) string {
 	return types.StrictLocalRefusal(in.Volume.Name, in.Volume.Spec.NodeID, types.StrictLocalNodes(in.Volume, in.Engine, in.Replicas))
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// strictOn has a strict-local volume wanted on a node, and served there if it is served.
+// strictOn makes a volume strict-local and requests it on a node. If in is served, it is served there.
 func strictOn(node string, in Input) Input {
 	in = usedOn(node, in)
 	in.Volume.Spec.DataLocality = longhorn.DataLocalityStrictLocal
 	return in
 }
 
-// unused is a strict-local volume that never started, wanted on a node; "": on none.
+// unused is a strict-local volume that never started, requested on a node; "": on none.
 func unused(node string, copies ...option) Input {
 	in := resting(0, served(1, copies...))
 	in.Engine.Status.Epoch = nil
@@ -74,7 +74,7 @@ func TestFirstReplicaOfAStrictLocalVolume(t *testing.T) {
 	}
 }
 
-// A volume that is asked for where its data is not does not start there, whoever asked.
+// A volume that is requested on a node without its data does not start there, whichever component requested it.
 func TestAStrictLocalVolumeStartsWhereItsDataIs(t *testing.T) {
 	wanted := func(node string, copies ...option) Input {
 		in := resting(time.Second, served(1, copies...))
@@ -152,6 +152,6 @@ func TestAStrictLocalReplicaLeavesItsDiskButNotItsNode(t *testing.T) {
 		in.Volume.Spec.DataLocality = longhorn.DataLocalityStrictLocal
 		in.Evicted = map[string]bool{"vol-r-1": true}
 		c := types.FindCondition(plan(in).Status.Conditions, types.ConditionEvictionWaits)
-		assert.Contains(t, c.Message, "only for another disk of the same node; a strict-local replica leaves its node only if")
+		assert.Contains(t, c.Message, "only to another disk of the same node; a strict-local replica leaves its node only if")
 	})
 }

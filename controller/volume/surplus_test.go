@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// lowered has the volume's count lowered from another one, so long ago; 0: just now, and nothing is noted yet.
+// lowered lowers the volume's count from another one, that long ago; 0: just now, and the status shows nothing yet.
 func lowered(from int, before time.Duration, in Input) Input {
 	in.Volume.Status.ObservedReplicaCount = from
 	if before > 0 {
@@ -26,8 +26,8 @@ func TestALoweredCountLeavesTheChoiceToPeopleForAWhile(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		in       Input
-		leaves   string // the member that the engine is asked to do without; "": none
-		givesUp  string // the replica that is deleted, which is no member; "": none
+		leaves   string // the member that the engine must exclude; "": none
+		givesUp  string // the deleted replica, which is not a member; "": none
 		waits    bool   // SurplusReplicas is True
 		observed int
 		after    time.Duration // 0: not compared
@@ -76,8 +76,8 @@ func TestALoweredCountLeavesTheChoiceToPeopleForAWhile(t *testing.T) {
 func TestALoweredCountIsSaidOnceWithTheTimeAndTheReplicas(t *testing.T) {
 	in := lowered(3, 0, served(2, member, member, member))
 	p := plan(in)
-	const text = "numberOfReplicas is 2, and there are 3 good replicas: r1 on node a, r2 on node b, r3 on node c. " +
-		"Remove or evict the ones to give up; at 2026-01-02T03:09:05Z the manager removes 1, once the volume is attached"
+	const text = "numberOfReplicas is 2, but there are 3 healthy replicas: r1 on node a, r2 on node b, r3 on node c. " +
+		"Remove or evict the ones you do not need; after 2026-01-02T03:09:05Z, the manager removes 1 when the volume is attached"
 	assert.Equal(t, text, types.FindCondition(p.Status.Conditions, types.ConditionSurplusReplicas).Message)
 	assert.Contains(t, p.Events, Event{"Normal", "SurplusReplicas", "volume vol: " + text})
 	in.Volume.Status = p.Status

@@ -8,79 +8,79 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Target is which replicas a volume that is served shall have, and why. The policies derive it from
-// what is known of the replicas; a step is the difference between it and what is there.
+// Target is the set of replicas that a served volume must have, with the reasons. The policies derive it from what
+// is known of the replicas. A step is the difference between the target and the current state.
 //
 //	facts --policies----> a decision per replica --+
 //	      \-additions---> one more replica --------+--> Target --> Step
 type Target struct {
-	// Copies has a decision on each replica that exists, by name.
+	// Copies has a decision on each existing replica, by name.
 	Copies map[string]Decision
-	// Add is a replica that shall be made; nil: none. There is one at a time.
+	// Add is a replica that must be created; nil: none. There is at most one at a time.
 	Add *Addition
-	// After is when the passing of time may change the target; 0: never.
+	// After is the time after which the target may change without an event; 0: never.
 	After time.Duration
 }
 
-// Decision is what shall become of a replica.
+// Decision is the fate of a replica, and the reason.
 type Decision struct {
 	Fate Fate
 	Why  Reason
 }
 
-// Fate is what shall become of a replica.
+// Fate is what must happen to a replica.
 type Fate string
 
 const (
-	fateKeep  Fate = "keep"  // it stays; the engine is asked to have it if it is a member
-	fateBuild Fate = "build" // it shall become a member, as soon as it can
-	fateDrop  Fate = "drop"  // the engine shall do without it, and then it is given up
+	fateKeep  Fate = "keep"  // it stays; if it is a member, the engine's spec lists it
+	fateBuild Fate = "build" // it must become a member, as soon as it can
+	fateDrop  Fate = "drop"  // the engine must exclude it, then it is deleted
 )
 
-// Addition is a replica that shall be made.
+// Addition is a replica that must be created.
 type Addition struct {
 	Why Reason
-	// Node is where it must be; empty: anywhere.
+	// Node is where it must be placed; empty: on any node.
 	Node string
-	// Near is where it should rather be; empty: no matter.
+	// Near is the preferred node; empty: no preference.
 	Near string
-	// Moves is the replica that it stands in for while that one goes on; empty: none.
+	// Moves is the replica that it replaces; empty: none. That replica stays until the new one is good.
 	Moves string
 }
 
-// Reason says why a replica is wanted, or not.
+// Reason is why a replica is needed or not needed.
 type Reason string
 
 // The reasons of decisions and additions.
 const (
-	whyMember     Reason = "member"     // it holds all data, and counts
-	whyLastGood   Reason = "last good"  // there may be no other with all data
-	whyUnsettled  Reason = "unsettled"  // no epoch without it is recorded: it may alone have an acknowledged write
-	whyRebuilding Reason = "rebuilding" // it is on its way to membership
+	whyMember     Reason = "member"     // it has all data, and counts
+	whyLastGood   Reason = "last good"  // no other replica may have all data
+	whyUnsettled  Reason = "unsettled"  // no epoch without it is recorded: only it may have an acknowledged write
+	whyRebuilding Reason = "rebuilding" // it is being rebuilt
 	whyAwaited    Reason = "awaited"    // it will be rebuilt
 	whyAway       Reason = "away"       // it may come back
-	whyLost       Reason = "lost"       // it cannot come back, and stays until there are enough others
+	whyLost       Reason = "lost"       // it cannot come back, and stays until there are enough other replicas
 	whyLocal      Reason = "local"      // it is on the node where the volume is used
-	whyEvicting   Reason = "evicting"   // it goes when another has taken its place
-	whyBalance    Reason = "balance"    // with it, and without another one, the volume lies better
+	whyEvicting   Reason = "evicting"   // it goes when its replacement is good
+	whyBalance    Reason = "balance"    // the volume is better spread with it and without another one
 
 	whyDeleted  Reason = "deleted"   // its object is being deleted
 	whyNodeGone Reason = "node gone" // its node was removed
-	whyStale    Reason = "stale"     // it failed longer ago than the user waits for it
-	whyEvicted  Reason = "evicted"   // others have taken its place
-	whySurplus  Reason = "surplus"   // there are enough others
+	whyStale    Reason = "stale"     // it failed longer ago than the volume's staleReplicaTimeout
+	whyEvicted  Reason = "evicted"   // its replacement is good
+	whySurplus  Reason = "surplus"   // there are enough other replicas
 
-	whyCount Reason = "count" // there are fewer good replicas than asked for
+	whyCount Reason = "count" // there are fewer good replicas than requested
 	whyEvict Reason = "evict" // a replica must leave its disk
 )
 
-// explain says for people why a replica is given up.
+// explain returns the reason of a deletion in words for users.
 func (r Reason) explain() string {
 	switch r {
 	case whyEvicted:
-		return "it was to leave its disk, and the volume has enough others that are good"
+		return "its disk is being evicted and the volume has enough healthy replicas"
 	case whySurplus:
-		return "the volume has enough others"
+		return "the volume has enough other replicas"
 	case whyStale:
 		return "it failed longer ago than the volume's staleReplicaTimeout"
 	case whyNodeGone:
@@ -88,31 +88,31 @@ func (r Reason) explain() string {
 	case whyDeleted:
 		return "it was deleted"
 	}
-	return "the volume does without it (" + string(r) + ")"
+	return "the volume no longer needs it (" + string(r) + ")"
 }
 
-// facts are all that the policies see.
+// facts are everything that the policies see.
 type facts struct {
 	copies
-	prospects map[string]prospect // of those that are no members
-	asked     int                 // how many replicas are asked for
-	spared    int                 // how many good ones beyond that are not given up yet, since the count was lowered
+	prospects map[string]prospect // of replicas that are not members
+	asked     int                 // the requested number of replicas
+	spared    int                 // good replicas beyond it that are not deleted yet, since the count was lowered
 	engine    string              // the node of the engine
-	zones     map[string]string   // of nodes, by name; all without one are in the same
-	// consumer is the node on which a replica is wanted; empty: no matter where.
+	zones     map[string]string   // of nodes, by name; all nodes without a zone share one
+	// consumer is the node that needs a local replica; empty: none does.
 	consumer string
-	// strict: the volume is strict-local. Its one replica may be copied to another disk of the consumer's node alone.
+	// strict: the volume is strict-local. Its only replica may be copied only to another disk of the consumer's node.
 	strict bool
-	// attachedAt is the stored time since when the volume has been used where it is, localAt that at
-	// which a replica was last made for that reason; empty: none was.
+	// attachedAt is the stored time since when the volume has been used on its node. localAt is the stored time at
+	// which the last local replica was created; empty: none was.
 	attachedAt, localAt string
-	// degradedSince is the stored time since when there have been too few; empty: there are enough.
+	// degradedSince is the stored time since when there have been too few replicas; empty: there are enough.
 	degradedSince string
-	patience      time.Duration // how long a lost replica may come back before another one is made
-	stale         time.Duration // after that time a failed replica is given up; 0: never
-	rebuilds      bool          // replicas may be rebuilt at all
+	patience      time.Duration // the time in which a lost replica may return before a replacement is created
+	stale         time.Duration // after that time a failed replica is deleted; 0: never
+	rebuilds      bool          // the settings allow rebuilds
 	balance       longhorn.AutoBalance
-	relieves      bool            // copies are moved off disks that are too full
+	relieves      bool            // replicas are moved off disks that are too full
 	pressed       map[string]bool // replicas whose disk is too full
 	now           time.Time
 }
@@ -133,7 +133,7 @@ func factsOf(in Input, c copies, degradedSince string) facts {
 	for name, n := range in.Nodes {
 		f.zones[name] = n.Zone
 	}
-	for _, n := range in.Cluster.Nodes { // those where a replica may be placed, too
+	for _, n := range in.Cluster.Nodes { // also nodes where a replica may be placed
 		f.zones[n.Name] = n.Zone
 	}
 	for _, v := range c.list {
@@ -144,8 +144,8 @@ func factsOf(in Input, c copies, degradedSince string) facts {
 	return f
 }
 
-// targetOf asks the policies, in their order, about each replica: the first that has an opinion
-// decides. Then it asks the additions, in their order, for one more replica.
+// targetOf asks the policies, in their order, about each replica: the first policy that decides wins. Then it asks the
+// additions for one more replica, in their order.
 func targetOf(f facts) Target {
 	t := Target{Copies: map[string]Decision{}}
 	for _, v := range f.list {
@@ -159,7 +159,7 @@ func targetOf(f facts) Target {
 		}
 	}
 	if !f.rebuilds {
-		return t // a new replica is empty, and would stay so
+		return t // a new replica is empty, and would stay empty
 	}
 	for _, wants := range additions {
 		add, wait := wants(f)
@@ -183,25 +183,25 @@ func decide(f facts, v copyView) Decision {
 	panic("BUG: no policy decides about replica " + v.Name)
 }
 
-// staying is how many good replicas will stay where they are.
+// staying is the number of good replicas that stay where they are.
 func (f facts) staying() int {
 	return f.count(func(v copyView) bool { return v.isSound() && !v.evicted })
 }
 
-// hasAnother tells whether another replica than v is good.
+// hasAnother reports whether another replica than v is good.
 func (f facts) hasAnother(v copyView) bool {
 	return slices.ContainsFunc(f.list, func(o copyView) bool { return o.Name != v.Name && o.isSound() })
 }
 
-// hasProvenOther tells whether another replica than v serves now and was noted to be good: a second
-// witness beside the engine's word.
+// hasProvenOther reports whether another replica than v serves now and was recorded as good. The record is a second
+// proof in addition to the engine's status.
 func (f facts) hasProvenOther(v copyView) bool {
 	return slices.ContainsFunc(f.list, func(o copyView) bool { return o.Name != v.Name && o.isSound() && o.Spec.LastHealthyAt != "" })
 }
 
-// staleIn is how long it is until the user gives a failed replica up; 0: never, or it is due. One that
-// never became good is not given up sooner than another one may be made beside it: where none can be
-// opened, each would be the next one's reason.
+// staleIn is the time until a failed replica is deleted according to staleReplicaTimeout; 0: never, or it is due. A
+// replica that never became good is not deleted before its replacement may be created. Otherwise, where no replica
+// can be opened, each deletion would be the reason for the next creation.
 func (f facts) staleIn(v copyView) time.Duration {
 	if f.stale <= 0 || v.Spec.FailedAt == "" {
 		return 0
@@ -217,7 +217,7 @@ func (f facts) isStale(v copyView) bool {
 	return f.stale > 0 && v.Spec.FailedAt != "" && f.staleIn(v) == 0
 }
 
-// sooner is the shorter of two times until something is due; 0 is never.
+// sooner is the shorter of two waiting times; 0 is never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b

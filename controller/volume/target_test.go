@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// drawServed makes a served volume of up to six replicas in any mixture of states.
+// drawServed creates a served volume with up to six replicas in a random mixture of states.
 func drawServed(t *rapid.T) Input {
 	states := []option{
 		member, member, member,
@@ -44,7 +44,7 @@ func drawServed(t *rapid.T) Input {
 	return in
 }
 
-// However bad things are, what is dropped leaves enough good replicas, or as many as there are.
+// In every state, the dropped replicas leave enough good ones, or as many as exist.
 func TestTargetLeavesEnoughGoodCopies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawServed(t)
@@ -63,8 +63,8 @@ func TestTargetLeavesEnoughGoodCopies(t *testing.T) {
 	})
 }
 
-// A step never has the engine leave a good member for which there is no other, leaves at
-// most one at a time, and gives up only what the recorded epoch lacks.
+// In a step, the engine never excludes a good member unless there is another one. It excludes at most one at a time.
+// The step deletes only replicas that the recorded epoch lacks.
 func TestStepKeepsTheLastGoodCopy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawServed(t)
@@ -98,8 +98,8 @@ func TestStepKeepsTheLastGoodCopy(t *testing.T) {
 	})
 }
 
-// obey carries a plan out as a data plane does in which nothing fails, in one second, and
-// tells whether there was anything to do.
+// obey carries out a plan, like a data plane in which nothing fails, in one second. It returns whether there was
+// anything to do.
 func obey(t *testing.T, in *Input) bool {
 	t.Helper()
 	p := plan(*in)
@@ -140,7 +140,8 @@ func obey(t *testing.T, in *Input) bool {
 	return busy
 }
 
-// drawMixed makes a served volume in which nothing more fails, with replicas that are good, failed, or to leave their disks.
+// drawMixed creates a served volume in which nothing else fails. Its replicas are good, failed, or must leave their
+// disks.
 func drawMixed(t *rapid.T) Input {
 	states := []option{
 		member, member, member, member, once(0), once(time.Hour), all(once(0), stranded), fresh, all(fresh, asked), all(member, unasked), all(member, unnoted),
@@ -162,15 +163,15 @@ func drawMixed(t *rapid.T) Input {
 	return evictedDisks(in)
 }
 
-// However it begins, a volume does not make and give up copies for ever, has no more in the end than it is asked for, and
-// one of them where it is used, if there is a place.
+// From any initial state, a volume does not create and delete copies endlessly. At the end it has no more than the
+// requested number, and one of them where it is used, if there is a place.
 func TestAVolumeComesToRestHoweverItBegins(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := drawMixed(rt)
 		count := in.Volume.Spec.NumberOfReplicas
 		good := min(copiesOf(in).healthy(), count)
 		made := 0
-		for steps, still := 0, 0; still < 700; steps++ { // longer than a lost one is waited for
+		for steps, still := 0, 0; still < 700; steps++ { // longer than the wait for a lost replica
 			made += len(plan(in).CreateReplicas)
 			require.Less(rt, steps, 5000, "it never comes to rest")
 			still++
@@ -197,7 +198,7 @@ func TestVolumeComesToRestAsItIsAskedFor(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		in    Input
-		nodes []string // of its replicas in the end
+		nodes []string // of its replicas at the end
 	}{
 		{"one copy more is asked for → a third one", served(3, member, member), []string{"a", "b", "c"}},
 		{"one copy fewer is asked for → one goes", served(2, member, member, member), []string{"a", "b"}},

@@ -6,11 +6,11 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// turns are the rebuilds that this process has begun and the cache may not show yet. Without
-// them, volumes whose turns come at once would not count each other, and a node would get more
-// rebuilds than its limit.
+// turns are the rebuilds that this process has started and that the cache may not show yet. Without them, several
+// volumes could take the same turn without counting each other's rebuilds, and a node would get more rebuilds than its
+// limit.
 //
-//	begun --> written, or failed --> the cache has the engine as it is then: forgotten
+//	started --> written, or failed --> the cache has the engine's state after that: forgotten
 type turns struct {
 	mu    sync.Mutex
 	begun map[string]turn // by volume; guarded by mu
@@ -18,11 +18,11 @@ type turns struct {
 
 type turn struct {
 	node string
-	// over: the write of the engine has ended, so the cache can show what came of it.
+	// over: the write of the engine has returned, so the cache can show its result.
 	over bool
 }
 
-// take notes that a volume begins a rebuild on a node.
+// take records that a volume starts a rebuild on a node.
 func (t *turns) take(volume, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,7 +32,7 @@ func (t *turns) take(volume, node string) {
 	t.begun[volume] = turn{node: node}
 }
 
-// wrote notes that what the volume began was written, or was not.
+// wrote records that the write of a started rebuild has returned, with or without success.
 func (t *turns) wrote(volume string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,15 +42,15 @@ func (t *turns) wrote(volume string) {
 	}
 }
 
-// forget drops what is known of a volume that is gone.
+// forget removes the record of a volume that is gone.
 func (t *turns) forget(volume string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.begun, volume)
 }
 
-// correct changes what the cache makes of a volume's claim where it does not show yet what the volume
-// has begun. e is the engine that the claim was made from; nil if there is none.
+// correct adjusts a volume's claim, as the cache shows it, if the cache does not show a started rebuild yet. e is the
+// engine on which the claim is based; nil if there is none.
 func (t *turns) correct(claim Claim, e *longhorn.Engine, isStale func(*longhorn.Engine) bool) Claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()

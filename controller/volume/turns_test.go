@@ -40,10 +40,10 @@ func TestWhatABegunRebuildIsWorthUntilTheCacheShowsIt(t *testing.T) {
 	}
 }
 
-// The volume that was degraded first may have its rebuild only later. What another has begun meanwhile counts, though the cache
-// does not show it.
+// The volume that was degraded first may only later be able to start its rebuild. A rebuild that another volume
+// started in this time counts, although the cache does not show it.
 func TestATurnThatWasJustTakenCounts(t *testing.T) {
-	const late = "v000" // by i*7%6 the order is that of the numbers
+	const late = "v000" // by i*7%6 the order is the order of the numbers
 	objs := returned(6)
 	for _, o := range objs {
 		if r, ok := o.(*longhorn.Replica); ok && r.Spec.FailedAt != "" && r.Spec.VolumeName == late {
@@ -61,14 +61,14 @@ func TestATurnThatWasJustTakenCounts(t *testing.T) {
 	sync(others...)
 	require.Equal(t, others, asking(t, c))
 	h.Clock.Step(types.RebuildSettle + time.Second)
-	sync(late) // the cache does not show what the others did
+	sync(late) // the cache does not show the writes of the others
 	assert.Equal(t, others, asking(t, c))
 	h.CatchUp()
 	sync(late)
 	assert.Equal(t, others, asking(t, c))
 }
 
-// The cache catches up between the read of an engine and the look at its turn: what the old engine claims is not right.
+// The cache catches up between the read of an engine and the check of its turn: the claim of the old engine is wrong.
 func TestAnEngineThatTheCacheHasPassedIsOutdated(t *testing.T) {
 	h, c := begin(t, returned(1)...)
 	read := func() *longhorn.Engine {
@@ -86,7 +86,7 @@ func TestAnEngineThatTheCacheHasPassedIsOutdated(t *testing.T) {
 	h.CatchUp()
 	second := read()
 	assert.False(t, c.isOutdated(second))
-	h.Overwrite(second.DeepCopy()) // nothing is remembered of it, as of a write that the cache has shown
+	h.Overwrite(second.DeepCopy()) // no write is remembered for it, as after a write that the cache has shown
 	h.CatchUp()
 	assert.True(t, c.isOutdated(second), "the cache shows a later version")
 	assert.False(t, c.isOutdated(read()))

@@ -9,8 +9,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// copiesUnreachable says of a volume that is wanted somewhere that all its good copies are on nodes that are down. Its state may stay
-// attached, for its engine may run still, so nothing else would name the nodes to bring back.
+// copiesUnreachable reports on a volume that is requested on a node that all its good copies are on nodes that are
+// down. The volume's state may stay attached, because its engine may still run, so no other field would name the nodes
+// to bring back.
 func copiesUnreachable(in Input, p *Plan) {
 	text := ""
 	if in.Volume.Spec.NodeID != "" {
@@ -19,12 +20,13 @@ func copiesUnreachable(in Input, p *Plan) {
 	sayWhile(in, p, types.ConditionCopiesUnreachable, types.ReasonNodeDown, text)
 }
 
-// unreachable names the nodes that have the good copies, if all of these are down; "": one is not, or none of them can come back.
+// unreachable names the nodes that have the good copies, if all of these are down; "": one is not, or none of them can
+// come back.
 //
 //	member of the last epoch                      its node
-//	failed, deleted, or on a node that is gone    cannot help as it is
-//	on a node that is down                        is named: the copy is there again with it
-//	any other                                     the volume has a good copy at hand: nothing is said
+//	failed, deleted, or on a node that is gone    is not named: the copy cannot help
+//	on a node that is down                        is named: the copy comes back with it
+//	any other                                     the volume has a good copy: no node is named
 func unreachable(in Input) string {
 	if in.Engine.Status.Epoch == nil {
 		return "" // no data yet
@@ -46,7 +48,7 @@ func unreachable(in Input) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("node %s, which has its only good copy, does not answer; the volume starts by itself when the node returns", nodes[0])
+		return fmt.Sprintf("node %s, which has its only healthy replica, does not answer; the volume starts automatically when the node returns", nodes[0])
 	}
-	return fmt.Sprintf("nodes %s, which have its only good copies, do not answer; the volume starts by itself when they return", strings.Join(nodes, ", "))
+	return fmt.Sprintf("nodes %s, which have its only healthy replicas, do not answer; the volume starts automatically when they return", strings.Join(nodes, ", "))
 }

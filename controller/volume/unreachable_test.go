@@ -11,9 +11,9 @@ import (
 
 func TestAVolumeSaysThatAllItsGoodCopiesAreOnNodesThatAreDown(t *testing.T) {
 	const (
-		onlyA = "node a, which has its only good copy, does not answer; the volume starts by itself when the node returns"
-		onlyB = "node b, which has its only good copy, does not answer; the volume starts by itself when the node returns"
-		both  = "nodes a, b, which have its only good copies, do not answer; the volume starts by itself when they return"
+		onlyA = "node a, which has its only healthy replica, does not answer; the volume starts automatically when the node returns"
+		onlyB = "node b, which has its only healthy replica, does not answer; the volume starts automatically when the node returns"
+		both  = "nodes a, b, which have its only healthy replicas, do not answer; the volume starts automatically when they return"
 	)
 	unknown := func(in Input) Input {
 		in.Engine.Status.CurrentState = longhorn.InstanceStateUnknown
@@ -31,7 +31,7 @@ func TestAVolumeSaysThatAllItsGoodCopiesAreOnNodesThatAreDown(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		in      Input
-		message string // "": nothing is said
+		message string // "": no condition
 		said    longhorn.ConditionStatus
 		silent  bool // no Event
 	}{

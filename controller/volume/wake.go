@@ -14,19 +14,19 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// watch makes each change wake the volumes that it concerns:
+// watch makes each change requeue the volumes that it concerns:
 //
 //	what changed                                   volumes
 //	a volume, or an object of one                  that one
-//	a node turned, or shall be evicted             with an engine or a replica there
-//	a node or disk may take more than before       without a place for a replica
-//	a node or disk takes replicas from now on      whose replicas are balanced, too
-//	a replica is gone                              the same
+//	a node's state, or its eviction request        with an engine or a replica there
+//	a node or disk may take more than before       with a replica that is not placed
+//	a node or disk takes replicas from now on      also volumes with balanced replicas
+//	a replica is gone                              with a replica that is not placed
 //	an instance manager runs in another process    with an engine or a replica there
 //	a rebuild ended                                degraded, with a replica on its node
-//	a setting                                      without a place for a replica, or degraded
+//	a setting                                      with a replica that is not placed, or degraded
 //	the settings of replica-auto-balance           attached
-//	the setting node-drain-policy                  with an engine or a replica on a cordoned node, too
+//	the setting node-drain-policy                  also those with an engine or a replica on a cordoned node
 func (c *Controller) watch() error {
 	child := queue.Handler(c.queue, func(o metav1.Object) []string { return []string{types.VolumeOf(o)} })
 	setting := queue.Handler(c.queue, c.whenSetting)
@@ -133,8 +133,8 @@ func (c *Controller) whenEngine(was, is *longhorn.Engine) []string {
 	return names
 }
 
-// rebuildsEnded lists the replicas that an engine was rebuilding, or was asked to, and no
-// longer is; is is nil when the engine is gone.
+// rebuildsEnded lists the replicas that an engine was rebuilding, or had in its spec to rebuild, and does not have
+// there now; is is nil when the engine is gone.
 func rebuildsEnded(was, is *longhorn.Engine) []string {
 	now := map[string]bool{}
 	if is != nil {
@@ -160,8 +160,8 @@ func rebuilds(e *longhorn.Engine) map[string]bool {
 	return under
 }
 
-// nextOn lists the volumes with a replica on a node that were degraded first: some more than
-// may rebuild at once, for not each of them can.
+// nextOn lists the volumes with a replica on a node that were degraded first. The list is longer than the number of
+// rebuilds that may run at once, because not each of the volumes can start one.
 func (c *Controller) nextOn(node string) []string {
 	var waiting []*longhorn.Volume
 	for _, name := range c.onNode(node) {
@@ -179,9 +179,9 @@ func (c *Controller) nextOn(node string) []string {
 	return names[:min(len(names), 2*rebuildLimit(c.deps.Setting))]
 }
 
-// hasTurned tells whether a node went down, came back, was cordoned or uncordoned, has other disks
-// than before, or it or one of its disks must be emptied. The many other changes of a node, above all
-// of its disks' free space, concern no replica there.
+// hasTurned reports whether a node went down, came back, was cordoned or uncordoned, has other disks than before, or
+// whether the eviction request of the node or of one of its disks changed. The many other changes of a node, above all
+// of its disks' free space, do not concern the replicas there.
 func hasTurned(was, is *longhorn.Node) bool {
 	sameDisks := maps.EqualFunc(was.Status.DiskStatus, is.Status.DiskStatus, func(a, b longhorn.DiskStatus) bool { return a.DiskUUID == b.DiskUUID })
 	sameEviction := was.Spec.EvictionRequested == is.Spec.EvictionRequested &&
@@ -190,8 +190,8 @@ func hasTurned(was, is *longhorn.Node) bool {
 		types.IsNodeCordoned(was) != types.IsNodeCordoned(is) || !sameDisks || !sameEviction
 }
 
-// opensPlace tells whether a node or one of its disks may take replicas from now on that it did not
-// take before, whatever their size.
+// opensPlace reports whether a node or one of its disks now accepts replicas that it did not accept before, whatever
+// their size.
 func opensPlace(was, is *longhorn.Node) bool {
 	if opens(was.Status.Conditions, is.Status.Conditions) || !was.Spec.AllowScheduling && is.Spec.AllowScheduling ||
 		was.Spec.EvictionRequested && !is.Spec.EvictionRequested ||
@@ -211,8 +211,8 @@ func opensPlace(was, is *longhorn.Node) bool {
 	return false
 }
 
-// hasMoreRoom tells whether a disk may take larger replicas than before. What is promised on it plays no
-// part: a replica that is gone has its own event.
+// hasMoreRoom reports whether a disk may take larger replicas than before. It ignores the space that is scheduled on
+// the disk: the deletion of a replica has its own event.
 func hasMoreRoom(was, is *longhorn.Node) bool {
 	for name := range is.Spec.Disks {
 		before, after := was.Status.DiskStatus[name], is.Status.DiskStatus[name]
@@ -224,7 +224,7 @@ func hasMoreRoom(was, is *longhorn.Node) bool {
 	return false
 }
 
-// opens tells whether one of the conditions without which nothing is placed became True.
+// opens reports whether one of the conditions that placement requires became True.
 func opens(was, is []longhorn.Condition) bool {
 	for _, kind := range []string{types.ConditionReady, types.ConditionSchedulable} {
 		if !types.IsConditionTrue(was, kind) && types.IsConditionTrue(is, kind) {
@@ -264,7 +264,7 @@ func (c *Controller) volumesThat(are func(*longhorn.Volume) bool) []string {
 	return names
 }
 
-// isUnplaced: it waits for room, which a change of a node may have made.
+// isUnplaced reports whether the volume waits for room, which a change of a node may have created.
 func isUnplaced(v *longhorn.Volume) bool {
 	if types.FindCondition(v.Status.Conditions, types.ConditionExpanded).Reason == types.ReasonNoRoomToGrow {
 		return true
@@ -275,8 +275,9 @@ func isUnplaced(v *longhorn.Volume) bool {
 
 func isAttached(v *longhorn.Volume) bool { return v.Status.State == longhorn.VolumeStateAttached }
 
-// mayUsePlace: it waits for room, or lies better with a copy at a place that has opened. That others take up or give
-// back room on a disk wakes it for the latter reason no sooner than it looks by itself: that is often.
+// mayUsePlace reports whether the volume waits for room, or may improve its balance with a replica at a new place. For
+// balance, changes of the free room on a disk do not wake a volume: they are frequent, and the volume checks at
+// intervals anyway (lookAgain).
 func (c *Controller) mayUsePlace(v *longhorn.Volume) bool {
 	setting := longhorn.AutoBalance(c.deps.Setting.Text(types.SettingReplicaAutoBalance))
 	return isUnplaced(v) || isAttached(v) && autoBalanceOf(v, setting) != longhorn.AutoBalanceDisabled

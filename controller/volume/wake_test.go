@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// turnable is a node with a disk, on node c, where only the replica r3 is.
+// turnable is a node with a disk, on node c. Its only replica is r3.
 func turnable(changes ...func(*longhorn.Node)) *longhorn.Node {
 	return build.ReadyNode("c", "disk-c", changes...)
 }
@@ -95,7 +95,7 @@ func TestWhichVolumesAChangeOfANodeWakes(t *testing.T) {
 	}
 }
 
-// unplacedVolumes are one without any place, and one that may be used with some.
+// unplacedVolumes are a volume without any place, and a volume that may be used with some replicas.
 func unplacedVolumes() []object.Object {
 	condition := func(c longhorn.Condition) func(*longhorn.Volume) {
 		c.Type = types.ConditionScheduled
