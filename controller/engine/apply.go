@@ -19,9 +19,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// apply writes the status and, only when the API server has it, acts. It writes with the version that
-// the plan was made from: that is the compare-and-swap by which it raises a generation and records an
-// epoch. It may repeat every action.
+// apply writes the status and acts only after the API server has accepted it. It writes with the version that the
+// plan is based on. That is the compare-and-swap by which it raises a generation and records an epoch. It may repeat
+// every action.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	e, err := c.writeStatus(ctx, in.Engine, p.Status)
 	if err != nil {
@@ -29,16 +29,16 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	}
 	log := queue.Log(ctx).WithField(logfields.Generation, e.Status.Generation)
 	if p.Refused != nil {
-		log.WithError(p.Refused).Warn("not recording the epoch that the engine proposes")
+		log.WithError(p.Refused).Warn("Refusing to record the epoch that the engine proposes")
 	}
 	switch p.Action {
 	case ActionStart:
 		log.Info("starting the engine")
 		return c.start(ctx, in, e)
 	case ActionRecord:
-		log.WithField(logfields.Epoch, *e.Status.Epoch).Info("the epoch is recorded")
+		log.WithField(logfields.Epoch, *e.Status.Epoch).Info("recorded the epoch")
 		if err := c.DataPlane.RecordEpoch(ctx, e.Name, e.Status.Session, *e.Status.Epoch); err != nil {
-			return fmt.Errorf("tell the engine of its epoch: %w", err)
+			return fmt.Errorf("pass the recorded epoch to the engine: %w", err)
 		}
 	case ActionStop:
 		return c.stop(ctx, e)
@@ -60,7 +60,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	return nil
 }
 
-// start starts the engine, or shows why it was refused.
+// start starts the engine, or shows why the instance manager refused it.
 func (c *Controller) start(ctx context.Context, in Input, e *longhorn.Engine) error {
 	spec, err := c.spec(ctx, e)
 	if in.Observed.Phase == types.PhaseKept {
@@ -79,17 +79,17 @@ func (c *Controller) start(ctx context.Context, in Input, e *longhorn.Engine) er
 	return nil
 }
 
-// abort ends an engine that has failed, with its device.
+// abort stops an engine that has failed, together with its device.
 func (c *Controller) abort(ctx context.Context, e *longhorn.Engine) error {
-	queue.Log(ctx).Info("ending an engine that has failed")
+	queue.Log(ctx).Info("stopping a failed engine")
 	if err := c.DataPlane.StopEngine(ctx, e.Name, e.Status.Session, true); err != nil {
-		return fmt.Errorf("end the failed engine: %w", err)
+		return fmt.Errorf("stop the failed engine: %w", err)
 	}
 	return nil
 }
 
-// stopPatience bounds the wait for an engine's stop. The stop goes on in the instance manager, but it
-// may have to wait for epochs, and this controller records them.
+// stopPatience bounds the wait for an engine's stop. The stop continues in the instance manager, but it may have to
+// wait for epochs, and this controller records them.
 const stopPatience = 2 * time.Second
 
 func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
@@ -98,7 +98,7 @@ func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
 	defer cancel()
 	err := c.DataPlane.StopEngine(waiting, e.Name, e.Status.Session, false)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return nil // the instance manager reports it when it ends, or that it runs on
+		return nil // the instance manager reports when it has stopped, or that it still runs
 	}
 	if inUse := (*InUse)(nil); errors.As(err, &inUse) {
 		c.refusals.note(e.Name, e.Status.Session, c.Clock.Now())
@@ -106,7 +106,7 @@ func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
 		status := e.Status.DeepCopy()
 		status.Conditions, _ = types.SetCondition(status.Conditions, longhorn.Condition{
 			Type: types.ConditionDeviceInUse, Status: longhorn.ConditionTrue, Reason: types.ConditionDeviceInUse,
-			Message: inUse.Message + "; it will be detached when nothing uses it",
+			Message: inUse.Message + "; the volume will be detached when nothing uses the device",
 		}, c.Clock.Now())
 		_, err = c.writeStatus(ctx, e, *status)
 		return err
@@ -131,10 +131,11 @@ func (c *Controller) writeStatus(ctx context.Context, e *longhorn.Engine, status
 	return written, nil
 }
 
-// spec is what the engine is started with. The replicas' UIDs come from the API server: a replica of
-// an earlier volume of this name must not be taken for one of ours.
-// A replica whose object is gone for good counts as one that does not answer: the rules of a start
-// decide whether the others are enough.
+// spec is the specification of the engine's start. The replicas' UIDs come from the API server: the engine must not
+// use a replica of an earlier volume of this name.
+//
+// A replica without an object counts as one that does not answer: the rules of a start decide whether the others are
+// enough.
 func (c *Controller) spec(ctx context.Context, e *longhorn.Engine) (Spec, error) {
 	s := Spec{
 		Name: e.Name, Volume: e.Spec.VolumeName, Session: e.Status.Session, Generation: e.Status.Generation,
@@ -149,7 +150,7 @@ func (c *Controller) spec(ctx context.Context, e *longhorn.Engine) (Spec, error)
 		m, err := c.member(ctx, e, name)
 		switch {
 		case apierrors.IsNotFound(err):
-			queue.Log(ctx).WithField(logfields.Replica, name).Warn("The engine starts without a replica whose object is gone")
+			queue.Log(ctx).WithField(logfields.Replica, name).Warn("Starting the engine without a replica: its object does not exist")
 			continue
 		case err != nil:
 			return s, err
@@ -172,8 +173,8 @@ func (c *Controller) member(ctx context.Context, e *longhorn.Engine, name string
 	return m, nil
 }
 
-// addReplica begins a rebuild, and then writes down that it was tried: if a rebuild fails at once, it
-// must not begin again until the spec asks for it again. A crash in between costs one more try.
+// addReplica starts a rebuild, and then records the attempt. A rebuild that fails at once must not start again until
+// the spec requests it again. A crash in between costs one more attempt.
 func (c *Controller) addReplica(ctx context.Context, e *longhorn.Engine, name string) error {
 	m, err := c.member(ctx, e, name)
 	if err != nil {
@@ -190,8 +191,8 @@ func (c *Controller) addReplica(ctx context.Context, e *longhorn.Engine, name st
 	return err
 }
 
-// noteRebuild writes down that a replica's rebuild was begun. Its mode changes in the same
-// write: tried and still ERR would be read as a rebuild that has failed.
+// noteRebuild records that a replica's rebuild was started. Its mode changes in the same write: an attempted replica
+// that is still in mode ERR would be read as a rebuild that has failed.
 func noteRebuild(s *longhorn.EngineStatus, name, address string) {
 	put(&s.CurrentReplicaAddressMap, name, address)
 	put(&s.ReplicaModeMap, name, longhorn.ReplicaModeWO)
@@ -205,12 +206,12 @@ func put[V any](m *map[string]V, key string, value V) {
 	(*m)[key] = value
 }
 
-// removeReplica takes a replica out of the engine after a live read that shows that the spec does not
-// ask for it: an old cache must not expel the replica that just became a member.
+// removeReplica removes a replica from the engine after a live read which shows that the spec does not list the
+// replica: an old cache must not expel a replica that just became a member.
 func (c *Controller) removeReplica(ctx context.Context, e *longhorn.Engine, name string) error {
 	live, err := c.Engines.Live(ctx, e.Name)
 	if err != nil {
-		return fmt.Errorf("read the engine that a replica is to be removed from: %w", err)
+		return fmt.Errorf("read the engine before removing a replica: %w", err)
 	}
 	_, asked := live.Spec.ReplicaAddressMap[name]
 	if asked || live.UID != e.UID || live.Status.Session != e.Status.Session || ending.ShallStop(live) {

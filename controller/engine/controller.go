@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Store holds the engines of this node, and reads and writes any.
+// Store lists the engines of this node, and reads and writes any engine.
 type Store interface {
 	GetRO(name string) (*longhorn.Engine, error)
 	List(selector labels.Selector) ([]*longhorn.Engine, error)
@@ -28,7 +28,7 @@ type ReplicaStore interface {
 	Live(ctx context.Context, name string) (*longhorn.Replica, error)
 }
 
-// Deps are what the controller needs.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	queue.Env
 
@@ -38,18 +38,18 @@ type Deps struct {
 	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
 	Setting   types.SettingValues
 	DataPlane DataPlane
-	// Node is this daemon's: the controller runs its engines.
+	// Node is this daemon's node: the controller runs its engines.
 	Node string
 }
 
-// Controller runs the engines of one node. Make it with New, then Run it.
+// Controller runs the engines of one node. Create it with New, then call Run.
 type Controller struct {
 	Deps
 	queue    *queue.Queue[string]
 	refusals refusals
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. The controller does nothing before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "engine", Env: d.Env, Workers: 4, Sync: c.sync})
@@ -59,18 +59,18 @@ func New(d Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// Notify tells the controller that the data plane's state of these engines changed.
+// Notify notifies the controller that the data plane's state of these engines changed.
 func (c *Controller) Notify(names ...string) {
 	for _, name := range names {
 		c.queue.Add(name)
 	}
 }
 
-// NotifyAll tells the controller that the state of any engine, and the list of those that the
-// data plane hosts, may have changed.
+// NotifyAll notifies the controller that the state of any engine, and the list of engines in the data plane, may
+// have changed.
 func (c *Controller) NotifyAll() {
 	engines, err := c.Engines.List(labels.Everything())
 	if err != nil {

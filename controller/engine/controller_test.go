@@ -139,7 +139,7 @@ func TestStartWritesBeforeItActs(t *testing.T) {
 	h.Fail("update", "engines", errors.New("the API server is away"))
 	_, err = c.sync(t.Context(), "vol-e-0")
 	require.Error(t, err, "the failure was swallowed")
-	plane.expect(t) // not recorded, so the engine is not told
+	plane.expect(t) // not recorded, so not passed to the engine
 	syncOf(t, c, nil)
 	plane.expect(t, "record 1.1")
 
@@ -149,11 +149,11 @@ func TestStartWritesBeforeItActs(t *testing.T) {
 	h.CatchUp()
 	h.Writes()
 	syncOf(t, c, nil)
-	h.ExpectWrites() // at rest nothing is written
+	h.ExpectWrites() // at rest, it writes nothing
 	plane.expect(t)
 }
 
-// stopsSlowly is a data plane whose engine ends long after the controller has stopped waiting for it.
+// stopsSlowly is a data plane with an engine that stops long after the controller has stopped waiting for it.
 type stopsSlowly struct{ *fakePlane }
 
 func (s stopsSlowly) StopEngine(ctx context.Context, name, session string, force bool) error {
@@ -204,9 +204,9 @@ func TestEngineInUseIsNotForgotten(t *testing.T) {
 	syncOf(t, c, nil)
 	plane.expect(t, "stop vol-e-0 of s")
 	h.ExpectWrites("update engines/vol-e-0/status", "update engines/vol-e-0/status")
-	h.ExpectEvents("Warning DeviceInUse vol-e-0: /dev/longhorn/vol is mounted; it will be detached when nothing uses it")
+	h.ExpectEvents("Warning DeviceInUse vol-e-0: /dev/longhorn/vol is mounted; the volume will be detached when nothing uses the device")
 
-	// It has one Event, and is shown until nothing uses the device.
+	// There is one Event, and the condition is True until nothing uses the device.
 	h.CatchUp()
 	h.Clock.Step(retryStop)
 	syncOf(t, c, nil)
@@ -231,7 +231,7 @@ func mustEngine(t *testing.T, c *Controller) *longhorn.Engine {
 	return e
 }
 
-// A refused stop changes the engine's state twice, and the controller hears of both.
+// A refused stop changes the engine's state twice, and the controller is notified of both changes.
 func TestAStopThatWasRefusedIsNotAskedForAgainAtOnce(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s"}, err: &InUse{Message: "it is mounted"}}
 	h, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {
@@ -277,7 +277,8 @@ func TestARefusedStartIsShown(t *testing.T) {
 	assert.Equal(t, int64(1), e.Status.Generation)
 }
 
-// A replica that was deleted while a succession waited would be asked for for ever.
+// The spec may still list a replica that was deleted while a succession waited. If the engine could not start
+// without it, the controller would retry the start endlessly.
 func TestAnEngineStartsWithoutAReplicaWhoseObjectIsGone(t *testing.T) {
 	addresses := map[string]string{"vol-r-0": "10.0.0.7:8500", "vol-r-1": "10.0.0.8:8500"}
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}

@@ -1,10 +1,9 @@
-// Package engine runs the engines of its daemon's node. It raises the generation before each
-// start, starts and stops the engine in the node's instance manager, records the epochs that
-// the engine proposes, starts the rebuilds that the spec asks for, and shows the state of all
-// that in Engine.status.
+// Package engine runs the engines of its daemon's node. It raises the generation before each start, and starts and
+// stops the engine in the node's instance manager. It records the epochs that the engine proposes, starts the
+// rebuilds that the spec requests, and shows the state of all that in Engine.status.
 //
-// It owns: Engine.status, among it the truth about who may write (generation, session)
-// and who holds every acknowledged write (epoch); and the Engine's finalizer.
+// It owns Engine.status and the Engine's finalizer. The status includes the truth about who may write (generation,
+// session) and which replicas have every acknowledged write (epoch).
 //
 //	Engine.status                    instance manager
 //	-------------                    ----------------
@@ -15,18 +14,16 @@
 //
 // Each arrow to the right follows a write that the API server has confirmed.
 //
-// Only while the node is down, or the engine is on none, package abandon writes in its place:
-// the leader runs it, and it cannot ask the instance manager. What both must see alike is in
-// package ending.
+// Package abandon writes the status instead only while the node is down, or while the spec has no node. The leader
+// runs it, and it cannot ask the instance manager. Package ending has the rules that both must share.
 //
 //	engine (its node)              abandon (leader)
 //	-----------------              ----------------
 //	runs                           -
 //	runs; the node is silent       generation+1, no session, stopped
-//	the node is back: session      -
-//	is not the object's, ended
-//	by force
+//	the node is back: the session  -
+//	differs from the object's,
+//	stopped by force
 //
-// It must not know where a volume shall be attached, how data is written, nor which nodes
-// are down.
+// The package must not know where a volume must be attached, how data is written, nor which nodes are down.
 package engine

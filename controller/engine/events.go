@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// tell records the Events about what changed.
+// tell records the Events about changes of the status.
 func (c *Controller) tell(e *longhorn.Engine, next longhorn.EngineStatus) {
 	c.tellMembers(e, next)
 	for _, kind := range []string{types.ConditionEpochRefused, types.ConditionDeviceInUse} {
@@ -36,14 +36,14 @@ func (c *Controller) tell(e *longhorn.Engine, next longhorn.EngineStatus) {
 	}
 }
 
-// tellMembers tells how replicas came to be members and ceased to be.
+// tellMembers records the Events about replicas that became members or stopped being members.
 func (c *Controller) tellMembers(e *longhorn.Engine, next longhorn.EngineStatus) {
 	for _, name := range slices.Sorted(maps.Keys(next.ReplicaModeMap)) {
 		was, is := e.Status.ReplicaModeMap[name], next.ReplicaModeMap[name]
 		before, after := e.Status.RebuildStatus[name].Error, next.RebuildStatus[name].Error
 		switch {
 		case is == longhorn.ReplicaModeERR && was == longhorn.ReplicaModeRW && e.Spec.ReplicaAddressMap[name] == "":
-			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventLeft, "replica %s is no member any more, for the volume shall do without it: %s", name, after)
+			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventLeft, "replica %s is no longer a member because the volume does not need it: %s", name, after)
 		case is == longhorn.ReplicaModeERR && was == longhorn.ReplicaModeRW:
 			c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventFailed, "replica %s failed: %s", name, after)
 		case is == longhorn.ReplicaModeERR && after != before && len(e.Status.ReplicaModeMap) > 0:
@@ -51,26 +51,27 @@ func (c *Controller) tellMembers(e *longhorn.Engine, next longhorn.EngineStatus)
 		case is == longhorn.ReplicaModeWO && was != is:
 			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilding, "replica %s is being rebuilt", name)
 		case is == longhorn.ReplicaModeRW && was == longhorn.ReplicaModeWO:
-			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilt, "replica %s is rebuilt and a member again%s", name, copied(e.Status.RebuildStatus[name]))
+			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilt, "replica %s is rebuilt and is a member again%s", name, copied(e.Status.RebuildStatus[name]))
 		case is == longhorn.ReplicaModeWO && e.Status.RebuildStatus[name].CopyBytes == 0 && next.RebuildStatus[name].CopyBytes > 0:
-			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilding, "replica %s is sent %s", name, extent(next.RebuildStatus[name]))
+			c.Recorder.Eventf(e, corev1.EventTypeNormal, types.EventRebuilding, "replica %s receives %s", name, extent(next.RebuildStatus[name]))
 		}
 	}
 }
 
-// extent says which part of the volume a rebuild copies. It says nothing of its size, which changes with each attempt: so the attempts
-// of a rebuild that fails again and again are counted in one Event.
+// extent says which part of the volume a rebuild copies. It does not include the size, which changes with each
+// attempt. So one Event counts all the attempts of a rebuild that fails repeatedly.
 func extent(r longhorn.RebuildStatus) string {
 	if r.Partial {
-		return "only what it lacks"
+		return "only the data that it lacks"
 	}
-	return "all of the volume"
+	return "all data of the volume"
 }
 
-// copied says how much a rebuild that has ended has copied, as far as that was seen; a short one may end unseen.
+// copied says how much data a completed rebuild has copied, as far as that was seen; a short rebuild may complete
+// unseen.
 func copied(r longhorn.RebuildStatus) string {
 	if r.CopyBytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; it was sent %s, %d MiB with holes", extent(r), (r.CopyBytes+1<<20-1)>>20)
+	return fmt.Sprintf("; it received %s, %d MiB including holes", extent(r), (r.CopyBytes+1<<20-1)>>20)
 }

@@ -89,7 +89,7 @@ func TestHostedEnginesAreLookedAtThoughNoObjectIsHere(t *testing.T) {
 	plane.expect(t, "stop lost-e-0 of old by force")
 }
 
-// notifying tells when an engine was stopped.
+// notifying signals that an engine was stopped.
 type notifying struct {
 	*fakePlane
 	stopped chan struct{}

@@ -10,13 +10,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// retryExpand is how long after an expansion that failed the next attempt comes.
+// retryExpand is the time between a failed expansion and the next attempt.
 const retryExpand = 15 * time.Second
 
-// expandPatience bounds the wait for an expansion. It goes on in the instance manager, and the state shows how it ended.
+// expandPatience bounds the wait for an expansion. The expansion continues in the instance manager, and the state
+// shows its result.
 const expandPatience = 20 * time.Second
 
-// showExpansion shows whether a running engine offers less than it shall. What is said of an attempt goes when the size is there.
+// showExpansion shows whether a running engine offers less than the size of the spec. The error of an attempt is
+// cleared when the engine offers the size.
 func showExpansion(in Input, s *longhorn.EngineStatus) {
 	s.IsExpanding = s.CurrentSize > 0 && s.CurrentSize < in.Engine.Spec.VolumeSize
 	if !s.IsExpanding {
@@ -24,8 +26,9 @@ func showExpansion(in Input, s *longhorn.EngineStatus) {
 	}
 }
 
-// planExpansion has a running engine offer the size of the spec. It comes before the next rebuild begins, so that rebuilds in a row do not
-// keep it off; while one is under way the engine refuses. A process that cannot do it is not asked.
+// planExpansion makes a running engine offer the size of the spec. It has priority over the next rebuild, so that
+// consecutive rebuilds do not block it. While a rebuild runs, the engine refuses the expansion. A process that
+// cannot expand gets no request.
 func planExpansion(in Input, p *Plan) {
 	o := in.Observed
 	rebuilding := false
@@ -45,7 +48,7 @@ func planExpansion(in Input, p *Plan) {
 	p.Action, p.Replica = ActionExpand, ""
 }
 
-// expand asks the instance manager, and writes down why it did not work.
+// expand asks the instance manager to expand the volume, and records an error in the status.
 func (c *Controller) expand(ctx context.Context, e *longhorn.Engine) error {
 	queue.Log(ctx).WithField("sizeBytes", int64(e.Spec.VolumeSize)).Info("expanding the volume")
 	waiting, cancel := context.WithTimeout(ctx, expandPatience)

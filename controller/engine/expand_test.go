@@ -64,7 +64,7 @@ func TestEngineExpands(t *testing.T) {
 	}
 }
 
-// What the data plane answers is written down, and asked again after a while.
+// The controller records the data plane's answer, and retries after a while.
 func TestFailedExpansionIsShown(t *testing.T) {
 	plane := &fakePlane{}
 	_, c := begin(t, plane, wantedEngine(func(e *longhorn.Engine) {

@@ -61,7 +61,7 @@ func TestMembersFollowTheSpec(t *testing.T) {
 	}
 }
 
-// running is an engine that serves with vol-r-1 and is asked to take vol-r-2.
+// running is an engine that serves with vol-r-1, and its spec also lists vol-r-2.
 func running(changes ...func(*longhorn.Engine)) runtime.Object {
 	return wantedEngine(append([]func(*longhorn.Engine){func(e *longhorn.Engine) {
 		e.Spec.ReplicaAddressMap["vol-r-2"] = "10.0.0.9:8500"
@@ -87,7 +87,7 @@ func TestRebuildFromBeginningToEnd(t *testing.T) {
 		IsRebuilding: true, Progress: 40, State: "in_progress", CopyBytes: 8<<20 - 512, Partial: true,
 	}}
 	syncOf(t, c, nil)
-	h.ExpectEvents("Normal Rebuilding vol-e-0: replica vol-r-2 is sent only what it lacks")
+	h.ExpectEvents("Normal Rebuilding vol-e-0: replica vol-r-2 receives only the data that it lacks")
 	h.CatchUp()
 	e, _ = c.Engines.GetRO("vol-e-0")
 	assert.Equal(t, 40, e.Status.RebuildStatus["vol-r-2"].Progress)
@@ -99,11 +99,11 @@ func TestRebuildFromBeginningToEnd(t *testing.T) {
 	plane.observed.Proposed, plane.observed.Rebuilds = nil, nil
 	plane.observed.Modes = modes{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeRW}
 	syncOf(t, c, nil)
-	h.ExpectEvents("Normal Rebuilt vol-e-0: replica vol-r-2 is rebuilt and a member again; it was sent only what it lacks, 8 MiB with holes")
+	h.ExpectEvents("Normal Rebuilt vol-e-0: replica vol-r-2 is rebuilt and is a member again; it received only the data that it lacks, 8 MiB including holes")
 	h.CatchUp()
 	h.Writes()
 	syncOf(t, c, nil)
-	h.ExpectWrites() // at rest nothing is written
+	h.ExpectWrites() // at rest, it writes nothing
 	plane.expect(t)
 	complete := longhorn.RebuildStatus{Progress: 100, State: "complete", CopyBytes: 8<<20 - 512, Partial: true}
 	e, _ = c.Engines.GetRO("vol-e-0")
@@ -194,7 +194,7 @@ func TestAMemberThatWasToLeaveHasNotFailed(t *testing.T) {
 	t.Run("not asked for any more → told as what it is", func(t *testing.T) {
 		h, c := begin(t, plane(), running(both, func(e *longhorn.Engine) { delete(e.Spec.ReplicaAddressMap, "vol-r-2") }))
 		syncOf(t, c, nil)
-		h.ExpectEvents("Normal Left vol-e-0: replica vol-r-2 is no member any more, for the volume shall do without it: removed from the volume")
+		h.ExpectEvents("Normal Left vol-e-0: replica vol-r-2 is no longer a member because the volume does not need it: removed from the volume")
 	})
 	t.Run("still asked for → it failed", func(t *testing.T) {
 		h, c := begin(t, plane(), running(both))

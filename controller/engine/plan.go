@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Action is the one thing to do once the status is written.
+// Action is the single action after the status is written.
 type Action string
 
 // The actions. The controller takes none of them while the instance manager does not answer.
@@ -19,47 +19,49 @@ const (
 	ActionNone Action = ""
 	// ActionStart starts the engine under the generation and session of the status.
 	ActionStart Action = "start"
-	// ActionRecord tells the engine that its proposed epoch is in the status.
+	// ActionRecord passes the recorded epoch to the engine that proposed it.
 	ActionRecord Action = "record"
 	ActionStop   Action = "stop"
-	// ActionAbort ends an engine that has failed, even if its device is in use: its users get nothing but errors.
+	// ActionAbort stops an engine that has failed, even if its device is in use: its users get only errors.
 	ActionAbort Action = "abort"
-	// ActionEvict ends, by force, an engine of a session that the object no longer knows.
+	// ActionEvict stops by force an engine of a session that is not the object's session.
 	ActionEvict Action = "evict"
-	// ActionAdd begins the rebuild of Plan.Replica, ActionRemove ends it or expels the member.
+	// ActionAdd starts the rebuild of Plan.Replica. ActionRemove cancels the rebuild or expels the member.
 	ActionAdd    Action = "add replica"
 	ActionRemove Action = "remove replica"
-	// ActionExpand has the engine offer the size of the spec.
+	// ActionExpand makes the engine offer the size of the spec.
 	ActionExpand Action = "expand"
 	// ActionForget drops the finalizer.
 	ActionForget Action = "forget"
 )
 
-// Input is all that a plan rests on. Nothing in it is modified.
+// Input is everything that a plan is based on. A plan modifies nothing in it.
 type Input struct {
 	Engine   *longhorn.Engine
 	Observed Observed
 	Manager  string // name of the node's instance manager
-	// NewSession is a fresh random identity, used if a generation is raised.
+	// NewSession is a new random identity, used if the generation is raised.
 	NewSession string
-	// Awaited are replicas of this node that a successor should wait for, each named for people. Only a kept device needs them.
+	// Awaited are replicas of this node that a successor should wait for, each with a name for users. Only a kept
+	// device needs them.
 	Awaited []string
-	// RefusedAt is when a stop of this session was last refused, its device being in use; zero: never.
+	// RefusedAt is the last time at which a stop of this session was refused because its device was in use; zero:
+	// never.
 	RefusedAt time.Time
 	// Owner is this node, for status.ownerID.
 	Owner string
 	Now   time.Time
 }
 
-// Plan is the status to be written, and what to do once the API server has it.
+// Plan is the status to be written, and the action after the API server has accepted it.
 type Plan struct {
 	Status longhorn.EngineStatus
 	Action Action
-	// Replica is the one to be added or removed.
+	// Replica is the replica to be added or removed.
 	Replica string
 	// Refused is why a proposed epoch is not recorded.
 	Refused error
-	// After is when to look again though nothing changed; 0: never.
+	// After is the time until the next sync although nothing changed; 0: none is needed.
 	After time.Duration
 }
 
@@ -67,7 +69,7 @@ func plan(in Input) Plan {
 	p := Plan{Status: *in.Engine.Status.DeepCopy()}
 	switch {
 	case in.Observed.Phase == types.PhaseUnknown:
-		// nothing is known, so nothing is done or said
+		// nothing is known, so the plan does nothing and reports nothing
 	case ending.ShallStop(in.Engine):
 		planStop(in, &p)
 	default:
@@ -92,13 +94,14 @@ func planRun(in Input, p *Plan) {
 	}
 }
 
-// planAbsent starts an engine that is not there, or says that it is lost. An engine that was to take over a kept device is lost too
-// if that device is no longer kept: the users of the device must be told.
+// planAbsent starts an engine that the instance manager does not run, or reports that it is lost. An engine that had
+// to take over a kept device is also lost if the device is no longer kept: its status must show the loss to the
+// users of the device.
 func planAbsent(in Input, p *Plan) {
 	s := &p.Status
 	switch {
 	case s.CurrentState == longhorn.InstanceStateStarting && s.Endpoint != "":
-		fail(p, in.Now, types.ReasonEngineGone, "the instance manager on this node keeps the engine's device no more")
+		fail(p, in.Now, types.ReasonEngineGone, "the instance manager on this node no longer keeps the engine's device")
 	case ending.IsStopped(s.CurrentState), s.CurrentState == longhorn.InstanceStateStarting && s.UUID != in.Observed.Process:
 		setCreation(p, in.Now, longhorn.ConditionUnknown, "Starting", "")
 		raise(in, p)
@@ -106,11 +109,12 @@ func planAbsent(in Input, p *Plan) {
 		s.CurrentReplicaAddressMap = maps.Clone(in.Engine.Spec.ReplicaAddressMap)
 		p.Action = ActionStart // raised, but not started before a crash of this daemon
 	case s.CurrentState != longhorn.InstanceStateError:
-		fail(p, in.Now, types.ReasonEngineGone, "the instance manager on this node does not run the engine any more")
+		fail(p, in.Now, types.ReasonEngineGone, "the instance manager on this node no longer runs the engine")
 	}
 }
 
-// raise gives the engine its next generation and a session, and starts it with them in the process that is there now.
+// raise gives the engine its next generation and a new session, and starts the engine with them in the current
+// process.
 func raise(in Input, p *Plan) {
 	s := &p.Status
 	s.Generation++
@@ -122,8 +126,9 @@ func raise(in Input, p *Plan) {
 	p.Action = ActionStart
 }
 
-// withCompleted are the rebuilds that the engine tells of, and those that have ended well: the engine forgets a rebuild when its replica
-// becomes a member, and clients that ask every few seconds wait to see that it is complete. It stays while the replica is a member.
+// withCompleted returns the rebuilds that the engine reports, and those that have completed. The engine forgets a
+// rebuild when its replica becomes a member, but clients that poll every few seconds wait to see that it is
+// complete. So a completed rebuild stays while the replica is a member.
 func withCompleted(before map[string]longhorn.RebuildStatus, o Observed) map[string]longhorn.RebuildStatus {
 	rebuilds := maps.Clone(o.Rebuilds)
 	for name, r := range before {
@@ -134,10 +139,11 @@ func withCompleted(before map[string]longhorn.RebuildStatus, o Observed) map[str
 	return rebuilds
 }
 
-// mirror takes over what the engine of this very session says, and makes its members follow the spec.
+// mirror copies the state of the engine, which has this session, to the status, and makes its members follow the
+// spec.
 func mirror(in Input, p *Plan) {
 	s, o := &p.Status, in.Observed
-	s.UUID = o.Process // it may have been replaced between the generation's raise and the start
+	s.UUID = o.Process // the process may have been replaced between the generation's raise and the start
 	s.ReplicaModeMap = o.Modes
 	s.RebuildStatus = withCompleted(in.Engine.Status.RebuildStatus, o)
 	s.CurrentReplicaAddressMap = stillAsked(s.CurrentReplicaAddressMap, in.Engine.Spec.ReplicaAddressMap)
@@ -162,7 +168,7 @@ func mirror(in Input, p *Plan) {
 	}
 }
 
-// recordEpoch takes a proposed epoch into the status if the rules of membership allow it.
+// recordEpoch records a proposed epoch in the status if the rules of membership allow it.
 func recordEpoch(in Input, p *Plan) {
 	s := &p.Status
 	object := membership.Object{Generation: s.Generation, Session: s.Session}
@@ -191,7 +197,7 @@ func planStop(in Input, p *Plan) {
 	case in.Observed.Phase == types.PhaseAbsent:
 		planStopped(in, p)
 	case in.Observed.Session != p.Status.Session:
-		// The object has moved on without this engine, and what it says of the volume stays.
+		// The object no longer belongs to this engine's session, so its status stays.
 		p.Action = ActionEvict
 	default:
 		p.Status.OwnerID = in.Owner
@@ -200,12 +206,14 @@ func planStop(in Input, p *Plan) {
 	}
 }
 
-// retryStop is how soon to ask an engine again to stop whose device was in use: no event tells that its users let go of it.
+// retryStop is the time until the next attempt to stop an engine with a device in use: no event reports that the
+// users have released it.
 const retryStop = 5 * time.Second
 
-// planEnding carries a stop through. Writes that wait for an epoch hold it up, so it records epochs until the end. It does not wait
-// for an engine that has failed: its users hold a device that will never serve again, and the volume can be started anew without
-// them. Nor does it wait for the kept device of a process that has ended: nothing serves it, so its users could not let go of it.
+// planEnding completes a stop. Writes that wait for an epoch delay the stop, so planEnding records epochs until the
+// engine has stopped. It does not wait for an engine that has failed: its users have a device that will never serve
+// again, and the volume can be started again without them. It also does not wait for a kept device after its process
+// has exited: no process serves it, so its users could not release it.
 func planEnding(in Input, p *Plan) {
 	wait := time.Duration(0)
 	if !in.RefusedAt.IsZero() {
@@ -216,7 +224,7 @@ func planEnding(in Input, p *Plan) {
 		p.Action = ActionAbort
 	case in.Observed.Proposed != nil:
 		recordEpoch(in, p)
-	case in.Observed.Phase == types.PhaseStopping: // it is under way, and the instance manager reports how it ended
+	case in.Observed.Phase == types.PhaseStopping: // it is being stopped, and the instance manager reports the result
 	case wait > 0:
 		p.After = wait
 	default:
@@ -224,7 +232,7 @@ func planEnding(in Input, p *Plan) {
 	}
 }
 
-// planStopped says that an engine is stopped, as only its instance manager can know.
+// planStopped reports that an engine is stopped, which only its instance manager can know.
 func planStopped(in Input, p *Plan) {
 	s := &p.Status
 	s.OwnerID = in.Owner
@@ -238,7 +246,7 @@ func planStopped(in Input, p *Plan) {
 	}
 }
 
-// planRefused is the status of an engine that the instance manager would not start.
+// planRefused is the status of an engine that the instance manager refused to start.
 func planRefused(in Input, status longhorn.EngineStatus, refusal *types.Refusal) longhorn.EngineStatus {
 	p := Plan{Status: *status.DeepCopy()}
 	fail(&p, in.Now, refusal.Reason, refusal.Message)

@@ -191,7 +191,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// What it failed of is still the answer when the instance manager has let go of it.
+// The reason of the failure stays after the instance manager has removed the engine.
 func TestAFailureIsNotOverwrittenByItsAbsence(t *testing.T) {
 	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateError, "s", "p", false})
 	e.Status.Endpoint = ""

@@ -7,9 +7,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// refusals remember which engines were not stopped because their devices are in use. A refused stop changes
-// the engine's state twice, and each change leads back here: without this memory the controller would ask
-// for the next stop at once, and so on without end. It is lost with the process, which costs one more try.
+// refusals remember which engines were not stopped because their devices are in use. A refused stop changes the
+// engine's state twice, and each change causes another sync. Without this memory, the controller would request the
+// next stop at once, in an endless loop. The memory is lost with the process, which costs one more attempt.
 type refusals struct {
 	mu sync.Mutex
 	at map[string]refusal // by engine; guarded by mu
@@ -20,7 +20,7 @@ type refusal struct {
 	at      time.Time
 }
 
-// note remembers that a session of an engine was not stopped.
+// note records that the stop of an engine's session was refused.
 func (r *refusals) note(engine, session string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,8 +30,8 @@ func (r *refusals) note(engine, session string, now time.Time) {
 	r.at[engine] = refusal{session, now}
 }
 
-// last is when a stop of the observed engine was last refused; zero: never. It forgets what is known of an
-// engine that is not there, or of another session.
+// last is the time at which a stop of the observed engine was last refused; zero: never. It forgets an engine that
+// the instance manager does not run, or that has another session.
 func (r *refusals) last(engine string, o Observed) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Only a person can know that the cluster's state was rolled back: the message says what to do then.
+// Only a person can know that the cluster's state was rolled back: the message says what to do in that case.
 func TestAnObjectOlderThanTheDataNamesTheWayOut(t *testing.T) {
 	const command = `kubectl -n longhorn-system patch engines.longhorn.io vol-e-0 --subresource=status --type=merge -p '{"status":{"epoch":{"generation":7,"counter":2,"members":["r-1","r-2"]}}}'`
 	shown := &longhorn.Epoch{Generation: 7, Counter: 2, Members: []string{"r-1", "r-2"}}

@@ -14,24 +14,23 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// succeedWithout is how long a succession waits for replicas of this node that the process before
-// served too, counted from when the succession was first seen. An engine that starts without one
-// of them expels it, and then a rebuild copies it whole.
+// succeedWithout is how long a succession waits for replicas of this node that the previous process also served. It
+// is counted from the time at which the succession was first seen. An engine that starts without one of these
+// replicas expels it, and a rebuild copies it completely.
 const succeedWithout = 30 * time.Second
 
-// planKept makes an engine succeed one whose process ended while its device was kept. The device's
-// users wait meanwhile; they notice only the pause.
+// planKept makes an engine succeed another one after the process of that one exited while its device was kept. The
+// device's users wait in the meantime; they notice only the pause.
 //
-//	Engine.status.endpoint    of which session the device is         then
-//	empty                     any: nobody was told of the device     it is removed
+//	Engine.status.endpoint    session of the device                  action
+//	empty                     any: no user knows the device          remove the device
 //	set                       the status's: the engine that ran      wait for the replicas here; generation+1; start
-//	set                       an older one: its successor was raised start that one, unless its process ended too:
+//	set                       an older one: its successor was raised start the successor, unless its process exited too:
 //	                          and did not take the device over       generation+1; start
 //
-// The endpoint in the status makes the device worth keeping: it stays there from the moment the
-// engine runs, through any number of successions, and goes when the engine is stopped, abandoned
-// or fails. So while it is there, nothing else has written the volume since the device's session,
-// and the users' cached data is the volume's.
+// The endpoint in the status is the reason to keep the device. It is set when the engine runs, stays through any
+// number of successions, and is cleared when the engine is stopped, abandoned or fails. So while it is set, no other
+// engine has written to the volume since the device's session, and the users' cached data is valid.
 func planKept(in Input, p *Plan) {
 	s := &p.Status
 	switch {
@@ -49,11 +48,11 @@ func planKept(in Input, p *Plan) {
 	}
 }
 
-// succeed raises the generation for the successor, once the replicas of this node serve again.
+// succeed raises the generation for the successor, when the replicas of this node serve again.
 func succeed(in Input, p *Plan) {
 	s := &p.Status
 	s.CurrentState = longhorn.InstanceStateStarting
-	message := "the process that served the device has ended; its users wait for the next one"
+	message := "the process that served the device has exited; its users wait for its successor"
 	if len(in.Awaited) > 0 {
 		message += ", which waits for " + strings.Join(in.Awaited, ", ")
 	}
@@ -66,8 +65,8 @@ func succeed(in Input, p *Plan) {
 	raise(in, p)
 }
 
-// awaited names the replicas of this node that a successor should have from its beginning: members
-// that should run, and do not yet in the process that is here now.
+// awaited names the replicas of this node that a successor should have from its start. These are members that should
+// run, but do not run in the current process yet.
 func (c *Controller) awaited(ctx context.Context, e *longhorn.Engine) ([]string, error) {
 	if e.Status.Epoch == nil {
 		return nil, nil

@@ -15,7 +15,7 @@ import (
 
 const device = "/dev/longhorn/vol"
 
-// kept is what the data plane says of a device whose process has ended.
+// kept is the state in the data plane of a device after its process has exited.
 func kept(session, process string) Observed {
 	return Observed{Phase: types.PhaseKept, Generation: 4, Session: session, Endpoint: device, Process: process}
 }
@@ -128,8 +128,8 @@ func TestPlanOfAKeptDevice(t *testing.T) {
 	}
 }
 
-// A process may be replaced after the generation was raised for it, and before the start: what runs the engine then is the next one.
-// Otherwise the volume would believe nothing of what the engine says.
+// A process may be replaced after the generation was raised for it and before the start. Then the next process runs
+// the engine. Otherwise the volume controller would ignore the engine's status.
 func TestTheProcessOfAnEngineIsTheOneThatRunsIt(t *testing.T) {
 	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateStarting, "s", "p", false})
 	p := plan(Input{Engine: e, Observed: Observed{Phase: types.PhaseRunning, Generation: 4, Session: "s", Process: "p2"}, Now: now})
@@ -137,7 +137,7 @@ func TestTheProcessOfAnEngineIsTheOneThatRunsIt(t *testing.T) {
 	assert.Equal(t, "p2", p.Status.UUID)
 }
 
-// What is asked for may have changed since the generation was raised.
+// The spec may have changed since the generation was raised.
 func TestASuccessorIsStartedWithTheReplicasThatAreAskedForNow(t *testing.T) {
 	e := engine(state{longhorn.DesireStateRunning, longhorn.InstanceStateStarting, "s", "p2", false})
 	e.Status.Endpoint = device
@@ -149,7 +149,8 @@ func TestASuccessorIsStartedWithTheReplicasThatAreAskedForNow(t *testing.T) {
 	assert.Equal(t, "10.0.0.2:8500", got)
 }
 
-// The successor gets the session of the device that it takes over, and waits for a replica of this node that is a member, and for no other.
+// The successor gets the session of the device that it takes over. It waits for a replica of this node that is a
+// member, and for no other replica.
 func TestSuccessorWaitsForTheReplicasHere(t *testing.T) {
 	plane := &fakePlane{observed: kept("s", "p2"), phases: map[string]types.Phase{}}
 	e := wantedEngine(func(e *longhorn.Engine) {

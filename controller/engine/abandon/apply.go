@@ -15,8 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// apply writes the status with the version that the plan was made from, then acts. It may
-// repeat every action.
+// apply writes the status with the version that the plan is based on, then acts. It may repeat every action.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	if p.Action == ActionAbandon {
 		if err := absence.MustBeDown(ctx, c.Nodes, in.Engine.Spec.NodeID); err != nil {
@@ -29,7 +28,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	}
 	switch p.Action {
 	case ActionAbandon:
-		c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventStop, "engine %s is taken for stopped: %s",
+		c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventStop, "engine %s is assumed to be stopped: %s",
 			e.Name, types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation).Message)
 	case ActionForget:
 		if err := ending.Forget(ctx, c.Engines, e); !apierrors.IsNotFound(err) {
@@ -50,9 +49,9 @@ func (c *Controller) writeStatus(ctx context.Context, e *longhorn.Engine, status
 	return c.Engines.UpdateStatus(ctx, u)
 }
 
-// leave drops the finalizer of an engine that no node can stop any more, after live reads that
-// show that its Kubernetes node, its Node and its volume are gone. If it was abandoned, every
-// replica that hears of its generation refuses what may still run there.
+// leave drops the finalizer of an engine that no node can stop, after live reads which show that its Kubernetes
+// node, its Node and its volume are gone. If it was abandoned, every replica that learns its generation refuses an
+// engine that may still run there.
 func (c *Controller) leave(ctx context.Context, e *longhorn.Engine) error {
 	if err := absence.MustBeGone(ctx, c.KubeNodes, c.Nodes, e.Spec.NodeID); err != nil {
 		return err
@@ -67,6 +66,6 @@ func (c *Controller) leave(ctx context.Context, e *longhorn.Engine) error {
 		return err
 	}
 	c.Recorder.Eventf(e, corev1.EventTypeWarning, types.EventDelete,
-		"node %s and volume %s are gone: engine %s is forgotten; whatever of it runs there serves no volume", e.Spec.NodeID, e.Spec.VolumeName, e.Name)
+		"node %s and volume %s are gone: engine %s is removed; if it still runs there, it serves no volume", e.Spec.NodeID, e.Spec.VolumeName, e.Name)
 	return nil
 }

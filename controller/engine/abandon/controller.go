@@ -41,7 +41,7 @@ type VolumeStore interface {
 	Live(ctx context.Context, name string) (*longhorn.Volume, error)
 }
 
-// Deps are what the controller needs; the stores are of the whole cluster.
+// Deps are the dependencies of the controller. The stores are those for the whole cluster.
 type Deps struct {
 	queue.Env
 
@@ -53,13 +53,13 @@ type Deps struct {
 	Owner string
 }
 
-// Controller ends engines whose node cannot. Make it with New, then Run it.
+// Controller stops engines that their own node cannot stop. Create it with New, then call Run.
 type Controller struct {
 	Deps
 	queue *queue.Queue[string]
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. The controller does nothing before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "engine-abandon", Env: d.Env, Workers: 4, Sync: c.sync})
@@ -73,10 +73,10 @@ func New(d Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// ofNode names the engines of a node, if it is down: there is nothing to do for those of others.
+// ofNode names the engines of a node, if the node is down. Engines on other nodes require no action.
 func (c *Controller) ofNode(n *longhorn.Node) []string {
 	if !types.IsNodeDown(n) {
 		return nil

@@ -73,14 +73,14 @@ func TestEngineOfADeadNodeIsAbandonedOnlyWhileTheServerSaysSo(t *testing.T) {
 	h.Overwrite(build.Node("n", down))
 	syncOf(t, c, nil)
 	h.ExpectWrites("update engines/vol-e-0/status")
-	h.ExpectEvents("Warning Stop vol-e-0: engine vol-e-0 is taken for stopped: node n does not answer; replicas refuse the engine that may be left there from generation 2 on")
+	h.ExpectEvents("Warning Stop vol-e-0: engine vol-e-0 is assumed to be stopped: node n does not answer; replicas reject any engine that still runs there, from generation 2 on")
 	h.CatchUp()
 	syncOf(t, c, nil)
 	h.ExpectWrites() // once
 }
 
-// The Node goes with its Kubernetes node; what was left of the engine there is fenced off
-// as from a node that does not answer.
+// The Node is deleted with its Kubernetes node. An engine that still runs there is fenced in the same way as on a
+// node that does not answer.
 func TestEngineOfARemovedNodeIsAbandoned(t *testing.T) {
 	h, c := begin(t, running(func(e *longhorn.Engine) { e.Spec.DesireState = longhorn.DesireStateStopped }))
 	h.Seed(build.Node("n")) // registered again, the cache is late
@@ -95,7 +95,7 @@ func TestEngineOfARemovedNodeIsAbandoned(t *testing.T) {
 	h.ExpectWrites()
 }
 
-// A deleted engine on node "n" that is gone, of volume "vol".
+// A deleted engine of volume "vol" on node "n". The node is gone.
 func TestADeletedEngineOfAGoneNodeAndVolume(t *testing.T) {
 	orphan := func() *longhorn.Engine {
 		return running(func(e *longhorn.Engine) {
@@ -108,8 +108,8 @@ func TestADeletedEngineOfAGoneNodeAndVolume(t *testing.T) {
 	volume := build.Volume("vol")
 	for _, tc := range []struct {
 		name   string
-		seen   []runtime.Object // by the cache and the API server
-		live   []runtime.Object // by the API server alone
+		seen   []runtime.Object // in the cache and the API server
+		live   []runtime.Object // only in the API server
 		want   error
 		writes []string
 	}{
@@ -204,7 +204,7 @@ func TestAnEngineIsToldToBeAbandonedOnlyWhenThatIsWritten(t *testing.T) {
 	h.ExpectWrites()
 }
 
-// An engine that was deleted before it ever was on a node.
+// An engine that was deleted before it was ever on a node.
 func TestADeletedEngineOnNoNodeIsForgotten(t *testing.T) {
 	deleted := running(func(e *longhorn.Engine) {
 		at := metav1.NewTime(testutil.Now)

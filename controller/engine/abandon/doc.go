@@ -1,19 +1,18 @@
-// Package abandon ends engines whose own node cannot: the leader runs it. It takes an engine
-// for stopped that shall stop and whose node is down; what is left of it there is ended by
-// force when the node is back (package engine). It drops the finalizer of deleted engines that
-// are on no node, and of those whose node and volume are gone.
+// Package abandon stops engines that their own node cannot stop: the leader runs it. If an engine must stop and its
+// node is down, the package sets the engine to stopped. When the node is back, package engine stops by force what
+// still runs there. Package abandon also drops the finalizer of deleted engines that are on no node, and of engines
+// without a remaining node and volume.
 //
-//	Engine                 its node   its volume   what is done
+//	Engine                 its node   its volume   action
 //	----------------------------------------------------------------------------------
-//	on no node, deleted    -          -            forgotten, once it is stopped
-//	shall stop, runs       is down    -            generation+1 without a session: stopped
-//	stopped, deleted       is gone    there        looked at again: its volume's controller
-//	                                               takes the engine off the node
-//	stopped, deleted       is gone    gone         forgotten, and told
+//	on no node, deleted    -          -            the finalizer is dropped, once it is stopped
+//	must stop, runs        is down    -            generation+1 without a session: stopped
+//	stopped, deleted       is gone    exists       checked again later: its volume's controller
+//	                                               removes the node from the engine's spec
+//	stopped, deleted       is gone    gone         the finalizer is dropped, with an Event
 //
-// It owns: Engine.status of an engine whose node is down, and the finalizer of one that no
-// node will stop. The status of any other engine, and the truth about what runs, are package
-// engine's.
+// It owns Engine.status of an engine on a node that is down, and the finalizer of an engine that no node will stop.
+// Package engine owns the status of any other engine, and the truth about running engines.
 //
-// It must not know the data plane: nothing that it decides rests on what a node says.
+// The package must not know the data plane: its decisions do not depend on answers of a node.
 package abandon

@@ -9,11 +9,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// lookForVolume is how often to check whether the volume of a deleted engine on a node that
-// is gone is still there. While it is, its controller takes the engine off the node.
+// lookForVolume is how often to check whether the volume of a deleted engine still exists while the engine's node is
+// gone. While it exists, the volume's controller removes the node from the engine's spec.
 const lookForVolume = time.Minute
 
-// Action is the one thing to do.
+// Action is the single action.
 type Action string
 
 // The actions.
@@ -27,25 +27,25 @@ const (
 	ActionLeave Action = "leave"
 )
 
-// Input is all that a plan rests on. Nothing in it is modified.
+// Input is everything that a plan is based on. A plan modifies nothing in it.
 type Input struct {
 	Engine *longhorn.Engine
-	// NodeDown: the engine's node is down. It is false of an engine on no node.
+	// NodeDown: the engine's node is down. It is false for an engine on no node.
 	NodeDown bool
 	// NodeGone: the engine is being deleted, and its node is gone.
 	NodeGone bool
-	// Orphaned: so is its volume, whose controller would take the engine off the node.
+	// Orphaned: its volume is gone too. The volume's controller would remove the node from the engine's spec.
 	Orphaned bool
 	// Owner is the node of the leader, for status.ownerID.
 	Owner string
 	Now   time.Time
 }
 
-// Plan is the status to be written, and what to do once the API server has it.
+// Plan is the status to be written, and the action after the API server has accepted it.
 type Plan struct {
 	Status longhorn.EngineStatus
 	Action Action
-	// After is when to look again though nothing changed; 0: never.
+	// After is the time until the next sync although nothing changed; 0: none is needed.
 	After time.Duration
 }
 
@@ -68,11 +68,10 @@ func plan(in Input) Plan {
 	return p
 }
 
-// abandon treats an engine as stopped whose node does not answer. Raising the generation
-// without a session makes the object refuse every epoch that this engine proposes from now on,
-// so it can never again leave out a replica that does not store what it writes. It may go on
-// with the replicas that it has until one of them is fenced at this generation; the next user
-// of the volume must see to that.
+// abandon sets an engine to stopped while its node does not answer. It raises the generation without a session, so
+// the object refuses every epoch that this engine proposes from now on. Therefore the engine can never again exclude
+// a replica that does not store its writes. The engine may continue with its present replicas until one of them is
+// fenced at this generation. The next user of the volume must make sure of that.
 func abandon(in Input, p *Plan) {
 	s := &p.Status
 	s.OwnerID = in.Owner
@@ -81,7 +80,7 @@ func abandon(in Input, p *Plan) {
 	s.CurrentState = longhorn.InstanceStateStopped
 	s.Conditions, _ = types.SetCondition(s.Conditions, longhorn.Condition{
 		Type: types.ConditionInstanceCreation, Status: longhorn.ConditionFalse, Reason: types.ReasonEngineNodeDown,
-		Message: fmt.Sprintf("node %s does not answer; replicas refuse the engine that may be left there from generation %d on", in.Engine.Spec.NodeID, s.Generation),
+		Message: fmt.Sprintf("node %s does not answer; replicas reject any engine that still runs there, from generation %d on", in.Engine.Spec.NodeID, s.Generation),
 	}, in.Now)
 	p.Action = ActionAbandon
 }

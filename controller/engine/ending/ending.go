@@ -1,9 +1,9 @@
-// Package ending has the rules of an engine's end that two controllers share: that of the
-// engine's node (package engine), which stops it, and that of the leader (package abandon),
-// which takes it for stopped.
+// Package ending has the rules about the end of an engine that two controllers share: the controller of the engine's
+// node (package engine), which stops the engine, and the leader's controller (package abandon), which assumes that
+// it is stopped.
 //
-// It owns: when an engine shall stop, when it counts as stopped, what its status says then,
-// and the check before its finalizer is dropped. It must not know the data plane, nor nodes.
+// It owns these rules: when an engine must stop, when it counts as stopped, its status then, and the check before
+// its finalizer is dropped. It must not know the data plane, nor nodes.
 package ending
 
 import (
@@ -15,15 +15,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// ShallStop tells whether an engine is not wanted to run.
+// ShallStop reports whether an engine must not run.
 func ShallStop(e *longhorn.Engine) bool {
 	return e.DeletionTimestamp != nil || e.Spec.DesireState != longhorn.DesireStateRunning
 }
 
-// IsStopped tells whether the state is that of an engine that runs nowhere, or never ran.
+// IsStopped reports whether a state means that an engine runs nowhere, or never ran.
 func IsStopped(s longhorn.InstanceState) bool { return s == longhorn.InstanceStateStopped || s == "" }
 
-// ForgetRun forgets the running engine; generation and epoch stay, for they describe the data.
+// ForgetRun clears the status of the running engine. Generation and epoch stay, because they describe the data.
 func ForgetRun(s *longhorn.EngineStatus) {
 	s.Session, s.UUID, s.InstanceManagerName, s.Endpoint = "", "", "", ""
 	s.CurrentSize = 0
@@ -31,8 +31,8 @@ func ForgetRun(s *longhorn.EngineStatus) {
 	s.CurrentReplicaAddressMap, s.ReplicaModeMap, s.RebuildStatus = nil, nil, nil
 }
 
-// LetGo turns DeviceInUse off for an engine that nothing waits for any more. The status is the
-// one that is about to be written.
+// LetGo sets DeviceInUse to False for an engine when its stop no longer waits for the device. The status is the one
+// that is about to be written.
 func LetGo(e *longhorn.Engine, s *longhorn.EngineStatus, now time.Time) {
 	ended := IsStopped(s.CurrentState) || s.CurrentState == longhorn.InstanceStateError
 	if types.IsConditionTrue(s.Conditions, types.ConditionDeviceInUse) && (ended || !ShallStop(e)) {
@@ -47,9 +47,8 @@ type Store interface {
 	Update(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
 }
 
-// Forget drops the finalizer after a live read that shows the deletion, and an engine that is
-// stopped and on the node that it was on when that was decided, or still on none. A missing
-// engine is the error of that read or write.
+// Forget drops the finalizer after a live read. The read must show that the engine is deleted and stopped, and has
+// the same node in its spec as at the decision, or still none. A missing engine is the error of that read or write.
 func Forget(ctx context.Context, engines Store, e *longhorn.Engine) error {
 	live, err := engines.Live(ctx, e.Name)
 	if err != nil {

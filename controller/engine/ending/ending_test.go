@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// server holds one engine, or none, and what was written last.
+// server holds one engine or none, and records the last write.
 type server struct{ engine, written *longhorn.Engine }
 
 func (s *server) Live(_ context.Context, name string) (*longhorn.Engine, error) {
