@@ -6,11 +6,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// showEvery is how often at most the controller writes the space that a replica takes.
+// showEvery is the minimum time between two writes of the space that a replica uses.
 const showEvery = 30 * time.Second
 
-// showAllocated writes down the space that the data takes, when it has changed by an amount
-// that matters.
+// showAllocated records the space that the data uses, when it has changed by a significant amount.
 func showAllocated(in Input, p *Plan) {
 	was, is := p.Status.AllocatedBytes, in.Observed.AllocatedBytes
 	if change := max(is-was, was-is); change < types.AllocatedStep(int64(in.Replica.Spec.VolumeSize)) {

@@ -16,7 +16,7 @@ func TestTheSpaceThatAReplicaTakesIsWrittenDownNowAndThen(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		size, was, is int64
-		ago           time.Duration // since it was written last; negative: never
+		ago           time.Duration // since the last write; negative: never written
 		written       bool
 		after         time.Duration
 	}{

@@ -16,8 +16,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// apply writes the status, then acts. The data plane's answer comes back as a new state and
-// so as a new sync; apply may repeat every action.
+// apply writes the status, then acts. The data plane's answer arrives as a new state and causes a new sync. apply
+// may repeat every action.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	r, err := c.writeStatus(ctx, in.Replica, p.Status)
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	log := queue.Log(ctx).WithField(logfields.Path, c.directory(in))
 	switch p.Action {
 	case ActionCreate:
-		log.Info("making the replica's directory")
+		log.Info("creating the replica's directory")
 		return c.create(ctx, in, r)
 	case ActionStart:
 		spec, err := c.spec(ctx, in)
@@ -54,15 +54,15 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	return nil
 }
 
-// stop closes the replica and writes down the fence that it holds then. After a crash in
-// between it opens and fences the replica once more. A replica that could not be opened has
-// no engine and cannot be fenced: stop closes what is left without a fence. So it does
-// with one that must be removed and cannot be fenced, as on a disk that is full to the last
-// block: the attempt has shut the engine out, and nothing stays that the fence would keep.
+// stop closes the replica and records the fence that it then holds. After a crash in between, it opens and fences
+// the replica a second time. A replica that could not be opened has no engine and cannot be fenced: stop closes it
+// without a fence. stop does the same with a replica that must be removed and cannot be fenced, for example on a
+// disk that is full to the last block. The attempt has disconnected the engine, and no data remains that a fence
+// would protect.
 func (c *Controller) stop(ctx context.Context, r *longhorn.Replica, fence int64) error {
 	err := c.DataPlane.StopReplica(ctx, r.Name, fence)
 	if err != nil && fence > 0 && r.DeletionTimestamp != nil {
-		queue.Log(ctx).WithError(err).Warn("Cannot fence a replica that is to be removed; closing it without")
+		queue.Log(ctx).WithError(err).Warn("Cannot fence a replica before its removal; closing it without a fence")
 		err, fence = c.DataPlane.StopReplica(ctx, r.Name, 0), 0
 	}
 	if err != nil {
@@ -77,8 +77,8 @@ func (c *Controller) stop(ctx context.Context, r *longhorn.Replica, fence int64)
 	return err
 }
 
-// create makes the directory only if the API server, too, knows of none: an old cache must
-// not lead to an empty directory in the place of a lost one.
+// create creates the directory only if the API server also has no record of it: an old cache must not cause an empty
+// directory in place of a lost one.
 func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) error {
 	live, err := c.Replicas.Live(ctx, r.Name)
 	if err != nil {
@@ -92,18 +92,18 @@ func (c *Controller) create(ctx context.Context, in Input, r *longhorn.Replica) 
 		return c.refused(ctx, in, live, err)
 	}
 	if err := c.DataPlane.CreateReplica(ctx, spec); err != nil {
-		return c.refused(ctx, in, live, fmt.Errorf("make the directory: %w", err))
+		return c.refused(ctx, in, live, fmt.Errorf("create the directory: %w", err))
 	}
-	c.attempts.forget(r.Name) // the next sync opens it, at once
+	c.attempts.forget(r.Name) // the next sync opens it without delay
 	live.Status.DirectoryCreated = true
 	if _, err := c.Replicas.UpdateStatus(ctx, live); err != nil {
-		return fmt.Errorf("record that the directory was made: %w", err)
+		return fmt.Errorf("record that the directory was created: %w", err)
 	}
 	return nil
 }
 
-// refused shows why a replica could not be made or opened, if err is a refusal; it returns
-// any other error, to be tried again soon.
+// refused shows why a replica could not be created or opened, if err is a refusal. It returns any other error, so
+// that the queue retries soon.
 func (c *Controller) refused(ctx context.Context, in Input, r *longhorn.Replica, err error) error {
 	refusal := (*types.Refusal)(nil)
 	if !errors.As(err, &refusal) {
@@ -114,8 +114,7 @@ func (c *Controller) refused(ctx context.Context, in Input, r *longhorn.Replica,
 	return err
 }
 
-// remove deletes the data after a live read that shows the deletion and this node, then the
-// finalizer.
+// remove deletes the data, and then drops the finalizer. Before, a live read must show the deletion and this node.
 func (c *Controller) remove(ctx context.Context, in Input) error {
 	live, err := c.Replicas.Live(ctx, in.Replica.Name)
 	if apierrors.IsNotFound(err) {
@@ -140,9 +139,9 @@ func (c *Controller) remove(ctx context.Context, in Input) error {
 	return ending.DropFinalizer(ctx, c.Replicas, live)
 }
 
-// showRefusal writes into the status why a deleted replica's data cannot be removed, such as
-// an engine that is still connected, and records its Event once. It returns the error, so
-// that the removal is tried again.
+// showRefusal writes the reason why a deleted replica's data cannot be removed into the status, for example an
+// engine that is still connected. It records its Event once. It returns the error, so that the queue retries the
+// removal.
 func (c *Controller) showRefusal(ctx context.Context, r *longhorn.Replica, err error) error {
 	condition := longhorn.Condition{
 		Type: types.ConditionRemovalRefused, Status: longhorn.ConditionTrue, Reason: types.EventFailedDeleting, Message: err.Error(),
@@ -156,7 +155,7 @@ func (c *Controller) showRefusal(ctx context.Context, r *longhorn.Replica, err e
 		return err
 	}
 	if _, failed := c.Replicas.UpdateStatus(ctx, u); failed != nil {
-		queue.Log(ctx).WithError(failed).Warn("Cannot show why a replica's data is not removed")
+		queue.Log(ctx).WithError(failed).Warn("Cannot record in the status why a replica's data is not removed")
 		return err
 	}
 	c.Recorder.Event(r, corev1.EventTypeWarning, types.ConditionRemovalRefused, condition.Message)
@@ -178,7 +177,7 @@ func (c *Controller) writeStatus(ctx context.Context, r *longhorn.Replica, statu
 	return written, nil
 }
 
-// tell records the Events about what changed.
+// tell records the Events about changes of the status.
 func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {
 	was, is := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation), types.FindCondition(next.Conditions, types.ConditionInstanceCreation)
 	switch {
@@ -197,7 +196,7 @@ func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {
 		}
 	case longhorn.InstanceStateError:
 		if isLost(is.Reason) {
-			c.Recorder.Eventf(r, corev1.EventTypeWarning, is.Reason, "replica %s serves nothing any more: %s", r.Name, is.Message)
+			c.Recorder.Eventf(r, corev1.EventTypeWarning, is.Reason, "replica %s stopped serving: %s", r.Name, is.Message)
 			return
 		}
 		c.Recorder.Eventf(r, corev1.EventTypeWarning, types.EventFailedStarting, "%s: %s", is.Reason, is.Message)
@@ -219,7 +218,7 @@ func (c *Controller) specWithoutSecret(in Input) Spec {
 	}
 }
 
-// directory is beneath the disk as it is mounted now, which may not be where it was.
+// directory is the replica's directory below the current mount point of the disk, which may have changed.
 func (c *Controller) directory(in Input) string {
 	return types.ReplicaDataPath(in.Disk.Path, in.Replica.Spec.DataDirectoryName)
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// attempt is the last try to make or open a replica's directory.
+// attempt is the last attempt to create or open a replica's directory.
 type attempt struct {
 	at      time.Time
 	refusal *types.Refusal // why it failed; nil: the data plane accepted it
 }
 
-// attempts remember the last attempt on each replica. An attempt that ends like the one before changes
-// nothing in the API, so the API does not show its time. They are lost with the process, which costs
-// one more attempt.
+// attempts remember the last attempt on each replica. An attempt with the same result as the previous one changes
+// nothing in the API, so the API does not show its time. The memory is lost with the process, which costs one more
+// attempt.
 type attempts struct {
 	mu   sync.Mutex
 	last map[string]attempt // by replica; guarded by mu

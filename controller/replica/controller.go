@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Store holds the replicas of this node, and reads and writes any.
+// Store lists the replicas of this node, and reads and writes any replica.
 type Store interface {
 	GetRO(name string) (*longhorn.Replica, error)
 	List(selector labels.Selector) ([]*longhorn.Replica, error)
@@ -26,7 +26,7 @@ type Store interface {
 	queue.Events
 }
 
-// NodeStore holds this node, and reads any.
+// NodeStore watches this node, and reads any node.
 type NodeStore interface {
 	GetRO(name string) (*longhorn.Node, error)
 	Live(ctx context.Context, name string) (*longhorn.Node, error)
@@ -39,41 +39,42 @@ type InstanceManagerStore interface {
 	queue.Events
 }
 
-// Deps are what the controller needs.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	queue.Env
 
 	Replicas         Store
 	Nodes            NodeStore
 	InstanceManagers InstanceManagerStore
-	// Volumes and Engines tell whether a deleted replica is the last copy.
+	// Volumes and Engines are read to decide whether a deleted replica is the last copy.
 	Volumes ending.VolumeStore
 	Engines ending.EngineStore
 	// VolumeKey reads the key of a volume's data plane; a missing key is an error.
 	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
 	DataPlane DataPlane
-	// Node is this daemon's: the controller runs its replicas.
+	// Node is this daemon's node: the controller runs its replicas.
 	Node string
 }
 
-// Controller runs the replicas of one node. Make it with New, then Run it.
+// Controller runs the replicas of one node. Create it with New, then call Run.
 type Controller struct {
 	Deps
 	queue    *queue.Queue[string]
-	attempts attempts // to make or open replicas
-	growths  attempts // to make them larger
+	attempts attempts // to create or open replicas
+	growths  attempts // to grow replicas
 	turns    *turns
 }
 
-// workers are more than the disks that may hang at a time can hold, at callsPerDisk each.
+// workers is the number of workers. It is larger than the number that the disks which may hang at a time can block,
+// at callsPerDisk each.
 const workers = 8
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. The controller does nothing before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "replica", Env: d.Env, Workers: workers, Sync: c.sync})
 	c.turns = newTurns(c.queue.Add)
-	// A disk or the instance manager of this node changed, which may concern any replica.
+	// A change of a disk or of this node's instance manager may concern any replica.
 	all := queue.Handler(c.queue, func(metav1.Object) []string { return c.names() })
 	err := c.queue.Watch(
 		queue.Watch{Events: d.Replicas, Handler: queue.Handler(c.queue, queue.Name[*longhorn.Replica])},
@@ -86,18 +87,18 @@ func New(d Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// Notify tells the controller that the data plane's state of these replicas changed.
+// Notify notifies the controller that the data plane's state of these replicas changed.
 func (c *Controller) Notify(names ...string) {
 	for _, name := range names {
 		c.queue.Add(name)
 	}
 }
 
-// NotifyAll tells the controller that the state of any replica, and the list of those that the
-// data plane hosts, may have changed.
+// NotifyAll notifies the controller that the state of any replica, and the list of replicas in the data plane, may
+// have changed.
 func (c *Controller) NotifyAll() {
 	hosted, _ := c.DataPlane.Replicas()
 	c.Notify(append(c.names(), hosted...)...)
@@ -164,7 +165,7 @@ func (c *Controller) gather(ctx context.Context, r *longhorn.Replica) (Input, er
 	}
 	if r.DeletionTimestamp != nil {
 		if in.Kept, err = c.isLastCopy(ctx, r); err != nil {
-			return in, fmt.Errorf("look whether it is the last copy: %w", err)
+			return in, fmt.Errorf("check whether it is the last copy: %w", err)
 		}
 	}
 	return in, nil

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fakePlane records the calls to the data plane and answers with err.
 type fakePlane struct {
 	observed Observed
-	disks    []string // of the calls that name one
+	disks    []string // the disks that the calls name
 	hosted   []string
 	err      error
 	calls    []string
@@ -107,7 +107,7 @@ func TestDirectoryIsMadeOnceAndThenOpened(t *testing.T) {
 	plane.expect(t, "create "+directory)
 	h.ExpectWrites("update replicas/r/status", "update replicas/r/status")
 
-	// The cache is late: it does not show yet that the directory was made.
+	// The cache is late: it does not show yet that the directory was created.
 	syncOnce(t, c, queue.ErrStale)
 	plane.expect(t)
 
@@ -122,7 +122,7 @@ func TestDirectoryIsMadeOnceAndThenOpened(t *testing.T) {
 	h.ExpectWrites("update replicas/r/status")
 	h.CatchUp()
 	syncOnce(t, c, nil)
-	h.ExpectWrites() // at rest nothing is written
+	h.ExpectWrites() // at rest, it writes nothing
 	plane.expect(t)
 }
 
@@ -155,7 +155,7 @@ func TestALostReplicaIsToldOnceAndShown(t *testing.T) {
 			assert.Equal(t, longhorn.InstanceStateError, r.Status.CurrentState)
 			assert.Equal(t, reason, condition.Reason)
 			assert.Equal(t, message, condition.Message)
-			h.ExpectEvents("Warning " + reason + " r: replica r serves nothing any more: " + message)
+			h.ExpectEvents("Warning " + reason + " r: replica r stopped serving: " + message)
 		})
 	}
 }
@@ -188,7 +188,7 @@ func TestARunningReplicaThatHangsIsToldOnceAndShown(t *testing.T) {
 	assert.Empty(t, got.Reason)
 }
 
-// It is tried again and again, but told once.
+// The controller retries again and again, but records one Event.
 func TestARefusalThatDoesNotChangeIsNotWrittenAgain(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -221,7 +221,7 @@ func TestARefusalThatDoesNotChangeIsNotWrittenAgain(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			plane := &fakePlane{observed: tc.observed, err: tc.refusal}
 			h, c := start(t, plane, placed(wanted, created))
-			for range 598 { // a minute of syncs, as many as the controller may want
+			for range 598 { // a minute of syncs, as many as the controller may request
 				syncOnce(t, c, nil)
 				h.CatchUp()
 				h.Clock.Step(100 * time.Millisecond)
@@ -260,11 +260,11 @@ func TestForeignDirectoryIsReportedAndLeft(t *testing.T) {
 	condition := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
 	assert.Equal(t, "NotAReplica", condition.Reason, "status %+v", r.Status)
 	assert.False(t, r.Status.DirectoryCreated)
-	syncOnce(t, c, nil) // not tried again at once
+	syncOnce(t, c, nil) // no retry without delay
 	plane.expect(t)
 }
 
-// A disk that fails makes a replica that nothing waits for, and says so.
+// A replica on a disk that fails is set to failed, so that nothing waits for it, and its status says why.
 func TestADirectoryThatCannotBeMadeIsReported(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent}, err: &types.Refusal{Reason: "IOError", Message: "mkdir: read-only file system"}}
 	h, c := start(t, plane, placed(wanted))
@@ -280,10 +280,10 @@ func TestADirectoryThatCannotBeMadeIsReported(t *testing.T) {
 	h.ExpectEvents("Warning FailedStarting r: IOError: mkdir: read-only file system")
 	h.Clock.Step(retryOpen)
 	syncOnce(t, c, nil)
-	plane.expect(t, "create "+directory) // and it is tried again
+	plane.expect(t, "create "+directory) // and the controller retries
 }
 
-// Only a refusal is a failure of the replica: any other error is of the call, which is repeated.
+// Only a refusal is a failure of the replica. Any other error is a failure of the call, which is repeated.
 func TestACallThatFailsIsNoFailureOfTheReplica(t *testing.T) {
 	broken := errors.New("the connection was reset")
 	for what, r := range map[string]*longhorn.Replica{"create": placed(wanted), "start": placed(wanted, created)} {

@@ -1,26 +1,25 @@
-// Package replica runs the replicas of its daemon's node. It makes a replica's directory once,
-// opens and closes the replica in the node's instance manager, shows its state in
-// Replica.status, fences it off from outdated engines, and removes the data when the
-// Replica is deleted.
+// Package replica runs the replicas of its daemon's node. It creates a replica's directory once, and opens and
+// closes the replica in the node's instance manager. It shows the replica's state in Replica.status, and fences the
+// replica against outdated engines. It removes the data when the Replica is deleted.
 //
-// It owns: Replica.status, and the removal of a replica's data and finalizer.
+// It owns Replica.status, and the removal of a replica's data and finalizer.
 //
-//	status.directoryCreated   directory      meaning
-//	false                     none           to be made
-//	false                     there, unused  made, the record was lost in a crash: recorded now
-//	true                      there          to be opened
-//	true                      none           the copy is lost: an error, never made again
+//	status.directoryCreated   directory       meaning
+//	false                     none            to be created
+//	false                     exists, unused  created, but a crash lost the record: recorded now
+//	true                      exists          to be opened
+//	true                      none            the copy is lost: an error, never created again
 //
-// Only while the node is gone from Kubernetes, or no node has the disk, package orphan writes in
-// its place: the leader runs it, and it cannot reach the data. What both must see alike, above
-// all whether a deleted replica is the last good copy, is in package ending.
+// Package orphan writes the status instead only while the node is gone from Kubernetes, or while no node has the
+// disk. The leader runs it, and it cannot reach the data. Package ending has the rules that both must share, above
+// all whether a deleted replica is the last good copy.
 //
 //	replica (its node)                       orphan (leader)
 //	------------------                       ---------------
 //	runs, stops, removes the data            -
-//	its node is gone: says nothing           it has failed (NodeGone); deleted: left
-//	its node is back: its word holds again   -
+//	its node is gone: reports nothing        it has failed (NodeGone); deleted: left
+//	its node is back: its reports count      -
 //
-// It must not know engines but for the record of who holds the data, where replicas are
-// placed, nor other nodes.
+// The package must not know engines, except the record of the replicas that have the data. It must not know where
+// replicas are placed, nor other nodes.
 package replica

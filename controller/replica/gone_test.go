@@ -41,7 +41,7 @@ func TestPlanOfADaemonWhoseNodeOrDiskIsGone(t *testing.T) {
 	}
 }
 
-// A daemon that still runs on a node that was removed must not argue with the leader.
+// A daemon that still runs on a removed node must not overwrite the leader's status.
 func TestADaemonWithoutANodeSaysNothing(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Process: "p"}}
 	h, c := start(t, plane, placed(created, wanted, failedAt(testutil.Now, types.ReasonNodeGone)))
@@ -53,7 +53,7 @@ func TestADaemonWithoutANodeSaysNothing(t *testing.T) {
 	h.ExpectWrites()
 	plane.expect(t)
 
-	// It is back: the daemon's word holds again.
+	// The node is back: the daemon's reports count again.
 	h.Overwrite(build.ReadyNode("n", "disk"))
 	h.CatchUp()
 	syncOnce(t, c, nil)
@@ -61,7 +61,7 @@ func TestADaemonWithoutANodeSaysNothing(t *testing.T) {
 	h.ExpectEvents("Normal Start r: replica r runs on node n")
 }
 
-// A node that is back under its name with an empty disk: nothing is made, and nothing loops.
+// A node is back under its name with an empty disk: the controller creates nothing, and does not loop.
 func TestANodeIsBackWithoutTheDisk(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := start(t, plane, placed(created, wanted, failedAt(testutil.Now, types.ReasonNodeGone), func(r *longhorn.Replica) { r.Spec.DiskID = "old" }))

@@ -11,14 +11,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// grow shows the size that an open replica holds, and makes it larger if it is smaller than the spec asks for. It asks a process that can
-// grow replicas, and no other, and asks again retryOpen after the last attempt.
+// grow shows the size of an open replica, and grows the replica if it is smaller than the size in the spec. It asks
+// only a process that can grow replicas, and retries retryOpen after the last attempt.
 //
-//	holds        process   last attempt       what is done
-//	spec's size  -         -                  the condition Expanded turns True, if it is there
-//	less         cannot    -                  nothing; the volume controller says why
-//	less         can       none, or long ago  asked
-//	less         can       just now           waits; its error is shown
+//	size         process   last attempt       action
+//	spec's size  -         -                  the condition Expanded is set to True, if it exists
+//	less         cannot    -                  none; the volume controller says why
+//	less         can       none, or long ago  grow request
+//	less         can       just now           wait; its error is shown
 func grow(in Input, p *Plan) {
 	o, want := in.Observed, in.Replica.Spec.VolumeSize
 	if o.SizeBytes > 0 {
@@ -45,7 +45,7 @@ func grow(in Input, p *Plan) {
 	p.Action, p.After = ActionGrow, sooner(p.After, retryOpen)
 }
 
-// growFailure is why the replica was not made larger, as far as is known.
+// growFailure is the reason why the replica has not grown, as far as is known.
 func growFailure(in Input) string {
 	if in.Observed.GrowError == "" && in.Grown.refusal != nil {
 		return in.Grown.refusal.Message
@@ -59,7 +59,7 @@ func setExpanded(in Input, p *Plan, status longhorn.ConditionStatus, reason, mes
 	}, in.Now)
 }
 
-// wantedSize is the size that a replica is started with: the spec's, unless the process cannot make it larger.
+// wantedSize is the size for a replica's start: the size in the spec, unless the process cannot grow the replica.
 func wantedSize(in Input) int64 {
 	if has := in.Replica.Status.CurrentSize; has > 0 && !in.Observed.Grows {
 		return int64(has)
@@ -67,14 +67,14 @@ func wantedSize(in Input) int64 {
 	return int64(in.Replica.Spec.VolumeSize)
 }
 
-// grow asks the data plane to make an open replica larger. Its state shows the size, or why not; a refusal of the call is remembered, and
-// the next look shows it.
+// grow asks the data plane to grow an open replica. The replica's state shows the size, or the error. A refusal of
+// the call is remembered, and the next sync shows it.
 func (c *Controller) grow(ctx context.Context, in Input) error {
 	name, refusal := in.Replica.Name, (*types.Refusal)(nil)
 	c.growths.note(name, in.Now, nil)
 	spec, err := c.spec(ctx, in)
 	if err == nil {
-		queue.Log(ctx).WithField("sizeBytes", spec.SizeBytes).Info("Making the replica larger")
+		queue.Log(ctx).WithField("sizeBytes", spec.SizeBytes).Info("Growing the replica")
 		err = c.DataPlane.StartReplica(ctx, spec)
 	}
 	if errors.As(err, &refusal) {
@@ -83,12 +83,12 @@ func (c *Controller) grow(ctx context.Context, in Input) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("make replica larger: %w", err)
+		return fmt.Errorf("grow replica: %w", err)
 	}
 	return nil
 }
 
-// sooner is the shorter of two times until something is due; 0 is never.
+// sooner is the shorter of two waiting times; 0 is never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b

@@ -28,18 +28,18 @@ func recorded(members ...string) *longhorn.Engine {
 	})
 }
 
-// TestTheDataOfTheLastCopyStays: a user got past the policies and deleted it.
+// TestTheDataOfTheLastCopyStays: a user bypassed the policies and deleted it.
 func TestTheDataOfTheLastCopyStays(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := start(t, plane, placed(made, gone), build.Volume("vol"), recorded("r"))
 	syncOnce(t, c, nil)
 	plane.expect(t)
 	h.ExpectWrites("update replicas/r/status")
-	h.ExpectEvents("Warning FailedDeleting r: the replica was deleted, and has the last good copy of volume vol: it is kept and serves until another copy is good; " +
+	h.ExpectEvents("Warning FailedDeleting r: the replica was deleted, but has the last good copy of volume vol: it stays and serves until another copy is good; " +
 		"to delete the data, delete the volume")
 	h.CatchUp()
 	syncOnce(t, c, nil)
-	h.ExpectWrites() // at rest nothing is written
+	h.ExpectWrites() // at rest, it writes nothing
 
 	deleted := build.Volume("vol", func(v *longhorn.Volume) { v.DeletionTimestamp = &metav1.Time{Time: testutil.Now} })
 	h.Overwrite(deleted)
@@ -47,7 +47,7 @@ func TestTheDataOfTheLastCopyStays(t *testing.T) {
 	plane.expect(t, "remove "+directory+" uid-r")
 }
 
-// TestAKeptReplicaServes: a deletion that got past the policies does not cut a running volume.
+// TestAKeptReplicaServes: a deletion that bypassed the policies does not interrupt a running volume.
 func TestAKeptReplicaServes(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseRunning, Process: "p"}}
 	_, c := start(t, plane, placed(made, gone, wanted), build.Volume("vol"), recorded("r"))
@@ -55,7 +55,7 @@ func TestAKeptReplicaServes(t *testing.T) {
 	plane.expect(t)
 }
 
-// TestNothingIsRemovedUnseen: what decides cannot be read.
+// TestNothingIsRemovedUnseen: the objects that decide cannot be read.
 func TestNothingIsRemovedUnseen(t *testing.T) {
 	for _, resource := range []string{"volumes", "engines", "nodes", "replicas"} {
 		t.Run(resource, func(t *testing.T) {
@@ -76,7 +76,8 @@ func TestNothingIsRemovedUnseen(t *testing.T) {
 	}
 }
 
-// Two removals at a time: each was allowed, for the other replica was good. Both stay, each on its node.
+// Two removals run at the same time. Each was allowed because the other replica was good. Both replicas stay, each
+// on its node.
 func TestOfTwoDeletedReplicasBothStay(t *testing.T) {
 	for _, here := range []string{"r", "s"} {
 		t.Run(here, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestOfTwoDeletedReplicasBothStay(t *testing.T) {
 	}
 }
 
-// The other replica's node was removed, and nobody has written that yet.
+// The other replica's node was removed, and no status shows that yet.
 func TestAReplicaStaysWhenTheNodeOfTheOtherIsGone(t *testing.T) {
 	plane := &fakePlane{observed: Observed{Phase: types.PhaseAbsent, Process: "p"}}
 	h, c := start(t, plane, placed(made, gone), build.Volume("vol"), recorded("r", "s"), build.PlacedReplica("s", "vol", "m", "disk-m", made))
@@ -102,7 +103,7 @@ func TestAReplicaStaysWhenTheNodeOfTheOtherIsGone(t *testing.T) {
 	h.ExpectWrites("update replicas/r/status")
 }
 
-// meanwhile is a store: just after its status write something else changes.
+// meanwhile is a store that changes something else just after its status write.
 type meanwhile struct {
 	Store
 	change func(written *longhorn.Replica)
@@ -116,7 +117,7 @@ func (m meanwhile) UpdateStatus(ctx context.Context, r *longhorn.Replica) (*long
 	return written, err
 }
 
-// The removal was planned while another copy was good; that one fails before the data is removed.
+// The removal was planned while another copy was good. That copy fails before the data is removed.
 func TestAReplicaThatHasBecomeTheLastCopyIsNotRemoved(t *testing.T) {
 	other := func(changes ...func(*longhorn.Replica)) *longhorn.Replica {
 		return build.PlacedReplica("s", "vol", "m", "disk-m", append(changes, made)...)
@@ -140,7 +141,7 @@ func TestAReplicaThatHasBecomeTheLastCopyIsNotRemoved(t *testing.T) {
 	}
 }
 
-// The plan rests on the cache. What the server shows after the status was written decides.
+// The plan is based on the cache. The state on the API server after the status write decides.
 func TestNothingIsMadeOrRemovedThatTheServerShowsOtherwise(t *testing.T) {
 	for name, change := range map[string]func(*longhorn.Replica){
 		"a later one of the name": func(r *longhorn.Replica) { r.UID = "later" },

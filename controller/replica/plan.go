@@ -9,16 +9,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// retryOpen is how soon a replica that could not be opened is tried again when nothing else happens.
+// retryOpen is the time until the next attempt to open a replica after a failure, if nothing else happens.
 const retryOpen = 30 * time.Second
 
-// retryDisk is how soon a replica that lost its disk is tried again: the data plane and the node,
-// whose word opens it again, each learn of mounts by themselves, and for a moment may disagree. The
-// longer they do, the longer the delay, up to retryOpen. A replica that another process has open
-// still, which is about to end, is tried again as soon.
+// retryDisk is the time until the next attempt to open a replica that lost its disk. The data plane and the node
+// notice mounts independently, and for a short time they may disagree about the disk. The longer they disagree, the
+// longer the delay, up to retryOpen. A replica that another process still has open has the same delay, because that
+// process is about to exit.
 const retryDisk = 2 * time.Second
 
-// Action is the one thing to do next.
+// Action is the single next action.
 type Action string
 
 // The actions. The controller takes none of them while the instance manager does not answer.
@@ -27,7 +27,7 @@ const (
 	ActionCreate Action = "create"
 	ActionStart  Action = "start"
 	ActionStop   Action = "stop"
-	// ActionGrow makes an open replica larger.
+	// ActionGrow grows an open replica.
 	ActionGrow Action = "grow"
 	// ActionRemove deletes the data and then drops the finalizer.
 	ActionRemove Action = "remove"
@@ -35,7 +35,7 @@ const (
 	ActionForget Action = "forget"
 )
 
-// asksDisk tells whether the data plane uses the replica's disk for the action.
+// asksDisk reports whether the data plane uses the replica's disk for the action.
 func (a Action) asksDisk() bool {
 	return a == ActionCreate || a == ActionStart || a == ActionGrow || a == ActionStop || a == ActionRemove
 }
@@ -49,31 +49,31 @@ type Disk struct {
 	Message string
 }
 
-// Input is all that a plan rests on. Nothing in it is modified.
+// Input is everything that a plan is based on. A plan modifies nothing in it.
 type Input struct {
 	Replica  *longhorn.Replica
 	Observed Observed
 	Disk     Disk
 	Manager  *longhorn.InstanceManager // nil: there is none
-	// Silent: this node is not registered, or is gone from Kubernetes. Then the leader speaks for
-	// its replicas (package orphan), and a daemon that still runs does nothing.
+	// Silent: this node is not registered, or is gone from Kubernetes. Then the leader reports on its replicas
+	// (package orphan), and a daemon that still runs does nothing.
 	Silent bool
-	// Kept: it was deleted, and must not go (ending.IsLastCopy). The plan treats it as not deleted.
+	// Kept: the replica was deleted, but must stay (ending.IsLastCopy). The plan treats it as not deleted.
 	Kept bool
 	// Owner is this node, for status.ownerID.
 	Owner string
-	// Tried is the last attempt to make or open the replica; zero: none is remembered.
+	// Tried is the last attempt to create or open the replica; zero: none is remembered.
 	Tried attempt
-	// Grown is the last attempt to make it larger; zero: none is remembered.
+	// Grown is the last attempt to grow it; zero: none is remembered.
 	Grown attempt
 	Now   time.Time
 }
 
-// Plan is the action, and the status that is true before it is taken.
+// Plan is the action, and the status that is true before the action.
 type Plan struct {
 	Action Action
 	Status longhorn.ReplicaStatus
-	// After is when to look again though nothing changed; 0: never.
+	// After is the time until the next sync although nothing changed; 0: none is needed.
 	After time.Duration
 }
 
@@ -84,7 +84,7 @@ func plan(in Input) Plan {
 		p.Action = ActionForget
 	case in.Silent:
 	case in.Observed.Phase == types.PhaseUnknown:
-		// nothing is known, so nothing is done or said
+		// nothing is known, so the plan does nothing and reports nothing
 	case in.isDeleting() || in.Replica.Spec.DesireState != longhorn.DesireStateRunning:
 		planStop(in, &p)
 	default:
@@ -96,7 +96,7 @@ func plan(in Input) Plan {
 	return p
 }
 
-// isDeleting tells whether the replica must go.
+// isDeleting reports whether the replica must be removed.
 func (in Input) isDeleting() bool { return in.Replica.DeletionTimestamp != nil && !in.Kept }
 
 func planRun(in Input, p *Plan) {
@@ -104,7 +104,7 @@ func planRun(in Input, p *Plan) {
 	switch in.Observed.Phase {
 	case types.PhaseRunning:
 		if in.Manager == nil || in.Manager.Status.IP == "" {
-			return // where it is served is not known yet
+			return // its address is not known yet
 		}
 		p.Status.CurrentState = longhorn.InstanceStateRunning
 		p.Status.InstanceManagerName = in.Manager.Name
@@ -129,8 +129,8 @@ func planRun(in Input, p *Plan) {
 	}
 }
 
-// failObserved shows why a replica is not open. The refusal of the last attempt to open it comes
-// first: it is newer than what the data plane keeps of the attempt before.
+// failObserved shows why a replica is not open. The refusal of the last attempt to open it has priority: it is newer
+// than the data plane's record of the attempt before.
 func failObserved(in Input, p *Plan) {
 	if r := in.Tried.refusal; r != nil {
 		fail(p, in.Now, r.Reason, r.Message)
@@ -139,13 +139,13 @@ func failObserved(in Input, p *Plan) {
 	fail(p, in.Now, in.Observed.Reason, in.Observed.Message)
 }
 
-// open opens a replica that is not open, if its disk is there and the last failure is long enough ago.
-// The status shows a failure until an attempt has another outcome: what does not change is not
-// written, however often it is tried.
+// open opens a replica that is not open, if its disk is present and enough time has passed since the last failure.
+// The status shows a failure until an attempt has another result: an unchanged result is not written, however often
+// the controller retries.
 func open(in Input, p *Plan) {
 	if reason, message := diskTrouble(in); reason != "" {
 		if in.Observed.Phase == types.PhaseError && isLost(in.Observed.Reason) {
-			reason, message = in.Observed.Reason, in.Observed.Message // how it was lost says more
+			reason, message = in.Observed.Reason, in.Observed.Message // this reason says more about the loss
 		}
 		fail(p, in.Now, reason, message)
 		return
@@ -155,7 +155,7 @@ func open(in Input, p *Plan) {
 		if p.After = untilRetry(last, in.Tried.at, in.Now); p.After > 0 {
 			return
 		}
-		p.After = untilRetry(last, in.Now, in.Now) // should this attempt change nothing
+		p.After = untilRetry(last, in.Now, in.Now) // in case this attempt changes nothing
 	}
 	if p.After == 0 || p.Status.CurrentState != longhorn.InstanceStateError {
 		setCreation(p, in.Now, longhorn.ConditionUnknown, last.Reason, last.Message)
@@ -168,8 +168,8 @@ func open(in Input, p *Plan) {
 	}
 }
 
-// untilRetry is how long a replica that could not be opened still has to wait. Only this process
-// remembers the last attempt: another process makes one attempt more.
+// untilRetry is the time until the next attempt to open a replica that could not be opened. Only this process
+// remembers the last attempt: a new process makes one attempt more.
 func untilRetry(last longhorn.Condition, tried, now time.Time) time.Duration {
 	failed, err := time.Parse(time.RFC3339, last.LastTransitionTime)
 	if err != nil {
@@ -181,7 +181,7 @@ func untilRetry(last longhorn.Condition, tried, now time.Time) time.Duration {
 	return max(0, tried.Add(retryDelay(last.Reason, tried.Sub(failed))).Sub(now))
 }
 
-// retryDelay is how long after an attempt the next one comes; age is that of the failure then.
+// retryDelay is the time between an attempt and the next one; age is the age of the failure at the attempt.
 func retryDelay(reason string, age time.Duration) time.Duration {
 	if isOfDisk(reason) || reason == types.ReasonLocked {
 		return min(max(retryDisk, age), retryOpen)
@@ -189,18 +189,18 @@ func retryDelay(reason string, age time.Duration) time.Duration {
 	return retryOpen
 }
 
-// planRefused is the status of a replica that could not be made or opened. The status makes it down,
-// so that nothing waits for it; it is tried again after retryOpen.
+// planRefused is the status of a replica that could not be created or opened. The status shows an error, so nothing
+// waits for the replica; the controller retries after retryOpen.
 func planRefused(in Input, status longhorn.ReplicaStatus, refusal *types.Refusal) Plan {
 	p := Plan{Status: *status.DeepCopy()}
 	fail(&p, in.Now, refusal.Reason, refusal.Message)
 	return p
 }
 
-// planStop closes a replica, and before that fences it if the spec asks for that. It opens a replica
-// that is not open to fence it: only an open replica can be made to refuse an engine.
+// planStop closes a replica, and fences it before if the spec requests that. To fence a replica that is not open, it
+// opens the replica: only an open replica can be made to refuse an engine.
 //
-//	phase             fence wanted and not held   what is done
+//	phase             fence requested, not held   action
 //	absent, error     yes                         opened
 //	absent            no                          stopped
 //	any other         -                           stopped, with the fence
@@ -224,12 +224,12 @@ func planStop(in Input, p *Plan) {
 	p.Status.CurrentState = longhorn.InstanceStateStopped
 	ending.ForgetRun(&p.Status)
 	if types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone {
-		setCreation(p, in.Now, longhorn.ConditionUnknown, "", "") // it is back
+		setCreation(p, in.Now, longhorn.ConditionUnknown, "", "") // the node is back
 	}
 	if !in.isDeleting() {
 		return
 	}
-	// A missing directory means that the data is gone only if the disk itself is there.
+	// A missing directory means that the data is gone only if the disk itself is present.
 	if reason, message := diskTrouble(in); reason != "" {
 		setCreation(p, in.Now, longhorn.ConditionFalse, reason, "the data cannot be removed: "+message)
 		return
@@ -237,14 +237,14 @@ func planStop(in Input, p *Plan) {
 	p.Action = ActionRemove
 }
 
-// mustFence tells whether a replica has to take up a generation before it is stopped. A replica that
-// was never made, or is about to be removed, has nothing to keep from an engine.
+// mustFence reports whether a replica must store a generation before it is stopped. A replica that was never
+// created, or is about to be removed, has no data to protect from an engine.
 func mustFence(in Input, held int64) bool {
 	r := in.Replica
 	return r.Spec.FenceGeneration > held && r.Status.DirectoryCreated && !in.isDeleting()
 }
 
-// diskTrouble tells why the replica's disk cannot be used; no reason: it can.
+// diskTrouble returns why the replica's disk cannot be used; an empty reason: it can be used.
 func diskTrouble(in Input) (reason, message string) {
 	r := in.Replica
 	switch {
@@ -256,8 +256,8 @@ func diskTrouble(in Input) (reason, message string) {
 	return "", ""
 }
 
-// isOfPlace tells whether a failure was of the place and not of the replica: it ends as
-// soon as the place is there, with no delay.
+// isOfPlace reports whether a failure was caused by the place and not by the replica. Such a failure is over as soon
+// as the place is available, without delay.
 func isOfPlace(reason string) bool {
 	switch reason {
 	case types.ReasonDiskNotReady, types.ReasonDiskNotFound, types.ReasonNodeGone:
@@ -266,15 +266,15 @@ func isOfPlace(reason string) bool {
 	return false
 }
 
-// isLost tells whether the data plane took an open replica from its disk.
+// isLost reports whether the data plane has closed an open replica because of its disk or its data.
 func isLost(reason string) bool { return isDiskLost(reason) || reason == types.ReasonDataDeleted }
 
-// isDiskLost tells whether the data plane took an open replica from a disk that went away.
+// isDiskLost reports whether the data plane has closed an open replica because its disk went away.
 func isDiskLost(reason string) bool {
 	return reason == types.ReasonDiskUnmounted || reason == types.ReasonDiskReplaced
 }
 
-// isOfDisk tells whether the data plane found that the disk at the path is not the replica's.
+// isOfDisk reports whether the data plane found that the disk at the path is not the replica's disk.
 func isOfDisk(reason string) bool {
 	return isDiskLost(reason) || reason == types.ReasonDiskMissing || reason == types.ReasonDiskMismatch
 }

@@ -182,7 +182,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A failed attempt that changes nothing is remembered by the process alone.
+// Only the process remembers a failed attempt that changes nothing.
 func TestTheNextAttemptIsCountedFromTheLast(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -280,7 +280,7 @@ func TestHowSoonAReplicaIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A disk that hangs keeps the calls that ask it: only these must take a turn.
+// Calls to a disk that hangs block. Only actions with such calls must take a turn.
 func TestWhichActionsAskTheDisk(t *testing.T) {
 	for action, want := range map[Action]bool{
 		ActionCreate: true, ActionStart: true, ActionStop: true, ActionRemove: true, ActionForget: false, ActionNone: false,

@@ -11,8 +11,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// stopStray closes a replica that the instance manager may host without an object of
-// this node, after a live read that shows the same. Its data stays.
+// stopStray closes a replica that the instance manager may run although there is no object for it on this node.
+// Before, a live read must show the same. The replica's data stays.
 func (c *Controller) stopStray(ctx context.Context, name string) error {
 	switch c.DataPlane.ObserveReplica(name).Phase {
 	case types.PhaseUnknown, types.PhaseAbsent:
@@ -27,13 +27,13 @@ func (c *Controller) stopStray(ctx context.Context, name string) error {
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return fmt.Errorf("read the replica that is to be closed: %w", err)
+		return fmt.Errorf("read the replica before closing it: %w", err)
 	case live.Spec.NodeID == c.Node:
 		return queue.ErrStale
 	}
-	queue.Log(ctx).WithField(logfields.Replica, name).Warn("Closing a replica that is not this node's")
+	queue.Log(ctx).WithField(logfields.Replica, name).Warn("Closing a replica that does not belong to this node")
 	if err := c.DataPlane.StopReplica(ctx, name, 0); err != nil {
-		return fmt.Errorf("stop a replica that is not this node's: %w", err)
+		return fmt.Errorf("stop a replica that does not belong to this node: %w", err)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
 		syncOnce(t, c, nil)
 		plane.expect(t, "stop r behind 7")
 		assert.Equal(t, int64(7), held(t, c))
-		// What the data plane shows may be late; the fence stands all the same.
+		// The data plane's state may be late; the recorded fence stays.
 		h.CatchUp()
 		syncOnce(t, c, nil)
 		assert.Equal(t, int64(7), held(t, c))
@@ -35,7 +35,7 @@ func TestFenceIsWrittenDownOnlyWhenTheReplicaHoldsIt(t *testing.T) {
 		h.CatchUp()
 		h.Writes()
 		syncOnce(t, c, nil)
-		h.ExpectWrites() // at rest nothing is written
+		h.ExpectWrites() // at rest, it writes nothing
 		plane.expect(t)
 	})
 	t.Run("it cannot be opened and is deleted → closed without", func(t *testing.T) {

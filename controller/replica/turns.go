@@ -2,14 +2,14 @@ package replica
 
 import "sync"
 
-// callsPerDisk is how many workers the calls about one disk may hold: a disk that hangs keeps a call until
-// it times out. It is as many calls as the data plane lets ask a disk at a time.
+// callsPerDisk is the number of workers that calls about one disk may block: on a disk that hangs, a call blocks
+// until it times out. It equals the number of calls that the data plane sends to a disk at a time.
 const callsPerDisk = 2
 
-// turns give replicas a call to the data plane, a few at a time for each disk. A replica that gets none
-// does not wait, and so holds no worker: it comes back when a turn of its disk is over.
+// turns give replicas a call to the data plane, a few at a time for each disk. A replica without a turn does not
+// wait, so it blocks no worker. It is queued again when a turn of its disk is over.
 type turns struct {
-	again func(replica string) // brings a replica back
+	again func(replica string) // queues a replica again
 
 	mu      sync.Mutex
 	taken   map[string]int                 // by disk; guarded by mu
@@ -20,7 +20,8 @@ func newTurns(again func(string)) *turns {
 	return &turns{again: again, taken: map[string]int{}, waiting: map[string]map[string]struct{}{}}
 }
 
-// take returns a func that gives the turn back, or false: there is none, and the replica comes back.
+// take returns a func that returns the turn. If no turn is free, it returns false, and the replica is queued again
+// later.
 func (t *turns) take(disk, replica string) (done func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,7 +36,8 @@ func (t *turns) take(disk, replica string) (done func(), ok bool) {
 	return func() { t.done(disk) }, true
 }
 
-// done brings back all that wait: those that no longer need a call must not keep the turn from the others.
+// done queues all waiting replicas again: a replica that no longer needs a call must not block the turn for the
+// others.
 func (t *turns) done(disk string) {
 	t.mu.Lock()
 	if t.taken[disk]--; t.taken[disk] == 0 {

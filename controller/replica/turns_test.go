@@ -23,7 +23,7 @@ type hangingPlane struct {
 	fakePlane
 	release chan struct{}
 	hanging chan string // the disks of the calls that hang
-	started chan string // the replicas of those that returned
+	started chan string // the replicas of the calls that returned
 }
 
 func (f *hangingPlane) StartReplica(_ context.Context, s Spec) error {

@@ -1,11 +1,10 @@
-// Package ending has the rules of a replica's end that two controllers share: that of the
-// replica's node (package replica), which removes the data, and that of the leader (package
-// orphan), which speaks for a node that is gone.
+// Package ending has the rules about the end of a replica that two controllers share: the controller of the
+// replica's node (package replica), which removes the data, and the leader's controller (package orphan), which
+// reports on replicas of a node that is gone.
 //
-// It owns: whether a deleted replica must be kept, and how that is shown (the condition
-// Removable); what the status says of a replica that is not served; and the write that drops
-// the finalizer. It must not know the data plane, and of nodes no more than whether a replica there
-// can be reached.
+// It owns these rules: whether a deleted replica must stay, and how the condition Removable shows that; the status
+// of a replica that is not served; and the write that drops the finalizer. It must not know the data plane. Of
+// nodes, it must know only whether a replica there can be reached.
 package ending
 
 import (
@@ -17,11 +16,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// HasPlace tells whether a replica was ever given a directory on a node. One that was not has
-// no data.
+// HasPlace reports whether a replica ever got a directory on a node. A replica without one has no data.
 func HasPlace(r *longhorn.Replica) bool { return r.Spec.NodeID != "" && r.Spec.DataDirectoryName != "" }
 
-// ForgetRun forgets where a replica was served.
+// ForgetRun clears the replica's address and process in the status.
 func ForgetRun(s *longhorn.ReplicaStatus) {
 	s.IP, s.Port, s.UUID, s.SecureUUID, s.InstanceManagerName = "", 0, "", "", ""
 }
@@ -31,8 +29,8 @@ type Updater interface {
 	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
 }
 
-// DropFinalizer lets a replica go with the version that was looked at: if it has changed since,
-// the API server refuses. It succeeds for a replica that is gone.
+// DropFinalizer drops the finalizer of the version of the replica that the caller checked: if the replica has
+// changed since, the API server refuses. It succeeds if the replica is gone.
 func DropFinalizer(ctx context.Context, replicas Updater, r *longhorn.Replica) error {
 	u := r.DeepCopy()
 	types.RemoveFinalizer(u)

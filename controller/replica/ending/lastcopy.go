@@ -15,23 +15,25 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// retryKept is how soon a controller looks again at a deleted replica that is kept: nothing
-// tells it that another replica is good.
+// retryKept is the time until a controller checks again whether a deleted replica must stay: no event tells it that
+// another replica is good.
 const retryKept = 30 * time.Second
 
-// IsLastCopy tells whether a deleted replica must be kept, no matter who deleted it: its volume
-// stays, and has no other good replica. v and e may be nil. nodes are those of the siblings, by name;
-// one that is not there is gone.
+// IsLastCopy reports whether a deleted replica must stay, regardless of the client that deleted it: its volume
+// stays, and has no other good replica. v and e may be nil. nodes are the nodes of the siblings, by name; a missing
+// node is gone.
 //
 //	volume                             engine's record           replica
 //	gone, another one, or deleted      any                       goes
-//	there                              does not list it          goes
-//	there                              lists it, and a good one  goes
+//	exists                             does not list it          goes
+//	exists                             lists it, and a good one  goes
 //	                                   that is not deleted, can
 //	                                   be opened and reached
-//	there                              lists it and no such one  is kept, though it may have failed: nobody has more
-//	there                              none: no engine           is kept, unless one is left that is not deleted, and was good if this was
-//	there                              none: the engine is new   the same, if it was good once; else nothing was ever written, and it goes
+//	exists                             lists it and no such one  stays, even if it has failed: no other one has more data
+//	exists                             none: no engine           stays, unless one that is not deleted
+//	                                                             remains, and was good if this one was
+//	exists                             none: the engine is new   the same, if it was good once;
+//	                                                             else it never had data, and goes
 func IsLastCopy(r *longhorn.Replica, v *longhorn.Volume, e *longhorn.Engine, siblings []*longhorn.Replica, nodes map[string]*longhorn.Node) bool {
 	if v == nil || v.DeletionTimestamp != nil || !isOwner(v, r) || !r.Status.DirectoryCreated {
 		return false
@@ -57,8 +59,8 @@ func IsLastCopy(r *longhorn.Replica, v *longhorn.Volume, e *longhorn.Engine, sib
 	return true
 }
 
-// canServe tells whether a replica that has not failed can be opened and reached. Of a detached volume
-// nobody notices that a node or a disk is lost: the status of its replicas stays as it was.
+// canServe reports whether a replica that has not failed can be opened and reached. While a volume is detached, no
+// engine notices that a node or a disk is lost: the status of its replicas does not change.
 func canServe(r *longhorn.Replica, n *longhorn.Node) bool {
 	return r.Status.CurrentState != longhorn.InstanceStateError && types.IsReachable(r, n)
 }
@@ -77,7 +79,8 @@ func isNodeGone(r *longhorn.Replica) bool {
 		types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone
 }
 
-// VolumeStore, EngineStore, NodeStore and ReplicaStore read live what decides whether data may go.
+// VolumeStore, EngineStore, NodeStore and ReplicaStore read live the objects that decide whether data may be
+// removed.
 type (
 	VolumeStore interface {
 		Live(ctx context.Context, name string) (*longhorn.Volume, error)
@@ -93,7 +96,7 @@ type (
 	}
 )
 
-// Stores are what tells whether a replica is the last copy.
+// Stores are the sources for the decision whether a replica is the last copy.
 type Stores struct {
 	Volumes  VolumeStore
 	Engines  EngineStore
@@ -101,8 +104,8 @@ type Stores struct {
 	Replicas ReplicaStore
 }
 
-// IsLastCopy is the function of that name on what the API server has now: what follows cannot be
-// taken back.
+// IsLastCopy calls the function IsLastCopy with the current objects of the API server: the action that follows
+// cannot be undone.
 func (s Stores) IsLastCopy(ctx context.Context, r *longhorn.Replica) (bool, error) {
 	v, err := s.Volumes.Live(ctx, r.Spec.VolumeName)
 	if apierrors.IsNotFound(err) {
@@ -129,7 +132,7 @@ func (s Stores) IsLastCopy(ctx context.Context, r *longhorn.Replica) (bool, erro
 	return IsLastCopy(r, v, e, siblings, nodes), nil
 }
 
-// nodesOf reads the nodes of replicas; one that is gone is left out.
+// nodesOf reads the nodes of replicas. A node that is gone is nil in the result.
 func (s Stores) nodesOf(ctx context.Context, replicas []*longhorn.Replica) (map[string]*longhorn.Node, error) {
 	nodes := map[string]*longhorn.Node{}
 	for _, r := range replicas {
@@ -145,8 +148,8 @@ func (s Stores) nodesOf(ctx context.Context, replicas []*longhorn.Replica) (map[
 	return nodes, nil
 }
 
-// Keep says in the status that a deleted replica is kept, or no longer is, and returns when to
-// look again; 0: this asks for nothing.
+// Keep sets the condition Removable: False while a deleted replica must stay, True when it no longer must. It
+// returns the time until the next check; 0: none is needed.
 func Keep(r *longhorn.Replica, kept bool, s *longhorn.ReplicaStatus, now time.Time) (after time.Duration) {
 	was := types.FindCondition(r.Status.Conditions, types.ConditionRemovable)
 	if !kept && was.Status == longhorn.ConditionUnknown {
@@ -156,14 +159,14 @@ func Keep(r *longhorn.Replica, kept bool, s *longhorn.ReplicaStatus, now time.Ti
 	if kept {
 		after = retryKept
 		condition.Status, condition.Reason = longhorn.ConditionFalse, types.ReasonLastReplica
-		condition.Message = fmt.Sprintf("the replica was deleted, and has the last good copy of volume %s: it is kept and serves until another copy is good; "+
+		condition.Message = fmt.Sprintf("the replica was deleted, but has the last good copy of volume %s: it stays and serves until another copy is good; "+
 			"to delete the data, delete the volume", r.Spec.VolumeName)
 	}
 	s.Conditions, _ = types.SetCondition(s.Conditions, condition, now)
 	return after
 }
 
-// TellKept records the Event about it, once.
+// TellKept records the Event about that, once.
 func TellKept(recorder record.EventRecorder, r *longhorn.Replica, next longhorn.ReplicaStatus) {
 	was, is := types.FindCondition(r.Status.Conditions, types.ConditionRemovable), types.FindCondition(next.Conditions, types.ConditionRemovable)
 	if is.Status == longhorn.ConditionFalse && was.Status != longhorn.ConditionFalse {

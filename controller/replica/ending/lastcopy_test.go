@@ -33,7 +33,7 @@ func recorded(members ...string) *longhorn.Engine {
 	})
 }
 
-// nodes are those of the replicas here, ready with their disks, but for what a case changes of "m".
+// nodes are the nodes of the replicas here, ready with their disks, except for a case's change of "m".
 func nodes(changes ...func(*longhorn.Node)) map[string]*longhorn.Node {
 	return map[string]*longhorn.Node{"n": build.ReadyNode("n", "disk"), "m": build.ReadyNode("m", "disk-m", changes...)}
 }
@@ -99,7 +99,7 @@ func TestWhichDeletedReplicaIsKept(t *testing.T) {
 	}
 }
 
-// What the epoch lists may be the only replica with all data, also while it is shown as failed.
+// The replica in the epoch may be the only replica with all data, even while its status is failed.
 func TestAMemberOfTheEpochIsKeptThoughItFailed(t *testing.T) {
 	running := func(modes map[string]longhorn.ReplicaMode, members ...string) *longhorn.Engine {
 		e := recorded(members...)
@@ -130,7 +130,8 @@ func TestAMemberOfTheEpochIsKeptThoughItFailed(t *testing.T) {
 	}
 }
 
-// Of a detached volume nobody notices that a node or a disk is lost: its replicas look as they did.
+// While a volume is detached, no engine notices that a node or a disk is lost: the status of its replicas does not
+// change.
 func TestAReplicaIsKeptWhileNoOtherCanBeReached(t *testing.T) {
 	down := func(reason string) map[string]*longhorn.Node {
 		return nodes(func(n *longhorn.Node) {

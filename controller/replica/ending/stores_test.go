@@ -15,7 +15,7 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// read are objects as an API server has them, by name.
+// read are the objects of an API server, by name.
 type read[T any] map[string]T
 
 func (r read[T]) Live(_ context.Context, name string) (T, error) {
@@ -36,7 +36,7 @@ func (l listed) ListLive(context.Context, metav1.ListOptions) ([]*longhorn.Repli
 	return l, nil
 }
 
-// Siblings may have no place, or one on a node that is gone.
+// Siblings may have no place, or a place on a node that is gone.
 func TestOnlyTheNodesThatThereAreAreRead(t *testing.T) {
 	stores := func(siblings ...*longhorn.Replica) ending.Stores {
 		return ending.Stores{

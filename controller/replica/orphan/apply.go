@@ -52,9 +52,9 @@ func (c *Controller) writeStatus(ctx context.Context, r *longhorn.Replica, statu
 	return written, nil
 }
 
-// leave drops the finalizer of a deleted replica after live reads that show the deletion,
-// that no node has its disk, and, where that is why, that its node is gone. No node is
-// left that could remove the data.
+// leave drops the finalizer of a deleted replica. Before, live reads must show the deletion, and that no node has
+// its disk. If the reason is that its node is gone, they must show that too. No remaining node could remove the
+// data.
 func (c *Controller) leave(ctx context.Context, in Input) error {
 	r := in.Replica
 	why := fmt.Sprintf("no node has disk %s", r.Spec.DiskID)
@@ -66,7 +66,7 @@ func (c *Controller) leave(ctx context.Context, in Input) error {
 	}
 	nodes, err := c.Nodes.ListLive(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("look for disk %s: %w", r.Spec.DiskID, err)
+		return fmt.Errorf("find disk %s: %w", r.Spec.DiskID, err)
 	}
 	if isRecorded(nodes, r.Spec.DiskID) {
 		return queue.ErrStale

@@ -44,27 +44,27 @@ type KubeNodeStore interface {
 	queue.Events
 }
 
-// Deps are what the controller needs; the stores are of the whole cluster.
+// Deps are the dependencies of the controller. The stores are those for the whole cluster.
 type Deps struct {
 	queue.Env
 
 	Replicas  Store
 	Nodes     NodeStore
 	KubeNodes KubeNodeStore
-	// Volumes and Engines tell whether a deleted replica is the last copy.
+	// Volumes and Engines are read to decide whether a deleted replica is the last copy.
 	Volumes ending.VolumeStore
 	Engines ending.EngineStore
 	// Owner is the node of the leader, for status.ownerID.
 	Owner string
 }
 
-// Controller speaks for replicas whose node cannot. Make it with New, then Run it.
+// Controller reports on replicas in place of their node when it cannot. Create it with New, then call Run.
 type Controller struct {
 	Deps
 	queue *queue.Queue[string]
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. The controller does nothing before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "replica-orphan", Env: d.Env, Workers: 4, Sync: c.sync})
@@ -79,7 +79,7 @@ func New(d Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
@@ -102,8 +102,8 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
 }
 
-// gather counts a node as gone only if both the Node and the Kubernetes node say so: a Node
-// that a user deleted will register again.
+// gather treats a node as gone only if both the Node and the Kubernetes node show that: a Node that a user deleted
+// will be registered again.
 func (c *Controller) gather(ctx context.Context, r *longhorn.Replica) (Input, error) {
 	in := Input{Replica: r, Owner: c.Owner, Now: c.Clock.Now()}
 	n, err := c.Nodes.GetRO(r.Spec.NodeID)
@@ -128,12 +128,12 @@ func (c *Controller) gather(ctx context.Context, r *longhorn.Replica) (Input, er
 	in.DiskRecorded = isRecorded(nodes, r.Spec.DiskID)
 	last := ending.Stores{Volumes: c.Volumes, Engines: c.Engines, Nodes: c.Nodes, Replicas: c.Replicas}
 	if in.Kept, err = last.IsLastCopy(ctx, r); err != nil {
-		return in, fmt.Errorf("look whether it is the last copy: %w", err)
+		return in, fmt.Errorf("check whether it is the last copy: %w", err)
 	}
 	return in, nil
 }
 
-// isRecorded tells whether any node has a disk of that UUID.
+// isRecorded reports whether any node has a disk of that UUID.
 func isRecorded(nodes []*longhorn.Node, uuid string) bool {
 	for _, n := range nodes {
 		for _, status := range n.Status.DiskStatus {

@@ -48,7 +48,7 @@ func wanted(r *longhorn.Replica)  { r.Spec.DesireState = longhorn.DesireStateRun
 func created(r *longhorn.Replica) { r.Status.DirectoryCreated = true }
 func gone(r *longhorn.Replica)    { r.DeletionTimestamp = &metav1.Time{Time: testutil.Now} }
 
-// on m: a replica of node "m" and of a disk that only "m" could have.
+// onM places a replica on node "m" and on a disk that only "m" could have.
 func onM(r *longhorn.Replica) { r.Spec.NodeID, r.Spec.DiskID = "m", "disk-m" }
 
 func nodeM(status longhorn.ConditionStatus, reason string) *longhorn.Node {
@@ -125,7 +125,7 @@ func TestDeletedReplicaThatNobodyCanReach(t *testing.T) {
 	away := nodeM(longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady)
 	withDisk := build.ReadyNode("elsewhere", "disk-m", func(n *longhorn.Node) {
 		s := n.Status.DiskStatus["disk-1"]
-		s.Conditions = nil // not ready is enough to be waited for
+		s.Conditions = nil // a disk that is not ready counts as present
 		n.Status.DiskStatus["disk-1"] = s
 	})
 	const left = "the data of replica r is left behind in /var/lib/longhorn/replicas/vol-r on its disk disk-m"
@@ -242,7 +242,7 @@ func TestDeletedReplicaThatNobodyCanReach(t *testing.T) {
 		h, c := start(t, placed(created, made, gone, onM), lostM, build.Volume("vol"), record)
 		syncOnce(t, c, nil)
 		h.ExpectWrites("update replicas/r/status")
-		h.ExpectEvents("Warning FailedDeleting r: the replica was deleted, and has the last good copy of volume vol: it is kept and serves until another copy is good; to delete the data, delete the volume",
+		h.ExpectEvents("Warning FailedDeleting r: the replica was deleted, but has the last good copy of volume vol: it stays and serves until another copy is good; to delete the data, delete the volume",
 			"Warning NodeGone r: Kubernetes node m was removed; the replica is used again when its disk disk-m returns, there or on another node")
 		h.CatchUp()
 		syncOnce(t, c, nil)

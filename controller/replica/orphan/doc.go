@@ -1,22 +1,21 @@
-// Package orphan speaks for replicas whose own node cannot: the leader runs it. It says that the
-// replicas of a node that was removed from Kubernetes have failed, and drops the finalizer of
-// deleted replicas whose data no node can remove.
+// Package orphan reports on replicas in place of their node when it cannot: the leader runs it. It sets the replicas
+// of a node that was removed from Kubernetes to failed. It drops the finalizer of deleted replicas with data that no
+// node can remove.
 //
-//	Replica       its node   its disk           what is done
+//	Replica       its node   its disk           action
 //	-----------------------------------------------------------------------------------------
-//	not deleted   is there   -                  nothing
-//	not deleted   is gone    -                  it has failed, and says why; its object is kept
-//	deleted       none       none               forgotten: it never had data
-//	deleted       is gone    on another node    it has failed: it moves there, and is removed there
-//	deleted       is gone    on no node         left: the finalizer goes, and what is left is told
-//	deleted       is there   on no node         left after 10 minutes, in which a person may move
+//	not deleted   exists     -                  none
+//	not deleted   is gone    -                  set to failed, with the reason; its object stays
+//	deleted       none       none               the finalizer is dropped: it never had data
+//	deleted       is gone    on another node    set to failed: it moves there, and is removed there
+//	deleted       is gone    on no node         left: the finalizer is dropped, an Event names the data
+//	deleted       exists     on no node         left after 10 minutes, in which a person may move
 //	                                            the disk; at once if the node is back without it
 //	deleted, and the volume's last good copy    as if it were not deleted
 //
-// If a node of that name joins with the disk, its daemon (package replica) takes the status over
-// and starts the replica as any other; what it holds is worth what its epoch proves.
+// If a node of that name joins with the disk, its daemon (package replica) takes over the status and starts the
+// replica like any other. The replica's epoch proves which data it has.
 //
-// It owns: Replica.status of a replica whose node is gone, and the finalizer of one whose data
-// no node can remove. It must not know the data plane, nor engines but for the record of who
-// holds the data.
+// It owns Replica.status of a replica on a node that is gone, and the finalizer of a replica with data that no node
+// can remove. It must not know the data plane, nor engines, except the record of the replicas that have the data.
 package orphan

@@ -9,11 +9,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// leaveAfter is how long a deleted replica whose disk no node has any more waits for the
-// disk to come back, so that its data can be removed.
+// leaveAfter is how long a deleted replica waits for its disk when no node has the disk, so that its data can be
+// removed.
 const leaveAfter = 10 * time.Minute
 
-// Action is the one thing to do next.
+// Action is the single next action.
 type Action string
 
 // The actions.
@@ -21,13 +21,13 @@ const (
 	ActionNone Action = ""
 	// ActionForget drops the finalizer of a replica that never had a place.
 	ActionForget Action = "forget"
-	// ActionLeave drops the finalizer of a replica that no node can reach, and says what is left.
+	// ActionLeave drops the finalizer of a replica that no node can reach, and records an Event about its data.
 	ActionLeave Action = "leave"
-	// ActionMark writes the status of a replica whose node is gone, after a live read of that.
+	// ActionMark writes the status of a replica on a node that is gone, after a live read of that.
 	ActionMark Action = "mark"
 )
 
-// Input is all that a plan rests on. Nothing in it is modified.
+// Input is everything that a plan is based on. A plan modifies nothing in it.
 type Input struct {
 	Replica *longhorn.Replica
 	// NodeGone: the replica's Kubernetes node was removed.
@@ -36,21 +36,21 @@ type Input struct {
 	Stranded bool
 	// DiskRecorded: some node has the disk of a replica that is being deleted, ready or not.
 	DiskRecorded bool
-	// Kept: it was deleted, and must not go (ending.IsLastCopy). The plan treats it as not deleted.
+	// Kept: the replica was deleted, but must stay (ending.IsLastCopy). The plan treats it as not deleted.
 	Kept bool
 	// Owner is the node of the leader, for status.ownerID.
 	Owner string
 	Now   time.Time
 }
 
-// isDeleting tells whether the replica must go.
+// isDeleting reports whether the replica must be removed.
 func (in Input) isDeleting() bool { return in.Replica.DeletionTimestamp != nil && !in.Kept }
 
-// Plan is the action, and the status that is true before it is taken.
+// Plan is the action, and the status that is true before the action.
 type Plan struct {
 	Action Action
 	Status longhorn.ReplicaStatus
-	// After is when to look again though nothing changed; 0: never.
+	// After is the time until the next sync although nothing changed; 0: none is needed.
 	After time.Duration
 }
 
@@ -70,7 +70,7 @@ func plan(in Input) Plan {
 	return p
 }
 
-// planGone is the plan for a replica whose Kubernetes node was removed.
+// planGone is the plan for a replica after its Kubernetes node was removed.
 func planGone(in Input, p *Plan) {
 	r := in.Replica
 	if r.Spec.NodeID == "" {
@@ -82,7 +82,7 @@ func planGone(in Input, p *Plan) {
 	}
 	last := types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation)
 	if p.Status.CurrentState == longhorn.InstanceStateError && last.Reason == types.ReasonNodeGone {
-		return // a leader, this one or an earlier one, has said it
+		return // this leader or an earlier one has reported it
 	}
 	p.Status.OwnerID = in.Owner
 	p.Status.CurrentState = longhorn.InstanceStateError
@@ -94,9 +94,9 @@ func planGone(in Input, p *Plan) {
 	p.Action = ActionMark
 }
 
-// planLost is the plan for a deleted replica whose disk no node has. It waits a while for the
-// disk, which a person may be moving; not if the node was away and is back without it: while
-// the node was away the replica would have been left as well.
+// planLost is the plan for a deleted replica with a disk that no node has. It waits for the disk for a while,
+// because a person may be moving it. It does not wait if the node was away and is back without the disk: while the
+// node was away, the leader would have left the replica as well.
 func planLost(in Input, p *Plan) {
 	if !in.Stranded {
 		p.After = types.Until(types.Timestamp(in.Replica.DeletionTimestamp.Time), leaveAfter, in.Now)

@@ -13,24 +13,24 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// ofNodes wakes the replicas that a change of a node concerns.
+// ofNodes requeues the replicas that a change of a node concerns.
 func (c *Controller) ofNodes() cache.ResourceEventHandler { return queue.Changes(c.queue, c.whenNode) }
 
-// ofKubeNodes wakes the replicas of a Kubernetes node that was removed. One that is there asks
-// for nothing.
+// ofKubeNodes requeues the replicas of a Kubernetes node that was removed. An existing Kubernetes node requires no
+// action.
 func (c *Controller) ofKubeNodes() cache.ResourceEventHandler {
 	all := queue.Handler(c.queue, func(n *corev1.Node) []string { return c.onNode(n.Name) })
 	return cache.ResourceEventHandlerFuncs{DeleteFunc: all.OnDelete}
 }
 
-// whenNode names the replicas that a change of a node concerns; was is nil for a new node, is
-// for one that was deleted. Nodes change all the time, above all in the free space of their
-// disks, and the deleted replicas may be many.
+// whenNode names the replicas that a change of a node concerns; was is nil for a new node, is is nil for a deleted
+// one. Nodes change all the time, above all in the free space of their disks, and there may be many deleted
+// replicas.
 //
 //	what changed                                replicas
 //	the node is gone                            all on it
-//	its disks, by UUID or in its spec           those that are deleted, wherever they are:
-//	                                            the node may have had the disk of one, or has it now
+//	its disks, by UUID or in its spec           all deleted replicas, on any node: the node
+//	                                            may have had the disk of one, or has it now
 //	anything else                               none
 func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 	var names []string
@@ -45,8 +45,8 @@ func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 	return names
 }
 
-// hasOtherDisks tells whether a node may have got or lost a disk, or knows now whether it has
-// (types.LacksDisk). A Node of another UID was registered anew.
+// hasOtherDisks reports whether a node may have gained or lost a disk, or now knows whether it has
+// (types.LacksDisk). A Node of another UID is a new registration.
 func hasOtherDisks(was, is *longhorn.Node) bool {
 	return was.UID != is.UID ||
 		!maps.EqualFunc(was.Spec.Disks, is.Spec.Disks, func(a, b longhorn.DiskSpec) bool { return a.Path == b.Path }) ||

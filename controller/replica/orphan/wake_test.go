@@ -28,7 +28,7 @@ func (c *counted) ByIndex(index, value string) ([]*longhorn.Replica, error) {
 	return c.Store.ByIndex(index, value)
 }
 
-// On node m: "r" and "going", which is deleted. On node x: "far", which is deleted, and "stays".
+// Node m has "r" and "going", which is deleted. Node x has "far", which is deleted, and "stays".
 func TestWhichReplicasAChangeOfANodeConcerns(t *testing.T) {
 	_, c := start(t,
 		placed(created, onM),
@@ -92,8 +92,8 @@ func TestWhichReplicasAChangeOfANodeConcerns(t *testing.T) {
 	}
 }
 
-// A node tells of its disks' free space every half a minute, and the watch hands each change to the
-// controller: none of them makes it list the replicas, however many are deleted.
+// A node updates its disks' free space every half a minute, and the watch passes each update to the controller. None
+// of them makes the controller list the replicas, however many are deleted.
 func TestTheFreeSpaceOfDisksMakesNoReplicaLookedAt(t *testing.T) {
 	_, c := start(t, placed(created, gone, onM))
 	store := &counted{Store: c.Replicas}
