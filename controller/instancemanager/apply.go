@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// Reasons of Events about an InstanceManager, besides its condition's type.
+// Reasons of Events about an InstanceManager, in addition to its condition's type.
 const (
 	reasonCreate = "Create"
 	reasonDelete = "Delete"
@@ -27,11 +27,12 @@ func (c *Controller) createManager(ctx context.Context, node *longhorn.Node) err
 	if err = c.tried(node, err); err != nil {
 		return err
 	}
-	queue.Log(ctx).Info("Made the instance manager of this node")
+	queue.Log(ctx).Info("Created the instance manager of this node")
 	return nil
 }
 
-// tried marks a refusal of a child of parent, and records its Event once. The next plan shows that of the pod in the condition.
+// tried marks the refusal of a child of parent, and records its Event once. The next plan shows a refusal of the pod
+// in the condition.
 func (c *Controller) tried(parent runtime.Object, err error) error {
 	err = queue.OfChild(err)
 	if c.refusals.Tried(c.name, err, c.deps.Clock.Now()) {
@@ -40,9 +41,8 @@ func (c *Controller) tried(parent runtime.Object, err error) error {
 	return err
 }
 
-// apply writes the status first, so that no client still trusts an address whose pod is
-// about to go, then acts on the pod. A crash in between is harmless: the next sync
-// finds the same pod and decides the same.
+// apply writes the status first, and then acts on the pod. So no client still uses an address after its pod is
+// deleted. A crash in between is harmless: the next sync finds the same pod and decides the same.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	manager := in.Manager
 	before := manager.Status
@@ -73,13 +73,14 @@ func (c *Controller) createPod(ctx context.Context, in Input) error {
 	if err := c.tried(manager, c.createPodWith(ctx, in)); err != nil {
 		return err
 	}
-	queue.Log(ctx).WithField(logfields.Image, manager.Spec.Image).Info("Made the instance manager's pod")
-	c.deps.Recorder.Eventf(manager, corev1.EventTypeNormal, reasonCreate, "Made pod %s with image %s", c.name, manager.Spec.Image)
+	queue.Log(ctx).WithField(logfields.Image, manager.Spec.Image).Info("Created the instance manager's pod")
+	c.deps.Recorder.Eventf(manager, corev1.EventTypeNormal, reasonCreate, "Created pod %s with image %s", c.name, manager.Spec.Image)
 	return nil
 }
 
-// createPodWith creates it as the settings say or, where the API server takes it only with the built-in class, with that: so it
-// says of a class that is not there. If it takes neither, the class is not the reason.
+// createPodWith creates the pod with the priority class of the setting. If the API server forbids that, it tries the
+// built-in class, because the API server forbids a pod with a class that does not exist. If the API server refuses
+// both, the class is not the reason.
 func (c *Controller) createPodWith(ctx context.Context, in Input) error {
 	class := in.Settings[types.SettingPriorityClass]
 	_, err := c.deps.Pods.Create(ctx, newPod(in.Manager, c.deps.Pod, in.Settings, in.Allocatable))
@@ -92,12 +93,12 @@ func (c *Controller) createPodWith(ctx context.Context, in Input) error {
 	}
 	c.refuse(types.SettingPriorityClass, class)
 	c.deps.Recorder.Eventf(in.Manager, corev1.EventTypeWarning, types.EventPodSettingRefused,
-		"the pod is made with class %s, not as setting %s says: %v", priorityClass, types.SettingPriorityClass, refused)
+		"the pod is created with class %s instead of the value of setting %s: %v", priorityClass, types.SettingPriorityClass, refused)
 	return nil
 }
 
-// deletePod deletes the pod that the plan looked at and no other: one that changed
-// since, because it began to run for instance, is a conflict, and the next sync looks again.
+// deletePod deletes only the pod that the plan is based on. If the pod has changed since, for example because it
+// started to run, that is a conflict, and the next sync decides again.
 func (c *Controller) deletePod(ctx context.Context, in Input, why string) error {
 	err := c.deps.Pods.Delete(ctx, in.Pod.Name, datastore.Preconditions{UID: in.Pod.UID, ResourceVersion: in.Pod.ResourceVersion})
 	if err != nil {

@@ -51,25 +51,25 @@ type ReplicaStore interface {
 	ByIndex(index, value string) ([]*longhorn.Replica, error)
 }
 
-// DataPlane is this node's instance manager, as far as this controller needs it.
-// Implementations must call Notify when its answer changes.
+// DataPlane is the part of this node's instance manager that this controller needs. Implementations must call Notify
+// when its answer changes.
 type DataPlane interface {
-	// Snapshot is what the process last said; false while it does not answer.
+	// Snapshot is the last state that the process reported; false while it does not answer.
 	Snapshot() (Snapshot, bool)
 }
 
-// PodOptions say how pods are made.
+// PodOptions are options of new pods.
 type PodOptions struct {
-	// Image is the one wanted for the data plane.
+	// Image is the requested image of the data plane.
 	Image string
 	// ServiceAccount may be empty: the namespace's default. Its token is not mounted.
 	ServiceAccount string
 	PullSecrets    []corev1.LocalObjectReference
-	// Devices is what new block devices are made with, as the data plane's program knows it; empty: its default.
+	// Devices is the kind of new block devices, as the data plane's program names it; empty: its default.
 	Devices string
 }
 
-// Deps are what a Controller works with.
+// Deps are the dependencies of a Controller.
 type Deps struct {
 	queue.Env
 
@@ -83,7 +83,7 @@ type Deps struct {
 	Replicas         ReplicaStore
 	DataPlane        DataPlane
 
-	// Setting and KubeNodes say with what pods are made; Settings tells of changes.
+	// Setting and KubeNodes determine the settings of new pods; Settings sends the events of changes.
 	Setting   types.SettingValues
 	Settings  queue.Events
 	KubeNodes KubeNodeStore
@@ -94,19 +94,19 @@ type KubeNodeStore interface {
 	GetRO(name string) (*corev1.Node, error)
 }
 
-// Controller keeps this node's data plane running. It runs in every daemon, for the
-// daemon's own node alone.
+// Controller keeps this node's data plane running. It runs in every daemon, only for the daemon's own node.
 type Controller struct {
 	deps  Deps
 	name  string               // of the InstanceManager and of its pod
-	queue *queue.Queue[string] // of one key, that name
-	// refused are values of settings with which a pod could not run or not be made; only sync uses it, of which one runs at a time.
+	queue *queue.Queue[string] // of one key, which is name
+	// refused are values of settings with which a pod could not be created or could not run. Only sync uses it, and
+	// one sync runs at a time.
 	refused types.PodSettings
-	// refusals has the API server's words for the pod or the InstanceManager, under name.
+	// refusals holds the API server's refusals of the pod or the InstanceManager, under name.
 	refusals queue.Refusals[string]
 }
 
-// New makes a Controller; it works when Run is called.
+// New creates a Controller. It works when Run is called.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, name: types.InstanceManagerName(deps.Node)}
 	c.queue = queue.New(queue.Options[string]{Name: "instance-manager", Env: deps.Env, Sync: c.sync})
@@ -137,21 +137,21 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run works until ctx ends. The caches must be filled.
+// Run works until ctx is done. The caches must be filled.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// Notify tells the controller that the data plane's answer changed.
+// Notify notifies the controller that the data plane's answer changed.
 func (c *Controller) Notify() { c.queue.Add(c.name) }
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	node, err := c.deps.Nodes.GetRO(c.deps.Node)
 	if err != nil {
-		return queue.Result{}, queue.Gone(err) // not registered yet; its event brings us back
+		return queue.Result{}, queue.Gone(err) // not registered yet; its event causes another sync
 	}
 	if node.DeletionTimestamp != nil {
 		return queue.Result{}, nil
 	}
-	// What was made or deleted and does not show yet must not be made again.
+	// The cache may not show this controller's last creations and deletions yet. The controller must not repeat them.
 	if c.deps.InstanceManagers.IsStaleIn(datastore.IndexNode, c.deps.Node) ||
 		c.deps.Pods.IsStaleIn(datastore.IndexNode, c.deps.Node) {
 		return queue.Result{}, queue.ErrStale
@@ -200,8 +200,9 @@ func (c *Controller) gather(node *longhorn.Node, manager *longhorn.InstanceManag
 	return in, err
 }
 
-// settings are those in force, with the CPU that the node asks for itself, in thousandths, and without what was refused before: a data plane without a guarantee is better than none. And what is allocatable on
-// the node; while that is not known, nothing of it can be guaranteed.
+// settings returns the settings in force, with the node's own CPU request, in thousandths, and without values that
+// were refused before: a data plane without a guarantee is better than none. It also returns the allocatable
+// resources of the node. While they are not known, no CPU can be guaranteed.
 func (c *Controller) settings(cpuOfNode int) (s types.PodSettings, allocatable corev1.ResourceList, err error) {
 	wanted := types.PodSettingsOf(c.deps.Setting, types.SettingPriorityClass, types.SettingGuaranteedInstanceManagerCPU).WithCPU(cpuOfNode)
 	s = wanted
@@ -220,7 +221,7 @@ func (c *Controller) settings(cpuOfNode int) (s types.PodSettings, allocatable c
 	return s, node.Status.Allocatable, nil
 }
 
-// refuse remembers that a setting's value cannot be followed, until it changes or the daemon starts anew.
+// refuse remembers that a setting's value cannot be applied, until the value changes or the daemon restarts.
 func (c *Controller) refuse(name types.SettingName, value string) {
 	if c.refused == nil {
 		c.refused = types.PodSettings{}
@@ -228,7 +229,7 @@ func (c *Controller) refuse(name types.SettingName, value string) {
 	c.refused[name] = value
 }
 
-// isNeeded tells whether an engine or replica of this node runs or shall run.
+// isNeeded reports whether an engine or replica of this node runs or must run.
 func (c *Controller) isNeeded() (bool, error) {
 	engines, err := c.deps.Engines.ByIndex(datastore.IndexNode, c.deps.Node)
 	if err != nil {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var name = types.InstanceManagerName("node-1")
 
-// fixture is a daemon's controller on node-1; process is what its data plane says.
+// fixture is a daemon's controller on node-1; process is the state that its data plane reports.
 type fixture struct {
 	*testutil.Harness
 	*Controller
@@ -72,14 +72,14 @@ func TestFromNothingToRunning(t *testing.T) {
 	f.ExpectWrites("update instancemanagers/"+name+"/status", "create pods/"+name)
 	f.ExpectEvents(
 		"Warning NotFound "+name+": its pod does not exist",
-		"Normal Create "+name+": Made pod "+name+" with image example/longhorn:1")
+		"Normal Create "+name+": Created pod "+name+" with image example/longhorn:1")
 	_, err = f.sync(t.Context(), name)
 	assert.ErrorIs(t, err, queue.ErrStale)
 
 	f.CatchUp()
 	m, err := f.store.InstanceManagers.Get(name)
 	require.NoError(t, err)
-	// A Node that a user deletes must not take a data plane in use with it.
+	// A user's deletion of a Node must not delete a data plane in use.
 	assert.Empty(t, m.OwnerReferences)
 	assert.Equal(t, "node-1", m.Spec.NodeID)
 
@@ -96,7 +96,8 @@ func TestFromNothingToRunning(t *testing.T) {
 	f.ExpectWrites("update instancemanagers/" + name + "/status")
 	f.ExpectEvents("Normal PodReady " + name + ": its pod runs and answers")
 
-	// At rest nothing is written, nor when the daemon is restarted and hears nothing yet.
+	// At rest, the controller writes nothing. It also writes nothing when the daemon was restarted and has no answer
+	// yet.
 	f.CatchUp()
 	f.mustSync()
 	f.process = nil
@@ -105,7 +106,7 @@ func TestFromNothingToRunning(t *testing.T) {
 	f.ExpectEvents()
 }
 
-// A Node that is deleted by mistake must not have the data plane collected with it.
+// If a Node is deleted by mistake, the garbage collector must not delete the data plane.
 func TestAnOwnerFromAnEarlierVersionIsTakenAway(t *testing.T) {
 	manager := running("10.0.0.1", "process-1")
 	manager.OwnerReferences = []metav1.OwnerReference{{APIVersion: "longhorn.io/v1beta2", Kind: "Node", Name: "node-1", UID: "uid-node-1"}}
@@ -143,7 +144,7 @@ func TestANewImageReplacesAnIdlePodOnly(t *testing.T) {
 	f.ExpectWrites("update instancemanagers/" + name)
 	f.CatchUp()
 	f.mustSync()
-	f.ExpectWrites() // a replica shall run here
+	f.ExpectWrites() // a replica must run here
 
 	replica, _ = f.store.Replicas.Get("r")
 	replica.Spec.DesireState = longhorn.DesireStateStopped

@@ -19,7 +19,7 @@ func TestTheCPUThatANodeAsksForCountsBeforeTheSetting(t *testing.T) {
 		name    string
 		node    int
 		setting string
-		want    string // "": nothing is guaranteed
+		want    string // "": no CPU is guaranteed
 	}{
 		{"the node asks for nothing → the setting", 0, "12", "480m"},
 		{"the node asks → that", 250, "12", "250m"},

@@ -11,59 +11,59 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A pod that ended less than minLife after it was made is replaced only retryDelay
-// after its end; both times are the pod's own, so a new daemon waits no less.
+// A pod that ended less than minLife after its creation is replaced only retryDelay after its end. Both times come
+// from the pod object, so a new daemon waits as long.
 const (
 	minLife    = time.Minute
 	retryDelay = 10 * time.Second
 )
 
-// Snapshot is what the data plane says of itself.
+// Snapshot is the state that the data plane reports.
 type Snapshot struct {
 	Process string // identity of the process; a restart changes it
 	Version string // of the process
-	Port    int    // at which replicas are served
-	// GrowsReplicas and GrowsDevices: it can make them larger.
+	Port    int    // the port where it serves replicas
+	// GrowsReplicas and GrowsDevices: it can grow replicas and devices.
 	GrowsReplicas, GrowsDevices bool
-	// Engines and Replicas are how many it hosts, in whatever state.
+	// Engines and Replicas are the numbers of engines and replicas in the process, in any state.
 	Engines, Replicas int
 }
 
-// Input is what is known of this node's data plane.
+// Input is the known state of this node's data plane.
 type Input struct {
 	Node    string
 	Manager *longhorn.InstanceManager
 	Pod     *corev1.Pod // nil: there is none
-	Image   string      // wanted
-	// Settings are those that a new pod is made with.
+	Image   string      // requested
+	// Settings are the settings for a new pod.
 	Settings types.PodSettings
-	// Allocatable is what the node has for pods.
+	// Allocatable are the node's allocatable resources.
 	Allocatable corev1.ResourceList
 	// Process is nil while the data plane does not answer.
 	Process *Snapshot
-	// Refused are the API server's words for why it does not take the pod; "": it does, or nobody tried.
+	// Refused is the API server's message why it refuses the pod; "": it accepts it, or no creation was tried.
 	Refused string
-	// Needed: the API shows an engine or replica of this node that runs or shall run.
+	// Needed: the API shows an engine or replica of this node that runs or must run.
 	Needed bool
 }
 
-// Action is what to do about the pod.
+// Action is what to do with the pod.
 type Action string
 
 // The actions.
 const (
 	ActionNone   Action = ""
 	ActionCreate Action = "create"
-	ActionDelete Action = "delete" // the next sync creates
+	ActionDelete Action = "delete" // the next sync creates the pod
 )
 
-// Plan is what follows from an Input.
+// Plan is the result for an Input.
 type Plan struct {
 	Action Action
-	// Why the pod is deleted, for people.
+	// Why is the reason of the pod's deletion, for users.
 	Why    string
 	Status longhorn.InstanceManagerStatus
-	// After is when to look again, 0: at the next event.
+	// After is the time until the next sync; 0: at the next event.
 	After time.Duration
 }
 
@@ -74,17 +74,17 @@ type Plan struct {
 //	none, and refused        create                stopped    False ChildRefused
 //	of another owner         wait                  error      False Failed
 //	being deleted            wait                  stopped    False Deleting
-//	ended                    delete, in its time   error      False Failed
-//	old image, not needed    delete                as it is
-//	old settings, the same   delete                as it is
+//	ended                    delete, after delay   error      False Failed
+//	old image, not needed    delete                unchanged
+//	old settings, the same   delete                unchanged
 //	does not run yet         wait                  starting   False Starting
 //	runs, never answered     wait                  starting   False Starting
 //	runs, answers            –                     running    True  Running
-//	runs, answered before    –                     as it was  as it was
+//	runs, answered before    –                     unchanged  unchanged
 //
-// The last row is a daemon that just started, or a data plane that is busy: what was
-// said of the same address stays true until the pod itself changes. That is running, or
-// unknown where the leader has said so of a node that was down (controller/outage).
+// The last row is a daemon that just started, or a data plane that is busy: the status for the same address stays
+// valid until the pod itself changes. The state is running, or unknown if the leader set it while the node was down
+// (controller/outage).
 func plan(in Input, now time.Time) Plan {
 	switch pod := in.Pod; {
 	case pod == nil:
@@ -94,7 +94,7 @@ func plan(in Input, now time.Time) Plan {
 		return p
 	case !metav1.IsControlledBy(pod, in.Manager):
 		return in.is(longhorn.InstanceManagerStateError, types.ReasonPodFailed,
-			fmt.Sprintf("pod %s belongs to another; it must go first", pod.Name), now)
+			fmt.Sprintf("pod %s exists but is not owned by this object; delete it to continue", pod.Name), now)
 	case pod.DeletionTimestamp != nil:
 		return in.is(longhorn.InstanceManagerStateStopped, types.ReasonPodDeleting, "its pod is being deleted", now)
 	case hasEnded(pod):
@@ -106,12 +106,13 @@ func plan(in Input, now time.Time) Plan {
 		p.Why = fmt.Sprintf("its image is %s, not %s, and it serves nothing", image, in.Image)
 	} else if made := types.SettingsOfPod(in.Pod); !made.Equal(in.Settings) && in.isIdle() {
 		p.Action = ActionDelete
-		p.Why = fmt.Sprintf("it was made with the settings %s, not %s, and it serves nothing", made.Annotation(), in.Settings.Annotation())
+		p.Why = fmt.Sprintf("it was created with the settings %s, not %s, and it serves nothing", made.Annotation(), in.Settings.Annotation())
 	}
 	return p
 }
 
-// whyMissing says why there is no pod. The words of a refusal stay when a daemon that has just started has not tried yet.
+// whyMissing says why there is no pod. If a daemon has just started and has not tried yet, the message of an earlier
+// refusal stays.
 func (in Input) whyMissing() (reason, message string) {
 	if in.Refused != "" {
 		return types.ReasonChildRefused, in.Refused
@@ -122,7 +123,7 @@ func (in Input) whyMissing() (reason, message string) {
 	return types.ReasonPodNotFound, "its pod does not exist"
 }
 
-// lacksCPU tells whether a pod's kubelet refused it because the node has no room for the CPU that it asks for.
+// lacksCPU reports whether a pod's kubelet refused the pod because the node does not have the CPU that it requests.
 func lacksCPU(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == reasonOutOfCPU
 }
@@ -130,7 +131,7 @@ func lacksCPU(pod *corev1.Pod) bool {
 // reasonOutOfCPU is a kubelet's reason.
 const reasonOutOfCPU = "OutOfcpu"
 
-// alive is the status of a pod that has not ended.
+// alive is the status for a pod that has not ended.
 func (in Input) alive(now time.Time) Plan {
 	before := in.Manager.Status
 	switch {
@@ -144,11 +145,11 @@ func (in Input) alive(now time.Time) Plan {
 	case isUp(before.CurrentState) && before.IP == in.Pod.Status.PodIP && before.UUID != "":
 		return Plan{Status: before}
 	default:
-		return in.is(longhorn.InstanceManagerStateStarting, types.ReasonPodStarting, "its pod runs and does not answer yet", now)
+		return in.is(longhorn.InstanceManagerStateStarting, types.ReasonPodStarting, "its pod runs but does not answer yet", now)
 	}
 }
 
-// growthOf is what the process can make larger; nil: nothing.
+// growthOf returns which objects the process can grow; nil: none.
 func growthOf(s Snapshot) *longhorn.ProcessGrowth {
 	if !s.GrowsReplicas && !s.GrowsDevices {
 		return nil
@@ -156,7 +157,7 @@ func growthOf(s Snapshot) *longhorn.ProcessGrowth {
 	return &longhorn.ProcessGrowth{UUID: s.Process, Replicas: s.GrowsReplicas, Devices: s.GrowsDevices}
 }
 
-// isUp tells whether a pod was last seen to answer, as far as is known.
+// isUp reports whether a pod answered when it was last seen, as far as is known.
 func isUp(s longhorn.InstanceManagerState) bool {
 	return s == longhorn.InstanceManagerStateRunning || s == longhorn.InstanceManagerStateUnknown
 }
@@ -164,7 +165,7 @@ func isUp(s longhorn.InstanceManagerState) bool {
 // replaceEnded deletes a pod that ended, at once or after its delay.
 func (in Input) replaceEnded(now time.Time) Plan {
 	ended := endOf(in.Pod)
-	why := fmt.Sprintf("its pod ended: %s", types.WhyPodEnded(in.Pod, containerName))
+	why := fmt.Sprintf("its pod terminated: %s", types.WhyPodEnded(in.Pod, containerName))
 	p := in.is(longhorn.InstanceManagerStateError, types.ReasonPodFailed, why, now)
 	if ended.Sub(in.Pod.CreationTimestamp.Time) < minLife {
 		if left := ended.Add(retryDelay).Sub(now); left > 0 {
@@ -176,10 +177,9 @@ func (in Input) replaceEnded(now time.Time) Plan {
 	return p
 }
 
-// isIdle tells whether no user would notice the loss of the pod. It asks two witnesses,
-// for each is late where the other is not: the API about what shall run and the process
-// about what does. A pod whose process cannot run, for example because its image is
-// missing, hosts nothing.
+// isIdle reports whether no user would notice the loss of the pod. It checks two sources, because each one may be
+// late when the other is not: the API for what must run, and the process for what runs. A pod that cannot start its
+// process, for example because its image is missing, serves nothing.
 func (in Input) isIdle() bool {
 	if in.Pod.Status.Phase == corev1.PodPending && !hasStarted(in.Pod) {
 		return true
@@ -187,7 +187,7 @@ func (in Input) isIdle() bool {
 	return !in.Needed && in.Process != nil && in.Process.Engines == 0 && in.Process.Replicas == 0
 }
 
-// is makes a Plan with that status and nothing to do.
+// is returns a Plan with that status and no action.
 func (in Input) is(state longhorn.InstanceManagerState, reason, message string, now time.Time) Plan {
 	status := longhorn.InstanceManagerStatus{OwnerID: in.Node, CurrentState: state, UnknownSince: in.Manager.Status.UnknownSince}
 	c := longhorn.Condition{Type: types.ConditionPodReady, Status: longhorn.ConditionFalse, Reason: reason, Message: message}

@@ -19,7 +19,7 @@ import (
 
 const image = "example/longhorn:1"
 
-// asBefore are settings with which pods are as those of releases that had no such settings.
+// asBefore are settings that result in the same pods as releases without such settings.
 var asBefore = types.PodSettings{types.SettingPriorityClass: "", types.SettingGuaranteedInstanceManagerCPU: "0"}
 
 func stopped() *longhorn.InstanceManager { return build.InstanceManager("node-1") }
@@ -34,7 +34,7 @@ func unknown(ip, process string) *longhorn.InstanceManager {
 	return m
 }
 
-// pod is the manager's pod, made an hour ago, running at 10.0.0.1.
+// pod is the manager's pod, created an hour ago, running at 10.0.0.1.
 func pod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	p := newPod(stopped(), PodOptions{}, asBefore, nil)
 	p.UID = "pod-uid"
@@ -57,7 +57,7 @@ func pending(p *corev1.Pod) {
 	}}}
 }
 
-// ended is a pod that lived so long and ended so long ago.
+// ended is a pod that ran for that long and ended that long ago.
 func ended(lived, ago time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		end := testutil.Now.Add(-ago)
@@ -88,7 +88,7 @@ var planCases = []struct {
 	after   time.Duration
 	state   longhorn.InstanceManagerState
 	reason  string
-	address string // ip and process
+	address string // IP address and process
 }{
 	{name: "no pod → made", manager: stopped(), action: ActionCreate, state: "stopped", reason: "NotFound"},
 	{
@@ -269,7 +269,7 @@ func TestANodeNameThatFitsNoLabelIsShortened(t *testing.T) {
 	assert.True(t, strings.HasPrefix(label, "a-very-long-node-name.of-a-very-long-zone.of-a-very-"), label)
 }
 
-// What a process can make larger is shown with its identity, and goes with it.
+// The status shows what a process can grow together with the process's identity, and drops both together.
 func TestGrowthIsShownWithItsProcess(t *testing.T) {
 	able := serving(0, 0)
 	able.GrowsReplicas, able.GrowsDevices = true, true

@@ -15,11 +15,12 @@ import (
 
 const (
 	containerName = "instance-manager"
-	// hostRoot is where the pod sees the node's root, with what is mounted there later.
+	// hostRoot is the mount point of the node's root in the pod, including later mounts on the node.
 	hostRoot = "/host"
-	// stopGrace is what a data plane gets to flush and close what it hosts.
+	// stopGrace is the time for a data plane to flush and close its engines and replicas.
 	stopGrace = 60 * time.Second
-	// priorityClass, where the setting asks for none, keeps the pod from being evicted or preempted before the workloads whose data it serves.
+	// priorityClass applies if the setting names none. It protects the pod from eviction and preemption before the
+	// workloads that use its data.
 	priorityClass = "system-node-critical"
 )
 
@@ -47,9 +48,9 @@ func managerLabels(node string) map[string]string {
 	return labels
 }
 
-// newPod is the pod of an InstanceManager. It is bound to its node without the scheduler and tolerates every
-// taint: the node's data must be served where it lies. It is not restarted in place, so that a pod is one
-// process, and its end is seen. The CPU that it is guaranteed is a part of what is allocatable.
+// newPod is the pod of an InstanceManager. It is bound to its node without the scheduler and tolerates every taint:
+// the node's data must be served on the node. It is not restarted in place, so a pod is one process, and the
+// process's end is visible. Its guaranteed CPU is a part of the allocatable CPU.
 func newPod(m *longhorn.InstanceManager, o PodOptions, s types.PodSettings, allocatable corev1.ResourceList) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -67,7 +68,7 @@ func newPod(m *longhorn.InstanceManager, o PodOptions, s types.PodSettings, allo
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			ServiceAccountName:            o.ServiceAccount,
 			ImagePullSecrets:              o.PullSecrets,
-			AutomountServiceAccountToken:  new(false), // it does not speak to the API server
+			AutomountServiceAccountToken:  new(false), // it does not use the API server
 			EnableServiceLinks:            new(false),
 			Containers:                    []corev1.Container{container(m.Spec.Image, o.Devices)},
 			Volumes: []corev1.Volume{
@@ -83,7 +84,8 @@ func newPod(m *longhorn.InstanceManager, o PodOptions, s types.PodSettings, allo
 	return pod
 }
 
-// devicesEnv hands PodOptions.Devices on. A flag would keep a release that does not know it from starting.
+// devicesEnv passes PodOptions.Devices to the process. A release that does not know it would not start with an
+// unknown flag.
 const devicesEnv = "LONGHORN_DEVICES"
 
 func container(image, devices string) corev1.Container {
@@ -109,8 +111,7 @@ func container(image, devices string) corev1.Container {
 			PeriodSeconds: 10,
 		},
 		VolumeMounts: []corev1.VolumeMount{
-			// The pod also sees what is mounted on the node after its start: disks, and the tmpfs that may
-			// lie beneath /dev.
+			// The pod also sees later mounts on the node: disks, and the tmpfs that may be mounted below /dev.
 			{Name: "host", MountPath: hostRoot, MountPropagation: new(corev1.MountPropagationHostToContainer)},
 			{Name: "dev", MountPath: "/dev", MountPropagation: new(corev1.MountPropagationHostToContainer)},
 			{Name: "run", MountPath: types.RuntimeDirectory},
@@ -136,13 +137,14 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// hasStarted tells whether the process ever ran.
+// hasStarted reports whether the process ever ran.
 func hasStarted(pod *corev1.Pod) bool {
 	s := types.ContainerStatus(pod, containerName)
 	return s != nil && (s.State.Running != nil || s.State.Terminated != nil)
 }
 
-// endOf is when a pod ended; a pod that its kubelet refused never ran.
+// endOf is the time at which a pod ended. For a pod that its kubelet refused, which never ran, it is the creation
+// time.
 func endOf(pod *corev1.Pod) time.Time {
 	if s := types.ContainerStatus(pod, containerName); s != nil && s.State.Terminated != nil {
 		return s.State.Terminated.FinishedAt.Time

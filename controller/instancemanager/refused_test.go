@@ -47,13 +47,14 @@ func TestARefusedPodIsShownInTheWordsOfTheAPIServerUntilItIsCreated(t *testing.T
 	assert.Equal(t, words, f.podReady().Message)
 	f.Writes()
 
-	// The status that brings on the next attempt is not written again, so the attempts are as far apart as those of any error.
+	// The status that causes the next attempt is not written again. So the time between attempts is the same as for
+	// any error.
 	f.mustRefuse()
 	f.ExpectWrites("create pods/" + name)
 	f.ExpectEvents()
 
 	f.mustSync()
-	f.ExpectEvents("Normal Create " + name + ": Made pod " + name + " with image example/longhorn:1")
+	f.ExpectEvents("Normal Create " + name + ": Created pod " + name + " with image example/longhorn:1")
 	f.CatchUp()
 	f.mustSync()
 	assert.Equal(t, "Starting", f.podReady().Reason)
@@ -79,7 +80,7 @@ func TestADaemonThatHasJustStartedKeepsTheWordsOfTheRefusal(t *testing.T) {
 	assert.Equal(t, m.Status.Conditions, p.Status.Conditions)
 }
 
-// A class is not given up because of a refusal that has another cause.
+// The controller keeps using a class if a refusal has another cause.
 func TestARefusalWithEitherPriorityClassIsNotThatOfTheClass(t *testing.T) {
 	f := newFixture(t, build.Node("node-1"), stopped(), build.Setting(types.SettingPriorityClass, "own"))
 	f.Fail("create", "pods", refusesPods(limitRange), refusesPods(limitRange))

@@ -35,7 +35,7 @@ func TestAPodIsMadeAsTheSettingsSay(t *testing.T) {
 	assert.Equal(t, asked("", "0"), types.SettingsOfPod(p), "a pod of an earlier release")
 }
 
-// The irreversible act: a data plane that serves anything is not ended for a setting.
+// The irreversible action: a setting must not stop a data plane that serves anything.
 func TestAPodThatServesKeepsTheSettingsItWasMadeWith(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -78,7 +78,7 @@ func made(f *fixture) *corev1.Pod {
 	return p
 }
 
-// begin has the controller make its InstanceManager and the pod.
+// begin makes the controller create its InstanceManager and the pod.
 func begin(t *testing.T, objs ...runtime.Object) *fixture {
 	f := newFixture(t, append(objs, build.Node("node-1"), kubeNode())...)
 	f.mustSync()
