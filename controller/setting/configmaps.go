@@ -13,15 +13,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// configMapKey begins the keys of ConfigMaps among the refusals, which are by the names of settings otherwise.
+// configMapKey is the prefix of the keys of ConfigMaps among the refusals. The other keys are names of settings.
 const configMapKey = "ConfigMap "
 
-// configMapsAgain is how soon the controller looks again at longhorn-default-resource, which it does not watch.
+// configMapsAgain is the time until the controller reads longhorn-default-resource again, which it does not watch.
 const configMapsAgain = 5 * time.Minute
 
-// keepConfigMaps creates the two ConfigMaps that clients of Longhorn change in place, where they are missing. The manifest must not have
-// them: kubectl apply would remove what an operator applied before. A create never changes an object that exists. defaults is
-// longhorn-default-setting, nil where the cache has none.
+// keepConfigMaps creates the two ConfigMaps that clients of Longhorn change in place, if they are missing. The
+// manifest must not contain them: kubectl apply would remove what an operator applied before. A create never changes
+// an existing object. defaults is longhorn-default-setting, nil if the cache has none.
 func (c *Controller) keepConfigMaps(ctx context.Context, defaults *corev1.ConfigMap) (queue.Result, error) {
 	if c.deps.ConfigMaps == nil {
 		return queue.Result{}, nil
@@ -34,7 +34,7 @@ func (c *Controller) keepConfigMaps(ctx context.Context, defaults *corev1.Config
 	again := queue.Result{RequeueAfter: configMapsAgain}
 	resource, err := c.deps.ConfigMaps.Live(ctx, types.DefaultResourceConfigMap)
 	switch {
-	case apierrors.IsForbidden(err): // by manifests of an earlier release
+	case apierrors.IsForbidden(err): // with manifests of an earlier release
 		return queue.Result{}, nil
 	case apierrors.IsNotFound(err):
 		return again, c.createConfigMap(ctx, types.DefaultResourceConfigMap, types.DefaultResourceKey)
@@ -49,8 +49,8 @@ func (c *Controller) keepConfigMaps(ctx context.Context, defaults *corev1.Config
 	return again, nil
 }
 
-// createConfigMap creates a ConfigMap whose key has no text. One that exists meanwhile stays as it is. A refusal is an Event of the
-// ConfigMap that is not there.
+// createConfigMap creates a ConfigMap with an empty text under the key. If the ConfigMap exists by then, it stays
+// unchanged. A refusal is recorded as an Event of the missing ConfigMap.
 func (c *Controller) createConfigMap(ctx context.Context, name, key string) error {
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{

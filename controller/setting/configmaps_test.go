@@ -43,7 +43,7 @@ func TestMissingConfigMapsAreCreatedEmpty(t *testing.T) {
 	h.ExpectEvents()
 }
 
-// An operator may create either before the leader looks, or between its look and its create.
+// An operator may create either ConfigMap before the leader reads it, or between that read and the leader's create.
 func TestAnOperatorsConfigMapStaysAsItIs(t *testing.T) {
 	setting := build.ConfigMap("longhorn-default-setting", "default-setting.yaml", "default-replica-count: 2\n")
 	resource := build.ConfigMap("longhorn-default-resource", "default-resource.yaml", "\"backup-target\": \"\"\n")

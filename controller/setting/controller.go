@@ -51,7 +51,7 @@ type PriorityClasses interface {
 	Live(ctx context.Context, name string) (*schedulingv1.PriorityClass, error)
 }
 
-// Deps are what a Controller works with.
+// Deps are the dependencies of a Controller.
 type Deps struct {
 	queue.Env
 
@@ -61,22 +61,24 @@ type Deps struct {
 	Pods      PodStore
 	// ConfigMaps may be nil: then no ConfigMap is created.
 	ConfigMaps ConfigMaps
-	// Classes may be nil: then any class is taken to be there.
+	// Classes may be nil: then the controller assumes that every class exists.
 	Classes PriorityClasses
 }
 
-// classAgain is how soon to look again whether the PriorityClass that a setting names is there: it is not watched.
+// classAgain is the time until the next check whether the PriorityClass in a setting exists: the class is not
+// watched.
 const classAgain = 5 * time.Minute
 
-// Controller keeps the settings. It runs in the leader.
+// Controller manages the settings. It runs in the leader.
 type Controller struct {
 	deps  Deps
 	queue *queue.Queue[key]
-	// told is what was said last about the ConfigMap; only sync uses it, of which one runs at a time.
+	// told are the problems of the ConfigMap that Events have reported. Only sync uses it, and one sync runs at a
+	// time.
 	told told
-	// toldResource is the same about the ConfigMap longhorn-default-resource.
+	// toldResource is the same for the ConfigMap longhorn-default-resource.
 	toldResource told
-	// refusals are the API server's words for settings that it does not take, by name.
+	// refusals holds the API server's refusals of settings, by name.
 	refusals queue.Refusals[string]
 }
 
@@ -99,7 +101,7 @@ type told struct {
 	problems []string
 }
 
-// New makes a Controller; it works when Run is called.
+// New creates a Controller. It works when Run is called.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
 	c.queue = queue.New(queue.Options[key]{Name: "setting", Env: deps.Env, Sync: c.sync})
@@ -112,7 +114,7 @@ func New(deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	for _, k := range allKeys() {
-		c.queue.Add(k) // what is missing sends no event
+		c.queue.Add(k) // a missing object sends no event
 	}
 	return c, nil
 }
@@ -125,7 +127,7 @@ func allKeys() []key {
 	return keys
 }
 
-// whenPod names the settings that say how a pod is made, when it is new, has ended or is about to.
+// whenPod names the settings that apply to a pod, when the pod is new, has ended or is about to end.
 func whenPod(was, is *corev1.Pod) []key {
 	if was != nil && is != nil && hasNotEnded(was) == hasNotEnded(is) {
 		return nil
@@ -141,7 +143,7 @@ func whenPod(was, is *corev1.Pod) []key {
 	return keys
 }
 
-// Run works until ctx ends. The cache of settings must be filled.
+// Run works until ctx is done. The cache of settings must be filled.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 func (c *Controller) sync(ctx context.Context, k key) (queue.Result, error) {
@@ -177,15 +179,15 @@ func (c *Controller) sync(ctx context.Context, k key) (queue.Result, error) {
 	if class := types.ValueInForce(orEmpty(s)); in.Name == types.SettingPriorityClass && class != "" && c.deps.Classes != nil {
 		again.RequeueAfter = classAgain
 		_, err := c.deps.Classes.Live(ctx, class)
-		if in.ClassMissing = apierrors.IsNotFound(err); err != nil && !in.ClassMissing && !apierrors.IsForbidden(err) { // by manifests of an earlier release
+		if in.ClassMissing = apierrors.IsNotFound(err); err != nil && !in.ClassMissing && !apierrors.IsForbidden(err) { // with manifests of an earlier release
 			return again, fmt.Errorf("read PriorityClass %s: %w", class, err)
 		}
 	}
 	return again, c.showRefusal(k.setting, s, cm, c.apply(ctx, s, plan(in)))
 }
 
-// showRefusal records an Event of the setting, or of the ConfigMap where there is no object yet, if the API server does not take what the
-// setting is to be. It returns err.
+// showRefusal records an Event if the API server refuses the write of a setting. The Event is on the setting, or on
+// the ConfigMap if the setting has no object yet. It returns err.
 func (c *Controller) showRefusal(name string, s *longhorn.Setting, cm *corev1.ConfigMap, err error) error {
 	if !c.refusals.Tried(name, err, c.deps.Clock.Now()) {
 		return err
@@ -206,7 +208,8 @@ func orEmpty(s *longhorn.Setting) *longhorn.Setting {
 	return s
 }
 
-// tell sends the problems of a ConfigMap as its Events, once until they change. It returns what it has told.
+// tell records the problems of a ConfigMap as Events on it, once until they change. It returns the reported
+// problems.
 func (c *Controller) tell(was told, cm *corev1.ConfigMap, problems []error) told {
 	if cm == nil {
 		return told{}
@@ -228,12 +231,12 @@ func (c *Controller) apply(ctx context.Context, s *longhorn.Setting, p Plan) err
 		if _, err := c.deps.Settings.Create(ctx, p.Create); err != nil {
 			return queue.OfChild(err)
 		}
-		queue.Log(ctx).WithField("value", p.Create.Value).Info("Made a setting")
+		queue.Log(ctx).WithField("value", p.Create.Value).Info("Created a setting")
 	case p.Update != nil:
 		if _, err := c.deps.Settings.Update(ctx, p.Update); err != nil {
 			return queue.OfChild(err)
 		}
-		queue.Log(ctx).WithField("value", p.Update.Value).Info("Gave a setting its value from the ConfigMap")
+		queue.Log(ctx).WithField("value", p.Update.Value).Info("Set a setting to its value from the ConfigMap")
 	case p.Status != nil:
 		return c.writeStatus(ctx, s, *p.Status)
 	}
@@ -252,7 +255,7 @@ func (c *Controller) writeStatus(ctx context.Context, s *longhorn.Setting, statu
 	was, now := types.FindCondition(before.Conditions, types.ConditionValid), types.FindCondition(status.Conditions, types.ConditionValid)
 	switch {
 	case now.Message == was.Message:
-	case now.Status != longhorn.ConditionTrue: // not only when it flips: another bad value has another message
+	case now.Status != longhorn.ConditionTrue: // also when the status stays: another invalid value has another message
 		c.deps.Recorder.Event(s, corev1.EventTypeWarning, types.EventReason(now), now.Message)
 	case was.Status == longhorn.ConditionFalse:
 		c.deps.Recorder.Event(s, corev1.EventTypeNormal, now.Type, now.Message)

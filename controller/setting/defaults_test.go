@@ -53,7 +53,7 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// syncAll syncs until nothing is written any more.
+// syncAll syncs until the controller writes nothing.
 func syncAll(t *testing.T, h *testutil.Harness, c *Controller, names ...string) {
 	t.Helper()
 	for range 3 {
@@ -92,7 +92,7 @@ func TestTheConfigMapIsAppliedOnceAndAgainWhenItChanges(t *testing.T) {
 
 	s, err := d.Settings.Get(count)
 	require.NoError(t, err)
-	s.Value = "5" // a user does
+	s.Value = "5" // a user sets it
 	h.Overwrite(s)
 	h.CatchUp()
 	syncAll(t, h, c, count, path)
@@ -157,7 +157,7 @@ func TestASettingOfAnotherReleaseIsLeftAlone(t *testing.T) {
 	assert.Equal(t, "6", s.Status.ValueInForce)
 	assert.False(t, s.Status.Applied)
 	assert.Equal(t, "UnknownName", types.FindCondition(s.Status.Conditions, "Valid").Reason)
-	h.ExpectEvents("Warning UnknownName a-setting-of-next-year: this release knows no setting a-setting-of-next-year and leaves it alone")
+	h.ExpectEvents("Warning UnknownName a-setting-of-next-year: this release does not know setting a-setting-of-next-year and ignores it")
 }
 
 // TestTheQueueTellsSettingsAndTheConfigMapApart: a setting may have the ConfigMap's name.

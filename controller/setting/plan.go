@@ -13,21 +13,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Input is all that the decision about a setting rests on.
+// Input is everything that the decision about a setting is based on.
 type Input struct {
 	Name types.SettingName
-	// Setting is nil where there is no object.
+	// Setting is nil if there is no object.
 	Setting  *longhorn.Setting
 	Defaults types.DefaultSettings
-	// Pods are our own; of a setting that says how they are made, those that were made with another value are told.
+	// Pods are the pods of this installation. The status of a setting for new pods names the pods that were created
+	// with another value.
 	Pods []*corev1.Pod
-	// ClassMissing: there is no PriorityClass of the name that is the value.
+	// ClassMissing: the value names a PriorityClass that does not exist.
 	ClassMissing bool
 	Now          time.Time
 }
 
-// Plan is what is to be done; at most one of its fields is set. The object that Create or
-// Update made brings the setting back.
+// Plan is what to do; at most one of its fields is set. The object that Create or Update writes causes another sync.
 type Plan struct {
 	Create, Update *longhorn.Setting
 	Status         *longhorn.SettingStatus
@@ -44,12 +44,12 @@ func plan(in Input) Plan {
 	}
 	definition, ok := types.DefinitionOf(in.Name)
 	if !ok || definition.Effect == types.SettingEffectNone || definition.ReadOnly {
-		return Plan{} // what does not act is not made: it would look as if it did. What is told is REST's to tell
+		return Plan{} // a setting without effect gets no object, which would suggest an effect; REST shows read-only settings
 	}
 	return Plan{Create: &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Name: string(in.Name)}, Value: definition.Default}}
 }
 
-// give has the setting take its value from the ConfigMap, and remember from which version.
+// give sets the setting to its value from the ConfigMap, and records the version of the ConfigMap.
 func give(in Input) Plan {
 	s := &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Name: string(in.Name)}}
 	if in.Setting != nil {
@@ -63,13 +63,13 @@ func give(in Input) Plan {
 	return Plan{Update: s}
 }
 
-// statusOf decides a setting's status.
+// statusOf returns a setting's status.
 func statusOf(in Input) longhorn.SettingStatus {
 	s := in.Setting
 	status := *s.Status.DeepCopy()
 	c := in.valid()
 	status.Applied = c.Status == longhorn.ConditionTrue && c.Reason == ""
-	if c.Reason != types.ReasonUnknownName { // what another release wrote of its own setting stays
+	if c.Reason != types.ReasonUnknownName { // the value that another release wrote for its own setting stays
 		status.ValueInForce = types.ValueInForce(s)
 	}
 	status.Conditions, _ = types.SetCondition(status.Conditions, c, in.Now)
@@ -81,10 +81,10 @@ func statusOf(in Input) longhorn.SettingStatus {
 
 // saysTrust sets the condition TrustedNetwork.
 func saysTrust(conditions []longhorn.Condition, isOn bool, now time.Time) []longhorn.Condition {
-	c := longhorn.Condition{Type: types.ConditionTrustedNetwork, Status: longhorn.ConditionFalse, Message: "the REST API asks for a credential"}
+	c := longhorn.Condition{Type: types.ConditionTrustedNetwork, Status: longhorn.ConditionFalse, Message: "the REST API requires a credential"}
 	if isOn {
 		c.Status, c.Reason = longhorn.ConditionTrue, types.ReasonNoCredentialWanted
-		c.Message = "the REST API answers requests without a credential: whoever reaches its port may delete volumes"
+		c.Message = "the REST API answers requests without a credential: any client that reaches its port can delete volumes"
 	}
 	if !isOn && types.FindCondition(conditions, c.Type).Status == longhorn.ConditionUnknown {
 		return conditions
@@ -93,7 +93,7 @@ func saysTrust(conditions []longhorn.Condition, isOn bool, now time.Time) []long
 	return conditions
 }
 
-// valid is the condition of that name; its message says which value is in force.
+// valid returns the condition Valid; its message shows the value in force.
 func (in Input) valid() longhorn.Condition {
 	s := in.Setting
 	c := longhorn.Condition{Type: types.ConditionValid, Status: longhorn.ConditionFalse}
@@ -101,7 +101,7 @@ func (in Input) valid() longhorn.Condition {
 	definition, ok := types.DefinitionOf(name)
 	if !ok {
 		c.Reason = types.ReasonUnknownName
-		c.Message = fmt.Sprintf("this release knows no setting %s and leaves it alone", name)
+		c.Message = fmt.Sprintf("this release does not know setting %s and ignores it", name)
 		return c
 	}
 	if err := types.CheckSetting(name, s.Value); err != nil {
@@ -111,14 +111,14 @@ func (in Input) valid() longhorn.Condition {
 	}
 	if in.ClassMissing {
 		c.Reason = types.ReasonInvalidValue
-		c.Message = fmt.Sprintf("setting %s with invalid value %q: failed to get priority class %s: it does not exist; pods are made with the built-in one until there is one of that name", name, inForce, inForce)
+		c.Message = fmt.Sprintf("setting %s with invalid value %q: failed to get priority class %s: it does not exist; pods use the built-in class until it exists", name, inForce, inForce)
 		return c
 	}
 	c.Status = longhorn.ConditionTrue
 	c.Message = fmt.Sprintf("the value %s is in force", inForce)
 	if others := madeOtherwise(name, inForce, in.Pods); len(others) > 0 {
 		c.Reason = types.ReasonWaitsForPods
-		c.Message = fmt.Sprintf("the value %s is valid and counts for pods made from now on; %s made with another: pods that serve volumes are not ended for it", inForce, listed(others))
+		c.Message = fmt.Sprintf("the value %s is valid and applies to new pods; %s created with another value: a pod that serves volumes is not restarted for a setting", inForce, listed(others))
 	}
 	if definition.Effect == types.SettingEffectNone {
 		c.Reason = types.ReasonNoEffectYet
@@ -127,8 +127,8 @@ func (in Input) valid() longhorn.Condition {
 	return c
 }
 
-// madeOtherwise are the pods, by name, that were made with another value of a setting. A pod that was made with what its node asks for is
-// none of them, whether or not the node still asks.
+// madeOtherwise returns the names of the pods that were created with another value of a setting. It omits a pod that
+// was created with its node's own request, even if the node no longer has that request.
 func madeOtherwise(name types.SettingName, inForce string, pods []*corev1.Pod) []string {
 	var others []string
 	for _, pod := range pods {
@@ -144,7 +144,7 @@ func hasNotEnded(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }
 
-// maxListed bounds how many pods a message names.
+// maxListed is the maximum number of pods that a message names.
 const maxListed = 3
 
 func listed(pods []string) string {

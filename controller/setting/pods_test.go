@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// madeWith is a pod of the role that has that label, which says with which settings it was made.
+// madeWith is a pod of the role with that label. Its annotation has the settings of its creation.
 func madeWith(name, label, settings string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return build.Pod(name, "node-1", append([]func(*corev1.Pod){func(p *corev1.Pod) {
 		p.Labels = map[string]string{label: "x"}
@@ -28,7 +28,7 @@ func madeWith(name, label, settings string, changes ...func(*corev1.Pod)) *corev
 
 func TestASettingWaitsForPodsThatWereMadeWithAnotherValue(t *testing.T) {
 	manager, share := types.LabelInstanceManager, types.LabelShareManager
-	const waits = " is valid and counts for pods made from now on; "
+	const waits = " is valid and applies to new pods; "
 	for _, c := range []struct {
 		name    string
 		setting types.SettingName
@@ -71,7 +71,7 @@ func TestASettingWaitsForPodsThatWereMadeWithAnotherValue(t *testing.T) {
 				return
 			}
 			assert.Equal(t, "WaitsForPods", condition.Reason)
-			assert.Equal(t, "the value "+got.ValueInForce+waits+c.waits+" made with another: pods that serve volumes are not ended for it", condition.Message)
+			assert.Equal(t, "the value "+got.ValueInForce+waits+c.waits+" created with another value: a pod that serves volumes is not restarted for a setting", condition.Message)
 		})
 	}
 }
@@ -89,7 +89,7 @@ func TestAPriorityClassThatIsNotThereIsTold(t *testing.T) {
 	}
 	h, status := sync()
 	assert.False(t, status.Applied)
-	h.ExpectEvents(`Warning InvalidValue priority-class: setting priority-class with invalid value "ours": failed to get priority class ours: it does not exist; pods are made with the built-in one until there is one of that name`)
+	h.ExpectEvents(`Warning InvalidValue priority-class: setting priority-class with invalid value "ours": failed to get priority class ours: it does not exist; pods use the built-in class until it exists`)
 	_, status = sync(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "ours"}})
 	assert.True(t, status.Applied)
 }

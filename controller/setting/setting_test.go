@@ -46,7 +46,7 @@ func TestStatus(t *testing.T) {
 		{"empty → the default, validly", "default-data-path", "", "/mnt/a", "True", "", "/var/lib/longhorn", "the value /var/lib/longhorn is in force"},
 		{
 			"unknown name → left alone with what another release said of it", "no-such-setting", "1", "0", "False", "UnknownName", "0",
-			"this release knows no setting no-such-setting and leaves it alone",
+			"this release does not know setting no-such-setting and ignores it",
 		},
 		{
 			"nothing acts on it yet → valid and not applied", "csi-allowed-topology-keys", "zone", "", "True", "NoEffectYet", "zone",
@@ -74,7 +74,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestTheModeWithoutCredentialsIsACondition, which is absent where it never was on.
+// TestTheModeWithoutCredentialsIsACondition: the condition is absent if the mode was never on.
 func TestTheModeWithoutCredentialsIsACondition(t *testing.T) {
 	said := func(s *longhorn.Setting) longhorn.Condition {
 		s.Status = statusOf(Input{Setting: s, Now: testutil.Now})
@@ -85,7 +85,7 @@ func TestTheModeWithoutCredentialsIsACondition(t *testing.T) {
 	s.Value = "true"
 	assert.Equal(t, longhorn.Condition{
 		Type: "TrustedNetwork", Status: "True", LastTransitionTime: "2030-01-02T03:04:05Z", Reason: "NoCredentialWanted",
-		Message: "the REST API answers requests without a credential: whoever reaches its port may delete volumes",
+		Message: "the REST API answers requests without a credential: any client that reaches its port can delete volumes",
 	}, said(s))
 	s.Value = "maybe" // refused: the last value stays in force
 	assert.Equal(t, longhorn.ConditionTrue, said(s).Status)

@@ -16,14 +16,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// watchedDefaults tells of each sync, which reads the ConfigMap first, and has the handler of its events.
+// watchedDefaults signals each sync, which reads the ConfigMap first, and has the handler of its events.
 type watchedDefaults struct {
 	handler cache.ResourceEventHandler
 	read    chan struct{}
-	over    <-chan struct{} // nobody wants to be told any more
+	over    <-chan struct{} // no receiver is left
 }
 
-// GetRO fails, and so is asked again after a while.
+// GetRO fails, so the queue retries after a while.
 func (w *watchedDefaults) GetRO(string) (*corev1.ConfigMap, error) {
 	select {
 	case w.read <- struct{}{}:
@@ -37,7 +37,8 @@ func (w *watchedDefaults) AddHandler(h cache.ResourceEventHandler) (cache.Resour
 	return nil, nil
 }
 
-// TestAChangeOfTheConfigMapReachesEverySetting, and the ConfigMap's own problems.
+// TestAChangeOfTheConfigMapReachesEverySetting: a change causes a sync of every setting, and of the ConfigMap
+// itself.
 func TestAChangeOfTheConfigMapReachesEverySetting(t *testing.T) {
 	h := testutil.New(t)
 	d := h.Datastore(datastore.Options{})
@@ -62,7 +63,8 @@ func TestAChangeOfTheConfigMapReachesEverySetting(t *testing.T) {
 	require.NoError(t, <-over)
 }
 
-// A ConfigMap that was deleted and made again between two looks is another one, whose user has not been told.
+// A ConfigMap that was deleted and created again between two syncs is a new object. Its user has seen no Event about
+// it.
 func TestProblemsAreToldAnewOfAnotherConfigMap(t *testing.T) {
 	h, _, c := newController(t)
 	first, second := build.ConfigMap("longhorn-default-setting", "default-setting.yaml", ""), build.ConfigMap("longhorn-default-setting", "default-setting.yaml", "")
