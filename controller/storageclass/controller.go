@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// ConfigMapStore holds the ConfigMap longhorn-storageclass, if there is one. Its template is read live.
+// ConfigMapStore holds the ConfigMap longhorn-storageclass, if it exists. Its template is read live.
 type ConfigMapStore interface {
 	GetRO(name string) (*corev1.ConfigMap, error)
 	Live(ctx context.Context, name string) (*corev1.ConfigMap, error)
@@ -35,7 +35,7 @@ type ClassStore interface {
 	queue.Events
 }
 
-// Deps are what a Controller works with.
+// Deps are the dependencies of a Controller.
 type Deps struct {
 	queue.Env
 
@@ -43,15 +43,15 @@ type Deps struct {
 	Classes   ClassStore
 }
 
-// Controller keeps the StorageClass. It runs in the leader.
+// Controller manages the StorageClass. It runs in the leader.
 type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string] // of one key, the ConfigMap's name
-	// told is the last problem that was told; only sync uses it, of which one runs at a time.
+	// told is the last problem that an Event reported. Only sync uses it, and one sync runs at a time.
 	told string
 }
 
-// New makes a Controller; it works when Run is called.
+// New creates a Controller. It works when Run is called.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
 	c.queue = queue.New(queue.Options[string]{Name: "storageclass", Env: deps.Env, Sync: c.sync})
@@ -63,22 +63,22 @@ func New(deps Deps) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.queue.Add(types.StorageClassConfigMap) // where there is none, no event comes
+	c.queue.Add(types.StorageClassConfigMap) // a missing ConfigMap sends no event
 	return c, nil
 }
 
-// Run works until ctx ends.
+// Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
 	cm, err := c.config(ctx, name)
-	if cm == nil { // without it no StorageClass is kept
+	if cm == nil { // without it, no StorageClass is managed
 		return queue.Result{RequeueAfter: templateAwaited}, err
 	}
 	return queue.Result{RequeueAfter: templateInterval}, errors.Join(err, c.follow(ctx, cm))
 }
 
-// follow brings the StorageClass to what the ConfigMap says.
+// follow makes the StorageClass match the ConfigMap.
 func (c *Controller) follow(ctx context.Context, cm *corev1.ConfigMap) error {
 	text := cm.Data[types.StorageClassKey]
 	wanted, err := parse(text)
@@ -101,9 +101,9 @@ func (c *Controller) follow(ctx context.Context, cm *corev1.ConfigMap) error {
 	if words := queue.ChildRefusal(queue.OfChild(err)); words != "" {
 		c.tell(cm, fmt.Sprintf("key %s: the API server refuses the StorageClass: %s", types.StorageClassKey, words))
 		if apierrors.IsInvalid(err) {
-			return nil // until the text changes
+			return nil // no retry until the text changes
 		}
-		return err // until a policy or a webhook does
+		return err // retry: a policy or a webhook may change
 	}
 	if err == nil {
 		c.tell(cm, p.Problem)
@@ -111,11 +111,11 @@ func (c *Controller) follow(ctx context.Context, cm *corev1.ConfigMap) error {
 	return err
 }
 
-// apply carries the plan out and says so in an Event.
+// apply carries the plan out and records an Event about it.
 func (c *Controller) apply(ctx context.Context, cm *corev1.ConfigMap, p Plan, replace func() (*storagev1.StorageClass, error)) error {
 	var err error
 	var stored *storagev1.StorageClass
-	did := "Made"
+	did := "Created"
 	switch {
 	case p.Create != nil:
 		stored, err = c.deps.Classes.Create(ctx, p.Create)
@@ -123,7 +123,7 @@ func (c *Controller) apply(ctx context.Context, cm *corev1.ConfigMap, p Plan, re
 		did = "Updated"
 		stored, err = c.deps.Classes.Update(ctx, p.Update)
 	case p.Replace != nil:
-		did = "Made anew"
+		did = "Recreated"
 		stored, err = replace()
 	default:
 		return nil
@@ -132,15 +132,15 @@ func (c *Controller) apply(ctx context.Context, cm *corev1.ConfigMap, p Plan, re
 		return err
 	}
 	queue.Log(ctx).WithField("storageClass", stored.Name).Info(did + " the StorageClass")
-	c.deps.Recorder.Eventf(cm, corev1.EventTypeNormal, types.EventStorageClassUpdated, "%s StorageClass %s as the ConfigMap says", did, stored.Name)
+	c.deps.Recorder.Eventf(cm, corev1.EventTypeNormal, types.EventStorageClassUpdated, "%s StorageClass %s from the ConfigMap", did, stored.Name)
 	return nil
 }
 
-// replace deletes the StorageClass and makes it again. It first asks the API server for the
-// object, so that it deletes only what it looked at and what is of this installation, and
-// whether it would accept the new one, so that it does not delete the old one for nothing.
-// A crash in between leaves none, and the next sync makes it; what others had put on the
-// old one is then lost.
+// replace deletes the StorageClass and creates it again. Before that, it makes two checks at the API server. A live
+// read shows whether the object is still the one of the plan, and belongs to this installation. A dry run shows
+// whether the API server would accept the new object. Otherwise the old object would be deleted for nothing. After a
+// crash in between, the StorageClass is missing, and the next sync creates it. Then the metadata that others had
+// added to the old object is lost.
 func (c *Controller) replace(ctx context.Context, text string, wanted *storagev1.StorageClass) (*storagev1.StorageClass, error) {
 	live, err := c.deps.Classes.Live(ctx, wanted.Name)
 	if err != nil {
@@ -160,7 +160,8 @@ func (c *Controller) replace(ctx context.Context, text string, wanted *storagev1
 	return c.deps.Classes.Create(ctx, next)
 }
 
-// stale turns the absence of what the cache showed into a reason to look again.
+// stale returns queue.ErrStale for an object that the cache showed and that does not exist, so that the queue
+// retries.
 func stale(err error) error {
 	if apierrors.IsNotFound(err) {
 		return queue.ErrStale
@@ -168,7 +169,7 @@ func stale(err error) error {
 	return err
 }
 
-// tell sends a problem as an Event of the ConfigMap, once until it changes.
+// tell records a problem as an Event of the ConfigMap, once until it changes.
 func (c *Controller) tell(cm *corev1.ConfigMap, problem string) {
 	if problem != "" && problem != c.told {
 		c.deps.Recorder.Event(cm, corev1.EventTypeWarning, types.EventStorageClassInvalid, problem)

@@ -25,7 +25,7 @@ const (
 	three = small + "parameters: {numberOfReplicas: \"3\"}\n"
 )
 
-// fixture is the controller of a cluster whose ConfigMap has a text.
+// fixture is the controller of a cluster with a text in the ConfigMap.
 type fixture struct {
 	*testutil.Harness
 	*Controller
@@ -43,7 +43,7 @@ func newFixture(t *testing.T, text string, objs ...runtime.Object) *fixture {
 	return f
 }
 
-// syncs syncs once and has the cache see what was written.
+// syncs syncs once, and then updates the cache with the writes.
 func (f *fixture) syncs(t *testing.T) error {
 	t.Helper()
 	_, err := f.sync(t.Context(), "longhorn-storageclass")
@@ -51,7 +51,7 @@ func (f *fixture) syncs(t *testing.T) error {
 	return err
 }
 
-// live is the StorageClass as the API server has it.
+// live is the StorageClass on the API server.
 func (f *fixture) live(t *testing.T) *storagev1.StorageClass {
 	t.Helper()
 	sc, err := f.store.StorageClasses.Live(t.Context(), "longhorn")
@@ -64,7 +64,7 @@ func TestTheStorageClassIsMadeOnceAndAgainWhenItIsDeleted(t *testing.T) {
 	require.NoError(t, f.syncs(t))
 	require.NoError(t, f.syncs(t))
 	f.ExpectWrites("create storageclasses/longhorn")
-	f.ExpectEvents("Normal StorageClassUpdated longhorn-storageclass: Made StorageClass longhorn as the ConfigMap says")
+	f.ExpectEvents("Normal StorageClassUpdated longhorn-storageclass: Created StorageClass longhorn from the ConfigMap")
 	assert.Equal(t, "2", f.live(t).Parameters["numberOfReplicas"])
 
 	require.NoError(t, f.store.StorageClasses.Delete(t.Context(), "longhorn", datastore.Preconditions{}))
@@ -83,7 +83,7 @@ func TestAnotherTextMakesItAnew(t *testing.T) {
 	f.Writes()
 	require.NoError(t, f.syncs(t))
 	require.NoError(t, f.syncs(t))
-	// The first is a trial, which changes nothing.
+	// The first write is a dry run, which changes nothing.
 	f.ExpectWrites("create storageclasses/longhorn", "delete storageclasses/longhorn", "create storageclasses/longhorn")
 	assert.Equal(t, "3", f.live(t).Parameters["numberOfReplicas"])
 	assert.NotEqual(t, before.UID, f.live(t).UID)
@@ -110,8 +110,8 @@ func TestAStorageClassThatWasPutInItsPlaceMeanwhileIsNotDeleted(t *testing.T) {
 	require.NoError(t, f.syncs(t))
 	require.NoError(t, f.syncs(t))
 	f.ExpectWrites()
-	f.ExpectEvents("Warning StorageClassInvalid longhorn-storageclass: StorageClass longhorn was not made by this installation " +
-		"(it has no label longhorn.io/installation=lep) and is left as it is; delete it to have it made as the ConfigMap says")
+	f.ExpectEvents("Warning StorageClassInvalid longhorn-storageclass: StorageClass longhorn was not created by this installation " +
+		"(it has no label longhorn.io/installation=lep) and is left unchanged; delete it so that the manager creates it from the ConfigMap")
 }
 
 func TestABadTextIsToldOnceAndChangesNothing(t *testing.T) {

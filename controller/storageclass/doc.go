@@ -1,17 +1,17 @@
-// Package storageclass keeps the StorageClass that the ConfigMap longhorn-storageclass
-// describes: it makes it when it is missing and brings it back to the text when either
-// changes. What others put on it, such as the annotation of the default class, stays.
+// Package storageclass manages the StorageClass that the ConfigMap longhorn-storageclass describes. It creates the
+// StorageClass when it is missing, and restores it to the text when either changes. Metadata that others add to it,
+// such as the annotation of the default class, stays.
 //
 //	ConfigMap ──parse──► wanted ──┐
-//	                              ├─plan──► make, update, or delete and make again
+//	                              ├─plan──► create, update, or delete and create again
 //	StorageClass ─────────────────┘
 //
-// Most fields of a StorageClass cannot change, so it is deleted and made again; volumes and
-// claims do not notice. A StorageClass without the label of this installation is left as it
-// is, and one whose ConfigMap is gone stays.
+// Most fields of a StorageClass cannot change, so it is deleted and created again; volumes and claims do not notice.
+// A StorageClass without the label of this installation is left unchanged. After its ConfigMap is gone, a
+// StorageClass stays.
 //
-// Where there is no ConfigMap it is made from the template that the manifest brings, and follows that
-// until people change it (template.go).
+// If the ConfigMap is missing, the package creates it from the template in the manifest. The ConfigMap follows the
+// template until a user changes the ConfigMap (template.go).
 //
-// The package must not know what the parameters mean: the CSI driver judges them.
+// The package must not know the meaning of the parameters: the CSI driver checks them.
 package storageclass

@@ -15,10 +15,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// parse reads the text of the ConfigMap. It fills in what the API server would.
+// parse reads the text of the ConfigMap. It fills in the same defaults as the API server.
 func parse(text string) (*storagev1.StorageClass, error) {
 	if strings.TrimSpace(text) == "" {
-		return nil, errors.New("it is missing or empty; delete the ConfigMaps longhorn-default-storageclass and longhorn-storageclass to have no StorageClass kept")
+		return nil, errors.New("it is missing or empty; to stop managing a StorageClass, delete the ConfigMaps longhorn-default-storageclass and longhorn-storageclass")
 	}
 	sc := &storagev1.StorageClass{}
 	if err := yaml.UnmarshalStrict([]byte(text), sc); err != nil {
@@ -32,8 +32,8 @@ func parse(text string) (*storagev1.StorageClass, error) {
 	}{
 		{sc.APIVersion != "" && sc.APIVersion != storagev1.SchemeGroupVersion.String(), "apiVersion", sc.APIVersion, "be storage.k8s.io/v1"},
 		{sc.Kind != "" && sc.Kind != "StorageClass", "kind", sc.Kind, "be StorageClass"},
-		{sc.Name == "", "metadata.name", "", "be given"},
-		{sc.Namespace != "", "metadata.namespace", sc.Namespace, "not be given: a StorageClass has no namespace"},
+		{sc.Name == "", "metadata.name", "", "be set"},
+		{sc.Namespace != "", "metadata.namespace", sc.Namespace, "not be set: a StorageClass has no namespace"},
 		{sc.Provisioner != types.DriverName, "provisioner", sc.Provisioner, "be " + types.DriverName},
 	} {
 		if rule.broken {
@@ -49,29 +49,28 @@ func parse(text string) (*storagev1.StorageClass, error) {
 	return sc, nil
 }
 
-// Plan is what is to be done; at most one of its fields is set.
+// Plan is what to do; at most one of its fields is set.
 type Plan struct {
 	Create *storagev1.StorageClass
 	Update *storagev1.StorageClass
-	// Replace is made in the place of the present one, which is deleted first.
+	// Replace is created in place of the present one, which is deleted first.
 	Replace *storagev1.StorageClass
-	// Problem is why nothing is done.
+	// Problem is the reason why nothing is done.
 	Problem string
 }
 
-// plan compares the StorageClass that the text describes with the present one, nil where
-// there is none.
+// plan compares the StorageClass that the text describes with the present one, which is nil if there is none.
 func plan(text string, wanted, present *storagev1.StorageClass) Plan {
 	if present == nil {
 		return Plan{Create: described(text, wanted, metav1.ObjectMeta{})}
 	}
 	if !isOurs(present) {
 		return Plan{Problem: fmt.Sprintf(
-			"StorageClass %s was not made by this installation (it has no label %s=%s) and is left as it is; delete it to have it made as the ConfigMap says",
+			"StorageClass %s was not created by this installation (it has no label %s=%s) and is left unchanged; delete it so that the manager creates it from the ConfigMap",
 			present.Name, types.InstallationLabel, types.InstallationValue)}
 	}
 	if present.DeletionTimestamp != nil {
-		return Plan{} // its end brings us back
+		return Plan{} // its deletion event causes another sync
 	}
 	next := described(text, wanted, present.ObjectMeta)
 	switch {
@@ -84,12 +83,12 @@ func plan(text string, wanted, present *storagev1.StorageClass) Plan {
 	return Plan{Replace: next}
 }
 
-// isOurs tells whether the StorageClass is of this installation.
+// isOurs reports whether the StorageClass belongs to this installation.
 func isOurs(sc *storagev1.StorageClass) bool {
 	return sc.Labels[types.InstallationLabel] == types.InstallationValue
 }
 
-// described is the wanted StorageClass, with the metadata that the present one has besides.
+// described is the wanted StorageClass, together with additional metadata of the present one.
 func described(text string, wanted *storagev1.StorageClass, present metav1.ObjectMeta) *storagev1.StorageClass {
 	sc := withoutKind(wanted)
 	meta := *present.DeepCopy()
@@ -101,7 +100,7 @@ func described(text string, wanted *storagev1.StorageClass, present metav1.Objec
 	return sc
 }
 
-// lastApplied is the metadata of the text that the present StorageClass was made by.
+// lastApplied is the metadata in the text from which the present StorageClass was created.
 func lastApplied(present metav1.ObjectMeta) metav1.ObjectMeta {
 	sc, err := parse(present.Annotations[types.AnnotationLastAppliedConfigMap])
 	if err != nil {
@@ -110,7 +109,7 @@ func lastApplied(present metav1.ObjectMeta) metav1.ObjectMeta {
 	return sc.ObjectMeta
 }
 
-// merged takes the entries of the former text out and puts those of the new one, and ours, in.
+// merged removes the entries of the former text, and adds the wanted entries and ours.
 func merged(present, former, wanted, ours map[string]string) map[string]string {
 	m := maps.Clone(present)
 	if m == nil {
@@ -122,7 +121,7 @@ func merged(present, former, wanted, ours map[string]string) map[string]string {
 	return m
 }
 
-// sameForLife compares the fields that the API server never lets change.
+// sameForLife compares the fields that the API server does not allow to change.
 func sameForLife(a, b *storagev1.StorageClass) bool {
 	return a.Provisioner == b.Provisioner && maps.Equal(a.Parameters, b.Parameters) &&
 		equality.Semantic.DeepEqual(a.ReclaimPolicy, b.ReclaimPolicy) && equality.Semantic.DeepEqual(a.VolumeBindingMode, b.VolumeBindingMode)

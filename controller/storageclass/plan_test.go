@@ -15,18 +15,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// small is a text with nothing but what must be there.
+// small is a text with only the required fields.
 const small = "metadata: {name: longhorn}\nprovisioner: driver.longhorn.io\n"
 
 func TestParse(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"nothing but name and provisioner → accepted", small, ""},
 		{"all that stands in a manifest → accepted", "apiVersion: storage.k8s.io/v1\nkind: StorageClass\n" + small + "parameters: {numberOfReplicas: \"2\"}\nreclaimPolicy: Retain\n", ""},
-		{"empty → refused", " \n", "it is missing or empty; delete the ConfigMaps longhorn-default-storageclass and longhorn-storageclass to have no StorageClass kept"},
+		{"empty → refused", " \n", "it is missing or empty; to stop managing a StorageClass, delete the ConfigMaps longhorn-default-storageclass and longhorn-storageclass"},
 		{"another kind → refused", "kind: VolumeSnapshotClass\n" + small, `kind: value "VolumeSnapshotClass" must be StorageClass`},
 		{"another version → refused", "apiVersion: storage.k8s.io/v2\n" + small, `apiVersion: value "storage.k8s.io/v2" must be storage.k8s.io/v1`},
-		{"no name → refused", "provisioner: driver.longhorn.io\n", `metadata.name: value "" must be given`},
-		{"a namespace → refused", "metadata: {name: a, namespace: b}\nprovisioner: driver.longhorn.io\n", `metadata.namespace: value "b" must not be given: a StorageClass has no namespace`},
+		{"no name → refused", "provisioner: driver.longhorn.io\n", `metadata.name: value "" must be set`},
+		{"a namespace → refused", "metadata: {name: a, namespace: b}\nprovisioner: driver.longhorn.io\n", `metadata.namespace: value "b" must not be set: a StorageClass has no namespace`},
 		{"another driver's → refused", "metadata: {name: a}\nprovisioner: nfs.csi.k8s.io\n", `provisioner: value "nfs.csi.k8s.io" must be driver.longhorn.io`},
 		{"an unknown field → refused, with its name", small + "paramters: {a: b}\n", `unknown field "paramters"`},
 		{"no YAML → refused", "a: b: c", "it is not the YAML of a StorageClass: "},
@@ -57,7 +57,7 @@ func TestTheConfigMapOfTheManifestIsRead(t *testing.T) {
 	assert.Equal(t, "3", sc.Parameters["numberOfReplicas"])
 }
 
-// class is the StorageClass that a text makes, as the API server has it afterwards.
+// class is the StorageClass that results from a text, as on the API server.
 func class(t *testing.T, text string, changes ...func(*storagev1.StorageClass)) *storagev1.StorageClass {
 	t.Helper()
 	wanted, err := parse(text)

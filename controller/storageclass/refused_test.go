@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A policy may change without any event here, so the class is tried again; its text may not.
+// A policy may change without any event here, so the controller retries. The text of the ConfigMap cannot change
+// without an event.
 func TestAClassThatAPolicyForbidsIsToldOnceAndTriedAgain(t *testing.T) {
 	f := newFixture(t, two)
 	refused := apierrors.NewForbidden(schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, "longhorn", errors.New("no such parameters here"))

@@ -17,22 +17,22 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// The template is not watched. templateInterval is how often it is looked at, templateAwaited how often
-// where there is no ConfigMap: the manifest may be on its way. A new release's leader looks at once.
+// The template is not watched. templateInterval is the time between reads of it. templateAwaited is that time while
+// the ConfigMap is missing: the manifest may be applied soon. The leader of a new release reads it at once.
 const (
 	templateInterval = 10 * time.Minute
 	templateAwaited  = 30 * time.Second
 )
 
-// fromTemplate compares the ConfigMap, nil where there is none, with the template, nil where there is
-// none, and returns the ConfigMap as it is to be written; nil: it stays as it is.
+// fromTemplate compares the ConfigMap with the template; each is nil if it does not exist. It returns the ConfigMap
+// to be written; nil: the ConfigMap stays unchanged.
 //
-//	ConfigMap                                      template        what happens
-//	none                                           there           made
-//	made from the template, and not changed since  another text    gets that
-//	made from the template, and changed since      any             stays
-//	made by people, or by an earlier manifest      any             stays
-//	any                                            none            stays
+//	ConfigMap                                           template        result
+//	none                                                exists          created
+//	created from the template, and not changed since    another text    gets the text
+//	created from the template, and changed since        any             stays
+//	created by a user, or by an earlier manifest        any             stays
+//	any                                                 none            stays
 func fromTemplate(template, present *corev1.ConfigMap) *corev1.ConfigMap {
 	if template == nil || strings.TrimSpace(template.Data[types.StorageClassKey]) == "" {
 		return nil
@@ -56,7 +56,7 @@ func fromTemplate(template, present *corev1.ConfigMap) *corev1.ConfigMap {
 	return next
 }
 
-// isUnchanged tells whether a ConfigMap has the text that the manager gave it.
+// isUnchanged reports whether a ConfigMap has the text that the manager wrote.
 func isUnchanged(cm *corev1.ConfigMap) bool {
 	return cm.Annotations[types.AnnotationTemplate] == sum(cm.Data[types.StorageClassKey])
 }
@@ -66,8 +66,8 @@ func sum(text string) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// config returns the ConfigMap, after it was made from the template or brought to it where that is
-// due; nil: there is none. With an error it is the one that stays because it could not be brought there.
+// config returns the ConfigMap, after creating it from the template or updating it to the template if required; nil:
+// there is none. With an error, it returns the ConfigMap that stays because the write failed.
 func (c *Controller) config(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	present, err := c.deps.ConfigMap.GetRO(name)
 	if apierrors.IsNotFound(err) {
@@ -80,7 +80,7 @@ func (c *Controller) config(ctx context.Context, name string) (*corev1.ConfigMap
 		return present, nil
 	}
 	template, err := c.deps.ConfigMap.Live(ctx, types.StorageClassTemplate)
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // as with the manifest of an earlier release
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // with the manifest of an earlier release
 		return present, nil
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *Controller) config(ctx context.Context, name string) (*corev1.ConfigMap
 	}
 	stored, err := write(ctx, next)
 	if err != nil {
-		return present, err // one that exists, or has changed, is one that the cache does not show yet
+		return present, err // if it exists or has changed, the cache does not show that yet
 	}
 	queue.Log(ctx).WithField(logfields.Key, name).Info("Wrote the ConfigMap of the StorageClass from its template")
 	return stored, nil

@@ -20,7 +20,7 @@ func template(text string) *corev1.ConfigMap {
 	return build.ConfigMap("longhorn-default-storageclass", "storageclass.yaml", text)
 }
 
-// config is the ConfigMap with a text, made of the template when that had the text `from`.
+// config is the ConfigMap with a text, created from the template when the template had the text `from`.
 func config(text, from string) *corev1.ConfigMap {
 	cm := build.ConfigMap("longhorn-storageclass", "storageclass.yaml", text)
 	if from != "" {
@@ -37,7 +37,7 @@ func TestWhenTheConfigMapFollowsItsTemplate(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
 		template, present *corev1.ConfigMap
-		want              string // the text that is written; "": nothing is
+		want              string // the written text; "": none
 	}{
 		{"there is none, and a template → made", template(two), nil, two},
 		{"neither is there → nothing", nil, nil, ""},
@@ -94,7 +94,7 @@ func TestAnUpgradeKeepsWhatPeopleWroteInTheConfigMap(t *testing.T) {
 
 	cm, err := f.store.StorageClassConfig.Live(t.Context(), "longhorn-storageclass")
 	require.NoError(t, err)
-	cm.Data["storageclass.yaml"] = two // a person
+	cm.Data["storageclass.yaml"] = two // a user
 	f.Overwrite(cm)
 	f.CatchUp()
 	require.NoError(t, f.syncs(t))
@@ -146,7 +146,7 @@ func TestAConfigMapThatTheCacheDoesNotShowIsNotReplaced(t *testing.T) {
 	f := newFixture(t, two, template(three))
 	require.NoError(t, f.store.StorageClassConfig.Delete(t.Context(), "longhorn-storageclass", datastore.Preconditions{}))
 	f.CatchUp()
-	f.Seed(config(two, "")) // a person made it, and the cache is late
+	f.Seed(config(two, "")) // a user created it, and the cache is late
 	_, err := f.sync(t.Context(), "longhorn-storageclass")
 	require.True(t, apierrors.IsAlreadyExists(err))
 	f.CatchUp()
