@@ -146,9 +146,9 @@ func (f facts) localRest(v copyView) time.Duration {
 	return f.rest(v)
 }
 
-// rest is the time for which the volume keeps a failed replica in a case where its replacement would be created at the
-// same place immediately, and would fail in the same way. A short patience does not cause more frequent attempts than
-// rebuilds of a failing replica.
+// rest is the time for which the volume keeps a failed replica that it would otherwise replace. The replacement
+// would be created at the same place immediately, and would fail in the same way. A short patience does not cause
+// more frequent attempts than rebuilds of a failing replica.
 func (f facts) rest(v copyView) time.Duration {
 	if v.evicted || f.prospects[v.Name] != mayReturn {
 		return 0
@@ -190,9 +190,13 @@ func beyond(f facts, count int, list []copyView, mayGo func(copyView) bool) []st
 	return names
 }
 
-// leastNeeded picks one of the replicas that may go. It prefers, in this order: one that the engine is already asked
-// to exclude, one that shares its disk, its node or its zone with others, one on a disk that is too full, one that is
-// not on the engine's node, and the last by name. (Disk, node, zone: the design on data locality.)
+// leastNeeded picks one of the replicas that may go. It prefers, in this order:
+//
+//   - one that the engine is already asked to exclude
+//   - one that shares its disk with others, then its node, then its zone (the order of the design on data locality)
+//   - one on a disk that is too full
+//   - one that is not on the engine's node
+//   - the last by name
 func (f facts) leastNeeded(list []copyView, mayGo func(copyView) bool) int {
 	perDisk, perNode, perZone := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, v := range list {

@@ -23,7 +23,7 @@ func TestReplenishment(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		in        Input
-		wantNode  string // of the new replica; "": none is made
+		wantNode  string // of the new replica; "": none is created
 		wantAfter time.Duration
 		noRoom    bool // the condition says that there is no room
 	}{

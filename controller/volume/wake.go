@@ -179,9 +179,9 @@ func (c *Controller) nextOn(node string) []string {
 	return names[:min(len(names), 2*rebuildLimit(c.deps.Setting))]
 }
 
-// hasTurned reports whether a node went down, came back, was cordoned or uncordoned, has other disks than before, or
-// whether the eviction request of the node or of one of its disks changed. The many other changes of a node, above all
-// of its disks' free space, do not concern the replicas there.
+// hasTurned reports whether a node went down, came back, was cordoned or uncordoned, or has other disks than before.
+// A changed eviction request of the node or of one of its disks counts too. The many other changes of a node, above
+// all of its disks' free space, do not concern the replicas there.
 func hasTurned(was, is *longhorn.Node) bool {
 	sameDisks := maps.EqualFunc(was.Status.DiskStatus, is.Status.DiskStatus, func(a, b longhorn.DiskStatus) bool { return a.DiskUUID == b.DiskUUID })
 	sameEviction := was.Spec.EvictionRequested == is.Spec.EvictionRequested &&
