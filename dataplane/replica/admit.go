@@ -10,25 +10,27 @@ import (
 // readmitWait bounds how long an engine that comes back waits for its own earlier connection to end.
 const readmitWait = 5 * time.Second
 
-// admission is what the gate does with an engine that asks.
+// admission is the gate's decision about an engine that asks for admission.
 type admission int
 
 const (
-	// admitNever: refused, whatever happens on this replica later.
+	// admitNever: refused. No later change of this replica can allow it.
 	admitNever admission = iota
-	// admitTakeover: the generation is new. Shut out the current session, make the new one durable, let it in.
+	// admitTakeover: the generation is new. The gate shuts out the current session, makes the new generation durable,
+	// and admits the engine.
 	admitTakeover
-	// admitAgain: the engine that has the gate. Let it in when its earlier session is closed.
+	// admitAgain: the engine already has the gate. It is admitted when its earlier session is closed.
 	admitAgain
 )
 
-// decideAdmission is the rule of the gate. held is what the metadata says; zero and "" before the first engine.
+// decideAdmission is the rule of the gate. The held values come from the metadata. They are zero and "" before the
+// first engine.
 //
-//	asked             outcome
-//	higher            takeover, also while an engine is connected
-//	same, same session   again
-//	same, other session  never: two engines believe in one generation, and one of them is wrong
-//	lower             never
+//	asked                 outcome
+//	higher                takeover, also while an engine is connected
+//	same, same session    again
+//	same, other session   never: two engines believe in one generation, and one of them is wrong
+//	lower                 never
 func decideAdmission(heldGeneration int64, heldSession string, generation int64, session string) (admission, error) {
 	switch {
 	case generation < 1 || session == "" || session == fenceSession || len(session) > maxSessionBytes || !utf8.ValidString(session):
@@ -43,17 +45,19 @@ func decideAdmission(heldGeneration int64, heldSession string, generation int64,
 	return admitAgain, nil
 }
 
-// Admit lets an engine in.
+// Admit admits an engine.
 //
-// For a higher generation: no request of the older session begins any more, those under way finish, the generation and
-// session are made durable, then the engine is in. So from the return of Admit on, nothing that an older engine sent changes
-// the data. The older session stays shut out even when Admit then fails. For the generation and session that the replica
-// already has: the earlier Session must be closed within a few seconds, or the error is ErrBusy. All else is ErrFenced.
+// For a higher generation, Admit first stops the older session from starting requests and waits for its current
+// requests. Then it makes the generation and session durable, and then it admits the engine. So after Admit has
+// returned, no request of an older engine changes the data. The older session stays shut out even if Admit fails after
+// that. For the generation and session that the replica already has, the earlier Session must be closed within a few
+// seconds; otherwise the error is ErrBusy. In all other cases the error is ErrFenced.
 //
-// When ctx ends first the error is a *HangError, and no engine is inside. If it says that the admission had begun, the generation may
-// be durable by now or become so later, before any admission that is asked for after it; the same engine may ask again.
+// If ctx ends first, the error is a *HangError, and no engine is inside. If the error says that the admission had
+// started, the generation may already be durable or become durable later, before any admission that is requested after
+// this one. The same engine may ask again.
 //
-// Admit cuts readers of a View. The caller must Close the Session.
+// Admit ends the Views of tools that read. The caller must Close the Session.
 func (r *Replica) Admit(ctx context.Context, generation int64, session string) (*Session, error) {
 	if r.opts.ReadOnly {
 		return nil, fmt.Errorf("replica %s: admit generation %d: %w", r.name, generation, ErrReadOnly)
@@ -65,7 +69,7 @@ func (r *Replica) Admit(ctx context.Context, generation int64, session string) (
 	return s, nil
 }
 
-// Refuses returns the error (ErrFenced) with which Admit would refuse an engine whatever happens on this replica later; nil: it would not. It changes
+// Refuses returns the error (ErrFenced) if Admit would refuse this engine permanently, and nil otherwise. It changes
 // nothing, and uses no disk.
 func (r *Replica) Refuses(generation int64, session string) error {
 	r.mu.Lock()
@@ -77,8 +81,8 @@ func (r *Replica) Refuses(generation int64, session string) error {
 	return nil
 }
 
-// takeTurn waits until no other admission, fence or Close is under way, not even one whose caller has left. The holder of the turn
-// must give it back.
+// takeTurn waits until no other admission, fence or Close is under way. This includes calls that were abandoned by
+// their callers. The goroutine that has the turn must return it.
 func (r *Replica) takeTurn(ctx context.Context, asked string) error {
 	select {
 	case r.turn <- struct{}{}:
@@ -90,9 +94,9 @@ func (r *Replica) takeTurn(ctx context.Context, asked string) error {
 
 func (r *Replica) giveTurn() { <-r.turn }
 
-// admit shuts the older session out while the caller waits, then has the lane make the new generation durable. The lane takes the
-// turn over: should the caller leave, it still replaces the metadata, lets no engine in, and only then does the next admission look
-// at it.
+// admit shuts the older session out while the caller waits. Then the lane makes the new generation durable. The lane
+// takes over the turn. So if the caller leaves, the lane still replaces the metadata and admits no engine. The next
+// admission reads the metadata only after that.
 func (r *Replica) admit(ctx context.Context, generation int64, session string) (*Session, error) {
 	if err := r.takeTurn(ctx, "admit"); err != nil {
 		return nil, err
@@ -117,7 +121,7 @@ func (r *Replica) admit(ctx context.Context, generation int64, session string) (
 	return s, err
 }
 
-// clearTheWay decides on an admission and waits until the session before is out of its way. The caller has the turn.
+// clearTheWay decides on an admission and waits until the previous session has ended. The caller has the turn.
 func (r *Replica) clearTheWay(ctx context.Context, generation int64, session string) (Meta, admission, error) {
 	r.mu.Lock()
 	held, current, err := r.meta, r.current, r.unusableLocked()
@@ -140,13 +144,13 @@ func (r *Replica) clearTheWay(ctx context.Context, generation int64, session str
 	return held, how, nil
 }
 
-// recordAdmission makes an admission durable, unless the metadata says it already.
+// recordAdmission makes an admission durable, unless the metadata already contains it.
 func (r *Replica) recordAdmission(generation int64, session string, how admission) error {
 	r.mu.Lock()
 	due := how == admitTakeover || r.meta.Clean || r.meta.BootID != r.bootLocked()
 	r.mu.Unlock()
 	if !due {
-		r.metas.keepSpare() // a replica that the first release left has none
+		r.metas.keepSpare() // a replica that the first release used has no spare
 		return nil
 	}
 	err := r.update(func(m *Meta) {
@@ -156,7 +160,7 @@ func (r *Replica) recordAdmission(generation int64, session string, how admissio
 	return err
 }
 
-// install makes the new session the current one. before is the metadata from when the session asked.
+// install makes the new session the current session. before is the metadata from the time when the session asked.
 func (r *Replica) install(generation int64, session string, before Meta) (*Session, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,15 +176,15 @@ func (r *Replica) install(generation int64, session string, before Meta) (*Sessi
 		s.lastBootID = before.BootID
 	}
 	r.current = s
-	r.opts.Asked.admitted(generation) // no request of an older session is under way any more
+	r.opts.Asked.admitted(generation) // no request of an older session is under way now
 	for v := range r.views {
 		v.end(ErrInUse)
 	}
 	return s, nil
 }
 
-// await waits until nothing of the session is under way; for one of the same generation, which must be the same engine, also until
-// its owner has closed it.
+// await waits until no request of the session is under way. If the session has the same generation, it belongs to the
+// same engine. Then await also waits until the owner has closed the session.
 func (s *Session) await(ctx context.Context, generation int64) error {
 	if s.generation == generation {
 		limited, cancel := context.WithTimeout(ctx, readmitWait)
@@ -200,8 +204,9 @@ func (s *Session) await(ctx context.Context, generation int64) error {
 	}
 }
 
-// update replaces the metadata on disk, then in memory. When it is not known which of the two the disk has, the replica fails.
-// What cannot be metadata is EINVAL, and nothing has happened. change is called with mu held. The caller is in the replica's lane.
+// update replaces the metadata on disk, then in memory. If it is unknown which of the two versions the disk has, the
+// replica fails. A change that does not give valid metadata is EINVAL; then nothing has changed. update calls change
+// with mu held. The caller is in the replica's lane.
 func (r *Replica) update(change func(*Meta)) error {
 	r.mu.Lock()
 	old, lost, failure := r.meta, r.lost, r.failure
@@ -228,7 +233,7 @@ func (r *Replica) update(change func(*Meta)) error {
 	return err
 }
 
-// unusableLocked says why no engine and no reader can be let in, or nil.
+// unusableLocked returns the reason why no engine and no reader can be admitted, or nil.
 func (r *Replica) unusableLocked() error {
 	switch {
 	case r.closed:

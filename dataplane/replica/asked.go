@@ -8,11 +8,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/boottime"
 )
 
-// Asked remembers in memory when engines asked a replica whether their generation is in force (membership.OpInForce). It outlives the openings
-// of the replica, because a replica is stopped and started when its volume moves, but not the process.
+// Asked remembers in memory when engines asked a replica whether their generation is in force (membership.OpInForce).
+// It is kept over stops and starts of the replica, because these happen when its volume moves. It is not kept when the
+// process exits.
 //
-//	an engine of a higher generation is admitted    the questions of the one before become the last ones
-//	the same engine is admitted again               its questions are forgotten: it was not asked as a member meanwhile
+//	an engine of a higher generation is admitted    the questions of the previous engine become the last ones
+//	the same engine is admitted again               its questions are forgotten: in between it did not ask the replica as a member
 //	a question without limit                        the questions of its generation are forgotten
 //	a fence, a stop                                 nothing changes
 type Asked struct {
@@ -20,20 +21,20 @@ type Asked struct {
 
 	mu      sync.Mutex
 	current asking // guarded by mu; of the generation that was admitted last
-	last    asking // guarded by mu; of the last generation before it that asked
+	last    asking // guarded by mu; of the last earlier generation that asked
 }
 
-// asking is when an engine asked last; the zero value is "not known".
+// asking is the time of an engine's last question; the zero value means "not known".
 type asking struct {
 	generation int64
 	at         time.Duration
 	known      bool
 }
 
-// NewAsked returns a memory of nothing.
+// NewAsked returns an empty memory.
 func NewAsked() *Asked { return &Asked{now: boottime.Now} }
 
-// admitted is called when the engine of a generation was let in, and nothing of an older one is under way.
+// admitted is called when the engine of a generation was admitted and no request of an older engine is under way.
 func (a *Asked) admitted(generation int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,7 +44,7 @@ func (a *Asked) admitted(generation int64) {
 	a.current = asking{generation: generation}
 }
 
-// heard is called at each question, before it is answered.
+// heard is called for each question, before the question is answered.
 func (a *Asked) heard(generation int64, limited bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,7 +53,7 @@ func (a *Asked) heard(generation int64, limited bool) {
 	}
 }
 
-// before is the last question of a generation before the one that was admitted last; nil if none is known.
+// before is the last question of a generation before the currently admitted one; nil if none is known.
 func (a *Asked) before() *membership.LastAsked {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,36 +8,38 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// blocks is the data of a replica, however it lies on the disk. Offsets and lengths are in bytes. Its methods may be called concurrently.
+// blocks is the data of a replica, independent of its layout on the disk. Offsets and lengths are in bytes. Its methods
+// may be called concurrently.
 type blocks interface {
 	// ReadAt and WriteAt transfer all of p or return an error.
 	ReadAt(p []byte, off int64) error
 	WriteAt(p []byte, off int64) error
-	// Punch makes a range read as zeroes, and frees what it can of it.
+	// Punch makes a range read as zeroes, and frees as much of its space as possible.
 	Punch(off, length int64) error
-	// Zero makes a range read as zeroes, and keeps or makes it allocated.
+	// Zero makes a range read as zeroes, and leaves all of it allocated.
 	Zero(off, length int64) error
-	// Extents describes [off, end) from its beginning, as far as maxExtents reach: extents that touch, none empty, data and hole in turn.
+	// Extents describes [off, end), starting at off and ending at end or after maxExtents extents. The extents are
+	// adjacent and not empty. Data and holes alternate.
 	Extents(off, end int64) ([]nbd.Extent, error)
-	// Datasync makes durable all that was written before.
+	// Datasync makes everything durable that was written before the call.
 	Datasync() error
-	// Truncate sets the size. What is added reads as zeroes.
+	// Truncate sets the size. An added part reads as zeroes.
 	Truncate(size int64) error
 	Size() (int64, error)
 	// AllocatedBytes is the space that the data takes.
 	AllocatedBytes() (int64, error)
-	// ID identifies the file that changes go to.
+	// ID identifies the file that is changed.
 	ID() (fsys.ID, error)
 	Close() error
 }
 
-// flat is data in one sparse file, whose holes are those of the data.
+// flat is data in one sparse file. The holes of the file are the holes of the data.
 type flat struct{ fsys.File }
 
-// zeroChunk is written again and again where a file system cannot zero a range itself.
+// zeroChunk is written repeatedly if a file system cannot zero a range itself.
 var zeroChunk = make([]byte, 256<<10)
 
-// Punch implements blocks. The parts of the file's blocks at the ends of the range become zeroes.
+// Punch implements blocks. Where the range covers a block of the file only in part, that part becomes zeroes.
 func (f flat) Punch(off, length int64) error {
 	err := f.PunchHole(off, length)
 	if errors.Is(err, syscall.EOPNOTSUPP) {
@@ -66,7 +68,7 @@ func (f flat) writeZeroes(off, length int64) error {
 	return nil
 }
 
-// maxExtents bounds one answer; the caller asks again for the rest.
+// maxExtents limits one answer; the caller asks again for the rest.
 const maxExtents = 4096
 
 // Extents implements blocks.
@@ -97,7 +99,8 @@ func (f flat) Extents(off, end int64) ([]nbd.Extent, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A hole punched between the two questions can make the answer empty: then ask again from here.
+		// If a hole was punched between the two questions, the answer may be empty. Then the caller asks again from
+		// here.
 		add(hole, 0)
 	}
 	return found, nil

@@ -10,11 +10,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// Control answers the private command; package membership has its messages. What cannot be understood is EINVAL, an
-// operation that does not exist ENOTSUP.
+// Control answers the private command; package membership has its messages. A message that cannot be decoded is EINVAL.
+// An unknown operation is ENOTSUP.
 //
-// What changes something on the disk is done in the replica's lane, with the gate held until it has ended: when ctx ends first the error
-// is a *HangError, what is under way may still happen, and the next engine waits for it.
+// The replica's lane carries out each operation that changes something on the disk. The gate stays held until the
+// operation has ended. If ctx ends first, the error is a *HangError. Then the operation may still take effect, and the
+// next engine waits for it.
 func (s *Session) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
 	t, err := s.begin()
 	if err != nil {
@@ -51,8 +52,8 @@ func (s *Session) Control(ctx context.Context, op uint16, payload []byte) ([]byt
 	return reply, nil
 }
 
-// asked decodes an operation that changes something on the disk, or looks at what such operations change. A reply is there when its call
-// was delivered.
+// asked decodes an operation that changes something on the disk, or one that reads state which such operations change.
+// reply is set when the call has been delivered.
 func (s *Session) asked(op uint16, payload []byte, reply *[]byte) (call, error) {
 	switch op {
 	case membership.OpRecordEpoch:
@@ -99,7 +100,8 @@ func (s *Session) state() membership.State {
 	}
 }
 
-// beginRebuild makes it durable that the data is not to be believed. The same again is success. The caller is in the lane.
+// beginRebuild durably records that the data must not be believed. Repeating it is a success. The caller is in the
+// lane.
 func (s *Session) beginRebuild() error {
 	r := s.replica
 	r.mu.Lock()
@@ -117,12 +119,14 @@ func (s *Session) beginRebuild() error {
 	return nil
 }
 
-// recordEpoch makes an epoch durable. The same again is success; an older one, or the same with other members, cannot come
-// from an engine that follows the rules and is refused. The caller is in the lane, so what is compared here is what is replaced.
+// recordEpoch makes an epoch durable. Repeating the same epoch is a success. It refuses an older epoch, and the same
+// epoch with other members: an engine that follows the rules sends neither. The caller is in the lane, so the compared
+// metadata is the metadata that is replaced.
 //
-// An epoch that lists a replica which is being rebuilt says that its data is complete and flushed, so the same replacement of
-// the metadata clears the mark. One that was recorded before the rebuild began says nothing of the kind and is refused. When the
-// rebuild began before this opening, what was written between its end and now may be lost, and the replica is trusted no more than it was.
+// If an epoch lists a replica that is being rebuilt, the data of this replica is complete and flushed. So the same
+// replacement of the metadata clears the rebuild mark. An epoch that was recorded before the rebuild started does not
+// prove this, and is refused. If the rebuild started before this opening, writes between the end of the rebuild and now
+// may be lost. Then the replica is not trusted more than before.
 func (s *Session) recordEpoch(e membership.Epoch) error {
 	r := s.replica
 	r.mu.Lock()
@@ -157,7 +161,7 @@ func (s *Session) recordEpoch(e membership.Epoch) error {
 		return fmt.Errorf("record epoch %s: %w", e, err)
 	}
 	if renewed {
-		r.keep() // all that may have been lost was written anew
+		r.keep() // the rebuild wrote all data that may have been lost
 	}
 	r.changed()
 	return nil
@@ -170,7 +174,8 @@ func (r *Replica) clearIntents(regions []int64) error {
 			return invalid("region %d of %d", i, count)
 		}
 	}
-	// The engine has flushed the regions. If something could not be written out since, it may be what that flush relied on.
+	// The engine has flushed the regions. If a write-out has failed since, it may concern data that this flush relied
+	// on.
 	if err := r.checkWrittenOut(); err != nil {
 		return err
 	}
@@ -186,7 +191,7 @@ func (r *Replica) clearIntents(regions []int64) error {
 	case err != nil:
 		return r.failUnlessNoSpace(err)
 	case left == 0:
-		return r.trust() // what may have been lost has been made good, or no member has it
+		return r.trust() // data that may have been lost was written again, or no member has it
 	}
 	return nil
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// Create makes a replica's directory on the disk, and no other. All of it lands in the file system that holds the disk's directory,
-// whatever becomes of the path meanwhile.
+// Create creates a replica's directory on the requested disk only. All its files go to the file system that holds the
+// disk's directory, even if the path leads elsewhere later.
 //
-//  1. clear what an interrupted Create of the same uid left
-//  2. make .<name>.creating-<uid> with all files in it, and sync each of them and it
-//  3. rename it to <name>, unless that exists: the commit point
+//  1. remove the leftover of an interrupted Create of the same uid
+//  2. create .<name>.creating-<uid> with all its files; sync each file and the directory
+//  3. rename it to <name>, unless that name exists: the commit point
 //  4. sync the parent
 //
-// It succeeds again for the same Spec while no engine was ever admitted. When <name> is anything else the error is a
-// *RefusedError that wraps ErrForeign or ErrExists, and what is there is untouched.
+// For the same Spec, Create succeeds again as long as no engine was ever admitted. If <name> is anything else, the
+// error is a *RefusedError that wraps ErrForeign or ErrExists, and the existing object is unchanged.
 func (d *Disk) Create(dir string, spec Spec) error {
 	name, err := d.place(dir)
 	if err != nil {
@@ -42,7 +42,7 @@ func createIn(parent fsys.Dir, dir, name string, spec Spec) error {
 		return errors.Join(fmt.Errorf("create replica directory %s: %w", dir, err), clearLeftover(parent, temp, spec.UID))
 	}
 	err := parent.RenameNew(temp, name)
-	if errors.Is(err, syscall.EEXIST) { // another came in between
+	if errors.Is(err, syscall.EEXIST) { // another call created it in between
 		if err := clearLeftover(parent, temp, spec.UID); err != nil {
 			return err
 		}
@@ -60,8 +60,8 @@ func createIn(parent fsys.Dir, dir, name string, spec Spec) error {
 	return nil
 }
 
-// confirmCreated tells whether the replica is there as Create made it. Then it makes sure that it stays: the Create that made
-// it may have been interrupted before its last step.
+// confirmCreated reports whether the replica exists as Create creates it. If so, it syncs the parent, because the
+// earlier Create may have been interrupted before its last step.
 func confirmCreated(parent fsys.Dir, dir, name string, spec Spec) (bool, error) {
 	if _, err := parent.Lookup(name); errors.Is(err, syscall.ENOENT) {
 		return false, nil
@@ -83,7 +83,7 @@ func confirmCreated(parent fsys.Dir, dir, name string, spec Spec) (bool, error) 
 	return true, nil
 }
 
-// fill makes a directory with a new replica's files, all durable but its own name.
+// fill creates a directory with a new replica's files. All of it is durable except the directory's own name.
 func fill(parent fsys.Dir, temp string, spec Spec) error {
 	if err := parent.Mkdir(temp); err != nil {
 		return err
@@ -104,14 +104,14 @@ func fill(parent fsys.Dir, temp string, spec Spec) error {
 	if err != nil {
 		return err
 	}
-	// The metadata comes first: from then on the directory says whose it is.
+	// The metadata is written first: from then on the directory names its owner.
 	if err := writeNew(d, metaName, meta); err != nil {
 		return err
 	}
 	if err := writeNew(d, metaTempName, make([]byte, metaBlockBytes)); err != nil {
 		return err
 	}
-	// The map is written whole, not left as a hole, so that a later mark needs no new space.
+	// The map is written in full, without holes, so that a later mark needs no new space.
 	image := newIntentImage(spec.UID, m.RegionBytes, regionCount(m.SizeBytes, m.RegionBytes))
 	if err := writeNew(d, intentName, image.b); err != nil {
 		return err
@@ -130,12 +130,13 @@ func fill(parent fsys.Dir, temp string, spec Spec) error {
 	return d.Sync()
 }
 
-// ownFiles are the names that may be in a replica's directory, in the order in which they are removed: the metadata last, for
-// it says whose the directory is.
+// ownFiles are the names that may be in a replica's directory, in the order in which they are removed. The metadata is
+// removed last, because it names the owner of the directory.
 var ownFiles = []string{dataName, besideName, changesName, intentName, metaTempName, metaName}
 
-// clearLeftover removes a directory with the name that an interrupted Create or Remove of a uid leaves, if it is there. It
-// refuses with ErrForeign, before it removes anything, when something in it cannot be of that uid.
+// clearLeftover removes a directory with the name that an interrupted Create or Remove of a uid leaves, if it exists.
+// If the directory contains something that cannot belong to that uid, clearLeftover refuses with ErrForeign before it
+// removes anything.
 func clearLeftover(parent fsys.Dir, name, uid string) error {
 	d, err := parent.OpenDir(name)
 	switch {
@@ -156,8 +157,8 @@ func clearLeftover(parent fsys.Dir, name, uid string) error {
 	return removeOpened(parent, d, name)
 }
 
-// checkLeftover refuses a directory with foreign names or with metadata of another uid. Metadata cut short is let pass: a
-// Create that was interrupted leaves it so.
+// checkLeftover refuses a directory with foreign names or with metadata of another uid. It accepts metadata that is cut
+// short, because an interrupted Create leaves such metadata.
 func checkLeftover(d fsys.Dir, uid string) error {
 	names, err := d.Names()
 	if err != nil {
@@ -175,7 +176,7 @@ func checkLeftover(d fsys.Dir, uid string) error {
 	return nil
 }
 
-// removeOpened removes an open directory of ours with all its files.
+// removeOpened removes one of our directories, which is open, with all its files.
 func removeOpened(parent, d fsys.Dir, name string) error {
 	for _, n := range ownFiles {
 		if err := d.Unlink(n); err != nil && !errors.Is(err, syscall.ENOENT) {

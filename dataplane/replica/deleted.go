@@ -8,10 +8,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// heldFiles tells what an open replica holds, for comparison with what its names lead to.
+// heldFiles identifies the files that an open replica holds. They are compared with the files that the names lead to.
 type heldFiles struct{ dir, data, intents fsys.ID }
 
-// identifyHeld notes what was opened.
+// identifyHeld stores the identity of the opened files.
 func (r *Replica) identifyHeld() (err error) {
 	if r.held.dir, err = r.dir.ID(); err != nil {
 		return refuse(r.dirPath, IOError, "%w", err)
@@ -28,17 +28,18 @@ func (r *Replica) identifyHeld() (err error) {
 	return nil
 }
 
-// Check tells whether what an open replica holds is still beneath the disk's directory: nil if it is, else what to give to Lose. Writes to
-// deleted files succeed, and are gone with the process. The error says that this could not be found out, which says nothing of the
-// replica; for a closed one there is always an error. Check writes nothing. It is a handful of system calls on names that the kernel has
-// in memory, and may be called at any time; on a disk that hangs it may hang.
+// Check reports whether the files that an open replica holds are still below the disk's directory. It returns nil if
+// they are, and otherwise the error to pass to Lose. Writes to deleted files succeed, but the files disappear with the
+// process. The second result says that the check was not possible, which proves nothing about the replica; for a closed
+// replica it is always set. Check writes nothing. It makes a few system calls for names that the kernel has in memory,
+// and may be called at any time. On a disk that hangs it may hang.
 //
 // The replica may have been opened through another Disk for the same directories.
 func (d *Disk) Check(r *Replica) (*DiskLostError, error) {
 	lost, err := d.compare(r)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed { // looked at last: after a close the replica may have been removed
+	if r.closed { // checked last: after a close the replica may have been removed
 		return nil, ErrClosed
 	}
 	return lost, err
@@ -59,7 +60,7 @@ func (d *Disk) compare(r *Replica) (*DiskLostError, error) {
 		{d.replicas, name, r.held.dir},
 		{r.dir, dataName, r.held.data},
 		{r.dir, intentName, r.held.intents},
-		{r.dir, metaName, fsys.ID{}}, // of whatever inode: two files take turns at this name
+		{r.dir, metaName, fsys.ID{}}, // any inode: two files take turns with this name
 	} {
 		now, err := c.in.Lookup(c.name)
 		switch {
@@ -67,19 +68,20 @@ func (d *Disk) compare(r *Replica) (*DiskLostError, error) {
 			return &DiskLostError{Reason: DataDeleted, Path: d.path, Now: fmt.Sprintf("%s of replica %s is gone", c.name, r.name)}, nil
 		case err != nil:
 			return nil, fmt.Errorf("look for the files of replica %s: %w", r.name, err)
-		case c.held != (fsys.ID{}) && now.Device == c.held.Device && now != c.held: // on another device it is only covered by a mount
+		case c.held != (fsys.ID{}) && now.Device == c.held.Device && now != c.held: // on another device, the file is only covered by a mount
 			return &DiskLostError{Reason: DataDeleted, Path: d.path, Now: fmt.Sprintf("another %s is in the place of replica %s's", c.name, r.name)}, nil
 		}
 	}
 	return nil, nil
 }
 
-// WatchPath leads to the directory in which the replicas' directories are, wherever that is mounted, as long as the Disk is open: for
-// inotify, whose events (IN_DELETE, IN_MOVED_FROM, IN_DELETE_SELF, IN_MOVE_SELF) are occasions for Check. "" where there is none.
+// WatchPath leads to the directory that contains the replicas' directories, wherever that is mounted, as long as the
+// Disk is open. It is for inotify: the events IN_DELETE, IN_MOVED_FROM, IN_DELETE_SELF and IN_MOVE_SELF are reasons to
+// call Check. It is "" if no such path exists.
 func (d *Disk) WatchPath() string { return watchPath(d.replicas) }
 
-// WatchPath is the same for the directory in which the replica's files are, as long as the replica is open. Each replacement of the
-// metadata makes events there as well.
+// WatchPath leads to the directory that contains the replica's files, as long as the replica is open. It is for
+// inotify, like Disk.WatchPath. Each replacement of the metadata also causes events there.
 func (r *Replica) WatchPath() string { return watchPath(r.dir) }
 
 func watchPath(d fsys.Dir) string {

@@ -11,19 +11,19 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/disk"
 )
 
-// Disk is one disk's directory, held open, with the UUID that was asked for. What is opened, made or removed through it is looked
-// up beneath the held directories and never by the disk's path again:
+// Disk is the directory of one disk, held open, with the requested UUID. Its methods open, create and remove only below
+// the held directories. They never look up the disk's path again:
 //
-//	<path>/                  held; the path leads here when OpenDisk looks, and may lead elsewhere a moment later
-//	    longhorn-disk.cfg    read by OpenDisk; says that this is the disk
+//	<path>/                  held; the path leads here during OpenDisk, and may lead elsewhere a moment later
+//	    longhorn-disk.cfg    read by OpenDisk; identifies the disk
 //	    replicas/            held; on the same file system
 //
-// So when a file system is mounted or unmounted meanwhile, a step finishes in the file system in which it began, even one that no
-// path leads to, and never in what comes to light beneath. The caller of OpenDisk must Close the Disk; replicas that were opened
-// through it stay open.
+// So if a file system is mounted or unmounted during a step, the step finishes in the file system in which it started,
+// even if no path leads there. It never continues in a directory that becomes visible below the mount. The caller of
+// OpenDisk must Close the Disk; replicas that were opened through it stay open.
 //
-// A byte-for-byte clone has the same UUID file, so OpenDisk takes it for the disk. The epoch of a replica on it tells what that
-// replica is worth.
+// A byte-for-byte clone has the same UUID file, so OpenDisk accepts it as the disk. The epoch of a replica on it shows
+// whether this replica holds the current data.
 type Disk struct {
 	path, uuid string
 	dir        fsys.Dir
@@ -31,26 +31,27 @@ type Disk struct {
 	id         DiskID
 }
 
-// DiskID tells what a disk's path leads to from all else that exists at the same time. It is the numbers of the device and the
-// inode: those do not change while a directory or a file on it is held open, nor when the same file system is mounted again or at
-// another place as well, as the number of a mount would.
+// DiskID distinguishes the directories of a disk from everything else that exists at the same time. It consists of
+// device and inode numbers. These do not change while a directory or a file on the disk is held open. They also do not
+// change when the same file system is mounted again or at another place. The number of a mount would change then.
 type DiskID struct{ Directory, Replicas fsys.ID }
 
-// Sighting is what a path leads to that should be a disk's.
+// Sighting describes what a path leads to that should be the path of a disk.
 type Sighting struct {
-	// Found: there is a directory, ID.Directory. MountPoint: it is the root of a mount.
+	// Found: a directory exists, ID.Directory. MountPoint: it is the root of a mount.
 	Found, MountPoint bool
 	// ID.Replicas is zero unless Reason is "".
 	ID DiskID
 	// UUID is from the UUID file, in lower case; "" when it could not be read.
 	UUID string
-	// Reason is "" for a disk; else DiskMissing, DiskMismatch, or IOError, which says nothing of the disk. Err is the cause.
+	// Reason is "" for a disk. Otherwise it is DiskMissing, DiskMismatch, or IOError, which proves nothing about the
+	// disk. Err is the cause.
 	Reason Reason
 	Err    error
 }
 
-// OpenDisk opens a disk's directory by its absolute path and makes sure that its UUID file names uuid. It writes nothing. An error is
-// a *RefusedError: InvalidSpec (a uuid that is empty is not valid), DiskMissing, DiskMismatch or IOError.
+// OpenDisk opens a disk's directory by its absolute path and checks that its UUID file contains uuid. It writes
+// nothing. An error is a *RefusedError: InvalidSpec (an empty uuid is not valid), DiskMissing, DiskMismatch or IOError.
 func OpenDisk(fs fsys.FS, diskPath, uuid string) (*Disk, error) {
 	switch {
 	case uuid == "":
@@ -70,14 +71,14 @@ func OpenDisk(fs fsys.FS, diskPath, uuid string) (*Disk, error) {
 	return d, nil
 }
 
-// LookAtDisk tells what a disk's path leads to now. It writes nothing and keeps nothing open.
+// LookAtDisk reports what a disk's path leads to now. It writes nothing and holds nothing open.
 func LookAtDisk(fs fsys.FS, diskPath string) Sighting {
 	d := &Disk{path: path.Clean(diskPath)}
-	defer func() { _ = d.Close() }() // only looked at
+	defer func() { _ = d.Close() }() // only read
 	return d.look(fs)
 }
 
-// look opens the directories of a disk, as far as they are there.
+// look opens the directories of a disk, as far as they exist.
 func (d *Disk) look(fs fsys.FS) (s Sighting) {
 	fail := func(err error) Sighting {
 		s.Reason, s.Err = diskReason(err), err
@@ -112,7 +113,7 @@ func (d *Disk) look(fs fsys.FS) (s Sighting) {
 	return s
 }
 
-// diskReason is the reason for an error in looking at a disk.
+// diskReason is the reason for an error that occurred when a disk was examined.
 func diskReason(err error) Reason {
 	switch {
 	case errors.Is(err, fsys.ErrNotRegular):
@@ -123,22 +124,22 @@ func diskReason(err error) Reason {
 	return IOError
 }
 
-// isMountPoint tells whether a directory is the root of a mount, where the file system can say.
+// isMountPoint reports whether a directory is the root of a mount. If the file system cannot say, the result is false.
 func isMountPoint(d fsys.Dir) bool {
 	m, ok := d.(interface{ IsMountPoint() bool })
 	return ok && m.IsMountPoint()
 }
 
-// ID tells the disk's directories from all others as long as something on the disk is open.
+// ID distinguishes the disk's directories from all others as long as a file or directory on the disk is open.
 func (d *Disk) ID() DiskID { return d.id }
 
-// Path is where the disk was opened.
+// Path is the path under which the disk was opened.
 func (d *Disk) Path() string { return d.path }
 
-// UUID is the disk's, in lower case.
+// UUID is the UUID of the disk, in lower case.
 func (d *Disk) UUID() string { return d.uuid }
 
-// Close lets go of the disk's directories.
+// Close closes the disk's directories.
 func (d *Disk) Close() error {
 	var errs []error
 	for _, dir := range []fsys.Dir{d.replicas, d.dir} {
@@ -149,7 +150,7 @@ func (d *Disk) Close() error {
 	return errors.Join(errs...)
 }
 
-// place gives the name of a replica's directory, which must be directly in the disk's directory for replicas.
+// place returns the name of a replica's directory, which must be directly in the disk's directory for replicas.
 func (d *Disk) place(dir string) (string, error) {
 	parent, name, err := place(dir)
 	if err != nil {

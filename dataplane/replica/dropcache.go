@@ -8,40 +8,42 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// After a failed sync the kernel shows bytes that the disk does not have. An opening that relies on what it reads first
-// makes the two equal (dropCache):
+// After a failed sync the kernel shows bytes that the disk does not have. An opening that relies on the content first
+// makes cache and disk equal (dropCache):
 //
-//  1. the marked regions are written out in pieces, and the data is synced. From here on the kernel has nothing that it
-//     still will write out
-//  2. the kernel drops all of the data from its cache, and is asked what it has kept of the marked regions
-//  3. what it has kept, because a program reads or locks it at this moment, is written as it reads, past the cache, and
-//     synced
+//  1. it writes the marked regions out in pieces, and syncs the data. Now the kernel has no data left that it will
+//     write out
+//  2. the kernel drops all of the data from its cache. The opening asks the kernel which parts of the marked regions it
+//     has kept
+//  3. some parts may remain cached, because a program reads or locks them at this moment. The opening writes these
+//     parts as they read, past the cache, and syncs them
 //
-// Only marked regions are asked about, because in all others the cache equals the disk:
+// The opening asks only about marked regions, because in all others the cache equals the disk:
 //
-//   - A region is marked durably before it is changed, by whatever change: writes, zeroes, trims, copies of a rebuild.
-//     Where the mark cannot be made durable nothing is changed.
+//   - A region is marked durably before it is changed, by any kind of change: writes, zeroes, trims, copies of a
+//     rebuild. If the mark cannot be made durable, nothing is changed.
 //   - A mark is cleared after a flush that succeeded, and after a second opening of the data has reported no failure
-//     (clearIntents). A failure from before both openings concerns marked regions, and for these the steps above were
-//     done in the opening.
-//   - What the kernel shows of the map has a mark wherever the disk's has one, except for marks that were cleared in this way. A
-//     map that could not be written out has more of them.
-//   - A replica that was closed in order has had no failure since it was opened, and no marks are left.
+//     (clearIntents). A failure from before both openings concerns marked regions. For these regions the opening has
+//     done the steps above.
+//   - The map in the kernel has a mark wherever the map on the disk has one, except for marks that were cleared in this
+//     way. If the map could not be written out, the map in the kernel has more marks.
+//   - If a replica was closed in order, nothing failed between its opening and its close, and no marks remain.
 //
 // Releases that cleared marks without asking a second opening are an exception (docs/DATAPLANE.md).
 //
-// Step 3 makes the disk have what the cache shows. In a marked region either is right, sector by sector: it is what the
-// disk had, or a later change that nobody was told is durable. Whether the other members have that change is the
-// question that marks answer. So trust does not depend on this: a replica that may lack changes lacks those which the
-// kernel has dropped.
+// Step 3 gives the disk the content of the cache. In a marked region both contents are correct, sector by sector. Each
+// is either the content of the disk, or a later change that was never reported as durable. The marks cause a check
+// whether the other members have that change. So trust does not depend on this step: the changes that a replica may
+// lack are those that the kernel has dropped.
 
-// errStaysCached says that a part of the data stays cached, and could not be made equal to the disk.
+// errStaysCached means that a part of the data stays cached and could not be made equal to the disk.
 var errStaysCached = errors.New("the kernel does not drop the data from its cache")
 
-// dropCache makes reads of the data return what the disk has, or fails. The kernel may still report an error from
-// before this opening: the replica may lack writes then, but what it has is known all the same.
+// dropCache ensures that reads of the data return the content of the disk; otherwise it fails. The kernel may still
+// report an error from before this opening. Then the replica may lack writes, but its content is known all the same.
 func (r *Replica) dropCache() error {
-	data, marked := r.out.File, r.markedRanges() // an error from before is not the end of this opening
+	// An error from before this opening does not end the opening.
+	data, marked := r.out.File, r.markedRanges()
 	lost := r.syncInPieces(data, marked)
 	if lost != nil {
 		if err := errors.Join(r.hearOfLoss(lost), data.Datasync()); err != nil {
@@ -67,10 +69,10 @@ func (r *Replica) dropCache() error {
 	return nil
 }
 
-// hearOfLoss records that writes of before this opening are lost. The kernel has told it for the last time, and this
-// opening may be refused yet, or its process killed: then the next one must know. A disk without space does not get the
-// opening refused. A refusal would not tell the next process either, and an admission needs the same space: it stores
-// the record together with the engine's generation, or lets no engine in.
+// hearOfLoss records that writes from before this opening are lost. The kernel has reported this for the last time. The
+// opening may still be refused, or its process killed, and the next opening must know of the loss. If the disk lacks
+// the space for the record, the opening is not refused. A refusal would not inform the next process either. And an
+// admission needs the same space: it stores the record together with the engine's generation, or admits no engine.
 func (r *Replica) hearOfLoss(cause error) error {
 	r.mu.Lock()
 	again, recorded := r.heardOfLoss, r.meta.BootID == ""
@@ -89,8 +91,8 @@ func (r *Replica) hearOfLoss(cause error) error {
 	return nil
 }
 
-// markedRanges are the marked regions, with those that follow each other in one range. Beyond the replica's size
-// nothing was written.
+// markedRanges returns the marked regions; adjacent regions are joined to one range. Nothing was written beyond the
+// replica's size.
 func (r *Replica) markedRanges() []fsys.Range {
 	ranges := []fsys.Range{}
 	for _, i := range r.intents.marked() {
@@ -108,12 +110,12 @@ func (r *Replica) markedRanges() []fsys.Range {
 	return ranges
 }
 
-// writePiece is how much is written out before the host hears that the disk has answered. A slow disk has many seeks to
-// do for it.
+// writePiece is the amount that is written out before progress is reported to the host. Even this may need many seeks
+// on a slow disk.
 const writePiece = 4 << 20
 
-// syncInPieces is Datasync for data that has nothing to be written out beyond the ranges. All of it is written,
-// whatever fails.
+// syncInPieces is like Datasync, for data that has nothing to be written out beyond the ranges. It writes all ranges,
+// even if some of them fail.
 func (r *Replica) syncInPieces(data fsys.File, ranges []fsys.Range) (err error) {
 	for _, p := range ranges {
 		for end := p.Off + p.Length; p.Off < end; p.Off += writePiece {

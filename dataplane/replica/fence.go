@@ -5,15 +5,16 @@ import (
 	"fmt"
 )
 
-// fenceSession is the session that holds a generation which was admitted only to shut older ones out. No engine has it.
+// fenceSession is the session of a generation that was admitted only to shut out older generations. No engine has it.
 const fenceSession = "fence"
 
-// Fence shuts out every engine of a generation below the given one, for ever: no request of theirs begins any more, those under
-// way finish, then the generation is made durable. No engine gets in by it. A replica that has admitted this generation or a higher
-// one stays as it is, and so does an engine connected to it.
+// Fence permanently shuts out every engine of a generation below the given one. It stops those engines from starting
+// requests, waits for their current requests, then makes the generation durable. It admits no engine. If the replica
+// has already admitted this generation or a higher one, the replica stays unchanged, and so does an engine that is
+// connected.
 //
-// A replica that failed can be fenced as long as its disk takes the metadata. When ctx ends first (a *HangError), or the disk refuses,
-// the older session is shut out all the same, but may not be so after a restart: the caller must not rely on it.
+// A replica that failed can be fenced as long as its disk stores the metadata. If ctx ends first (a *HangError), or the
+// disk refuses, the older session is shut out now, but perhaps not after a restart. So the caller must not rely on it.
 func (r *Replica) Fence(ctx context.Context, generation int64) error {
 	if r.opts.ReadOnly {
 		return fmt.Errorf("replica %s: fence: %w", r.name, ErrReadOnly)
@@ -41,8 +42,8 @@ func (r *Replica) Fence(ctx context.Context, generation int64) error {
 	return nil
 }
 
-// shutOut ends the session of an older generation and waits for its requests; due is false when there is nothing to record. The caller
-// has the turn.
+// shutOut ends the session of an older generation and waits for its requests; due is false if nothing must be recorded.
+// The caller has the turn.
 func (r *Replica) shutOut(ctx context.Context, generation int64) (due bool, err error) {
 	r.mu.Lock()
 	held, current, closed := r.meta, r.current, r.closed

@@ -6,18 +6,20 @@ import (
 	"time"
 )
 
-// gate counts the requests inside and can be shut: then none gets in any more, and drained is closed when the last is out.
+// gate counts the requests inside, and can be shut. Then no request gets in, and drained is closed when the last
+// request has left.
 //
-// The count has two halves, so that look can tell requests that have been inside for long from those that come and go, at no cost
-// to them: those that enter are counted in one half, and look changes the half whenever the other is empty.
+// The count has two halves. So look can distinguish requests that have been inside for long from requests that come and
+// go, at no cost for them: requests that enter are counted in one half, and look changes the half whenever the other
+// half is empty.
 type gate struct {
-	state   atomic.Int64 // the numbers inside, in two halves, plus shutBit once it is shut
-	half    atomic.Int64 // what enter adds to state: 1, or otherHalf
+	state   atomic.Int64 // the numbers of requests inside, in two halves, plus shutBit once it is shut
+	half    atomic.Int64 // the value that enter adds to state: 1, or otherHalf
 	once    sync.Once
 	drained chan struct{}
 
 	mu      sync.Mutex
-	changed time.Time // guarded by mu; when half was changed
+	changed time.Time // guarded by mu; the time when half was changed
 }
 
 const (
@@ -25,7 +27,7 @@ const (
 	otherHalf = 1 << 31
 )
 
-// ticket is what a request inside must give back.
+// ticket is the value that a request inside must return when it leaves.
 type ticket int64
 
 func newGate() *gate {
@@ -34,7 +36,7 @@ func newGate() *gate {
 	return g
 }
 
-// enter tells whether the caller is in; then it must leave.
+// enter reports whether the caller is inside; if so, the caller must leave.
 func (g *gate) enter() (ticket, bool) {
 	t := g.half.Load()
 	if g.state.Add(t)&shutBit == 0 {
@@ -50,7 +52,7 @@ func (g *gate) leave(t ticket) {
 	}
 }
 
-// shut lets no request in from now on. It does not wait.
+// shut stops admitting requests. It does not wait.
 func (g *gate) shut() {
 	if g.state.Or(shutBit) == 0 {
 		g.once.Do(func() { close(g.drained) })
@@ -66,8 +68,9 @@ func (g *gate) isDrained() bool {
 	}
 }
 
-// look returns the time of an earlier look, before which a request entered that is inside still; the zero time when it knows of none.
-// A request that was held up between reading the half and adding to it may be counted in the older one, until it leaves.
+// look returns the time of an earlier look if a request that entered before that time is still inside. It returns the
+// zero time if it knows of no such request. A request that was delayed between reading the half and adding to it may be
+// counted in the older half, until it leaves.
 func (g *gate) look(now time.Time) time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -2,13 +2,13 @@ package replica
 
 import "sync"
 
-// group lets callers that come while a run is under way share the next one: any number of concurrent syncs cost two.
+// group allows callers that come during a run to share the next run. So any number of concurrent syncs costs two.
 type group struct {
 	run func() error
 
 	mu      sync.Mutex
 	running bool   // guarded by mu
-	next    *round // guarded by mu; those that the run under way does not cover
+	next    *round // guarded by mu; the callers that the current run does not cover
 }
 
 type round struct {
@@ -17,7 +17,7 @@ type round struct {
 	err  error
 }
 
-// do returns the result of a run that began after do was called.
+// do returns the result of a run that started after do was called.
 func (g *group) do() error {
 	g.mu.Lock()
 	r := g.next
@@ -45,7 +45,7 @@ func (g *group) do() error {
 	if g.next == nil {
 		g.running = false
 	} else {
-		g.next.lead <- struct{}{} // running stays true: the caller that takes it goes on
+		g.next.lead <- struct{}{} // running stays true: the caller that receives this continues
 	}
 	return r.err
 }

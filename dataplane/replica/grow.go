@@ -9,17 +9,20 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// A replica grows while it is open, with an engine inside or without:
+// A replica grows while it is open, with or without an engine inside:
 //
-//  1. metadata: growsTo is the new size. From here on data and map may have any length from the old size's to the new size's
-//  2. the data is made longer, by a hole, and synced
-//  3. the intent map of the new size, with the marks of the old one, is written beside it, synced, and renamed over it
+//  1. metadata: growsTo is the new size. From here on, data and map may have any length from the old size's to the new
+//     size's
+//  2. the data is lengthened, by a hole, and synced
+//  3. the intent map of the new size, with the marks of the old map, is written next to the old map, synced, and
+//     renamed over it
 //  4. metadata: the new size, and no growsTo: the commit point
 //
-// Before 4 the replica has the old size, whatever its files have: beyond it nothing was ever written, so it reads as zeroes later. A crash
-// leaves one or the other, and the next opening, which asks for the new size, begins again at 1. Where 2 or 3 find no space they are undone.
+// Before step 4 the replica has the old size, whatever length its files have. Nothing was ever written beyond it, so
+// that part reads as zeroes later. A crash leaves either the old or the new size. The next opening, which requests the
+// new size, starts again at step 1. If step 2 or 3 finds no space, it is undone.
 
-// checkGrowth tells why a replica of a size and region size cannot get another size; nil: it can.
+// checkGrowth returns the reason why a replica of a size and region size cannot get another size; nil if it can.
 func checkGrowth(sizeBytes, regionBytes, to int64) error {
 	switch {
 	case to <= sizeBytes || to%BlockBytes != 0:
@@ -30,8 +33,9 @@ func checkGrowth(sizeBytes, regionBytes, to int64) error {
 	return nil
 }
 
-// Grow makes the replica larger, durably; a size that it has already is success. An error says that it has the size that it had, and
-// serves it; lack of space is the usual one. When ctx ends first the error is a *HangError. What was shown of a size stays.
+// Grow increases the size of the replica, durably. A size that the replica already has is a success. After an error the
+// replica has its previous size and serves it; the usual cause is lack of space. If ctx ends first, the error is a
+// *HangError. A size that was already shown stays.
 func (r *Replica) Grow(ctx context.Context, sizeBytes int64) error {
 	err := r.lane.run(ctx, call{what: "grow", work: func() error { return r.grow(sizeBytes) }})
 	if err != nil {
@@ -78,7 +82,7 @@ func (r *Replica) growsTo() int64 {
 func (r *Replica) growFrom(from, to int64) error {
 	if regionCount(to, r.regionBytes) != regionCount(from, r.regionBytes) {
 		if err := r.since.drop(); err != nil { // it has no bits for the new regions
-			r.fail(err) // also for lack of space: the file may be believed later, and is not kept any more
+			r.fail(err) // also for lack of space: the file may be believed later, and is no longer updated
 			return err
 		}
 	}
@@ -103,12 +107,12 @@ func (r *Replica) growFrom(from, to int64) error {
 	return nil
 }
 
-// lengthen gives data and intent map the length of a size. replaced: the map has it.
+// lengthen gives data and intent map the length for a size. replaced reports whether the map has it.
 func (r *Replica) lengthen(to int64) (replaced bool, err error) {
 	if err := r.data.Truncate(to); err != nil {
 		return false, fmt.Errorf("make the data longer: %w", err)
 	}
-	if err := r.syncs.do(); err != nil { // it ends the replica: what was written before may be lost
+	if err := r.syncs.do(); err != nil { // an error ends the replica: earlier writes may be lost
 		return false, err
 	}
 	regions := regionCount(to, r.regionBytes)
@@ -118,7 +122,7 @@ func (r *Replica) lengthen(to int64) (replaced bool, err error) {
 	return r.lengthenIntents(regions)
 }
 
-// lengthenIntents replaces the intent map. No change begins meanwhile, so no mark is set that the new one lacks.
+// lengthenIntents replaces the intent map. No change starts during this time, so no mark is set that the new map lacks.
 func (r *Replica) lengthenIntents(regions int64) (replaced bool, err error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -127,7 +131,7 @@ func (r *Replica) lengthenIntents(regions int64) (replaced bool, err error) {
 		return false, fmt.Errorf("write the intent map: %w", err)
 	}
 	if err := writeNew(r.dir, besideName, image.b); err != nil {
-		_ = r.dir.Unlink(besideName) // best effort: the next attempt does it again
+		_ = r.dir.Unlink(besideName) // best effort: the next attempt removes it again
 		return false, fmt.Errorf("write the intent map: %w", err)
 	}
 	r.files.Lock()
@@ -158,7 +162,7 @@ func (r *Replica) replaceIntents(image intentImage) error {
 	return old.Close()
 }
 
-// undoGrowth gives back what an attempt to grow took that found no space. It need not succeed.
+// undoGrowth frees the space that an attempt to grow took, after the attempt found no more space. It may fail.
 func (r *Replica) undoGrowth(from int64) {
 	if r.intents.regions() != regionCount(from, r.regionBytes) || r.data.Truncate(from) != nil || r.syncs.do() != nil {
 		return // an earlier attempt replaced the map

@@ -8,7 +8,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// Inspect says whose replica a directory holds, by its metadata. It writes nothing and takes no lock. An error is a *RefusedError.
+// Inspect returns the identity of the replica in a directory, from its metadata. It writes nothing and takes no lock.
+// An error is a *RefusedError.
 func Inspect(fs fsys.FS, dir string) (Spec, error) {
 	parent, name, err := openParent(fs, dir)
 	if err != nil {
@@ -23,8 +24,8 @@ func Inspect(fs fsys.FS, dir string) (Spec, error) {
 	return m.spec(), nil
 }
 
-// OpenCopy opens a replica's directory for reading alone, wherever it lies: a copy need not be on a disk, and nothing is written to
-// it. An error is a *RefusedError.
+// OpenCopy opens a replica's directory for reading only. The directory may lie anywhere, because a copy need not be on
+// a disk. OpenCopy writes nothing to it. An error is a *RefusedError.
 func OpenCopy(fs fsys.FS, dir string, want Spec, opts Options) (*Replica, error) {
 	parent, name, err := openParent(fs, dir)
 	if err != nil {
@@ -35,7 +36,7 @@ func OpenCopy(fs fsys.FS, dir string, want Spec, opts Options) (*Replica, error)
 	return openIn(parent, dir, name, want, opts)
 }
 
-// openParent opens the directory that holds replicas, of whatever disk, and returns the name in it.
+// openParent opens the directory that holds replicas, of any disk, and returns the name in it.
 func openParent(fs fsys.FS, dir string) (fsys.Dir, string, error) {
 	path, name, err := place(dir)
 	if err != nil {
@@ -51,8 +52,8 @@ func openParent(fs fsys.FS, dir string) (fsys.Dir, string, error) {
 	return parent, name, nil
 }
 
-// Caution says in a few words why a person who reads this replica should not take it for the volume; "" when nothing here speaks
-// against that. Only the volume's record knows whether the replica is a member still.
+// Caution says in a few words why a person who reads this replica should not use it as the volume's data. It is "" if
+// the replica knows no reason. Only the volume's record shows whether the replica is still a member.
 func (r *Replica) Caution() string {
 	r.mu.Lock()
 	m, failure, closed := r.meta, r.failure, r.closed
@@ -92,7 +93,7 @@ func (r *Replica) markedRegions() (int, error) {
 	return len(image.marked()), nil
 }
 
-// Volume is the name of the volume that this is a replica of.
+// Volume is the name of the replica's volume.
 func (r *Replica) Volume() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// The intent map says which regions may differ between the replicas of a volume: bit set = marked. One bit for each
-// RegionBytes of the volume. Written in place; all numbers little endian, bits from the lowest of a byte.
+// The intent map records which regions may differ between the replicas of a volume: bit set = marked. It has one bit
+// for each RegionBytes of the volume. It is written in place. All numbers are little endian; bits start at the lowest
+// of a byte.
 //
 //	sector 0        0    8   magic "LHINTENT"
 //	(512 bytes)     8    4   format version, 1
@@ -23,12 +24,12 @@ import (
 //	                4    4   i
 //	                8    504 bits of regions 4032*i and following; those past the last region are 0
 //
-// Why no checksum over the bits, and why a torn sector loses no mark. A sector is only ever replaced by one that differs
-// in some bits. Whatever mixture of the old and the new image a crash leaves, be it byte by byte: a bit that is equal in
-// both has its value. A bit being set is relied on only after the sync that made it durable returned. A bit being cleared
-// may come out either way, and a mark too many costs only a comparison. With a checksum a torn sector would be refused
-// where now it is merely imprecise. The constant first eight bytes tell a sector that was lost, zeroed or misplaced from
-// one without marks.
+// This is why the bits have no checksum, and why a torn sector loses no mark. A sector is only ever replaced by a
+// sector that differs in some bits. A crash may leave any mixture of the old and the new image, even byte by byte.
+// Still, a bit that is equal in both images has its value. A bit that is being set is relied on only after the sync
+// that made it durable has returned. A bit that is being cleared may have either value, and a mark too many costs only
+// a comparison. With a checksum, a torn sector would be refused, although it is only imprecise. The constant first
+// eight bytes distinguish a lost, zeroed or misplaced sector from a sector without marks.
 const (
 	intentMagic       = "LHINTENT"
 	intentSectorMagic = "LHim"
@@ -49,7 +50,7 @@ func intentFileBytes(regions int64) int64 {
 	return (1 + (regions+regionsPerSector-1)/regionsPerSector) * intentSectorBytes
 }
 
-// newIntentImage makes the image of a map without marks.
+// newIntentImage creates the image of a map without marks.
 func newIntentImage(uid string, regionBytes, regions int64) intentImage {
 	b := make([]byte, intentFileBytes(regions))
 	copy(b, intentMagic)
@@ -66,8 +67,8 @@ func newIntentImage(uid string, regionBytes, regions int64) intentImage {
 	return intentImage{b: b, regions: regions}
 }
 
-// decodeIntentImage checks the content of an intent map file against the metadata's uid and sizes, and keeps b. Errors wrap
-// errNotOurs, errTorn or errNewVersion.
+// decodeIntentImage compares the content of an intent map file with the metadata's uid and sizes. The image uses b.
+// Errors wrap errNotOurs, errTorn or errNewVersion.
 func decodeIntentImage(b []byte, uid string, regionBytes, regions int64) (intentImage, error) {
 	if len(b) < intentSectorBytes || string(b[:len(intentMagic)]) != intentMagic {
 		return intentImage{}, errNotOurs
@@ -96,7 +97,7 @@ func decodeIntentImage(b []byte, uid string, regionBytes, regions int64) (intent
 	return m, nil
 }
 
-// intentOwner returns whose an intent map is, from its first sector; "" when that is not sound.
+// intentOwner returns the uid of an intent map's owner, from the first sector; "" if that sector is not sound.
 func intentOwner(b []byte) (uid string) {
 	if len(b) < intentSectorBytes || string(b[:len(intentMagic)]) != intentMagic || binary.LittleEndian.Uint32(b[8:]) != intentVersion ||
 		binary.LittleEndian.Uint32(b[508:]) != crc32.Checksum(b[:508], castagnoli) {
@@ -105,7 +106,7 @@ func intentOwner(b []byte) (uid string) {
 	return strings.TrimRight(string(b[32:32+intentUIDBytes]), "\x00")
 }
 
-// intentRegions returns how many regions an intent map says that it is for; 0 when its first sector is not there.
+// intentRegions returns the number of regions that an intent map says that it has; 0 if its first sector is missing.
 func intentRegions(b []byte) int64 {
 	if len(b) < intentSectorBytes {
 		return 0

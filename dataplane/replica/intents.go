@@ -9,17 +9,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// intents is the live intent map. A write asks mark first; mark returns when every region is marked durably.
+// intents is the live intent map. A write first calls mark, which returns when every region is marked durably.
 type intents struct {
 	file        fsys.File
 	regionBytes int64
-	// durable has the bit of each region whose mark is known to be on disk: all that a write to a marked region looks at.
+	// durable has the bit of each region with a mark that is known to be on disk. A write to a marked region reads
+	// nothing else.
 	durable []atomic.Uint64
 	commits group
 
 	mu      sync.Mutex
-	image   intentImage        // guarded by mu; what the file is to hold
-	dirty   map[int64]struct{} // guarded by mu; sectors that the file may not hold yet
+	image   intentImage        // guarded by mu; the intended content of the file
+	dirty   map[int64]struct{} // guarded by mu; sectors that the file may not have yet
 	pending []int64            // guarded by mu; regions whose marks the next commit makes durable
 }
 
@@ -36,7 +37,8 @@ func newIntents(file fsys.File, image intentImage, regionBytes int64) *intents {
 	return m
 }
 
-// rewrite writes all sectors and syncs them: the marks that were read may be in the cache alone. Nothing else uses the map yet.
+// rewrite writes all sectors and syncs them, because the marks that were read may exist only in the cache. Nothing else
+// uses the map at this time.
 func (m *intents) rewrite() error {
 	if err := rewrite(m.file, m.image.b); err != nil {
 		return fmt.Errorf("write the intent map again: %w", err)
@@ -44,8 +46,8 @@ func (m *intents) rewrite() error {
 	return nil
 }
 
-// rewrite makes a file durable that has just been read. What the kernel shows of it may be clean although an earlier sync failed, so it
-// is written again. The first sync may report that earlier failure.
+// rewrite makes a file durable that has just been read. The kernel may show its content as clean although an earlier
+// sync failed, so rewrite writes the content again. The first sync may report that earlier failure.
 func rewrite(file fsys.File, content []byte) error {
 	var err error
 	for range 2 {
@@ -59,8 +61,8 @@ func rewrite(file fsys.File, content []byte) error {
 	return err
 }
 
-// mark returns when the regions of a range are marked durably. An error means that some may not be; the range must not be
-// written. Callers hold the replica's write lock for reading.
+// mark returns when the regions of a range are marked durably. After an error some may not be marked, and the range
+// must not be written. Callers hold the replica's write lock for reading.
 func (m *intents) mark(off, length int64) error {
 	first, last := off/m.regionBytes, (off+length-1)/m.regionBytes
 	missing := false
@@ -81,8 +83,8 @@ func (m *intents) mark(off, length int64) error {
 	return m.commits.do()
 }
 
-// commit writes the sectors that changed, syncs, and only then lets writes rely on the new marks. On an error the sectors
-// stay to be written; the marks in the image stay too, for the file may have them.
+// commit writes the changed sectors and syncs them. Only then may writes rely on the new marks. After an error, the
+// sectors remain to be written. The marks in the image also stay, because the file may have them.
 func (m *intents) commit() error {
 	m.mu.Lock()
 	sectors := m.takeDirtyLocked()
@@ -90,7 +92,7 @@ func (m *intents) commit() error {
 	m.pending = nil
 	m.mu.Unlock()
 	if len(sectors) == 0 {
-		return nil // the commit before this one took all that there was
+		return nil // the previous commit wrote everything
 	}
 
 	err := m.write(sectors)
@@ -111,7 +113,7 @@ func (m *intents) commit() error {
 	return nil
 }
 
-// settle makes durable what the file is to hold, with what an earlier call could not write.
+// settle makes the intended content of the file durable, including parts that an earlier call could not write.
 func (m *intents) settle() error {
 	if err := m.commit(); err != nil {
 		return err
@@ -119,9 +121,9 @@ func (m *intents) settle() error {
 	return m.file.Datasync()
 }
 
-// clear unmarks regions. The caller holds the replica's write lock, so that no write relies on a mark meanwhile. It does not
-// sync: a mark that comes back after a crash costs only a comparison, and the next commit syncs the same file. No commit is under way
-// meanwhile, for those are made by writes.
+// clear unmarks regions. The caller holds the replica's write lock, so that no write relies on a mark during this time.
+// clear does not sync: a mark that returns after a crash costs only a comparison, and the next commit syncs the same
+// file. No commit is under way during this time, because only writes cause commits.
 func (m *intents) clear(regions []int64) error {
 	m.mu.Lock()
 	for _, r := range regions {
@@ -129,7 +131,7 @@ func (m *intents) clear(regions []int64) error {
 		m.dirty[m.image.set(r, false)] = struct{}{}
 	}
 	sectors := m.takeDirtyLocked()
-	m.mu.Unlock() // the disk may hang, and callers that only look at the marks need not wait
+	m.mu.Unlock() // the disk may hang, and callers that only read the marks need not wait
 	if err := m.write(sectors); err != nil {
 		m.mu.Lock()
 		for n := range sectors {
@@ -141,14 +143,14 @@ func (m *intents) clear(regions []int64) error {
 	return nil
 }
 
-// regions is for how many regions the map is.
+// regions is the number of regions in the map.
 func (m *intents) regions() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.image.regions
 }
 
-// longer returns an image for more regions that has all marks.
+// longer returns an image for more regions, with all current marks.
 func (m *intents) longer(uid string, regions int64) intentImage {
 	image := newIntentImage(uid, m.regionBytes, regions)
 	for _, r := range m.marked() {
@@ -157,8 +159,8 @@ func (m *intents) longer(uid string, regions int64) intentImage {
 	return image
 }
 
-// replace goes on with another file, which holds the image durably. The caller holds the replica's write lock, so no write looks at a mark
-// meanwhile.
+// replace switches to another file, which holds the image durably. The caller holds the replica's write lock, so no
+// write reads a mark during this time.
 func (m *intents) replace(file fsys.File, image intentImage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +172,7 @@ func (m *intents) replace(file fsys.File, image intentImage) {
 	}
 }
 
-// takeDirtyLocked returns copies of the sectors to be written, by number, and forgets that they are.
+// takeDirtyLocked returns copies of the sectors to be written, by number, and clears the set.
 func (m *intents) takeDirtyLocked() map[int64][]byte {
 	sectors := make(map[int64][]byte, len(m.dirty))
 	for n := range m.dirty {

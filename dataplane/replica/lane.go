@@ -9,27 +9,29 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// lane bounds the calls to a disk that may never return. Each is made in a goroutine of its own, which goes on alone when the caller
-// leaves, and keeps its place: so however many callers come and leave, no more goroutines than places hang in the disk. A replica's
-// lane has one place, so what is asked of its metadata is done in the order in which the places were given.
+// lane limits the calls to a disk that may never return. Each call runs in a goroutine of its own. If the caller
+// leaves, the goroutine continues alone and keeps its place. So at most as many goroutines as places hang in the disk,
+// however many callers come and leave. A replica's lane has one place, so operations on its metadata run in the order
+// in which the places were given.
 type lane struct {
 	places chan struct{} // has an entry for each call under way
 	clock  clock.PassiveClock
 
 	mu    sync.Mutex
-	calls map[*call]time.Time // guarded by mu; those under way, with the time at which they began
+	calls map[*call]time.Time // guarded by mu; the calls under way, with their start times
 }
 
-// call is what a lane is asked for.
+// call is an operation that a lane is to run.
 type call struct {
 	what string
-	// work asks the disk. It is called once or never, and must look at the state it depends on itself: what its caller saw may have
-	// been changed by the call before it.
+	// work calls the disk. It is called at most once. It must read the state that it depends on itself, because the
+	// previous call may have changed the state that its caller saw.
 	work func() error
-	// deliver, if set, hands over what work made. It is called only while the caller waits; otherwise discard, if set, is.
+	// deliver, if set, hands over the result of work. It is called only while the caller waits; otherwise discard is
+	// called, if set.
 	deliver func()
 	discard func()
-	// over, if set, is called once, when nothing of the call can happen any more.
+	// over, if set, is called once, when no part of the call can happen later.
 	over func()
 }
 
@@ -37,13 +39,13 @@ func newLane(places int, c clock.PassiveClock) *lane {
 	return &lane{places: make(chan struct{}, places), clock: c, calls: map[*call]time.Time{}}
 }
 
-// run returns the result of the call, or a *HangError when ctx ends first. The goroutine ends when the disk answers.
+// run returns the result of the call, or a *HangError if ctx ends first. The goroutine ends when the disk answers.
 func (l *lane) run(ctx context.Context, c call) error {
 	began, err := l.enter(ctx, &c)
 	if err != nil {
 		return err
 	}
-	var decided atomic.Bool // the result is delivered, or the caller has left: whichever comes first
+	var decided atomic.Bool // the result was delivered or the caller has left, whichever came first
 	result := make(chan error, 1)
 	go func() {
 		err := c.work()
@@ -61,7 +63,7 @@ func (l *lane) run(ctx context.Context, c call) error {
 	if decided.CompareAndSwap(false, true) {
 		return &HangError{Asked: c.what, Begun: true, Since: began, Call: c.what, Err: ctx.Err()}
 	}
-	return <-result // it has been delivered, and is about to be here
+	return <-result // the result was delivered and arrives in a moment
 }
 
 func (c *call) handOver(present bool) {
@@ -74,7 +76,7 @@ func (c *call) handOver(present bool) {
 }
 
 func (l *lane) enter(ctx context.Context, c *call) (began time.Time, err error) {
-	err = ctx.Err() // a caller that comes too late does not begin by chance
+	err = ctx.Err() // a caller whose context has ended must not start by chance
 	if err == nil {
 		select {
 		case l.places <- struct{}{}:
@@ -104,7 +106,7 @@ func (l *lane) leave(c *call) {
 	<-l.places
 }
 
-// oldest is the call that is under way for the longest time; the zero time when there is none.
+// oldest is the call that has been under way for the longest time; the zero time if there is none.
 func (l *lane) oldest() (since time.Time, what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
