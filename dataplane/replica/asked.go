@@ -13,7 +13,7 @@ import (
 // process exits.
 //
 //	an engine of a higher generation is admitted    the questions of the previous engine become the last ones
-//	the same engine is admitted again               its questions are forgotten: in between it did not ask the replica as a member
+//	the same engine is admitted again               its questions are forgotten: the replica was no member in between
 //	a question without limit                        the questions of its generation are forgotten
 //	a fence, a stop                                 nothing changes
 type Asked struct {

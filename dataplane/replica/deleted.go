@@ -68,7 +68,8 @@ func (d *Disk) compare(r *Replica) (*DiskLostError, error) {
 			return &DiskLostError{Reason: DataDeleted, Path: d.path, Now: fmt.Sprintf("%s of replica %s is gone", c.name, r.name)}, nil
 		case err != nil:
 			return nil, fmt.Errorf("look for the files of replica %s: %w", r.name, err)
-		case c.held != (fsys.ID{}) && now.Device == c.held.Device && now != c.held: // on another device, the file is only covered by a mount
+		// On another device, the file is only covered by a mount.
+		case c.held != (fsys.ID{}) && now.Device == c.held.Device && now != c.held:
 			return &DiskLostError{Reason: DataDeleted, Path: d.path, Now: fmt.Sprintf("another %s is in the place of replica %s's", c.name, r.name)}, nil
 		}
 	}

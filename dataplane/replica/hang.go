@@ -10,7 +10,7 @@ import (
 // A disk may never answer, and nothing can end a call that waits for it in the kernel. This table shows how long
 // callers wait for such a call:
 //
-//	Admit, Fence, Control, Close   a caller leaves with a *HangError when its context ends; the call continues in the replica's lane
+//	Admit, Fence, Control, Close   leave with a *HangError when the context ends; the call continues in the lane
 //	Session.Close, View.Close      return after closeWait; the gate stays occupied until the request has ended
 //	Lose, State                    never wait
 //	ReadAt, WriteAt, Flush …       wait with their caller, which has the buffer; they hold the gate

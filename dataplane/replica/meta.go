@@ -18,8 +18,8 @@ import (
 //	0       8      magic "LHREPLIC"
 //	8       4      format version, 1
 //	12      4      n, length of the payload, at most 64 KiB
-//	16      n      payload: this struct as JSON, keys as below, no others, growsTo only while it is not 0; then blanks, so that the file has 4096 bytes as long as
-//	               that is enough, else a multiple of it
+//	16      n      payload: this struct as JSON, keys as below, no others, growsTo only while it is not 0; then
+//	               blanks, so that the file has 4096 bytes if that is enough, else a multiple of it
 //	16+n    4      CRC32C of everything before
 //	20+n           end of the file
 type Meta struct {
@@ -28,21 +28,24 @@ type Meta struct {
 	Name        string `json:"name"`
 	SizeBytes   int64  `json:"sizeBytes"`
 	RegionBytes int64  `json:"regionBytes"`
-	// Generation and Session hold the gate: the last engine admitted. Zero and "" in a replica that never admitted any.
+	// Generation and Session hold the gate: the last engine that was admitted. They are zero and "" if no engine ever
+	// was.
 	Generation int64  `json:"generation"`
 	Session    string `json:"session"`
-	// Epoch is evidence of who held every acknowledged write; the truth is the API object.
+	// Epoch is evidence of which replicas held every acknowledged write; the authoritative copy is in the API object.
 	Epoch membership.Epoch `json:"epoch"`
-	// Rebuilding says that the data is being replaced from another replica, so that nothing is to be concluded from it. It is
-	// set before the first byte is, and cleared together with the record of an epoch that lists this replica.
+	// Rebuilding means that the data is being replaced from another replica, so nothing may be concluded from it. It is
+	// set before the first byte is replaced. It is cleared together with the record of an epoch that lists this
+	// replica.
 	Rebuilding bool `json:"rebuilding"`
-	// BootID is of the boot in which every write was made that is not known to be durable; "" while some of them may be missing, as
-	// after an error of the disk or a loss of power.
+	// BootID identifies the boot during which all writes happened that may not be durable. It is "" while some of these
+	// writes may be missing, as after an error of the disk or a loss of power.
 	BootID string `json:"bootID"`
-	// Clean says that the replica was closed in order: all is durable and no region was marked.
+	// Clean means that the replica was closed in order: all data is durable and no region was marked.
 	Clean bool `json:"clean"`
-	// GrowsTo is above 0 while the files are being made longer (grow.go): data and intent map then have the length for SizeBytes or
-	// the one for GrowsTo. No engine was offered more than SizeBytes. Releases that know no growth call such metadata torn.
+	// GrowsTo is above 0 while the files are being lengthened (grow.go). Data and intent map then have the length for
+	// SizeBytes or the length for GrowsTo. No engine was offered more than SizeBytes. Releases that do not know growth
+	// report such metadata as torn.
 	GrowsTo int64 `json:"growsTo,omitempty"`
 }
 
@@ -52,8 +55,8 @@ const (
 	metaHeaderBytes = 16
 	maxMetaPayload  = 64 << 10
 	maxMetaBytes    = metaHeaderBytes + maxMetaPayload + 4
-	// metaBlockBytes is what the file's size is a multiple of. With three members some 700 bytes are used, so all metadata of a replica
-	// has one size, and the spare file fits.
+	// metaBlockBytes is the unit of the file's size. With three members some 700 bytes are used. So all metadata of a
+	// replica has one size, and the spare file fits.
 	metaBlockBytes  = 4096
 	maxSessionBytes = 256
 	maxBootIDBytes  = 128
@@ -61,7 +64,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Why a file's content was not accepted.
+// These errors say why a file's content was not accepted.
 var (
 	errNotOurs    = errors.New("the magic is not ours")
 	errTorn       = errors.New("damaged or cut short")
@@ -89,7 +92,7 @@ func (m Meta) validate() error {
 	return validateEpoch(m.Epoch, m.Generation)
 }
 
-// validateEpoch checks that e can have been recorded by an engine of a generation not above the given.
+// validateEpoch checks that an engine of the given generation or a lower one can have recorded e.
 func validateEpoch(e membership.Epoch, generation int64) error {
 	switch {
 	case e.IsZero() && len(e.Members) == 0:
@@ -122,7 +125,7 @@ func (m Meta) encode() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
 }
 
-// padMeta adds the blanks, which every release of the format reads over.
+// padMeta adds the blanks, which every release of the format ignores.
 func padMeta(payload []byte) []byte {
 	used := (metaHeaderBytes + len(payload) + 4) % metaBlockBytes
 	if used == 0 || len(payload)+metaBlockBytes-used > maxMetaPayload {
@@ -131,8 +134,8 @@ func padMeta(payload []byte) []byte {
 	return append(payload, bytes.Repeat([]byte{' '}, metaBlockBytes-used)...)
 }
 
-// decodeMeta reads the content of replica.meta. Errors wrap errNotOurs, errTorn or errNewVersion. The version is looked at
-// before the checksum, for another version may have it elsewhere.
+// decodeMeta reads the content of replica.meta. Errors wrap errNotOurs, errTorn or errNewVersion. It checks the version
+// before the checksum, because another version may have its checksum at another place.
 func decodeMeta(b []byte) (Meta, error) {
 	switch {
 	case len(b) < len(metaMagic) || string(b[:len(metaMagic)]) != metaMagic:

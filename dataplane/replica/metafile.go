@@ -8,33 +8,36 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// errUncertain is wrapped when it is not known which of two metadata the disk holds. The replica must stop.
+// errUncertain is wrapped if it is unknown which of two versions of the metadata the disk holds. The replica must stop.
 var errUncertain = errors.New("not known whether it happened")
 
-// metaStore replaces the metadata of a replica, also when the disk is full: room for the next is kept in a spare file.
+// metaStore replaces the metadata of a replica, even when the disk is full: a spare file reserves room for the next
+// metadata.
 //
 //	replica.meta       the metadata in force
-//	replica.meta.tmp   the spare, whose blocks the next metadata is written into: at first zeroes, later the metadata before this one
+//	replica.meta.tmp   the spare; the next metadata is written into its blocks. At first it has zeroes,
+//	                    later the previous metadata
 //
-// The spare has the name under which the first release wrote the next metadata. That release removes it, and reads what is in
-// replica.meta as ever; this one makes it anew. It is not safe for concurrent use.
+// The spare has the name under which the first release wrote the next metadata. That release removes the spare, and
+// reads replica.meta as always; this release creates the spare again. A metaStore is not safe for concurrent use.
 type metaStore struct {
 	dir fsys.Dir
-	// uncertain: the names were exchanged, and it is not known which of the two files a loss of power leaves as replica.meta. Then
-	// neither is written to any more.
+	// uncertain: the names were exchanged, and it is unknown which of the two files a loss of power leaves as
+	// replica.meta. Then neither file may be written to.
 	uncertain bool
 }
 
-// replace puts what Meta.encode made in the place of the metadata, all or nothing:
+// replace replaces the metadata with the output of Meta.encode, all or nothing:
 //
-//  1. write and sync replica.meta.tmp: in place if that is a spare of the right size, else anew
-//  2. exchange its name with that of replica.meta, or rename it where names cannot be exchanged: the commit point
+//  1. write and sync replica.meta.tmp: in place if it is a spare of the right size, otherwise as a new file
+//  2. exchange its name with replica.meta, or rename it where names cannot be exchanged: the commit point
 //  3. sync the directory
-//  4. see that there is a spare
+//  4. create a spare if it is missing
 //
-// An error before the commit point leaves the old metadata in force. One after it wraps errUncertain. Without a sync of the directory
-// a loss of power could undo the exchange, and what was the spare be the metadata: so 1 is only safe after the 3 before it, and a
-// process before this one is covered by the sync of Open.
+// After an error before the commit point, the old metadata is in force. An error after it wraps errUncertain. Without a
+// sync of the directory, a loss of power could undo the exchange and restore the spare as the metadata. So step 1 is
+// safe only after the previous step 3. If an earlier process did the previous replacement, the sync in Open has the
+// same effect.
 func (s *metaStore) replace(b []byte) error {
 	if err := s.stage(b); err != nil {
 		return fmt.Errorf("write metadata: %w", err)
@@ -51,12 +54,12 @@ func (s *metaStore) replace(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: replace metadata: %w", errUncertain, err)
 	}
-	s.uncertain = was // no sync is believed after one that failed
+	s.uncertain = was // after a failed sync no later sync is believed
 	s.keepSpare()
 	return nil
 }
 
-// stage makes replica.meta.tmp hold b, durably.
+// stage durably writes b to replica.meta.tmp.
 func (s *metaStore) stage(b []byte) error {
 	if f := s.openSpare(int64(len(b))); f != nil {
 		err := f.WriteAt(b, 0)
@@ -68,20 +71,20 @@ func (s *metaStore) stage(b []byte) error {
 	return s.makeTemp(b)
 }
 
-// makeTemp makes replica.meta.tmp anew, which needs space.
+// makeTemp creates a new replica.meta.tmp, which needs space.
 func (s *metaStore) makeTemp(b []byte) error {
 	if err := s.dir.Unlink(metaTempName); err != nil && !errors.Is(err, syscall.ENOENT) {
 		return err
 	}
 	err := writeNew(s.dir, metaTempName, b)
 	if err != nil {
-		_ = s.dir.Unlink(metaTempName) // best effort: gives a full disk its block back; the next replacement does it again
+		_ = s.dir.Unlink(metaTempName) // best effort: frees a block of a full disk; the next replacement repeats it
 	}
 	return err
 }
 
-// openSpare opens the spare if it can be overwritten with so many bytes: it has that size, blocks for all of it, and is not the
-// metadata itself, by another name or after a loss of power.
+// openSpare opens the spare if size bytes can be written over it. That is so if the spare has that size and all its
+// blocks, and is not the metadata itself, under another name or after a loss of power.
 func (s *metaStore) openSpare(size int64) fsys.File {
 	if s.uncertain {
 		return nil
@@ -101,7 +104,7 @@ func (s *metaStore) openSpare(size int64) fsys.File {
 	return f
 }
 
-// keepSpare makes a spare unless there is one. A disk without space is asked again after the next replacement.
+// keepSpare creates a spare if there is none. If the disk lacks the space, the next replacement tries again.
 func (s *metaStore) keepSpare() {
 	if f := s.openSpare(metaBlockBytes); f != nil {
 		_ = f.Close() // nothing was written
@@ -112,7 +115,7 @@ func (s *metaStore) keepSpare() {
 	}
 }
 
-// writeNew makes a file with the given content, synced.
+// writeNew creates a file with the given content and syncs it.
 func writeNew(dir fsys.Dir, name string, content []byte) error {
 	f, err := dir.OpenFile(name, fsys.CreateNew)
 	if err != nil {
@@ -125,10 +128,11 @@ func writeNew(dir fsys.Dir, name string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// readMeta reads the metadata in an open directory. Errors wrap syscall.ENOENT, fsys.ErrNotRegular, or those of decodeMeta.
+// readMeta reads the metadata in an open directory. Errors wrap syscall.ENOENT, fsys.ErrNotRegular, or an error of
+// decodeMeta.
 //
-// A reader without the lock may have opened a file that becomes the spare and is overwritten while it is read. That takes two
-// replacements, so it looks torn at most once or twice in a row.
+// A reader without the lock may have opened a file that becomes the spare and is overwritten during the read. That
+// requires two replacements, so the metadata looks torn at most once or twice in a row.
 func readMeta(dir fsys.Dir) (m Meta, err error) {
 	for range 3 {
 		var b []byte
@@ -142,7 +146,7 @@ func readMeta(dir fsys.Dir) (m Meta, err error) {
 	return m, err
 }
 
-// readFile reads a whole file, or limit+1 bytes of one that is longer than limit.
+// readFile reads a whole file, or limit+1 bytes of a file that is longer than limit.
 func readFile(dir fsys.Dir, name string, limit int64) ([]byte, error) {
 	f, err := dir.OpenFile(name, fsys.ReadOnly)
 	if err != nil {

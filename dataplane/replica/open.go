@@ -14,28 +14,31 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// Options tune an open replica.
+// Options configure an open replica.
 type Options struct {
-	// BootID of this machine's boot, from the kernel. Empty means unknown: then no unclean replica is trusted to have kept
-	// what was not synced.
+	// BootID is the id of this machine's boot, from the kernel. Empty means unknown: then no unclean replica is trusted
+	// to have kept data that was not synced.
 	BootID string
-	// Distrust says that writes of this boot may have been lost as well: the caller saw an error of the disk, or its loss, in an
-	// earlier opening. Then no unclean replica with marks is trusted, until its marks are cleared or it is rebuilt.
+	// Distrust means that writes of this boot may have been lost as well: in an earlier opening, the caller saw an
+	// error of the disk or its loss. Then no unclean replica with marks is trusted, until its marks are cleared or it
+	// is rebuilt.
 	Distrust bool
-	// ReadOnly opens for reading alone: nothing is ever written, no engine is admitted, and Views are all there is. The intent map
-	// is not needed.
+	// ReadOnly opens for reading only: nothing is ever written, no engine is admitted, and only Views are possible. The
+	// intent map is not needed.
 	ReadOnly bool
 	// OnChange, if set, is called after State changed, with no lock held. It must not block.
 	OnChange func()
-	// OnProgress, if set, is called during a long opening, each time the disk has done a part of it. It must not block.
+	// OnProgress, if set, is called during a long opening, each time when the disk has completed a part. It must not
+	// block.
 	OnProgress func()
-	// Log receives what a person should know; nil discards it.
+	// Log receives messages for administrators; nil discards them.
 	Log *logrus.Entry
-	// Pace is that of the disk, which its replicas share; nil: the replica has one of its own.
+	// Pace is the pace of the disk, which its replicas share; nil: the replica has its own.
 	Pace *Pace
-	// Asked remembers over several openings when engines asked; nil: the replica remembers it for this opening.
+	// Asked remembers over several openings when engines asked. If it is nil, the replica remembers this for this
+	// opening only.
 	Asked *Asked
-	// Clock tells since when the disk has not answered; nil is the real one.
+	// Clock measures how long the disk has not answered; nil is the real clock.
 	Clock clock.Clock
 }
 
@@ -47,54 +50,58 @@ type Replica struct {
 	regionBytes int64
 	opts        Options
 
-	dir  fsys.Dir // held for its lock and for replacing the metadata
+	dir  fsys.Dir // held for its lock and to replace the metadata
 	data blocks
-	out  *writeback // what changes of the data go through; nil when opened for reading alone
-	// errors is another opening of the data, which nothing is written through: it reports what could not be written out.
+	out  *writeback // changes of the data pass through it; nil in an opening for reading only
+	// errors is another opening of the data, and nothing is written through it. It reports data that could not be
+	// written out.
 	errors   fsys.File
-	checking sync.Mutex // held while errors is asked, until the replica has failed if there is one
+	checking sync.Mutex // held during the question to errors, until the replica has failed if there is an error
 	imap     fsys.File
 
-	files sync.Mutex // held while held is compared with what the names lead to, and while the intent map is replaced
+	files sync.Mutex // held while held is compared with the files of these names, and while the intent map is replaced
 	held  heldFiles  // guarded by files
 
 	intents *intents
 	syncs   group // of data
-	// writing is held for reading from the moment a write relies on a mark until its data is in the file, and for writing
-	// while marks are cleared.
+	// writing is held for reading from the time when a write relies on a mark until its data is in the file. It is held
+	// for writing while marks are cleared.
 	writing sync.RWMutex
 
-	// turn has an entry while an admission, a fence or a Close is under way. It passes from their callers to the lane.
+	// turn has an entry while an admission, a fence or a Close is under way. Their callers pass the turn on to the
+	// lane.
 	turn chan struct{}
-	// lane has one place: all that replaces metadata or clears marks is done there, one after another.
+	// lane has one place: it runs all calls that replace metadata or clear marks, one after another.
 	lane     *lane
 	metas    metaStore // used in the lane
-	since    *since    // used in the lane, but for base
+	since    *since    // used in the lane, except base
 	released bool      // the files are closed; only the lane's calls look at it
 
 	mu        sync.Mutex
-	meta      Meta // guarded by mu; changed under updating too
+	meta      Meta // guarded by mu; replaced only in the lane
 	cacheKept bool // guarded by mu; see State
-	// heardOfLoss says that the opening heard of writes of before that are lost. Guarded by mu.
+	// heardOfLoss means that the opening learned of lost writes from before the opening. Guarded by mu.
 	heardOfLoss bool
-	renewing    bool // guarded by mu; a rebuild was begun in this opening, so when it ends all of the data is of this boot
-	// unreadable says that something could neither be read nor be marked. Guarded by mu.
+	// renewing means that a rebuild was started in this opening. So when it ends, all of the data is of this boot.
+	// Guarded by mu.
+	renewing bool
+	// unreadable means that some data could neither be read nor be marked. Guarded by mu.
 	unreadable bool
-	current    *Session           // guarded by mu; the one admitted, until it is closed
+	current    *Session           // guarded by mu; the admitted session, until it is closed
 	views      map[*View]struct{} // guarded by mu
 	hasFailed  atomic.Bool        // failure is about to be set, or is
 	failure    error              // guarded by mu; the first write or sync that failed, or how the disk was lost
-	// growFailure is why the last attempt to grow did not work; nil after one that did. Guarded by mu.
+	// growFailure is the error of the last attempt to grow; nil after a successful attempt. Guarded by mu.
 	growFailure error
-	lost        bool // guarded by mu; the disk is gone: nothing is written any more, the metadata included
+	lost        bool // guarded by mu; the disk is gone: nothing is written from now on, not even metadata
 	closed      bool // guarded by mu
 }
 
-// Open opens a replica that Create made, and takes its lock. It changes nothing, but makes durable what it has read, drops from the
-// kernel's cache what the disk may not have, and records it when it hears that writes are lost. One that is smaller
-// than want is grown then; where there is no space for that it is opened all the same, and State tells. The replica does
-// not need the Disk any more, but does not watch it either: a caller that learns that the disk is gone must call Lose. An error is a
-// *RefusedError.
+// Open opens a replica that Create created, and takes its lock. It makes the content that it has read durable, and
+// drops from the kernel's cache the data that the disk may not have. If it learns that writes are lost, it records
+// this. It changes nothing else. A replica that is smaller than want is then grown. If the space for that is lacking,
+// the replica is opened all the same, and State reports it. The replica does not need the Disk later, but does not
+// watch it either: a caller that learns that the disk is gone must call Lose. An error is a *RefusedError.
 func (d *Disk) Open(dir string, want Spec, opts Options) (*Replica, error) {
 	name, err := d.place(dir)
 	if err != nil {
@@ -123,7 +130,7 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	if err := lock(d, dir); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	// Read again under the lock: its last holder may just have replaced it.
+	// Read it again under the lock, because the previous holder of the lock may have replaced it.
 	if m, err = readMeta(d); err != nil {
 		return nil, errors.Join(refuseFile(dir, err, NotAReplica, MetadataTorn), d.Close())
 	}
@@ -162,17 +169,19 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	return r, nil
 }
 
-// abandon ends an opening that did not succeed. The caller is in the lane, where a failure of the opening may still be recorded.
+// abandon ends an opening that did not succeed. The caller is in the lane, where a failure of the opening may still be
+// recorded.
 func (r *Replica) abandon() error {
 	r.released = true
 	r.closeFiles()
 	return nil
 }
 
-// confirm makes durable what was read, before anything relies on it. The process that had the replica before may have been killed
-// between a step and its sync: then the kernel shows what a loss of power takes back. Or one of its syncs failed: then the kernel shows
-// what the disk does not have, and no further sync changes that. So unless the replica was closed in order, the intent map is written
-// again as it was read, and the data is dropped from the cache (dropcache.go).
+// confirm makes the content durable that was read, before any other step relies on it. The process that had the replica
+// before may have been killed between a step and its sync. Then the kernel shows changes that a loss of power would
+// undo. Or one of its syncs may have failed. Then the kernel shows content that the disk does not have, and no further
+// sync changes that. So unless the replica was closed in order, confirm writes the intent map again as it was read, and
+// drops the data from the cache (dropcache.go).
 func (r *Replica) confirm(parent fsys.Dir) error {
 	steps := []func() error{parent.Sync, r.dir.Sync}
 	if r.meta.Clean {
@@ -188,8 +197,8 @@ func (r *Replica) confirm(parent fsys.Dir) error {
 	return nil
 }
 
-// growAtOpening makes a replica as large as it is asked for. Nothing else uses it yet. It stays as it is where there is no space, and where
-// it cannot grow: the engine is offered what it has.
+// growAtOpening grows a replica to the requested size. Nothing else uses the replica yet. The replica keeps its size if
+// the space is lacking or it cannot grow: the engine is offered the current size.
 func (r *Replica) growAtOpening(sizeBytes int64) error {
 	err := r.grow(sizeBytes)
 	if err != nil && r.unusable() != nil {
@@ -201,7 +210,7 @@ func (r *Replica) growAtOpening(sizeBytes int64) error {
 	return nil
 }
 
-// identify opens a directory and makes sure that it is the wanted replica.
+// identify opens a directory and checks that it is the wanted replica.
 func identify(parent fsys.Dir, dir, name string, want Spec) (fsys.Dir, Meta, error) {
 	d, m, err := openIdentified(parent, dir, name, want.UID)
 	if err != nil {
@@ -223,8 +232,8 @@ func identify(parent fsys.Dir, dir, name string, want Spec) (fsys.Dir, Meta, err
 	return d, m, nil
 }
 
-// openIdentified opens a directory that has sound metadata. One without any is told from what was never a replica of uid, for such a copy
-// can be replaced.
+// openIdentified opens a directory that has sound metadata. For a directory without metadata, it distinguishes a copy
+// of uid from a directory that was never one, because such a copy can be replaced.
 func openIdentified(parent fsys.Dir, dir, name, uid string) (fsys.Dir, Meta, error) {
 	d, err := parent.OpenDir(name)
 	if err != nil {
@@ -242,13 +251,13 @@ func openIdentified(parent fsys.Dir, dir, name, uid string) (fsys.Dir, Meta, err
 	return d, m, nil
 }
 
-// hasMapOf tells whether the intent map in a directory says that the directory is that of a uid.
+// hasMapOf reports whether the intent map in a directory names uid as the owner of the directory.
 func hasMapOf(d fsys.Dir, uid string) bool {
 	b, err := readFile(d, intentName, intentSectorBytes)
 	return err == nil && uid != "" && intentOwner(b) == uid
 }
 
-// refuseFile gives the refusal for an error in opening, reading or decoding something.
+// refuseFile returns the refusal for an error in opening, reading or decoding a file.
 func refuseFile(dir string, err error, missing, torn Reason) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
@@ -284,7 +293,7 @@ func (r *Replica) openFiles() error {
 	return nil
 }
 
-// readIntents reads the map as the file has it. That of a replica which grows may be longer than its size asks for.
+// readIntents reads the map from the file. In a replica that grows, the map may be longer than the size requires.
 func (r *Replica) readIntents() (intentImage, error) {
 	regions := regionCount(r.Size(), r.regionBytes)
 	most := regionCount(max(r.Size(), r.meta.GrowsTo), r.regionBytes)
@@ -331,10 +340,10 @@ func (r *Replica) openData() (err error) {
 	return nil
 }
 
-// closeFiles closes what is open, the lock last.
+// closeFiles closes the open files, the lock last.
 func (r *Replica) closeFiles() {
 	if r.data != nil {
-		_ = r.data.Close() // what matters was synced, and its error looked at
+		_ = r.data.Close() // the important data was synced, with a check for errors
 	}
 	for _, f := range []fsys.File{r.errors, r.imap} {
 		if f != nil {

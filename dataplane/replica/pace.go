@@ -17,38 +17,40 @@ const (
 	slowWriteOut = 2 * time.Second
 )
 
-// Pace is how much the replicas of a disk may have written, together, that is not on the disk. A flush must not find more than the
-// disk writes out in a few seconds: an engine gives it 8 s longer than its fastest member needs. How much that is the disk shows: each
-// time half of the limit or more has been written out, the limit doubles if half of it took less than fastWriteOut, and is halved if that
-// took more than slowWriteOut. Those that write out side by side share the disk, so each has
-// its part of the time.
+// Pace limits how much data the replicas of a disk, together, may have written that is not on the disk. A flush must
+// not find more than the disk can write out in a few seconds, because an engine gives a flush 8 s longer than its
+// fastest member needs. The limit follows the disk's speed. The speed is measured each time when half of the limit or
+// more has been written out. The limit doubles if half of it took less than fastWriteOut, and is halved if that took
+// more than slowWriteOut. Replicas that write out at the same time share the disk, so each counts its part of the time.
 //
-// Replicas that have written much share the limit in equal parts, none of them less than leastLimit.
+// Replicas that have written much share the limit in equal parts, but no part is less than leastLimit.
 type Pace struct {
 	least, most int64
 
 	limit atomic.Int64
-	busy  atomic.Int64 // replicas among which it is shared
+	busy  atomic.Int64 // replicas among which the limit is shared
 
 	mu     sync.Mutex
-	amount int64         // guarded by mu; bytes written out since the limit was last looked at
-	spent  time.Duration // guarded by mu; what that took
+	amount int64         // guarded by mu; bytes written out since the last check of the limit
+	spent  time.Duration // guarded by mu; the time that this took
 	under  int           // guarded by mu; write-outs under way
-	passed time.Duration // guarded by mu; the time that each of those would have had that was under way from the beginning, up to until
-	until  time.Time     // guarded by mu
+	// passed is the time that each write-out under way would have had if it had run from the start, up to until.
+	// Guarded by mu.
+	passed time.Duration
+	until  time.Time // guarded by mu
 }
 
-// NewPace returns the pace of a disk that has shown nothing yet.
+// NewPace returns the pace of a disk that has not been measured yet.
 func NewPace() *Pace {
 	p := &Pace{least: leastLimit, most: mostLimit}
 	p.limit.Store(firstLimit)
 	return p
 }
 
-// share is how much one replica may have written that is not on the disk, in bytes.
+// share is how much data, in bytes, one replica may have written that is not on the disk.
 func (p *Pace) share() int64 { return max(p.limit.Load()/max(1, p.busy.Load()), p.least) }
 
-// count makes one replica more share the limit, or one less.
+// count adds one replica to those that share the limit, or removes one.
 func (p *Pace) count(more bool) {
 	if more {
 		p.busy.Add(1)
@@ -57,8 +59,9 @@ func (p *Pace) count(more bool) {
 	}
 }
 
-// writes begins to measure how long so many bytes of one replica take to be written out; ended says that they are, or that this failed.
-// Less than busyFrom says nothing: it takes a flush, not the disk's speed.
+// writes starts to measure the time in which amount bytes of one replica are written out. The caller calls ended when
+// this has succeeded or failed. Less than busyFrom bytes are not measured: their time is the cost of a flush, and does
+// not show the disk's speed.
 func (p *Pace) writes(amount int64, c clock.PassiveClock) (ended func(ok bool)) {
 	if amount < min(busyFrom, p.least) {
 		return func(bool) {}
@@ -78,7 +81,7 @@ func (p *Pace) writes(amount int64, c clock.PassiveClock) (ended func(ok bool)) 
 	}
 }
 
-// passLocked lets the time pass until now, in equal parts for those under way.
+// passLocked advances the time to now, in equal parts for the write-outs under way.
 func (p *Pace) passLocked(now time.Time) time.Duration {
 	if p.under > 0 {
 		p.passed += now.Sub(p.until) / time.Duration(p.under)
@@ -87,7 +90,7 @@ func (p *Pace) passLocked(now time.Time) time.Duration {
 	return p.passed
 }
 
-// wroteLocked counts bytes that are written out, and looks at the limit when they are enough.
+// wroteLocked counts bytes that are written out, and adjusts the limit when there are enough.
 func (p *Pace) wroteLocked(amount int64, took time.Duration) {
 	p.amount += amount
 	p.spent += took

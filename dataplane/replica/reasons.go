@@ -5,67 +5,69 @@ import (
 	"fmt"
 )
 
-// Reason says in one CamelCase word why a directory was refused or a replica ended. It is shown to users.
+// Reason is one CamelCase word that says why a directory was refused or a replica ended. It is shown to users.
 type Reason string
 
 const (
-	// DiskMissing: the disk's directory, its UUID file or its directory for replicas is not there, so the disk is not mounted or
-	// not prepared.
+	// DiskMissing: the disk's directory, its UUID file or its directory for replicas does not exist. So the disk is not
+	// mounted or not prepared.
 	DiskMissing Reason = "DiskMissing"
-	// DiskMismatch: the UUID file names another disk or cannot be understood, or something else than a plain directory of the disk
-	// is in the place of its replicas.
+	// DiskMismatch: the UUID file names another disk or cannot be parsed. Or the disk has something else than a plain
+	// directory in the place of its replicas.
 	DiskMismatch Reason = "DiskMismatch"
-	// DiskUnmounted: the disk's path does not lead to it any more, while a replica on it is open; nothing else is mounted there.
+	// DiskUnmounted: the disk's path no longer leads to the disk, while a replica on it is open; nothing else is
+	// mounted there.
 	DiskUnmounted Reason = "DiskUnmounted"
-	// DiskReplaced: the disk's path leads to something else, while a replica on it is open.
+	// DiskReplaced: the disk's path leads to something else while a replica on it is open.
 	DiskReplaced Reason = "DiskReplaced"
-	// DataDeleted: files or the directory of an open replica were deleted, moved or replaced under it.
+	// DataDeleted: files or the directory of an open replica were deleted, moved or replaced.
 	DataDeleted Reason = "DataDeleted"
-	// ReplicaMissing: there is nothing by the replica's name.
+	// ReplicaMissing: no object with the replica's name exists.
 	ReplicaMissing Reason = "ReplicaMissing"
-	// NotAReplica: something is there without our metadata in it, or what should be a plain file or directory is not.
+	// NotAReplica: a directory exists without our metadata in it, or an object that should be a plain file or directory
+	// is none.
 	NotAReplica Reason = "NotAReplica"
-	// MetadataTorn: the metadata is ours but cut short, or its checksum or content is wrong.
+	// MetadataTorn: the metadata is ours, but it is cut short, or its checksum or content is wrong.
 	MetadataTorn Reason = "MetadataTorn"
 	// UnknownVersion: a file was written in a format that this program does not know.
 	UnknownVersion Reason = "UnknownVersion"
-	// OtherReplica: a sound replica, but of another uid, volume or name.
+	// OtherReplica: a sound replica, but its uid, volume or name differs.
 	OtherReplica Reason = "OtherReplica"
-	// ReplicaUsed: it is this replica, but an engine was admitted to it, so it cannot be made anew.
+	// ReplicaUsed: it is this replica, but an engine was admitted to it, so it cannot be created again.
 	ReplicaUsed Reason = "ReplicaUsed"
 	// SizeMismatch: the replica is larger than the volume.
 	SizeMismatch Reason = "SizeMismatch"
-	// DataMissing: there is no data file; or no metadata, in a directory whose intent map is this replica's.
+	// DataMissing: the data file is missing; or the metadata is missing, in a directory with this replica's intent map.
 	DataMissing Reason = "DataMissing"
-	// DataWrongSize: the data file is not as long as the metadata says.
+	// DataWrongSize: the length of the data file is not the length in the metadata.
 	DataWrongSize Reason = "DataWrongSize"
-	// IntentMapMissing: there is no intent map.
+	// IntentMapMissing: the intent map is missing.
 	IntentMapMissing Reason = "IntentMapMissing"
-	// IntentMapTorn: the intent map is cut short, damaged, or of other metadata.
+	// IntentMapTorn: the intent map is cut short, damaged, or does not belong to the metadata.
 	IntentMapTorn Reason = "IntentMapTorn"
 	// Locked: another process, or this one, has the replica open.
 	Locked Reason = "Locked"
-	// IOError: the file system returned an error that says nothing of the replica.
+	// IOError: the file system returned an error that proves nothing about the replica.
 	IOError Reason = "IOError"
-	// InvalidSpec: what the caller asked for cannot be a replica.
+	// InvalidSpec: the caller's request does not describe a valid replica.
 	InvalidSpec Reason = "InvalidSpec"
-	// DiskNotResponding: the disk has not answered for so long that the caller gave up.
+	// DiskNotResponding: the disk has not answered for so long that the caller stopped waiting.
 	DiskNotResponding Reason = "DiskNotResponding"
-	// WriteFailed: a write or sync failed on an open replica, which serves nothing from then on.
+	// WriteFailed: a write or sync failed on an open replica, which then stopped serving.
 	WriteFailed Reason = "WriteFailed"
 )
 
-// DiskLostError is why an open replica was taken from its disk.
+// DiskLostError says why an open replica lost its disk.
 type DiskLostError struct {
 	// Reason is DiskUnmounted, DiskReplaced or DataDeleted.
 	Reason Reason
-	// Path is the disk's.
+	// Path is the path of the disk.
 	Path string
-	// Now tells what the path leads to now, or what of the replica is gone.
+	// Now says what the path leads to now, or which part of the replica is gone.
 	Now string
 }
 
-// Error names the path, the reason and what is there now.
+// Error names the path, the reason and the current state.
 func (e *DiskLostError) Error() string {
 	switch e.Reason {
 	case DataDeleted:
@@ -76,13 +78,13 @@ func (e *DiskLostError) Error() string {
 	return fmt.Sprintf("its disk %s was unmounted: %s", e.Path, e.Now)
 }
 
-// RefusedError is why a directory was not opened, made or removed. Nothing was written to it.
+// RefusedError says why a directory was not opened, created or removed. Nothing was written to it.
 type RefusedError struct {
 	Reason Reason
 	Dir    string
 	Err    error // the cause; may be nil
-	// WritesLost says that the opening heard of lost writes, which the disk may have refused to record: later openings
-	// must be told (Options.Distrust).
+	// WritesLost means that the opening learned of lost writes, and the disk may have refused to record this. Later
+	// openings must be told (Options.Distrust).
 	WritesLost bool
 }
 
@@ -97,7 +99,7 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// ReasonOf finds the Reason in an error; "" when there is none.
+// ReasonOf finds the Reason in an error; "" if there is none.
 func ReasonOf(err error) Reason {
 	var refused *RefusedError
 	var lost *DiskLostError
@@ -114,9 +116,9 @@ func ReasonOf(err error) Reason {
 }
 
 var (
-	// ErrForeign: something that is not this replica is in its place. It is left alone.
+	// ErrForeign: something that is not this replica is in its place. It stays unchanged.
 	ErrForeign = errors.New("something else is in the replica's place")
-	// ErrExists: this replica exists and was written to, so it cannot be made anew.
+	// ErrExists: this replica exists and was written to, so it cannot be created again.
 	ErrExists = errors.New("the replica exists and has been used")
 	// ErrFenced: the gate belongs to another generation or session.
 	ErrFenced = errors.New("fenced")
@@ -124,9 +126,9 @@ var (
 	ErrBusy = errors.New("the session is still connected")
 	// ErrInUse: an engine is connected.
 	ErrInUse = errors.New("an engine is connected")
-	// ErrFailed: a write failed earlier; the replica must be opened anew.
+	// ErrFailed: an earlier write failed; the replica must be opened again.
 	ErrFailed = errors.New("the replica failed")
-	// ErrReadOnly: the replica was opened for reading alone.
+	// ErrReadOnly: the replica was opened for reading only.
 	ErrReadOnly = errors.New("opened for reading alone")
 	// ErrClosed: the replica or session was closed.
 	ErrClosed = errors.New("closed")

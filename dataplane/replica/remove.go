@@ -9,17 +9,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// Remove deletes a replica's directory for ever, if the metadata in it, or the intent map where there is no metadata, carries the uid and
-// nothing foreign is in it.
+// Remove permanently deletes a replica's directory if its metadata carries the uid. If there is no metadata, the intent
+// map must carry the uid. The directory must contain nothing foreign.
 //
-//  1. clear what an interrupted Remove or Create of the same uid left
+//  1. remove the leftover of an interrupted Remove or Create of the same uid
 //  2. open the directory, take its lock, read its metadata and its names; refuse if they are not this replica's
-//  3. rename it to .<name>.deleting-<uid>, check that it is still the directory that was looked at, sync the parent: the commit
-//     point, before which no file is touched
+//  3. rename it to .<name>.deleting-<uid>, check that it is still the directory that was opened, sync the parent: the
+//     commit point, before which no file is touched
 //  4. unlink data, map and metadata, in this order, then the directory
 //  5. sync the parent
 //
-// A directory that is not there is success: the disk is, with its UUID. Refusals have the reasons of Open; what is there stays.
+// A missing directory is a success, because the disk exists, with its UUID. Refusals have the reasons of Open; then the
+// directory stays.
 func (d *Disk) Remove(dir, uid string) error {
 	name, err := d.place(dir)
 	if err != nil {
@@ -39,7 +40,7 @@ func removeIn(parent fsys.Dir, dir, name, uid string) error {
 	}
 	d, err := openForRemoval(parent, dir, name, uid)
 	if ReasonOf(err) == ReplicaMissing {
-		if err := parent.Sync(); err != nil { // the unlink may be of an interrupted Remove
+		if err := parent.Sync(); err != nil { // the unlink may have been done by an interrupted Remove
 			return fmt.Errorf("remove replica directory %s: %w", dir, err)
 		}
 		return nil
@@ -57,8 +58,8 @@ func removeIn(parent fsys.Dir, dir, name, uid string) error {
 	return nil
 }
 
-// openForRemoval opens and locks the directory and makes sure that it is this replica's, whatever state its data is in. Where the metadata
-// is gone the intent map says whose it is.
+// openForRemoval opens and locks the directory and checks that it is this replica's, in whatever state its data is. If
+// the metadata is gone, the intent map names the owner.
 func openForRemoval(parent fsys.Dir, dir, name, uid string) (fsys.Dir, error) {
 	d, err := parent.OpenDir(name)
 	if err != nil {
@@ -109,7 +110,8 @@ func checkOnlyOurs(d fsys.Dir, dir string) error {
 	return nil
 }
 
-// rename moves an open directory aside. Should another have taken its name since it was opened, that one is put back.
+// rename moves an open directory aside. If another directory has taken its name since it was opened, rename moves that
+// one back.
 func rename(parent, d fsys.Dir, from, to string) error {
 	if err := parent.RenameNew(from, to); err != nil {
 		return err

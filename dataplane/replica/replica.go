@@ -10,17 +10,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// State is what a replica tells its host.
+// State is the information that a replica reports to its host.
 type State struct {
-	Generation int64            // of the last engine admitted
-	Epoch      membership.Epoch // as recorded here
+	Generation int64            // generation of the last engine that was admitted
+	Epoch      membership.Epoch // as recorded in this replica
 	Connected  bool             // an engine has the gate
 	Rebuilding bool             // the data is being replaced and not complete
-	CacheKept  bool             // nothing that was written can be missing, synced or not; false after a failure that may have lost writes
-	SizeBytes  int64
-	// GrowFailure is why the replica is smaller than was asked for; nil when the last attempt to grow worked.
+	// CacheKept means that no write can be missing, synced or not. It is false after a failure that may have lost writes.
+	CacheKept bool
+	SizeBytes int64
+	// GrowFailure is the reason why the replica is smaller than requested; nil when the last attempt to grow worked.
 	GrowFailure error
-	Failure     error // why the replica serves nothing any more; nil while it does
+	Failure     error // why the replica no longer serves; nil while it does
 }
 
 // State is cheap and never waits for the disk.
@@ -50,7 +51,8 @@ func (r *Replica) AllocatedBytes() (int64, error) {
 	if closed {
 		return 0, ErrClosed
 	}
-	return r.data.AllocatedBytes() // which may hang, so without mu; of a file that is closed meanwhile it is an error
+	// Without mu, because it may hang. If the file is closed in between, it returns an error.
+	return r.data.AllocatedBytes()
 }
 
 func (r *Replica) changed() {
@@ -59,8 +61,9 @@ func (r *Replica) changed() {
 	}
 }
 
-// fail ends service after a write or sync that did not work: what the disk holds is no longer known, and the engine must
-// not be told otherwise. The first cause is kept; the error of a request that found the replica failed is none. It does not wait.
+// fail ends service after a write or sync that failed: the content of the disk is no longer known, and the engine must
+// not assume otherwise. The first cause is stored. The error of a request that found the replica failed is not a cause.
+// fail does not wait.
 func (r *Replica) fail(cause error) {
 	if errors.Is(cause, ErrFailed) {
 		return
@@ -74,19 +77,20 @@ func (r *Replica) fail(cause error) {
 	}
 }
 
-// Lose ends service because the disk's path does not lead any more to the disk that the replica is on, or because its files are not there
-// any more (Disk.Check). From its return on no request
-// begins; those under way finish on the disk that the replica holds, wherever that is mounted now, if it is. Nothing else is written
-// there, neither metadata nor marks, so the replica stays as after a crash. It does not wait; its opener must still Close the replica,
-// which gives the disk free.
+// Lose ends service because the disk's path no longer leads to the replica's disk, or because the replica's files no
+// longer exist (Disk.Check). After it has returned, no request starts. Current requests finish on the disk that the
+// replica holds, wherever that disk is mounted now, if it is. Nothing else is written there, neither metadata nor
+// marks, so the replica stays as after a crash. Lose does not wait. The opener must still Close the replica, which
+// releases the disk.
 func (r *Replica) Lose(cause *DiskLostError) {
 	if counts, _ := r.end(cause, true); counts && r.opts.Log != nil {
 		r.opts.Log.WithError(cause).Error("The disk is gone, the replica serves nothing any more")
 	}
 }
 
-// end ends sessions and views. counts tells whether the cause is the one that is kept: the first, or the loss of the disk. loss tells
-// whether it is the first that may have lost writes, which need not be the one that is kept.
+// end ends sessions and views. counts reports whether the cause is the one that is stored: the first cause, or the loss
+// of the disk. loss reports whether the cause is the first that may have lost writes. This need not be the stored
+// cause.
 func (r *Replica) end(cause error, lost bool) (counts, loss bool) {
 	r.mu.Lock()
 	r.hasFailed.Store(true)
@@ -94,7 +98,7 @@ func (r *Replica) end(cause error, lost bool) (counts, loss bool) {
 	if counts {
 		r.failure, r.lost = cause, lost
 	}
-	if !errors.Is(cause, errUncertain) { // when it is the metadata that is uncertain, no write was lost
+	if !errors.Is(cause, errUncertain) { // if only the metadata is uncertain, no write was lost
 		loss, r.cacheKept = r.cacheKept, false
 	}
 	if r.current != nil {
@@ -110,10 +114,11 @@ func (r *Replica) end(cause error, lost bool) (counts, loss bool) {
 	return counts, loss
 }
 
-// Close ends sessions and views, waits for their requests, makes all durable, records that the replica was closed in order if
-// no region is marked, and gives up the lock. When ctx ends first the error is a *HangError; sessions stay ended. If it says that the
-// closing had not begun, nothing is closed; otherwise it goes on. In both cases Close may be called again, and returns nil once all is
-// closed. An error of the disk is returned after all is closed; the replica is then unclean.
+// Close ends sessions and views, waits for their requests and makes everything durable. If no region is marked, it
+// records that the replica was closed in order. Then it releases the lock. If ctx ends first, the error is a
+// *HangError; sessions stay ended. If the error says that the closing had not started, nothing is closed; otherwise the
+// closing continues. In both cases Close may be called again, and returns nil once everything is closed. An error of
+// the disk is returned after everything is closed; the replica is then unclean.
 func (r *Replica) Close(ctx context.Context) error {
 	if err := r.close(ctx); err != nil {
 		return fmt.Errorf("close replica %s: %w", r.name, err)
@@ -132,7 +137,7 @@ func (r *Replica) close(ctx context.Context) error {
 	return r.lane.run(ctx, call{what: "close", work: r.letGo, over: r.giveTurn})
 }
 
-// letGo is the disk's part of Close. The caller is in the lane.
+// letGo is the part of Close that needs the disk. The caller is in the lane.
 func (r *Replica) letGo() (err error) {
 	if r.released {
 		return nil
@@ -146,8 +151,8 @@ func (r *Replica) letGo() (err error) {
 	return err
 }
 
-// drain ends sessions and views, waits until no request is under way, and then marks the replica closed. The caller has the turn, so
-// no session comes in; a view that does is cut by the next round.
+// drain ends sessions and views, waits until no request is under way, and then marks the replica closed. The caller has
+// the turn, so no session comes in. If a view comes in, the next round ends it.
 func (r *Replica) drain(ctx context.Context) error {
 	for {
 		r.mu.Lock()
@@ -183,20 +188,20 @@ func (r *Replica) drain(ctx context.Context) error {
 	}
 }
 
-// settle makes all durable and records it.
+// settle makes everything durable and records it.
 func (r *Replica) settle() error {
 	r.mu.Lock()
 	clean, failure, lost := r.meta.Clean, r.failure, r.lost
 	r.mu.Unlock()
 	if lost {
-		return nil // what it wrote the kernel writes out, to the disk it was written to
+		return nil // the kernel writes the data out, to the disk that it was written to
 	}
 	if failure != nil {
 		r.forgetBoot()
 		return nil
 	}
 	if clean {
-		return nil // no engine was admitted since
+		return nil // no engine was admitted since then
 	}
 	err := r.syncs.do()
 	if err == nil {

@@ -8,17 +8,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// A full copy that is interrupted is gone on with, by what is there for replicas that come back (since.go):
+// An interrupted full copy is resumed by the means that exist for replicas that come back (since.go):
 //
 //	the replica     marks every region; then its base is the epoch in force, of which it was never a member
-//	each member     begins a record: that replica is away since this epoch
-//	the engine      clears the replica's marks of what it has copied and flushed
+//	each member     starts a record: that replica is away since this epoch
+//	the engine      clears the replica's marks of the regions that it has copied and flushed
 //
-// So the marks of the replica are what the copy has still to do, and the record of the members is what was changed since it ended. The
-// metadata says "rebuilding" all the time: a release that knows nothing of this believes nothing of the data.
+// So the marks of the replica show which regions the copy has not done yet. The record of the members shows the changes
+// since the copy ended. The metadata says "rebuilding" all the time: a release that does not know this mechanism
+// believes nothing of the data.
 
-// lackAll answers membership.OpLackAll. In this order: the members may have a record since the same epoch, from an earlier copy that got
-// further. The caller is in the lane.
+// lackAll answers membership.OpLackAll. The order of its steps matters, because the members may have a record since the
+// same epoch, from an earlier copy that got further. The caller is in the lane.
 func (s *Session) lackAll(e membership.Epoch, sizeBytes int64) error {
 	r := s.replica
 	r.mu.Lock()
@@ -45,7 +46,8 @@ func (s *Session) lackAll(e membership.Epoch, sizeBytes int64) error {
 	return r.putRecord(sinceRecord{Base: e}, m)
 }
 
-// beginRecord answers membership.OpAway. The same again is success, and begins nothing anew. The caller is in the lane.
+// beginRecord answers membership.OpAway. Repeating the same request is a success and starts no new record. The caller
+// is in the lane.
 func (r *Replica) beginRecord(a membership.Away) error {
 	r.mu.Lock()
 	m := r.meta
@@ -64,7 +66,8 @@ func (r *Replica) beginRecord(a membership.Away) error {
 	return r.putRecord(record, m)
 }
 
-// with returns the record with one more replica that is away, for whose copy the volume has one member less than it is to have.
+// with returns the record with one more replica that is away. While this replica is copied, the volume has one member
+// less than it should have.
 func (w sinceRecord) with(a membership.Away) (with sinceRecord, ok bool) {
 	away := map[string]membership.Epoch{}
 	maps.Copy(away, w.Away)
@@ -76,7 +79,8 @@ func (w sinceRecord) with(a membership.Away) (with sinceRecord, ok bool) {
 	return sinceRecord{Away: away, Full: full}, len(away) <= maxAway
 }
 
-// putRecord stores a record, or nothing is recorded any more, and the error is EINVAL. Where not even that is certain the replica fails.
+// putRecord stores a record. If that fails, it removes the record, and the error is EINVAL. If the removal fails too,
+// the replica fails.
 func (r *Replica) putRecord(record sinceRecord, m Meta) error {
 	err := r.since.put(record, m)
 	if err == nil {

@@ -10,22 +10,22 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// Session is an admitted engine's access to a replica. It is an nbd.Backend and answers the private command. Its methods may
-// be called concurrently. From the moment at which it is shut out, closed, or the replica fails, every call returns
-// ESHUTDOWN.
+// Session is an admitted engine's access to a replica. It is an nbd.Backend and answers the private command. Its
+// methods may be called concurrently. After it was shut out or closed, or after the replica has failed, every call
+// returns ESHUTDOWN.
 type Session struct {
 	replica    *Replica
 	generation int64
 	name       string
 	gate       *gate
 	wasClean   bool   // the replica was closed in order before this session
-	lastBootID string // the boot of that closing
+	lastBootID string // the boot during which it was closed
 
 	endOnce   sync.Once
 	done      chan struct{} // closed when ended; ending is set
 	ending    error
 	closeOnce sync.Once
-	closed    chan struct{} // closed when the owner has let go; requests may still be under way
+	closed    chan struct{} // closed when the owner has called Close; requests may still be under way
 }
 
 var (
@@ -36,7 +36,7 @@ var (
 // Size is the replica's size in bytes.
 func (s *Session) Size() int64 { return s.replica.Size() }
 
-// Done is closed when the session has ended for any reason; Err then says why.
+// Done is closed when the session has ended for any reason; then Err returns the reason.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // Err is nil until Done is closed.
@@ -49,8 +49,8 @@ func (s *Session) Err() error {
 	}
 }
 
-// Close ends the session and returns when none of its requests is under way. It makes nothing durable. When the disk does not answer a
-// request for closeWait, Close returns a *HangError; until that request has ended no engine is let in.
+// Close ends the session and returns when none of its requests is under way. It makes nothing durable. If the disk does
+// not answer a request for closeWait, Close returns a *HangError. Until that request has ended, no engine is admitted.
 func (s *Session) Close() error {
 	s.end(ErrClosed)
 	s.closeOnce.Do(func() { close(s.closed) })
@@ -64,7 +64,7 @@ func (s *Session) Close() error {
 	return err
 }
 
-// isOver tells whether the owner has let go and no request is under way.
+// isOver reports whether the owner has closed the session and no request is under way.
 func (s *Session) isOver() bool {
 	select {
 	case <-s.closed:
@@ -74,7 +74,7 @@ func (s *Session) isOver() bool {
 	}
 }
 
-// awaitDrained waits for the requests in a gate that is shut, but not for ever.
+// awaitDrained waits for the requests in a gate that is shut, for a limited time.
 func (r *Replica) awaitDrained(g *gate) error {
 	if g.isDrained() {
 		return nil
@@ -89,7 +89,7 @@ func (r *Replica) awaitDrained(g *gate) error {
 	}
 }
 
-// end lets no further request in. It does not wait.
+// end admits no further request. It does not wait.
 func (s *Session) end(why error) {
 	s.endOnce.Do(func() {
 		s.ending = why
@@ -107,9 +107,9 @@ func (s *Session) begin() (ticket, error) {
 	return 0, shutdown(s.replica, s.ending)
 }
 
-// shutdown is the error of a request that came too late: ESHUTDOWN for callers that look for a number, and ErrFenced, ErrFailed or
-// ErrClosed for those that can see it. The number of a disk error that ended the session does not show through: this request has not met
-// it.
+// shutdown is the error of a request that came too late. It is ESHUTDOWN for callers that check the number. It is
+// ErrFenced, ErrFailed or ErrClosed for callers that can see these. If a disk error ended the session, its number is
+// not visible, because this request has not encountered that error.
 func shutdown(r *Replica, why error) error {
 	return &endedError{wire: &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: fmt.Sprintf("replica %s: %v", r.name, why)}, why: why}
 }
@@ -126,8 +126,8 @@ func (e *endedError) Is(target error) bool {
 	return (target == ErrFenced || target == ErrFailed || target == ErrClosed) && errors.Is(e.why, target)
 }
 
-// ReadAt fills p. A read that fails says nothing of writes: the replica goes on. But its regions are marked, for they need to be written
-// anew: a rebuild that copies what the replica lacks copies them too.
+// ReadAt fills p. A failed read proves nothing about writes, so the replica continues. But ReadAt marks the regions of
+// the range, because they must be written again: a rebuild that copies what the replica lacks copies them too.
 func (s *Session) ReadAt(_ context.Context, p []byte, off int64) error {
 	t, err := s.begin()
 	if err != nil {
@@ -141,17 +141,18 @@ func (s *Session) ReadAt(_ context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// WriteAt marks the regions of the range durably, unless they are, and writes. It waits while there is much to be written out.
+// WriteAt durably marks the regions of the range, unless they are marked, and writes. It waits while much data must
+// still be written out.
 func (s *Session) WriteAt(ctx context.Context, p []byte, off int64, fua bool) error {
 	return s.change(ctx, off, int64(len(p)), fua, func(data blocks, _, _ int64) error { return data.WriteAt(p, off) })
 }
 
-// Trim frees the range, which then reads as zeroes: what is read must be the same on every replica.
+// Trim frees the range, which then reads as zeroes, because reads must return the same on every replica.
 func (s *Session) Trim(ctx context.Context, off, length int64, fua bool) error {
 	return s.changeInPieces(ctx, off, length, fua, blocks.Punch)
 }
 
-// Zero makes the range read as zeroes, and allocated if the flags ask for that.
+// Zero makes the range read as zeroes, and allocated if the flags request that.
 func (s *Session) Zero(ctx context.Context, off, length int64, flags nbd.ZeroFlags) error {
 	do := blocks.Punch
 	if flags&nbd.ZeroNoHole != 0 {
@@ -160,11 +161,11 @@ func (s *Session) Zero(ctx context.Context, off, length int64, flags nbd.ZeroFla
 	return s.changeInPieces(ctx, off, length, flags&nbd.ZeroFUA != 0, do)
 }
 
-// zeroPiece bounds the range of one call that makes zeroes.
+// zeroPiece limits the range of one call that zeroes data.
 const zeroPiece = 64 << 20
 
-// changeInPieces splits a change that can be long: a disk may take its time for each piece, and an engine that is shut out, or gave up,
-// need not wait for all of them.
+// changeInPieces splits a change that can be long. A disk may need long for each piece. An engine that is shut out, or
+// has stopped waiting, need not wait for all pieces.
 func (s *Session) changeInPieces(ctx context.Context, off, length int64, fua bool, do func(data blocks, off, length int64) error) error {
 	if err := s.replica.checkRange(off, length); err != nil {
 		return err
@@ -181,7 +182,7 @@ func (s *Session) changeInPieces(ctx context.Context, off, length int64, fua boo
 	return s.change(ctx, off, length, fua, do)
 }
 
-// change marks, changes, and syncs if that is asked for.
+// change marks, changes, and syncs if requested.
 func (s *Session) change(ctx context.Context, off, length int64, fua bool, do func(data blocks, off, length int64) error) error {
 	t, err := s.begin()
 	if err != nil {
@@ -206,7 +207,8 @@ func (s *Session) change(ctx context.Context, off, length int64, fua bool, do fu
 	return nil
 }
 
-// awaitRoom waits inside the gate, so it ends with the session: nothing has been written, and nothing will be.
+// awaitRoom waits inside the gate, so it ends with the session. In that case nothing has been written, and nothing will
+// be.
 func (s *Session) awaitRoom(ctx context.Context) error {
 	if err := s.replica.out.awaitRoom(ctx, s.done); err != nil {
 		return fmt.Errorf("wait until more can be written: %w", err)
@@ -217,7 +219,7 @@ func (s *Session) awaitRoom(ctx context.Context) error {
 	return nil
 }
 
-// Flush makes every change durable that returned before Flush was called.
+// Flush makes every change durable that had returned before Flush was called.
 func (s *Session) Flush(context.Context) error {
 	t, err := s.begin()
 	if err != nil {
@@ -227,7 +229,7 @@ func (s *Session) Flush(context.Context) error {
 	return s.replica.syncs.do()
 }
 
-// Extents tells data from holes; holes read as zeroes.
+// Extents distinguishes data from holes; holes read as zeroes.
 func (s *Session) Extents(_ context.Context, off, length int64) ([]nbd.Extent, error) {
 	t, err := s.begin()
 	if err != nil {
@@ -245,7 +247,7 @@ func (r *Replica) extents(off, length int64) ([]nbd.Extent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list extents of replica %s: %w", r.name, err)
 	}
-	if err := r.believe(); err != nil { // what could not be written out may look like a hole
+	if err := r.believe(); err != nil { // data that could not be written out may look like a hole
 		return nil, err
 	}
 	return found, nil
@@ -268,10 +270,11 @@ func (r *Replica) read(p []byte, off int64) error {
 	return r.believe()
 }
 
-// markUnreadable marks what could not be read. Where the disk refuses that, the replica says nothing of its base in this opening.
+// markUnreadable marks the range that could not be read. If the disk refuses that, the replica does not report its base
+// in this opening.
 func (r *Replica) markUnreadable(off, length int64) {
 	if r.checkRange(off, length) != nil || r.hasFailed.Load() {
-		return // nothing was asked of the disk, or the replica serves nothing any more
+		return // the disk was not read, or the replica no longer serves
 	}
 	r.writing.RLock()
 	err := r.intents.mark(off, length)
@@ -287,21 +290,23 @@ func (r *Replica) markUnreadable(off, length int64) {
 	}
 }
 
-// believe tells whether what was just read may be answered. When the kernel could not write something out it may drop that, and read
-// what the disk has: the bytes from before. It reports so in each opening of the file, before it can drop anything; so as long as
-// something is unsettled, that is asked after each read. A read that was with the disk when the replica failed is refused as well.
+// believe reports whether the result of a read may be returned. If the kernel could not write data out, it may drop
+// this data, and then a read returns the earlier bytes from the disk. The kernel reports the failure in each opening of
+// the file before it can drop anything. So while some data is unsettled, believe checks for a failure after each read.
+// A read that the disk was serving when the replica failed is refused as well.
 func (r *Replica) believe() error {
 	switch {
 	case r.out == nil:
-		return nil // nothing is written in an opening for reading alone
+		return nil // nothing is written in an opening for reading only
 	case r.out.unsettled() > 0:
 		return r.checkWrittenOut()
 	}
 	return r.checkServing()
 }
 
-// checkWrittenOut returns an error if something could not be written out, or if the replica has failed for any other reason. The opening
-// that it asks is used for nothing else: whichever call of the other opening the kernel reports the failure to, this one finds it.
+// checkWrittenOut returns an error if some data could not be written out, or if the replica has failed for any other
+// reason. It asks an opening that is used for nothing else. So it finds the failure, whichever call of the other
+// opening the kernel reports it to.
 func (r *Replica) checkWrittenOut() error {
 	r.checking.Lock()
 	defer r.checking.Unlock()
@@ -319,8 +324,8 @@ func (r *Replica) checkServing() error {
 	return nil
 }
 
-// writeError ends the replica when something could not be written out. The caller holds checking, so the next callers find it ended: the
-// kernel tells the error only once.
+// writeError ends the replica if some data could not be written out. The caller holds checking, so later callers find
+// the replica ended, because the kernel reports the error only once.
 func (r *Replica) writeError() error {
 	if r.hasFailed.Load() {
 		return nil
@@ -345,8 +350,9 @@ func (r *Replica) changeData(off, length int64, do func(data blocks, off, length
 	return nil
 }
 
-// syncData is one run of r.syncs. After a failed sync no later one can be believed: the kernel reports an error once per opening and may
-// have dropped what it could not write. A sync that succeeds is believed after another opening was asked as well (writeback.check).
+// syncData is one run of r.syncs. After a failed sync no later sync can be believed: the kernel reports an error once
+// per opening and may have dropped the data that it could not write. A successful sync is believed after another
+// opening was also asked (writeback.check).
 func (r *Replica) syncData() error {
 	r.mu.Lock()
 	failure := r.failure
@@ -362,8 +368,9 @@ func (r *Replica) syncData() error {
 	return nil
 }
 
-// failUnlessNoSpace passes an error of a change on and ends the replica with it, unless it only wants space: that is ENOSPC, also
-// where a quota or the limit of a file's size says so, for an engine must hear the same of a replica beside it as over the wire.
+// failUnlessNoSpace returns the error of a change. Unless the error only means lack of space, it also ends the replica.
+// Lack of space is returned as ENOSPC, even if the cause is a quota or the limit of a file's size, because an engine
+// must get the same error from a local replica as over the network.
 func (r *Replica) failUnlessNoSpace(err error) error {
 	switch {
 	case errors.Is(err, errUncertain) || !isNoSpace(err):

@@ -15,24 +15,26 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// A replica that comes back needs only what was changed while it was away. So a member records, from the epoch on that leaves another
-// one out, which marks it clears; and a replica that was left out records which epoch it was a member of. What may differ between the
-// two is then:
+// A replica that comes back needs only the changes that were made while it was away. So a member records which marks it
+// clears, from the epoch on that leaves another replica out. And a replica that was left out records which epoch it was
+// a member of. Then these regions may differ between the two:
 //
-//	marked by the one that was away    changes that it had and that were not made equal
-//	marked by the member               changes that it has, and that are not cleared yet
-//	recorded by the member             changes whose marks were cleared since
+//	marked by the replica that was away    changes that it had and that were not made equal
+//	marked by the member                   changes that it has, and that are not cleared yet
+//	recorded by the member                 changes with marks that were cleared since
 //
-// The record is in a file beside the intent map (besideName), as long as it is of use:
+// The record is in a file next to the intent map (besideName), as long as it is useful:
 //
-//	0      4096  head: magic "LHSINCEM", version 1, length of the payload, payload (sinceHead as JSON), zeroes, CRC32C of all before
+//	0      4096  head: magic "LHSINCEM", version 1, length of the payload, payload (sinceHead as JSON), zeroes,
+//	             CRC32C of all before
 //	4096   n     an intent map (intentmap.go); a bit set: the mark of that region was cleared
 //
-// It is only believed while its head names the generation, session and epoch that the metadata has: a release that does not know the
-// file clears marks without a record, but not before it has changed one of the three. So a head is written after the metadata, and one that
-// may be wrong is unlinked, durably, before anything else happens. To lose the file costs a full copy, and nothing else.
+// The record is believed only while its head names the generation, session and epoch of the metadata. A release that
+// does not know the file clears marks without a record, but only after it has changed one of the three. So a head is
+// written after the metadata. A head that may be wrong is unlinked, durably, before anything else happens. The loss of
+// the file costs a full copy, and nothing else.
 
-// sinceHead is the head of the file. Members and replicas that are away have their names.
+// sinceHead is the head of the file. It identifies members and replicas that are away by name.
 type sinceHead struct {
 	Generation int64            `json:"generation"`
 	Session    string           `json:"session"`
@@ -40,14 +42,17 @@ type sinceHead struct {
 	sinceRecord
 }
 
-// sinceRecord is what a replica knows of the time since an epoch. The zero value is nothing.
+// sinceRecord is the knowledge of a replica about the time since an epoch. The zero value means that it knows nothing.
 type sinceRecord struct {
-	// Base is the last epoch that this replica was a member of, while it is none; or the one as of which it lacked all (resume.go).
+	// Base is set while this replica is not a member. It is the last epoch of which the replica was a member, or the
+	// epoch since which it lacked all data (resume.go).
 	Base membership.Epoch `json:"base,omitzero"`
-	// Away has the replicas that were members with this one, each with the last epoch that it was in, and one that a full copy is made
-	// to, with the epoch in which that began. All bits set since the first of these count for all of them.
+	// Away has the replicas that were members together with this replica, each with the last epoch that listed it. It
+	// also has a replica that is the target of a full copy, with the epoch in which that copy started. All bits that
+	// were set since the first of these epochs count for all of these replicas.
 	Away map[string]membership.Epoch `json:"away,omitempty"`
-	// Full is how many members the volume had before the first of them was left out; 0 from a release that did not record it.
+	// Full is how many members the volume had before the first of these replicas was left out; 0 from a release that
+	// did not record it.
 	Full int `json:"full,omitempty"`
 }
 
@@ -60,16 +65,17 @@ const (
 
 func (w sinceRecord) isEmpty() bool { return w.Base.IsZero() && len(w.Away) == 0 }
 
-// next returns what a replica knows once it has stored an epoch; prior is the one that it had, rebuilding says that its data was worth
-// nothing by then.
+// next returns the knowledge of a replica after it has stored an epoch. prior is the previous epoch. rebuilding means
+// that its data was worthless before.
 //
 //	no member of next, member of prior          prior is the base
 //	no member of next, nor of prior             the base stays
-//	member of next, not of prior                nothing: it does not know who was left out before it came
-//	member of both                              those that next leaves out are away since prior
+//	member of next, not of prior                nothing: it does not know which replicas were left out earlier
+//	member of both                              the members that next leaves out are away since prior
 //
-// A replica is forgotten when it is a member again, and all are when the volume has as many members as before the first was left out. Its
-// own epoch does not tell how many that is: it may have been left out after another one that is still to come back.
+// A replica is removed from the record when it is a member again. All are removed when the volume has as many members
+// as before the first was left out. A replica's own epoch does not show how many members that is, because it may have
+// been left out after another replica that has not come back yet.
 func (w sinceRecord) next(self string, prior, next membership.Epoch, rebuilding bool) sinceRecord {
 	switch {
 	case !next.Has(self) && prior.Has(self) && !rebuilding:
@@ -101,18 +107,19 @@ func (w sinceRecord) next(self string, prior, next membership.Epoch, rebuilding 
 	return sinceRecord{Away: away, Full: full}
 }
 
-// since is the file, if there is one. All but base is called in the replica's lane, or before anything else uses the replica.
+// since is the file, if there is one. All methods except base are called in the replica's lane, or before anything else
+// uses the replica.
 type since struct {
 	dir   fsys.Dir
-	file  fsys.File // nil: there is none, or none that may be believed
+	file  fsys.File // nil: there is no file, or none that may be believed
 	image intentImage
 
 	mu   sync.Mutex
-	head sinceHead // guarded by mu; changed in the lane alone
+	head sinceHead // guarded by mu; changed only in the lane
 }
 
-// openSince opens the file, if it goes with the metadata, and makes durable what it has. One that cannot be made durable is gone on its
-// return, or the error says that it is not.
+// openSince opens the file, if it matches the metadata, and makes its content durable. If the content cannot be made
+// durable, openSince removes the file. The error says that the removal failed.
 func openSince(dir fsys.Dir, m Meta) (*since, error) {
 	s := &since{dir: dir}
 	if err := adoptChanges(dir); err != nil {
@@ -127,7 +134,8 @@ func openSince(dir fsys.Dir, m Meta) (*since, error) {
 		s.head, s.image, err = decodeSince(b, m)
 		if err != nil || !s.head.goesWith(m) {
 			s.head = sinceHead{}
-			return s, nil // from before something else happened, or the next intent map of a replica that grows
+			// From before something else happened, or the next intent map of a replica that grows.
+			return s, nil
 		}
 		s.file, err = dir.OpenFile(besideName, fsys.ReadWrite)
 	}
@@ -140,8 +148,9 @@ func openSince(dir fsys.Dir, m Meta) (*since, error) {
 	return s, nil
 }
 
-// adoptChanges gives the record of a later release the name that this one knows. What had that name is an intent map whose replica did not grow
-// in the end, or a record that the later release has passed. An error says that the record may be believed later and is not kept.
+// adoptChanges renames the record of a later release to the name that this release uses. An existing file of that name
+// is either an intent map of a replica that did not grow after all, or a record that the later release has superseded.
+// The error says that the record may be believed later although it is not updated.
 func adoptChanges(dir fsys.Dir) error {
 	if _, err := dir.Lookup(changesName); errors.Is(err, syscall.ENOENT) {
 		return nil
@@ -163,22 +172,23 @@ func (h sinceHead) goesWith(m Meta) bool {
 	return h.Generation == m.Generation && h.Session == m.Session && h.Epoch.Equal(m.Epoch)
 }
 
-// close gives the file up.
+// close closes the file.
 func (s *since) close() {
 	if s.file != nil {
-		_ = s.file.Close() // what matters was synced
+		_ = s.file.Close() // the important data was synced
 		s.file = nil
 	}
 }
 
-// base is the last epoch that the replica was a member of, as far as the file says.
+// base is the last epoch of which the replica was a member, according to the file.
 func (s *since) base() membership.Epoch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.head.Base
 }
 
-// follow brings the file in line with metadata that was just replaced. An error says that the file may be believed and must not be.
+// follow updates the file after the metadata was replaced. The error says that the file may be believed later and must
+// not be.
 func (s *since) follow(old, m Meta) error {
 	if s == nil || old.Generation == m.Generation && old.Session == m.Session && old.Epoch.Equal(m.Epoch) {
 		return nil
@@ -199,7 +209,8 @@ func (s *since) follow(old, m Meta) error {
 	return nil
 }
 
-// put makes the file say what a replica with this metadata knows. After an error it may say anything, and must be dropped.
+// put writes the knowledge of a replica with this metadata to the file. After an error the file may have any content,
+// and must be dropped.
 func (s *since) put(record sinceRecord, m Meta) error {
 	h := sinceHead{Generation: m.Generation, Session: m.Session, Epoch: m.Epoch, sinceRecord: record}
 	head, err := h.encode()
@@ -221,7 +232,7 @@ func (s *since) put(record sinceRecord, m Meta) error {
 	return nil
 }
 
-// create makes the file anew, with all its blocks, so that no bit needs new space later.
+// create creates a new file, with all its blocks, so that no bit needs new space later.
 func (s *since) create(head []byte, m Meta) error {
 	if err := s.drop(); err != nil {
 		return err
@@ -238,7 +249,7 @@ func (s *since) create(head []byte, m Meta) error {
 	return err
 }
 
-// drop forgets all, durably.
+// drop removes the whole record, durably.
 func (s *since) drop() error {
 	s.close()
 	s.mu.Lock()
@@ -257,8 +268,8 @@ func (s *since) drop() error {
 	return nil
 }
 
-// add records durably that the marks of regions are about to be cleared. Where that fails nothing is recorded any more; an error says that
-// the file may be believed and must not be.
+// add durably records that the marks of regions are about to be cleared. If that fails, add removes the record. The
+// error says that the file may be believed later and must not be.
 func (s *since) add(regions []int64) error {
 	if s.file == nil || len(s.head.Away) == 0 {
 		return nil
@@ -289,7 +300,7 @@ func (s *since) add(regions []int64) error {
 	return nil
 }
 
-// changedSince answers membership.OpChanged. The caller is in the lane, so no mark is cleared meanwhile.
+// changedSince answers membership.OpChanged. The caller is in the lane, so no mark is cleared during this time.
 func (r *Replica) changedSince(a membership.Away) ([]byte, error) {
 	if last, known := r.since.head.Away[a.Replica]; !known || !last.Equal(a.Epoch) {
 		return nil, invalid("what was changed since %s was in epoch %s is not known", a.Replica, a.Epoch)
@@ -299,10 +310,10 @@ func (r *Replica) changedSince(a membership.Away) ([]byte, error) {
 	return marshal(membership.Regions{Indexes: slices.Compact(indexes)})
 }
 
-// baseLocked is State's Base.
+// baseLocked is the Base of State.
 func (r *Replica) baseLocked() membership.Epoch {
 	if r.unreadable {
-		return membership.Epoch{} // it needs to be written anew, and has no mark
+		return membership.Epoch{} // it must be written again, and has no mark
 	}
 	if r.meta.Epoch.Has(r.name) && !r.meta.Rebuilding {
 		return r.meta.Epoch

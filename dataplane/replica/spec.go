@@ -9,7 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// Spec identifies a replica: what Create makes and Open expects to find.
+// Spec identifies a replica: Create creates it, and Open expects to find it.
 type Spec struct {
 	// UID of the Replica object; letters, digits and '-', at most 64.
 	UID string
@@ -20,7 +20,7 @@ type Spec struct {
 }
 
 const (
-	// BlockBytes is the logical block size of every volume, for ever: file systems bake it in.
+	// BlockBytes is the logical block size of every volume. It can never change, because file systems depend on it.
 	BlockBytes = 512
 
 	minRegionBytes = 4 << 20
@@ -46,7 +46,7 @@ func (s Spec) validate() error {
 	return nil
 }
 
-// RegionBytes is the size of one region of the intent map for a volume of a size.
+// RegionBytes is the size of one region of the intent map for a volume of the given size.
 func RegionBytes(sizeBytes int64) int64 { return membership.RegionBytes(sizeBytes) }
 
 func regionCount(sizeBytes, regionBytes int64) int64 {
@@ -57,7 +57,7 @@ func regionCount(sizeBytes, regionBytes int64) int64 {
 	return n
 }
 
-// place splits a replica's directory into the path that holds it and its name there.
+// place splits the path of a replica's directory into the path of its parent and its name there.
 func place(dir string) (parent, name string, err error) {
 	clean := path.Clean(dir)
 	parent, name = path.Split(clean)
@@ -70,16 +70,18 @@ func place(dir string) (parent, name string, err error) {
 	return path.Clean(parent), name, nil
 }
 
-// Names inside a replica's directory, and of what Create and Remove leave when they are interrupted.
+// These names exist in a replica's directory, or are leftovers of an interrupted Create or Remove.
 const (
 	metaName     = "replica.meta"
 	metaTempName = "replica.meta.tmp" // the spare; see metaStore
 	intentName   = "intent.map"
-	// besideName is the next intent map while the replica grows (grow.go), else what was changed since a member was left out (since.go).
-	// Both have one name because a release that knows no since.go removes a directory only if it knows all names in it.
+	// besideName is the next intent map while the replica grows (grow.go), else the changes since a member was left out
+	// (since.go). Both have one name, because a release that does not know since.go removes a directory only if it
+	// knows all names in it.
 	besideName = "intent.map.tmp"
-	// changesName is the name that the next release gives the record of since.go: people delete files that end in tmp. This release takes it over
-	// under the old name, so that both can run on a node one after the other, in any order.
+	// changesName is the name of the record of since.go in the next release, because people delete files with names
+	// that end in tmp. This release renames the file to the old name, so that both releases can run on a node one after
+	// the other, in any order.
 	changesName = "changes.map"
 	dataName    = "data.img"
 )

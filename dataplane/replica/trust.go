@@ -8,30 +8,31 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// Among members of an epoch the engine prefers as a source one that has kept all that was written to it, synced or not. A replica
-// tells that from two things that are durable, the boot id in its metadata and its marks:
+// As the source, the engine prefers a member of an epoch that has kept everything that was written to it, synced or
+// not. A replica derives this from two durable facts, the boot id in its metadata and its marks:
 //
 //	opened                hasKept decides; nothing is written
-//	an engine let in      the metadata gets this boot's id, or "" when something may be missing: from here on writes come that are
-//	                      not durable, so the id of another boot would be of no use
-//	no mark left          what was missing has been made good, or no member has it: this boot's id
-//	rebuilt               the same, if the rebuild began in this opening
+//	an engine admitted    the metadata gets this boot's id, or "" if something may be missing: from here on there are
+//	                      writes that are not durable, so the id of another boot would be useless
+//	no mark left          missing data was written again, or no member has it: this boot's id
+//	rebuilt               the same, if the rebuild started in this opening
 //	a write or sync failed
-//	                      "" at once, if the disk takes it, and otherwise at the close; the host of the replica remembers it as well
-//	                      (Options.Distrust)
+//	                      "" at once, if the disk stores it, and otherwise at the close; the host of the replica also
+//	                      remembers it (Options.Distrust)
 //	the disk was lost     the host remembers it
-//	an opening hears that writes were lost
-//	                      "" before it continues. If the disk refuses that, the opening is refused, and the host remembers it.
-//	                      If it only lacks the space, the next admission needs that too, and records it
+//	an opening learns that writes were lost
+//	                      "" before it continues. If the disk refuses that, the opening is refused, and the host
+//	                      remembers it. If it only lacks the space, the next admission needs that too, and records it
 //
-// What a replica has is another question than what it may lack. After a failed sync the kernel shows bytes that the disk does not have,
-// to every later opening of the same boot. So only a replica that was closed in order is opened with its cache: then every sync succeeded,
-// and nothing was written since. Any other opening drops the data from the cache, and makes durable what stays cached (dropcache.go).
-// From then on reads return what the disk has, whichever process was killed or failed
-// before. That is also why the last clearing makes a single member trusted again, although it was compared with no other: what it reads
-// cannot change later, and no other replica has what it may lack.
+// The content of a replica is a separate question from the data that it may lack. After a failed sync the kernel shows
+// bytes that the disk does not have, to every later opening of the same boot. So only a replica that was closed in
+// order is opened with its cache: then every sync succeeded, and nothing was written since. Any other opening drops the
+// data from the cache, and makes the data durable that stays cached (dropcache.go). From then on reads return the
+// content of the disk, whichever process was killed or failed before. For this reason the last clearing makes a single
+// member trusted again, although it was not compared with any other member. The content that it reads cannot change
+// later, and no other replica has the writes that it may lack.
 
-// hasKept tells whether nothing that was written before an opening can be missing now, synced or not.
+// hasKept reports whether no write from before an opening can be missing now, synced or not.
 //
 //	closed in order                                    kept
 //	no region marked                                   kept: marks are cleared after a flush
@@ -48,8 +49,8 @@ func hasKept(m Meta, marked bool, opts Options) bool {
 	return m.BootID == opts.BootID
 }
 
-// bootLocked is what the metadata says while an engine is in: the boot in which everything was written that may not be durable,
-// or "" when some of that may be missing.
+// bootLocked is the boot id in the metadata while an engine is in. It identifies the boot during which everything was
+// written that may not be durable. It is "" if some of that may be missing.
 func (r *Replica) bootLocked() string {
 	if r.cacheKept {
 		return r.opts.BootID
@@ -57,9 +58,9 @@ func (r *Replica) bootLocked() string {
 	return ""
 }
 
-// trust records, unless it is so already or the replica has failed, that nothing which was written before is missing: from here on
-// what is not durable is of this boot. The marks that were cleared may be back after a loss of power; then the boot is another. A disk
-// without space is asked again when no mark is left the next time.
+// trust records that no earlier write is missing: from here on, all data that is not durable is of this boot. It does
+// nothing if this is already recorded or the replica has failed. The cleared marks may return after a loss of power;
+// then the boot is another one. If the disk lacks the space, the next call repeats this, when no mark is left again.
 func (r *Replica) trust() error {
 	r.mu.Lock()
 	done := r.cacheKept || r.failure != nil
@@ -78,15 +79,17 @@ func (r *Replica) trust() error {
 	return nil
 }
 
-// keep notes what the metadata says by now. A failure that came in between is recorded when the replica is closed.
+// keep updates cacheKept to what the metadata now says. A failure that came in between is recorded when the replica is
+// closed.
 func (r *Replica) keep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cacheKept = r.failure == nil
 }
 
-// forgetSoon has the lane do forgetBoot. It does not wait for the close, before which the process may be killed: the next opening would take
-// the replica for one that has kept everything. The goroutine ends with the calls that have the lane before it.
+// forgetSoon runs forgetBoot in the lane. It does not wait for the close, because the process may be killed before the
+// close. Then the next opening would assume that the replica has kept everything. The goroutine ends after the calls
+// that are in the lane before it.
 func (r *Replica) forgetSoon() {
 	go func() {
 		_ = r.lane.run(context.Background(), call{what: "record that writes were lost", work: func() error {
@@ -98,10 +101,10 @@ func (r *Replica) forgetSoon() {
 	}()
 }
 
-// forgetBoot records that writes were lost although the machine ran on, so that the replica is not preferred as a source. The
-// disk may refuse that too; then the next opening does not know, unless Options.Distrust tells it. When only the metadata is uncertain,
-// nothing was lost. A later failure may have lost writes all the same, so cacheKept decides and not the first failure. The caller is in
-// the lane.
+// forgetBoot records that writes were lost although the machine kept running, so that the replica is not preferred as a
+// source. The disk may refuse that too; then the next opening knows of it only through Options.Distrust. If only the
+// metadata is uncertain, nothing was lost. But a later failure may have lost writes, so cacheKept decides and not the
+// first failure. The caller is in the lane.
 func (r *Replica) forgetBoot() {
 	r.mu.Lock()
 	needless := r.lost || r.cacheKept || r.meta.BootID == ""

@@ -7,7 +7,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// View is read access to a replica while no engine is connected. It holds no engine up: an admission ends it.
+// View is read access to a replica while no engine is connected. It never delays an engine: an admission ends it.
 type View struct {
 	replica *Replica
 	gate    *gate
@@ -37,11 +37,11 @@ func (v *View) Size() int64 { return v.replica.Size() }
 // Done is closed when the view has ended.
 func (v *View) Done() <-chan struct{} { return v.done }
 
-// Close ends the view and returns when no read is under way, or with a *HangError when one hangs.
+// Close ends the view and returns when no read is under way. If a read hangs, it returns a *HangError.
 func (v *View) Close() error {
 	v.end(ErrClosed)
 	if err := v.replica.awaitDrained(v.gate); err != nil {
-		return err // Replica.Close waits for it still
+		return err // Replica.Close also waits for it
 	}
 	v.replica.mu.Lock()
 	defer v.replica.mu.Unlock()
@@ -76,7 +76,7 @@ func (v *View) ReadAt(_ context.Context, p []byte, off int64) error {
 	return v.replica.read(p, off)
 }
 
-// Extents tells data from holes.
+// Extents distinguishes data from holes.
 func (v *View) Extents(_ context.Context, off, length int64) ([]nbd.Extent, error) {
 	t, err := v.begin()
 	if err != nil {
