@@ -99,8 +99,8 @@ func TestTheSameSessionIsAdmittedAgainOnceItsEarlierConnectionIsClosed(t *testin
 	require.NoError(t, second.Close())
 }
 
-// Eight writers of generation 1 stamp every block with 1 without end; generation 2 takes over and stamps with 2. From then on
-// no block may go back to 1.
+// Eight writers of generation 1 repeatedly stamp every block with 1. Then generation 2 takes over and stamps with 2.
+// From then on no block may return to 1.
 func TestAfterATakeoverNoWriteOfTheOlderEngineChangesData(t *testing.T) {
 	const writers, blocks = 8, 64
 	ctx := context.Background()
@@ -182,7 +182,7 @@ func TestViewsReadUntilAnEngineComes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, v.ReadAt(ctx, make([]byte, 512), 0))
 	assert.ErrorIs(t, v.WriteAt(ctx, make([]byte, 512), 0, false), syscall.EPERM, "write to a view")
-	inside, err := v.begin() // a read that hangs holds no admission up
+	inside, err := v.begin() // a read that hangs does not delay an admission
 	require.NoError(t, err)
 	s := admit(t, r, 1, "s")
 	<-v.Done()
@@ -231,7 +231,7 @@ func TestControl(t *testing.T) {
 	assert.True(t, r.State().Epoch.Equal(e), "replica's state %+v", r.State())
 }
 
-// An epoch that the metadata cannot hold is the fault of who sent it, not of the disk.
+// If the metadata cannot hold an epoch, the engine that sent the epoch is at fault, not the disk.
 func TestAnEpochThatIsTooLargeIsRefusedAndTheReplicaGoesOn(t *testing.T) {
 	r := newHostReplica(t, mib)
 	s := admit(t, r, 1, "s")

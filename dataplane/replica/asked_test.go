@@ -30,7 +30,8 @@ func lastAsked(t *testing.T, s *Session) *membership.LastAsked {
 	return s.state().LastAsked
 }
 
-// TestAReplicaRemembersWhenEnginesAsked goes through what happens to a replica, with a clock that stands until it is moved.
+// TestAReplicaRemembersWhenEnginesAsked covers the events that concern a replica, with a clock that only the test
+// moves.
 func TestAReplicaRemembersWhenEnginesAsked(t *testing.T) {
 	now := time.Hour
 	asked := NewAsked()
@@ -91,7 +92,7 @@ func TestAReplicaRemembersWhenEnginesAsked(t *testing.T) {
 	_ = nine
 }
 
-// The gate lets no request of an older session in; should one come all the same, it is none of the engine that was admitted.
+// The gate admits no request of an older session. If one came all the same, it would not count for the admitted engine.
 func TestAQuestionOfAnOlderEngineIsNotTheNewOnes(t *testing.T) {
 	a := NewAsked()
 	a.admitted(5)
@@ -100,7 +101,8 @@ func TestAQuestionOfAnOlderEngineIsNotTheNewOnes(t *testing.T) {
 	assert.Nil(t, a.before())
 }
 
-// The question is answered though the disk hangs in a write and in the replica's lane: a share is not muted by a slow disk.
+// The question is answered although the disk hangs in a write and in the replica's lane: a slow disk does not mute a
+// share.
 func TestTheQuestionWaitsForNoDisk(t *testing.T) {
 	for kind, name := range map[string]string{"write": dataName, "sync": metaTempName} {
 		f := memfs.New()

@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// tellingFile is a file of a kernel that tells what it has not written out.
+// tellingFile is a file of a kernel that reports how much data it has not written out.
 type tellingFile struct {
 	fsys.File
 	has                atomic.Int64
@@ -28,7 +28,7 @@ func (f *tellingFile) WriteBack() error {
 	return f.File.WriteBack()
 }
 
-// tell has the kernel say that it has so much of the replica's data.
+// tell makes the kernel report that it has not written out has bytes of the replica's data.
 func tell(r *Replica, has int64) *tellingFile {
 	f := &tellingFile{File: r.out.File}
 	f.has.Store(has)
@@ -45,9 +45,9 @@ func writeBlocks(t *testing.T, r *Replica, s *Session, n int) {
 	}
 }
 
-// The kernel has a block that is overwritten once, so a flush finds it once.
+// The kernel has one copy of a block that is overwritten, so a flush finds the block once.
 func TestWhatWasOverwrittenIsNotWrittenOut(t *testing.T) {
-	_, r, s := boundedReplica(t) // of 16 KiB
+	_, r, s := boundedReplica(t) // with a limit of 16 KiB
 	f := tell(r, 4096)
 	writeBlocks(t, r, s, 41)
 	assert.Zero(t, f.writtenBack.Load(), "write-outs")
@@ -61,19 +61,19 @@ func TestWhatTheKernelHasIsWrittenOut(t *testing.T) {
 	f := tell(r, 13<<10)
 	writeBlocks(t, r, s, 1)
 	assert.Zero(t, f.writtenBack.Load(), "write-outs")
-	writeBlocks(t, r, s, 3) // the second is the first question, which has room left
+	writeBlocks(t, r, s, 3) // the second write causes the first question, which finds room
 	assert.Equal(t, int32(1), f.writtenBack.Load(), "write-outs")
 	assert.Zero(t, r.out.unsettled())
 	f.has.Store(13<<10 - 1)
 	writeBlocks(t, r, s, 8)
 	assert.Equal(t, int32(1), f.writtenBack.Load(), "write-outs")
-	f.has.Store(1 << 30) // pages are larger than what was written to them
+	f.has.Store(1 << 30) // pages are larger than the data that was written to them
 	writeBlocks(t, r, s, 1)
 	assert.Equal(t, int32(2), f.writtenBack.Load(), "write-outs")
 	assert.Zero(t, r.out.unsettled())
 }
 
-// Room opens as a write-out proceeds: a writer does not wait for its end.
+// Room becomes available as a write-out proceeds: a writer does not wait for the end of the write-out.
 func TestAWriteOutThatProceedsMakesRoom(t *testing.T) {
 	fs, r, s := boundedReplica(t)
 	f := tell(r, 16<<10)
@@ -93,17 +93,17 @@ func TestAWriteOutThatProceedsMakesRoom(t *testing.T) {
 	release()
 }
 
-// Those that wait for room go on as soon as the kernel turns out to have less, though nothing was written out.
+// Writers that wait for room continue as soon as the kernel reports less data, although nothing was written out.
 func TestWhatTheKernelHasNoMoreMakesRoom(t *testing.T) {
 	_, r, s := boundedReplica(t)
 	f := tell(r, 0)
-	r.out.written.Add(1 << 20) // while no goroutine looked at it
+	r.out.written.Add(1 << 20) // while no goroutine reads it
 	require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), 0, false))
 	assert.Zero(t, f.writtenBack.Load(), "write-outs")
 	assert.LessOrEqual(t, r.out.backlog(), int64(4096))
 }
 
-// A kernel that has nothing more may have failed to write it out, and dropped it: a read asks for that all the same.
+// If the kernel no longer has some data, it may have failed to write it out and dropped it. So a read checks for this.
 func TestWhatTheKernelHasNoMoreIsNotTakenForStored(t *testing.T) {
 	f, r, s := boundedReplica(t)
 	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
@@ -111,7 +111,7 @@ func TestWhatTheKernelHasNoMoreIsNotTakenForStored(t *testing.T) {
 	tell(r, 0)
 	for range 22 {
 		require.NoError(t, s.WriteAt(t.Context(), append(stampBlock(2), make([]byte, 3584)...), 0, false))
-		waitFor(t, func() bool { return !r.out.running.Load() }) // so that the last block is asked about too
+		waitFor(t, func() bool { return !r.out.running.Load() }) // so that the kernel is also asked after the last block
 	}
 	require.Zero(t, r.out.backlog())
 	require.NotZero(t, r.out.unsettled())

@@ -30,7 +30,7 @@ func BenchmarkWrite4K(b *testing.B) {
 	}
 }
 
-// BenchmarkRead4K reads while something is not settled, as between two flushes, and when all is.
+// BenchmarkRead4K reads while some data is not settled, as between two flushes, and when all data is settled.
 func BenchmarkRead4K(b *testing.B) {
 	for _, flushed := range []bool{true, false} {
 		b.Run(fmt.Sprintf("flushed %t", flushed), func(b *testing.B) {

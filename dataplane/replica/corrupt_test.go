@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// damage helpers work on the files of a replica in dir.
+// edit and the other damage helpers change the files of a replica in dir.
 func edit(name string, change func(b []byte) []byte) func(t *testing.T, dir string) {
 	return func(t *testing.T, dir string) {
 		path := filepath.Join(dir, name)
@@ -30,7 +30,7 @@ func remove(name string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, name))) }
 }
 
-// instead puts something else in the place of a file.
+// instead replaces a file with another object.
 func instead(name string, put func(path string) error) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		path := filepath.Join(dir, name)
@@ -47,7 +47,7 @@ func flip(at int) func([]byte) []byte {
 	return func(b []byte) []byte { b[at] ^= 0x10; return b }
 }
 
-// reseal changes a metadata file and makes its checksum right again.
+// reseal changes a metadata file and recomputes its checksum.
 func reseal(change func(b []byte)) func([]byte) []byte {
 	return func(b []byte) []byte {
 		change(b)
@@ -56,7 +56,7 @@ func reseal(change func(b []byte)) func([]byte) []byte {
 	}
 }
 
-// otherMap puts a sound intent map of another replica in the place of a replica's.
+// otherMap replaces a replica's intent map with a sound intent map of another replica.
 func otherMap(t *testing.T, dir string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, intentName), newIntentImage("another-uid", 4*mib, 6144).b, 0o600))
 }
@@ -65,11 +65,12 @@ func replaceIn(b []byte, from, to string) {
 	copy(b, strings.Replace(string(b), from, to, 1))
 }
 
-// corruptions: what happened to a sound replica of 24 GiB (6144 regions, two sectors of marks) → what Open says of it.
+// corruptions lists damages to a sound replica of 24 GiB (6144 regions, two sectors of marks), with the reason that
+// Open returns.
 var corruptions = []struct {
 	name   string
 	damage func(t *testing.T, dir string)
-	want   Reason // "" opens
+	want   Reason // "" means that the replica opens
 }{
 	{"nothing", func(*testing.T, string) {}, ""},
 	{"a temporary metadata file is left over", func(t *testing.T, dir string) {

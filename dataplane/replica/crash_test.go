@@ -29,7 +29,7 @@ const (
 	crashSize = 32 * mib // 8 regions
 )
 
-// worlds are what a life may begin with, after the creation.
+// worlds are the possible states at the start of a life, after the creation.
 var worlds = map[string]func(f *memfs.FS) error{
 	"with space":                      func(*memfs.FS) error { return nil },
 	"on a full disk":                  takeAllSpace,
@@ -37,7 +37,7 @@ var worlds = map[string]func(f *memfs.FS) error{
 	"where names are never exchanged": func(f *memfs.FS) error { f.RefuseExchange(); return nil },
 }
 
-// seedsIn is in how many ways what was not synced is lost, for each step.
+// seedsIn returns in how many ways unsynced data is lost, for each step.
 func seedsIn(world string) uint64 {
 	if world == "with space" {
 		return 12
@@ -45,7 +45,7 @@ func seedsIn(world string) uint64 {
 	return 3 // most of the steps are the same
 }
 
-// takeAllSpace leaves the replica its data blocks and no more.
+// takeAllSpace leaves space only for the replica's data blocks.
 func takeAllSpace(f *memfs.FS) error {
 	d, err := f.OpenDir(crashDir)
 	if err != nil {
@@ -67,7 +67,8 @@ func takeAllSpace(f *memfs.FS) error {
 	return nil
 }
 
-// asFirstRelease replaces the metadata as the first release did: without blanks, by way of a new file, so that no spare is left.
+// asFirstRelease replaces the metadata as the first release did: without blanks and by way of a new file, so that no
+// spare remains.
 func asFirstRelease(f *memfs.FS) error {
 	d, err := f.OpenDir(crashDir)
 	if err != nil {
@@ -104,25 +105,25 @@ func replaceAsFirstRelease(d fsys.Dir, m Meta) error {
 	return d.Sync()
 }
 
-// writtenBlocks are the offsets that life writes.
+// writtenBlocks are the offsets that life writes to.
 var writtenBlocks = []int64{0, 512, 9 * mib, 30 * mib}
 
-// acknowledged is what the replica has promised by the time of the crash.
+// acknowledged records the promises that the replica has given before the crash.
 type acknowledged struct {
-	boot       string // of the opening that is under way
+	boot       string // of the current opening
 	created    bool
 	generation int64
 	epoch      membership.Epoch
-	rebuilding bool           // a rebuild was begun; rebuiltEpoch ends it
-	written    map[int64]byte // block offset → content of the last change that was begun
+	rebuilding bool           // a rebuild was started; rebuiltEpoch ends it
+	written    map[int64]byte // block offset → content of the last change that was started
 	flushed    map[int64]byte // block offset → content that a flush covered
-	touched    map[int64]bool // regions that a change was begun in since they were last cleared
+	touched    map[int64]bool // regions in which a change was started since they were last cleared
 	settled    map[int64]byte // block offset → content when its region was last cleared
 	clean      bool           // closed in order, and no engine was admitted since
 	removed    bool
 }
 
-// rebuiltEpoch is the first that lists the replica after its rebuild.
+// rebuiltEpoch is the first epoch that lists the replica after its rebuild.
 var rebuiltEpoch = membership.NewEpoch(2, 2, []string{"a", "b", "vol-r-1"})
 
 func newAcknowledged() *acknowledged {
@@ -142,7 +143,7 @@ func (a *acknowledged) write(s *Session, off int64, stamp byte, fua bool) error 
 	return nil
 }
 
-// clear clears marks. From here on they may be there or not.
+// clear clears marks. From then on a mark may be present or not.
 func (a *acknowledged) clear(r *Replica, regions ...int64) error {
 	for _, region := range regions {
 		delete(a.touched, region)
@@ -155,7 +156,7 @@ func (a *acknowledged) clear(r *Replica, regions ...int64) error {
 	return r.clearIntents(regions)
 }
 
-// life takes a replica through everything, and notes each promise when it is given. It ends at the first error.
+// life takes a replica through all operations, and records each promise when it is given. It stops at the first error.
 func life(f *memfs.FS, world string, a *acknowledged) error {
 	spec := testSpec("uid-1", crashSize)
 	if err := Create(f, crashDir, spec); err != nil {
@@ -184,7 +185,7 @@ func life(f *memfs.FS, world string, a *acknowledged) error {
 		maps.Copy(a.flushed, a.written)
 		a.clean = len(a.touched) == 0
 	}
-	a.removed = true // from here on it may be gone
+	a.removed = true // from here on it may no longer exist
 	return Remove(f, crashDir, spec.UID)
 }
 
@@ -225,7 +226,7 @@ func serve(r *Replica, generation int64, a *acknowledged) error {
 		if err := a.clear(r, 0, 2); err != nil {
 			return err
 		}
-		return a.write(s, 9*mib, 0x18, false) // left to the close
+		return a.write(s, 9*mib, 0x18, false) // the close must make it durable
 	}
 	if err := s.recordEpoch(rebuiltEpoch); err != nil {
 		return err
@@ -234,7 +235,7 @@ func serve(r *Replica, generation int64, a *acknowledged) error {
 	return a.clear(r, 0, 2, 5, 7)
 }
 
-// fenceTwice shuts engines out, of a replica without an engine and of one with an engine inside.
+// fenceTwice shuts engines out: first of a replica without an engine, then of a replica with an engine inside.
 func fenceTwice(r *Replica, a *acknowledged) error {
 	ctx := context.Background()
 	if err := r.Fence(ctx, 3); err != nil {
@@ -257,7 +258,7 @@ func fenceTwice(r *Replica, a *acknowledged) error {
 	return nil
 }
 
-// stopAt runs life until a step, at which the machine or the process ends.
+// stopAt runs life up to a step at which the machine or the process stops.
 func stopAt(t *testing.T, world string, at int) (*memfs.FS, *acknowledged) {
 	t.Helper()
 	f := memfs.New()
@@ -273,7 +274,8 @@ func stopAt(t *testing.T, world string, at int) (*memfs.FS, *acknowledged) {
 	return f, a
 }
 
-// atAnyStep does something after a life that ended at a step, then takes the power away in several ways and looks at the promises.
+// atAnyStep stops a life at each step and runs then. Afterwards it cuts the power in several ways and checks the
+// promises.
 func atAnyStep(t *testing.T, then func(f *memfs.FS, a *acknowledged) error) {
 	t.Helper()
 	for world := range worlds {
@@ -302,13 +304,13 @@ func atStep(t *testing.T, world string, at int, then func(f *memfs.FS, a *acknow
 	}
 }
 
-// After a crash at any step, with any part of what was not synced lost, the replica opens and has kept all its promises.
+// After a crash at any step, with any part of the unsynced data lost, the replica opens and has kept all its promises.
 func TestACrashAtAnyStepKeepsEveryPromise(t *testing.T) {
 	atAnyStep(t, func(*memfs.FS, *acknowledged) error { return nil })
 }
 
-// A process that is killed at any step leaves to the next one what the kernel has, durable or not. What that one relies on is there
-// after a loss of power too.
+// A process that is killed at any step leaves the next process the data in the kernel, durable or not. The data that
+// the next process relies on must also survive a loss of power.
 func TestWhatAKilledProcessLeftIsDurableBeforeItIsReliedOn(t *testing.T) {
 	atAnyStep(t, func(f *memfs.FS, a *acknowledged) error {
 		f.Kill()
@@ -323,7 +325,8 @@ func TestWhatAKilledProcessLeftIsDurableBeforeItIsReliedOn(t *testing.T) {
 	})
 }
 
-// relyOn asks for all that is granted without writing it down, for it is there already: it has become a promise.
+// relyOn requests everything that is granted without a write because it is already recorded. These grants are promises
+// too.
 func relyOn(r *Replica, a *acknowledged) error {
 	ctx := context.Background()
 	found := r.meta
@@ -398,7 +401,7 @@ func checkPromises(f *memfs.FS, a *acknowledged) error {
 		if slices.Contains(marked, region) {
 			continue
 		}
-		for _, off := range writtenBlocks { // no mark is right only if nothing has changed since it was cleared
+		for _, off := range writtenBlocks { // a missing mark is right only if nothing has changed since it was cleared
 			if err := checkBlock(r, off, a.settled[off]); off/(4*mib) == region && err != nil {
 				return fmt.Errorf("region %d changed without a mark: %w", region, err)
 			}
@@ -430,7 +433,7 @@ func checkBlock(r *Replica, off int64, want byte) error {
 	return nil
 }
 
-// checkGoesOn: whatever was interrupted can be done again, and a removal leaves nothing.
+// checkGoesOn checks that every interrupted operation can be repeated, and that a removal leaves nothing.
 func checkGoesOn(f *memfs.FS, a *acknowledged) error {
 	spec := testSpec("uid-1", crashSize)
 	if !a.created {

@@ -73,7 +73,7 @@ func TestDataThatIsDeletedUnderAnOpenReplicaIsNoticed(t *testing.T) {
 	}
 }
 
-// loseDeleted: the replica ends at once, and nothing is made in the place of what was deleted.
+// loseDeleted checks that the replica ends at once, and that nothing is created in the place of the deleted files.
 func loseDeleted(t *testing.T, r *Replica, s *Session, lost *DiskLostError, top string) {
 	t.Helper()
 	before := treeHash(t, top)
@@ -86,7 +86,7 @@ func loseDeleted(t *testing.T, r *Replica, s *Session, lost *DiskLostError, top 
 	assert.Equal(t, before, treeHash(t, top), "something was written after the data was deleted")
 }
 
-// What is to be watched can be opened by its path as long as the replica and its disk are open.
+// The directories to watch can be opened by their paths as long as the replica and its disk are open.
 func TestThePathsToWatchLeadToTheDirectories(t *testing.T) {
 	top := t.TempDir()
 	makeDisk(t, top, diskA)

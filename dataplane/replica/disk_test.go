@@ -24,7 +24,7 @@ const (
 	diskB = "d15c0000-0000-4000-8000-00000000000b"
 )
 
-// makeDisk makes a directory a disk.
+// makeDisk turns a directory into a disk.
 func makeDisk(t testing.TB, dir, uuid string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "replicas"), 0o700))
@@ -49,7 +49,7 @@ func TestOnlyTheDiskThatIsAskedForIsOpened(t *testing.T) {
 		name   string
 		change func(t *testing.T, dir string)
 		uuid   string
-		want   Reason // "": opened
+		want   Reason // "" means that it opens
 	}{
 		{name: "its UUID → opened", uuid: diskA},
 		{name: "its UUID in upper case → opened", uuid: strings.ToUpper(diskA)},
@@ -128,7 +128,7 @@ func TestAReplicaMustLieOnTheDiskThatIsNamed(t *testing.T) {
 	assert.Equal(t, before, treeHash(t, top), "something was touched")
 }
 
-// lost is what a guard would say.
+// lost is the report that a guard would give.
 var lost = &DiskLostError{Reason: DiskUnmounted, Path: "/mnt/d1", Now: "there is nothing at the path"}
 
 func TestAReplicaThatLostItsDiskWritesNothingMore(t *testing.T) {
@@ -183,7 +183,7 @@ func TestTheLossOfTheDiskCountsMoreThanAnEarlierFailure(t *testing.T) {
 	assert.Equal(t, before, treeHash(t, filepath.Dir(r.dirPath)), "closing wrote that writes were lost, to a disk that is gone")
 }
 
-// before calls a function once, before a step of a replica's creation or removal.
+// before calls a function once, before one step of a replica's creation or removal.
 type before struct {
 	fsys.FS
 	step string
@@ -232,7 +232,8 @@ func (d beforeDir) RenameNew(from, to string) error {
 	return d.Dir.RenameNew(from, to)
 }
 
-// The disk goes away between two steps of making a replica: all that is still made is made on the disk, beneath is nothing.
+// The disk goes away between two steps of a replica's creation. The remaining steps change the disk, and nothing below
+// it.
 func TestADiskThatGoesAwayBetweenTwoStepsIsWrittenToAndNotWhatIsBeneath(t *testing.T) {
 	if !mountns.Own(t) {
 		return
@@ -241,11 +242,12 @@ func TestADiskThatGoesAwayBetweenTwoStepsIsWrittenToAndNotWhatIsBeneath(t *testi
 		for _, cover := range []bool{false, true} {
 			top := t.TempDir()
 			point, aside := filepath.Join(top, "disk"), filepath.Join(top, "aside")
-			require.NoError(t, os.MkdirAll(filepath.Join(point, "replicas"), 0o700)) // the worst case: it looks right beneath, too
+			// The worst case: the directory below the mount looks right, too.
+			require.NoError(t, os.MkdirAll(filepath.Join(point, "replicas"), 0o700))
 			require.NoError(t, os.Mkdir(aside, 0o700))
 			beneath := treeHash(t, point)
 			require.NoError(t, unix.Mount("none", point, "tmpfs", 0, ""))
-			require.NoError(t, unix.Mount(point, aside, "", unix.MS_BIND, "")) // to see the disk afterwards
+			require.NoError(t, unix.Mount(point, aside, "", unix.MS_BIND, "")) // gives access to the disk afterwards
 			makeDisk(t, point, diskA)
 			vanish := func() {
 				if cover {

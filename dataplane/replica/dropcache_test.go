@@ -26,7 +26,7 @@ func readAll(t *testing.T, s *Session) []byte {
 	return b
 }
 
-// The part of the data that stays cached is either dropped or made durable: what is read once stays.
+// The part of the data that stays cached is either dropped or made durable: later reads return the same content.
 func TestWhatStaysCachedIsMadeDurable(t *testing.T) {
 	for _, power := range []bool{false, true} {
 		f, r := newMemReplica(t, 16*mib)
@@ -168,10 +168,10 @@ func TestAnOpeningReportsProgressForEachPieceThatIsWrittenOut(t *testing.T) {
 	assert.LessOrEqual(t, most, 2, "calls of the disk without a report: a piece, or the sync and the drop")
 }
 
-// The rule that only marked regions are asked about, against random histories of one boot: writes, zeroes, flushes,
-// marks that are cleared as an engine does it, write-outs that fail in syncs and between them, kills and closings, and
-// parts of the data that are in use at each opening. After each opening nothing is cached that the disk lacks, marked
-// or not.
+// This test checks the rule that only marked regions are asked about. It runs random histories of one boot: writes,
+// zeroes, flushes, marks that are cleared as an engine does it, write-outs that fail in syncs and between them, kills
+// and closings. Parts of the data are in use at each opening. After each opening nothing is cached that the disk lacks,
+// marked or not.
 func TestNoOpeningLeavesAnythingCachedThatTheDiskLacks(t *testing.T) {
 	writtenAgain := 0
 	for seed := range uint64(300) {
@@ -192,7 +192,7 @@ const (
 	blockBytes    = 4096
 )
 
-// cacheHistory is a replica without an engine; the test does what an engine does.
+// cacheHistory is a replica without an engine; the test acts as the engine.
 type cacheHistory struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -202,7 +202,7 @@ type cacheHistory struct {
 	r          *Replica
 	s          *Session
 	generation int64
-	flushed    map[int64]bool // regions that were not changed since a flush that succeeded
+	flushed    map[int64]bool // regions that were not changed since a successful flush
 
 	writtenAgain int // openings that wrote a part of the data again
 }
@@ -220,12 +220,12 @@ func newCacheHistory(t *testing.T, seed uint64) *cacheHistory {
 	return h
 }
 
-// block returns the offset of one of few blocks, so that changes meet.
+// block returns the offset of one of a few blocks, so that several changes concern the same block.
 func (h *cacheHistory) block() int64 {
 	return h.rng.Int64N(clusters)*(historyBytes/clusters) + h.rng.Int64N(clusterBlocks)*blockBytes
 }
 
-// open opens the replica, and has the kernel drop all of its data: no byte may change by that.
+// open opens the replica, and makes the kernel drop all of its data: this must not change any byte.
 func (h *cacheHistory) open() {
 	wrote := false
 	h.fs.Before(func(op memfs.Op) error {
@@ -233,7 +233,7 @@ func (h *cacheHistory) open() {
 		return nil
 	})
 	var err error
-	for range 4 { // a sync that is to fail makes an opening fail
+	for range 4 { // a sync that must fail makes an opening fail
 		if h.r, err = Open(h.fs, memDir, h.spec, Options{BootID: testBoot}); err == nil {
 			break
 		}
@@ -251,7 +251,7 @@ func (h *cacheHistory) open() {
 	clear(h.flushed)
 }
 
-// read returns all blocks that the history uses.
+// read returns the content of all blocks that the history uses.
 func (h *cacheHistory) read() []byte {
 	all := make([]byte, clusters*clusterBlocks*blockBytes)
 	for i := range int64(clusters) {
@@ -261,7 +261,7 @@ func (h *cacheHistory) read() []byte {
 	return all
 }
 
-// step does something. When the replica has failed it is closed and opened again.
+// step does one random operation. If the replica has failed, step closes it and opens it again.
 func (h *cacheHistory) step() {
 	off, file := h.block(), []string{dataName, intentName}[h.rng.IntN(2)]
 	switch h.rng.IntN(14) {
@@ -280,8 +280,8 @@ func (h *cacheHistory) step() {
 	case 10:
 		h.fs.FailSync(file, 1+h.rng.IntN(2))
 	case 11:
-		if err := h.r.out.File.WriteBack(); err != nil { // another call of the same opening hears of it first
-			h.flush() // and that call has not yet ended the replica
+		if err := h.r.out.File.WriteBack(); err != nil { // another call of the same opening learns of it first
+			h.flush() // and that call has not ended the replica yet
 			h.clear()
 			h.r.fail(err)
 		}

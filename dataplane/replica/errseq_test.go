@@ -13,8 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
-// lostToAnother writes a block that the disk does not get, and has another call of the data's opening hear of it. That call has not yet
-// come to end the replica when this returns; ends does it.
+// lostToAnother writes a block that the disk does not get. Another call of the data's opening learns of the failure.
+// When lostToAnother returns, that call has not ended the replica yet; ends ends the replica.
 func lostToAnother(t *testing.T, f *memfs.FS, r *Replica, s *Session, hear func() error) (ends func()) {
 	t.Helper()
 	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
@@ -61,7 +61,8 @@ func TestNothingIsSettledWhenAnotherCallWasToldThatItIsLost(t *testing.T) {
 	}
 }
 
-// A flush that must not be believed would have the engine clear the mark: then no rebuild would find what the replica lacks.
+// If a flush succeeded that must not be believed, the engine would clear the mark. Then no rebuild would find the data
+// that the replica lacks.
 func TestAMarkIsNotClearedOverALostWrite(t *testing.T) {
 	clear := func(s *Session) error {
 		_, err := s.Control(t.Context(), membership.OpClearIntents, regionsPayload(t, 0))
@@ -108,7 +109,8 @@ func TestAReadAfterZeroesThatAreLostIsRefused(t *testing.T) {
 	}
 }
 
-// Many small zeroes are as much for a flush as many small writes. Of a long range only the ends are in the page cache.
+// For a flush, many small zeroes count as much as many small writes. Of a long range, only the ends are in the page
+// cache.
 func TestZeroesCountForTheBacklog(t *testing.T) {
 	_, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
@@ -119,7 +121,7 @@ func TestZeroesCountForTheBacklog(t *testing.T) {
 	assert.EqualValues(t, 512+8192, r.out.backlog())
 }
 
-// When only the metadata is uncertain no write is lost, whatever flush finds the replica failed.
+// If only the metadata is uncertain, no write is lost, whichever flush finds the replica failed.
 func TestAFlushOfAReplicaThatHasFailedIsNoFailureOfItsOwn(t *testing.T) {
 	_, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")

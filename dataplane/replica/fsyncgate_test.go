@@ -17,7 +17,8 @@ import (
 
 const memDir = "/disk/replicas/r"
 
-// lostBlock writes a block that is durable, and over it one that is acknowledged and that the disk does not get.
+// lostBlock makes a block durable. Then it writes another block over it, which is acknowledged but which the disk does
+// not get.
 func lostBlock(t *testing.T, f *memfs.FS, r *Replica) *Session {
 	t.Helper()
 	s := admit(t, r, 1, "s")
@@ -35,7 +36,8 @@ func readBlock(t *testing.T, s *Session) []byte {
 	return got
 }
 
-// Whatever ended the opening before: what is read and then flushed is what the disk has, and stays so when the kernel needs its memory.
+// However the previous opening ended, reads return the content of the disk. After a flush they return the same content
+// even when the kernel needs its memory.
 func TestAnOpeningAfterAFailedSyncReadsTheDisk(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -66,7 +68,7 @@ func TestAnOpeningAfterAFailedSyncReadsTheDisk(t *testing.T) {
 	}
 }
 
-// The metadata says so at once: nothing else would tell the next process.
+// The metadata records the failure at once, because nothing else would inform the next process.
 func TestAReplicaThatIsKilledAfterAFailedSyncIsNotTrusted(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	lostBlock(t, f, r)
@@ -80,8 +82,8 @@ func TestAReplicaThatIsKilledAfterAFailedSyncIsNotTrusted(t *testing.T) {
 	expectKept(t, admit(t, r, 2, "s2"), false)
 }
 
-// The disk fails first to replace the metadata, which loses no write, and then to write out data, which does. The second failure is
-// recorded as well, although the first is the one that the replica shows.
+// The disk first fails to replace the metadata, which loses no write. Then it fails to write out data, which does. The
+// second failure is recorded as well, although the replica shows the first.
 func TestALossAfterAnUncertainReplacementOfTheMetadataIsRecorded(t *testing.T) {
 	for name, stop := range map[string]func(*testing.T, *Replica){
 		"killed → not trusted":          func(*testing.T, *Replica) {},
@@ -111,7 +113,7 @@ func TestALossAfterAnUncertainReplacementOfTheMetadataIsRecorded(t *testing.T) {
 				require.ErrorIs(t, record(s, membership.NewEpoch(1, 1, []string{r.name})), errUncertain)
 				synctest.Wait()
 				assert.True(t, r.State().CacheKept, "no write is lost yet")
-				f.Before(nil) // from now on the disk takes the record
+				f.Before(nil) // from now on the disk stores the record
 				close(goOn)
 				require.ErrorIs(t, <-flushed, syscall.EIO)
 				synctest.Wait() // the loss is recorded while the replica is open
@@ -127,7 +129,8 @@ func TestALossAfterAnUncertainReplacementOfTheMetadataIsRecorded(t *testing.T) {
 	}
 }
 
-// To record a loss may fail as well. That is a failure of its own, and must not make the replica record it again without end.
+// The record of a loss may fail as well. That is a separate failure, and must not make the replica repeat the record
+// without end.
 func TestADiskThatRefusesTheRecordOfALossIsAskedOnceBeforeTheClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, r := newMemReplica(t, 16*mib)
@@ -139,7 +142,7 @@ func TestADiskThatRefusesTheRecordOfALossIsAskedOnceBeforeTheClose(t *testing.T)
 				return nil
 			}
 			if asked++; asked > 10 {
-				return nil // so that the test ends
+				return nil // so that the test stops
 			}
 			return syscall.EIO
 		})
@@ -152,7 +155,8 @@ func TestADiskThatRefusesTheRecordOfALossIsAskedOnceBeforeTheClose(t *testing.T)
 	})
 }
 
-// The write-out in the background fails while no process has the replica. The kernel reports that to the next opening.
+// The write-out in the background fails while no process has the replica open. The kernel reports the failure to the
+// next opening.
 func TestAnOpeningHearsOfAFailureThatNoOtherHasHeardOf(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		f, r := newMemReplica(t, 16*mib)
@@ -175,7 +179,7 @@ func TestAnOpeningHearsOfAFailureThatNoOtherHasHeardOf(t *testing.T) {
 	}
 }
 
-// Nothing is unsettled after an opening: what a killed process wrote is durable by then.
+// Nothing is unsettled after an opening: it makes the writes of a killed process durable.
 func TestAnOpeningMakesDurableWhatAKilledProcessWrote(t *testing.T) {
 	for seed := range uint64(20) {
 		f, r := newMemReplica(t, 16*mib)
@@ -191,7 +195,8 @@ func TestAnOpeningMakesDurableWhatAKilledProcessWrote(t *testing.T) {
 	}
 }
 
-// The only member of a volume is trusted again when its marks are cleared: reads return what the disk has by then.
+// The only member of a volume is trusted again when its marks are cleared: by then, reads return the content of the
+// disk.
 func TestTheOnlyMemberIsTrustedAgainForWhatItsDiskHas(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	require.NoError(t, lostBlock(t, f, r).Close())
@@ -209,7 +214,8 @@ func TestTheOnlyMemberIsTrustedAgainForWhatItsDiskHas(t *testing.T) {
 	assert.Equal(t, before, readBlock(t, s))
 }
 
-// The cache shows marks of which the sync failed. Writes rely on them after the next opening, so it writes them again.
+// The cache shows marks after a failed sync. Writes rely on them after the next opening, so the opening writes them
+// again.
 func TestAMarkThatWasNotSyncedIsWrittenAgainAtTheNextOpening(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		f, r := newMemReplica(t, 16*mib)
@@ -231,7 +237,8 @@ func TestAMarkThatWasNotSyncedIsWrittenAgainAtTheNextOpening(t *testing.T) {
 	}
 }
 
-// The record is believed after an opening, too, so it is written again with it; a mark is cleared on the strength of what it has.
+// The record is also believed after an opening, so the opening writes it again. The engine clears marks because the
+// record contains them.
 func TestARecordThatWasNotSyncedIsWrittenAgainAtTheNextOpening(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -249,7 +256,7 @@ func TestARecordThatWasNotSyncedIsWrittenAgainAtTheNextOpening(t *testing.T) {
 			require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
 			f.Before(func(op memfs.Op) error {
 				if op.Kind == "datasync" && op.Name == besideName {
-					return memfs.ErrCrashed // after the bit was written
+					return memfs.ErrCrashed // after the write of the bit
 				}
 				return nil
 			})
@@ -267,7 +274,7 @@ func TestARecordThatWasNotSyncedIsWrittenAgainAtTheNextOpening(t *testing.T) {
 	}
 }
 
-// A failure that comes while the metadata gets the boot again must not be forgotten.
+// A failure that occurs while the metadata gets the boot id again must not be lost.
 func TestAFailureWhileTrustIsRecordedIsNotForgotten(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	mark(t, admit(t, r, 1, "s"))

@@ -19,7 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// mountImage makes a file system of a type in a file and mounts it. The caller is in a mount namespace of its own.
+// mountImage creates a file system of a type in a file and mounts it. The caller is in a mount namespace of its own.
 func mountImage(t *testing.T, fstype, image string, sizeBytes int64, options ...string) string {
 	t.Helper()
 	for _, tool := range []string{"mkfs." + fstype, "mount"} {
@@ -40,7 +40,7 @@ func mountImage(t *testing.T, fstype, image string, sizeBytes int64, options ...
 	return point
 }
 
-// fillUp takes all space, to the last block, so that not even a file of one byte finds room.
+// fillUp takes all space, to the last block, so that there is not even room for a file of one byte.
 func fillUp(t *testing.T, dir string) {
 	t.Helper()
 	for _, piece := range []int{1 << 20, 4096, 1} {
@@ -60,7 +60,7 @@ func fillUp(t *testing.T, dir string) {
 	}
 }
 
-// Everything that an engine asks of the replica works when not one block is free: only data that has no place yet is refused.
+// Every operation that an engine requests works when no block is free. Only data that needs a new block is refused.
 func TestAFullDiskTakesEpochsAdmissionsAndMarks(t *testing.T) {
 	if !mountns.Own(t) {
 		return
@@ -91,7 +91,7 @@ func TestAFullDiskTakesEpochsAdmissionsAndMarks(t *testing.T) {
 	}
 }
 
-// useWithoutSpace does what needs no space, ten generations long.
+// useWithoutSpace does operations that need no space, for ten generations.
 func useWithoutSpace(t *testing.T, r *Replica, s *Session) {
 	t.Helper()
 	for generation := int64(2); generation <= 10; generation++ {

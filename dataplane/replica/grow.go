@@ -162,7 +162,7 @@ func (r *Replica) replaceIntents(image intentImage) error {
 	return old.Close()
 }
 
-// undoGrowth frees the space that an attempt to grow took, after the attempt found no more space. It may fail.
+// undoGrowth frees the space that an attempt to grow took, after the attempt ran out of space. It may fail.
 func (r *Replica) undoGrowth(from int64) {
 	if r.intents.regions() != regionCount(from, r.regionBytes) || r.data.Truncate(from) != nil || r.syncs.do() != nil {
 		return // an earlier attempt replaced the map

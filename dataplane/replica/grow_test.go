@@ -58,7 +58,7 @@ func TestGrowWithAnEngineInside(t *testing.T) {
 	assert.Equal(t, old, got[:512])
 }
 
-// A full disk, and a size that the regions do not allow, leave a replica that serves what it has.
+// On a full disk, or with a size that the regions do not allow, the replica keeps its size and serves it.
 func TestAReplicaThatCannotGrowServesItsSize(t *testing.T) {
 	f := memfs.New()
 	f.MkdirAll("/disk/replicas")
@@ -83,13 +83,13 @@ func TestAReplicaThatCannotGrowServesItsSize(t *testing.T) {
 	require.NoError(t, r.State().GrowFailure)
 }
 
-// growth is what was promised of a replica that grows.
+// growth records the promises of a replica that grows.
 type growth struct {
 	*acknowledged
 	size, asked int64
 }
 
-// growLife grows a replica while an engine is inside, and at an opening; it ends at the first error.
+// growLife grows a replica while an engine is inside, and at an opening. It stops at the first error.
 func growLife(f *memfs.FS, g *growth) error {
 	ctx := context.Background()
 	open := func(boot string) (*Replica, error) {
@@ -158,9 +158,9 @@ func growLife(f *memfs.FS, g *growth) error {
 	return r.Close(ctx)
 }
 
-// check opens what a crash left with the size that was asked for, and looks at the promises.
+// check opens the replica after a crash with the requested size, and checks the promises.
 func (g *growth) check(f *memfs.FS) error {
-	// A tool that only reads needs nothing to be finished.
+	// For a tool that only reads, nothing needs to be finished.
 	spec, err := Inspect(f, crashDir)
 	switch {
 	case ReasonOf(err) == ReplicaMissing && !g.created:
@@ -187,7 +187,7 @@ func (g *growth) check(f *memfs.FS) error {
 		if slices.Contains(marked, off/(4*mib)) {
 			continue
 		}
-		if err := checkBlock(r, off, 0); err != nil { // no mark is right only if nothing has changed
+		if err := checkBlock(r, off, 0); err != nil { // a missing mark is right only if nothing has changed
 			return fmt.Errorf("changed, and not marked: %w", err)
 		}
 	}
@@ -200,8 +200,9 @@ func (g *growth) check(f *memfs.FS) error {
 	return checkBlocks(r, g.flushed)
 }
 
-// After a crash at any step of a growth, with any part of what was not synced lost, the replica opens with the old or the new size, and is
-// grown by that opening. So it is when the process was killed and another one has gone on before the power goes.
+// After a crash at any step of a growth, with any part of the unsynced data lost, the replica opens with the old or the
+// new size. The opening then grows it. The same holds if the process was killed and another process has continued
+// before the loss of power.
 func TestACrashWhileAReplicaGrows(t *testing.T) {
 	f := memfs.New()
 	f.MkdirAll("/disk/replicas")

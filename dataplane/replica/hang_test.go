@@ -16,7 +16,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
-// hang makes the disk not answer one kind of step on one name, until release is called. asked receives a value for each step that hangs.
+// hang makes the disk not answer one kind of step on one name, until release is called. asked receives a value for each
+// step that hangs.
 func hang(t testing.TB, f *memfs.FS, kind, name string) (asked <-chan struct{}, release func()) {
 	t.Helper()
 	began, gate := make(chan struct{}, 64), make(chan struct{})
@@ -38,14 +39,14 @@ func hang(t testing.TB, f *memfs.FS, kind, name string) (asked <-chan struct{}, 
 	return began, release
 }
 
-// expired is a context that is over.
+// expired is a context that has ended.
 func expired() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// abandon begins something, waits until the disk was asked, leaves, and returns the error.
+// abandon starts an operation, waits until the disk has received it, leaves, and returns the error.
 func abandon(asked <-chan struct{}, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -55,7 +56,7 @@ func abandon(asked <-chan struct{}, do func(ctx context.Context) error) error {
 	return <-ended
 }
 
-// wantHang checks that an error says what is known of what was asked for.
+// wantHang checks that an error reports what is known about the operation.
 func wantHang(t *testing.T, err error, begun bool) {
 	t.Helper()
 	var h *HangError
@@ -67,7 +68,8 @@ func wantHang(t *testing.T, err error, begun bool) {
 	}
 }
 
-// stuckAdmission is a replica whose generation 5 the disk was asked to record, and whose engine has left.
+// stuckAdmission returns a replica with a disk that hangs while it records generation 5. The engine of that generation
+// has left.
 func stuckAdmission(t *testing.T) (r *Replica, release func()) {
 	t.Helper()
 	f, r := newMemReplica(t, 8*mib)
@@ -98,7 +100,8 @@ func TestAnAdmissionThatIsAbandonedLetsNobodyInWhenTheDiskAnswers(t *testing.T) 
 	require.NoError(t, admit(t, r, 5, "five").Close()) // the same engine may ask again
 }
 
-// What was asked for later comes later, and is decided by what the late answer has made: here generation 4 would turn 5 back.
+// A later admission runs later, and the result of the late answer decides it: here generation 4 would refuse generation
+// 5.
 func TestAnAdmissionBehindOneThatHangsIsDecidedAfterIt(t *testing.T) {
 	r, release := stuckAdmission(t)
 	lower, higher := make(chan error, 1), make(chan error, 1)
@@ -119,7 +122,7 @@ func TestAnAdmissionBehindOneThatHangsIsDecidedAfterIt(t *testing.T) {
 	assert.Equal(t, int64(6), r.State().Generation)
 }
 
-// The disk is lost while an admission is recorded: a replica that has ended lets no engine in.
+// The disk is lost while an admission is recorded: a replica that has ended admits no engine.
 func TestAnAdmissionDuringWhichTheDiskIsLostIsRefused(t *testing.T) {
 	f, r := newMemReplica(t, 8*mib)
 	asked, release := hang(t, f, "sync", metaTempName)
@@ -150,7 +153,7 @@ func TestAFenceThatIsAbandonedShutsOutAllTheSame(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Epochs are compared in the order in which they are stored: the older one must not come over the newer one that hung.
+// Epochs are compared in the order in which they are stored: the older epoch must not replace the newer one that hung.
 func TestAnEpochBehindOneThatHangsIsComparedWithIt(t *testing.T) {
 	f, r := newMemReplica(t, 8*mib)
 	s := admit(t, r, 1, "s")
@@ -175,7 +178,8 @@ func recordIn(ctx context.Context, s *Session, e membership.Epoch) error {
 	return err
 }
 
-// The next engine waits for what the older one has begun, also when the older one does not wait for it any more.
+// The next engine waits for the operations that the older engine started, even if the older engine no longer waits for
+// them.
 func TestATakeoverWaitsForAControlRequestThatWasAbandoned(t *testing.T) {
 	f, r := newMemReplica(t, 8*mib)
 	old := admit(t, r, 1, "one")
@@ -269,11 +273,11 @@ func TestTheSameSessionComesBackOnlyWhenItsRequestHasEnded(t *testing.T) {
 	first := admit(t, r, 1, "s")
 	inside, err := first.begin() // a request that hangs in the disk
 	require.NoError(t, err)
-	close(first.closed) // its owner has let go, and waits no more
+	close(first.closed) // its owner has closed it, and no longer waits
 	first.end(ErrClosed)
 	_, err = r.View()
 	assert.ErrorIs(t, err, ErrInUse, "a view beside a request")
-	for range 20 { // which of what is over is seen first is left to chance
+	for range 20 { // if several have ended, chance decides which is seen first
 		_, _, err := r.clearTheWay(expired(), 1, "s")
 		assert.Error(t, err, "let in beside its own request")
 	}

@@ -18,15 +18,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// killDirEnv, when set, makes the test below the writer that is killed.
+// killDirEnv, if set, turns the test below into the writer that is killed.
 const (
 	killDirEnv        = "REPLICA_KILL_TEST_DIRECTORY"
 	killGenerationEnv = "REPLICA_KILL_TEST_GENERATION"
 	killSize          = 64 * mib
 )
 
-// writeUntilKilled stamps one block of one region after the other with its generation, and prints each block's number when the
-// write was acknowledged.
+// writeUntilKilled writes its generation to one block in each region in turn. When a write is acknowledged, it prints
+// the block's number.
 func writeUntilKilled(t *testing.T, dir string) {
 	generation, err := strconv.ParseInt(os.Getenv(killGenerationEnv), 10, 64)
 	require.NoError(t, err)
@@ -39,11 +39,11 @@ func writeUntilKilled(t *testing.T, dir string) {
 	}
 }
 
-// blockOffset walks over all 16 regions.
+// blockOffset cycles through all 16 regions.
 func blockOffset(i int64) int64 { return (i%16)*4*mib + (i/16%1024)*512 }
 
-// A process that is killed loses nothing that it acknowledged, leaves its lock, its generation and its marks behind in order,
-// and the next one goes on.
+// A process that is killed loses no write that it acknowledged. Its lock, generation and marks are left in order, and
+// the next process continues.
 func TestAProcessThatIsKilledKeepsWhatItAcknowledged(t *testing.T) {
 	if dir := os.Getenv(killDirEnv); dir != "" {
 		writeUntilKilled(t, dir)
@@ -61,7 +61,7 @@ func TestAProcessThatIsKilledKeepsWhatItAcknowledged(t *testing.T) {
 		_, err = Open(fsys.Host{}, dir, spec, Options{})
 		assert.Equal(t, Locked, ReasonOf(err), "opened beside the writer: %v", err)
 		require.NoError(t, cmd.Process.Kill())
-		_ = cmd.Wait() // says that it was killed
+		_ = cmd.Wait() // the error says that it was killed
 
 		r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
 		assert.False(t, r.meta.Clean)
@@ -78,7 +78,7 @@ func TestAProcessThatIsKilledKeepsWhatItAcknowledged(t *testing.T) {
 	}
 }
 
-// readUntil reads acknowledgements until there were n and returns the last one's number.
+// readUntil reads acknowledgements until there are n, and returns the number of the last one.
 func readUntil(t *testing.T, from interface{ Read([]byte) (int, error) }, n int64) int64 {
 	t.Helper()
 	last := int64(-1)

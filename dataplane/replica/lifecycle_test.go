@@ -90,7 +90,7 @@ func TestTheHostRootKeepsPathsBeneathIt(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "real", "replicas"), 0o700))
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "var"), 0o700))
-	require.NoError(t, os.Symlink("/real", filepath.Join(root, "var", "disk"))) // absolute, as the host sees it
+	require.NoError(t, os.Symlink("/real", filepath.Join(root, "var", "disk"))) // absolute, as seen on the host
 	require.NoError(t, Create(fsys.Host{Root: root}, "/var/disk/replicas/r", testSpec("u", mib)))
 	_, err := os.Stat(filepath.Join(root, "real", "replicas", "r", metaName))
 	assert.NoError(t, err)
@@ -102,8 +102,8 @@ func TestRemove(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		prepare func(t *testing.T, dir string)
-		reason  Reason // "": removed, and nothing of it is left
-		foreign bool   // refused for what a leftover's directory holds
+		reason  Reason // "" means that it is removed completely
+		foreign bool   // refused because of the content of a leftover's directory
 	}{
 		{name: "the replica → removed", prepare: made},
 		{name: "nothing there → success", prepare: func(*testing.T, string) {}},
@@ -230,7 +230,7 @@ func TestCleanCloseIsRecordedOnlyWhenNothingIsMarked(t *testing.T) {
 			assert.Equal(t, tc.wantClean, got.Clean, "boot %q", got.BootID)
 			assert.Equal(t, tc.wantCache, got.CacheKept)
 			assert.Equal(t, tc.wantClean, got.BootID == testBoot)
-			// In the next session of the same opening the clean close is history.
+			// In the next session of the same opening, the clean close no longer counts.
 			got = askState(t, admit(t, r, 3, "s3"))
 			assert.False(t, got.Clean)
 			assert.Empty(t, got.BootID, "later session")

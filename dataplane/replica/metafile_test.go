@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
-// namesIn lists a replica's directory, and sees that the metadata and the spare have the one size.
+// namesIn lists a replica's directory, and checks that the metadata and the spare have the expected size.
 func namesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -34,8 +34,8 @@ func namesIn(t *testing.T, dir string) []string {
 	return names
 }
 
-// Two releases take turns at a directory, as in an update and a way back: each reads what the other wrote, and there is never a name that
-// the first release would refuse to remove.
+// Two releases take turns with a directory, as in an update and a downgrade. Each reads the files of the other. There
+// is never a name that would make the first release refuse the removal.
 func TestTheFirstReleaseAndThisOneTakeTurns(t *testing.T) {
 	ctx := context.Background()
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)
@@ -90,7 +90,8 @@ func TestMetadataThatIsLargerThanTheSpareTakesTheLongWay(t *testing.T) {
 	assert.Equal(t, int64(5), got.Epoch.Counter)
 }
 
-// When it is not known whether an exchange is durable, the spare may be the metadata after a loss of power: it is not written to.
+// If it is unknown whether an exchange is durable, the spare may be the metadata after a loss of power. So it is not
+// written to.
 func TestAnExchangeThatIsNotKnownToBeDurableLeavesBothFilesWhole(t *testing.T) {
 	for seed := range uint64(40) {
 		f, r := newMemReplica(t, 16*mib)
@@ -125,7 +126,7 @@ func TestAnExchangeThatIsNotKnownToBeDurableLeavesBothFilesWhole(t *testing.T) {
 	}
 }
 
-// No sync is believed after one that failed: from then on each replacement takes a new file.
+// After a failed sync no later sync is believed: from then on each replacement uses a new file.
 func TestAfterAnExchangeThatIsNotKnownToBeDurableNothingIsOverwritten(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	failed, made := false, false
@@ -150,7 +151,7 @@ func TestAfterAnExchangeThatIsNotKnownToBeDurableNothingIsOverwritten(t *testing
 	}
 }
 
-// tornReads is a directory whose metadata was opened just before it became the spare.
+// tornReads is a directory in which the metadata was opened just before it became the spare.
 type tornReads struct {
 	fsys.Dir
 	left *int
@@ -181,7 +182,7 @@ func TestMetadataThatIsReplacedWhileItIsReadIsReadAgain(t *testing.T) {
 	}
 }
 
-// A spare without blocks of its own is no room.
+// A spare without allocated blocks reserves no room.
 func TestASpareThatIsAHoleIsMadeAnew(t *testing.T) {
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)
 	require.NoError(t, Create(fsys.Host{}, dir, spec))
@@ -197,7 +198,7 @@ func TestASpareThatIsAHoleIsMadeAnew(t *testing.T) {
 	assert.GreaterOrEqual(t, st.Blocks*512, int64(metaBlockBytes), "%d blocks", st.Blocks)
 }
 
-// The metadata by a second name must not be taken for the spare.
+// A second name of the metadata must not be mistaken for the spare.
 func TestASpareThatIsTheMetadataIsNotOverwritten(t *testing.T) {
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)
 	require.NoError(t, Create(fsys.Host{}, dir, spec))

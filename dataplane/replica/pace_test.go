@@ -52,10 +52,10 @@ func TestTheDiskShowsHowMuchMayBeUnsettled(t *testing.T) {
 	}
 }
 
-// Three replicas of one disk write out side by side: together they show its pace, as one of them would alone.
+// Three replicas of one disk write out at the same time. Together they show the same pace as one replica would alone.
 func TestThoseSideBySideShareTheTime(t *testing.T) {
 	for _, tc := range []struct {
-		took time.Duration // of all three, together
+		took time.Duration // total time of all three
 		want int64
 	}{
 		{2900 * time.Millisecond, 128 * mib}, {3100 * time.Millisecond, 64 * mib}, {6100 * time.Millisecond, 32 * mib},
@@ -76,7 +76,7 @@ func TestThoseSideBySideShareTheTime(t *testing.T) {
 	}
 }
 
-// A write-out that failed shows nothing, and one that hangs does not make the others look fast.
+// A failed write-out is not measured, and a write-out that hangs does not make the others look fast.
 func TestWhatFailedOrHangsShowsNothing(t *testing.T) {
 	p := NewPace()
 	c := testclock.NewFakePassiveClock(time.Unix(1000, 0))
@@ -104,7 +104,7 @@ func TestAFlushAndAWriteOutShowTheDisksPace(t *testing.T) {
 		asked, release := hang(t, f, step.kind, dataName)
 		done := make(chan error, 1)
 		if step.kind == "datasync" {
-			r.out.written.Add(p.share() / 2) // a write would have it written out as well
+			r.out.written.Add(p.share() / 2) // a write would have the data written out as well
 			go func() { done <- s.Flush(t.Context()) }()
 		} else {
 			for r.out.unsettled() < p.share()/2 {
@@ -130,8 +130,8 @@ func newPacedReplica(t *testing.T, p *Pace) (*memfs.FS, *Replica, *Session) {
 	return f, r, admit(t, r, 1, "s")
 }
 
-// Those that have written much share what their disk allows; who waits for more than its share is written out, also when the share
-// shrank under it.
+// Replicas that have written much share the limit of their disk. If a replica waits because it has more than its share,
+// its data is written out, even if the share shrank in the meantime.
 func TestReplicasOfADiskShareItsPace(t *testing.T) {
 	p := NewPace()
 	p.limit.Store(64 * mib)
@@ -154,7 +154,7 @@ func TestReplicasOfADiskShareItsPace(t *testing.T) {
 	assert.Equal(t, int64(32*mib), got, "of two: %d MiB", got/mib)
 	p.limit.Store(32 * mib)
 	p.most = 32 * mib
-	fill(first, 1) // it has more than its share, so it waits until that is written out
+	fill(first, 1) // it has more than its share, so it waits until its data is written out
 	waitFor(t, func() bool { return one.out.unsettled() <= mib })
 	require.NoError(t, first.Close())
 	require.NoError(t, one.Close(t.Context()))

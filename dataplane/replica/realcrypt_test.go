@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// encrypt makes an empty directory one whose files the file system encrypts.
+// encrypt makes the file system encrypt the files in an empty directory.
 func encrypt(t *testing.T, dir string) {
 	t.Helper()
 	d, err := os.Open(dir)
@@ -40,7 +40,7 @@ func encrypt(t *testing.T, dir string) {
 	ioctl(unix.FS_IOC_SET_ENCRYPTION_POLICY, unsafe.Pointer(&policy))
 }
 
-// The kernel opens an encrypted file of ext4 for direct reads and writes, and has the cache do them.
+// The kernel opens an encrypted file of ext4 for direct reads and writes, but lets the cache do them.
 func TestARealKernelWhoseDirectWritesGoToTheCacheIsNotBelieved(t *testing.T) {
 	if !mountns.Own(t) {
 		return
@@ -57,7 +57,7 @@ func TestARealKernelWhoseDirectWritesGoToTheCacheIsNotBelieved(t *testing.T) {
 	require.ErrorIs(t, err, fsys.ErrNotWrittenThrough, "it would read zeroes when the kernel has dropped what it shows")
 	require.ErrorIs(t, err, errStaysCached)
 
-	r := openReplica(t, fsys.Host{}, dir, spec, testBoot) // nothing uses the data any more
+	r := openReplica(t, fsys.Host{}, dir, spec, testBoot) // nothing uses the data now
 	s := admit(t, r, 2, "s2")
 	shown := readAll(t, s)
 	evict(t, filepath.Join(dir, dataName))

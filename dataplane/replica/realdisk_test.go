@@ -16,22 +16,23 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// The tests of this file have a real kernel fail to write out: what lies beyond an offset of a loop device fails for a moment.
+// The tests of this file make a real kernel fail to write out: for a moment, everything beyond an offset of a loop
+// device fails.
 const (
 	diskBytes   = 128 * mib
-	badFrom     = 12 * mib // of the device; the data of the tests lies there for the most part
+	badFrom     = 12 * mib // of the device; most of the data of the tests lies beyond it
 	writtenUpTo = 16 * mib // of the replica
 	pieceBytes  = 64 << 10
 )
 
-// badDisk is a file system without a journal, whose writes would fail first, on a loop device.
+// badDisk creates a file system on a loop device. It has no journal, because the writes of a journal would fail first.
 func badDisk(t *testing.T) (image, point string) {
 	t.Helper()
 	image = filepath.Join(t.TempDir(), "image")
 	return image, mountImage(t, "ext4", image, diskBytes, "-O", "^has_journal")
 }
 
-// badMoment makes what lies beyond keep bytes of the device fail, until over is called. What is on the disk stays.
+// badMoment makes all access beyond keep bytes of the device fail, until over is called. The content of the disk stays.
 func badMoment(t *testing.T, image string, keep uint64) (over func()) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "losetup", "-n", "-O", "NAME", "-j", image).Output()
@@ -55,7 +56,7 @@ func badMoment(t *testing.T, image string, keep uint64) (over func()) {
 	}
 }
 
-// evict makes the kernel drop a file from its cache, as when it needs the memory.
+// evict makes the kernel drop a file from its cache, as it does when it needs the memory.
 func evict(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -71,7 +72,7 @@ func everyPiece(do func(off int64)) {
 	}
 }
 
-// markAll marks what the tests use, so that no mark is to be written in a bad moment.
+// markAll marks the regions that the tests use, so that no mark must be written in a bad moment.
 func markAll(t *testing.T, s *Session) {
 	t.Helper()
 	for off := int64(0); off < writtenUpTo; off += mib {
@@ -80,7 +81,7 @@ func markAll(t *testing.T, s *Session) {
 	require.NoError(t, s.Flush(t.Context()))
 }
 
-// closeWithLostWrites returns a replica, closed, of which a part of what was written could not be written out.
+// closeWithLostWrites returns a closed replica. A part of its writes could not be written out.
 func closeWithLostWrites(t *testing.T, image, point string) (dir string, spec Spec, written []byte) {
 	t.Helper()
 	dir, spec = filepath.Join(point, "r"), testSpec("uid-1", 64*mib)
@@ -89,7 +90,8 @@ func closeWithLostWrites(t *testing.T, image, point string) (dir string, spec Sp
 	s := admit(t, r, 1, "s")
 	markAll(t, s)
 	written = bytes.Repeat([]byte{7}, pieceBytes)
-	over := badMoment(t, image, badFrom) // before anything is written, for the kernel may write it out at any time
+	// Before the first write, because the kernel may write out data at any time.
+	over := badMoment(t, image, badFrom)
 	everyPiece(func(off int64) {
 		if err := s.WriteAt(t.Context(), written, off, false); err != nil {
 			require.ErrorIs(t, err, ErrFailed, "the replica has heard of a failed write-out already")
@@ -140,7 +142,8 @@ func TestARealKernelKeepsTheMarksThatAReopenedReplicaReliesOn(t *testing.T) {
 		return
 	}
 	image, point := badDisk(t)
-	require.NoError(t, os.WriteFile(filepath.Join(point, "filler"), make([]byte, 24*mib), 0o600)) // so that the map lies behind
+	// So that the map lies behind it.
+	require.NoError(t, os.WriteFile(filepath.Join(point, "filler"), make([]byte, 24*mib), 0o600))
 	unix.Sync()
 	dir, spec := filepath.Join(point, "r"), testSpec("uid-1", 64*mib)
 	require.NoError(t, Create(fsys.Host{}, dir, spec))
@@ -164,7 +167,7 @@ func TestARealKernelKeepsTheMarksThatAReopenedReplicaReliesOn(t *testing.T) {
 	assert.Equal(t, []int64{0}, onDisk.marked(), "marks on the disk after a write that was flushed")
 }
 
-// ext4 zeroes the part of a block in its page cache.
+// ext4 zeroes a block that the range covers in part in its page cache.
 func TestARealKernelThatLosesZeroesHasNoReadReturnTheBytesFromBefore(t *testing.T) {
 	if !mountns.Own(t) {
 		return
@@ -200,7 +203,7 @@ func TestARealKernelThatLosesZeroesHasNoReadReturnTheBytesFromBefore(t *testing.
 	assert.Error(t, r.State().Failure)
 }
 
-// A program that reads the data at the moment of an opening keeps a part of it in the cache.
+// A program that reads the data during an opening keeps a part of it in the cache.
 func TestARealKernelThatKeepsPagesInUseShowsThemForGood(t *testing.T) {
 	if !mountns.Own(t) {
 		return
@@ -239,7 +242,7 @@ func TestARealKernelThatKeepsPagesInUseShowsThemForGood(t *testing.T) {
 	})
 }
 
-// usePieces has pieces of a file in use until free is called.
+// usePieces keeps pieces of a file in use until free is called.
 func usePieces(t *testing.T, path string, isUsed func(off int64) bool) (free func()) {
 	t.Helper()
 	f, err := os.Open(path)

@@ -13,7 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// A real kernel tells the write-out that it failed, and then tells a flush, which uses the same opening of the data, nothing.
+// A real kernel reports the failure to the write-out. Then it reports nothing to a flush, which uses the same opening
+// of the data.
 func TestARealKernelTellsOnlyTheWriteOutAndTheFlushFails(t *testing.T) {
 	if !mountns.Own(t) {
 		return

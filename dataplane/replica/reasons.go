@@ -24,8 +24,8 @@ const (
 	DataDeleted Reason = "DataDeleted"
 	// ReplicaMissing: no object with the replica's name exists.
 	ReplicaMissing Reason = "ReplicaMissing"
-	// NotAReplica: a directory exists without our metadata in it, or an object that should be a plain file or directory
-	// is none.
+	// NotAReplica: a directory exists without our metadata in it, or something else is in the place of a plain file or
+	// directory.
 	NotAReplica Reason = "NotAReplica"
 	// MetadataTorn: the metadata is ours, but it is cut short, or its checksum or content is wrong.
 	MetadataTorn Reason = "MetadataTorn"

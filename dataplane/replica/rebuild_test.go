@@ -53,7 +53,7 @@ func TestTheMarkOfARebuildLastsUntilAnEpochListsTheReplica(t *testing.T) {
 	assert.True(t, r.State().Rebuilding, "not rebuilding")
 	assert.ErrorIs(t, record(s, old), syscall.EINVAL, "an epoch from before the rebuild was recorded again")
 
-	// It stays over a clean end, another engine, and epochs of others.
+	// The mark stays after a clean stop, another engine, and epochs without this replica.
 	r, s = reopen(r, 2)
 	require.NoError(t, record(s, membership.NewEpoch(2, 1, []string{"other"})))
 	got := askState(t, s)
@@ -63,7 +63,8 @@ func TestTheMarkOfARebuildLastsUntilAnEpochListsTheReplica(t *testing.T) {
 	assert.True(t, askState(t, s).Rebuilding, "the mark was lost")
 
 	require.NoError(t, record(s, membership.NewEpoch(3, 2, []string{"other", "vol-r-1"})))
-	require.NoError(t, record(s, membership.NewEpoch(3, 2, []string{"other", "vol-r-1"}))) // again: the first answer was lost
+	// Again, because the first answer was lost.
+	require.NoError(t, record(s, membership.NewEpoch(3, 2, []string{"other", "vol-r-1"})))
 	assert.False(t, askState(t, s).Rebuilding)
 	assert.False(t, r.State().Rebuilding, "still rebuilding as a member")
 	_, s = reopen(r, 4)
@@ -80,7 +81,7 @@ func TestOnlyTheEngineThatIsInMayBeginARebuild(t *testing.T) {
 	assert.False(t, askState(t, s).Rebuilding, "the older engine began a rebuild")
 }
 
-// What an earlier boot may have lost was written anew by a rebuild, so the replica is as good a source as any.
+// A rebuild has rewritten all data that an earlier boot may have lost, so the replica is as good a source as any other.
 func TestARebuiltReplicaCountsAsComplete(t *testing.T) {
 	ctx := context.Background()
 	dir := filepath.Join(t.TempDir(), "r")

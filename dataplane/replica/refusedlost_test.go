@@ -10,7 +10,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
-// The kernel tells once that writes were lost. An opening that is told, and is refused then, must not be the only one that knows.
+// The kernel reports only once that writes were lost. If an opening receives the report and is then refused, the loss
+// must still be known afterwards.
 func TestAnOpeningThatIsRefusedDoesNotHideThatWritesAreLost(t *testing.T) {
 	spec := testSpec("uid-1", 16*mib)
 	for _, kind := range []string{"datasync", "dropcache"} {
@@ -45,7 +46,7 @@ func TestAnOpeningThatIsRefusedDoesNotHideThatWritesAreLost(t *testing.T) {
 	}
 }
 
-// What the disk does not record is told to the caller.
+// If the disk does not record the loss, the caller is informed.
 func TestALossThatCannotBeRecordedIsToldWithTheRefusal(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
@@ -65,8 +66,8 @@ func TestALossThatCannotBeRecordedIsToldWithTheRefusal(t *testing.T) {
 	require.True(t, refused.WritesLost)
 }
 
-// A disk without space does not keep a replica from being opened. But where it is not known whether the disk has the record, no metadata of
-// the replica is believed, so the opening is refused whatever the disk says.
+// A disk without space does not prevent the opening of a replica. But if it is unknown whether the disk has the record,
+// no metadata of the replica is believed. So the opening is refused, whatever error the disk returned.
 func TestAnOpeningIsRefusedWhenItIsNotKnownWhetherALossIsRecorded(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
@@ -89,15 +90,15 @@ func TestAnOpeningIsRefusedWhenItIsNotKnownWhetherALossIsRecorded(t *testing.T) 
 	require.True(t, refused.WritesLost)
 }
 
-// A full disk without a spare does not take the record that writes are lost. The replica can be read by tools. No engine is let in before
-// the record is there, because the disk does not take the engine's generation either.
+// A full disk without a spare does not store the record that writes are lost. Tools can read the replica. No engine is
+// admitted before the record is stored, because the disk does not store the engine's generation either.
 func TestAReplicaWhoseFullDiskTakesNoRecordOfALossLetsNoEngineIn(t *testing.T) {
 	spec := testSpec("uid-1", 16*mib)
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
 	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
 	require.NoError(t, s.WriteAt(t.Context(), stampBlock(2), 0, false))
-	require.NoError(t, r.dir.Unlink(metaTempName)) // as a replica of the first release
+	require.NoError(t, r.dir.Unlink(metaTempName)) // as in a replica of the first release
 	require.NoError(t, r.dir.Sync())
 	f.Kill()
 	f.LoseUnsynced(dataName)
@@ -113,11 +114,11 @@ func TestAReplicaWhoseFullDiskTakesNoRecordOfALossLetsNoEngineIn(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, v.ReadAt(t.Context(), make([]byte, 512), 0))
 	require.NoError(t, v.Close())
-	for generation, session := range map[int64]string{1: "s", 2: "s2"} { // also the engine that was in
+	for generation, session := range map[int64]string{1: "s", 2: "s2"} { // also the engine that was admitted before
 		_, err := r.Admit(t.Context(), generation, session)
 		require.ErrorIs(t, err, syscall.ENOSPC)
 	}
-	f.Before(nil) // something was freed
+	f.Before(nil) // some space was freed
 	expectKept(t, admit(t, r, 2, "s2"), false)
 	f.Kill()
 	r = openReplica(t, f, memDir, spec, testBoot)

@@ -27,7 +27,7 @@ func ask(s *Session, op uint16, what any) error {
 	return err
 }
 
-// copiedTo is a new replica with an engine inside that makes a full copy to it, in an epoch of b and c.
+// copiedTo returns a new replica with an engine inside that copies all data to it, in an epoch of b and c.
 func copiedTo(t *testing.T, f *memfs.FS) (*Replica, *Session) {
 	t.Helper()
 	r := openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)
@@ -104,7 +104,7 @@ func TestAMemberRecordsForAReplicaThatIsCopiedTo(t *testing.T) {
 	begin()
 	require.NoError(t, put(s, 2))
 	require.NoError(t, clearRegions(s, 2))
-	begin() // by the next copy, in the same epoch: nothing is forgotten
+	begin() // by the next copy, in the same epoch: no record is lost
 	require.NoError(t, put(s, 5))
 	for generation := int64(1); generation < 3; generation++ {
 		regions, known, err := asked(s, "c", inForce)
@@ -144,7 +144,7 @@ func TestARecordForACopyKeepsThoseThatAreAway(t *testing.T) {
 	assert.True(t, known)
 }
 
-// What cannot be recorded is refused, and nothing that may be wrong is left.
+// If a record cannot be stored, the request is refused, and no record remains that may be wrong.
 func TestARecordForACopyThatCannotBeWritten(t *testing.T) {
 	for _, kind := range []string{"write", "datasync"} {
 		for _, member := range []bool{true, false} {
@@ -160,7 +160,7 @@ func TestARecordForACopyThatCannotBeWritten(t *testing.T) {
 					}
 				} else {
 					r, s = copiedTo(t, f)
-					require.NoError(t, order()) // so that there is a file
+					require.NoError(t, order()) // so that the file exists
 				}
 				f.Before(func(op memfs.Op) error {
 					if op.Name == besideName && op.Kind == kind {
@@ -178,7 +178,7 @@ func TestARecordForACopyThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// copyLife is what happens to a replica that is copied to.
+// copyLife is the life of a replica that is the target of a copy.
 type copyLife struct {
 	begun bool // its data is being replaced
 }
@@ -221,7 +221,7 @@ func (l *copyLife) live(f *memfs.FS) error {
 	for _, step := range []func() error{
 		begin(1), func() error { return ask(s, membership.OpLackAll, base) },
 		copied(0, 1), flush(0, 1), copied(2, 3), flush(2), begin(2), copied(3, 4), flush(3, 4),
-		func() error { return ask(s, membership.OpLackAll, epoch(2, 1, "b", "c")) }, // no member knew
+		func() error { return ask(s, membership.OpLackAll, epoch(2, 1, "b", "c")) }, // no member has a record
 		copied(5), flush(5), func() error { return r.Close(ctx) },
 	} {
 		if err == nil {
@@ -231,8 +231,8 @@ func (l *copyLife) live(f *memfs.FS) error {
 	return err
 }
 
-// After a crash at any step, with any part lost of what was not synced, a replica that a full copy was made to shows that its data is worth
-// nothing, and what it does not have is marked if it names a base.
+// After a crash at any step, with any part of the unsynced data lost, the target of a full copy shows that its data is
+// worthless. If it names a base, the regions that it does not have are marked.
 func TestACrashNeverMakesACopyWorthMoreThanItIs(t *testing.T) {
 	f := newCrashDisk(t)
 	first := f.Steps()
@@ -277,7 +277,8 @@ func TestACrashNeverMakesACopyWorthMoreThanItIs(t *testing.T) {
 	assert.Greater(t, kept, 100, "nothing was ever kept")
 }
 
-// A replica that has grown marks what is of the volume: no engine of the smaller size would clear a mark beyond.
+// A replica that has grown marks only the regions of the volume, because no engine of the smaller size would clear a
+// mark beyond them.
 func TestAReplicaThatIsLargerThanItsVolumeMarksTheVolume(t *testing.T) {
 	r, s := copiedTo(t, newCrashDisk(t))
 	base := epoch(1, 2, "b", "c")

@@ -86,7 +86,7 @@ func TestARangeOutsideOfTheReplicaIsInvalid(t *testing.T) {
 	require.NoError(t, s.WriteAt(ctx, nil, mib, false))
 }
 
-// A range that is made in pieces is refused before the first of them.
+// If a range is zeroed in pieces, an invalid range is refused before the first piece.
 func TestALongRangeThatEndsOutsideOfTheReplicaChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	s := admit(t, newHostReplica(t, 96*mib), 1, "s")
@@ -96,7 +96,8 @@ func TestALongRangeThatEndsOutsideOfTheReplicaChangesNothing(t *testing.T) {
 	assert.Empty(t, marks(t, s))
 }
 
-// A mark for which there was no space is no mark: the next write to the region makes it again, and it lasts.
+// If there was no space for a mark, the region is not marked. The next write to the region sets the mark again, and it
+// stays.
 func TestAMarkThatFoundNoSpaceIsMadeByTheNextWrite(t *testing.T) {
 	ctx := context.Background()
 	for _, step := range []string{"write", "datasync"} {
@@ -119,7 +120,7 @@ func TestAMarkThatFoundNoSpaceIsMadeByTheNextWrite(t *testing.T) {
 	}
 }
 
-// Marks that could not be cleared on the disk are cleared there at the latest when the replica is closed as clean.
+// Marks that could not be cleared on the disk are cleared there when the replica is closed as clean, at the latest.
 func TestAMarkThatWasNotClearedForWantOfSpaceIsGoneAfterAClosingInOrder(t *testing.T) {
 	ctx := context.Background()
 	f, r := newMemReplica(t, 16*mib)
@@ -191,7 +192,7 @@ func TestConcurrentFirstWritesShareTheirMarks(t *testing.T) {
 	for region := range int64(40) {
 		write(region + 1)
 	}
-	waitFor(t, func() bool { // all 40 have put their mark down and wait for the second sync
+	waitFor(t, func() bool { // all 40 have set their mark and wait for the second sync
 		r.intents.mu.Lock()
 		defer r.intents.mu.Unlock()
 		return len(r.intents.pending) == 40
@@ -235,7 +236,7 @@ func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f, r := newMemReplica(t, 16*mib)
 			s := admit(t, r, 1, "s")
-			require.NoError(t, s.WriteAt(ctx, make([]byte, 512), 8*mib, false)) // so that there is something to lose
+			require.NoError(t, s.WriteAt(ctx, make([]byte, 512), 8*mib, false)) // so that there is data to lose
 			hit := false
 			f.Before(func(op memfs.Op) error {
 				if op.Kind == tc.kind && op.Name == tc.file && !hit {
@@ -268,7 +269,7 @@ func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
 	}
 }
 
-// An engine beside the replica gets the error itself, not its number on the wire, and must come to the same conclusion.
+// An engine with a local replica gets the error itself, not its number on the wire. It must draw the same conclusion.
 func TestAQuotaIsNoSpace(t *testing.T) {
 	ctx := context.Background()
 	for _, errno := range []syscall.Errno{syscall.EDQUOT, syscall.EFBIG} {
@@ -324,7 +325,7 @@ func TestAFailedReadStopsNothing(t *testing.T) {
 	ctx := context.Background()
 	r := newHostReplica(t, mib)
 	s := admit(t, r, 1, "s")
-	require.NoError(t, r.data.Truncate(512)) // stands for a bad sector: reads past it fail
+	require.NoError(t, r.data.Truncate(512)) // simulates a bad sector: reads beyond it fail
 	assert.Error(t, s.ReadAt(ctx, make([]byte, 512), 1024), "read past the end of the file succeeded")
 	require.NoError(t, r.data.Truncate(mib))
 	require.NoError(t, s.WriteAt(ctx, make([]byte, 512), 0, true))

@@ -87,7 +87,7 @@ func TestWhatAReplicaKnowsAfterAnEpoch(t *testing.T) {
 	assert.Len(t, got.Away, maxAway, "a replica remembers any number of others")
 }
 
-// asked is what a replica answers to OpChanged; known is false if it does not know.
+// asked returns the answer of a replica to OpChanged; known is false if the replica does not know.
 func asked(s *Session, name string, last membership.Epoch) (regions []int64, known bool, err error) {
 	payload, err := json.Marshal(membership.Away{Replica: name, Epoch: last})
 	if err != nil {
@@ -131,7 +131,8 @@ func newCrashDisk(t *testing.T) *memfs.FS {
 	return f
 }
 
-// awaySince is a replica with an engine inside, that has c away since its first epoch and region 2 changed and cleared since.
+// awaySince returns a replica with an engine inside. Since its first epoch c is away, and region 2 was changed and
+// cleared.
 func awaySince(t *testing.T, f *memfs.FS) (*Replica, *Session) {
 	t.Helper()
 	r := openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)
@@ -191,7 +192,8 @@ func TestAMemberKnowsWhatWasChangedSinceAnotherWasLeftOut(t *testing.T) {
 	require.NoError(t, Remove(f, crashDir, "uid-1"))
 }
 
-// Both others are left out, and the first comes back: the second gets what it lacks still, also by a later engine.
+// Both other members are left out, and the first comes back. The second still gets everything that it lacks, also from
+// a later engine.
 func TestTheSecondOfTwoThatAreAwayIsNotForgotten(t *testing.T) {
 	f := newCrashDisk(t)
 	r, s := awaySince(t, f)
@@ -240,7 +242,7 @@ func TestAReplicaThatIsLeftOutKnowsItsBase(t *testing.T) {
 	assert.ErrorIs(t, err, syscall.ENOENT)
 }
 
-// renamed has a later release's name for the record of a replica that is closed.
+// renamed gives the record of a closed replica the name that a later release uses.
 func renamed(t *testing.T, f *memfs.FS) {
 	t.Helper()
 	d, err := f.OpenDir(crashDir)
@@ -250,7 +252,7 @@ func renamed(t *testing.T, f *memfs.FS) {
 	require.NoError(t, d.Close())
 }
 
-// knowsC says whether a replica of a later engine knows what c lacks.
+// knowsC reports whether a replica of a later engine knows what c lacks.
 func knowsC(t *testing.T, f *memfs.FS) bool {
 	t.Helper()
 	r := openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)
@@ -290,7 +292,7 @@ func TestTheRecordOfALaterReleaseIsTakenOver(t *testing.T) {
 	}
 }
 
-// A record that stays under a name that this release does not keep would be believed later.
+// If a record stayed under a name that this release does not update, it would be believed later.
 func TestARecordThatCannotBeTakenOverIsRemovedOrStopsTheOpening(t *testing.T) {
 	for _, removable := range []bool{true, false} {
 		t.Run(fmt.Sprintf("removable %t", removable), func(t *testing.T) {
@@ -326,7 +328,8 @@ func TestAReplicaWithTheRecordOfALaterReleaseIsRemoved(t *testing.T) {
 	require.NoError(t, Remove(f, crashDir, "uid-1"))
 }
 
-// A release that does not know the file clears marks without a record. What it must have changed before gives it away.
+// A release that does not know the file clears marks without a record. It must have changed the metadata before that,
+// and this shows in the head.
 func TestARecordThatAnotherReleaseHasPassedIsNotBelieved(t *testing.T) {
 	for name, pass := range map[string]func(*Meta){
 		"an engine of a higher generation":    func(m *Meta) { m.Generation = 2 },
@@ -351,7 +354,8 @@ func TestARecordThatAnotherReleaseHasPassedIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Where the record cannot be kept it is gone, and the replica goes on; where it can be neither kept nor removed, the replica ends.
+// If the record cannot be written, it is removed, and the replica continues. If it can be neither written nor removed,
+// the replica ends.
 func TestARecordThatCannotBeWrittenIsRemoved(t *testing.T) {
 	steps := map[string]func(s *Session) error{
 		"marks are cleared":   func(s *Session) error { return clearRegions(s, 3) },
@@ -382,7 +386,7 @@ func TestARecordThatCannotBeWrittenIsRemoved(t *testing.T) {
 					require.NoError(t, r.State().Failure)
 					_, err = r.dir.Lookup(besideName)
 					require.ErrorIs(t, err, syscall.ENOENT)
-					f.Crash(rand.New(rand.NewPCG(1, 0))) // what was not synced: the name might come back
+					f.Crash(rand.New(rand.NewPCG(1, 0))) // loses unsynced data: the name might return
 					r = openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)
 					_, err = r.changedSince(membership.Away{Replica: "c", Epoch: lastOfC})
 					require.ErrorIs(t, err, nbd.EINVAL)
@@ -425,7 +429,8 @@ func TestAReplicaThatGrowsForgetsWhatWasChanged(t *testing.T) {
 	assert.False(t, known, "there is no such bit")
 }
 
-// A record that a replica cannot remove before it grows would be believed later, though nothing is recorded any more.
+// If a replica cannot remove its record before it grows, the record would be believed later, although nothing is
+// recorded any longer.
 func TestAReplicaThatCannotRemoveItsRecordDoesNotGrow(t *testing.T) {
 	for _, kind := range []string{"unlink", "syncdir"} {
 		for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOSPC} {

@@ -16,9 +16,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
-// sinceLife is what sinceLives do, with what must be known by then if anything is.
+// sinceLife is one life of sinceLives, with the facts that the replica must know if it knows anything.
 type sinceLife struct {
-	last    map[string]membership.Epoch // of those that are away
+	last    map[string]membership.Epoch // of the replicas that are away
 	changed map[string]map[int64]bool   // regions that were changed since
 	base    membership.Epoch
 }
@@ -48,7 +48,7 @@ func (l *sinceLife) record(s *Session, e membership.Epoch) error {
 	return record(s, e)
 }
 
-// live ends at the first error.
+// live stops at the first error.
 func (l *sinceLife) live(f *memfs.FS) error {
 	ctx := context.Background()
 	enter := func(generation int64) (*Replica, *Session, error) {
@@ -85,8 +85,8 @@ func (l *sinceLife) live(f *memfs.FS) error {
 	return err
 }
 
-// After a crash at any step, with any part lost of what was not synced, a replica that says what was changed says all of it, and one
-// that names a base names the last epoch that it was a member of.
+// After a crash at any step, with any part of the unsynced data lost, a replica that answers which regions were changed
+// names all of them. A replica that names a base names the last epoch of which it was a member.
 func TestACrashNeverLosesAPartOfTheRecord(t *testing.T) {
 	f := newCrashDisk(t)
 	first := f.Steps()
@@ -105,7 +105,7 @@ func TestACrashNeverLosesAPartOfTheRecord(t *testing.T) {
 			l := newSinceLife()
 			name := fmt.Sprintf("step %d, seed %d", at, seed)
 			require.ErrorIs(t, l.live(f), memfs.ErrCrashed, name)
-			if seed%2 == 1 { // another process relies on what the killed one left, and then the power is lost
+			if seed%2 == 1 { // another process relies on data of the killed process, and then the power is lost
 				f.Kill()
 				r, err := Open(f, crashDir, testSpec("uid-1", crashSize), Options{BootID: testBoot})
 				require.NoError(t, err, name)

@@ -19,7 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// resizeDevice changes the size of the loop device beneath a mount. Beyond its end nothing can be read or written.
+// resizeDevice changes the size of the loop device below a mount. Beyond its end nothing can be read or written.
 func resizeDevice(t *testing.T, image string, sizeBytes int64) {
 	t.Helper()
 	require.NoError(t, os.Truncate(image, sizeBytes))
@@ -30,14 +30,16 @@ func resizeDevice(t *testing.T, image string, sizeBytes int64) {
 	}
 }
 
-// A real kernel drops what it could not write out, and reads what the disk has: the bytes from before. No read may return those.
+// A real kernel drops data that it could not write out. Then it reads the earlier bytes from the disk. No read may
+// return them.
 func TestAReadAfterTheKernelFailedToWriteOutIsRefused(t *testing.T) {
 	if !mountns.Own(t) {
 		return
 	}
 	const length, size = 16 * mib, 128 * mib
 	image := filepath.Join(t.TempDir(), "image")
-	point := mountImage(t, "ext4", image, size, "-O", "^has_journal") // whose writes would fail first
+	// A journal's writes would fail first.
+	point := mountImage(t, "ext4", image, size, "-O", "^has_journal")
 	dir, spec := filepath.Join(point, "r"), testSpec("uid-1", 64*mib)
 	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	r := openReplica(t, fsys.Host{}, dir, spec, testBoot)
@@ -51,7 +53,7 @@ func TestAReadAfterTheKernelFailedToWriteOutIsRefused(t *testing.T) {
 		require.NoError(t, s.WriteAt(t.Context(), written, off, false))
 	}
 
-	// The kernel writes out in the background, cannot, and lets the memory go. No flush was asked for.
+	// The kernel tries to write out in the background, fails, and frees the memory. No flush was requested.
 	other, err := os.OpenFile(filepath.Join(dir, dataName), os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer other.Close()
@@ -108,7 +110,7 @@ func TestAFailureInTheBackgroundIsNoticedByWhoeverComesFirst(t *testing.T) {
 	}
 }
 
-// A read that was with the disk when the failure became known may have the bytes from before.
+// A read that the disk was serving when the failure became known may return the earlier bytes.
 func TestAReadThatEndsAfterAFailureIsRefused(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
@@ -136,7 +138,7 @@ func (f slowReads) ReadAt(p []byte, off int64) error {
 	return f.blocks.ReadAt(p, off)
 }
 
-// A sync that failed is not believed the next time, not even by a flush that waited for its turn inside the gate.
+// After a failed sync no later sync is believed, not even by a flush that waited for its turn inside the gate.
 func TestAFlushThatWaitedBehindOneThatFailedFails(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
@@ -148,7 +150,7 @@ func TestAFlushThatWaitedBehindOneThatFailedFails(t *testing.T) {
 			if syncs++; syncs == 1 {
 				close(asked)
 				<-release
-				return syscall.EIO // and the kernel has dropped what it could not write
+				return syscall.EIO // and the kernel has dropped the data that it could not write
 			}
 		}
 		return nil

@@ -29,7 +29,8 @@ func testSpec(uid string, sizeBytes int64) Spec {
 	return Spec{UID: uid, Volume: "vol", Name: "vol-r-1", SizeBytes: sizeBytes}
 }
 
-// Create, Open and Remove do what the methods of a Disk do, in whatever directory: most tests are not about the disk.
+// Create, Open and Remove do the same as the methods of a Disk, in any directory, because most tests do not concern the
+// disk.
 func Create(f fsys.FS, dir string, spec Spec) error {
 	parent, name, err := openParent(f, dir)
 	if err != nil {
@@ -55,7 +56,7 @@ func Remove(f fsys.FS, dir, uid string) error {
 	return errors.Join(removeIn(parent, dir, name, uid), parent.Close())
 }
 
-// newHostReplica makes and opens a replica on the real file system.
+// newHostReplica creates and opens a replica on the real file system.
 func newHostReplica(t testing.TB, sizeBytes int64) *Replica {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "r")
@@ -79,7 +80,8 @@ func admit(t testing.TB, r *Replica, generation int64, session string) *Session 
 	return s
 }
 
-// treeHash covers names, types, modes and contents below a directory. Of a file larger than 16 MiB it takes the size alone.
+// treeHash covers names, types, modes and contents below a directory. For a file larger than 16 MiB it uses only the
+// size.
 func treeHash(t testing.TB, root string) string {
 	t.Helper()
 	h := sha256.New()

@@ -39,7 +39,7 @@ func TestHasKept(t *testing.T) {
 	}
 }
 
-// reopening is one directory that is opened again and again. Each generation is one higher.
+// reopening is one directory that is opened repeatedly. Each opening has the next generation.
 type reopening struct {
 	t          *testing.T
 	fs         fsys.FS
@@ -55,7 +55,7 @@ func newReopening(t *testing.T) *reopening {
 	return o
 }
 
-// open closes what is open, opens the replica with options, and lets an engine in.
+// open closes the open replica, opens the replica with options, and admits an engine.
 func (o *reopening) open(opts Options) *Session {
 	o.t.Helper()
 	o.close()
@@ -89,8 +89,8 @@ func expectKept(t *testing.T, s *Session, want bool) {
 	assert.Equal(t, want, host, "the engine hears that the cache was kept")
 }
 
-// The machine lost power once; that was made good. From then on the replica is as good as any: when the engine's machine is next to
-// lose power, this one has kept everything.
+// The machine lost power once, and the lost data was written again. From then on the replica is as good as any other:
+// when the engine's machine loses power next, this replica has kept everything.
 func TestWhatWasMadeGoodAfterALossOfPowerIsTrustedAgain(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
@@ -106,7 +106,7 @@ func TestWhatWasMadeGoodAfterALossOfPowerIsTrustedAgain(t *testing.T) {
 			s := o.open(Options{BootID: testBoot})
 			expectKept(t, s, false)
 			clearMarks(t, s, 0)
-			expectKept(t, s, false) // one region is as the loss left it
+			expectKept(t, s, false) // one region is as it was after the loss
 			clearMarks(t, s, 2)
 			expectKept(t, s, true)
 			mark(t, s)
@@ -124,8 +124,9 @@ func TestAReplicaWithAMarkFromBeforeTheLossOfPowerIsNotTrusted(t *testing.T) {
 	expectKept(t, o.open(Options{BootID: testBoot}), false)
 }
 
-// The copy was complete, and the object records the epoch that lists the replica; then its machine lost power, and with it what was
-// acknowledged since. That a later engine stores the epoch makes nothing of this good.
+// The copy was complete, and the object recorded the epoch that lists the replica. Then the replica's machine lost
+// power, and with it the later acknowledged writes. A later engine stores the epoch, but this does not restore these
+// writes.
 func TestTheEndOfARebuildOfAnEarlierOpeningMakesNothingGood(t *testing.T) {
 	o := newReopening(t)
 	s := o.open(Options{BootID: otherBoot})
@@ -137,7 +138,7 @@ func TestTheEndOfARebuildOfAnEarlierOpeningMakesNothingGood(t *testing.T) {
 	expectKept(t, s, false)
 	expectKept(t, o.open(Options{BootID: testBoot}), false)
 
-	// A rebuild that begins anew in this opening replaces all.
+	// A rebuild that starts again in this opening replaces all data.
 	s = o.open(Options{BootID: otherBoot})
 	beginRebuild(t, s)
 	s = o.open(Options{BootID: testBoot})
@@ -147,8 +148,9 @@ func TestTheEndOfARebuildOfAnEarlierOpeningMakesNothingGood(t *testing.T) {
 	expectKept(t, o.open(Options{BootID: testBoot}), true)
 }
 
-// The epoch that ends a rebuild waits for another call, and a write-out fails meanwhile. What the rebuild wrote may be lost with it, so the
-// metadata must not name this boot even for a moment: the process may be killed in it.
+// The epoch that ends a rebuild waits for another call, and a write-out fails at the same time. This may lose data that
+// the rebuild wrote. So the metadata must never name this boot, not even for a moment, because the process may be
+// killed at that time.
 func TestTheEndOfARebuildMakesNothingGoodAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, r := newMemReplica(t, 16*mib)
@@ -163,12 +165,12 @@ func TestTheEndOfARebuildMakesNothingGoodAfterAFailure(t *testing.T) {
 		go func() { recorded <- record(s, membership.NewEpoch(2, 1, []string{r.name})) }()
 		synctest.Wait()
 		r.fail(syscall.EIO)
-		synctest.Wait() // the record of the loss comes after the epoch
+		synctest.Wait() // the loss is recorded after the epoch
 		exchanges := 0
 		f.Before(func(op memfs.Op) error {
 			if op.Kind == "exchange" {
 				if exchanges++; exchanges > 1 {
-					return memfs.ErrCrashed // before the loss is recorded
+					return memfs.ErrCrashed // before the record of the loss
 				}
 			}
 			return nil
@@ -184,7 +186,7 @@ func TestTheEndOfARebuildMakesNothingGoodAfterAFailure(t *testing.T) {
 	})
 }
 
-// What the caller knows of a disk is not forgotten with the opening: the metadata has it from the admission on.
+// The caller's knowledge about a disk is kept beyond the opening: the metadata contains it from the admission on.
 func TestAReplicaThatIsDistrustedOnceStaysSoUntilItIsMadeGood(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -209,7 +211,8 @@ func TestAReplicaThatIsDistrustedOnceStaysSoUntilItIsMadeGood(t *testing.T) {
 	}
 }
 
-// The engine that was in comes back to a replica that was opened anew: the metadata must not keep the boot then either.
+// The engine that was inside returns to a replica that was opened again. In this case, too, the metadata must not name
+// the boot.
 func TestTheEngineThatComesBackDoesNotMakeAReplicaTrusted(t *testing.T) {
 	o := newReopening(t)
 	mark(t, o.open(Options{BootID: testBoot}))
@@ -240,7 +243,8 @@ func TestWithoutSpaceForTheMetadataTrustWaitsForTheNextClearing(t *testing.T) {
 	expectKept(t, o.open(Options{BootID: testBoot}), true)
 }
 
-// The kernel drops what it could not write: the next opening in the same boot must not take its cache for complete.
+// The kernel drops data that it could not write: the next opening in the same boot must not take its cache for
+// complete.
 func TestAReplicaWhoseLastSyncFailedIsNotTrusted(t *testing.T) {
 	for _, file := range []string{dataName, intentName} {
 		f, r := newMemReplica(t, 16*mib)
@@ -259,7 +263,8 @@ func TestAReplicaWhoseLastSyncFailedIsNotTrusted(t *testing.T) {
 	}
 }
 
-// The engine that was there when the replica was closed in order comes back, in the same boot: nothing but "closed in order" changes.
+// The engine that was inside when the replica was closed in order returns in the same boot. Only "closed in order"
+// changes.
 func TestAReplicaThatWasClosedInOrderIsCleanNoMoreWhenTheSameEngineComesBack(t *testing.T) {
 	ctx := context.Background()
 	f, r := newMemReplica(t, 16*mib)

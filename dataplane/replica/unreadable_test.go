@@ -24,7 +24,8 @@ func (f badSector) ReadAt(p []byte, off int64) error {
 	return f.blocks.ReadAt(p, off)
 }
 
-// A replica that is left out for a read that failed comes back by a copy of what it lacks, and that must have what it could not read.
+// A replica that was left out because of a failed read comes back by a copy of the data that it lacks. This copy must
+// include the data that it could not read.
 func TestARegionThatCouldNotBeReadIsMarked(t *testing.T) {
 	f := newCrashDisk(t)
 	r, s := awaySince(t, f)
@@ -43,7 +44,7 @@ func TestARegionThatCouldNotBeReadIsMarked(t *testing.T) {
 	assert.Equal(t, []int64{4}, r.intents.marked(), "after a loss of power")
 }
 
-// A tool that reads a replica which was closed in order changes nothing of it.
+// A tool that reads a replica which was closed in order does not change the replica.
 func TestAViewThatCannotReadMarksNothing(t *testing.T) {
 	f := newCrashDisk(t)
 	r := openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)

@@ -15,7 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
-// boundedReplica writes out after 8 KiB, and lets 16 KiB be written that are not.
+// boundedReplica returns a replica that starts a write-out after 8 KiB. Up to 16 KiB may be written that are not on the
+// disk.
 func boundedReplica(t *testing.T) (*memfs.FS, *Replica, *Session) {
 	t.Helper()
 	f, r := newMemReplica(t, 1<<30)
@@ -51,7 +52,7 @@ func TestWritesWaitForRoomWhenMuchIsToBeWrittenOut(t *testing.T) {
 	require.NoError(t, r.Close(t.Context()))
 }
 
-// A flush makes room as well, also for those who wait while the write-out hangs.
+// A flush also makes room, even for callers that wait while the write-out hangs.
 func TestAFlushMakesRoom(t *testing.T) {
 	f, _, s := boundedReplica(t)
 	asked, _ := hang(t, f, "writeback", dataName)
@@ -74,7 +75,7 @@ func TestWritersThatWaitForRoomAreLetGoWithTheirSession(t *testing.T) {
 		waits := make(chan error, 1)
 		go func() { waits <- s.WriteAt(t.Context(), stampBlock(9), 0, false) }()
 		synctest.Wait()               // it waits for room, inside the gate
-		next := admit(t, r, 2, "two") // the write-out of what is written already holds no admission up
+		next := admit(t, r, 2, "two") // the write-out of earlier data does not delay an admission
 		assert.ErrorIs(t, <-waits, syscall.ESHUTDOWN, "the write")
 		release()
 		got := make([]byte, 512)
@@ -96,14 +97,14 @@ func TestAWriteOutThatFailsEndsTheReplica(t *testing.T) {
 	for i := range int64(2) {
 		require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), i*4096, false))
 	}
-	<-s.Done() // though no flush was asked for
+	<-s.Done() // although no flush was requested
 	assert.ErrorIs(t, s.Flush(t.Context()), syscall.ESHUTDOWN)
 	got := r.State()
 	assert.ErrorIs(t, got.Failure, syscall.EIO)
 	assert.False(t, got.CacheKept)
 }
 
-// A sync settles what was written before it began, not what came meanwhile.
+// A sync settles data that was written before it started, and no data that was written during it.
 func TestASyncDoesNotSettleWhatIsWrittenMeanwhile(t *testing.T) {
 	f, r, s := boundedReplica(t)
 	require.NoError(t, s.WriteAt(t.Context(), make([]byte, 1024), 0, false))
@@ -146,7 +147,7 @@ func TestLongRangesAreZeroedInPieces(t *testing.T) {
 	}
 }
 
-// countedPieces counts what is zeroed.
+// countedPieces counts the zeroed pieces.
 type countedPieces struct {
 	fsys.File
 	before       func()

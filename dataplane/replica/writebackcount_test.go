@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// countedFile is a data file that does what a test says.
+// countedFile is a data file with functions that the test sets.
 type countedFile struct {
 	fsys.File
 	write     func() error
@@ -25,7 +25,7 @@ func (f *countedFile) WriteBack() error            { return nil }
 func (f *countedFile) Datasync() error             { return nil }
 func (f *countedFile) Unwritten() (int64, error)   { return f.unwritten() }
 
-// newCounted returns a writeback whose share is 16 KiB.
+// newCounted returns a writeback with a share of 16 KiB.
 func newCounted(t *testing.T) (*countedFile, *writeback) {
 	t.Helper()
 	f := &countedFile{
@@ -48,7 +48,7 @@ func TestAWriteThatFailedIsUnsettled(t *testing.T) {
 	assert.Zero(t, w.unsettled())
 }
 
-// The answer of the kernel is older than a write that ends while it is asked.
+// The kernel's answer is older than a write that ends during the question.
 func TestWhatIsWrittenDuringTheQuestionIsNotAbsorbed(t *testing.T) {
 	f, w := newCounted(t)
 	w.written.Add(4096)
@@ -60,12 +60,13 @@ func TestWhatIsWrittenDuringTheQuestionIsNotAbsorbed(t *testing.T) {
 	assert.EqualValues(t, 512, w.backlog())
 }
 
-// A write that finds a write-out running leaves the work to it, also if that is just about to end. Each round writes at another moment.
+// A write that finds a write-out running leaves the work to that write-out, even if the write-out is about to end. Each
+// round writes at a different time.
 func TestAWriteBesideTheEndOfAWriteOutIsWrittenOut(t *testing.T) {
 	f, w := newCounted(t)
 	var asked atomic.Bool
 	f.unwritten = func() (int64, error) {
-		asked.Store(true) // from here on it takes the write-out a few steps to its end
+		asked.Store(true) // from here on the write-out needs only a few steps to end
 		return 0, nil
 	}
 	var steps atomic.Int64
