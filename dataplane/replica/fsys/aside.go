@@ -14,30 +14,32 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/thread"
 )
 
-// Aside is a host's file systems of which some lie on block devices that this very process serves. What waits for one of those waits for
-// this process; if it is killed meanwhile, that wait must not keep the device's connection open. So each directory of such a file system
-// has a thread of its own (package thread), which does all that is asked of it and of the files in it, one after the other:
+// Aside is the file system of a host on which some file systems lie on block devices that this very process serves. A
+// call that waits for such a device waits for this process. If the process is killed during the call, the wait must not
+// keep the device's connection open. So each directory of such a file system has a thread of its own (package thread).
+// This thread carries out all operations on the directory and its files, one after the other:
 //
 //	Dir ---- thread, its table of descriptors: the directory, its lock, its files     File ---- the thread of its Dir
 //	  | OpenDir
 //	  +----- another thread
 //
-// Since a directory's lock is in the same table as its files, no other opening gets the lock while a call on one of these goes on, also
-// after the process was killed: so its successor need not wait for such threads (thread.Aside). All other file systems are Host's.
+// A directory's lock is in the same table as its files. So while a call on one of these is under way, no other opening
+// gets the lock, even after the process was killed. For this reason its successor need not wait for such threads
+// (thread.Aside). Host serves all other file systems.
 //
-// A call that hangs holds up all later ones of its thread, but for closing: Close waits for closePatience at most, and what was closed while
-// another call hung is closed when that has ended.
+// A call that hangs delays all later calls of its thread, except Close. Close waits for closePatience at most. A
+// descriptor that was closed while another call hung is closed when that call has ended.
 type Aside struct {
 	Host
-	// Mounts is the file of a mount namespace in which these file systems are seen; "" for that of the process, where they must not be
-	// mounted when the process ends.
+	// Mounts is the file of a mount namespace in which these file systems are visible. "" means the namespace of the
+	// process; there they must not be mounted when the process exits.
 	Mounts string
-	// Served has the numbers of the block devices that this process serves. It must not wait for them.
+	// Served returns the numbers of the block devices that this process serves. It must not wait for them.
 	Served func() map[uint64]bool
 }
 
-// ErrNotAside says that a directory lies on a block device that this process serves, and could not be opened aside. Opened as Host does it
-// would keep the process from ending.
+// ErrNotAside means that a directory lies on a block device that this process serves, and could not be opened in a
+// thread of its own. If Host opened it, it would prevent the process from exiting.
 var ErrNotAside = errors.New("it lies on a device that this process serves, and cannot be used in a thread of its own")
 
 // OpenDir opens an existing directory by absolute path.
@@ -48,7 +50,8 @@ func (a Aside) OpenDir(path string) (Dir, error) {
 	}
 	d, err := a.openServed(path, served)
 	if d != nil || err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
-		return d, err // what the process itself sees by that path may be something else, and must not be taken for the disk
+		// The process itself may see something else at that path, which must not be taken for the disk.
+		return d, err
 	}
 	host, err := a.Host.OpenDir(path)
 	if err != nil {
@@ -63,7 +66,7 @@ func (a Aside) OpenDir(path string) (Dir, error) {
 	return host, nil
 }
 
-// openServed opens a directory aside. It returns nil for one that is not on a served device.
+// openServed opens a directory in a thread of its own. It returns nil for a directory that is not on a served device.
 func (a Aside) openServed(path string, served map[uint64]bool) (Dir, error) {
 	root := a.Root
 	if root == "" {
@@ -91,28 +94,28 @@ func (a Aside) openServed(path string, served map[uint64]bool) (Dir, error) {
 	return &hostDir{d}, nil
 }
 
-// aside is a descriptor of a thread.
+// aside is a descriptor in the table of a thread.
 type aside struct {
 	thread *asideThread
 	fd     int
 	title  string
 
 	mu     sync.Mutex
-	users  int  // guarded by mu; calls that have begun
+	users  int  // guarded by mu; calls under way
 	closed bool // guarded by mu
 }
 
-// closePatience is how long Close waits behind another call of the thread. To close later is safe: the lock of a directory stays as long as a
-// call goes on beneath it.
+// closePatience is how long Close waits behind another call of the thread. It is safe to close later: the lock of a
+// directory stays as long as a call below the directory is under way.
 const closePatience = time.Second
 
-// asideThread ends with the last descriptor in it.
+// asideThread is a thread that ends with its last descriptor.
 type asideThread struct {
 	*thread.Thread
 
 	mu   sync.Mutex
 	open int  // guarded by mu
-	late bool // guarded by mu; a Close has waited in vain, and nothing was closed since
+	late bool // guarded by mu; a Close has timed out, and nothing was closed since
 }
 
 func (t *asideThread) add(n int) {
@@ -123,7 +126,7 @@ func (t *asideThread) add(n int) {
 	}
 }
 
-// openAside opens the first descriptor of a thread, which ends if that fails.
+// openAside opens the first descriptor of a thread. If that fails, the thread ends.
 func openAside(t *thread.Thread, title string, open func() (int, error)) (*aside, error) {
 	at := &asideThread{Thread: t}
 	d, err := at.take(title, open)
@@ -158,7 +161,7 @@ func (d *aside) control(do func(fd int) error) error {
 	return d.thread.Do(func() error { return do(d.fd) })
 }
 
-// enter begins a call.
+// enter starts a call.
 func (d *aside) enter() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,7 +172,7 @@ func (d *aside) enter() error {
 	return nil
 }
 
-// leave ends a call. The last one after close has the descriptor closed, and does not wait for that.
+// leave ends a call. The last call after close has the descriptor closed, and does not wait for that.
 func (d *aside) leave() {
 	d.mu.Lock()
 	d.users--
@@ -180,8 +183,8 @@ func (d *aside) leave() {
 	}
 }
 
-// close closes the descriptor, once the calls on it that have begun have ended: for those it does not wait, and for closePatience at most for
-// those on other descriptors of the thread.
+// close closes the descriptor after its current calls have ended; it does not wait for them. It waits for closePatience
+// at most for calls on other descriptors of the thread.
 func (d *aside) close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -208,7 +211,7 @@ func (d *aside) close() error {
 	}
 }
 
-// end closes the descriptor when its turn in the thread has come.
+// end closes the descriptor when the thread is free for that.
 func (d *aside) end() <-chan error {
 	ended := make(chan error, 1)
 	go func() { // outlives its caller only while another call hangs
@@ -228,7 +231,7 @@ func (t *asideThread) isLate() bool {
 	return t.late
 }
 
-// giveUp notes that a Close has waited in vain, unless it has just ended.
+// giveUp records that a Close has timed out, unless the close has just ended.
 func (t *asideThread) giveUp(ended <-chan error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -272,7 +275,7 @@ func (d *aside) open(name string, how *unix.OpenHow) (descriptor, error) {
 	return d.thread.take(d.title+"/"+name, func() (int, error) { return openat.Open(d.fd, name, how) })
 }
 
-// openDir opens a directory in a thread of its own, which finds this one by way of /proc.
+// openDir opens a directory in a thread of its own, which finds this directory through /proc.
 func (d *aside) openDir(name string, how *unix.OpenHow) (descriptor, error) {
 	if err := d.enter(); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/thread"
 )
 
-// everyHost is the host's file system as it is and with its work done aside: both must do the same.
+// everyHost runs a test on the host's file system, directly and through Aside: both must behave the same.
 func everyHost(t *testing.T, test func(t *testing.T, fs FS, dir string)) {
 	for _, name := range []string{"host", "aside"} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestADirectoryIsLockedUntilItIsClosed(t *testing.T) {
 		second, err := fs.OpenDir(path)
 		require.NoError(t, err)
 		require.ErrorIs(t, second.TryLock(), ErrLocked)
-		bystander, err := fs.OpenDir(path) // made while the first is open: it must not keep its lock
+		bystander, err := fs.OpenDir(path) // opened while the first is open: it must not keep the lock of the first
 		require.NoError(t, err)
 		require.NoError(t, first.Close())
 		require.NoError(t, second.TryLock())
@@ -108,13 +108,14 @@ func TestADirectoryIsLockedUntilItIsClosed(t *testing.T) {
 	})
 }
 
-// The last descriptor of a thread takes the thread along, whichever that is, also when opening one failed before.
+// A thread ends with its last descriptor, whichever descriptor that is, even if the opening of a descriptor failed
+// before.
 func TestAThreadAsideEndsWithItsLastDescriptor(t *testing.T) {
 	path := t.TempDir()
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(path, &st))
 	fs := Aside{Served: func() map[uint64]bool { return map[uint64]bool{st.Dev: true} }}
-	awaitThreadsAside(t, 0) // those of other tests
+	awaitThreadsAside(t, 0) // threads of other tests
 	d, err := fs.OpenDir(path)
 	require.NoError(t, err)
 	require.NoError(t, d.Mkdir("sub"))
@@ -129,14 +130,14 @@ func TestAThreadAsideEndsWithItsLastDescriptor(t *testing.T) {
 	awaitThreadsAside(t, 2)
 
 	require.NoError(t, sub.Close())
-	awaitThreadsAside(t, 2) // the file is open still
+	awaitThreadsAside(t, 2) // the file is still open
 	require.NoError(t, f.Close())
 	awaitThreadsAside(t, 1)
 	require.NoError(t, d.Close())
 	awaitThreadsAside(t, 0)
 }
 
-// asideOf returns how one descriptor is reached, for calls that hang.
+// asideOf returns the thread's descriptor of a file or directory, for calls that hang.
 func asideOf(t *testing.T, d any) *aside {
 	t.Helper()
 	switch d := d.(type) {
@@ -149,8 +150,9 @@ func asideOf(t *testing.T, d any) *aside {
 	return nil
 }
 
-// A call on one file hangs. Closing the others of its directory, and the directory, waits a moment once, and not at all after that; all is
-// closed when the call has ended, the lock included, and not before.
+// A call on one file hangs. The first close of another file of its directory waits for a moment. The later closes,
+// including the directory's, do not wait. When the call has ended, and not before, everything is closed, including the
+// lock.
 func TestACallThatHangsHoldsUpNoClose(t *testing.T) {
 	path := t.TempDir()
 	var st unix.Stat_t
@@ -209,7 +211,8 @@ func TestACallThatHangsHoldsUpNoClose(t *testing.T) {
 	awaitThreadsAside(t, 0)
 }
 
-// What lies on a served device is opened aside or not at all, and no error makes of it what the process sees by the same path.
+// A directory on a served device is opened in a thread of its own or not at all. After any error, the process never
+// uses the directory that it sees itself under the same path.
 func TestWhatMustBeAsideIsNotOpenedOtherwise(t *testing.T) {
 	if !mountns.Own(t) {
 		return
@@ -240,7 +243,7 @@ func TestWhatMustBeAsideIsNotOpenedOtherwise(t *testing.T) {
 	}))
 	fs := Aside{Mounts: mounts, Served: func() map[uint64]bool { return served }}
 
-	d, err := fs.OpenDir(there) // mounted in the kept namespace alone
+	d, err := fs.OpenDir(there) // mounted only in the kept namespace
 	require.NoError(t, err)
 	asideOf(t, d)
 	id, err := d.ID()
@@ -248,7 +251,7 @@ func TestWhatMustBeAsideIsNotOpenedOtherwise(t *testing.T) {
 	assert.True(t, served[id.Device])
 	require.NoError(t, d.Close())
 
-	_, err = fs.OpenDir(here) // in that of the process alone
+	_, err = fs.OpenDir(here) // mounted only in the namespace of the process
 	require.ErrorIs(t, err, ErrNotAside)
 
 	d, err = fs.OpenDir(place)
@@ -259,14 +262,15 @@ func TestWhatMustBeAsideIsNotOpenedOtherwise(t *testing.T) {
 	_, err = fs.OpenDir(filepath.Join(place, "missing"))
 	require.ErrorIs(t, err, unix.ENOENT)
 
-	require.NoError(t, kept.Do(func() error { // a loop of links in the kept namespace: an error that says nothing of what is there
+	// A loop of links in the kept namespace: an error that proves nothing about the directory there.
+	require.NoError(t, kept.Do(func() error {
 		return errors.Join(unix.Unmount(there, 0), unix.Mount("none", place, "tmpfs", 0, "size=64k"), os.Symlink("there", there))
 	}))
 	_, err = fs.OpenDir(there)
 	require.ErrorIs(t, err, unix.ELOOP)
 }
 
-// threadsAside lists the threads of this process that do work aside.
+// threadsAside lists the threads of this process that are named thread.Aside.
 func threadsAside(t *testing.T) (ids []string) {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/self/task/*/comm")
@@ -279,7 +283,7 @@ func threadsAside(t *testing.T) (ids []string) {
 	return ids
 }
 
-// awaitThreadsAside waits until so many threads do work aside: a thread ends a moment after its last work.
+// awaitThreadsAside waits until the number of such threads is want: a thread ends a moment after its last work.
 func awaitThreadsAside(t *testing.T, want int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(threadsAside(t)) == want }, 10*time.Second, time.Millisecond, "%d threads do not become %d", len(threadsAside(t)), want)

@@ -10,25 +10,25 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
-// descriptor is an open file or directory, in the table of descriptors of the process or of a thread (aside.go). Its methods may be
-// called concurrently, and after close, when they return os.ErrClosed.
+// descriptor is an open file or directory, in the table of descriptors of the process or of a thread (aside.go). Its
+// methods may be called concurrently, and also after close; then they return os.ErrClosed.
 type descriptor interface {
-	// control calls do with the descriptor, which stays open meanwhile.
+	// control calls do with the descriptor, which stays open during the call.
 	control(do func(fd int) error) error
-	// readAt and writeAt are as io.ReaderAt and io.WriterAt.
+	// readAt and writeAt behave like io.ReaderAt and io.WriterAt.
 	readAt(p []byte, off int64) (int, error)
 	writeAt(p []byte, off int64) (int, error)
-	// open opens a name in this directory, resolved beneath it.
+	// open opens a name in this directory. The lookup cannot leave the directory.
 	open(name string, how *unix.OpenHow) (descriptor, error)
-	// openDir is open for a directory; what is opened in that may be done elsewhere than what is done here.
+	// openDir is like open, for a directory. Another thread may do the calls on the opened directory.
 	openDir(name string, how *unix.OpenHow) (descriptor, error)
-	// path leads to the file by way of /proc, as long as it is open; only for calls that do not wait for the disk.
+	// path leads to the file through /proc, as long as it is open. It is only for calls that do not wait for the disk.
 	path() string
 	name() string
 	close() error
 }
 
-// direct is a descriptor of the process.
+// direct is a descriptor in the table of the process.
 type direct struct{ file *os.File }
 
 func (d direct) control(do func(fd int) error) error {
@@ -38,7 +38,7 @@ func (d direct) control(do func(fd int) error) error {
 	}
 	var said error
 	if raw.Control(func(fd uintptr) { said = do(int(fd)) }) != nil {
-		return os.ErrClosed // there is no other reason
+		return os.ErrClosed // no other reason exists
 	}
 	return said
 }
@@ -63,7 +63,7 @@ func (d direct) open(name string, how *unix.OpenHow) (descriptor, error) {
 
 func (d direct) openDir(name string, how *unix.OpenHow) (descriptor, error) { return d.open(name, how) }
 
-// all repeats a call that may transfer less than all of p; atEnd is what it means that nothing was transferred.
+// all repeats a call that may transfer less than all of p; atEnd is the error if nothing was transferred.
 func all(p []byte, off int64, atEnd error, call func(p []byte, off int64) (int, error)) (done int, err error) {
 	for done < len(p) {
 		n, err := call(p[done:], off+int64(done))

@@ -11,8 +11,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
-// Host is the file system as seen by a process whose root directory is Root; "" is "/". Absolute symbolic links and ".."
-// stay beneath Root, and links that the kernel makes up (/proc/*/fd) are refused. It needs openat2 (Linux 5.6).
+// Host is the file system as a process with the root directory Root sees it; "" is "/". Absolute symbolic links and
+// ".." stay below Root. Links that the kernel creates (/proc/*/fd) are refused. It needs openat2 (Linux 5.6).
 type Host struct{ Root string }
 
 // OpenDir opens an existing directory by absolute path.
@@ -28,10 +28,10 @@ func (h Host) OpenDir(path string) (Dir, error) {
 	return &hostDir{direct{dir}}, nil
 }
 
-// beneath is how every name in an open directory is resolved: one element, no link, no other file system.
+// beneath is the way in which every name in an open directory is resolved: one element, no link, no other file system.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 
-// hostDir is a directory of the kernel's.
+// hostDir is a directory of the kernel.
 type hostDir struct{ descriptor }
 
 // fail wraps the error of a call on a name.
@@ -77,7 +77,8 @@ func (d *hostDir) OpenFile(name string, mode Mode) (File, error) {
 	case CreateNew:
 		flags, perm = unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600
 	}
-	how, err := d.how(name, flags|unix.O_NONBLOCK, perm) // O_NONBLOCK: a pipe by that name must not make the open wait
+	// O_NONBLOCK prevents the open from waiting if the name is a pipe.
+	how, err := d.how(name, flags|unix.O_NONBLOCK, perm)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (d *hostDir) RenameNew(from, to string) error {
 
 func (d *hostDir) Exchange(one, other string) error {
 	err := d.control(func(fd int) error { return unix.Renameat2(fd, one, fd, other, unix.RENAME_EXCHANGE) })
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // from file systems that do not know the flag
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // file systems that do not know the flag return this
 		err = fmt.Errorf("%w: %w", unix.EOPNOTSUPP, err)
 	}
 	return d.fail("exchange "+one+" and", other, err)
@@ -125,7 +126,7 @@ func (d *hostDir) Rmdir(name string) error {
 	return d.fail("remove directory", name, d.control(func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) }))
 }
 
-// Names reads through a descriptor of its own, for the held one has but one position.
+// Names reads through a separate descriptor, because the held descriptor has only one position.
 func (d *hostDir) Names() ([]string, error) {
 	var names []string
 	err := d.control(func(fd int) error {
@@ -166,7 +167,7 @@ func (d *hostDir) ID() (ID, error) {
 	return ID{Device: st.Dev, Inode: st.Ino}, nil
 }
 
-// stat is that of a name, or of the directory.
+// stat returns the attributes of a name, or of the directory.
 func (d *hostDir) stat(name string) (st unix.Stat_t, err error) {
 	err = d.control(func(fd int) error {
 		if name == "" {
@@ -180,7 +181,8 @@ func (d *hostDir) stat(name string) (st unix.Stat_t, err error) {
 // WatchPath leads to the directory as long as it is open.
 func (d *hostDir) WatchPath() string { return d.path() }
 
-// IsMountPoint tells whether the directory is the root of a mount. Where the kernel does not say (before Linux 5.8), it is false.
+// IsMountPoint reports whether the directory is the root of a mount. If the kernel cannot say (before Linux 5.8), it is
+// false.
 func (d *hostDir) IsMountPoint() bool {
 	var stx unix.Statx_t
 	err := d.control(func(fd int) error { return unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &stx) })
@@ -212,7 +214,7 @@ func (d *hostDir) TryLock() error {
 
 func (d *hostDir) Close() error { return d.close() }
 
-// retried is a call that is made again when a signal interrupted it.
+// retried returns a call that is repeated if a signal interrupts it.
 func retried(call func(fd int) error) func(fd int) error {
 	return func(fd int) error {
 		for {

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropPauses are the pauses between the attempts to drop a file. A page that is in use at the moment of the call stays
-// cached. A program that reads the file, such as a backup of the disk, has read further by the next attempt.
+// dropPauses are the pauses between the attempts to drop a file. A page stays cached if it is in use at the moment of
+// the call. By the next attempt, a program that reads the file, such as a backup of the disk, has moved to a later
+// part.
 var dropPauses = []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond}
 
 func (f *hostFile) DropCache(ranges []Range, progress func()) (kept []Range, err error) {
@@ -21,10 +22,10 @@ func (f *hostFile) DropCache(ranges []Range, progress func()) (kept []Range, err
 	return keptByAll(ranges, drop, cached, time.Sleep)
 }
 
-// keptByAll returns what stays cached in all attempts to drop a file: each attempt asks only about what the attempts
-// before have left. A page that was not cached once reads as the disk has it from then on. Changes were synced, so the
-// kernel can only have read that page from the disk since. So a program that goes on reading the file, and fills the
-// cache again, does not count.
+// keptByAll returns the parts that stay cached in all attempts to drop a file. Each attempt asks only about the parts
+// that the previous attempts could not drop. After a page was not cached once, it reads as on the disk. Changes were
+// synced, so the kernel can only have read that page from the disk since. So a program that continues to read the file,
+// and fills the cache again, does not matter.
 func keptByAll(
 	ranges []Range, drop func() error, cachedIn func([]Range) ([]Range, error), pause func(time.Duration),
 ) (kept []Range, err error) {
@@ -41,8 +42,8 @@ func keptByAll(
 	}
 }
 
-// cachedIn lists the parts of ranges that the kernel has in its cache. A file system in memory has no disk that could
-// differ, and so none.
+// cachedIn lists the parts of ranges that the kernel has in its cache. For a file system in memory it lists none,
+// because there is no disk that could differ.
 func (f *hostFile) cachedIn(ranges []Range, progress func()) (found []Range, err error) {
 	var on unix.Statfs_t
 	if err := f.call("stat the file system of", func(fd int) error { return unix.Fstatfs(fd, &on) }); err != nil {
@@ -64,8 +65,9 @@ func (f *hostFile) cachedIn(ranges []Range, progress func()) (found []Range, err
 	return found, nil
 }
 
-// addCached adds the cached parts of a range to those that were found. The kernel counts the cached pages of a range,
-// in a time that depends on that count: so a range of which only a part is cached is divided until the parts are known.
+// addCached adds the cached parts of a range to the parts that were found. The kernel counts the cached pages of a
+// range. The count takes time in proportion to its result. So a range that is cached in part is divided until its parts
+// are known.
 func (f *hostFile) addCached(found []Range, r Range) ([]Range, error) {
 	cached, err := f.cachedPages(r)
 	pages := pagesOf(r.Length)
@@ -105,12 +107,12 @@ func addRange(ranges []Range, r Range) []Range {
 	return append(ranges, r)
 }
 
-// residentWindow is how much of a file is mapped at once.
+// residentWindow is the largest part of a file that is mapped at once.
 const residentWindow = 1 << 30
 
-// residentIn is cachedIn for kernels without cachestat (Linux before 6.5). mincore looks at each page of a range,
-// cached or not, which takes about 15 s for each TiB. It tells the truth to the owner of a file only, and calls all
-// pages of other files cached.
+// residentIn is cachedIn for kernels without cachestat (Linux before 6.5). mincore checks each page of a range, cached
+// or not, which takes about 15 s for each TiB. It answers correctly only for the owner of a file. For other files it
+// reports all pages as cached.
 func (f *hostFile) residentIn(ranges []Range, progress func()) (found []Range, err error) {
 	for _, r := range ranges {
 		for end := r.Off + r.Length; r.Off < end; r.Off += residentWindow {
@@ -141,9 +143,9 @@ func addResident(found []Range, pages []byte, off, end int64) []Range {
 	return found
 }
 
-// resident returns a byte for each page of a part of a file; its lowest bit says that the page is cached. A file system
-// that cannot map a file (ENODEV) does not use the page cache for it. The mapping is private: some file systems allow
-// no other for files that they do not cache.
+// resident returns a byte for each page of a part of a file. The lowest bit is set if the page is cached. A file system
+// that cannot map a file (ENODEV) does not use the page cache for it. The mapping is private, because some file systems
+// allow no other mapping for files that they do not cache.
 func resident(fd int, off int64, length int) (pages []byte, err error) {
 	b, err := unix.Mmap(fd, off, length, unix.PROT_READ, unix.MAP_PRIVATE)
 	switch {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileBytes is the size of the test's file: more than is mapped at once.
+// fileBytes is the size of the test's file: more than the part that is mapped at once.
 const fileBytes = residentWindow + 1<<20
 
 var wholeFile = []Range{{Length: fileBytes}}
@@ -47,7 +47,7 @@ func lockPages(t *testing.T, f *hostFile, r Range) {
 	}))
 }
 
-// within tells whether a range lies in one of others.
+// within reports whether a range lies in one of the others.
 func within(r Range, others []Range) bool {
 	for _, o := range others {
 		if o.Off <= r.Off && r.Off+r.Length <= o.Off+o.Length {
@@ -86,18 +86,19 @@ func TestPagesThatAreLockedAreReportedWhereTheCallerAsks(t *testing.T) {
 		kept, err := f.DropCache(tc.ranges, func() {})
 		require.NoError(t, err)
 		require.Len(t, kept, len(tc.want), tc.name)
-		for i, w := range tc.want { // the kernel keeps the pages around one too, if it allocated them together
+		// The kernel also keeps the pages next to a locked page if it allocated them together.
+		for i, w := range tc.want {
 			assert.True(t, within(w, kept[i:i+1]), "%s: %v", tc.name, kept)
 		}
 	}
 }
 
-// A program reads the file from its start to its end, and comes back to the first part in the last attempt.
+// A program reads the file from start to end, and returns to the first part in the last attempt.
 func TestAPartThatWasNotCachedOnceIsNotReportedWhenItIsReadAgain(t *testing.T) {
 	a, b, c := Range{0, 4096}, Range{4096, 4096}, Range{8192, 4096}
 	for _, tc := range []struct {
 		name     string
-		attempts [][]Range // what is cached in each
+		attempts [][]Range // the cached parts in each attempt
 		asked    [][]Range
 		want     []Range
 	}{

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directPiece bounds one transfer past the cache.
+// directPiece limits one transfer past the cache.
 const directPiece = 256 << 10
 
-// ErrNotWrittenThrough says that a file system has not put on the disk what was written past the cache.
+// ErrNotWrittenThrough means that a file system has not stored on the disk the data that was written past the cache.
 var ErrNotWrittenThrough = errors.New("what was written past the cache is not on the disk")
 
 func (f *hostFile) WriteThrough(ranges []Range, progress func()) error {
-	both, err := unix.Mmap(-1, 0, 2*directPiece, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // aligned, as the kernel wants it
+	// An anonymous mapping is aligned, as direct I/O requires.
+	both, err := unix.Mmap(-1, 0, 2*directPiece, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("allocate buffers: %w", err)
 	}
@@ -34,8 +35,8 @@ func (f *hostFile) WriteThrough(ranges []Range, progress func()) error {
 	return nil
 }
 
-// writePieceThrough fills both buffers. A program that reads all of a file has the kernel cache its holes, too; those
-// equal the disk.
+// writePieceThrough fills both buffers. If a program reads all of a file, the kernel also caches the holes of the file.
+// Holes equal the disk.
 func (f *hostFile) writePieceThrough(shown, disk []byte, off int64) error {
 	if err := f.ReadAt(shown, off); err != nil {
 		return err
@@ -66,8 +67,8 @@ func (f *hostFile) writePieceThrough(shown, disk []byte, off int64) error {
 	})
 }
 
-// passesCache returns an error where the kernel opens a file for direct writes, but has the cache do them, the reads too:
-// so does ext4 with files that it encrypts, and with those whose data goes through its journal.
+// passesCache returns an error if the kernel opens a file for direct writes but lets the cache do them, including
+// direct reads. ext4 does this for files that it encrypts, and for files whose data passes through its journal.
 func passesCache(direct int) error {
 	var file unix.Statx_t
 	if err := unix.Statx(direct, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &file); err != nil {
@@ -79,8 +80,8 @@ func passesCache(direct int) error {
 	return nil
 }
 
-// isDirect tells whether direct writes of a file pass the cache. A file system that does not tell (those of Linux before
-// 6.1, and some later) is believed, except about encrypted files.
+// isDirect reports whether direct writes of a file pass the cache. Some file systems do not report this: all of them on
+// Linux before 6.1, and some on later kernels. They are believed, except for encrypted files.
 func isDirect(file unix.Statx_t) bool {
 	if file.Mask&unix.STATX_DIOALIGN != 0 {
 		return file.Dio_offset_align != 0

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostFile is a plain file of the kernel's.
+// hostFile is a plain file of the kernel.
 type hostFile struct{ descriptor }
 
 func (f *hostFile) ReadAt(p []byte, off int64) error {
@@ -16,8 +16,9 @@ func (f *hostFile) ReadAt(p []byte, off int64) error {
 	return err
 }
 
-// writePiece bounds one write to the page cache. The kernel (ext4 of Linux 6.18) keeps what one write made as one piece, and
-// a later small write pays for the size of the piece that it falls into: measured, 4 KiB writes are twice as fast for it.
+// writePiece limits one write to the page cache. The kernel (ext4 of Linux 6.18) keeps the data of one write as one
+// piece. A later small write costs time in proportion to the size of the piece that it changes. With this limit, writes
+// of 4 KiB were measured to be twice as fast.
 const writePiece = 64 << 10
 
 func (f *hostFile) WriteAt(p []byte, off int64) error {
@@ -35,13 +36,14 @@ func (f *hostFile) Truncate(size int64) error {
 	return f.call("truncate", func(fd int) error { return unix.Ftruncate(fd, size) })
 }
 
-// writtenOut writes out a range of the page cache that is about to be zeroed. The kernel (ext4 of Linux 6.18) throws the pages away first;
-// if it then finds that it lacks space for the rest, the file reads as it was on the disk, before writes that were acknowledged.
+// writtenOut writes out a range of the page cache that will be zeroed. The kernel (ext4 of Linux 6.18) first drops the
+// pages. If it then lacks space for the rest, the file reads as it was on the disk, before writes that were
+// acknowledged.
 func (f *hostFile) writtenOut(off, length int64) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	err := f.call("write out what is to be zeroed of", func(fd int) error { return unix.SyncFileRange(fd, off, length, all) })
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return fmt.Errorf("%w: %s", unix.EIO, err.Error()) // earlier writes are lost: that is more than a lack of space
+		return fmt.Errorf("%w: %s", unix.EIO, err.Error()) // earlier writes are lost, which is worse than lack of space
 	}
 	return err
 }
@@ -61,7 +63,7 @@ func (f *hostFile) fallocate(what string, mode uint32, off, length int64) error 
 	return f.call(what, func(fd int) error { return unix.Fallocate(fd, mode, off, length) })
 }
 
-// call makes a system call, again when interrupted.
+// call makes a system call, and repeats it if it is interrupted.
 func (f *hostFile) call(what string, do func(fd int) error) error {
 	if err := f.control(retried(do)); err != nil {
 		return fmt.Errorf("%s %s: %w", what, f.name(), err)
@@ -85,7 +87,7 @@ func (f *hostFile) seek(off int64, whence int) (int64, error) {
 		found, err = unix.Seek(fd, off, whence)
 		return err
 	})
-	if errors.Is(err, unix.ENXIO) { // nothing from off to the end
+	if errors.Is(err, unix.ENXIO) { // no data or hole from off to the end
 		return f.Size()
 	}
 	return found, err
@@ -125,10 +127,10 @@ func (f *hostFile) Unwritten() (int64, error) {
 	return int64(pages.Dirty+pages.Writeback) * int64(os.Getpagesize()), err
 }
 
-// farAway is an offset at which no file has anything.
+// farAway is an offset beyond the end of any file.
 const farAway = 1 << 62
 
-// WriteError waits for the write-out of a page that does not exist: what is left of that call is its check of the file's errors.
+// WriteError waits for the write-out of a page that does not exist. So the call only checks the file's errors.
 func (f *hostFile) WriteError() error {
 	return f.call("write back", func(fd int) error {
 		return unix.SyncFileRange(fd, farAway, 1, unix.SYNC_FILE_RANGE_WAIT_BEFORE)

@@ -22,7 +22,7 @@ func TestTheKernelTellsWhatItHasNotWrittenOut(t *testing.T) {
 	const mib = 1 << 20
 	require.NoError(t, f.Truncate(64*mib))
 	var has int64
-	for has == 0 { // the kernel may have written it out by itself
+	for has == 0 { // the kernel may have written it out on its own
 		for range 3 {
 			require.NoError(t, f.WriteAt(make([]byte, 4*mib), 8*mib))
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// fullDisk mounts a small ext4 that has no block left besides those of the file "data", which has many parts.
+// fullDisk mounts a small ext4. Only the blocks of the file "data", which has many parts, are in use, and no block is
+// free.
 func fullDisk(t *testing.T) (f *hostFile, written []int64) {
 	t.Helper()
 	for _, command := range []string{"mkfs.ext4", "mount", "umount"} {
@@ -69,7 +70,8 @@ const blockBytes = 4096
 
 func block(value byte) []byte { return bytes.Repeat([]byte{value}, blockBytes) }
 
-// A range that cannot be zeroed for want of space reads as zeroes or as it did: what was written last, and is not on the disk yet, is there.
+// If a range cannot be zeroed because of lack of space, it reads as zeroes or as before the call. This includes the
+// last write, which is not on the disk yet.
 func TestARangeThatCannotBeZeroedKeepsItsLastWrite(t *testing.T) {
 	if !mountns.Own(t) {
 		return
@@ -82,7 +84,7 @@ func TestARangeThatCannotBeZeroedKeepsItsLastWrite(t *testing.T) {
 			continue
 		}
 		zero := f.ZeroRange
-		if n > len(written)/2 { // which frees blocks
+		if n > len(written)/2 { // frees blocks
 			zero = f.PunchHole
 		}
 		err := zero(i*blockBytes, int64(1+n%3)*blockBytes)

@@ -9,26 +9,28 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// The page cache, as Linux has it. A sector of a file is in one of these states:
+// The page cache behaves as on Linux. A sector of a file is in one of these states:
 //
-//	clean   reads return what the disk has
-//	dirty   written, and not synced. Reads return what was written. A Crash may lose it
-//	lost    its write-out failed. Reads return what was written, but the disk has what was there before, and no sync writes it again.
-//	        When it is written again it is dirty, if the disk has anything there. Else it stays lost: ext4 leaves its extent unwritten
+//	clean   reads return the content of the disk
+//	dirty   written, and not synced. Reads return the written data. A Crash may lose it
+//	lost    its write-out failed. Reads return the written data, but the disk has the earlier data, and no sync writes it
+//	        again. After another write it is dirty if the disk has anything there. Otherwise it stays lost, because ext4
+//	        leaves its extent unwritten
 //
-// A failure to write out is reported once per opening, by the first sync, WriteBack, WriteError, PunchHole or ZeroRange of that opening.
-// An opening that is made later reports it only if no other opening has before. Then nothing tells lost sectors from clean ones until
-// Evict or DropCache drops them: from then on reads return what the disk has. A Kill changes nothing of that.
+// Each opening reports a failed write-out once, by its first sync, WriteBack, WriteError, PunchHole or ZeroRange. A
+// later opening reports the failure only if no other opening has reported it before. Then nothing distinguishes lost
+// sectors from clean sectors until Evict or DropCache drops them: from then on reads return the content of the disk. A
+// Kill does not change this.
 //
-// A file is named by its last element, which stands for all files that have it, or by its absolute path.
+// A file is named by the last element of its path, which stands for all files with that name, or by its absolute path.
 
-// failingSync is a sync that is to fail.
+// failingSync is a sync that must fail.
 type failingSync struct {
 	file string
-	left int // syncs of the file up to the one that fails
+	left int // number of syncs of the file, including the one that fails
 }
 
-// LoseUnsynced makes the write-out in the background fail: what was written to the files of a name and not synced is lost. It stays
+// LoseUnsynced makes the write-out in the background fail: unsynced data of the files with a name is lost. It stays
 // readable until Evict.
 func (f *FS) LoseUnsynced(file string) {
 	f.mu.Lock()
@@ -36,16 +38,16 @@ func (f *FS) LoseUnsynced(file string) {
 	f.root.each("/", file, (*fileNode).lose)
 }
 
-// FailSync makes the nth of the next calls of Datasync and Sync for a file fail as one of the kernel does: what it was to make durable is
-// lost, and stays readable until Evict. It can be called several times, to make several calls fail.
+// FailSync makes the nth of the next calls of Datasync and Sync for a file fail as in the kernel: the data that it
+// should make durable is lost, and stays readable until Evict. To make several calls fail, call it several times.
 func (f *FS) FailSync(file string, nth int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failing = append(f.failing, failingSync{file: file, left: nth})
 }
 
-// Evict drops the files of a name from the cache, as a kernel does that needs the memory: what was lost reads as the disk has it. What is
-// dirty stays. An error that no opening has reported is reported by the present openings alone.
+// Evict drops the files with a name from the cache, as a kernel does that needs the memory: lost data now reads as on
+// the disk. Dirty data stays. Only the present openings report an error that no opening has reported yet.
 func (f *FS) Evict(file string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,7 +57,7 @@ func (f *FS) Evict(file string) {
 	})
 }
 
-// KeepCached makes DropCache of a file keep a part of it, as when another program has that part locked in memory.
+// KeepCached makes DropCache of a file keep a part of it, as if another program had locked that part in memory.
 func (f *FS) KeepCached(file string, part fsys.Range) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +70,7 @@ type keptPart struct {
 	part fsys.Range
 }
 
-// each calls do for the files of a name beneath a directory.
+// each calls do for the files with a name below a directory.
 func (d *dirNode) each(at, file string, do func(*fileNode)) {
 	for name, e := range d.entries {
 		switch e := e.(type) {
@@ -90,7 +92,7 @@ func (n *fileNode) lose() {
 	n.errors++
 }
 
-// evict drops the sectors that goes is true for.
+// evict drops the sectors for which goes returns true.
 func (n *fileNode) evict(goes func(sector int64) bool) {
 	for i := range n.lost {
 		if goes(i) {
@@ -100,7 +102,7 @@ func (n *fileNode) evict(goes func(sector int64) bool) {
 	}
 }
 
-// toldAtOpening is up to which error a new opening reports none.
+// toldAtOpening is the number of the last error that a new opening does not report.
 func (n *fileNode) toldAtOpening() int {
 	if n.heard != n.errors {
 		return n.errors - 1
@@ -108,7 +110,7 @@ func (n *fileNode) toldAtOpening() int {
 	return n.errors
 }
 
-// writeErrorLocked reports once that something could not be written out.
+// writeErrorLocked reports once that some data could not be written out.
 func (f *file) writeErrorLocked() error {
 	if f.told == f.node.errors {
 		return nil
@@ -119,7 +121,7 @@ func (f *file) writeErrorLocked() error {
 
 func (f *file) isNamed(file string) bool { return file == f.name || file == f.path }
 
-// syncFailsLocked counts a sync, and tells whether it is one that is to fail.
+// syncFailsLocked counts a sync, and reports whether this sync must fail.
 func (f *file) syncFailsLocked() (fails bool) {
 	for i := range f.fs.failing {
 		if s := &f.fs.failing[i]; f.isNamed(s.file) {
@@ -162,10 +164,10 @@ func (f *file) WriteBack() error {
 	return f.writeErrorLocked()
 }
 
-// WriteBackPart reports what WriteBack would.
+// WriteBackPart reports the same as WriteBack.
 func (f *file) WriteBackPart(fsys.Range) error { return f.WriteBack() }
 
-// Unwritten is not told, as by a kernel before 6.5.
+// Unwritten returns no answer, like a kernel before 6.5.
 func (f *file) Unwritten() (int64, error) { return 0, syscall.EOPNOTSUPP }
 
 func (f *file) WriteError() error {
@@ -191,7 +193,7 @@ func (f *file) DropCache(ranges []fsys.Range, progress func()) (kept []fsys.Rang
 	return kept, nil
 }
 
-// WriteThrough makes sectors dirty that were lost. A sync makes them durable.
+// WriteThrough makes lost sectors dirty. A sync makes them durable.
 func (f *file) WriteThrough(ranges []fsys.Range, progress func()) error {
 	if err := f.enter("writethrough"); err != nil {
 		return err
@@ -207,7 +209,7 @@ func (f *file) WriteThrough(ranges []fsys.Range, progress func()) error {
 	return nil
 }
 
-// keepsLocked tells whether a sector stays cached: it is dirty, or KeepCached said so.
+// keepsLocked reports whether a sector stays cached: it is dirty, or KeepCached named it.
 func (f *file) keepsLocked(i int64) bool {
 	return f.node.unsynced[i] || slices.ContainsFunc(f.fs.kept, func(k keptPart) bool {
 		return f.isNamed(k.file) && isIn(i, []fsys.Range{k.part})

@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// twice is a file system with a file of one sector that was written with 1, synced, and written with 2.
+// twice returns a file system with a file of one sector that was written with 1, synced, and written with 2.
 func twice(t *testing.T) (*FS, fsys.Dir, fsys.File) {
 	t.Helper()
 	f := New()
@@ -48,7 +48,7 @@ func TestWhatCouldNotBeWrittenOutIsReadableUntilItIsEvicted(t *testing.T) {
 			f, d, a := twice(t)
 			tc.lose(t, f, a)
 			later := must(d.OpenFile("a", fsys.ReadWrite))(t)
-			_ = later.WriteError() // reported here only if no sync has
+			_ = later.WriteError() // reports the error only if no sync has
 			no(t, later.Datasync())
 			assert.EqualValues(t, 2, firstByte(t, later), "the cache has it")
 			f.Evict("a")

@@ -21,12 +21,13 @@ var unwritten = &sector{}
 type fileNode struct {
 	inode                 uint64
 	size, durableSize     int64
-	content, durableBytes map[int64]*sector // as read through the cache, and as the disk has it
+	content, durableBytes map[int64]*sector // as read through the cache, and as stored on the disk
 	unsynced              map[int64]bool
-	// lost has the sectors that could not be written out: content has what was written, and the disk what was there before.
+	// lost has the sectors that could not be written out: content has the written data, and the disk has the earlier
+	// data.
 	lost   map[int64]bool
-	errors int // counts failures to write out
-	heard  int // of errors, the last one that some opening reported
+	errors int // counts failed write-outs
+	heard  int // number of the last error that any opening has reported
 }
 
 func newFile(inode uint64) *fileNode {
@@ -43,7 +44,7 @@ type file struct {
 	name  string
 	path  string
 	epoch int
-	told  int // of the node's errors, the last one that this opening has reported
+	told  int // number of the node's last error that this opening has reported
 }
 
 func (f *file) enter(kind string) error {
@@ -93,7 +94,7 @@ func (f *file) WriteAt(p []byte, off int64) error {
 	return nil
 }
 
-// has tells whether every sector of a range has its place.
+// has reports whether every sector of a range is allocated.
 func (n *fileNode) has(off, length int64) bool {
 	for i := off / sectorBytes; i*sectorBytes < off+length; i++ {
 		if n.content[i] == nil {
@@ -133,7 +134,7 @@ func (f *file) PunchHole(off, length int64) error { return f.zero("punch", off, 
 
 func (f *file) ZeroRange(off, length int64) error { return f.zero("zero", off, length, false) }
 
-// zero writes out the range before, as Host does, and so reports what could not be written out.
+// zero first writes out the range, as Host does. So it also reports earlier failed write-outs.
 func (f *file) zero(kind string, off, length int64, free bool) error {
 	if err := f.enter(kind); err != nil {
 		return err
@@ -197,8 +198,8 @@ func keep(m map[int64]*sector, i int64, s *sector) {
 	m[i] = s
 }
 
-// Crash ends the machine now, if a hook did not already, and starts it again: every open handle is dead, locks are gone, the
-// hook is forgotten, and of what was not synced a part chosen by rng is left.
+// Crash stops the machine now, if a hook did not already, and starts it again. Every open handle is dead, locks are
+// released and the hook is removed. Of the unsynced data, a part chosen by rng remains.
 func (f *FS) Crash(rng *rand.Rand) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,8 +208,9 @@ func (f *FS) Crash(rng *rand.Rand) {
 	f.root.crash(rng)
 }
 
-// Kill ends the process now, if a hook did not already: every open handle is dead, locks are gone, the hook is forgotten. The machine
-// runs on, so the next process sees all that was written; what was not synced may still be lost in a Crash.
+// Kill stops the process now, if a hook did not already: every open handle is dead, locks are released and the hook is
+// removed. The machine keeps running, so the next process sees everything that was written. A Crash may still lose
+// unsynced data.
 func (f *FS) Kill() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -236,7 +238,7 @@ func (d *dirNode) crash(rng *rand.Rand) {
 	for name := range d.durable {
 		names = append(names, name)
 	}
-	slices.Sort(names) // so that one seed always loses the same
+	slices.Sort(names) // so that one seed always loses the same data
 	for _, name := range names {
 		n := d.durable[name]
 		d.entries[name] = n

@@ -1,17 +1,18 @@
-// Package memfs is an fsys.FS in memory for tests: it can fail any step, and stop at any step, either as a process that is killed,
-// which leaves all that it wrote, or as a machine without power, which leaves an arbitrary part of what was not synced.
+// Package memfs is an fsys.FS in memory for tests. Any step can fail. It can also stop at any step, in one of two ways:
+// as a killed process, which leaves everything that it wrote, or as a machine without power, which leaves an arbitrary
+// part of the unsynced data.
 //
-// What a Crash may lose:
+// A Crash may lose the following:
 //
 //	file content    any 512-byte sector written since the file's last sync may be old or new, each for itself; inside a
 //	                sector any byte that changed may be old or new (a torn sector)
 //	file size       old or new
 //	directory       entries are journalled in order: a crash keeps any number of the first changes since the last sync
 //
-// Reads and writes go through a page cache as the one of Linux (cache.go). What could not be written out stays readable, and counts as
-// clean, until it is evicted.
+// Reads and writes pass through a page cache that works as on Linux (cache.go). Data that could not be written out
+// stays readable, and counts as clean, until it is evicted.
 //
-// It must not know what the files mean, and production code must not import it.
+// The package must not know the meaning of the files, and production code must not import it.
 package memfs
 
 import (
@@ -26,17 +27,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// ErrCrashed is what every call returns from the moment at which the machine lost power, or the process was killed.
+// ErrCrashed is the error of every call after the machine has lost power or the process was killed.
 var ErrCrashed = errors.New("the machine has no power")
 
-// Op is one step that changes something, or makes a change durable.
+// Op is one step that changes a file or directory, or makes a change durable.
 type Op struct {
 	// N counts the steps from 1.
 	N int
 	// Kind is one of create mkdir rename exchange unlink rmdir write truncate punch zero writeback datasync sync dropcache
 	// writethrough syncdir.
 	Kind string
-	// Name is the last element of the name that it concerns.
+	// Name is the last element of the name that the step concerns.
 	Name string
 }
 
@@ -49,56 +50,57 @@ type FS struct {
 	epoch int // counts crashes and kills; a handle of an earlier epoch is dead
 	// dead is true from the crash to the restart.
 	dead bool
-	// full is true when no file gets a sector more.
+	// full is true when no file gets another sector.
 	full bool
 	// noExchange is true when names cannot be exchanged.
 	noExchange bool
-	// failing has the syncs that are to fail, and kept the parts of files that stay cached.
+	// failing has the syncs that must fail, and kept the parts of files that stay cached.
 	failing []failingSync
 	kept    []keptPart
-	// before is asked before each step; an error makes the step fail with no effect.
+	// before is called before each step; an error makes the step fail without effect.
 	before func(Op) error
 }
 
-// New makes an empty file system.
+// New creates an empty file system.
 func New() *FS {
 	f := &FS{}
 	f.root = f.newDir()
 	return f
 }
 
-// Before sets what is asked before each step from now on; nil allows all. An error makes the step fail without effect;
-// ErrCrashed also ends every later call until Crash or Kill. A hook that does not return is a call that the disk does not answer: it
-// holds up that step alone. Steps are counted in the order in which they ask.
+// Before sets the hook that is called before each step from now on; nil allows all steps. An error makes the step fail
+// without effect; ErrCrashed also ends every later call until Crash or Kill. A hook that does not return simulates a
+// call that the disk does not answer: it delays only that step. Steps are counted in the order in which they call the
+// hook.
 func (f *FS) Before(hook func(Op) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before = hook
 }
 
-// Fill takes all space: from now on a write that needs a sector which the file does not have fails with ENOSPC, whatever else is freed.
-// What a file has can be overwritten, and names need no space.
+// Fill takes all space. From now on a write that needs a sector which the file does not have fails with ENOSPC, even
+// after other space is freed. Existing sectors can be overwritten, and names need no space.
 func (f *FS) Fill() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.full = true
 }
 
-// RefuseExchange makes Exchange say that it is not supported.
+// RefuseExchange makes Exchange return that it is not supported.
 func (f *FS) RefuseExchange() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.noExchange = true
 }
 
-// Steps returns how many steps were taken so far.
+// Steps returns the number of steps so far.
 func (f *FS) Steps() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ops
 }
 
-// MkdirAll makes a durable directory, for the preparation of a test.
+// MkdirAll creates a durable directory, for the preparation of a test.
 func (f *FS) MkdirAll(dir string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,7 +115,7 @@ func (f *FS) MkdirAll(dir string) {
 	}
 }
 
-// stepLocked counts a step and asks the hook. It gives the lock up meanwhile.
+// stepLocked counts a step and calls the hook. It releases the lock during the call.
 func (f *FS) stepLocked(kind, name string) error {
 	if f.dead {
 		return ErrCrashed
@@ -128,7 +130,7 @@ func (f *FS) stepLocked(kind, name string) error {
 	err := hook(op)
 	f.mu.Lock()
 	if f.dead || f.epoch != epoch {
-		return ErrCrashed // the machine ended while the disk did not answer
+		return ErrCrashed // the machine stopped while the disk did not answer
 	}
 	if errors.Is(err, ErrCrashed) {
 		f.dead = true
@@ -163,7 +165,7 @@ func (f *FS) newDir() *dirNode {
 	return &dirNode{inode: f.inode, entries: map[string]node{}, durable: map[string]node{}}
 }
 
-// OpenDir opens a directory by absolute path. There are no links.
+// OpenDir opens a directory by absolute path. The file system has no links.
 func (f *FS) OpenDir(name string) (fsys.Dir, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,7 +203,7 @@ type dir struct {
 	epoch int
 }
 
-// enter locks the file system for a call on d, or says why d is of no use.
+// enter locks the file system for a call on d, or returns why d cannot be used.
 func (d *dir) enter() error {
 	d.fs.mu.Lock()
 	if d.fs.dead || d.epoch != d.fs.epoch {

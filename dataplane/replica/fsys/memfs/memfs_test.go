@@ -13,8 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// After each crash: what was synced is there, and over all seeds what was not synced was at least once there and at least once
-// not.
+// After each crash synced data is present. Over all seeds, unsynced data was at least once present and at least once
+// lost.
 func TestACrashKeepsWhatWasSyncedAndLosesTheRestNowAndThen(t *testing.T) {
 	kept, lost, torn, renamed, notRenamed := 0, 0, 0, 0, 0
 	for seed := range uint64(60) {
@@ -54,7 +54,7 @@ func TestACrashKeepsWhatWasSyncedAndLosesTheRestNowAndThen(t *testing.T) {
 	}
 }
 
-// What a killed process wrote is there for the next one, synced or not, and no more durable than it was.
+// The next process sees everything that a killed process wrote, synced or not. Unsynced data stays unsynced.
 func TestAKillLosesHandlesAndLocksAlone(t *testing.T) {
 	kept, lost := 0, 0
 	for seed := range uint64(60) {
