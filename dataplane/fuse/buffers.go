@@ -10,9 +10,10 @@ import (
 // smallBytes is the longest data in a small buffer.
 const smallBytes = 64 << 10
 
-// The buffers of all servers of this process: headers stand right before a page, and data begins at it. They are resident and locked:
-// when a process is killed while the kernel copies a request to a page that has to be faulted in, the copy fails, and the kernel ends the
-// request with EIO instead of keeping it for a successor. The same holds for the pages that a reply is taken from.
+// These pools have the buffers of all servers of this process. Headers stand right before a page, and data starts at
+// the page. The buffers are resident and locked. Suppose a process is killed while the kernel copies a request to a
+// page that is not resident. Then the copy fails, and the kernel ends the request with EIO and does not save it for a
+// successor. The same holds for the pages from which a reply is copied.
 var (
 	large = newPool(pageBytes+MaxWrite, 8, 32, 256)
 	small = newPool(pageBytes+smallBytes, 16, 256, 2048)
@@ -21,13 +22,14 @@ var (
 // pool has buffers of one size.
 type pool struct {
 	size int
-	keep int // so many free ones are not unmapped
-	// most is how many buffers one server may have, all how many all servers together. A server that may have no more waits, and so does its
-	// kernel. The first of a server is always granted, so that no device waits for another one whose requests hang.
+	keep int // the largest number of free buffers that stay mapped
+	// most is how many buffers one server may have, and all is how many all servers may have together. A server that
+	// has reached a limit waits, and so does its kernel. A server always gets its first buffer, so that no device waits
+	// for another device with requests that hang.
 	most, all int
 
 	mu    sync.Mutex
-	given *sync.Cond // on mu: a buffer was given back
+	given *sync.Cond // on mu: a buffer was returned
 	used  int        // guarded by mu
 	free  [][]byte   // guarded by mu
 }
@@ -38,7 +40,7 @@ func newPool(size, keep, most, all int) *pool {
 	return p
 }
 
-// share is what one server has of a pool.
+// share is the part of a pool that one server uses.
 type share struct {
 	pool *pool
 	used int // guarded by pool.mu
@@ -65,7 +67,7 @@ func (s *share) get() (*buffer, error) {
 		s.giveBack(nil)
 		return nil, fmt.Errorf("make a buffer: %w", err)
 	}
-	_ = unix.Mlock(b) // without the right to lock, a machine without swap keeps them as well
+	_ = unix.Mlock(b) // without the right to lock, a machine without swap also keeps them resident
 	return &buffer{bytes: b, share: s}, nil
 }
 
@@ -85,13 +87,13 @@ func (s *share) giveBack(b []byte) {
 	}
 }
 
-// discount lets another buffer take the place of one whose memory a disk may still write to. That is used for nothing else: its owner
-// unmaps it, before or after.
+// discount stops counting a buffer while a disk may still write to its memory, so that the server can take another
+// buffer. The memory serves nothing else: its owner unmaps it, before or after.
 func (b *buffer) discount() { b.share.giveBack(nil) }
 
 func (b *buffer) unmap() { _ = unix.Munmap(b.bytes) }
 
-// buffer has one owner, who gives it back once.
+// buffer has one owner, which returns it once.
 type buffer struct {
 	bytes []byte
 	share *share

@@ -9,18 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// always is never cancelled: nothing that happens to one user's request may leave a change half done.
+// always is a context that is never cancelled: a user's request must never leave a change half done.
 var always = context.Background()
 
-// handle serves one request, answers it, and gives its buffer back. left: it is a read that hung, and another goroutine answers it.
+// handle serves one request, answers it, and returns its buffer. left means that the request is a read that hung, and
+// that another goroutine answers it.
 func (s *Server) handle(r request) (left bool) {
 	h, body, err := parseHeader(r.bytes())
 	if err != nil {
-		r.buffer.release() // there is nothing that an answer could name
+		r.buffer.release() // an answer could not name the request
 		return false
 	}
 	switch h.opcode {
-	case opForget, opBatchForget: // nothing is kept for a node, and no answer is expected
+	case opForget, opBatchForget: // nothing is stored for a node, and no answer is expected
 		r.buffer.release()
 	case opRead:
 		return s.handleRead(h, body, r.buffer)
@@ -40,7 +41,7 @@ func (s *Server) handle(r request) (left bool) {
 	return false
 }
 
-// answer serves a request whose reply is short. It writes that to out, which is zero, and returns its length.
+// answer serves a request that has a short reply. It writes the reply to out, which is zero, and returns its length.
 func (s *Server) answer(h header, body, out []byte) (int, syscall.Errno) {
 	switch h.opcode {
 	case opWrite:
@@ -65,16 +66,17 @@ func (s *Server) answer(h header, body, out []byte) (int, syscall.Errno) {
 		if h.node != imageNode {
 			return 0, unix.EISDIR
 		}
-		// The kernel sends writes side by side and caches nothing.
+		// The kernel sends writes concurrently and caches nothing.
 		le.PutUint32(out[8:], openDirectIO|openParallelWrites|openNoFlush)
 		return openOutBytes, 0
 	case opStatfs:
 		s.statfs(out)
 		return statfsBytes, 0
-	case opRelease, opFlush, opDestroy: // nothing is kept for an open file
+	case opRelease, opFlush, opDestroy: // nothing is stored for an open file
 		return 0, 0
 	}
-	// INTERRUPT among them: the kernel sends no other then, and what has begun is finished in any case.
+	// INTERRUPT is among these: after this answer the kernel sends no further INTERRUPT, and a started request is
+	// finished in any case.
 	return 0, unix.ENOSYS
 }
 
@@ -99,16 +101,17 @@ func (s *Server) lookup(h header, body, out []byte) (int, syscall.Errno) {
 	return entryBytes, 0
 }
 
-// statfs gives the block size, without which a loop device offers no discard.
+// statfs reports the block size; without it a loop device offers no discard.
 func (s *Server) statfs(out []byte) {
 	le.PutUint64(out, uint64(s.size.Load())/blockBytes)
 	le.PutUint32(out[40:], blockBytes)
-	le.PutUint32(out[44:], 255) // longest name
+	le.PutUint32(out[44:], 255) // longest possible name
 	le.PutUint32(out[48:], blockBytes)
 }
 
-// handleRead gives bytes of the file; at its end fewer than asked for. The buffer of the request, which is read no more, becomes that of
-// the reply where it is long enough; it is given back before another is waited for, so no request waits for a buffer with one in hand.
+// handleRead returns bytes of the file; at its end fewer than requested. The request has been read, so the reply uses
+// the buffer of the request if that is long enough. Otherwise handleRead returns this buffer before it waits for
+// another one. So no request holds a buffer while it waits for a buffer.
 func (s *Server) handleRead(h header, body []byte, b *buffer) (left bool) {
 	off, size, err := parseRead(body)
 	if err != nil || h.node != imageNode || size > MaxWrite {
@@ -145,8 +148,9 @@ func (s *Server) handleRead(h header, body []byte, b *buffer) (left bool) {
 	return false
 }
 
-// readAt reads into data, which is b's, as the backend can. A read that it leaves behind in a disk which hangs is answered meanwhile, and b
-// is not counted any more: its memory is the disk's until readAt returns.
+// readAt reads into data, which belongs to b, by the means of the backend. If the backend leaves a read behind in a
+// disk that hangs, another goroutine answers it, and b is no longer counted: the disk may use its memory until readAt
+// returns.
 func (s *Server) readAt(unique uint64, b *buffer, data []byte, off int64) (left bool, err error) {
 	r, ok := s.backend.(LateReader)
 	if !ok {
@@ -159,7 +163,7 @@ func (s *Server) readAt(unique uint64, b *buffer, data []byte, off int64) (left 
 	})
 }
 
-// answerRead answers a read with bytes that are in no buffer.
+// answerRead answers a read with bytes that are not in a buffer of the pool.
 func (s *Server) answerRead(unique uint64, got []byte, err error) {
 	if err != nil {
 		s.fail(unique, errnoOf(err))
@@ -196,8 +200,8 @@ func (s *Server) write(h header, body, out []byte) (int, syscall.Errno) {
 	return writeOutBytes, 0
 }
 
-// fallocate is how a loop device discards and writes zeroes. It punches a hole also where its user asked for zeroes, so a hole must read
-// as zeroes.
+// fallocate serves the discards and zeroes of a loop device. The loop device punches a hole even if its user requested
+// zeroes, so a hole must read as zeroes.
 func (s *Server) fallocate(h header, body []byte) syscall.Errno {
 	off, length, mode, err := parseFallocate(body)
 	if err != nil || h.node != imageNode {
@@ -215,13 +219,13 @@ func (s *Server) fallocate(h header, body []byte) syscall.Errno {
 	return unix.EOPNOTSUPP
 }
 
-// holds tells whether the file has the whole range.
+// holds reports whether the file contains the whole range.
 func (s *Server) holds(off, length uint64) bool {
 	end := uint64(s.size.Load())
 	return length <= end && off <= end-length
 }
 
-// errnoOf turns an error into one that the kernel understands. A block device's users know few errors.
+// errnoOf turns an error into an errno for the kernel. The users of a block device know only a few errors.
 func errnoOf(err error) syscall.Errno {
 	var no syscall.Errno
 	switch {

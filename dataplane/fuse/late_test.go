@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lateStore leaves each read of its first half behind in a disk that hangs, and answers it from elsewhere.
+// lateStore leaves each read of its first half behind in a disk that hangs, and answers the read from other memory.
 type lateStore struct {
 	*store
 	mu    sync.Mutex
-	err   error         // guarded by mu; of what is read elsewhere
-	left  [][]byte      // guarded by mu; what the disk will write to
+	err   error         // guarded by mu; error of the reads from other memory
+	left  [][]byte      // guarded by mu; the memory that the disk will write to
 	thaws chan struct{} // closed when the disk answers
 }
 
@@ -37,7 +37,7 @@ func (s *lateStore) read(ctx context.Context, p []byte, off int64, elsewhere fun
 	defer s.mu.Unlock()
 	if off >= testSize/2 {
 		err := s.ReadAt(ctx, p, off)
-		for _, left := range s.left { // the disk answers in this moment
+		for _, left := range s.left { // the disk answers at this moment
 			for i := range left {
 				left[i] = 0xee
 			}
@@ -53,8 +53,8 @@ func (s *lateStore) read(ctx context.Context, p []byte, off int64, elsewhere fun
 	return true, nil
 }
 
-// Reads are left behind in a disk that hangs, more than a server has buffers. All are answered, none waits for a buffer, and what the disk
-// writes in the end is in nothing that was answered meanwhile.
+// Reads are left behind in a disk that hangs, more reads than a server has buffers. All are answered, and none waits
+// for a buffer. The data that the disk finally writes appears in none of the earlier answers.
 func TestABufferThatADiskStillUsesIsUsedForNothingElse(t *testing.T) {
 	s := &lateStore{thaws: make(chan struct{})}
 	k := newKernelWith(t, func(server *Server) {
@@ -85,10 +85,10 @@ func TestABufferThatADiskStillUsesIsUsedForNothingElse(t *testing.T) {
 	assert.Equal(t, s.data[4096:8192], p)
 	read(testSize - n)
 	close(s.thaws)
-	k.hangUp() // and all buffers were given back
+	k.hangUp() // and all buffers were returned
 }
 
-// What cannot be left behind is read as ever.
+// A read that cannot be left behind is served in the usual way.
 func TestABackendThatLeavesNothingBehindIsAskedToRead(t *testing.T) {
 	k := newKernel(t)
 	k.store.data[5] = 7

@@ -9,15 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lowestFD is the lowest number of a descriptor of a FUSE connection. A process that is killed closes its files from the highest number
-// down: the connection should be gone before anything is closed that would wait for its answers, such as a loop device.
+// lowestFD is the lowest number of a descriptor of a FUSE connection. A process that is killed closes its files from
+// the highest number to the lowest. So the connection is closed before any file whose close would wait for answers of
+// the connection, such as a loop device.
 const lowestFD = 4096
 
-// enoughFDs is how many descriptors a process with FUSE connections may have: their numbers begin at lowestFD.
+// enoughFDs is how many descriptors a process with FUSE connections may have: the numbers of the connections start at
+// lowestFD.
 const enoughFDs = 4 * lowestFD
 
-// allowFDs makes sure that descriptors may have such numbers. Few systems allow a process that many from the start; one with
-// CAP_SYS_RESOURCE, which mounting needs anyway, may allow itself more.
+// allowFDs ensures that descriptors may have such numbers. Few systems allow a process so many from the start. A
+// process with CAP_SYS_RESOURCE, which mounting requires anyway, can raise its own limit.
 var allowFDs = sync.OnceValue(func() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -33,15 +35,15 @@ var allowFDs = sync.OnceValue(func() error {
 	return nil
 })
 
-// Mount is a file system that is mounted nowhere. It has no path, so it needs no directory, no process sees it, and nothing is left of it
-// when its file and its connection are closed.
+// Mount is a file system whose mount has no path. So it needs no directory, no process sees it, and nothing of it
+// remains after its file and its connection are closed.
 //
-//	mount ── root directory ── volume.img   held open by: who opened it, then the loop device alone
+//	mount ── root directory ── volume.img   held open by: the process that opened it, later only the loop device
 type Mount struct {
 	conn, mount int
 }
 
-// NewMount makes a file system. Its connection must be served before anything of it can be opened.
+// NewMount creates a file system. Its connection must be served before any of its files can be opened.
 func NewMount() (*Mount, error) {
 	low, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -60,12 +62,12 @@ func NewMount() (*Mount, error) {
 	return &Mount{conn: conn, mount: mount}, nil
 }
 
-// Conn is the descriptor of the connection. It stays the Mount's.
+// Conn is the descriptor of the connection. The Mount still owns it.
 func (m *Mount) Conn() int { return m.conn }
 
 // Open opens the file for direct I/O. The connection must be served.
 func (m *Mount) Open() (file int, err error) {
-	// Not os.OpenFile: its poller would ask the file system, from a thread that may be the last one free to answer.
+	// Not os.OpenFile: its poller would query the file system from a thread that may be the last one free to answer.
 	file, err = unix.Openat(m.mount, imageName, unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("open %s: %w", imageName, err)
@@ -73,7 +75,8 @@ func (m *Mount) Open() (file int, err error) {
 	return file, nil
 }
 
-// Close lets go of the mount, which then lives as long as a file of it is open, and of the descriptor of the connection.
+// Close closes the mount and the descriptor of the connection. The mount then lives as long as one of its files is
+// open.
 func (m *Mount) Close() {
 	_ = unix.Close(m.mount)
 	_ = unix.Close(m.conn)
@@ -91,7 +94,7 @@ func Dup(conn int) (int, error) {
 	return fd, nil
 }
 
-// detachedMount makes a FUSE mount that is served through conn and attached nowhere, and returns its descriptor.
+// detachedMount creates a FUSE mount that is served through conn and attached nowhere, and returns its descriptor.
 func detachedMount(conn int) (int, error) {
 	return newMount("fuse", [][2]string{
 		{"source", "longhorn"},
@@ -124,7 +127,7 @@ func newMount(kind string, options [][2]string) (int, error) {
 	return mount, nil
 }
 
-// Number returns the kernel's number of the connection that a file is of, without asking its server.
+// Number returns the kernel's number of the connection to which a file belongs, without a request to its server.
 func Number(file int) (uint32, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(file, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st); err != nil {
@@ -136,9 +139,9 @@ func Number(file int) (uint32, error) {
 	return st.Dev_minor, nil
 }
 
-// Abort makes the kernel end a connection: what is under way and what comes later fails, and nothing asks its server any more. The mount
-// stays until its last user lets go of it. A connection that has ended is success. The control file system is mounted for this alone,
-// without a path.
+// Abort makes the kernel end a connection: current and later requests fail, and none reaches the server. The mount
+// stays until its last user closes it. Abort succeeds if the connection has already ended. It mounts the control file
+// system, without a path, only for this purpose.
 func Abort(number uint32) error {
 	control, err := newMount("fusectl", nil)
 	if err != nil {
@@ -159,8 +162,9 @@ func Abort(number uint32) error {
 	return nil
 }
 
-// Resend makes the kernel send again what an earlier server of the connection had read and not answered. It must be called once, after that
-// server has ended and before the first request is read: what is read before it would be served twice.
+// Resend makes the kernel send the requests again that an earlier server of the connection had read and not answered.
+// It must be called once, after that server has ended and before the first request is read. A request that is read
+// before the call would be served twice.
 func Resend(conn int) error {
 	p := make([]byte, outHeaderBytes)
 	le.PutUint32(p, outHeaderBytes)
@@ -171,8 +175,8 @@ func Resend(conn int) error {
 	return nil
 }
 
-// CanResend tells whether this kernel sends requests again (Linux 6.9). It looks at what the kernel offers for a mount that is made for this
-// alone.
+// CanResend reports whether this kernel can send requests again (Linux 6.9). It reads the kernel's offer for a mount
+// that it creates only for this purpose.
 func CanResend() (bool, error) {
 	m, err := NewMount()
 	if err != nil {
@@ -180,7 +184,7 @@ func CanResend() (bool, error) {
 	}
 	defer m.Close()
 	b := make([]byte, 2*pageBytes)
-	// The kernel queues INIT while it makes the mount.
+	// The kernel queues INIT while it creates the mount.
 	n, err := unix.Read(m.conn, b)
 	if err != nil {
 		return false, fmt.Errorf("read the kernel's offer: %w", err)

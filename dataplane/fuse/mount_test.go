@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A system may allow a process fewer open files than the numbers of connections begin at.
+// A system may allow a process fewer open files than the lowest number of a connection.
 func TestDescriptorsAreAllowedWhereTheSystemAllowsFew(t *testing.T) {
 	const again = "FUSE_TEST_FEW_FILES"
 	if os.Getenv(again) == "" {

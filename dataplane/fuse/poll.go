@@ -10,23 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poll is how readers wait for a connection to have something to read: while requests come, each in a thread of its own, with a waiter;
-// else one of them in Go's poller, with rest. These are sets of descriptors (epoll_create(2)), which all have stop besides the connection:
+// poll makes readers wait until a connection has a request to read. While requests come, each reader waits in a thread
+// of its own, with a waiter. Otherwise one reader waits in Go's poller, with rest. Both are sets of descriptors
+// (epoll_create(2)). All of them contain stop, and also the connection:
 //
 //	waiter  has the connection exclusively: a request wakes one waiter, not all
-//	rest    has the connection for one event at a time: while no reader rests, a request wakes nothing in Go's poller, which has rest
+//	rest    has the connection for one event at a time, and Go's poller has rest: while no reader rests, a request wakes
+//	        nothing in Go's poller
 type poll struct {
 	conn    int
 	waiters [maxWaiting]*waiter
 	rest    *os.File
-	stop    *os.File // an eventfd; readable when nobody is to wait any more
+	stop    *os.File // an eventfd; it becomes readable when all waits must end
 	rested  func()   // called when a reader rests, in tests
 }
 
 // waiter is used by one reader at a time.
 type waiter struct {
 	epoll int
-	event [1]unix.EpollEvent // room for what epoll_wait tells
+	event [1]unix.EpollEvent // room for the result of epoll_wait
 }
 
 func newPoll(conn int) (*poll, error) {
@@ -58,7 +60,7 @@ func (p *poll) open() error {
 	if err != nil {
 		return err
 	}
-	_ = unix.SetNonblock(rest, true) // os.NewFile gives it to Go's poller then
+	_ = unix.SetNonblock(rest, true) // required so that os.NewFile adds it to Go's poller
 	p.rest = os.NewFile(uintptr(rest), "a connection at rest")
 	return add(rest, stop, unix.EPOLLIN)
 }
@@ -78,10 +80,10 @@ func add(epoll, fd int, events uint32) error {
 	return nil
 }
 
-// wakeAll makes everything readable, for ever.
+// wakeAll makes all sets readable, permanently.
 func (p *poll) wakeAll() { _, _ = p.stop.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
-// close must be called when nobody waits any more.
+// close must be called only when no reader waits.
 func (p *poll) close() {
 	_ = p.stop.Close()
 	for _, w := range p.waiters {
@@ -94,7 +96,7 @@ func (p *poll) close() {
 	}
 }
 
-// wait returns false when nothing came in time.
+// wait returns false if nothing came in time.
 func (w *waiter) wait(patience time.Duration) bool {
 	for {
 		n, err := unix.EpollWait(w.epoll, w.event[:], int(patience.Milliseconds()))
@@ -104,7 +106,8 @@ func (w *waiter) wait(patience time.Duration) bool {
 	}
 }
 
-// awaitAtRest waits without a thread, for as long as it takes. It is called by one reader at a time. It may return without a reason.
+// awaitAtRest waits without a thread, without a time limit. One reader at a time calls it. It may return without a
+// reason.
 func (p *poll) awaitAtRest() error {
 	rest, err := p.rest.SyscallConn()
 	if err != nil {

@@ -8,19 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxWaiting is how many readers wait at most. A reader serves the request that it read, so another must wait for the next one meanwhile.
-// With two, that one is usually there, and need not be started.
+// maxWaiting is the largest number of readers that wait. A reader serves the request that it read, so another reader
+// must wait for the next request at that time. With two, the other reader usually waits already, and need not be
+// started.
 const maxWaiting = 2
 
-// warm is how long a reader waits in a thread of its own. That is cheaper than Go's poller, to which an idle connection is left.
+// warm is how long a reader waits in a thread of its own. This wait is cheaper than Go's poller, which is used for an
+// idle connection.
 const warm = 10 * time.Millisecond
 
-// read is a reader. It takes a request, sees to it that another reader waits, serves the request, and begins again, unless enough others
-// wait by then. So no request that hangs keeps another one from being read. A buffer is taken when there is something to read, and given
-// back when that was short: an idle connection has neither a buffer nor a thread.
+// read is a reader. It takes a request, ensures that another reader waits, and serves the request. Then it repeats
+// this, unless enough other readers wait by then. So a request that hangs does not prevent the reading of another
+// request. A reader takes a buffer when there is something to read, and returns it if the request was short. So an idle
+// connection has neither a buffer nor a thread.
 //
-// A reader waits warm after it has served a request, and begins so when another that waited warm needs it: then requests come one after the
-// other. When the first request comes to a connection at rest, the second reader takes the place there.
+// A reader waits warm after it has served a request. A new reader starts warm if the reader that started it was waiting
+// warm, because then requests come one after the other. When the first request comes to a connection at rest, the
+// second reader rests in Go's poller.
 func (s *Server) read(w *waiter, isWarm bool) {
 	for w != nil {
 		r, wasWarm, ok := s.next(w, isWarm)
@@ -29,14 +33,14 @@ func (s *Server) read(w *waiter, isWarm bool) {
 		}
 		s.handOver(w, wasWarm)
 		if left := s.handle(r); left {
-			return // another goroutine answers, and is counted in its place
+			return // another goroutine answers, and takes the place of this one in the count
 		}
 		w, isWarm = s.takeWaiter(), true
 	}
 	s.readers.Done()
 }
 
-// next returns the next request, and whether it was waited for warm, if at all; not ok: the reader is to end.
+// next returns the next request, and whether the reader was warm when it came. If ok is false, the reader must end.
 func (s *Server) next(w *waiter, isWarm bool) (r request, wasWarm, ok bool) {
 	wasWarm = isWarm
 	for !s.isStopping() {
@@ -52,15 +56,15 @@ func (s *Server) next(w *waiter, isWarm bool) (r request, wasWarm, ok bool) {
 			if isWarm && s.retire(w) {
 				return request{}, false, false
 			}
-			// One reader at a time: a new one, or the last that waits.
+			// Only one reader at a time comes here: a new reader, or the last reader that waits.
 			if err := s.poll.awaitAtRest(); err != nil {
 				s.stopFor(fmt.Errorf("wait for a FUSE request: %w", err))
 			}
 			isWarm, wasWarm = true, false
 		case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ECONNABORTED):
 			s.stopFor(nil)
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOENT): // ENOENT: given up by its caller before it was read
-		case errors.Is(err, unix.ENOMEM): // no buffer, for now; the kernel keeps the request
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOENT): // ENOENT: its caller abandoned it before it was read
+		case errors.Is(err, unix.ENOMEM): // no buffer at present; the kernel keeps the request
 			time.Sleep(100 * time.Millisecond)
 		default:
 			s.stopFor(fmt.Errorf("read a FUSE request: %w", err))
@@ -69,7 +73,7 @@ func (s *Server) next(w *waiter, isWarm bool) (r request, wasWarm, ok bool) {
 	return request{}, false, false
 }
 
-// waitWarm waits for something to read. It returns false when no reader has taken a request for some time.
+// waitWarm waits for something to read. It returns false if no reader has taken a request for some time.
 func (s *Server) waitWarm(w *waiter) bool {
 	for taken := s.taken.Load(); !w.wait(s.warm); {
 		now := s.taken.Load()
@@ -81,7 +85,7 @@ func (s *Server) waitWarm(w *waiter) bool {
 	return true
 }
 
-// takeWaiter makes the caller a reader that waits; nil: enough others do.
+// takeWaiter turns the caller into a reader that waits. It returns nil if enough other readers wait.
 func (s *Server) takeWaiter() *waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +98,7 @@ func (s *Server) takeWaiter() *waiter {
 	return w
 }
 
-// retire gives a waiter back, unless no other reader waits.
+// retire returns a waiter, unless no other reader waits.
 func (s *Server) retire(w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +109,8 @@ func (s *Server) retire(w *waiter) bool {
 	return true
 }
 
-// handOver gives the waiter of a reader that has taken a request back, or to a new reader when no other waits.
+// handOver is called by a reader that has taken a request. It returns the reader's waiter, or gives it to a new reader
+// if no other reader waits.
 func (s *Server) handOver(w *waiter, isWarm bool) {
 	s.taken.Add(1)
 	if s.retire(w) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restless tells each time when a reader leaves the connection to Go's poller.
+// restless sends a value each time when a reader leaves the connection to Go's poller.
 func restless(patience time.Duration, rested chan<- struct{}) func(*Server) {
 	return func(s *Server) {
 		s.warm = patience
@@ -31,14 +31,15 @@ func await[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// waiting is how many readers wait.
+// waiting is the number of readers that wait.
 func (k *kernel) waiting() int {
 	k.server.mu.Lock()
 	defer k.server.mu.Unlock()
 	return maxWaiting - len(k.server.spare)
 }
 
-// Many requests hang, and after each another one is read and answered. Then all are answered, and no more readers than needed are left.
+// Many requests hang. After each of them another request is read and answered. Then all are answered, and no surplus
+// reader remains.
 func TestRequestsThatHangKeepNoOtherFromBeingServed(t *testing.T) {
 	k := newKernel(t)
 	release := k.holdWrites()
@@ -61,24 +62,24 @@ func TestRequestsThatHangKeepNoOtherFromBeingServed(t *testing.T) {
 	assert.Zero(t, status)
 }
 
-// Between requests that follow one another nothing is left to Go's poller; two readers take turns.
+// Between requests that follow one another, no reader uses Go's poller; two readers take turns.
 func TestTheNextRequestIsTakenWithoutThePoller(t *testing.T) {
 	rested := make(chan struct{}, 100)
 	k := newKernelWith(t, restless(time.Hour, rested))
-	await(t, rested) // nothing was asked yet
+	await(t, rested) // no request was sent yet
 	ask := func() {
 		t.Helper()
 		status, _ := k.ask(opFsync, imageNode, make([]byte, 16))
 		require.Zero(t, status)
 	}
 	ask()
-	await(t, rested) // a second reader, for which there was nothing to do
+	await(t, rested) // a second reader, which had nothing to do
 	for range 20 {
 		require.Eventually(t, func() bool { return k.waiting() == maxWaiting }, 10*time.Second, time.Millisecond)
 		ask()
 	}
 	release := k.holdWrites()
-	for i := range uint64(maxWaiting) { // others are needed, soon
+	for i := range uint64(maxWaiting) { // other readers are needed soon
 		k.send(opWrite, i, imageNode, writeBody(0, []byte{7}))
 	}
 	ask()
@@ -90,7 +91,7 @@ func TestTheNextRequestIsTakenWithoutThePoller(t *testing.T) {
 	}
 }
 
-// When nothing is asked for some time one reader is left, in Go's poller; it takes the next request.
+// If no request comes for some time, one reader remains, in Go's poller; it takes the next request.
 func TestAConnectionAtRestHasOneReaderAndNoThread(t *testing.T) {
 	k := newKernelWith(t, func(s *Server) { s.warm = time.Millisecond })
 	for range 5 {
@@ -100,7 +101,7 @@ func TestAConnectionAtRestHasOneReaderAndNoThread(t *testing.T) {
 	}
 }
 
-// Stop and the end of the connection reach readers wherever they wait.
+// Stop and the end of the connection reach readers in all kinds of wait.
 func TestAllReadersEndAtOnce(t *testing.T) {
 	ends := map[string]func(k *kernel){
 		"stop":                      func(k *kernel) { k.server.Stop() },
@@ -118,7 +119,7 @@ func TestAllReadersEndAtOnce(t *testing.T) {
 			rested := make(chan struct{}, 100)
 			k := newKernelWith(t, restless(time.Hour, rested))
 			release := k.holdWrites()
-			for i := range uint64(4) { // more than one is read, and both that wait in the end have read one
+			for i := range uint64(4) { // more than one is read; both readers that wait in the end have read one
 				k.send(opWrite, i, imageNode, writeBody(0, []byte{7}))
 			}
 			status, _ := k.ask(opFsync, imageNode, make([]byte, 16))
@@ -154,7 +155,7 @@ func put(t *testing.T, fd int) {
 	require.NoError(t, err)
 }
 
-// sleepers is how many of the waiters a thread sleeps with.
+// sleepers is the number of waiters with which a thread sleeps.
 func sleepers(t *testing.T, p *poll) (n int) {
 	t.Helper()
 	calls, err := filepath.Glob("/proc/self/task/*/syscall") // <number> <first argument> …
@@ -171,7 +172,7 @@ func sleepers(t *testing.T, p *poll) (n int) {
 	return n
 }
 
-// One request wakes one reader. The other one sleeps on, until it is told to stop.
+// One request wakes one reader. The other reader sleeps until it is stopped.
 func TestARequestWakesOneWaiter(t *testing.T) {
 	p, theirs := newTestPoll(t)
 	woken := make(chan *waiter, maxWaiting)
@@ -194,7 +195,7 @@ func TestARequestWakesOneWaiter(t *testing.T) {
 	assert.True(t, p.waiters[0].wait(0), "stop is forgotten")
 }
 
-// After a connection was at rest, a request wakes nothing in Go's poller until it rests again.
+// After a connection was at rest, a request wakes nothing in Go's poller until the connection rests again.
 func TestAPollThatIsNotAtRestLeavesGosPollerAlone(t *testing.T) {
 	p, theirs := newTestPoll(t)
 	rested := make(chan struct{}, 100)

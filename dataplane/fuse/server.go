@@ -13,44 +13,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Backend has the bytes of the file. Offsets and lengths are inside of the file. Calls arrive concurrently, in any order, and
-// overlapping. An error that is not a syscall.Errno, wrapped or not, is EIO to the kernel.
+// Backend has the bytes of the file. Offsets and lengths are inside the file. Calls may be concurrent, in any order,
+// and may overlap. If an error does not contain a syscall.Errno, the kernel gets EIO.
 type Backend interface {
-	// ReadAt fills p whole or returns an error. It must not keep p.
+	// ReadAt fills all of p or returns an error. It must not keep p.
 	ReadAt(ctx context.Context, p []byte, off int64) error
-	// WriteAt writes p whole or returns an error. It must not keep or change p.
+	// WriteAt writes all of p or returns an error. It must not keep or change p.
 	WriteAt(ctx context.Context, p []byte, off int64) error
-	// Flush makes durable every write that returned before Flush was called.
+	// Flush makes every write durable that returned before Flush was called.
 	Flush(ctx context.Context) error
 	// Zero makes the range read as zeroes; with keep it stays allocated.
 	Zero(ctx context.Context, off, length int64, keep bool) error
 }
 
-// LateReader is a Backend whose reads are answered though a disk hangs.
+// LateReader is a Backend that answers reads even while a disk hangs.
 type LateReader interface {
-	// ReadLate is ReadAt, unless the disk hangs that it reads from. Then the answer comes by elsewhere, once and from another goroutine:
-	// what was read in other memory, or why nothing could be. When the disk has answered at last, if ever, ReadLate returns left; the
-	// call of elsewhere may come after that too. p is not used any more when ReadLate returns.
+	// ReadLate is like ReadAt, unless the disk that it reads from hangs. In that case it calls elsewhere once, from
+	// another goroutine, with the data in other memory or with the error. When the disk has finally answered, if ever,
+	// ReadLate returns left; the call of elsewhere may also come after that. p is not used after ReadLate has returned.
 	ReadLate(ctx context.Context, p []byte, off int64, elsewhere func(got []byte, err error)) (left bool, err error)
 }
 
 // Server serves one connection.
 type Server struct {
-	size    atomic.Int64 // grows only
+	size    atomic.Int64 // only grows
 	backend Backend
 	fd      int
 
 	large, small share
 	poll         *poll
-	warm         time.Duration // the constant of that name, but in tests
+	warm         time.Duration // the constant of that name, except in tests
 
-	readers sync.WaitGroup // and those who answer what a reader left behind
+	readers sync.WaitGroup // and goroutines that answer reads which a reader left behind
 	changes sync.RWMutex   // held for reading while a change of the file is answered; see HoldChanges
-	taken   atomic.Int64   // requests that were read
+	taken   atomic.Int64   // number of requests that were read
 	closing sync.Mutex
-	closed  bool // guarded by closing; fd may be another file's
+	closed  bool // guarded by closing; then fd may belong to another file
 	mu      sync.Mutex
-	spare   []*waiter // guarded by mu; those with which no reader waits
+	spare   []*waiter // guarded by mu; waiters that no reader uses
 
 	ended    chan struct{}
 	err      error // of Serve; set once, before ended is closed
@@ -58,8 +58,9 @@ type Server struct {
 	stop     sync.Once
 }
 
-// NewServer returns a server of a file of size bytes for the connection of a descriptor, which it takes over. maxWrite is what was agreed on
-// with the kernel: MaxWrite for a new connection, what its first server agreed on for one that is taken over.
+// NewServer returns a server of a file of size bytes for the connection of a descriptor, which it takes over. maxWrite
+// is the limit that was negotiated with the kernel: MaxWrite for a new connection, otherwise the limit of its first
+// server.
 func NewServer(conn int, size int64, maxWrite uint32, b Backend) (*Server, error) {
 	if maxWrite > MaxWrite {
 		_ = unix.Close(conn)
@@ -82,8 +83,8 @@ func NewServer(conn int, size int64, maxWrite uint32, b Backend) (*Server, error
 	return s, nil
 }
 
-// Serve reads and serves requests until the kernel has let go of the file system, which is no error, or Stop was called. It returns when all
-// requests that it read are answered.
+// Serve reads and serves requests until the kernel has closed the file system, which is no error, or Stop was called.
+// It returns when all requests that it read are answered.
 func (s *Server) Serve() error {
 	defer close(s.ended)
 	s.readers.Add(1)
@@ -100,10 +101,11 @@ func (s *Server) Serve() error {
 // Ended is closed when Serve returns.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
-// Stop makes Serve read no more requests; those that it read are answered. What the kernel queues waits for a successor.
+// Stop makes Serve read no further requests; those that it has read are answered. The requests in the kernel's queue
+// wait for a successor.
 func (s *Server) Stop() { s.stopFor(nil) }
 
-// stopFor stops all readers; err is what Serve returns, if it is the first to stop them.
+// stopFor stops all readers; err is the result of Serve, if this is the first call that stops them.
 func (s *Server) stopFor(err error) {
 	s.stop.Do(func() {
 		s.err = err
@@ -112,8 +114,8 @@ func (s *Server) stopFor(err error) {
 	})
 }
 
-// Grow makes the file longer, for a backend that is. The kernel asks for the new size when the file is looked at the next time; until then
-// it goes on with the old one. It fails when the service has ended.
+// Grow makes the file longer, after its backend has grown. The kernel asks for the new size when a program next reads
+// the attributes of the file; until that time it uses the old size. Grow fails after the service has ended.
 func (s *Server) Grow(size int64) error {
 	s.closing.Lock()
 	defer s.closing.Unlock()
@@ -127,18 +129,19 @@ func (s *Server) Grow(size int64) error {
 	le.PutUint32(p, uint32(len(p)))
 	le.PutUint32(p[4:], notifyInvalInode)
 	le.PutUint64(p[outHeaderBytes:], imageNode)
-	le.PutUint64(p[outHeaderBytes+8:], ^uint64(0))                                 // an offset below 0: the attributes alone
+	le.PutUint64(p[outHeaderBytes+8:], ^uint64(0))                                 // below 0: only the attributes
 	if _, err := unix.Write(s.fd, p); err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: it knows no attributes
 		return fmt.Errorf("tell the kernel that the file has grown: %w", err)
 	}
 	return nil
 }
 
-// holdLimit bounds HoldChanges.
+// holdLimit limits HoldChanges.
 const holdLimit = time.Second
 
-// HoldChanges keeps back the answers to changes until resume is called, for a second at most. The kernel throws away the size that it is
-// told (Grow) when a change of the file is answered between its question and the answer; then it goes on with the old one.
+// HoldChanges delays the answers to changes until resume is called, for a second at most. The kernel discards the new
+// size (Grow) if a change of the file is answered between the kernel's question and the answer. Then it continues with
+// the old size.
 func (s *Server) HoldChanges() (resume func()) {
 	s.changes.Lock()
 	unlock := sync.OnceFunc(s.changes.Unlock)
@@ -158,10 +161,10 @@ func (s *Server) isStopping() bool {
 	}
 }
 
-// requestAt is where a request begins in a buffer: so that the data of a WRITE begins at a page.
+// requestAt is the offset of a request in a buffer. It is chosen so that the data of a WRITE starts at a page.
 const requestAt = pageBytes - inHeaderBytes - writeInBytes
 
-// request is one that was read. Its handler answers it and gives its buffer back.
+// request is a request that was read. Its handler answers it and returns its buffer.
 type request struct {
 	buffer *buffer
 	length int
@@ -169,7 +172,8 @@ type request struct {
 
 func (r request) bytes() []byte { return r.buffer.bytes[requestAt : requestAt+r.length] }
 
-// receive reads one request. A short one is moved to a small buffer, so that the large one goes back at once.
+// receive reads one request. It moves a short request to a small buffer, so that it can return the large buffer at
+// once.
 func (s *Server) receive() (request, error) {
 	b, err := s.large.get()
 	if err != nil {
@@ -196,7 +200,8 @@ func (s *Server) receive() (request, error) {
 	return request{buffer: short, length: n}, nil
 }
 
-// reply answers a request; p begins with room for the header. If the kernel has given the request up meanwhile, the reply goes nowhere.
+// reply answers a request; p starts with room for the header. If the kernel has abandoned the request, the reply has no
+// effect.
 func (s *Server) reply(unique uint64, status syscall.Errno, p []byte) {
 	le.PutUint32(p, uint32(len(p)))
 	le.PutUint32(p[4:], uint32(-int32(status)))

@@ -24,7 +24,7 @@ type store struct {
 	flushes int           // guarded by mu
 	kept    bool          // guarded by mu; of the last Zero
 	err     error         // guarded by mu
-	wait    chan struct{} // writes wait for it, if it is there
+	wait    chan struct{} // if set, writes wait for it
 }
 
 func (s *store) ReadAt(_ context.Context, p []byte, off int64) error {
@@ -75,7 +75,7 @@ func newKernel(t testing.TB) *kernel {
 	return newKernelWith(t, nil)
 }
 
-// newKernelWith is newKernel, whose server is prepared before it serves.
+// newKernelWith is like newKernel, but prepares the server before it serves.
 func newKernelWith(t testing.TB, prepare func(*Server)) *kernel {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -94,7 +94,8 @@ func newKernelWith(t testing.TB, prepare func(*Server)) *kernel {
 	return k
 }
 
-// holdWrites has writes wait until they are released, which the end of the test does, too: a server that waits for them would keep it.
+// holdWrites makes writes wait until they are released. The end of the test also releases them, because a server that
+// waits for them would block it.
 func (k *kernel) holdWrites() (release func()) {
 	held := make(chan struct{})
 	k.store.wait = held
@@ -144,7 +145,7 @@ func (k *kernel) reply() (unique uint64, status syscall.Errno, body []byte) {
 
 func (k *kernel) ask(opcode uint32, node uint64, body []byte) (syscall.Errno, []byte) {
 	k.t.Helper()
-	const unique = 1<<63 | 42 // as of a request that is sent again
+	const unique = 1<<63 | 42 // as in a request that is sent again
 	k.send(opcode, unique, node, body)
 	got, status, reply := k.reply()
 	assert.Equal(k.t, uint64(unique), got, "%x", uint64(unique))
@@ -232,7 +233,7 @@ func TestTheFileIsFoundAndDescribed(t *testing.T) {
 		assert.Equal(t, want, status, "operation %d", opcode)
 		assert.Empty(t, p, "operation %d", opcode)
 	}
-	// What has no answer gets none.
+	// Requests that have no answer get none.
 	k.send(opForget, 1, imageNode, make([]byte, 8))
 	k.send(opBatchForget, 2, 0, make([]byte, 8))
 	status, _ = k.ask(opFsync, imageNode, make([]byte, 16))
@@ -326,10 +327,11 @@ func TestErrorsOfTheBackend(t *testing.T) {
 	}
 }
 
-// One request waits, and others are served. Stop reads no more and ends when what was read is answered.
+// One request waits, and others are served. Stop reads no further requests, and ends when all requests that were read
+// are answered.
 func TestStopAnswersWhatWasRead(t *testing.T) {
 	k := newKernel(t)
-	kept, err := Dup(k.server.fd) // by a holder
+	kept, err := Dup(k.server.fd) // as a holder would keep it
 	require.NoError(t, err)
 	defer unix.Close(kept)
 	release := k.holdWrites()
@@ -364,7 +366,7 @@ func TestServerOfLongerRequestsThanItsBuffers(t *testing.T) {
 	assert.Error(t, err, "it was made")
 }
 
-// A server whose requests hang has its share of buffers and no more; another one goes on.
+// A server with requests that hang has its share of buffers and no further ones; another server continues.
 func TestBuffersOfOneServerAreNotThoseOfAnother(t *testing.T) {
 	p := newPool(4096, 1, 3, 4)
 	a, b := share{pool: p}, share{pool: p}
@@ -379,10 +381,10 @@ func TestBuffersOfOneServerAreNotThoseOfAnother(t *testing.T) {
 		take(&a)
 	}
 	waits := make(chan *buffer)
-	go func() { waits <- take(&a) }() // its fourth
-	take(&b)                          // the fourth of all
+	go func() { waits <- take(&a) }() // its fourth buffer
+	take(&b)                          // the fourth buffer of all
 	c := share{pool: p}
-	first := take(&c) // beyond all, but the first of a server
+	first := take(&c) // over the limit of all, but the first buffer of a server
 	select {
 	case <-waits:
 		t.Fatal("a server has more than its share")
@@ -410,7 +412,7 @@ func FuzzServer(f *testing.F) {
 		if _, err := unix.Write(k.fd, p); err != nil {
 			t.Skip(err)
 		}
-		// It is still there.
+		// The server must still be running.
 		if h, _, err := parseHeader(p); err == nil && h.opcode != opForget && h.opcode != opBatchForget {
 			if unique, _, _ := k.reply(); unique != h.unique {
 				t.Errorf("reply to %x, not %x", unique, h.unique)
@@ -422,7 +424,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// The kernel is told that what it knows of the file is stale, and takes the new size from there on.
+// The server tells the kernel that its information about the file is stale. From then on the kernel uses the new size.
 func TestTheFileGrows(t *testing.T) {
 	k := newKernel(t)
 	size := func() uint64 {

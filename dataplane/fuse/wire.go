@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// The kernel's numbers of operations (include/uapi/linux/fuse.h). What is not here is answered with ENOSYS.
+// These are the kernel's numbers of operations (include/uapi/linux/fuse.h). All other operations are answered with
+// ENOSYS.
 const (
 	opLookup      = 1
 	opForget      = 2
@@ -26,7 +27,7 @@ const (
 	opFallocate   = 43
 )
 
-// Lengths of the kernel's structures in bytes.
+// These are the lengths of the kernel's structures, in bytes.
 const (
 	inHeaderBytes  = 40
 	outHeaderBytes = 16
@@ -43,7 +44,7 @@ const (
 	statfsBytes    = 80
 )
 
-// Flags of INIT that matter here; those from bit 32 on stand in flags2.
+// These are the flags of INIT that matter here; flags from bit 32 on are in flags2.
 const (
 	initAsyncRead     = 1 << 0
 	initBigWrites     = 1 << 5
@@ -54,57 +55,60 @@ const (
 	initHasResend     = 1 << 39
 )
 
-// Flags of an open file.
+// These are the flags of an open file.
 const (
 	openDirectIO       = 1 << 0
 	openNoFlush        = 1 << 5
 	openParallelWrites = 1 << 6
 )
 
-// notifyInvalInode tells the kernel that it must ask for the attributes of a node anew: node, offset, length.
+// notifyInvalInode tells the kernel that it must ask for the attributes of a node again: node, offset, length.
 const (
 	notifyInvalInode = 2
 	invalInodeBytes  = 24
 )
 
-// notifyResend asks the kernel to send again what was read and not answered.
+// notifyResend asks the kernel to send the requests again that were read and not answered.
 const notifyResend = 7
 
 const (
 	protocolMajor = 7
-	// protocolMinor is the newest whose structures are known here; 31 is that of Linux 5.4.
+	// protocolMinor is the newest minor version with structures that are known here; 31 is the version of Linux 5.4.
 	protocolMinor, oldestMinor = 38, 31
 
 	rootNode  = 1
 	imageNode = 2
 	imageName = "volume.img"
 
-	// blockBytes is the block size that the file shows: the loop device's granularity of discards.
+	// blockBytes is the block size that the file reports: the loop device's granularity of discards.
 	blockBytes = 4096
-	// background is how many requests the kernel has under way at once; a loop device offers 128.
+	// background is how many requests the kernel may have under way at once; a loop device offers 128.
 	background = 256
 	pageBytes  = 4096
 
-	// forever is how long the kernel may keep attributes, in seconds: it is told of what changes (Server.Grow).
+	// forever is how long the kernel may cache attributes, in seconds, because the server reports changes
+	// (Server.Grow).
 	forever = uint64(365 * 24 * time.Hour / time.Second)
 )
 
-// MaxWrite is the longest data of one request that is agreed on with the kernel, in bytes.
+// MaxWrite is the largest size of the data of one request that is negotiated with the kernel, in bytes.
 const MaxWrite = 1 << 20
 
-// errMalformed says that a request is no request.
+// errMalformed means that a request cannot be parsed.
 var errMalformed = errors.New("malformed request")
 
 var le = binary.NativeEndian
 
-// header begins every request.
+// header is the start of every request.
 type header struct {
 	length, opcode uint32
-	unique         uint64 // echoed in the reply, with all its bits: a request that is sent again has another one
-	node           uint64
+	// unique is repeated in the reply, with all its bits: a request that is sent again has another value.
+	unique uint64
+	node   uint64
 }
 
-// parseHeader returns the header and the rest of the request. A request may be shorter than what was read, never longer.
+// parseHeader returns the header and the rest of the request. A request may be shorter than the data that was read, but
+// never longer.
 func parseHeader(p []byte) (header, []byte, error) {
 	if len(p) < inHeaderBytes {
 		return header{}, nil, errMalformed
@@ -136,7 +140,7 @@ func parseWrite(p []byte) (off uint64, data []byte, err error) {
 	return le.Uint64(p[8:]), p[writeInBytes:], nil
 }
 
-// parseFallocate returns what a FALLOCATE asks for.
+// parseFallocate returns the arguments of a FALLOCATE.
 func parseFallocate(p []byte) (off, length uint64, mode uint32, err error) {
 	if len(p) < fallocInBytes {
 		return 0, 0, 0, errMalformed
@@ -144,7 +148,7 @@ func parseFallocate(p []byte) (off, length uint64, mode uint32, err error) {
 	return le.Uint64(p[8:]), le.Uint64(p[16:]), le.Uint32(p[24:]), nil
 }
 
-// offer is what the kernel offers in INIT.
+// offer is the kernel's offer in INIT.
 type offer struct {
 	major, minor uint32
 	readahead    uint32
@@ -179,7 +183,7 @@ func initReply(o offer) []byte {
 	return p
 }
 
-// putAttr writes the attributes of a node; false if there is none of that number.
+// putAttr writes the attributes of a node. It returns false if no node has that number.
 func putAttr(p []byte, node uint64, size int64) bool {
 	le.PutUint64(p, node)
 	switch node {
