@@ -13,24 +13,24 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// admitTimeout bounds opening a replica and asking it for its state.
+// admitTimeout limits the time to open a replica and ask for its state.
 const admitTimeout = 10 * time.Second
 
 var (
-	// errNoAddress says that the address of a replica is not known.
+	// errNoAddress means that the address of a replica is unknown.
 	errNoAddress = errors.New("it has no address")
-	// errMismatch says that what answered is not the replica that was meant.
+	// errMismatch means that another replica than the expected one answered.
 	errMismatch = errors.New("not the expected replica")
-	// errLate says that a replica was not opened within admitTimeout.
+	// errLate means that a replica was not opened within admitTimeout.
 	errLate = errors.New("it did not answer in time")
 )
 
-// candidate is a replica of the volume and how opening it went.
+// candidate is a replica of the volume with the result of its opening.
 type candidate struct {
 	Member
 	replica Replica // nil if refused
 	state   membership.State
-	// answered is when it had sent its state.
+	// answered is the time when it had sent its state.
 	answered time.Time
 	err      error // why refused
 }
@@ -54,8 +54,9 @@ func (e *Engine) inTime(parent context.Context) (ctx context.Context, stop func(
 	}
 }
 
-// opening opens one replica, asks it for its state and calls then, while ctx lasts. A replica not received from answers by then is
-// closed as soon as it is open, and never used: a disk of this machine may hang for long.
+// opening opens one replica, asks for its state and calls then, while ctx lasts. If the replica has not been received
+// from answers by then, it is closed as soon as it is open, and never used. This is necessary because a disk of this
+// machine may hang for long.
 func (e *Engine) opening(ctx context.Context, m Member, answers chan<- *candidate, then func(context.Context, *candidate) error) {
 	e.tasks.Go(func() {
 		c := &candidate{Member: m}
@@ -80,7 +81,7 @@ func (c *candidate) close() {
 	}
 }
 
-// admit opens every replica and asks it for its state. One that has not answered in time is left out.
+// admit opens every replica and asks for its state. A replica that has not answered in time is left out.
 func (e *Engine) admit() (candidates, *failure) {
 	ctx, stop := e.inTime(e.ctx)
 	defer stop()
@@ -105,7 +106,7 @@ func (e *Engine) admit() (candidates, *failure) {
 	return all, nil
 }
 
-// ask opens one replica and checks that it is the one that was meant.
+// ask opens one replica and checks that it is the expected one.
 func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
 	if c.Address == "" && !c.Local {
 		return errNoAddress
@@ -114,7 +115,7 @@ func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
 		c.replica = nil
 		return fmt.Errorf("open: %w", err)
 	}
-	if err := ctx.Err(); err != nil { // it has opened late: nothing may be asked of it any more
+	if err := ctx.Err(); err != nil { // it opened late and must not receive requests
 		return fmt.Errorf("open: %w", err)
 	}
 	reply, err := c.replica.Control(ctx, membership.OpState, nil)
@@ -142,8 +143,8 @@ func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
 	return nil
 }
 
-// maxStateBytes bounds what a replica may say of itself. The epoch that it shows is passed on to the API object, with
-// those of the other engines of this node, in one message.
+// maxStateBytes limits the size of a replica's state. The engine passes the epoch in it on to the API object, in one
+// message with the epochs of the other engines of this node.
 const maxStateBytes = 64 << 10
 
 // decodeState reads the reply to membership.OpState.
@@ -165,7 +166,7 @@ func (cs candidates) shown() map[string]membership.Shown {
 	return shown
 }
 
-// only returns the candidates that are members of the epoch, in order of names.
+// only returns the candidates that are members of the epoch, ordered by name.
 func (cs candidates) only(epoch membership.Epoch) candidates {
 	return slices.DeleteFunc(slices.Clone(cs), func(c *candidate) bool { return !epoch.Has(c.Name) })
 }
@@ -178,7 +179,7 @@ func (cs candidates) closeOthers(epoch membership.Epoch) {
 	}
 }
 
-// refusal says why PlanStart refused, with what is known of each replica, and closes those that were opened.
+// refusal says why PlanStart refused, with the known facts about each replica, and closes the opened replicas.
 func (cs candidates) refusal(recorded membership.Epoch, err error) *failure {
 	f := &failure{reason: ReasonMemberMissing, err: err}
 	details := map[string]string{}
@@ -215,7 +216,7 @@ func (cs candidates) refusal(recorded membership.Epoch, err error) *failure {
 	return f
 }
 
-// foreign is the highest epoch that a replica shows and the recorded one does not come after (membership.PlanStart).
+// foreign is the highest epoch that a replica shows and that the recorded epoch does not follow (membership.PlanStart).
 func (cs candidates) foreign(recorded membership.Epoch) membership.Epoch {
 	var highest membership.Epoch
 	for _, c := range cs {

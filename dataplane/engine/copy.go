@@ -11,16 +11,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// copyChunkBytes is how much of the data is copied at once, under the lock of its range; copyStepBytes how much is asked about
-// before, and how long a hole may be that is made at once.
+// These are the units of a copy, in bytes. copyChunkBytes of data are copied at once, under the lock of their range.
+// The copier asks for the holes of copyStepBytes at once, which is also the longest hole that is punched at once.
 const (
 	copyChunkBytes = 1 << 20
 	copyStepBytes  = 64 << 20
 	copyFlushBytes = 4 * copyStepBytes
-	// busyChunkBytes is how much is copied at once while users have requests: theirs wait behind it for the disks and the network.
+	// busyChunkBytes of data are copied at once while users have requests, because these wait behind the copy for the
+	// disks and the network.
 	busyChunkBytes = 128 << 10
-	// joinHoleBytes is how long a hole between data may be that is copied with it, as zeroes: a file with a hole in every other block
-	// would be copied block by block otherwise. It bounds what repeated rebuilds can make of a sparse file.
+	// joinHoleBytes is the longest hole between data that is copied with the data, as zeroes. Otherwise a file with a
+	// hole in every other block would be copied block by block. It limits the growth of a sparse file by repeated
+	// rebuilds.
 	joinHoleBytes = 16 << 10
 )
 
@@ -29,8 +31,8 @@ const (
 //	for each step:   shared lock ── which parts of it are holes? ── unlock
 //	for each part:   pace ── shared lock ── read from a member, write to the target ── unlock
 //
-// A shared lock keeps changes out, not reads. A change before it is in the source; one after it goes to the target itself. No lock is
-// held for longer than it takes to expel a source or to give up a target that hangs.
+// A shared lock excludes changes, not reads. A change before the lock is in the source; the target itself receives a
+// change after the lock. No lock is held for longer than the time to expel a source or to abandon a target that hangs.
 type copier struct {
 	mirror *mirror
 	source copySource
@@ -38,10 +40,11 @@ type copier struct {
 	fresh  bool // the target was never written, so it has zeroes where nothing was sent
 	pace   *pace
 	buf    []byte
-	// unflushed is what was copied since the target's last flush; it is bounded so that users need not wait for the last one.
+	// unflushed is the number of bytes copied since the target's last flush. It is limited so that users need not wait
+	// for the last flush.
 	unflushed int64
-	done      int64 // how much of what is to be copied has been
-	// copied has the regions that are copied and whose marks on the target are not cleared; nil if none are to be.
+	done      int64 // how much has been copied
+	// copied has the regions that were copied and have uncleared marks on the target; nil if no marks must be cleared.
 	copied bitmap
 	report func(done int64)
 }
@@ -49,10 +52,10 @@ type copier struct {
 // piece is a part of the volume that is copied at once.
 type piece struct {
 	off, length int64
-	zero        bool // it was a hole when it was looked at
+	zero        bool // it was a hole when the copier asked
 }
 
-// copyTo copies from a source to the target what it lacks, and flushes it.
+// copyTo copies to the target the data that it lacks, from a source, and flushes it.
 func (e *Engine) copyTo(b *rebuild, source copySource, target *member, fresh bool, lacks lack) error {
 	m := e.mirror
 	size := m.size.Load() // it does not grow during a rebuild
@@ -102,7 +105,7 @@ func (c *copier) step(ctx context.Context, off, length int64) error {
 	return nil
 }
 
-// paced copies a piece, in smaller ones while users have requests.
+// paced copies a piece. While users have requests, it copies smaller pieces.
 func (c *copier) paced(ctx context.Context, p piece) error {
 	busy := c.pace.busy()
 	if !busy || p.zero {
@@ -116,7 +119,8 @@ func (c *copier) paced(ctx context.Context, p piece) error {
 	return nil
 }
 
-// one copies a piece when its time has come. What was a hole and is none any more may be long, so it is copied in chunks then.
+// one copies a piece when the pace allows it. If the piece was a hole and now has data, it may be long, so it is copied
+// in chunks.
 func (c *copier) one(ctx context.Context, p piece, busy bool) error {
 	if err := c.pace.wait(ctx, p, busy); err != nil {
 		return err
@@ -138,12 +142,12 @@ func (c *copier) one(ctx context.Context, p piece, busy bool) error {
 	return nil
 }
 
-// survey cuts a step into holes and chunks of data. If the holes are not known, all is data.
+// survey cuts a step into holes and chunks of data. If the holes are unknown, all of it counts as data.
 func (c *copier) survey(off, length int64) []piece {
 	return cutPieces(joinHoles(c.findHoles(off, length)), copyChunkBytes)
 }
 
-// findHoles returns the holes of a range, and what is between them.
+// findHoles returns the holes of a range, and the parts between them.
 func (c *copier) findHoles(off, length int64) []piece {
 	s := c.mirror.locks.lock(off, length, shared)
 	defer c.mirror.locks.unlock(s)
@@ -165,7 +169,7 @@ func (c *copier) findHoles(off, length int64) []piece {
 	return pieces
 }
 
-// addPiece adds a range, to the last piece if it is of the same kind.
+// addPiece adds a range. If the last piece is of the same kind, it extends that piece.
 func addPiece(pieces []piece, off, length int64, zero bool) []piece {
 	if last := len(pieces) - 1; last >= 0 && pieces[last].zero == zero {
 		pieces[last].length += length
@@ -174,11 +178,11 @@ func addPiece(pieces []piece, off, length int64, zero bool) []piece {
 	return append(pieces, piece{off: off, length: length, zero: zero})
 }
 
-// joinHoles makes short holes a part of the data around them. At most half of what it makes data was a hole, so the target takes at most
-// twice the space of its source.
+// joinHoles merges short holes with the data around them. At most half of a merged piece was holes, so the target takes
+// at most twice the space of its source.
 func joinHoles(pieces []piece) []piece {
 	var joined []piece
-	var holes int64 // in the last piece of joined, if that is data
+	var holes int64 // bytes of holes in the last piece of joined, if that is data
 	for i, p := range pieces {
 		last := len(joined) - 1
 		between := p.zero && last >= 0 && !joined[last].zero && i+1 < len(pieces)
@@ -211,7 +215,7 @@ func cutPieces(pieces []piece, chunkBytes int64) []piece {
 	return cut
 }
 
-// copy makes one piece of the target equal to the members, or returns false for one that is no hole any more.
+// copy makes one piece of the target equal to the members. It returns false if the piece is no longer a hole.
 func (c *copier) copy(p piece) (equal bool, err error) {
 	s := c.mirror.locks.lock(p.off, p.length, shared)
 	defer c.mirror.locks.unlock(s)
@@ -228,7 +232,8 @@ func (c *copier) copy(p piece) (equal bool, err error) {
 	return true, c.onTarget(func() error { return putChunk(c.target, buf, p.off) })
 }
 
-// read reads a chunk; where the source keeps the buffer, with another one. What it returns is valid until the next call.
+// read reads a chunk. If the source keeps the buffer, read repeats with another buffer. The result is valid until the
+// next call.
 func (c *copier) read(off, length int64) ([]byte, error) {
 	for {
 		buf := c.buf[:length]
@@ -240,31 +245,32 @@ func (c *copier) read(off, length int64) ([]byte, error) {
 	}
 }
 
-// onTarget runs a request to the target. It gives up a target that does not answer, as it would a member, lest the lock be held for
-// long: the source has just answered.
+// onTarget runs a request to the target. If the target does not answer, it is abandoned like a member would be, so that
+// the lock is not held for long. The rule applies because the source has just answered.
 func (c *copier) onTarget(do func() error) error {
 	return c.mirror.watchdog.whileOthersWait(c.target, do)
 }
 
-// pace holds a copy back: to a rate, and while users have requests, to half of the time at most. One who waits for each answer before he asks
-// again has none under way between the two, but asks.
+// pace slows a copy down: to a rate, and to half of the time at most while users have requests. A user who waits for
+// each answer before the next request has no request under way between the two, but still counts as a user with
+// requests.
 type pace struct {
 	clock          clock.Clock
 	bytesPerSecond int64       // 0: no limit
 	busy           func() bool // users have a request under way, or had one since the last piece
 	stop           <-chan struct{}
-	took           time.Duration // what the last piece took
-	due            time.Time     // when what was copied so far may have been copied
+	took           time.Duration // duration of the last piece
+	due            time.Time     // when the rate allows everything that was copied so far
 }
 
 const (
-	// paceBurst is how much time may be made up for.
+	// paceBurst is the largest delay that the copy may make up for.
 	paceBurst = 100 * time.Millisecond
-	// maxYield bounds what one piece waits for users.
+	// maxYield limits how long one piece waits for users.
 	maxYield = 100 * time.Millisecond
 )
 
-// wait returns when a piece may be copied; busy says whether users have requests.
+// wait returns when a piece may be copied; busy means that users have requests.
 func (p *pace) wait(ctx context.Context, next piece, busy bool) error {
 	var pause time.Duration
 	if busy {

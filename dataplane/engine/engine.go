@@ -16,26 +16,28 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// Replica is one open replica: what passed the gate of its generation and session. *nbd.Client and a session by direct call are.
+// Replica is one open replica, after it passed the gate of its generation and session. *nbd.Client and a local session
+// are Replicas.
 type Replica interface {
 	nbd.Backend
 	nbd.Controller
-	// Size is in bytes.
+	// Size is the size in bytes.
 	Size() int64
-	// Done is closed when the replica serves this session no longer, for whatever reason.
+	// Done is closed when the replica no longer serves this session, for any reason.
 	Done() <-chan struct{}
-	// Close ends the session. Requests under way end, with an error if need be, within bounded time. It must be idempotent.
+	// Close ends the session. Current requests end within limited time, if necessary with an error. It must be
+	// idempotent.
 	Close() error
 }
 
-// asyncWriter is what a Replica may offer so that a write to it costs no goroutine: done is called once, from any goroutine, and
-// must not block; p must stay as it is until then.
+// asyncWriter is an optional method of a Replica, so that a write to it needs no goroutine. done is called once, from
+// any goroutine, and must not block; p must stay unchanged until then.
 type asyncWriter interface {
 	WriteAsync(p []byte, off int64, fua bool, done func(error))
 }
 
-// cutter is what a Replica over the network may offer so that nothing waits for a peer that hangs: every call ends at once, its outcome
-// unknown, and Close does not wait. It must not block.
+// cutter is an optional method of a Replica over the network, so that nothing waits for a peer that hangs. Cut ends
+// every call at once, with an unknown outcome, and afterwards Close does not wait. It must not block.
 type cutter interface {
 	Cut(cause error)
 }
@@ -43,13 +45,14 @@ type cutter interface {
 // Member names one replica of the volume.
 type Member struct {
 	Name    string
-	UID     string // of the replica; one that shows another is refused. Empty: not checked
-	Address string // for Config.Connect; one that has none and is not local counts as missing at once
-	Local   bool   // reached by direct call, so read from first
-	TLS     bool   // for Config.Connect: the connection is encrypted, and both ends prove the secret, or there is none
+	UID     string // of the replica; a replica with another UID is refused. Empty: not checked
+	Address string // for Config.Connect; a member with neither an address nor Local counts as missing at once
+	Local   bool   // reached by direct call, so preferred for reads
+	// TLS is for Config.Connect: the connection is encrypted and both ends prove the secret, or there is no connection.
+	TLS bool
 }
 
-// Config is all that an Engine needs to know.
+// Config has everything that an Engine needs to know.
 type Config struct {
 	Name   string // of the engine, for messages
 	Volume string
@@ -59,30 +62,33 @@ type Config struct {
 	SizeBytes  int64
 	// Recorded is the epoch that the API object holds; zero before the first start.
 	Recorded membership.Epoch
-	// Members are all replicas of the volume; at the first start those that can be opened become the members of the epoch.
+	// Members are all replicas of the volume. At the first start, the replicas that can be opened become the members of
+	// the epoch.
 	Members []Member
-	// Connect opens one replica under Generation and Session. It must return soon after ctx ends. An error that wraps ErrFenced
-	// says that the replica has admitted a higher generation.
+	// Connect opens one replica under Generation and Session. It must return soon after ctx ends. An error that wraps
+	// ErrFenced means that the replica has admitted a higher generation.
 	Connect func(ctx context.Context, m Member) (Replica, error)
-	// Refuses asks a replica that has failed whether it has admitted a higher generation: the error wraps ErrFenced if so. Any other outcome
-	// says nothing. It must change nothing there, and return soon after ctx ends. nil: none is asked.
+	// Refuses asks a replica that has failed whether it has admitted a higher generation: if so, the error wraps
+	// ErrFenced. Any other outcome proves nothing. It must change nothing there, and return soon after ctx ends. If it
+	// is nil, no replica is asked.
 	Refuses func(ctx context.Context, m Member) error
-	// Frontend offers the volume as a device; nil for none. It belongs to this engine alone.
+	// Frontend offers the volume as a device; nil for none. Only this engine uses it.
 	Frontend Frontend
-	// HasUsers says that the frontend takes over a device whose users may still wait to have synced what they wrote to an
-	// engine before. The start fails with ReasonWritesLost where a part of that may be missing: else their next sync would
-	// succeed without it. The caller must end the device then.
+	// HasUsers means that the frontend takes over a device that may still have users. They may rely on writes to an
+	// earlier engine that they have not synced yet. If some of these writes may be missing, the start fails with
+	// ReasonWritesLost: otherwise the users' next sync would succeed without them. Then the caller must end the device.
 	HasUsers bool
 	// OnChange is called after each change of the State, from the engine's goroutines; it must not block. May be nil.
 	OnChange func()
 	Log      *logrus.Entry // nil: nothing is logged
 	Clock    clock.Clock   // nil: the real one
-	// QuietPeriod is how long a region must be without changes before its mark is cleared; 0 is 5 s. SlowAfter is how long after
-	// another's answer a member that has not answered counts as slow; 0 is 8 s, and how often the engine looks, what a look counts
-	// for at most and when another member is asked for a read keep their relation to it. Both are for tests and tools that have no
-	// patience.
+	// QuietPeriod is how long a region must be without changes before its mark is cleared; 0 is 5 s. SlowAfter is how
+	// long after another member's answer a member without an answer counts as slow; 0 is 8 s. Three other times change
+	// in proportion to SlowAfter: the time between two checks, the longest time that a check counts for, and the time
+	// until the engine asks another member about a read. Both settings are for tests and for tools that must not wait.
 	QuietPeriod, SlowAfter time.Duration
-	// KeepEvery is after how many bytes of the volume a copy is flushed, so that it need not be made again; 0 is 256 MiB. It is for tests.
+	// KeepEvery is the number of bytes of the volume after which a copy is flushed, so that this part need not be
+	// copied again; 0 is 256 MiB. It is for tests.
 	KeepEvery int64
 }
 
@@ -114,22 +120,22 @@ func (c Config) withDefaults() Config {
 }
 
 var (
-	// ErrInUse says that the volume's device is open or mounted. Nothing was changed.
+	// ErrInUse means that the volume's device is open or mounted. Nothing was changed.
 	ErrInUse = errors.New("the device is in use")
-	// ErrUnclean is wrapped by what Stop returns when the engine has ended, but not all members have confirmed a last flush.
-	// The regions concerned stay marked and are made equal at the next start.
+	// ErrUnclean is wrapped by the error of Stop if the engine has ended, but not all members have confirmed a last
+	// flush. The regions concerned stay marked and are made equal at the next start.
 	ErrUnclean = errors.New("stopped without a last flush on all members")
-	// ErrFenced says that a replica has admitted a higher generation: this engine's time is over.
+	// ErrFenced means that a replica has admitted a higher generation: this engine must not continue.
 	ErrFenced = errors.New("a higher generation was admitted")
-	// ErrNotProposed refuses a RecordEpoch of another epoch or session than those the engine asked for.
+	// ErrNotProposed refuses a RecordEpoch with another epoch or session than the engine proposed.
 	ErrNotProposed = errors.New("the engine did not propose this")
-	// ErrOtherSession refuses what was meant for another start of the engine.
+	// ErrOtherSession refuses a call for another start of the engine.
 	ErrOtherSession = errors.New("not the engine's session")
-	// ErrNotRunning refuses what only a running engine can do.
+	// ErrNotRunning refuses calls that only a running engine can serve.
 	ErrNotRunning = errors.New("the engine is not running")
 	// ErrBusy refuses an operation while another one is under way.
 	ErrBusy = errors.New("the engine does one thing at a time")
-	// ErrLeaving refuses a larger size when the epoch lists a replica that has failed for too long.
+	// ErrLeaving refuses a larger size if the epoch has listed a failed replica for too long.
 	ErrLeaving = errors.New("a replica that has failed is a member still")
 	// ErrMemberTooSmall refuses a size that a member does not have yet.
 	ErrMemberTooSmall = errors.New("a replica is too small")
@@ -137,38 +143,41 @@ var (
 	ErrLastMember = membership.ErrLastMember
 )
 
-// Engine runs one volume. It is made by Start and ended by Stop; all methods may be called from any goroutine.
+// Engine runs one volume. Start creates it and Stop ends it. All methods may be called from any goroutine.
 type Engine struct {
 	cfg    Config
 	log    *logrus.Entry
 	mirror *mirror
 
-	ctx     context.Context // ends when the engine has failed or is being stopped: connections are closed then
+	// ctx ends when the engine has failed or is being stopped; then connections are closed.
+	ctx     context.Context
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
-	unstill chan struct{} // receives when the members are not what the epoch says
+	unstill chan struct{} // receives when the members differ from the epoch
 	quit    chan struct{} // closed to end the loops
 	looped  chan struct{} // closed when the start and the loops have ended
 
-	asking   sync.Mutex // held while replicas are asked what a joining one lacks; see lacking
+	// asking is held while replicas are asked which data a joining replica lacks; see lacking.
+	asking   sync.Mutex
 	expandMu sync.Mutex // one Expand at a time; taken before mu
 
 	stopMu sync.Mutex // one Stop at a time; taken before mu
-	ended  bool       // guarded by stopMu; nothing is left to stop
+	ended  bool       // guarded by stopMu; nothing remains to be stopped
 
 	mu         sync.Mutex       // also held to change mirror.roster
 	state      State            // guarded by mu
-	accepted   membership.Epoch // guarded by mu; the last epoch that RecordEpoch was called with
+	accepted   membership.Epoch // guarded by mu; the last epoch that RecordEpoch accepted
 	recorded   chan struct{}    // guarded by mu; closed when the API object holds the proposed epoch
-	operation  operation        // guarded by mu; the one under way, if any
-	stopping   bool             // guarded by mu; no operation may begin
+	operation  operation        // guarded by mu; the current operation, if any
+	stopping   bool             // guarded by mu; no operation may start
 	frontended bool             // guarded by mu; the frontend was started and not stopped
-	// predecessorAsked is when the engine before this one asked last; see Predecessor. Guarded by mu; zero if that is not known.
+	// predecessorAsked is the time of the last question of the previous engine; see Predecessor. Zero if it is unknown.
+	// Guarded by mu.
 	predecessorAsked time.Time
 }
 
-// Start begins to start an engine and returns at once; progress is in State. The caller must call Stop at the end, also after a
-// failure.
+// Start creates an engine that starts in the background, and returns at once; State shows the progress. The caller must
+// call Stop at the end, even after a failure.
 func Start(cfg Config) *Engine {
 	cfg = cfg.withDefaults()
 	e := &Engine{
@@ -190,7 +199,8 @@ func (e *Engine) run() {
 		e.fail(*f)
 		return
 	}
-	// The kernel flushes a new device before it is there, and that may need a member expelled: members change before the frontend starts.
+	// The kernel flushes a new device before it is ready, and this may require that a member is expelled. So members
+	// can change before the frontend starts.
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	loops.Go(e.changeMembers)
@@ -201,12 +211,13 @@ func (e *Engine) run() {
 	e.clearIntents()
 }
 
-// Backend is the volume as frontends and tools use it. Its methods return ESHUTDOWN while the engine does not serve and EIO once
-// it has failed. Their contexts do not cut a request short: half a fan-out is worse than a late answer.
+// Backend is the volume for frontends and tools. Its methods return ESHUTDOWN while the engine does not serve and EIO
+// after it has failed. Their contexts do not end a request early, because a change that only some members have is worse
+// than a late answer.
 func (e *Engine) Backend() nbd.Backend { return e.mirror }
 
-// RecordEpoch tells the engine that the API object now holds the epoch in State.ProposedEpoch. It is idempotent; another session
-// or epoch gives ErrNotProposed.
+// RecordEpoch tells the engine that the API object now holds the epoch in State.ProposedEpoch. It is idempotent.
+// Another session or epoch gives ErrNotProposed.
 func (e *Engine) RecordEpoch(session string, epoch membership.Epoch) error {
 	if err := e.accept(session, epoch); err != nil {
 		return err

@@ -7,24 +7,27 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// grower is what a Replica over the network must offer so that it can be told what its peer has shown: that it is larger now.
+// grower is a method that a Replica over the network must have, so that the engine can tell it that its peer is larger
+// now.
 type grower interface{ Grow(sizeBytes int64) }
 
-// expansion is an operation; it has the size in bytes to which the volume grows.
+// expansion is an operation; its value is the size in bytes to which the volume grows.
 type expansion int64
 
 func (x expansion) String() string {
 	return fmt.Sprintf("the volume is being expanded to %d bytes", int64(x))
 }
 
-// Expand makes the volume larger while it is used. It may be repeated after a failure at any line; a size that users are offered already is
-// success. It refuses with ErrMemberTooSmall, and has changed nothing, unless every member has the size durably.
+// Expand makes the volume larger while it is used. It may be repeated after a failure at any line. A size that users
+// are offered already is a success. If a member does not have the size durably, Expand refuses with ErrMemberTooSmall,
+// and has changed nothing.
 //
-//  1. no rebuild begins any more; no epoch lists a member that has failed; each member shows its size
-//  2. changes and reads of the new range are let through
-//  3. the frontend offers it
+//  1. no rebuild can start; no epoch lists a member that has failed; each member shows its size
+//  2. the data path admits changes and reads of the new range
+//  3. the frontend offers the new size
 //
-// So nobody is offered what a member lacks. Members never shrink, and a replica becomes one only with the size that the data path has.
+// So users are never offered a size that a member lacks. Members never shrink, and a replica becomes a member only with
+// the size of the data path.
 func (e *Engine) Expand(ctx context.Context, session string, sizeBytes int64) error {
 	if err := e.expand(ctx, session, sizeBytes); err != nil {
 		return fmt.Errorf("expand to %d bytes: %w", sizeBytes, err)
@@ -73,8 +76,8 @@ func (e *Engine) beginExpand(session string, size int64) error {
 	return e.beginOperation(expansion(size))
 }
 
-// growMembers asks each member for its size, and has the connections take requests of it. One that fails meanwhile is expelled as ever, and
-// no other becomes a member.
+// growMembers asks each member for its size, and makes the connections accept requests of that size. A member that
+// fails during this is expelled as usual, and no other replica becomes a member.
 func (e *Engine) growMembers(ctx context.Context, size int64) error {
 	serving, err := e.settledMembers(ctx)
 	if err != nil {
@@ -102,8 +105,8 @@ func (e *Engine) growMembers(ctx context.Context, size int64) error {
 	return nil
 }
 
-// settledMembers returns those that serve when no epoch lists another one. A member that has failed cannot be asked for its size any more, but
-// while it is listed the next engine may begin with it alone.
+// settledMembers returns the serving members when no epoch lists another member. The engine can no longer ask a failed
+// member for its size. But while it is listed, the next engine may start with that member only.
 func (e *Engine) settledMembers(ctx context.Context) ([]*member, error) {
 	for {
 		ro := e.mirror.roster.Load()

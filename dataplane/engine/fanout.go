@@ -21,12 +21,12 @@ const (
 // request is one change, or a flush, for all members.
 type request struct {
 	kind        kind
-	data        []byte // of a write
-	off, length int64  // bytes
+	data        []byte // data of a write
+	off, length int64  // in bytes
 	fua, noHole bool
 }
 
-// perform does r on one replica.
+// perform sends the request to one replica.
 func (r *request) perform(b nbd.Backend) error {
 	switch r.kind {
 	case kindWrite:
@@ -46,32 +46,35 @@ func (r *request) perform(b nbd.Backend) error {
 	panic("BUG: a request of no kind")
 }
 
-// fanout is one request on its way to all members. It is reused, with all that hangs on it, unless one of its parts was abandoned:
-// that member's answer may come at any time.
+// fanout is one request on its way to all members. It is reused, together with its fields. It is not reused if one of
+// its parts was abandoned, because the answer of that member may come at any time.
 type fanout struct {
 	mirror  *mirror
 	request request
-	targets []*member         // those that were sent the request
-	late    []*member         // those that were leaving when it was sent
+	targets []*member         // the members that were sent the request
+	late    []*member         // the members that were leaving when it was sent
 	parts   []part            // by target; as long as the longest targets so far
 	judging []membership.Part // scratch
-	missing atomic.Int32      // answers to come
+	missing atomic.Int32      // number of answers still to come
 	done    chan struct{}
 
-	watched   atomic.Bool // was given to the watchdog
-	abandoned bool        // guarded by watchdog.mu; a part was
-	slot      int         // guarded by watchdog.mu; index there, -1 if none
+	watched   atomic.Bool // the watchdog has it
+	abandoned bool        // guarded by watchdog.mu; one of its parts was abandoned
+	slot      int         // guarded by watchdog.mu; its index in the watchdog, -1 if none
 }
 
 // part is one member's part in a fanout.
 type part struct {
-	tell   func(error) // called with the outcome; made once
-	handed atomic.Bool // the member was given the request: what it was not given it cannot be slow with
-	ended  atomic.Bool // tell was called, or the outcome is no longer waited for
+	tell   func(error) // called with the outcome; created once
+	handed atomic.Bool // the member was given the request: without it, the member cannot be slow
+	ended  atomic.Bool // tell was called, or nothing waits for the outcome any longer
 	result membership.Result
-	left   chan struct{} // of a part that was abandoned, else nil: closed when the member is through with the request after all
+	// left is nil unless the part was abandoned. It is closed when the member has ended the request after all.
+	left chan struct{}
 
-	since  time.Time     // guarded by watchdog.mu; another has answered and this member has the request since; zero: not yet
+	// since is when both conditions held: another member has answered, and this member has the request. Zero: not yet.
+	// Guarded by watchdog.mu.
+	since  time.Time
 	waited time.Duration // guarded by watchdog.mu; since then
 }
 
@@ -102,7 +105,7 @@ func (m *mirror) newFanout(r request, ro *roster) *fanout {
 }
 
 func (f *fanout) release() {
-	if f.abandoned { // only the watchdog sets it, and it has let go of f
+	if f.abandoned { // only the watchdog sets it, and it no longer uses f
 		return
 	}
 	f.mirror, f.request, f.late = nil, request{}, nil
@@ -110,8 +113,8 @@ func (f *fanout) release() {
 	fanoutPool.Put(f)
 }
 
-// fan sends r to all members side by side. It returns when all have answered and the change may be acknowledged, or may not be for
-// good. uneven says that members may differ in the range.
+// fan sends r to all members concurrently. It returns when all have answered, and when it is certain whether the change
+// may be acknowledged. uneven means that members may differ in the range.
 func (m *mirror) fan(r request) (err error, uneven bool) {
 	cost := windowCost(&r)
 	m.window.enter(cost)
@@ -131,9 +134,10 @@ func (m *mirror) fan(r request) (err error, uneven bool) {
 	return err, j.Uneven
 }
 
-// send gives the request to all targets side by side. A write goes out from here if the replica can be told to go on by itself, so
-// that the usual write starts but one goroutine: a local disk may hang, and then this one must not. A single member is served here, for
-// no other member waits. A target counts as handed the request before it is called: one that does not come back from that is slow, and
+// send gives the request to all targets concurrently. If a replica offers WriteAsync, send writes to it from this
+// goroutine, so that a usual write starts only one other goroutine. Other replicas get goroutines of their own, because
+// a local disk may hang, and this goroutine must not. A single member is served here, because no other member waits. A
+// target counts as handed the request before it is called. So a target that does not return from the call is slow, and
 // the targets after it are not.
 func (f *fanout) send() {
 	r := &f.request
@@ -161,17 +165,17 @@ func (f *fanout) send() {
 	}
 }
 
-// answer takes one member's answer.
+// answer processes one member's answer.
 func (f *fanout) answer(i int, err error) {
 	if !f.conclude(i, err) {
 		close(f.parts[i].left)
 	}
 }
 
-// abandon stops waiting for a member's part, unless the part has just been answered: then no answer would close left, in this use of f
-// or the next. The caller holds watchdog.mu.
+// abandon stops waiting for a member's part, unless the part has just been answered. In that case no answer would close
+// left, in this use of f or the next. The caller holds watchdog.mu.
 func (f *fanout) abandon(i int) {
-	f.parts[i].left = make(chan struct{}) // before the end: an answer that comes after it closes this
+	f.parts[i].left = make(chan struct{}) // set before conclude: an answer that comes after it closes this
 	if f.conclude(i, errSlow) {
 		f.abandoned = true
 	} else {
@@ -179,8 +183,8 @@ func (f *fanout) abandon(i int) {
 	}
 }
 
-// conclude notes how a part ended, and returns false when it had ended before. A member that failed for sure is reported at once: others
-// might never answer.
+// conclude stores the result of a part, and returns false if the part had already ended. It reports a member that has
+// certainly failed at once, because the others might never answer.
 func (f *fanout) conclude(i int, err error) bool {
 	p := &f.parts[i]
 	if !p.ended.CompareAndSwap(false, true) {
@@ -190,7 +194,7 @@ func (f *fanout) conclude(i int, err error) bool {
 	if p.result == membership.Broken {
 		f.mirror.failed(f.targets[i], err)
 	} else if f.missing.Load() > 1 && f.watched.CompareAndSwap(false, true) {
-		f.mirror.watchdog.watch(f) // before the count: f is another's after it
+		f.mirror.watchdog.watch(f) // before the count: afterwards f may be in use for another request
 	}
 	if f.missing.Add(-1) == 0 {
 		f.done <- struct{}{}
@@ -198,8 +202,8 @@ func (f *fanout) conclude(i int, err error) bool {
 	return true
 }
 
-// awaitAbandoned returns when the data of a write may be given back. A disk that hangs reads it later, and writes what it finds there
-// then: that is harmless once an epoch is in force that does not list the replica, and not before.
+// awaitAbandoned returns when the data of a write may be returned to its owner. A disk that hangs reads the data later,
+// and then writes what it reads. That is harmless after an epoch without the replica is in force, and not before.
 func (f *fanout) awaitAbandoned() {
 	if !f.abandoned || f.request.kind != kindWrite {
 		return
@@ -214,8 +218,8 @@ func (f *fanout) awaitAbandoned() {
 	}
 }
 
-// judge decides, and reports the members that lack what others have as failed. Members may fail for other reasons at the same time, also
-// those that stored this; so it looks again until nothing changes.
+// judge decides, and reports the members that lack what others have as failed. At the same time members may fail for
+// other reasons, even those that stored this request. So it repeats until nothing changes.
 func (f *fanout) judge() membership.Judgement {
 	for {
 		ro := f.mirror.roster.Load()
@@ -239,7 +243,7 @@ func (f *fanout) judge() membership.Judgement {
 // errInterrupted is the answer to a change that waited for an epoch when the engine ended.
 var errInterrupted = errors.New("the engine ended before the change could be acknowledged")
 
-// waitForEpoch returns nil when an epoch is in force that lists none of those that lack the change.
+// waitForEpoch returns nil when an epoch is in force that lists no member that lacks the change.
 func (f *fanout) waitForEpoch() error {
 	wait := func(m *member) error {
 		select {
@@ -264,8 +268,8 @@ func (f *fanout) waitForEpoch() error {
 	return nil
 }
 
-// onServing runs do for every serving member side by side and returns when all are done. One that fails has failed as a member, and
-// so has one that keeps the others waiting.
+// onServing runs do for every serving member concurrently and returns when all are done. A member for which do returns
+// an error has failed as a member. So has a member that makes the others wait too long.
 func (m *mirror) onServing(ro *roster, do func(b *member) error) error {
 	errs := make([]error, len(ro.serving))
 	var like likes
@@ -285,8 +289,9 @@ func (m *mirror) onServing(ro *roster, do func(b *member) error) error {
 	return errors.Join(errs...)
 }
 
-// unlessStuck runs a request to a member. When the member has failed, it leaves a request behind that hangs in a local disk: nothing can
-// end that. A connection is closed then, which ends its requests.
+// unlessStuck runs a request to a member. If the member has failed, and the request hangs in a local disk, unlessStuck
+// leaves the request behind, because nothing can end it. For a remote member, the connection is closed, which ends its
+// requests.
 func (m *member) unlessStuck(do func() error) error {
 	if !m.local {
 		return do()

@@ -6,14 +6,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// gate counts the requests under way and says whether new ones may come in. A new gate is shut with ESHUTDOWN.
+// gate counts the requests under way and decides whether new requests may enter. A new gate is shut with ESHUTDOWN.
 type gate struct {
 	mu     sync.Mutex
 	open   bool
-	reason error // guarded by mu; what to answer while shut
-	failed bool  // guarded by mu; the engine may acknowledge nothing any more
+	reason error // guarded by mu; the answer while it is shut
+	failed bool  // guarded by mu; the engine may acknowledge nothing from now on
 	inside int   // guarded by mu
-	came   bool  // guarded by mu; a request came since wasBusy was called
+	came   bool  // guarded by mu; a request came since the last call of wasBusy
 	empty  *sync.Cond
 }
 
@@ -23,7 +23,7 @@ func newGate() *gate {
 	return g
 }
 
-// enter lets one request in, or says why not.
+// enter admits one request, or returns why not.
 func (g *gate) enter() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -35,8 +35,8 @@ func (g *gate) enter() error {
 	return nil
 }
 
-// leave ends a request. It returns EIO when the engine failed meanwhile: then even success at all members is not acknowledged, for
-// which of the requests under way came before the failure cannot be told.
+// leave ends a request. It returns EIO if the engine has failed in the meantime. Then even a success at all members is
+// not acknowledged, because it is unknown which of the current requests came before the failure.
 func (g *gate) leave() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,7 +57,7 @@ func (g *gate) serve() {
 	g.open = !g.failed
 }
 
-// shut keeps new requests out.
+// shut stops admitting new requests.
 func (g *gate) shut(reason error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,7 +67,7 @@ func (g *gate) shut(reason error) {
 	}
 }
 
-// fail shuts the gate for ever.
+// fail shuts the gate permanently.
 func (g *gate) fail() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +83,7 @@ func (g *gate) wait() {
 	}
 }
 
-// wasBusy says whether a request is under way, or came since this was asked last.
+// wasBusy reports whether a request is under way, or came since the last call of wasBusy.
 func (g *gate) wasBusy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

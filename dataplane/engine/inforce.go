@@ -15,24 +15,26 @@ import (
 type Verdict int
 
 const (
-	// Unconfirmed is neither yes nor no: a member has not answered in time, a member that has failed is still listed, or the engine starts or
-	// stops. The caller may ask again.
+	// Unconfirmed is neither yes nor no. Either a member has not answered in time, or a failed member is still listed,
+	// or the engine starts or stops. The caller may ask again.
 	Unconfirmed Verdict = iota
-	// InForce says that at a moment after the question no other generation had been admitted by any member, of all that a successor could start
-	// with.
+	// InForce means that at some time after the question, no member had admitted another generation. These members are
+	// all replicas that a successor could start with.
 	InForce
-	// NotInForce says that the engine has failed or ended: it will never be in force again.
+	// NotInForce means that the engine has failed or ended: it will never be in force again.
 	NotInForce
-	// CannotTell says that a member is of a release that does not know the question. All other members have heard the question.
+	// CannotTell means that a member has a release that does not know the question. All other members have heard the
+	// question.
 	CannotTell
 )
 
-// InForce asks all members, side by side, whether the generation is in force. It uses no disk. limited says that the caller stops by itself
-// unless this question is answered with InForce; see membership.InForce.
+// InForce asks all members concurrently whether the generation is in force. It uses no disk. limited means that the
+// caller stops on its own unless this question is answered with InForce; see membership.InForce.
 //
-// It returns when all members have answered or ctx ends. A member that has not answered then is waited for as in any other request: it is
-// expelled when another member has answered and the replica timeout has passed. So the death of a replica's node costs the share that asks
-// some seconds at most. Until the API object has recorded the epoch without it, the verdict is Unconfirmed.
+// It returns when all members have answered or ctx ends. A member that has not answered then is treated as in any other
+// request: it is expelled when another member has answered and the replica timeout has passed. So the death of a
+// replica's node delays the share that asks by some seconds at most. The verdict is Unconfirmed until the API object
+// has recorded the epoch without this replica.
 func (e *Engine) InForce(ctx context.Context, limited bool) Verdict {
 	payload, err := json.Marshal(membership.InForce{Limited: limited})
 	if err != nil {
@@ -60,7 +62,7 @@ func (e *Engine) InForce(ctx context.Context, limited bool) Verdict {
 	return e.isInForce(asked, InForce)
 }
 
-// askAll begins to ask the members. Where nothing is asked it returns no members, and the verdict.
+// askAll starts to ask the members. If it asks none, it returns no members, and the verdict.
 func (e *Engine) askAll(ctx context.Context, payload []byte) (asked []*member, answers <-chan error, verdict Verdict) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -75,9 +77,9 @@ func (e *Engine) askAll(ctx context.Context, payload []byte) (asked []*member, a
 	return ro.serving, replies, InForce
 }
 
-// standsLocked is what the engine knows by itself. While none of those that have failed is listed by an epoch in force or proposed, the serving
-// members are all that a successor could start with. A running engine is not waited for yet, so
-// tasks may begin. The caller holds mu.
+// standsLocked is the verdict that the engine can reach without a question. If no epoch in force or proposed lists a
+// failed member, the serving members are all replicas that a successor could start with. While the engine runs, nothing
+// waits for its tasks yet, so new tasks may start. The caller holds mu.
 func (e *Engine) standsLocked(ro *roster) Verdict {
 	switch {
 	case e.ctx.Err() != nil:
@@ -88,7 +90,7 @@ func (e *Engine) standsLocked(ro *roster) Verdict {
 	return InForce
 }
 
-// isInForce returns a verdict, unless the engine or its members have changed since these were asked.
+// isInForce returns a verdict, unless the engine or its members have changed since the members were asked.
 func (e *Engine) isInForce(asked []*member, verdict Verdict) Verdict {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -102,8 +104,8 @@ func (e *Engine) isInForce(asked []*member, verdict Verdict) Verdict {
 	return verdict
 }
 
-// askInForce asks one member. There is one question at a time to a member: an answer to an earlier one says nothing of a later moment. What
-// is under way ends with the answer or the connection, also when ctx has ended.
+// askInForce asks one member. Each member has one question at a time, because the answer to an earlier question proves
+// nothing about a later time. The current question ends with the answer or the connection, even if ctx has ended.
 func (e *Engine) askInForce(ctx context.Context, m *member, like *likes, payload []byte) error {
 	select {
 	case m.asking <- struct{}{}:
@@ -128,9 +130,10 @@ func (e *Engine) askInForce(ctx context.Context, m *member, like *likes, payload
 	return err
 }
 
-// Predecessor is the generation of the engine that served the volume before this one, and how long ago that engine last asked its members
-// InForce with a limit, as the member says that heard of it longest ago. Every member had to confirm each question, so what was allowed by a
-// question is over when the age of one member says so. It is not known, ever, where that engine did not ask, or no member remembers it.
+// Predecessor returns the generation of the previous engine of the volume. It also returns how long ago that engine
+// last asked its members InForce with a limit. Of the members' answers, it uses the one that is longest ago. Every
+// member had to confirm each question. So when the age of one member says so, the time that a question allowed is over.
+// known is false if that engine did not ask, or if no member remembers it.
 func (e *Engine) Predecessor() (generation int64, age time.Duration, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -140,9 +143,10 @@ func (e *Engine) Predecessor() (generation int64, age time.Duration, known bool)
 	return e.cfg.Recorded.Generation, e.cfg.Clock.Since(e.predecessorAsked), true
 }
 
-// learnPredecessor takes in when the members were asked last. Only questions of the generation of the recorded epoch count: an engine that
-// started after it, and had no epoch recorded, has served nothing, and one that did have an epoch recorded has asked itself or is of a
-// release that asks nothing. The members are those of the recorded epoch that were opened.
+// learnPredecessor reads from the members' states when they were last asked. Only questions of the recorded epoch's
+// generation count. A later engine that had no epoch recorded has served nothing. A later engine that did have an epoch
+// recorded either asked too, or has a release that never asks. The members are the opened members of the recorded
+// epoch.
 func (e *Engine) learnPredecessor(members candidates) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

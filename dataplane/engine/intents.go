@@ -10,11 +10,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// quietPeriod is how long a region must be without changes before its mark is cleared, unless Config says otherwise; between one and
-// two of these pass.
+// quietPeriod is how long a region must be without changes before its mark is cleared, unless Config has another value.
+// Between one and two of these periods pass.
 const quietPeriod = 5 * time.Second
 
-// clearBatch bounds the runs of regions that are locked at once while their marks are cleared.
+// clearBatch limits the runs of regions that are locked at once while their marks are cleared.
 const clearBatch = 256
 
 // clearIntents clears the marks of quiet regions until the engine stops. A timer runs only while there are marks.
@@ -33,7 +33,7 @@ func (e *Engine) clearIntents() {
 	}
 }
 
-// clearUntilRest returns false when the engine stops.
+// clearUntilRest returns false if the engine stops.
 func (e *Engine) clearUntilRest() bool {
 	timer := e.cfg.Clock.NewTimer(e.cfg.QuietPeriod)
 	defer timer.Stop()
@@ -55,7 +55,7 @@ func (e *Engine) clearUntilRest() bool {
 	}
 }
 
-// clearQuiet clears the marks of the regions that were quiet in the period that ends now.
+// clearQuiet clears the marks of the regions that were quiet in the period that now ends.
 func (m *mirror) clearQuiet() error { return m.flushAndClear(m.regions.newPeriod(false)) }
 
 // clearAll clears every mark that may be cleared. No change may be under way.
@@ -66,12 +66,13 @@ func (m *mirror) clearAll() error {
 	return m.flushAndClear(m.regions.newPeriod(true))
 }
 
-// errUnsettled says that marks may not be cleared now: an epoch lists a member that has failed, and lacks what is marked.
+// errUnsettled means that marks may not be cleared now: an epoch lists a member that has failed, and this member lacks
+// the changes in marked regions.
 var errUnsettled = errors.New("the members are about to change")
 
-// flushAndClear makes durable what was written to the runs and clears their marks. The runs were found quiet before the flush
-// begins; those that are no longer so after it, when new changes are held back, stay marked. All stay marked if the members change
-// meanwhile, or are about to.
+// flushAndClear makes the changes in the runs durable and clears their marks. The runs were quiet before the flush
+// starts. After it, new changes are delayed; runs that are no longer quiet at that time stay marked. All runs stay
+// marked if the members change during this, or are about to change.
 func (m *mirror) flushAndClear(runs []run) error {
 	if len(runs) == 0 {
 		return nil
@@ -93,9 +94,9 @@ func (m *mirror) flushAndClear(runs []run) error {
 	return nil
 }
 
-// clearLocked clears the marks of a batch of runs that were flushed, and holds back new changes of them meanwhile, though not reads.
-// Where a change is under way, or waits, the marks stay for another period: it may wait for long, and a caller that holds back others
-// must not wait for it.
+// clearLocked clears the marks of a batch of runs that were flushed. During this it delays new changes of the runs, but
+// not reads. If a change is under way or waits, the marks stay for another period. That change may wait for long, and a
+// caller that delays others must not wait for it.
 func (m *mirror) clearLocked(ro *roster, runs []run) error {
 	var spans []*span
 	defer func() {
@@ -123,9 +124,10 @@ func (m *mirror) clearLocked(ro *roster, runs []run) error {
 	return nil
 }
 
-// lockFree takes the lock of a run as far as it is free at once, in as many parts as it must, and calls locked for each.
+// lockFree takes the lock of a run as far as it is free at once, in several parts if necessary, and calls locked for
+// each part.
 func (m *mirror) lockFree(q run, locked func(*span, run)) {
-	b := m.regions.bytesOf(q, math.MaxInt64) // the last one whole: the volume may grow within it
+	b := m.regions.bytesOf(q, math.MaxInt64) // the last region in full: the volume may grow within it
 	if s := m.locks.tryLock(b.from, b.to-b.from, shared); s != nil {
 		locked(s, q)
 		return

@@ -11,16 +11,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// lack is what a joining replica lacks.
+// lack describes the data that a joining replica lacks.
 type lack struct {
 	only bitmap // regions; nil: all
-	// kept says that what is done of the copy may be kept: a member knows what is changed from now on, and nobody else is about to tell one.
+	// kept means that the progress of the copy may be kept. A member records the changes from now on, and no earlier
+	// question is under way that could still start a record.
 	kept bool
 }
 
-// lacking finds out what a joining replica lacks, for a rebuild that may end meanwhile: nothing can end a question that hangs in a disk of
-// this machine, and the answer that comes late is of use to none. As long as one is awaited nothing is kept of a copy, for a member may
-// begin its record late.
+// lacking asks which data a joining replica lacks, for a rebuild that may end during this. Nothing can end a question
+// that hangs in a disk of this machine, and a late answer is discarded. While such a question is under way, no progress
+// of a copy is kept, because a member may start its record late.
 func (e *Engine) lacking(b *rebuild, target *member, base membership.Epoch) (lack, error) {
 	answered := make(chan struct{})
 	var late lack
@@ -43,12 +44,14 @@ func (e *Engine) lacking(b *rebuild, target *member, base membership.Epoch) (lac
 	}
 }
 
-// askLacking returns the regions in which a joining replica may differ from the members, given its base; nil
-// when no member knows what was changed since, so that all of the volume may be different. The caller has made it join: a change that
-// does not go to it is in dirty here or was cleared, and so is known to the members, before they are asked.
+// askLacking returns the regions in which a joining replica may differ from the members, given its base. It returns nil
+// if no member knows the changes since the base, so that all of the volume may differ. The caller has made the replica
+// join. So consider a change that does not go to the replica. Either its region is dirty here, or its mark was cleared
+// before the members are asked, and then they know of it.
 //
-// One member that knows is enough, for every member is told of every mark that is cleared. The others, and the replica itself, have marks
-// of their own: of changes that only some received before they were made equal.
+// One member that knows is sufficient, because every member is informed of every cleared mark. The other members and
+// the replica itself have marks too. These marks cover changes that only some replicas received before they were made
+// equal.
 func (e *Engine) askLacking(target *member, base membership.Epoch) (bitmap, error) {
 	if base.IsZero() {
 		return nil, nil
@@ -69,7 +72,7 @@ func (e *Engine) askLacking(target *member, base membership.Epoch) (bitmap, erro
 		return err
 	})
 	if err != nil || !known {
-		return nil, nil // a member that failed is given up, and takes along what it knows
+		return nil, nil // a failed member is no longer used, and its knowledge is lost
 	}
 	err = m.watchdog.whileAlone(target, func() error {
 		indexes, err := target.marks(count)
@@ -82,7 +85,7 @@ func (e *Engine) askLacking(target *member, base membership.Epoch) (bitmap, erro
 	return union, nil
 }
 
-// changedSince asks a member what was changed since another replica was left out; knows is false if it cannot tell.
+// changedSince asks a member for the changes since another replica was left out; knows is false if it cannot tell.
 func (m *member) changedSince(away membership.Away, count int64) (indexes []int64, knows bool, err error) {
 	payload, err := json.Marshal(away)
 	if err != nil {

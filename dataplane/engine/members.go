@@ -15,10 +15,10 @@ import (
 // storeAgain is how long the engine waits before it asks the last member again to store an epoch.
 const storeAgain = time.Second
 
-// memberFailed takes a member out of the data path. It must not block: it is called from where replies are read. From here on no
-// change is sent to the member, and none that it lacks is acknowledged until an epoch without it is in force (settle). The last
-// member stays as long as its connection does: its errors are its users'. A failure of the one that is being rebuilt ends the
-// rebuild.
+// memberFailed removes a member from the data path. It must not block, because it is called from the goroutine that
+// reads replies. From here on, no change is sent to the member. A change that it lacks is not acknowledged until an
+// epoch without it is in force (settle). The last member stays as long as its connection does: users receive its
+// errors. If the replica that is being rebuilt fails, only the rebuild ends.
 func (e *Engine) memberFailed(m *member, err error) {
 	if isFenced(err) {
 		e.fail(failure{
@@ -53,7 +53,7 @@ func (e *Engine) memberFailed(m *member, err error) {
 	e.cfg.OnChange()
 }
 
-// unsettle tells changeMembers that there is something to do.
+// unsettle wakes changeMembers.
 func (e *Engine) unsettle() {
 	select {
 	case e.unstill <- struct{}{}:
@@ -61,7 +61,7 @@ func (e *Engine) unsettle() {
 	}
 }
 
-// changeMembers makes the epoch follow the members until the engine stops.
+// changeMembers updates the epoch to the members until the engine stops.
 func (e *Engine) changeMembers() {
 	for {
 		select {
@@ -77,8 +77,9 @@ func (e *Engine) changeMembers() {
 	}
 }
 
-// settle proposes epochs until one is in force that lists exactly the serving members. Those that fail meanwhile are expelled by
-// the next proposal; all that failed before one are in it together. It returns false when the engine ends or quit is closed first.
+// settle proposes epochs until one is in force that lists exactly the serving members. One proposal excludes all
+// members that failed before it. Members that fail later are expelled by the next proposal. settle returns false if the
+// engine ends or quit is closed first.
 func (e *Engine) settle(quit <-chan struct{}) bool {
 	for {
 		next, needed := e.planNext()
@@ -91,8 +92,9 @@ func (e *Engine) settle(quit <-chan struct{}) bool {
 	}
 }
 
-// planNext returns the epoch that lists the serving members. One whose copy is complete begins to serve with it: the object may
-// hold the epoch from the moment at which it is proposed, so from then on nothing may be acknowledged without the new member.
+// planNext returns the epoch that lists the serving members. A replica with a complete copy starts to serve with this
+// epoch. The object may hold the epoch as soon as it is proposed. So from then on nothing may be acknowledged without
+// the new member.
 func (e *Engine) planNext() (next membership.Epoch, needed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -118,9 +120,10 @@ func (e *Engine) planNext() (next membership.Epoch, needed bool) {
 	return membership.PlanJoin(current, b.target.name), true
 }
 
-// enact puts an epoch into force. It returns false when the engine ends or quit is closed first.
+// enact puts an epoch into force. It returns false if the engine ends or quit is closed first.
 //
-//	propose ── the API object records it ── each member stores it ── what the expelled ones lack may be acknowledged
+//	propose ── the API object records it ── each member stores it
+//	── changes that the expelled members lack may be acknowledged
 func (e *Engine) enact(next membership.Epoch, quit <-chan struct{}) bool {
 	recorded := make(chan struct{})
 	e.log.WithField("epoch", next.String()).Info("New epoch proposed")
@@ -135,9 +138,10 @@ func (e *Engine) enact(next membership.Epoch, quit <-chan struct{}) bool {
 	return true
 }
 
-// store makes every serving member store an epoch that the API object holds. One that cannot has failed; the last one is asked
-// again until it can, for without it no replica could prove the epoch. Lack of space is judged as in a change: where some have
-// stored the epoch, a member that is full has failed; where all are full, to expel any would not help, and all are asked again.
+// store makes every serving member store an epoch that the API object holds. A member that cannot store it has failed.
+// The last member is asked repeatedly until it can, because without it no replica could prove the epoch. Lack of space
+// is judged as in a change. If some members have stored the epoch, a full member has failed. If all are full, expelling
+// them would not help, and all are asked again.
 func (e *Engine) store(epoch membership.Epoch, quit <-chan struct{}) bool {
 	payload, err := json.Marshal(epoch)
 	if err != nil {
@@ -155,7 +159,7 @@ func (e *Engine) store(epoch membership.Epoch, quit <-chan struct{}) bool {
 			}
 		}
 		if e.mirror.roster.Load() != ro {
-			continue // with those that are left
+			continue // with the remaining members
 		}
 		e.log.WithError(err).WithField("full", len(full)).Warn("No replica can store the new epoch; they are asked again")
 		if !e.pause(storeAgain, quit) {
@@ -164,7 +168,8 @@ func (e *Engine) store(epoch membership.Epoch, quit <-chan struct{}) bool {
 	}
 }
 
-// storeOnce asks each serving member once. It returns those that lack the space; the error is that of the others.
+// storeOnce asks each serving member once. It returns the members that lack the space; the error comes from other
+// members.
 func (e *Engine) storeOnce(ro *roster, epoch membership.Epoch, payload []byte) (full []*member, err error) {
 	var mu sync.Mutex
 	err = e.mirror.onServing(ro, func(b *member) error {
@@ -180,12 +185,12 @@ func (e *Engine) storeOnce(ro *roster, epoch membership.Epoch, payload []byte) (
 		}
 		return nil
 	})
-	mu.Lock() // what was left behind in a disk may still answer
+	mu.Lock() // a request that was left behind in a disk may still answer
 	defer mu.Unlock()
 	return slices.Clone(full), err
 }
 
-// pause returns false when the engine ends or quit is closed first.
+// pause returns false if the engine ends or quit is closed first.
 func (e *Engine) pause(d time.Duration, quit <-chan struct{}) bool {
 	timer := e.cfg.Clock.NewTimer(d)
 	defer timer.Stop()
@@ -198,7 +203,7 @@ func (e *Engine) pause(d time.Duration, quit <-chan struct{}) bool {
 	return false
 }
 
-// inForce shows an epoch that the API object and all members hold, and lets those changes go that waited for it.
+// inForce publishes an epoch that the API object and all members hold, and releases the changes that waited for it.
 func (e *Engine) inForce(epoch membership.Epoch) {
 	e.mu.Lock()
 	ro, gone := e.mirror.roster.Load().settled(epoch)
@@ -216,5 +221,5 @@ func (e *Engine) inForce(epoch membership.Epoch) {
 	e.cfg.OnChange()
 }
 
-// errRemoved is why a member that did nothing wrong was expelled.
+// errRemoved is the reason why a member without a fault was expelled.
 var errRemoved = errors.New("removed from the volume")

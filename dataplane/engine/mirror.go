@@ -16,13 +16,13 @@ import (
 
 // mirror is the data path: it gives every change to all members and reads from one.
 //
-//	change   gate → mark regions → range lock → all members → judge → (epoch) → regions → unlock → gate → answer
-//	read     gate → shared range lock → the primary; if it fails: the others → unlock → gate → answer
+//	change   gate 	 mark regions 	 range lock 	 all members 	 judge 	 (epoch) 	 regions 	 unlock 	 gate 	 answer
+//	read     gate 	 shared range lock 	 the primary; if it fails: the others 	 unlock 	 gate 	 answer
 //
-// Changes are held under the lock until they may be acknowledged, and reads take it shared. So nothing is read that is not on all
-// members, and it does not matter to which of them a read goes.
+// Changes hold the lock until they may be acknowledged, and reads take it shared. So a read returns only data that is
+// on all members, and it does not matter which member answers it.
 type mirror struct {
-	size     atomic.Int64 // grows only
+	size     atomic.Int64 // only grows
 	log      *logrus.Entry
 	gate     *gate
 	locks    rangeLock
@@ -47,10 +47,10 @@ func newMirror(cfg Config, ended <-chan struct{}, failed func(*member, error)) *
 	return m
 }
 
-// background is the context of every request to a member: nothing that happens to one user's request may leave a change half done.
+// background is the context of every request to a member: a user's request must never leave a change half done.
 var background = context.Background()
 
-// ReadAt implements nbd.Backend. It returns when no disk uses p any more.
+// ReadAt implements nbd.Backend. It returns when no disk uses p any longer.
 func (m *mirror) ReadAt(_ context.Context, p []byte, off int64) error {
 	_, err := m.readUser(p, off, nil)
 	return err
@@ -61,8 +61,9 @@ func (m *mirror) ReadLate(_ context.Context, p []byte, off int64, elsewhere func
 	return m.readUser(p, off, elsewhere)
 }
 
-// readUser reads for a user. A read that hangs in a disk of this machine is left behind there when its replica has been expelled, if
-// elsewhere is given: another goroutine reads anew, in other memory, and answers by that.
+// readUser reads for a user. Suppose a read hangs in a disk of this machine, its replica has been expelled, and
+// elsewhere is given. Then the read is left behind in the disk. Another goroutine reads again, into other memory, and
+// calls elsewhere with the answer.
 func (m *mirror) readUser(p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
 	if err := m.check(off, int64(len(p)), nbd.EINVAL); err != nil {
 		return false, err
@@ -79,7 +80,7 @@ func (m *mirror) readUser(p []byte, off int64, elsewhere func([]byte, error)) (l
 	return false, err
 }
 
-// readEntered is readUser within the gate. Without elsewhere it reads again when the range was given back meanwhile.
+// readEntered is readUser within the gate. Without elsewhere it reads again if the range was released in between.
 func (m *mirror) readEntered(p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
 	var leave func(error)
 	if elsewhere != nil {
@@ -97,13 +98,14 @@ func (m *mirror) readEntered(p []byte, off int64, elsewhere func([]byte, error))
 	}
 }
 
-// answerElsewhere answers a read of n bytes that was left behind: with why, or, if that is nil, with what is read anew.
+// answerElsewhere answers a read of n bytes that was left behind: with why, or, if that is nil, with the result of
+// another read.
 func (m *mirror) answerElsewhere(n int, off int64, why error, elsewhere func([]byte, error)) {
-	got, err := make([]byte, n), why // no other request is given what a disk may still write to
+	got, err := make([]byte, n), why // memory that a disk may still write to serves no other request
 	if why == nil {
 		var left bool
 		if left, err = m.readEntered(got, off, elsewhere); left {
-			return // in another disk that hangs
+			return // it hangs in another disk
 		}
 	}
 	if failed := m.gate.leave(); failed != nil {
@@ -112,12 +114,12 @@ func (m *mirror) answerElsewhere(n int, off int64, why error, elsewhere func([]b
 	elsewhere(got, err)
 }
 
-// errOverdue says that a read hung in a disk whose replica was expelled for it, and that its range was given back: changes of it go on, so it
-// is to be locked and read anew, unless another goroutine does that.
+// errOverdue means that a read hung in a disk, its replica was expelled for it, and its range was released. Changes of
+// the range can continue. So the range must be locked and read again, unless another goroutine does that.
 var errOverdue = errors.New("the read is overdue")
 
-// read asks the primary and, if that fails, the others. The caller holds the lock of the range: s is a user's, and was given back when the
-// error is errOverdue. Then leave was called, if it is not nil.
+// read asks the primary and, if that fails, the other members. The caller holds the lock of the range. s is the range
+// of a user's read; it was released if the error is errOverdue. In that case leave was called, if it is not nil.
 func (m *mirror) read(p []byte, off int64, s *span, leave func(error)) error {
 	ro := m.roster.Load()
 	if len(ro.serving) == 1 {
@@ -134,8 +136,8 @@ func (m *mirror) read(p []byte, off int64, s *span, leave func(error)) error {
 	return m.readElsewhere(p, off, s, leave, ro, source, err)
 }
 
-// readFrom asks one member, and the watchdog looks how long that takes. Those that failed the same read before are not probed: what they say
-// of a part of it makes no other member slow.
+// readFrom asks one member, and the watchdog measures the time. Members that failed the same read before are not
+// probed: an answer of theirs for a part of the range makes no other member slow.
 func (m *mirror) readFrom(b *member, failed []*member, p []byte, off int64, s *span, leave func(error)) error {
 	w := m.watchdog.watchRead(b, failed, off, len(p), s, leave)
 	err := b.ReadAt(background, p, off)
@@ -145,8 +147,8 @@ func (m *mirror) readFrom(b *member, failed []*member, p []byte, off int64, s *s
 	return err
 }
 
-// readable returns the first member in which no read hangs, while one does in the primary; so fewer get stuck before it is expelled.
-// Where healthy members may differ it stays the primary.
+// readable returns the first member in which no read hangs, if a read hangs in the primary. So fewer reads get stuck
+// before the primary is expelled. If healthy members may differ in the range, it returns the primary.
 func (m *mirror) readable(ro *roster, off, length int64) int {
 	i := slices.IndexFunc(ro.serving, func(b *member) bool { return b.hanging.Load() == 0 })
 	if i < 0 || m.regions.isUneven(off, length) {
@@ -155,9 +157,10 @@ func (m *mirror) readable(ro *roster, off, length int64) int {
 	return i
 }
 
-// readElsewhere asks the members other than the one that failed. One that failed a read which another could answer has failed as a
-// member; if none can, it is the user's error. Where healthy members may differ no other is asked: two reads could answer differently.
-// s and leave are those of read.
+// readElsewhere asks the members other than the one that failed. If another member can answer the read, a member that
+// failed it has failed as a member. If no member can, the user gets the error. If healthy members may differ in the
+// range, no other member is asked, because two reads could have different answers. s and leave are the parameters of
+// read.
 func (m *mirror) readElsewhere(p []byte, off int64, s *span, leave func(error), ro *roster, source int, err error) error {
 	primary := ro.serving[source]
 	primary.readErrors.Add(1)
@@ -186,7 +189,8 @@ func (m *mirror) readElsewhere(p []byte, off int64, s *span, leave func(error), 
 	return fmt.Errorf("read from every replica: %w", nbd.EIO)
 }
 
-// Extents implements nbd.Backend. What it says is as old as any answer under concurrent changes. An error says nothing of a member.
+// Extents implements nbd.Backend. Under concurrent changes the answer may already be outdated. An error proves nothing
+// about a member.
 func (m *mirror) Extents(_ context.Context, off, length int64) ([]nbd.Extent, error) {
 	if err := m.check(off, length, nbd.EINVAL); err != nil {
 		return nil, err
@@ -205,12 +209,12 @@ func (m *mirror) Extents(_ context.Context, off, length int64) ([]nbd.Extent, er
 	return extents, err
 }
 
-// sectorBytes is the smallest piece of a volume that has a state of its own.
+// sectorBytes is the smallest part of a volume that has a state of its own.
 const sectorBytes = 512
 
-// extents asks one member about a range. One that hangs while another can read there is expelled for it. An answer
-// that cuts the range into parts of sectors is an error: the caller keeps each part, and asks again where the
-// answer ends.
+// extents asks one member about a range. If the member hangs and another can read there, the member is expelled. An
+// answer that does not consist of whole sectors is an error, because the caller stores each part, and asks again where
+// the answer ends.
 func (m *mirror) extents(b *member, off, length int64) ([]nbd.Extent, error) {
 	answer := make(chan []nbd.Extent, 1)
 	err := m.watchdog.whileProbed(b, off, length, func() error {
@@ -235,8 +239,8 @@ func (m *mirror) WriteAt(_ context.Context, p []byte, off int64, fua bool) error
 	return m.change(request{kind: kindWrite, data: p, off: off, length: int64(len(p)), fua: fua})
 }
 
-// Trim implements nbd.Backend. A replica may do with a trim what it likes, and replicas may like differently; so the members are
-// asked for zeroes, which they may store as holes. After a trim the range reads as zeroes.
+// Trim implements nbd.Backend. A replica may treat a trim in any way, and replicas may differ in this. So the members
+// are asked for zeroes, which they may store as holes. After a trim the range reads as zeroes.
 func (m *mirror) Trim(_ context.Context, off, length int64, fua bool) error {
 	return m.zero(request{kind: kindZero, off: off, length: length, fua: fua})
 }
@@ -246,11 +250,12 @@ func (m *mirror) Zero(_ context.Context, off, length int64, flags nbd.ZeroFlags)
 	return m.zero(request{kind: kindZero, off: off, length: length, fua: flags&nbd.ZeroFUA != 0, noHole: flags&nbd.ZeroNoHole != 0})
 }
 
-// zeroPiece is how much is zeroed at once, in bytes: the slow rule needs requests whose work is bounded. It is a multiple of a region.
+// zeroPiece is how much is zeroed at once, in bytes, because the slow rule requires requests with limited work. It is a
+// multiple of a region.
 const zeroPiece = 64 << 20
 
-// zero makes a range zeroes, one piece after the other, each a change of its own: no disk promises more of a range than of each of its
-// sectors. The range is judged whole before anything is done.
+// zero zeroes a range, one piece after the other. Each piece is a change of its own, because a disk promises atomicity
+// only for each sector. The whole range is checked before anything is done.
 func (m *mirror) zero(r request) error {
 	if err := m.check(r.off, r.length, nbd.ENOSPC); err != nil {
 		return err
@@ -264,8 +269,8 @@ func (m *mirror) zero(r request) error {
 	return nil
 }
 
-// change gives r to all members. The regions are marked before the lock is taken and again before it is given back: see regions.
-// The members are chosen under the lock: its later holders know that those who take part now have the change.
+// change gives r to all members. It marks the regions before it takes the lock and again before it releases it: see
+// regions. It chooses the members under the lock. So later holders of the lock know that these members have the change.
 func (m *mirror) change(r request) error {
 	if err := m.check(r.off, r.length, nbd.ENOSPC); err != nil {
 		return err
@@ -296,7 +301,7 @@ func (m *mirror) Flush(context.Context) error {
 	return err
 }
 
-// check refuses a range that is not in the volume.
+// check refuses a range that is not within the volume.
 func (m *mirror) check(off, length int64, beyond nbd.Errno) error {
 	switch size := m.size.Load(); {
 	case off < 0 || length <= 0 || off > math.MaxInt64-length:

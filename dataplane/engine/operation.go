@@ -2,10 +2,10 @@ package engine
 
 import "fmt"
 
-// operation is what the engine does to the volume as a whole, and only one at a time: each relies on something that another changes, such as the
-// members or the size.
+// operation is an action on the volume as a whole. The engine runs only one at a time, because each relies on something
+// that another changes, such as the members or the size.
 type operation interface {
-	// String says what is under way, as half a sentence.
+	// String describes the current operation, as half a sentence.
 	String() string
 }
 
@@ -25,7 +25,7 @@ func (e *Engine) endOperation() {
 	e.operation = nil
 }
 
-// rebuilding is the rebuild under way, or nil. The caller holds mu.
+// rebuilding is the current rebuild, or nil. The caller holds mu.
 func (e *Engine) rebuilding() *rebuild {
 	b, _ := e.operation.(*rebuild)
 	return b

@@ -7,15 +7,19 @@ import (
 	"time"
 )
 
-// An engine whose node was cut off has lost its members elsewhere. It serves nothing until the API object has recorded an epoch without them. That
-// never happens where another engine has taken the volume over meanwhile: the users of the device would wait until somebody ends this engine,
-// though the members could tell it as soon as they are reached again. So while it waits, it asks them.
+// An engine with a node that was cut off has lost its remote members. It serves nothing until the API object has
+// recorded an epoch without them. That never happens if another engine has taken over the volume in the meantime. Then
+// the users of the device would wait until an administrator ends this engine, although the members know of the other
+// engine. So while the engine waits, it asks these members, and it learns of the other engine as soon as it reaches one
+// of them again.
 const (
-	// overtakenRound is the time between two questions to a member, and overtakenPatience how long one may take.
+	// overtakenRound is the time between two questions to a member, and overtakenPatience is how long one question may
+	// take.
 	overtakenRound, overtakenPatience = 2 * time.Second, 5 * time.Second
 )
 
-// awaitRecorded returns true when the API object has recorded the proposed epoch, and false when the engine ends or quit is closed first.
+// awaitRecorded returns true when the API object has recorded the proposed epoch, and false if the engine ends or quit
+// is closed first.
 func (e *Engine) awaitRecorded(recorded, quit <-chan struct{}) bool {
 	for {
 		timer := e.cfg.Clock.NewTimer(overtakenRound)
@@ -35,7 +39,8 @@ func (e *Engine) awaitRecorded(recorded, quit <-chan struct{}) bool {
 	}
 }
 
-// askLeaving asks each member that has failed, and that an epoch lists, whether another engine has taken the volume over. It does not wait.
+// askLeaving asks each failed member that an epoch still lists whether another engine has taken over the volume. It
+// does not wait.
 func (e *Engine) askLeaving() {
 	if e.cfg.Refuses == nil {
 		return

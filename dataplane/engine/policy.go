@@ -8,11 +8,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// fencedText is what a replica's text says of a session that was shut out by a higher generation, where the error itself was lost
-// on the wire.
+// fencedText is in the text of a replica's error if a higher generation shut out the session. It is used where the
+// error itself was lost on the wire.
 const fencedText = ": fenced"
 
-// isFenced says whether an error means that a higher generation was admitted.
+// isFenced reports whether an error means that a higher generation was admitted.
 func isFenced(err error) bool {
 	if errors.Is(err, ErrFenced) {
 		return true
@@ -21,7 +21,8 @@ func isFenced(err error) bool {
 	return errors.As(err, &e) && e.Errno == nbd.ESHUTDOWN && strings.Contains(e.Msg, fencedText)
 }
 
-// classify reads a member's error. A flush has no gentle failures: which earlier change could not be made durable is not known.
+// classify converts a member's error to a result. A flush has no harmless failures, because it is unknown which earlier
+// change could not be made durable.
 func classify(k kind, err error) membership.Result {
 	switch {
 	case err == nil:
@@ -38,7 +39,7 @@ func classify(k kind, err error) membership.Result {
 	return membership.Broken
 }
 
-// lacks says what a member that did not store a change did instead.
+// lacks returns the error of a member that did not store a change.
 func lacks(r membership.Result) error {
 	switch r {
 	case membership.NoSpace:
@@ -49,7 +50,7 @@ func lacks(r membership.Result) error {
 	return nbd.EIO
 }
 
-// answerError turns a judgement's answer into an error.
+// answerError converts a judgement's answer to an error.
 func answerError(a membership.Answer) error {
 	switch a {
 	case membership.Acknowledge, membership.WaitForEpoch:

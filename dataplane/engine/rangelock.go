@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// rangeLock orders requests that overlap: they run one after another, in the order in which they came, so all replicas see them in
-// the same order. Requests that do not overlap run side by side. The list is as long as there are requests under way, so looking
-// through it costs less than any cleverer structure would.
+// rangeLock orders requests that overlap: they run one after another, in the order in which they came. So all replicas
+// see them in the same order. Requests that do not overlap run concurrently. The list has one entry for each current
+// request, so a search through it costs less than a more complex structure.
 type rangeLock struct {
 	mu sync.Mutex
-	// spans are held or waited for, in order of arrival; guarded by mu.
+	// spans are held or waiting, in order of arrival; guarded by mu.
 	spans []*span
 }
 
-// span is one range, held or waited for.
+// span is one range that a request holds or waits for.
 type span struct {
-	from, to int64 // bytes; to is not part of it
+	from, to int64 // in bytes; to is excluded
 	shared   bool
 	blockers int // earlier spans in conflict; guarded by rangeLock.mu
 	ready    chan struct{}
@@ -28,7 +28,7 @@ func (s *span) conflicts(o *span) bool {
 	return s.from < o.to && o.from < s.to && !(s.shared && o.shared)
 }
 
-// lockMode says whether a range is shared with others of the same mode.
+// lockMode is whether a range is shared with others of the same mode.
 type lockMode bool
 
 const (
@@ -36,7 +36,8 @@ const (
 	shared    lockMode = true
 )
 
-// lock waits until no earlier request that overlaps [off, off+length) is under way. It is fair: a later one never overtakes.
+// lock waits until no earlier request that overlaps [off, off+length) is under way. It is fair: a later request never
+// overtakes an earlier one.
 func (r *rangeLock) lock(off, length int64, mode lockMode) *span {
 	s := spanPool.Get().(*span)
 	s.from, s.to, s.shared, s.blockers = off, off+length, bool(mode), 0
@@ -55,7 +56,7 @@ func (r *rangeLock) lock(off, length int64, mode lockMode) *span {
 	return s
 }
 
-// tryLock takes the range if no earlier request that overlaps it is under way or waits; nil if one does.
+// tryLock takes the range if no earlier request that overlaps it is under way or waits; otherwise it returns nil.
 func (r *rangeLock) tryLock(off, length int64, mode lockMode) *span {
 	s := spanPool.Get().(*span)
 	s.from, s.to, s.shared, s.blockers = off, off+length, bool(mode), 0
@@ -69,7 +70,7 @@ func (r *rangeLock) tryLock(off, length int64, mode lockMode) *span {
 	return s
 }
 
-// unlock lets the next ones on. s must not be used after.
+// unlock admits the next requests. s must not be used afterwards.
 func (r *rangeLock) unlock(s *span) {
 	r.mu.Lock()
 	i := slices.Index(r.spans, s)

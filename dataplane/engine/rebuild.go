@@ -14,10 +14,10 @@ import (
 
 // rebuild is one replica on its way to membership.
 //
-//	open, check ── mark "rebuilding" ── joining: every change goes to it ── copy what it lacks ── flush ── take part in flushes ── flush
-//	── proposed, serving ── recorded by the API object, stored by all members, by it too ── a member
+//	open, check ── mark "rebuilding" ── joining: every change goes to it ── copy what it lacks ── flush ── take part in
+//	flushes ── flush ── proposed, serving ── recorded by the API object, stored by all members, by it too ── a member
 //
-// Until it is proposed its failure ends only the rebuild. From then on it is like any other member.
+// Until it is proposed, its failure ends only the rebuild. From then on it is like any other member.
 type rebuild struct {
 	spec           Member
 	bytesPerSecond int64
@@ -27,15 +27,15 @@ type rebuild struct {
 	joinOnce       sync.Once
 
 	target   *member // guarded by Engine.mu; nil until every change goes to it
-	complete bool    // guarded by Engine.mu; nothing is missing in it but the epoch
+	complete bool    // guarded by Engine.mu; it lacks nothing except the epoch
 }
 
 func (b *rebuild) String() string { return "replica " + b.spec.Name + " is being rebuilt" }
 
-// AddReplica makes a replica a member, by a copy of what it lacks: all, unless it was a member and the members know what was changed
-// since. It returns at once; State tells how it goes. bytesPerSecond bounds the copy;
-// 0 is no bound. It does nothing for one that is a member, or is being rebuilt. ErrBusy: another operation is under way, or the
-// replica is just being expelled.
+// AddReplica makes a replica a member, by a copy of the data that it lacks. It lacks all data, unless it was a member
+// and the members know the changes since. AddReplica returns at once; State shows the progress. bytesPerSecond limits
+// the copy; 0 is no limit. If the replica is a member or is being rebuilt, AddReplica does nothing. ErrBusy: another
+// operation is under way, or the replica is just being expelled.
 func (e *Engine) AddReplica(session string, m Member, bytesPerSecond int64) error {
 	begun, err := e.beginRebuild(session, m, bytesPerSecond)
 	if err != nil {
@@ -74,8 +74,8 @@ func (e *Engine) beginRebuild(session string, m Member, bytesPerSecond int64) (b
 	return true, nil
 }
 
-// RemoveReplica ends the rebuild of a replica, or expels a member by a new epoch. It returns at once. ErrLastMember: it is the
-// only one. One that is neither is success.
+// RemoveReplica ends the rebuild of a replica, or expels a member by a new epoch. It returns at once. ErrLastMember: it
+// is the only member. For any other replica it is a success.
 func (e *Engine) RemoveReplica(session, name string) error {
 	e.mu.Lock()
 	ro := e.mirror.roster.Load()
@@ -97,7 +97,7 @@ func (e *Engine) RemoveReplica(session, name string) error {
 	return nil
 }
 
-// runRebuild owns a rebuild from its beginning to its end.
+// runRebuild owns a rebuild from its start to its end.
 func (e *Engine) runRebuild(b *rebuild) {
 	err := e.rebuildReplica(b)
 	b.cancel(context.Canceled)
@@ -123,7 +123,7 @@ func (e *Engine) runRebuild(b *rebuild) {
 	e.cfg.OnChange()
 }
 
-// rebuildReplica returns when the replica is a member, or never will be by this rebuild.
+// rebuildReplica returns when the replica is a member, or when this rebuild cannot make it a member.
 func (e *Engine) rebuildReplica(b *rebuild) error {
 	c, err := e.openForRebuild(b)
 	if err != nil {
@@ -154,8 +154,8 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 	return e.finishRebuild(b, target)
 }
 
-// openForRebuild opens the replica and marks it, durably, as worth nothing until it is a member. It returns at the end of the time or of
-// the rebuild at the latest, though a disk of this machine hangs.
+// openForRebuild opens the replica and marks it, durably, as worthless until it is a member. It returns when its time
+// or the rebuild ends, even if a disk of this machine hangs.
 func (e *Engine) openForRebuild(b *rebuild) (*candidate, error) {
 	ctx, stop := e.inTime(b.ctx)
 	defer stop()
@@ -173,9 +173,9 @@ func (e *Engine) openForRebuild(b *rebuild) (*candidate, error) {
 	}
 }
 
-// markRebuilding tells a replica the epoch in force, which does not list it, and then that it is being rebuilt. In this order: should
-// the copy be interrupted, and the API object be restored to an epoch that lists the replica, then the replica shows a newer one and
-// proves the rollback.
+// markRebuilding tells a replica the epoch in force, which does not list it, and then that it is being rebuilt. The
+// order matters. Suppose that the copy is interrupted, and that the API object is restored to an epoch that lists the
+// replica. Then the replica shows a newer epoch and proves the rollback.
 func (e *Engine) markRebuilding(ctx context.Context, c *candidate) error {
 	if want := e.mirror.regions.regionBytes; c.state.RegionBytes != want {
 		return fmt.Errorf("%w: its regions have %d bytes, not %d", errMismatch, c.state.RegionBytes, want)
@@ -190,7 +190,7 @@ func (e *Engine) markRebuilding(ctx context.Context, c *candidate) error {
 			return fmt.Errorf("tell it epoch %s: %w", inForce, err)
 		}
 	}
-	if err := ctx.Err(); err != nil { // another rebuild of it may be under way
+	if err := ctx.Err(); err != nil { // another rebuild of this replica may be under way
 		return err
 	}
 	if _, err := c.replica.Control(ctx, membership.OpBeginRebuild, nil); err != nil {
@@ -199,8 +199,8 @@ func (e *Engine) markRebuilding(ctx context.Context, c *candidate) error {
 	return nil
 }
 
-// join makes every change from now on go to the replica too. Those under way do not; but they hold the locks of their ranges, so
-// they are done, and in the source, before their ranges are copied.
+// join makes every change from now on also go to the replica. Changes that are under way do not. But they hold the
+// locks of their ranges. So they are done, and in the source, before their ranges are copied.
 func (e *Engine) join(b *rebuild, target *member) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -214,8 +214,9 @@ func (e *Engine) join(b *rebuild, target *member) error {
 	return nil
 }
 
-// finishRebuild makes a complete copy a member, most of which was flushed while users need not wait. The order matters: a user's flush that did not go to the replica covers only
-// changes that were done before it took part in flushes, and the last flush here covers those.
+// finishRebuild makes a complete copy a member. Most of the copy was flushed while users need not wait. The order
+// matters. A user's flush that did not go to the replica covers only changes that were done before the replica took
+// part in flushes. The last flush here covers those changes.
 func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 	e.mu.Lock()
 	next := *e.mirror.roster.Load()
@@ -236,7 +237,8 @@ func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 	case <-b.ctx.Done():
 		return context.Cause(b.ctx)
 	}
-	// What was changed since its last flush is marked. Now that all is flushed, those marks are cleared with the others'.
+	// The regions that were changed since its last flush are marked. Now that everything is flushed, those marks are
+	// cleared together with the other members' marks.
 	var marks []int64
 	err := e.mirror.watchdog.whileAlone(target, func() (err error) {
 		marks, err = target.marks(e.mirror.regions.count())
@@ -249,10 +251,10 @@ func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 	return nil
 }
 
-// errDropped says that a replica was given up for a reason that is known elsewhere.
+// errDropped means that a replica was abandoned for a reason that is known elsewhere.
 var errDropped = errors.New("it was given up")
 
-// showProgress shows how far a copy is, in percent. Only the epoch completes it.
+// showProgress shows the progress of a copy, in percent. Only the epoch completes it.
 func (e *Engine) showProgress(b *rebuild, percent int) {
 	e.showRebuild(b, func(s *MemberState) { s.Progress = min(percent, 99) })
 }
@@ -262,7 +264,7 @@ func (e *Engine) showExtent(b *rebuild, copyBytes int64, partial bool) {
 	e.showRebuild(b, func(s *MemberState) { s.CopyBytes, s.Partial = copyBytes, partial })
 }
 
-// showRebuild changes what is shown of a replica that is being rebuilt.
+// showRebuild changes the shown state of a replica that is being rebuilt.
 func (e *Engine) showRebuild(b *rebuild, change func(*MemberState)) {
 	e.mu.Lock()
 	changed := false

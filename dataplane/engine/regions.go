@@ -6,39 +6,42 @@ import (
 	"sync"
 )
 
-// regions knows which regions of the volume the replicas have marked, and which of them have been quiet.
+// regions records which regions of the volume the replicas have marked, and which of them have been quiet.
 //
 //	dirty     a change was sent since the mark was cleared: every member may have the region marked
-//	recent    a change began or ended since the period began
-//	uneven    a change left healthy members different: the mark must stay, and the region be made equal at the next start
+//	recent    a change started or ended since the period started
+//	uneven    a change left healthy members different: the mark must stay, and the next start must make the region equal
 //
-// A period lasts as long as a region must be quiet, so one that is dirty and not recent at the end of a period has been quiet for
-// one to two periods. A change sets recent when it begins *and* when it ends, before it gives back its range lock: so the holder of
-// the lock of a region that is not recent knows that no change of it has been under way since the period began.
+// A period lasts as long as a region must be quiet. So a region that is dirty and not recent at the end of a period has
+// been quiet for one to two periods. A change sets recent when it starts *and* when it ends, before it releases its
+// range lock. So the holder of the lock of a region that is not recent knows that no change of it has been under way
+// since the period started.
 type regions struct {
 	regionBytes int64
-	// kick receives when there is something to clear and told is not set.
+	// kick receives when marks must be cleared and told is not set.
 	kick chan struct{}
 
-	mu        sync.Mutex
-	regions   int    // guarded by mu
-	dirty     bitmap // guarded by mu
-	recent    bitmap // guarded by mu
-	uneven    bitmap // guarded by mu
-	unflushed bitmap // guarded by mu; a change began or ended since the flush of the joining replica began; nil if nobody asks
-	period    int    // guarded by mu; periods that have ended
-	told      bool   // guarded by mu; kick was sent, and rest has not said that all is clear
+	mu      sync.Mutex
+	regions int    // guarded by mu
+	dirty   bitmap // guarded by mu
+	recent  bitmap // guarded by mu
+	uneven  bitmap // guarded by mu
+	// unflushed has regions in which a change started or ended since the flush of the joining replica started; nil if
+	// not needed. Guarded by mu.
+	unflushed bitmap
+	period    int  // guarded by mu; periods that have ended
+	told      bool // guarded by mu; kick was sent, and rest has not returned true since
 }
 
 func newRegions(size, regionBytes int64) *regions {
-	n := int((size-1)/regionBytes + 1) // size+regionBytes may be more than an int64 holds
+	n := int((size-1)/regionBytes + 1) // size+regionBytes may exceed an int64
 	return &regions{
 		regionBytes: regionBytes, regions: n, kick: make(chan struct{}, 1),
 		dirty: newBitmap(n), recent: newBitmap(n), uneven: newBitmap(n),
 	}
 }
 
-// count returns how many regions there are.
+// count returns the number of regions.
 func (r *regions) count() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +69,7 @@ func (r *regions) of(off, length int64) (from, to int) {
 	return int(off / r.regionBytes), int((off+length-1)/r.regionBytes) + 1
 }
 
-// begin notes a change that is about to be sent.
+// begin records a change that is about to be sent.
 func (r *regions) begin(off, length int64) {
 	from, to := r.of(off, length)
 	r.mu.Lock()
@@ -79,7 +82,7 @@ func (r *regions) begin(off, length int64) {
 	}
 }
 
-// end notes a change that all members have answered.
+// end records a change that all members have answered.
 func (r *regions) end(off, length int64, uneven bool) {
 	from, to := r.of(off, length)
 	r.mu.Lock()
@@ -97,7 +100,7 @@ func (r *regions) changedLocked(from, to int) {
 	}
 }
 
-// joined notes regions that a new member has marked, beside those that were changed.
+// joined records regions that a new member has marked, in addition to the changed regions.
 func (r *regions) joined(indexes []int64) {
 	if len(indexes) == 0 {
 		return
@@ -111,15 +114,15 @@ func (r *regions) joined(indexes []int64) {
 	}
 }
 
-// dirtyNow returns the regions that were changed and are not cleared, and how many regions there are. Both are of one moment, because
-// the volume may grow at any time, and a bitmap has no room for the regions that come then.
+// dirtyNow returns the regions that were changed and are not cleared, and the number of regions. Both are of one
+// moment, because the volume may grow at any time, and a bitmap has no room for the new regions.
 func (r *regions) dirtyNow() (dirty bitmap, count int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.dirty), int64(r.regions)
 }
 
-// isUneven says whether healthy members may differ in a range.
+// isUneven reports whether healthy members may differ in a range.
 func (r *regions) isUneven(off, length int64) bool {
 	from, to := r.of(off, length)
 	r.mu.Lock()
@@ -132,8 +135,8 @@ func (r *regions) isUneven(off, length int64) bool {
 	return false
 }
 
-// newPeriod returns the runs of regions that were quiet in the period that ends, and begins the next. With all, it returns
-// everything that may be cleared.
+// newPeriod returns the runs of regions that were quiet in the period that ends, and starts the next period. With all,
+// it returns all regions that may be cleared.
 func (r *regions) newPeriod(all bool) []run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,8 +152,8 @@ func (r *regions) newPeriod(all bool) []run {
 	return quiet.runs()
 }
 
-// stillQuiet returns the regions of a run in which nothing changed since the period began. The caller must hold the range lock of
-// the whole run.
+// stillQuiet returns the regions of a run in which nothing changed since the period started. The caller must hold the
+// range lock of the whole run.
 func (r *regions) stillQuiet(q run) []int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +166,8 @@ func (r *regions) stillQuiet(q run) []int64 {
 	return quiet
 }
 
-// cleared notes that no member has these regions marked. One in which a change waits for the range lock meanwhile stays dirty.
+// cleared records that no member has these regions marked. A region stays dirty if a change of it waits for the range
+// lock.
 func (r *regions) cleared(indexes []int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +178,7 @@ func (r *regions) cleared(indexes []int64) {
 	}
 }
 
-// rest says whether there is nothing left to clear; the next change then kicks again.
+// rest reports whether there is nothing left to clear; then the next change sends a kick again.
 func (r *regions) rest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +191,7 @@ func (r *regions) rest() bool {
 	return true
 }
 
-// bytes returns the ranges [from, to) of bytes that regions cover in a volume of a size, and how many bytes these are.
+// bytes returns the ranges [from, to) of bytes that regions cover in a volume of the given size, and their total size.
 func (r *regions) bytes(of bitmap, size int64) (ranges []byteRange, total int64) {
 	for _, q := range of.runs() {
 		b := r.bytesOf(q, size)
@@ -197,7 +201,7 @@ func (r *regions) bytes(of bitmap, size int64) (ranges []byteRange, total int64)
 	return ranges, total
 }
 
-// bytesOf is the range of a run in a volume of a size, where the last region may end beyond what an int64 holds.
+// bytesOf is the range of a run in a volume of the given size. There the end of the last region may exceed an int64.
 func (r *regions) bytesOf(q run, size int64) byteRange {
 	b := byteRange{from: int64(q.from) * r.regionBytes, to: size}
 	if int64(q.to) <= size/r.regionBytes {
@@ -206,10 +210,10 @@ func (r *regions) bytesOf(q run, size int64) byteRange {
 	return b
 }
 
-// byteRange is a range of the volume, to not included.
+// byteRange is a range of the volume; to is excluded.
 type byteRange struct{ from, to int64 }
 
-// run is a row of neighbouring regions, to not included.
+// run is a sequence of adjacent regions; to is excluded.
 type run struct{ from, to int }
 
 type bitmap []uint64
@@ -239,7 +243,7 @@ func (b bitmap) set(from, to int) {
 	}
 }
 
-// runs returns the rows of set bits.
+// runs returns the sequences of set bits.
 func (b bitmap) runs() []run {
 	var out []run
 	for w, word := range b {
@@ -272,7 +276,7 @@ func (b bitmap) indexes() []int64 {
 	return out
 }
 
-// count returns how many bits are set.
+// count returns the number of set bits.
 func (b bitmap) count() int {
 	n := 0
 	for _, word := range b {

@@ -10,19 +10,20 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// A copy that is interrupted is gone on with by the next rebuild of the same replica, of this engine or another. The marks of the replica
-// say what is still to be copied, and the members' records what was changed since the copy ended:
+// The next rebuild of the same replica, by this engine or another, resumes an interrupted copy. The marks of the
+// replica show what remains to be copied. The members' records show the changes since the copy ended:
 //
-//	only what was changed is copied     the replica has a base that a member knows (lacking.go)
-//	all is copied                       the replica marks all and has the epoch in force for its base; the members begin a record
-//	each flush of the replica           the marks of what was copied before are cleared on it
+//	only the changes are copied     the replica has a base that a member knows (lacking.go)
+//	everything is copied            the replica marks everything and takes the epoch in force as its base; the members
+//	                              start a record
+//	each flush of the replica       the marks of the regions that were copied before are cleared on it
 //
-// The order matters. The replica joins before all this, so it receives what the records do not have. It has marked what it lacks before
-// a member's record may say that it lacks nothing else. And a mark is cleared only when the replica has, on its disk, all that was sent
-// to it of the region.
+// The order matters. The replica joins before all this, so it receives the changes that the records do not have. It has
+// marked what it lacks before a member's record may show that it lacks nothing else. And a mark is cleared only when
+// the replica has everything on its disk that was sent to it for the region.
 
-// beginRecord makes a full copy to a joining replica one that can be gone on with. It returns false if no member will know what was
-// changed since.
+// beginRecord makes it possible to resume a full copy to a joining replica. It returns false if no member will know the
+// changes since.
 func (e *Engine) beginRecord(target *member) bool {
 	m, epoch := e.mirror, e.State().Epoch
 	base, err := json.Marshal(membership.LackAll{Epoch: epoch, SizeBytes: m.size.Load()})
@@ -55,7 +56,7 @@ func (e *Engine) beginRecord(target *member) bool {
 	return known.Load()
 }
 
-// flush makes durable what was copied, and clears the marks of it on the target.
+// flush makes the copied data durable, and clears its marks on the target.
 func (c *copier) flush() error {
 	m := c.mirror
 	copied := c.copied
@@ -80,8 +81,9 @@ func (c *copier) flush() error {
 	return nil
 }
 
-// clearLocked clears the marks of runs that were copied and then flushed, and holds back new changes of them meanwhile. Where a change
-// is under way or was since the flush began, the mark stays until the next flush: the target may not have it on its disk.
+// clearLocked clears the marks of runs that were copied and then flushed. During this it delays new changes of the
+// runs. If a change is under way, or happened since the flush started, the mark stays until the next flush, because the
+// target may not have the change on its disk.
 func (c *copier) clearLocked(runs []run) error {
 	m := c.mirror
 	var spans []*span
@@ -101,7 +103,7 @@ func (c *copier) clearLocked(runs []run) error {
 		return nil
 	}
 	if m.roster.Load().joining != c.target {
-		return errDropped // what it did with a change it is not known
+		return errDropped // it is unknown whether it has all changes
 	}
 	payload, err := json.Marshal(membership.Regions{Indexes: quiet})
 	if err != nil {
@@ -120,7 +122,8 @@ func (c *copier) clearLocked(runs []run) error {
 	return nil
 }
 
-// hasCopied notes that the regions were copied that end in a range; those that began before it were copied with what came before it.
+// hasCopied records which regions are complete after a range was copied: the regions that end in the range. Their parts
+// before the range were copied with earlier ranges.
 func (c *copier) hasCopied(off, end, size int64) {
 	if c.copied == nil {
 		return
@@ -133,21 +136,22 @@ func (c *copier) hasCopied(off, end, size int64) {
 	c.copied.set(int(off/rb), to)
 }
 
-// watchChanges begins to note changes for unchanged.
+// watchChanges starts to record changes for unchanged.
 func (r *regions) watchChanges() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unflushed = newBitmap(r.regions)
 }
 
-// unwatchChanges ends that.
+// unwatchChanges stops recording changes for unchanged.
 func (r *regions) unwatchChanges() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unflushed = nil
 }
 
-// unchanged returns the regions of a run that were not changed since watchChanges. The caller must hold the range lock of the whole run.
+// unchanged returns the regions of a run that were not changed since watchChanges. The caller must hold the range lock
+// of the whole run.
 func (r *regions) unchanged(q run) []int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

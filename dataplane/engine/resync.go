@@ -16,24 +16,27 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// resyncChunk is how much is compared at once, in bytes; resyncStep how much is asked about before; and resyncWorkers how many
-// steps run side by side. So memory stays below 2 × workers × chunk.
+// These constants limit the work of a resync. resyncChunk bytes are compared at once. The members are asked for the
+// holes of resyncStep bytes before that. resyncWorkers steps run concurrently. So memory stays below 2 × workers ×
+// chunk.
 const (
 	resyncChunk   = 1 << 20
 	resyncStep    = 64 << 20
 	resyncWorkers = 4
 )
 
-// equalize makes the members equal in every region that any of them has marked, and clears all marks. It runs before the gate
-// opens, so nothing else changes. It may be repeated after a crash at any line: marks are cleared last, when every member has
-// flushed, and no epoch lists one that has not.
+// equalize makes the members equal in every region that any of them has marked, and clears all marks. It runs before
+// the gate opens, so nothing else changes. It may be repeated after a crash at any line. Marks are cleared last, when
+// every member has flushed and no epoch lists a member that has not.
 //
-// Any member's content of a marked region is a right one: an acknowledged write is on all of them, and of the others any may be
-// kept, sector by sector. What a machine lost with its power may be missing in what it kept in memory only; so the source is a
-// replica that has lost nothing, if there is one. A member that may have lost something is written whatever it reads (resync): after a
-// failed sync its kernel may show what its disk does not have. A member that fails is left behind, and the rest begins again.
+// The content of a marked region is correct on any member. An acknowledged write is on all of them. Of the other writes
+// any may be kept, sector by sector. After a loss of power, a machine may lack writes that it had only in memory. So
+// the source is a replica that has lost nothing, if there is one. A member that may have lost something is written,
+// whatever it reads (resync): after a failed sync its kernel may show content that its disk does not have. If a member
+// fails, the others start again without it.
 //
-// Where users of an engine before wait (Config.HasUsers), a source that has lost writes ends the start: see errWritesLost.
+// If users of an earlier engine wait (Config.HasUsers), a source that has lost writes ends the start: see
+// errWritesLost.
 func (e *Engine) equalize(members candidates) *failure {
 	m := e.mirror
 	for {
@@ -53,16 +56,18 @@ func (e *Engine) equalize(members candidates) *failure {
 	}
 }
 
-// errWritesLost ends the start of an engine that would take over a device whose users may rely on lost writes:
+// errWritesLost ends the start of an engine that would take over a device if users of the device may rely on lost
+// writes:
 //
-//	a user writes, a member cannot write it out, the process ends before the engine has failed, and its successor starts
+//	a user writes, a member cannot write it out, the process exits before the engine has failed, and its successor starts
 //
-// The users wait meanwhile, and would be answered by the successor as if nothing had happened: their next sync would succeed,
-// and what they wrote before would be missing. So the successor must not serve them, as an engine that loses its last member
-// does not. No mark is cleared before: the marks are why a further successor finds the same.
+// During this the users wait. The successor would answer them as if nothing had happened. Their next sync would
+// succeed, and their earlier writes would be missing. So the successor must not serve them, just as an engine that
+// loses its last member does not serve its users. No mark is cleared before that: because of the marks, a further
+// successor finds the same.
 //
-// This needs a source that is known to have lost something (membership.State.WritesLost) and marked regions: what was changed
-// in any other region was flushed by all members.
+// Two conditions must hold. The source is known to have lost something (membership.State.WritesLost). And there are
+// marked regions: the changes in any other region were flushed by all members.
 var errWritesLost = errors.New("writes were lost that users of the kept device may rely on")
 
 func (e *Engine) equalizeOnce(ro *roster, members candidates) error {
@@ -96,9 +101,9 @@ type resync struct {
 	mirror *mirror
 	ro     *roster
 	source int
-	// rewrite says of each serving member whether it is written although it reads as the source.
+	// rewrite contains, for each serving member, whether it is written even where it reads the same as the source.
 	rewrite []bool
-	// lost says that the source is known to lack something that was written.
+	// lost means that the source is known to lack writes.
 	lost bool
 }
 
@@ -118,12 +123,13 @@ func newResync(m *mirror, ro *roster, members candidates) *resync {
 	return r
 }
 
-// isRewritten tells whether a member is written even where it reads as the source does:
+// isRewritten reports whether a member is written even where it reads the same as the source:
 //
-//	closed cleanly                          no: it reads what its disk has
-//	does not say that it reads its disk     yes: after a failed sync it may read what only its kernel's cache has, and a comparison
-//	                                        would compare that. It may not know of the failure, so CacheKept does not count
-//	has lost nothing                        no: it reads what its disk has or will have
+//	closed cleanly                          no: it reads the content of its disk
+//	does not report that it reads its disk  yes: after a failed sync it may read content that only its cache has,
+//	                                        and a comparison would use that. It may not know of the failure, so CacheKept
+//	                                        does not count
+//	has lost nothing                        no: it reads content that its disk has or will have
 //	may have lost something                 yes, unless it is the source: its content wins, and is on its disk
 func isRewritten(s membership.State, isSource bool) bool {
 	switch {
@@ -135,11 +141,11 @@ func isRewritten(s membership.State, isSource bool) bool {
 	return !s.CacheKept && !isSource
 }
 
-// isNeeded tells whether there is anything to compare or to write.
+// isNeeded reports whether there is anything to compare or to write.
 func (r *resync) isNeeded() bool { return len(r.ro.serving) > 1 || r.rewrite[r.source] }
 
-// chooseSource returns the member that the others are made equal to: the first that was closed cleanly, else the first
-// that has lost nothing, else the first that does not know, else the first.
+// chooseSource returns the member that the others are made equal to. It is the first that was closed cleanly, else the
+// first that has lost nothing, else the first that does not know, else the first member.
 func chooseSource(states []membership.State) int {
 	best, rank := 0, 0
 	for i, s := range states {
@@ -177,7 +183,7 @@ func (m *mirror) marked(ro *roster) (bitmap, error) {
 	return union, nil
 }
 
-// marks asks a replica for its marks, of which there can be count.
+// marks asks a replica for its marks, of which there can be at most count.
 func (m *member) marks(count int64) ([]int64, error) {
 	reply, err := m.Control(background, membership.OpIntents, nil)
 	if err != nil {
@@ -186,8 +192,8 @@ func (m *member) marks(count int64) ([]int64, error) {
 	return decodeRegions(m.name, reply, count)
 }
 
-// decodeRegions reads a reply of a replica that lists regions, of which there are count. A replica that is larger than the volume may have
-// others, too: they are nobody's yet.
+// decodeRegions reads a replica's reply that lists regions; the volume has count of them. A replica that is larger than
+// the volume may list further regions; these are ignored.
 func decodeRegions(replica string, reply []byte, count int64) ([]int64, error) {
 	var r membership.Regions
 	if err := json.Unmarshal(reply, &r); err != nil {
@@ -219,8 +225,8 @@ func (r *resync) copyRuns(ctx context.Context, runs []run) error {
 	return ctx.Err()
 }
 
-// copyStep makes one step equal to the source. What no member has allocated is equal already, and need not be read: a discard of a whole
-// volume marks all of it. A member that is written in any case gets the hole again.
+// copyStep makes one step equal to the source. Parts that no member has allocated are already equal, and need not be
+// read: a discard of a whole volume marks all of it. A member that is written in any case gets the hole again.
 func (r *resync) copyStep(ctx context.Context, off, length int64) error {
 	if r.mirror.isZeroEverywhere(r.ro.serving, off, length) {
 		return r.put(off, length, func(i int) (bool, error) { return r.rewrite[i], nil }, func(b *member) error {
@@ -235,7 +241,8 @@ func (r *resync) copyStep(ctx context.Context, off, length int64) error {
 	return nil
 }
 
-// isZeroEverywhere says whether all members are known to hold zeroes. It may miss that, also because of an error.
+// isZeroEverywhere reports whether all members are known to hold zeroes. It may return false for zeroes, for example
+// because of an error.
 func (m *mirror) isZeroEverywhere(members []*member, off, length int64) bool {
 	for _, b := range members {
 		for at := off; at < off+length; {
@@ -254,10 +261,10 @@ func (m *mirror) isZeroEverywhere(members []*member, off, length int64) bool {
 	return true
 }
 
-// copyChunk makes one chunk equal to the source; only what differs is written, except to those that are written in any case.
+// copyChunk makes one chunk equal to the source. It writes only to members that differ or that are written in any case.
 func (r *resync) copyChunk(off, length int64) error {
 	m, from := r.mirror, r.ro.serving[r.source]
-	want, have := make([]byte, length), make([]byte, length) // not used again: what hangs in a disk may still be at them
+	want, have := make([]byte, length), make([]byte, length) // not reused: a request that hangs in a disk may use them
 	if err := m.watchdog.whileProbed(from, off, length, func() error { return from.ReadAt(background, want, off) }); err != nil {
 		return r.fault(from, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
 	}
@@ -272,7 +279,7 @@ func (r *resync) copyChunk(off, length int64) error {
 	return r.put(off, length, differs, func(b *member) error { return putChunk(b, want, off) })
 }
 
-// put writes a range of each serving member of which differs says so. A member that returns an error has failed.
+// put writes a range of each serving member for which differs returns true. A member that returns an error has failed.
 func (r *resync) put(off, length int64, differs func(i int) (bool, error), write func(*member) error) error {
 	for i, b := range r.ro.serving {
 		is, err := differs(i)
@@ -294,7 +301,7 @@ func (r *resync) fault(b *member, err error) error {
 	return fmt.Errorf("replica %s: %w", b.name, err)
 }
 
-// putChunk writes a chunk, as a hole if it is all zeroes.
+// putChunk writes a chunk, as a hole if it has only zeroes.
 func putChunk(b nbd.Backend, p []byte, off int64) error {
 	if isZero(p) {
 		return b.Zero(background, off, int64(len(p)), 0)

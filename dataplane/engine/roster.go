@@ -10,21 +10,23 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// roster says who takes part in the data path at one moment. It is never changed: another one takes its place, under Engine.mu, so
-// that its address tells whether anything has changed.
+// roster records which members take part in the data path at one moment. It is never changed. Another roster replaces
+// it, under Engine.mu, so its address shows whether anything has changed.
 //
 //	AddReplica       copied, flushed, proposed        failed, removed, slow        epoch without it in force
 //	---------> joining -----------------------> serving ---------------> leaving ----------------------> (left)
 //	              '------ failed, removed, slow ---------------------------------------------------------> (left)
 //
-// Every change goes to the serving and the joining ones, and is not acknowledged while one of the leaving ones lacks it.
+// Every change goes to the serving members and to the joining member. It is not acknowledged while a leaving member
+// lacks it.
 type roster struct {
-	serving []*member // in order of names; those of the epoch in force, or proposed, that have not failed
+	// serving has the members of the epoch in force, or proposed, that have not failed, ordered by name.
+	serving []*member
 	leaving []*member // failed, but an epoch in force, or proposed, lists them
 	joining *member   // being rebuilt; nil if none
-	// flushJoining says that the joining one takes part in flushes: its copy is complete.
+	// flushJoining means that the joining member takes part in flushes: its copy is complete.
 	flushJoining bool
-	primary      int // index in serving of the one that is read from: the local one, else the first
+	primary      int // index in serving of the preferred member for reads: the local one, else the first
 }
 
 // newRoster completes a roster.
@@ -46,7 +48,7 @@ func (r *roster) without(m *member) *roster {
 	return newRoster(next)
 }
 
-// settled returns the roster without those leaving members that an epoch does not list, and these.
+// settled returns the roster without the leaving members that an epoch does not list, and these members.
 func (r *roster) settled(epoch membership.Epoch) (next *roster, gone []*member) {
 	n := *r
 	n.leaving = nil
@@ -69,7 +71,7 @@ func (r *roster) promoted() *roster {
 	return newRoster(next)
 }
 
-// standing says how a member stands.
+// standing returns the standing of a member.
 func (r *roster) standing(m *member) membership.Standing {
 	switch {
 	case r.joining == m:
@@ -99,16 +101,17 @@ type member struct {
 	Replica
 	spec       Member
 	name       string
-	local      bool        // reached by direct call: its requests cannot be cut short
-	async      asyncWriter // nil if the replica has no such way
+	local      bool        // reached by direct call: its requests cannot be ended early
+	async      asyncWriter // nil if the replica has no WriteAsync
 	readErrors atomic.Int64
-	hanging    atomic.Int32 // reads in it that take long; others go elsewhere meanwhile
+	hanging    atomic.Int32 // number of its reads that take long; new reads go to other members
 
-	doubted  atomic.Bool   // it is being asked whether it has admitted a higher generation
-	asking   chan struct{} // has one place: the question whether the generation is in force is under way
+	doubted atomic.Bool // the engine is asking it whether it has admitted a higher generation
+	// asking has one place: the question whether the generation is in force is under way.
+	asking   chan struct{}
 	dropOnce sync.Once
-	dropped  chan struct{} // closed when it has failed: the connection is to be closed
-	gone     chan struct{} // closed when no epoch lists it any more; under Engine.mu
+	dropped  chan struct{} // closed when it has failed: then the connection must be closed
+	gone     chan struct{} // closed when no epoch lists it any longer; under Engine.mu
 }
 
 func newMember(spec Member, r Replica) *member {
@@ -121,10 +124,10 @@ func (m *member) drop() { m.dropOnce.Do(func() { close(m.dropped) }) }
 
 func (m *member) isDropped() bool { return isClosed(m.dropped) }
 
-// isLost says whether the connection has ended.
+// isLost reports whether the connection has ended.
 func (m *member) isLost() bool { return isClosed(m.Done()) }
 
-// ending says why the connection has ended, as far as the replica tells.
+// ending returns the reason why the connection has ended, if the replica tells it.
 func (m *member) ending() error {
 	if r, ok := m.Replica.(interface{ Err() error }); ok {
 		if err := r.Err(); err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// start and open take the engine from nothing to running:
+// start and open bring the engine from its creation to running:
 //
-//  1. open every replica; from here on no older engine can write to those that admitted this one
-//  2. ask each what it recorded, leave those out that are not what was meant
-//  3. decide the members (membership.PlanStart): those of the recorded epoch that are there
+//  1. open every replica; from here on no older engine can write to replicas that have admitted this engine
+//  2. ask each for its state; leave out the replicas that are not the expected ones
+//  3. decide the members (membership.PlanStart): the available members of the recorded epoch
 //  4. propose the epoch, wait until the API object holds it, make it durable on every member
 //  5. make marked regions equal, flush, clear the marks
 //  6. open the gate, expel members from here on, start the frontend, run
 //
-// Step 5 comes after step 4 because it clears marks: were a member left out of the epoch, and the epoch not yet recorded, a crash in
-// between would bring that member back with other data and no mark that says so. Nothing is read or acknowledged before step 6,
-// so a crash at any line only means starting again. A member that fails in 4 or 5 is expelled by a further epoch, before marks are
-// cleared; the others go on.
+// Step 5 comes after step 4 because it clears marks. Suppose that a member is left out of an epoch that is not recorded
+// yet. Then a crash in between would restore that member, with other data and without a mark that says so. Nothing is
+// read or acknowledged before step 6, so after a crash at any line the start is simply repeated. If a member fails in
+// step 4 or 5, a further epoch expels it before marks are cleared; the other members continue.
 func (e *Engine) start() *failure {
 	opened, f := e.admit()
 	if f != nil {
@@ -50,7 +50,8 @@ func interrupted(ctx context.Context) *failure {
 	return &failure{reason: ReasonInterrupted, err: fmt.Errorf("start: %w", ctx.Err())}
 }
 
-// showMembers shows those of a new epoch, and those of the recorded one that it leaves out, with the reason.
+// showMembers shows the members of a new epoch, and the members of the recorded epoch that it leaves out, with the
+// reason.
 func (e *Engine) showMembers(epoch membership.Epoch, opened candidates) {
 	e.update(func(s *State) {
 		s.Members = nil
@@ -73,8 +74,8 @@ func (e *Engine) memberNames() []string {
 	return names
 }
 
-// layOut gives the members to the data path, which stays shut, shows them, and then watches their connections: one may be lost
-// already, and what is shown of it from then on is the failure.
+// layOut adds the members to the data path, which stays shut, and shows them. Then it watches their connections. A
+// connection may already be lost; from then on its failure is shown.
 func (e *Engine) layOut(members candidates, show func()) *failure {
 	var ro roster
 	for _, c := range members {
@@ -101,8 +102,9 @@ func (e *Engine) layOut(members candidates, show func()) *failure {
 	return nil
 }
 
-// watch owns the connection to a member: it reports its end, cuts it when the member has failed, so that no request waits for an answer
-// that may never come, and closes it when the engine ends.
+// watch owns the connection to a member. It reports the end of the connection. It cuts the connection when the member
+// has failed, so that no request waits for an answer that may never come. It closes the connection when the engine
+// ends.
 func (e *Engine) watch(b *member) {
 	select {
 	case <-b.Done():
@@ -116,7 +118,7 @@ func (e *Engine) watch(b *member) {
 	_ = b.Close()
 }
 
-// open begins to serve.
+// open starts to serve.
 func (e *Engine) open() *failure {
 	e.mirror.gate.serve()
 	endpoint := ""

@@ -7,20 +7,20 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// Phase is where an engine is in its life.
+// Phase is the current phase of an engine's life.
 type Phase string
 
-// An engine goes from Starting to Running to Stopping to Stopped, or from any of the first three to Error, which it leaves only
-// by Stop.
+// An engine goes from Starting to Running to Stopping to Stopped, or from any of the first three to Error. Only Stop
+// ends the phase Error.
 const (
 	PhaseStarting Phase = "Starting"
-	PhaseRunning  Phase = "Running" // the volume is served; the endpoint is there if there is a frontend
+	PhaseRunning  Phase = "Running" // the volume is served; if there is a frontend, the endpoint exists
 	PhaseStopping Phase = "Stopping"
 	PhaseStopped  Phase = "Stopped"
-	PhaseError    Phase = "Error" // nothing is acknowledged any more; Reason says why
+	PhaseError    Phase = "Error" // nothing is acknowledged from now on; Reason says why
 )
 
-// Reasons of PhaseError.
+// These are the reasons of PhaseError.
 const (
 	ReasonNoMembers      = "NoMembers"      // the volume has no replica
 	ReasonMemberMissing  = "MemberMissing"  // no member of the epoch could be opened
@@ -31,44 +31,46 @@ const (
 	ReasonMemberFailed   = "MemberFailed"   // the connection to the last member ended
 	ReasonResyncFailed   = "ResyncFailed"   // marked regions could not be made equal
 	ReasonWritesLost     = "WritesLost"     // no member has all that the users of a kept device have written
-	ReasonFrontendFailed = "FrontendFailed" // the device could not be made
+	ReasonFrontendFailed = "FrontendFailed" // the device could not be created
 	ReasonInterrupted    = "Interrupted"    // stopped while starting, or by force
 )
 
-// Modes of a member.
+// These are the modes of a member.
 const (
 	ModeRW  = "RW"  // serves
 	ModeWO  = "WO"  // is being rebuilt: written, never read
 	ModeERR = "ERR" // has failed in this session
 )
 
-// MemberState is what the engine thinks of one replica.
+// MemberState is the engine's view of one replica.
 type MemberState struct {
 	Name       string
 	Mode       string // ModeRW, ModeWO, ModeERR
 	Error      string // of ModeERR
 	Rebuilding bool   // a copy to it is under way; with ModeWO only
 	Progress   int    // of the rebuild in percent; 100 when it has become a member by it
-	CopyBytes  int64  // how much of the volume the rebuild under way copies, holes included; 0 until that is known
-	Partial    bool   // that is only what the replica lacks
+	CopyBytes  int64  // how much of the volume the current rebuild copies, holes included; 0 until that is known
+	Partial    bool   // CopyBytes covers only what the replica lacks
 }
 
 // State is a snapshot.
 type State struct {
 	Phase    Phase
 	Reason   string // CamelCase, of PhaseError
-	Message  string // for people
+	Message  string // for administrators
 	Endpoint string // path of the device, if there is a frontend
-	// SizeBytes is what users of a running engine are offered.
+	// SizeBytes is the size that a running engine offers its users.
 	SizeBytes int64
-	// ProposedEpoch must be written to the API object, and RecordEpoch called, before the engine goes on; zero when there is none.
+	// ProposedEpoch must be written to the API object, and RecordEpoch called, before the engine continues; zero if no
+	// epoch is proposed.
 	ProposedEpoch membership.Epoch
-	// Epoch is in force: the API object and all members hold it, but for those that have failed since.
+	// Epoch is in force: the API object and all members hold it, except members that have failed since.
 	Epoch membership.Epoch
-	// Shown is the newest epoch of a replica, when the engine failed because Config.Recorded does not come after it; else zero.
+	// Shown is the newest epoch of a replica, if the engine failed because Config.Recorded does not follow it; else
+	// zero.
 	Shown membership.Epoch
-	// Members are, in order of names, those of the epoch, the replica that is being rebuilt, and those that failed in this session;
-	// after a failed start the replicas that were refused.
+	// Members has, ordered by name, the members of the epoch, the replica that is being rebuilt, and the replicas that
+	// failed in this session. After a failed start it has the replicas that were refused.
 	Members []MemberState
 }
 
@@ -89,16 +91,16 @@ func (e *Engine) update(change func(s *State)) {
 	e.cfg.OnChange()
 }
 
-// failure is why an engine cannot go on.
+// failure is the reason why an engine cannot continue.
 type failure struct {
 	reason  string
-	members []MemberState // those at fault, with ModeERR
+	members []MemberState // the members at fault, with ModeERR
 	shown   membership.Epoch
 	err     error
 }
 
-// fail ends the engine's service, once: from here on nothing is acknowledged, and the connections are closed. A failure while
-// the connections are being closed anyway is none.
+// fail ends the engine's service, once: from here on nothing is acknowledged, and the connections are closed. A failure
+// while the connections are already being closed has no effect.
 func (e *Engine) fail(f failure) {
 	e.mu.Lock()
 	if e.ctx.Err() != nil {
@@ -120,7 +122,7 @@ func (e *Engine) fail(f failure) {
 	e.cfg.OnChange()
 }
 
-// set puts a member into the list.
+// set sets the state of a member in the list.
 func (s *State) set(m MemberState) {
 	i, found := slices.BinarySearchFunc(s.Members, m.Name, func(o MemberState, name string) int { return compareNames(o.Name, name) })
 	if found {

@@ -10,16 +10,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// hangGrace is how long after the end of its time the engine waits for a frontend to stop, and how long after the connections were
-// closed for requests to end. What hangs longer hangs in a disk of this machine; it is left behind, and ends with the disk.
+// hangGrace limits two waits: after the end of its time, the engine waits for a frontend to stop. After the connections
+// were closed, it waits for requests to end. A request that takes longer hangs in a disk of this machine. It is left
+// behind, and ends with the disk.
 const hangGrace = 5 * time.Second
 
-// Stop removes the device, waits for what is under way, flushes, clears the intent marks and closes all connections.
+// Stop removes the device, waits for current requests, flushes, clears the intent marks and closes all connections.
 //
-// While the device is in use it returns ErrInUse and the engine goes on as before. With any other result except a failing
-// frontend the engine has ended: nil after a clean end or after a failure that State showed before, ErrUnclean when the last flush
-// could not be had, or a member that failed is still in the recorded epoch. When ctx ends first, connections are cut and the end is
-// unclean; what the device had not written back by then, and a moment later, is lost with it. It may be repeated.
+// While the device is in use it returns ErrInUse, and the engine continues as before. With any other result, except a
+// failing frontend, the engine has ended. nil: the stop was clean, or State had already shown a failure. ErrUnclean:
+// the last flush failed, or a member that failed is still in the recorded epoch. If ctx ends first, connections are cut
+// and the stop is unclean. The data that the device had not written back by then, and a moment later, is lost with it.
+// Stop may be repeated.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.stopMu.Lock()
 	defer e.stopMu.Unlock()
@@ -48,15 +50,15 @@ func (e *Engine) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Interrupt ends the engine's service at once: nothing is acknowledged any more, all that is under way fails, a Stop that waits for
-// it goes on, and the marks stay. Stop or StopForce must follow.
+// Interrupt ends the engine's service at once: nothing is acknowledged from now on, all current requests fail, a Stop
+// that waits for them continues, and the marks stay. The caller must call Stop or StopForce afterwards.
 func (e *Engine) Interrupt() {
 	e.fail(failure{reason: ReasonInterrupted, err: errors.New("stopped by force")})
 }
 
-// StopForce ends the engine at once, though its device is in use: after Interrupt the device is aborted and freed as far as its users
-// let go of it. It does not wait for users, and ends a Stop that does. The engine has ended when it returns, also with an error, which
-// then says what was left of the device.
+// StopForce ends the engine at once, even if its device is in use. After Interrupt the device is aborted, and the parts
+// that no user holds are freed. It does not wait for users, and ends a Stop that does. The engine has ended when
+// StopForce returns, even with an error; the error then says what remains of the device.
 func (e *Engine) StopForce(ctx context.Context) error {
 	e.Interrupt()
 	e.stopMu.Lock()
@@ -74,7 +76,7 @@ func (e *Engine) StopForce(ctx context.Context) error {
 	return nil
 }
 
-// end closes what is left and shows that the engine has ended.
+// end closes what remains open and shows that the engine has ended.
 func (e *Engine) end(ctx context.Context) {
 	e.cancel()
 	tasks := make(chan struct{})
@@ -89,7 +91,8 @@ func (e *Engine) end(ctx context.Context) {
 	e.update(func(s *State) { s.Phase, s.Endpoint = PhaseStopped, "" })
 }
 
-// await waits for what ends soon after the connections are closed, and for hangGrace at most after ctx has ended as well.
+// await waits for requests that end soon after the connections are closed. After ctx has ended, it waits for hangGrace
+// at most.
 func (e *Engine) await(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -106,7 +109,7 @@ func (e *Engine) await(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// beginStop shows that the engine stops and returns the state before.
+// beginStop shows that the engine stops and returns the previous state.
 func (e *Engine) beginStop() State {
 	before := e.State()
 	e.update(func(s *State) {
@@ -128,9 +131,9 @@ func (e *Engine) resume(before State) {
 	})
 }
 
-// stopFrontendInTime stops the frontend. It gives its last data to the engine first, and a change may wait for an epoch without bound:
-// when ctx has ended and hangGrace has not brought the end either, the engine fails, and with it what is waited for. A frontend that is
-// in use says so soon, and then the engine goes on.
+// stopFrontendInTime stops the frontend. The frontend first gives its last data to the engine, and such a change may
+// wait for an epoch without bound. If it has not stopped when hangGrace has passed after ctx, the engine fails, and
+// this ends the waiting. A frontend that is in use reports this soon, and then the engine continues.
 func (e *Engine) stopFrontendInTime(ctx context.Context) error {
 	stopped := make(chan struct{})
 	var limit sync.WaitGroup
@@ -176,9 +179,9 @@ func (e *Engine) abortFrontend(ctx context.Context) error {
 	return a.Abort(ctx)
 }
 
-// finish ends the service of a running engine: no new request, those under way answered, all flushed, all marks cleared. The
-// marks come last, so a failure at any line leaves what may differ marked. They all stay while an epoch lists a member that has
-// failed.
+// finish ends the service of a running engine. It refuses new requests, waits for current requests, flushes everything
+// and clears all marks. The marks come last, so after a failure at any line the regions that may differ are still
+// marked. All marks stay while an epoch lists a member that has failed.
 func (e *Engine) finish(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, e.cancel) // closes the connections, so that every wait below ends
 	defer stop()

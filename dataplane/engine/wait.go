@@ -6,34 +6,35 @@ import (
 	"time"
 )
 
-// wait is one request to one member, as the watchdog sees it.
+// wait is one request to one member, from the view of the watchdog.
 type wait struct {
 	member      *member
-	failed      []*member     // could not do this read, and are not probed
-	off, length int64         // of a read
-	span        *span         // guarded by watchdog.mu, like all below; the range that a user's read holds
-	leave       func(error)   // answers a user's read for which its caller cannot wait; nil: the caller waits. See giveBackLocked
-	began       time.Time     // the member has had the request since
-	answered    time.Time     // when another member answered the like, or a probe of it
-	waited      time.Duration // since began; since answered, once that is set
-	noProbe     bool          // it is no read, or was probed
-	limit       time.Duration // how long it may take by itself; 0: no limit
-	hangs       bool          // it was counted in member.hanging
-	overdue     bool          // its range was given back: what it returns must not be used
-	held        bool          // another goroutine may still point to it: it is not reused
-	slot        int           // -1 when it is over
+	failed      []*member // members that failed this read, and are not probed
+	off, length int64     // range of a read
+	span        *span     // guarded by watchdog.mu, like all below; the range that a user's read holds
+	// leave answers a user's read if its caller cannot wait; nil: the caller waits. See giveBackLocked.
+	leave    func(error)
+	began    time.Time     // when the member received the request
+	answered time.Time     // when another member answered a similar request, or a probe of it
+	waited   time.Duration // time since began; time since answered, once that is set
+	noProbe  bool          // it is not a read, or was probed
+	limit    time.Duration // limit of its own duration; 0: no limit
+	hangs    bool          // it was counted in member.hanging
+	overdue  bool          // its range was released: its result must not be used
+	held     bool          // another goroutine may still point to it: it is not reused
+	slot     int           // -1 after its end
 }
 
 var waitPool = sync.Pool{New: func() any { return new(wait) }}
 
-// likes are requests of one kind to several members: when one has answered, the others are waited for.
+// likes are requests of one kind to several members: when one member has answered, the others are waited for.
 type likes struct {
 	waits    []*wait // guarded by watchdog.mu
 	answered bool    // guarded by watchdog.mu
 }
 
-// watchRead watches a read that failed at the members in failed before; s is the range that a user's read holds, nil for the engine's own
-// reads. leave may be nil.
+// watchRead watches a read. The members in failed have already failed it. s is the range that a user's read holds, or
+// nil for the engine's own reads. leave may be nil.
 func (w *watchdog) watchRead(m *member, failed []*member, off int64, length int, s *span, leave func(error)) *wait {
 	r := waitPool.Get().(*wait)
 	w.mu.Lock()
@@ -63,7 +64,7 @@ func (w *watchdog) watchLike(l *likes, m *member) *wait {
 	return r
 }
 
-// likeAnswered notes that one of several members has answered.
+// likeAnswered records that one of several members has answered.
 func (w *watchdog) likeAnswered(l *likes) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +74,7 @@ func (w *watchdog) likeAnswered(l *likes) {
 	}
 }
 
-// answered notes that another member has answered the like of r.
+// answered records that another member has answered a request similar to r.
 func (w *watchdog) answered(r *wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,23 +87,23 @@ func (w *watchdog) answeredLocked(r *wait) {
 	}
 }
 
-// whileOthersWait runs a request to a member after another member has answered the like.
+// whileOthersWait runs a request to a member after another member has answered a similar request.
 func (w *watchdog) whileOthersWait(m *member, do func() error) error {
 	r := w.watchLike(&likes{answered: true}, m)
 	defer w.forgetWait(r)
 	return m.unlessStuck(do)
 }
 
-// whileProbed reads something of a range, for the engine itself. A member that hangs while another can read there is expelled, and left
-// behind if it is local; what do was given or gives must not be used then.
+// whileProbed reads a part of a range, for the engine itself. If the member hangs and another can read there, the
+// member is expelled. If it is local, the request is left behind; then the buffers and results of do must not be used.
 func (w *watchdog) whileProbed(m *member, off, length int64, do func() error) error {
 	r := w.watchRead(m, nil, off, int(length), nil, nil)
 	defer w.forgetWait(r)
 	return m.unlessStuck(do)
 }
 
-// whileAlone runs a request to a replica that is being rebuilt, for which only the rebuild waits. It has its time nevertheless: the next
-// rebuild waits too.
+// whileAlone runs a request to a replica that is being rebuilt. Only the rebuild waits for it. Its time is limited all
+// the same, because the next rebuild waits too.
 func (w *watchdog) whileAlone(m *member, do func() error) error {
 	r := w.watchLike(&likes{}, m)
 	w.mu.Lock()
@@ -112,7 +113,7 @@ func (w *watchdog) whileAlone(m *member, do func() error) error {
 	return m.unlessStuck(do)
 }
 
-// forgetWait ends a wait. It returns false for a read whose range was given back meanwhile.
+// forgetWait ends a wait. It returns false if the range of a read was released in between.
 func (w *watchdog) forgetWait(r *wait) (holds bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +135,8 @@ func (w *watchdog) forgetWait(r *wait) (holds bool) {
 	return holds
 }
 
-// probe reads a little of the range of a long read from the other members, side by side: any of them may hang too.
+// probe reads a small part of the range of a long read from the other members, concurrently, because any of them may
+// hang too.
 func (m *mirror) probe(r *wait) {
 	var asking sync.WaitGroup
 	for _, b := range m.roster.Load().serving {

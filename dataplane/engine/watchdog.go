@@ -12,31 +12,32 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// errSlow is why a member that was slower than another failed.
+// errSlow is the reason why a member failed that was slower than another member.
 var errSlow = errors.New("it has not answered a request that another replica answered long ago")
 
-// errTooLong is why a rebuild ended whose replica took too long for a request to it alone.
+// errTooLong is the reason why a rebuild ended if the replica took too long for a request that only the rebuild waits
+// for.
 var errTooLong = errors.New("it takes too long for a flush, or to tell its marks")
 
-// probeBytes bounds what is read of another member to see whether a slow read is the member's fault or all members'.
+// probeBytes limits the data that is read from another member. The probe shows whether only one member or all are slow.
 const probeBytes = 4096
 
-// watchdog applies the slow rule (membership.SlowRule) to what is under way. Its timer runs only while there is something that one
-// member has answered and another has not, or a read, and for one look after.
+// watchdog applies the slow rule (membership.SlowRule) to current requests. Its timer runs only while there is a read,
+// or a request that one member has answered and another has not, and for one check afterwards.
 //
-// A change goes to all members, so the first answer begins the wait for the others. A read goes to one: after SlowRule.ProbeAfter another
-// member is asked for a little of the same, and its answer begins the wait.
+// A change goes to all members, so the first answer starts the wait for the others. A read goes to one member. After
+// SlowRule.ProbeAfter another member is asked for a small part of the same range, and its answer starts the wait.
 type watchdog struct {
 	rule   membership.SlowRule
 	failed func(*member, error)
-	unlock func(*span) // gives back the range of a read that hangs
+	unlock func(*span) // releases the range of a read that hangs
 	clock  clock.Clock
-	kick   chan struct{} // receives when there is something to watch and told is not set
+	kick   chan struct{} // receives when there is a request to watch and told is not set
 
 	mu       sync.Mutex
 	fanouts  []*fanout // guarded by mu
 	waits    []*wait   // guarded by mu
-	told     bool      // guarded by mu; kick was sent, and rest has not said that nothing is left
+	told     bool      // guarded by mu; kick was sent, and rest has not returned true since
 	lastLook time.Time // guarded by mu
 }
 
@@ -52,7 +53,7 @@ func (w *watchdog) tellLocked() {
 	}
 }
 
-// watch begins to watch a request that one member has answered.
+// watch starts to watch a request that one member has answered.
 func (w *watchdog) watch(f *fanout) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +70,7 @@ func (w *watchdog) watch(f *fanout) {
 	w.tellLocked()
 }
 
-// forget ends it; f may be one that was never watched.
+// forget stops watching f, which may be a request that was never watched.
 func (w *watchdog) forget(f *fanout) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +84,7 @@ func (w *watchdog) forget(f *fanout) {
 	w.fanouts, f.slot = w.fanouts[:last], -1
 }
 
-// run looks at what is under way until ctx ends. probe is called for each read that takes long; it must not block.
+// run checks current requests until ctx ends. It calls probe for each read that takes long; probe must not block.
 func (w *watchdog) run(ctx context.Context, probe func(*wait)) {
 	defer w.leaveAll(nbd.ESHUTDOWN)
 	for {
@@ -111,7 +112,7 @@ func (w *watchdog) run(ctx context.Context, probe func(*wait)) {
 	}
 }
 
-// rest says whether there is nothing left to watch; what comes next then kicks again.
+// rest reports whether nothing is left to watch; then the next request sends a kick again.
 func (w *watchdog) rest() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +123,8 @@ func (w *watchdog) rest() bool {
 	return true
 }
 
-// look adds the time since the last look to each wait, fails those who are slow, and returns the reads that are to be probed.
+// look adds the time since the last check to each wait, fails the slow members, and returns the reads that must be
+// probed.
 func (w *watchdog) look() (probes []*wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,9 +143,9 @@ func (w *watchdog) look() (probes []*wait) {
 	return probes
 }
 
-// lookAtPartLocked looks at one member's part in a request that another has answered. It counts from when another had answered and this
-// member had been given the request, whichever came later. What a local member has not answered when it failed is abandoned: nothing can
-// end a request that hangs in a disk.
+// lookAtPartLocked checks one member's part in a request that another member has answered. The time counts from the
+// later of two events: another member had answered, and this member had been given the request. If a local member has
+// failed, its unanswered part is abandoned, because nothing can end a request that hangs in a disk.
 func (w *watchdog) lookAtPartLocked(f *fanout, i int, now time.Time) {
 	t, p := f.targets[i], &f.parts[i]
 	switch {
@@ -162,8 +164,8 @@ func (w *watchdog) lookAtPartLocked(f *fanout, i int, now time.Time) {
 	}
 }
 
-// lookAtWaitLocked looks at a request to one member, and says whether another is to be asked the like. A read that hangs in a local disk
-// gives its range back when the member has failed: what it returns will not be used.
+// lookAtWaitLocked checks a request to one member, and reports whether another member must be probed. A read that hangs
+// in a local disk releases its range when the member has failed: its result will not be used.
 func (w *watchdog) lookAtWaitLocked(r *wait, now time.Time) (probe bool) {
 	if r.answered.IsZero() {
 		r.waited = w.rule.Waited(r.waited, r.began, w.lastLook, now)
@@ -187,8 +189,8 @@ func (w *watchdog) lookAtWaitLocked(r *wait, now time.Time) (probe bool) {
 	return probe
 }
 
-// giveBackLocked gives back the range of a read that hangs: what it returns will not be used. If its caller cannot wait for that, another
-// goroutine answers: with why, or, if that is nil, with what is read anew.
+// giveBackLocked releases the range of a read that hangs: its result will not be used. If its caller cannot wait for
+// that, another goroutine answers: with why, or, if that is nil, with the result of another read.
 func (w *watchdog) giveBackLocked(r *wait, why error) {
 	w.unlock(r.span)
 	r.span, r.overdue = nil, true
@@ -198,7 +200,7 @@ func (w *watchdog) giveBackLocked(r *wait, why error) {
 	}
 }
 
-// leaveAll ends the reads of the engine's users that hang when it ends.
+// leaveAll ends the hanging reads of the engine's users when the engine ends.
 func (w *watchdog) leaveAll(why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// windowBytes bounds what is under way to the members at once: a slow one falls behind by that much at most, and has the time of the
-	// slow rule for it, whatever its users ask for.
+	// windowBytes limits the data under way to the members at once. So a slow member falls behind by that much at most,
+	// and has the time of the slow rule for it, whatever the users request.
 	windowBytes = 32 << 20
-	// windowLeast is what a request counts for at least.
+	// windowLeast is the least that a request counts for.
 	windowLeast = 256 << 10
 )
 
-// window admits requests to the members, in order of arrival where they must wait. A request in it waits for members alone: it enters
-// under the range lock, and leaves before it waits for an epoch.
+// window admits requests to the members, in order of arrival if they must wait. A request inside waits only for
+// members: it enters under the range lock, and leaves before it waits for an epoch.
 type window struct {
-	used    atomic.Int64 // what those inside count for
+	used    atomic.Int64 // the sum of the costs inside
 	waiting atomic.Int32 // as many as are in queue
 
 	mu    sync.Mutex
@@ -28,10 +28,11 @@ type windowWaiter struct {
 	ready chan struct{}
 }
 
-// windowCost is what a request counts for: its data, and no less than a request of none.
+// windowCost is the cost of a request: the size of its data, but not less than windowLeast and not more than
+// windowBytes.
 func windowCost(r *request) int64 { return min(max(int64(len(r.data)), windowLeast), windowBytes) }
 
-// enter waits until there is room. Without others waiting and with room it takes no lock.
+// enter waits until there is room. If no other request waits and there is room, it takes no lock.
 func (w *window) enter(cost int64) {
 	if w.waiting.Load() == 0 {
 		if w.used.Add(cost) <= windowBytes {
@@ -42,7 +43,7 @@ func (w *window) enter(cost int64) {
 	x := &windowWaiter{cost: cost, ready: make(chan struct{})}
 	w.mu.Lock()
 	w.queue = append(w.queue, x)
-	w.waiting.Add(1) // before used is looked at: a request that leaves after that sees it
+	w.waiting.Add(1) // before used is read: a request that leaves afterwards sees it
 	w.admitLocked()
 	w.mu.Unlock()
 	<-x.ready
