@@ -9,7 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// BenchmarkMirror measures what the engine itself adds: three members in memory, nothing between.
+// BenchmarkMirror measures the cost of the engine itself: three members in memory, with no network.
 func BenchmarkMirror(b *testing.B) {
 	for _, depth := range []int{1, 16} {
 		b.Run(fmt.Sprintf("write 4k at depth %d", depth), func(b *testing.B) {
@@ -39,7 +39,7 @@ func BenchmarkMirror(b *testing.B) {
 	}
 }
 
-// instant is a replica in memory that answers at once, also when asked not to wait.
+// instant is a replica in memory that answers at once, even to WriteAsync.
 type instant struct{ *memory.Backend }
 
 func (instant) Control(context.Context, uint16, []byte) ([]byte, error) { return nil, nil }

@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// copyHeldAt begins a copy to c, of disks that have data everywhere, that is held before it writes a region.
+// copyHeldAt starts a copy to c from disks with data everywhere. The copy is held before it writes a region.
 func copyHeldAt(t *testing.T, region int64) (r *rig, e *Engine, changed chan struct{}, held *faulty.Gate) {
 	r = newRig(t, "a", "b", "c")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
@@ -29,13 +29,15 @@ func copyHeldAt(t *testing.T, region int64) (r *rig, e *Engine, changed chan str
 	return r, e, changed, held
 }
 
-// A change that began before the flush of a copy, and ends after it, may not be flushed: its mark stays on the target.
+// A change that started before the flush of a copy, and ends after it, may not be flushed: its mark stays on the
+// target.
 func TestAMarkOfACopyStaysOverAChangeThatOutlastsTheFlush(t *testing.T) {
 	r, e, changed, copying := copyHeldAt(t, 1)
 	c := r.disk("c")
 	writing, flush, next := faulty.NewGate(), faulty.NewGate(), faulty.NewGate()
 	c.io.Inject(faulty.Rule{Gate: writing, Match: func(op faulty.Op) bool { return op.Kind == faulty.Write && op.Length == 4096 }})
-	c.io.Inject(faulty.Rule{Gate: flush, Match: faulty.Of(faulty.Flush), Times: 1}) // after region 1: that of region 0 is over
+	// After region 1: the flush of region 0 is over.
+	c.io.Inject(faulty.Rule{Gate: flush, Match: faulty.Of(faulty.Flush), Times: 1})
 	c.io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, 2*testRegion, 1), Gate: next})
 	written := make(chan error, 1)
 	go func() { written <- e.Backend().WriteAt(t.Context(), pattern(2, 4096), testRegion, false) }()
@@ -57,8 +59,8 @@ func TestAMarkOfACopyStaysOverAChangeThatOutlastsTheFlush(t *testing.T) {
 	r.sameBytes()
 }
 
-// A mark that only the new member has, of a change during the copy, is cleared though nothing changes any more. As
-// long as a mark is left no engine ends in order.
+// A change during the copy left a mark that only the new member has. This mark is cleared even if no further change
+// comes. As long as a mark remains, no engine can stop in order.
 func TestMarksOfANewMemberAreClearedWithTheOthers(t *testing.T) {
 	r, e, changed, copying := copyHeldAt(t, 5)
 	c := r.disk("c")
@@ -71,7 +73,7 @@ func TestMarksOfANewMemberAreClearedWithTheOthers(t *testing.T) {
 	r.sameBytes()
 }
 
-// awaitCall waits until a goroutine is in a function.
+// awaitCall waits until a goroutine is in the given function.
 func awaitCall(t *testing.T, function string) {
 	t.Helper()
 	stacks := make([]byte, 4<<20)
@@ -80,7 +82,7 @@ func awaitCall(t *testing.T, function string) {
 	}, time.Minute, time.Millisecond, "call of %s", function)
 }
 
-// Nothing of the new range is let through before its regions can be marked.
+// No request of the new range is admitted before its regions can be marked.
 func TestAnExpansionOffersNoRangeWithoutRegions(t *testing.T) {
 	const size = 2 * testSize
 	r := newRig(t, "a")

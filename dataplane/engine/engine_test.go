@@ -83,7 +83,7 @@ func TestRangesOutsideTheVolumeAreRefused(t *testing.T) {
 
 func broke(s State) bool { return s.Phase == PhaseError }
 
-// expectDead fails the test if the engine does anything but EIO.
+// expectDead fails the test if the engine returns anything but EIO.
 func (r *rig) expectDead(e *Engine) {
 	r.t.Helper()
 	ctx, b, p := r.t.Context(), e.Backend(), make([]byte, 512)
@@ -156,13 +156,13 @@ func TestOverlappingWritersLeaveEqualReplicas(t *testing.T) {
 	assert.NoError(t, e.Stop(t.Context()))
 }
 
-// jittered makes a session answer writes from goroutines of its own, in whatever order they happen to run.
+// jittered makes a session answer writes from goroutines of its own, in random order.
 func jittered(_ *disk, s *session) Replica { return &asyncSession{session: s} }
 
 type asyncSession struct {
 	*session
 	wg sync.WaitGroup
-	mu sync.Mutex // between the last WriteAsync and Close
+	mu sync.Mutex // held between the last WriteAsync and Close
 }
 
 func (a *asyncSession) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
@@ -174,7 +174,7 @@ func (a *asyncSession) WriteAsync(p []byte, off int64, fua bool, done func(error
 	}
 	a.wg.Go(func() {
 		if rand.IntN(4) == 0 {
-			time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond) // disorder, not waiting
+			time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond) // creates disorder; nothing waits for it
 		}
 		done(a.session.WriteAt(context.Background(), p, off, fua))
 	})
@@ -183,12 +183,12 @@ func (a *asyncSession) WriteAsync(p []byte, off int64, fua bool, done func(error
 func (a *asyncSession) Close() error {
 	err := a.session.Close()
 	a.mu.Lock()   // a later caller sees that it is closed
-	a.mu.Unlock() //nolint:staticcheck // nothing is guarded by it but the order
+	a.mu.Unlock() //nolint:staticcheck // it guards only the order
 	a.wg.Wait()
 	return err
 }
 
-// An engine overtaken by another acknowledges nothing that the other would not find.
+// An engine that was overtaken by another engine acknowledges no write that the other engine would not find.
 func TestTakeover(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e1, changed1 := r.run(1)
@@ -212,7 +212,7 @@ func TestTakeover(t *testing.T) {
 	acknowledged.Range(func(off, b any) bool {
 		p := make([]byte, 512)
 		require.NoError(t, e2.Backend().ReadAt(t.Context(), p, off.(int64)))
-		// The next write to this place may have been under way; it may be there or not.
+		// The next write to this place may have been under way, so its data may be present or not.
 		next := byte(int(b.(byte)) + 1000)
 		if p[0] != b {
 			assert.Equal(t, next, p[0], "at %d, acknowledged was %d", off, b)

@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// growing is a frontend whose device can grow.
+// growing is a frontend with a device that can grow.
 type growing struct {
 	size int64
 	err  error
@@ -37,7 +37,7 @@ func TestExpandOffersWhatEveryMemberHas(t *testing.T) {
 	ctx, f := t.Context(), &growing{}
 	r := newRig(t, "a", "b")
 	for _, d := range r.disks {
-		d.resize(size) // the replicas have grown, and the engine does not know
+		d.resize(size) // the replicas have grown, and the engine does not know it
 	}
 	e, _ := r.run(1, func(c *Config) { c.Frontend = f })
 	session := e.cfg.Session
@@ -69,7 +69,7 @@ func TestExpandOffersWhatEveryMemberHas(t *testing.T) {
 	assert.Empty(t, r.disk("a").marked(), "a mark of the new range cannot be cleared")
 }
 
-// growingAside is growing with something that happens while its device grows.
+// growingAside is growing with a function that runs while its device grows.
 type growingAside struct {
 	growing
 	aside func()
@@ -80,7 +80,7 @@ func (g *growingAside) Resize(ctx context.Context, size int64) error {
 	return g.growing.Resize(ctx, size)
 }
 
-// A copy has the size that the volume had when it began, so neither happens during the other.
+// A copy has the size that the volume had at its start, so neither operation runs during the other.
 func TestNoVolumeGrowsDuringARebuildNorTheReverse(t *testing.T) {
 	const size = 2 * testSize
 	r, f := newRig(t, "a", "b"), &growingAside{}
@@ -109,8 +109,8 @@ func TestNoVolumeGrowsDuringARebuildNorTheReverse(t *testing.T) {
 	r.sameBytes()
 }
 
-// A member that fails is asked nothing any more, but is listed until another epoch is in force: the next engine may begin with it alone. So
-// its size counts as long.
+// A failed member receives no questions. But it is listed until another epoch is in force, and the next engine may
+// start with it only. So its size counts until that time.
 func TestExpandWaitsUntilAFailedMemberHasLeft(t *testing.T) {
 	const size = 2 * testSize
 	r := newRig(t, "a", "b")
@@ -146,7 +146,7 @@ func TestExpandEndsWithTheEngine(t *testing.T) {
 	require.ErrorIs(t, r.answer(expanded), ErrNotRunning)
 }
 
-// A replica that is smaller than the volume is no member, whatever its epoch says, and none that is larger is refused.
+// A replica that is smaller than the volume is not a member, whatever its epoch says. A larger replica is not refused.
 func TestAReplicaThatIsTooSmallIsLeftOut(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.disk("a").resize(2 * testSize)
@@ -155,7 +155,7 @@ func TestAReplicaThatIsTooSmallIsLeftOut(t *testing.T) {
 	assert.Equal(t, []string{"a", "c"}, e.State().Epoch.Members)
 }
 
-// While the mark of the last region is cleared, no change begins in the part of it that the volume is growing into.
+// While the mark of the last region is cleared, no change starts in the part of the region into which the volume grows.
 func TestTheLastRegionIsLockedWhole(t *testing.T) {
 	m := &mirror{}
 	m.regions = newRegions(testRegion/2, testRegion)

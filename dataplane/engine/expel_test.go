@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// inEpoch holds for a state whose epoch in force has exactly these members.
+// inEpoch returns a check whether the epoch in force has exactly these members.
 func inEpoch(members ...string) func(State) bool {
 	return func(s State) bool { return slices.Equal(s.Epoch.Members, members) && s.ProposedEpoch.IsZero() }
 }
@@ -29,13 +29,13 @@ func writeOnes(b nbd.Backend) error {
 }
 func flush(b nbd.Backend) error { return b.Flush(context.Background()) }
 
-// Every kind of failure, of every member, in every kind of change: the others go on, and what the member missed is acknowledged only
-// when the object and the others hold an epoch without it.
+// The test covers every kind of failure, of every member, in every kind of change. The others continue. The changes
+// that the member missed are acknowledged only when the object and the others hold an epoch without it.
 func TestAMemberThatFailsIsExpelled(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		rule faulty.Rule
-		lose bool // the connection, while the member holds the change
+		lose bool // lose the connection while the member holds the change
 		do   func(nbd.Backend) error
 	}{
 		{"write fails", failing(nbd.EIO, faulty.Write), false, writeOnes},
@@ -79,7 +79,7 @@ func TestAMemberThatFailsIsExpelled(t *testing.T) {
 				}
 				assert.NoError(t, e.Backend().ReadAt(t.Context(), make([]byte, 512), testRegion), "read while the object is away")
 				r.api.cut(false)
-				if tc.lose && victim == r.local { // what it holds is left behind with the next look
+				if tc.lose && victim == r.local { // the next check leaves its request behind
 					r.stepUntil(func() bool { return len(answered) > 0 })
 				}
 				require.NoError(t, r.answer(answered))
@@ -100,7 +100,7 @@ func TestAMemberThatFailsIsExpelled(t *testing.T) {
 	}
 }
 
-// answer waits for what is to come without that time passes.
+// answer waits for the answer; no simulated time passes.
 func (r *rig) answer(answered <-chan error) error {
 	r.t.Helper()
 	select {
@@ -112,13 +112,13 @@ func (r *rig) answer(answered <-chan error) error {
 	}
 }
 
-// expectUnanswered fails the test if an answer comes though nothing happens that could allow one.
+// expectUnanswered fails the test if an answer comes although no event allowed one.
 func (r *rig) expectUnanswered(answered <-chan error) {
 	r.t.Helper()
 	select {
 	case err := <-answered:
 		r.t.Fatalf("answered %v too early", err)
-	case <-time.After(5 * time.Millisecond): // it can only miss a fault, never find one that is not
+	case <-time.After(5 * time.Millisecond): // this can only miss a fault, never report a false one
 	}
 }
 
@@ -157,7 +157,7 @@ func TestAcknowledgedOnlyWhenTheRestHasStoredTheEpoch(t *testing.T) {
 	assert.NoError(t, <-answered)
 }
 
-// heldEpoch holds the storing of one epoch.
+// heldEpoch delays the storing of one epoch.
 type heldEpoch struct {
 	*session
 	counter       int64
@@ -289,7 +289,8 @@ func TestReadsGoElsewhereAndTheMemberIsExpelled(t *testing.T) {
 	assert.True(t, inEpoch("b", "c")(s))
 }
 
-// Nothing is read that is not on all members yet: a change under way may be on some only, and may never be acknowledged.
+// A read returns only data that is on all members: a change under way may be on some members only, and may never be
+// acknowledged.
 func TestAReadWaitsForTheChangesUnderWay(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)
@@ -330,7 +331,8 @@ func TestStopWhileAnExpulsionIsProposed(t *testing.T) {
 	}
 }
 
-// A member that failed is in the recorded epoch until another is in force. It lacks what is marked, so marks stay that long.
+// A member that failed is in the recorded epoch until another epoch is in force. It lacks the changes of marked
+// regions, so the marks stay that long.
 func TestMarksStayWhileAnExpulsionIsProposed(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)
@@ -379,7 +381,7 @@ func (d *disk) setControlErr(op uint16, err error) {
 	d.controlErr[op] = err
 }
 
-// stepUntil lets time pass, a look of the watchdog at a time, until ok holds.
+// stepUntil advances the time, one check of the watchdog at a time, until ok holds.
 func (r *rig) stepUntil(ok func() bool) {
 	r.t.Helper()
 	r.stepBy(membership.LookEvery, ok)
@@ -409,7 +411,7 @@ func TestResyncGoesOnWithoutAMemberThatFails(t *testing.T) {
 				for _, d := range r.disks {
 					d.fill(t, d.name[0], 0, testSize)
 					d.mark(2)
-					d.cacheKept = true // else it is not read, but written in any case
+					d.cacheKept = true // otherwise it is not read, but written in any case
 				}
 				r.disk(victim).io.Inject(failing(nbd.EIO, kind))
 				rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(n string) bool { return n == victim })
@@ -427,8 +429,8 @@ func TestResyncGoesOnWithoutAMemberThatFails(t *testing.T) {
 	}
 }
 
-// A member fails after it was flushed, while the others are flushed still. The epoch in force lists it, so no mark is cleared before
-// another epoch is recorded.
+// A member fails after it was flushed, while the others are still flushing. The epoch in force lists it, so no mark is
+// cleared before another epoch is recorded.
 func TestResyncClearsNoMarkWhenAMemberFailsDuringTheFlush(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b", "c"})
@@ -469,7 +471,7 @@ func TestResyncClearsNoMarkWhenAMemberFailsDuringTheFlush(t *testing.T) {
 	assert.Equal(t, r.disk("a").bytes(t, 2*testRegion, testRegion), r.disk("c").bytes(t, 2*testRegion, testRegion))
 }
 
-// flushing says that it was flushed before the flush is answered.
+// flushing reports that it was flushed before the flush is answered.
 type flushing struct {
 	*session
 	flushed func()
@@ -481,7 +483,7 @@ func (f *flushing) Flush(ctx context.Context) error {
 	return err
 }
 
-// Writers go on while members are lost one after the other; every acknowledged write is on those that are left.
+// Writers continue while members are lost one after the other; every acknowledged write is on the remaining members.
 func TestWritersGoOnWhileMembersAreLost(t *testing.T) {
 	for _, wire := range []bool{false, true} {
 		t.Run(fmt.Sprintf("over the wire: %t", wire), func(t *testing.T) {

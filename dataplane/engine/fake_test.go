@@ -27,8 +27,8 @@ const (
 	testRegion = 1 << 20
 )
 
-// disk is one replica: what stays when its sessions end. It follows the rules that a replica must keep: the gate, and marks before
-// writes.
+// disk is one replica: the state that remains when its sessions end. It follows the rules of a replica: the gate, and
+// marks before writes.
 type disk struct {
 	name string
 	size int64
@@ -47,15 +47,15 @@ type disk struct {
 	writesLost bool             //
 	rebuilding bool             //
 	marks      map[int64]bool   //
-	base       membership.Epoch // of one that was left out
+	base       membership.Epoch // of a replica that was left out
 	away       map[string]membership.Epoch
-	cleared    map[int64]bool // marks that were cleared while others were away
+	cleared    map[int64]bool // marks that were cleared while other replicas were away
 	current    *session       //
 	asked      []bool         // questions whether the generation is in force, and whether each was limited
 	lastAsked  *membership.LastAsked
-	controls   map[uint16]int   // how often each operation came
-	refuse     error            // what admit answers, if set
-	controlErr map[uint16]error // what an operation answers, if set
+	controls   map[uint16]int   // number of calls of each operation
+	refuse     error            // the error of admit, if set
+	controlErr map[uint16]error // the error of an operation, if set
 	before     func(op uint16)  // if set, called before each operation
 }
 
@@ -73,7 +73,7 @@ func (d *disk) resize(size int64) {
 	d.io = faulty.Wrap(d.data, clock.RealClock{})
 }
 
-// admit passes the gate: a higher generation ends the session before it, requests under way included.
+// admit passes the gate: a higher generation ends the earlier session, including its current requests.
 func (d *disk) admit(generation int64, name string, local bool) (*session, error) {
 	d.mu.Lock()
 	old, refuse := d.current, d.refuse
@@ -136,13 +136,13 @@ func pattern(b byte, length int64) []byte { return slices.Repeat([]byte{b}, int(
 // session is one admission to a disk.
 type session struct {
 	disk   *disk
-	local  bool // by direct call: nothing ends a request that hangs
+	local  bool // reached by direct call: nothing ends a request that hangs
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
 	once   sync.Once
 
-	mu     sync.RWMutex   // read-held while a request begins
+	mu     sync.RWMutex   // read-held while a request starts
 	closed bool           // guarded by mu
 	inside sync.WaitGroup // requests under way
 }
@@ -150,7 +150,8 @@ type session struct {
 func (s *session) Size() int64           { return s.disk.size }
 func (s *session) Done() <-chan struct{} { return s.done }
 
-// end lets no further request in. What the faults hold is let go with an error, as with a connection; in a local disk it stays.
+// end admits no further request. Requests that faults hold end with an error, as with a connection; in a local disk
+// they stay.
 func (s *session) end() {
 	s.mu.Lock()
 	s.closed = true
@@ -193,7 +194,7 @@ func (s *session) change(off, length int64, f func() error) error {
 	})
 }
 
-// ReadAt marks what cannot be read.
+// ReadAt marks the regions that cannot be read.
 func (s *session) ReadAt(_ context.Context, p []byte, off int64) error {
 	return s.do(func() error {
 		err := s.disk.io.ReadAt(s.ctx, p, off)
@@ -323,7 +324,7 @@ func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
 	return nil, nbd.EINVAL
 }
 
-// follow keeps what is known of the time since an epoch, after another was stored.
+// follow updates the knowledge of the time since an epoch, after another epoch was stored.
 func (d *disk) follow(prior membership.Epoch) {
 	switch {
 	case d.epoch.Has(d.name):
@@ -346,25 +347,25 @@ func (d *disk) follow(prior membership.Epoch) {
 type rig struct {
 	t        *testing.T
 	disks    []*disk
-	local    string // name of the disk reached by direct call
+	local    string // name of the disk that is reached by direct call
 	recorded membership.Epoch
 	clock    *clocktesting.FakeClock
-	// wrap, if set, stands between the engine and a session.
+	// wrap, if set, creates a wrapper between the engine and a session.
 	wrap func(d *disk, s *session) Replica
 	api  api
 }
 
-// api plays the API object and its controllers.
+// api simulates the API object and its controllers.
 type api struct {
 	mu      sync.Mutex
 	object  membership.Object            // guarded by mu, like all below
 	away    bool                         //
-	kicks   map[*Engine]chan struct{}    // one for each engine that was started
-	history []membership.Epoch           // what was recorded
-	onWrite func(epoch membership.Epoch) // called under mu before the engine hears of a record
+	kicks   map[*Engine]chan struct{}    // one for each started engine
+	history []membership.Epoch           // the recorded epochs
+	onWrite func(epoch membership.Epoch) // called under mu before the engine learns of a record
 }
 
-// cut takes the object away, or gives it back.
+// cut makes the object unreachable, or reachable again.
 func (a *api) cut(away bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -383,7 +384,7 @@ func (a *api) epoch() membership.Epoch {
 	return a.object.Epoch
 }
 
-// record writes what an engine proposes, if the rules allow it, and tells the engine.
+// record stores the epoch that an engine proposes, if the rules allow it, and tells the engine.
 func (a *api) record(e *Engine) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -408,7 +409,7 @@ func (a *api) record(e *Engine) error {
 	return nil
 }
 
-// serve records what the engine proposes from now on.
+// serve records the epochs that the engine proposes from now on.
 func (r *rig) serve(e *Engine) {
 	r.api.mu.Lock()
 	kick := r.api.kicks[e]
@@ -446,7 +447,8 @@ func (r *rig) disk(name string) *disk {
 	return nil
 }
 
-// start begins an engine; the changes of its state are announced on the channel. What it proposes is not recorded.
+// start starts an engine; the changes of its state are announced on the channel. The epochs that it proposes are not
+// recorded.
 func (r *rig) start(generation int64, adjust ...func(*Config)) (*Engine, chan struct{}) {
 	r.t.Helper()
 	changed, kick := make(chan struct{}, 1), make(chan struct{}, 1)
@@ -519,7 +521,7 @@ func (r *rig) await(e *Engine, changed <-chan struct{}, what string, ok func(Sta
 func proposed(s State) bool { return !s.ProposedEpoch.IsZero() }
 func settled(s State) bool  { return s.Phase == PhaseRunning || s.Phase == PhaseError }
 
-// run starts an engine, and plays the API object for it.
+// run starts an engine, and simulates the API object for it.
 func (r *rig) run(generation int64, adjust ...func(*Config)) (*Engine, chan struct{}) {
 	r.t.Helper()
 	r.recorded = r.api.latest(r.recorded)
@@ -531,7 +533,7 @@ func (r *rig) run(generation int64, adjust ...func(*Config)) (*Engine, chan stru
 	return e, changed
 }
 
-// latest returns the newer of the object's epoch and another.
+// latest returns the newer of the object's epoch and another epoch.
 func (a *api) latest(other membership.Epoch) membership.Epoch {
 	if mine := a.epoch(); mine.Compare(other) > 0 {
 		return mine
@@ -539,7 +541,7 @@ func (a *api) latest(other membership.Epoch) membership.Epoch {
 	return other
 }
 
-// sameBytes fails the test unless all disks, or those named, hold the same.
+// sameBytes fails the test unless all disks, or the named ones, hold the same bytes.
 func (r *rig) sameBytes(names ...string) {
 	r.t.Helper()
 	var first *disk

@@ -10,7 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// flushingFrontend stands for a device that the kernel flushes before it is there.
+// flushingFrontend simulates a device that the kernel flushes before it is ready.
 type flushingFrontend struct {
 	frontendStub
 	before func()
@@ -24,7 +24,7 @@ func (f *flushingFrontend) Start(ctx context.Context, volume string, size int64,
 	return f.frontendStub.Start(ctx, volume, size, b)
 }
 
-// The flush is answered when the member is expelled, and the frontend has started only after that.
+// The flush is answered when the member is expelled, and only then has the frontend started.
 func TestAMemberThatFailsWhileTheFrontendStartsIsExpelled(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	f := &flushingFrontend{before: func() { r.disk("b").io.Inject(failing(nbd.EIO, faulty.Flush)) }}

@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// awaitQueued waits until so many requests hold or wait for a range.
+// awaitQueued waits until n requests hold or wait for a range.
 func (r *rig) awaitQueued(e *Engine, n int) {
 	r.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -27,8 +27,9 @@ func (r *rig) awaitQueued(e *Engine, n int) {
 	}
 }
 
-// A read hangs in the local disk, and a write of the same range waits for it. When that replica is expelled the write goes on, and so do
-// the marks; the read ends with the disk, and sees what all members hold by then.
+// A read hangs in the local disk, and a write of the same range waits for it. When that replica is expelled, the write
+// continues, and so does the clearing of marks. The read ends with the disk, and returns data that all members hold by
+// then.
 func TestAReadThatHangsHoldsUpNobodyElse(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
@@ -55,7 +56,7 @@ func TestAReadThatHangsHoldsUpNobodyElse(t *testing.T) {
 	r.awaitQueued(e, 0)
 }
 
-// While a read hangs in a member, long before that is expelled, others are answered by another member.
+// A read hangs in a member. Long before this member is expelled, another member answers other reads.
 func TestReadsGoElsewhereWhileOneHangs(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
@@ -84,7 +85,7 @@ func TestReadsGoElsewhereWhileOneHangs(t *testing.T) {
 	assert.Empty(t, r.disk("b").io.Ops(), "when nothing hung any more")
 }
 
-// Where healthy members may differ, two reads must not answer differently, so none goes elsewhere.
+// If healthy members may differ, two reads must not have different answers, so no read goes to another member.
 func TestNoReadGoesElsewhereWhereMembersMayDiffer(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
@@ -106,7 +107,7 @@ func TestNoReadGoesElsewhereWhereMembersMayDiffer(t *testing.T) {
 	e.mirror.roster.Load().find("a").hanging.Add(-1)
 }
 
-// Two members hang in the same read; the third shows that the first does.
+// Two members hang in the same read. The third member shows that the first is slow.
 func TestAProbeThatHangsHidesNoOther(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.local = "a"
@@ -123,7 +124,8 @@ func TestAProbeThatHangsHidesNoOther(t *testing.T) {
 	assert.NoError(t, r.answer(read))
 }
 
-// The source of a rebuild is a local disk that hangs. It is expelled, the copy goes on from another, and its ranges are free.
+// The source of a rebuild is a local disk that hangs. It is expelled, the copy continues from another source, and its
+// ranges are free.
 func TestARebuildLeavesASourceThatHangs(t *testing.T) {
 	const hole = 4 * testRegion
 	for name, hangs := range map[string]func(faulty.Op) bool{
@@ -149,7 +151,8 @@ func TestARebuildLeavesASourceThatHangs(t *testing.T) {
 			answered := make(chan error, 1)
 			go func() { answered <- e.Backend().WriteAt(context.Background(), pattern(2, 4096), held.Off, false) }()
 			r.stepUntil(func() bool { return countMode(e.State(), ModeERR) > 0 })
-			r.stepBy(time.Millisecond, func() bool { return len(answered) > 0 && rebuilt("c")(e.State()) }) // a copy yields to users
+			// A copy yields to users.
+			r.stepBy(time.Millisecond, func() bool { return len(answered) > 0 && rebuilt("c")(e.State()) })
 			assert.NoError(t, <-answered)
 			r.await(e, changed, "members", inEpoch("b", "c"))
 			r.sameBytes("b", "c")
@@ -159,7 +162,7 @@ func TestARebuildLeavesASourceThatHangs(t *testing.T) {
 	}
 }
 
-// A read that was left behind ends after all, while the copy is about something else.
+// A read that was left behind ends after all, while the copy is at another place.
 func TestARebuildDoesNotUseTheBufferOfAReadThatHangs(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.local = "a"
@@ -185,8 +188,9 @@ func TestARebuildDoesNotUseTheBufferOfAReadThatHangs(t *testing.T) {
 	r.sameBytes("b", "c")
 }
 
-// A disk that hangs may still read the data of a write that was left behind. While an epoch lists its replica the data must not be used
-// for anything else, also when the engine has failed: the replica would keep what was never written there.
+// A disk that hangs may still read the data of a write that was left behind. While an epoch lists its replica, the data
+// must serve nothing else, even if the engine has failed: otherwise the replica would store data that was never written
+// there.
 func TestTheDataOfAWriteThatHangsIsNotGivenBackBeforeTheEpoch(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it failed elsewhere: %t", broken), func(t *testing.T) {
@@ -203,7 +207,7 @@ func TestTheDataOfAWriteThatHangsIsNotGivenBackBeforeTheEpoch(t *testing.T) {
 			<-g.Arrived()
 			r.stepUntil(func() bool { return proposed(e.State()) })
 			if broken {
-				_ = r.disk("b").currentSession().Close() // the last one
+				_ = r.disk("b").currentSession().Close() // the last member
 				r.await(e, changed, "failure", broke)
 			} else {
 				e.Interrupt()
@@ -218,8 +222,8 @@ func TestTheDataOfAWriteThatHangsIsNotGivenBackBeforeTheEpoch(t *testing.T) {
 	}
 }
 
-// A member answers in the moment in which its part is given up. Nothing must wait for it any more: neither this write, another part of
-// which was given up, nor the next one that is given the same fanout.
+// A member answers at the moment when its part is abandoned. Afterwards nothing must wait for this answer. This applies
+// to this write, which has another abandoned part, and to the next write that uses the same fanout.
 func TestAnAnswerThatComesWhileItsPartIsAbandonedIsNotAwaitedAgain(t *testing.T) {
 	m := newMirror(Config{Clock: clock.RealClock{}}, nil, func(*member, error) {})
 	ro := &roster{}
@@ -233,7 +237,7 @@ func TestAnAnswerThatComesWhileItsPartIsAbandonedIsNotAwaitedAgain(t *testing.T)
 		f.abandon(part)
 	}
 	f.answer(0, nil)
-	abandon(0) // the watchdog had looked before the answer came
+	abandon(0) // the watchdog had checked before the answer came
 	abandon(1)
 	f.answer(1, nil)
 	m.watchdog.forget(f)

@@ -19,7 +19,7 @@ func (d *disk) asks() []bool {
 	return append([]bool{}, d.asked...)
 }
 
-// hold keeps the questions to some disks until release; arrived receives the name of each that came.
+// hold delays the questions to some disks until release; arrived receives the name of each disk that got one.
 func (r *rig) hold(names ...string) (arrived chan string, release func()) {
 	arrived, gate := make(chan string, 100), make(chan struct{})
 	for _, name := range names {
@@ -42,17 +42,17 @@ func (r *rig) hold(names ...string) (arrived chan string, release func()) {
 	return arrived, release
 }
 
-// expectUnansweredQuestion fails the test if a verdict comes though nothing happens that could allow one.
+// expectUnansweredQuestion fails the test if a verdict comes although no event allowed one.
 func (r *rig) expectUnansweredQuestion(verdict <-chan Verdict) {
 	r.t.Helper()
 	select {
 	case v := <-verdict:
 		r.t.Fatalf("answered %v too early", v)
-	case <-time.After(5 * time.Millisecond): // it can only miss a fault, never find one that is not
+	case <-time.After(5 * time.Millisecond): // this can only miss a fault, never report a false one
 	}
 }
 
-// asked begins a question and returns where its verdict comes.
+// asked starts a question and returns the channel of its verdict.
 func (r *rig) asked(ctx context.Context, e *Engine) <-chan Verdict {
 	verdict := make(chan Verdict, 1)
 	go func() { verdict <- e.InForce(ctx, true) }()
@@ -83,7 +83,8 @@ func TestOneMemberThatDoesNotAnswerLeavesItUnconfirmed(t *testing.T) {
 			cancel()
 			assert.Equal(t, Unconfirmed, <-first)
 
-			// A later question waits for the first one: what the member says to that is of another moment.
+			// A later question waits for the first question, because an answer to the first proves nothing about a
+			// later time.
 			ctx, cancel = context.WithCancel(t.Context())
 			second := r.asked(ctx, e)
 			require.Eventually(t, func() bool { return len(r.disk("c").asks()) == 2 }, 10*time.Second, time.Millisecond)
@@ -98,7 +99,7 @@ func TestOneMemberThatDoesNotAnswerLeavesItUnconfirmed(t *testing.T) {
 	}
 }
 
-// The node of a replica dies while no user writes: the question alone finds it, after the time that a request has.
+// The node of a replica dies while no user writes. Only the question discovers this, after the time limit of a request.
 func TestAMemberThatAnswersNoQuestionIsExpelled(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.local = "b"
@@ -122,7 +123,7 @@ func TestAMemberThatAnswersNoQuestionIsExpelled(t *testing.T) {
 	release()
 }
 
-// Answers that all came do not count when a member has failed meanwhile: the object may list others by then.
+// Complete answers do not count if a member has failed in between, because the object may list other members by then.
 func TestAChangeOfMembersMeanwhileLeavesItUnconfirmed(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)
@@ -166,7 +167,8 @@ func TestAFencedOrEndedEngineIsNotInForce(t *testing.T) {
 	})
 }
 
-// A replica of an earlier release beside new ones: these hear the question, and no "yes" comes of it.
+// A replica of an earlier release serves together with new replicas. The new replicas hear the question, and the
+// verdict is not "yes".
 func TestAMemberOfAnEarlierReleaseCannotTell(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)

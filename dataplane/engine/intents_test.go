@@ -38,7 +38,7 @@ func TestMarksAreClearedAfterAQuietTime(t *testing.T) {
 	assert.Equal(t, cleared+1, r.disk("a").count(membership.OpClearIntents), "want one more than %d", cleared)
 }
 
-// expectRest lets the watchdog look for the last time, and fails the test if a timer is left.
+// expectRest lets the watchdog check for the last time, and fails the test if a timer still runs.
 func (r *rig) expectRest() {
 	r.t.Helper()
 	for looks := 0; r.clock.HasWaiters(); looks++ {
@@ -48,7 +48,7 @@ func (r *rig) expectRest() {
 	}
 }
 
-// tick ends one period and waits until the engine has done what it does then.
+// tick ends one period and waits until the engine has finished its work at that time.
 func (r *rig) tick(e *Engine) {
 	r.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -69,7 +69,8 @@ func (r *rig) tick(e *Engine) {
 	}
 }
 
-// quietTimerRuns tells the timer of the marks from that of the watchdog, which runs for a while after each request.
+// quietTimerRuns reports whether the timer of the marks runs. It ignores the timer of the watchdog, which runs for a
+// while after each request.
 func (r *rig) quietTimerRuns(e *Engine) bool {
 	w := e.mirror.watchdog
 	w.mu.Lock()

@@ -33,7 +33,7 @@ func (d *disk) regionsGiven() []int64 {
 	return regions
 }
 
-// isClean tells whether no mark is left, and the engine knows it.
+// isClean returns a check whether no mark remains and the engine knows it.
 func (r *rig) isClean(e *Engine) func() bool {
 	return func() bool {
 		marked := slices.ContainsFunc(r.disks, func(d *disk) bool { return len(d.marked()) > 0 })
@@ -42,8 +42,8 @@ func (r *rig) isClean(e *Engine) func() bool {
 	}
 }
 
-// loseAndChange has c away, region 2 changed since and its mark cleared, and region 5 changed; of region 3 c has something that no member
-// has, and its mark.
+// loseAndChange brings the volume into this state: c is away. Region 2 was changed since and its mark cleared, and
+// region 5 was changed. In region 3, c has data that no member has, and its mark.
 func loseAndChange(r *rig, e *Engine, changed <-chan struct{}) {
 	r.t.Helper()
 	b := e.Backend()
@@ -87,7 +87,8 @@ func TestAReplicaThatWasAwayGetsWhatItLacks(t *testing.T) {
 	}
 }
 
-// A member that is left out because it could not read something gets that anew: only to write it mends a bad sector.
+// A member that is left out because it could not read a region gets that region again: only a write repairs a bad
+// sector.
 func TestAReplicaThatCouldNotReadGetsThatAnew(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.local = "c"
@@ -107,7 +108,7 @@ func TestAReplicaThatCouldNotReadGetsThatAnew(t *testing.T) {
 	r.sameBytes()
 }
 
-// held holds back writes before the replica has heard of them.
+// held delays writes before the replica has received them.
 type held struct {
 	*session
 	came, pass chan struct{}
@@ -123,7 +124,7 @@ func (h *held) WriteAt(ctx context.Context, p []byte, off int64, fua bool) error
 
 const heldStamp = 77
 
-// A change that is on its way when the replica joins goes to the members alone, and may have marked nothing yet.
+// If a change is under way when the replica joins, it goes only to the members, and may not have marked a region yet.
 func TestAChangeUnderWayWhenAReplicaJoinsIsCopied(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	came, pass := make(chan struct{}, 2), make(chan struct{})
@@ -135,14 +136,15 @@ func TestAChangeUnderWayWhenAReplicaJoinsIsCopied(t *testing.T) {
 	}
 	e, changed := r.run(1)
 	letGo := sync.OnceFunc(func() { close(pass) })
-	t.Cleanup(letGo) // a test that fails must not leave the engine's end waiting
+	t.Cleanup(letGo) // a test that fails must not block the engine's stop
 	loseAndChange(r, e, changed)
 	wrote := make(chan error, 1)
 	go func() { wrote <- e.Backend().WriteAt(t.Context(), pattern(heldStamp, 4096), 7*testRegion, false) }()
 	<-came
 	<-came
 	r.add(e, "c")
-	// It waits for the range of the change. No time passes: the replica would be slow if it did not answer in time.
+	// The copy waits for the range of the change. No simulated time passes: the replica would be slow if it did not
+	// answer in time.
 	r.await(e, changed, "copy of what comes before", func(State) bool { return slices.Contains(r.disk("c").regionsGiven(), 5) })
 	letGo()
 	require.NoError(t, <-wrote)
@@ -151,7 +153,7 @@ func TestAChangeUnderWayWhenAReplicaJoinsIsCopied(t *testing.T) {
 	r.sameBytes()
 }
 
-// The only member does not answer which regions were changed, and the replica is removed meanwhile.
+// The only member does not answer which regions were changed, and the replica is removed during this.
 func TestARebuildEndsWhileAMemberIsAskedForWhatWasChanged(t *testing.T) {
 	r := newRig(t, "a", "c")
 	arrived, answers := make(chan struct{}), make(chan struct{})

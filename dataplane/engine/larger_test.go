@@ -9,8 +9,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// A replica has grown, and a member has not, so the volume has the old size still. The replica is rebuilt with that, as any other, and no
-// mark is left on it that no engine of this size would clear.
+// A replica has grown and a member has not, so the volume still has the old size. The replica is rebuilt with that
+// size, like any other. It gets no mark that an engine of this size would not clear.
 func TestAReplicaThatIsLargerThanTheVolumeIsRebuilt(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
@@ -25,8 +25,9 @@ func TestAReplicaThatIsLargerThanTheVolumeIsRebuilt(t *testing.T) {
 	assert.True(t, s.Epoch.Has("b"), "%+v", s)
 }
 
-// Marks beyond the end of the volume are of a size that it does not have yet, or of an engine that gave them to a larger replica. They cost no
-// member, neither at the start nor when another replica comes back.
+// Marks beyond the end of the volume belong to a size that the volume does not have yet, or come from an engine that
+// set them on a larger replica. No member is lost because of them, neither at the start nor when another replica comes
+// back.
 func TestMarksBeyondTheVolumeCostNoMember(t *testing.T) {
 	const beyond = testSize/testRegion + 1
 	r := newRig(t, "a", "b")

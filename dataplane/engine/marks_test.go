@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// holdFlushes makes the flushes of a disk wait, from the n-th on, counted from 1.
+// holdFlushes delays the flushes of a disk, from the n-th on, counted from 1.
 func (r *rig) holdFlushes(name string, n int) *faulty.Gate {
 	g, seen := faulty.NewGate(), 0
 	r.disk(name).io.Inject(faulty.Rule{Gate: g, Match: func(op faulty.Op) bool {
@@ -25,7 +25,7 @@ func (r *rig) holdFlushes(name string, n int) *faulty.Gate {
 	return g
 }
 
-// flushedLast says whether a disk was flushed after the last change that reached it.
+// flushedLast reports whether a disk was flushed after the last change that reached it.
 func (d *disk) flushedLast() bool {
 	ops := d.io.Ops()
 	slices.Reverse(ops)
@@ -52,7 +52,8 @@ func TestMarksAreClearedAfterAFlushOfAll(t *testing.T) {
 	}
 }
 
-// A change that comes after the flush began is not covered by it, though it is done before the marks are cleared.
+// The flush does not cover a change that comes after the flush started, although the change is done before the marks
+// are cleared.
 func TestAMarkStaysOverAChangeDuringTheFlush(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)
@@ -70,7 +71,8 @@ func TestAMarkStaysOverAChangeDuringTheFlush(t *testing.T) {
 	r.expectMarks(nil)
 }
 
-// A member that was flushed is lost before the marks are cleared: an epoch lists it that lacks what comes next, so all stay.
+// A member is lost after it was flushed and before the marks are cleared. An epoch still lists it, although it will
+// lack later changes, so all marks stay.
 func TestMarksStayWhenAMemberIsLostDuringTheFlush(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)
@@ -87,7 +89,7 @@ func TestMarksStayWhenAMemberIsLostDuringTheFlush(t *testing.T) {
 	_ = r.disk("c").currentSession().Close() // waits for the flush
 	r.await(e, changed, "proposal", proposed)
 	g.Open()
-	for !r.quietTimerRuns(e) { // what was to be cleared has been
+	for !r.quietTimerRuns(e) { // the marks that could be cleared have been
 		time.Sleep(100 * time.Microsecond)
 	}
 	for _, name := range []string{"a", "b"} {
@@ -97,7 +99,8 @@ func TestMarksStayWhenAMemberIsLostDuringTheFlush(t *testing.T) {
 	}
 }
 
-// A fanout of which a member holds a part is not used for another request: the late answer would count for that.
+// If a member still holds a part of a fanout, the fanout is not used for another request, because the late answer would
+// count for that request.
 func TestAFanoutWithAnAbandonedPartIsNotUsedAgain(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)
@@ -113,7 +116,7 @@ func TestAFanoutWithAnAbandonedPartIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// What is durable by itself is so on every member, however it is reached.
+// A write with FUA is durable on every member, whether the member is reached with or without waiting.
 func TestAWriteThatMustBeDurableIsSoEverywhere(t *testing.T) {
 	for name, wrap := range map[string]func(*disk, *session) Replica{"waiting": nil, "without waiting": jittered} {
 		t.Run(name, func(t *testing.T) {
@@ -131,8 +134,8 @@ func TestAWriteThatMustBeDurableIsSoEverywhere(t *testing.T) {
 	}
 }
 
-// The rebuild of b is held at its n-th flush; a user writes and flushes meanwhile. The user's flush was acknowledged, so what it covers
-// must be durable in b before an epoch lists it.
+// The rebuild of b is held at its n-th flush. In that time a user writes and flushes. The user's flush was
+// acknowledged, so its data must be durable in b before an epoch lists b.
 func TestWhatUsersFlushedIsFlushedInACopyBeforeItIsAMember(t *testing.T) {
 	for name, n := range map[string]int{"before the copy takes part in flushes": 1, "when it does": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +171,7 @@ func TestWhatUsersFlushedIsFlushedInACopyBeforeItIsAMember(t *testing.T) {
 	}
 }
 
-// A hole of the source is written to between the survey and the copy of it.
+// A hole of the source is written to between the survey and its copy.
 func TestAHoleIsLookedAtAgainBeforeItIsMade(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})

@@ -11,8 +11,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// The only member and the copy are full alike, each after another part of a write, where the copy was done already. The rebuild would
-// not copy that again, so the replica must not become a member by this copy. It does by the next.
+// The only member and the target of the copy run out of space in the same write, each after a different part of it.
+// That range was already copied. The rebuild would not copy it again, so the replica must not become a member by this
+// copy. The next copy makes it a member.
 func TestACopyThatIsFullLikeItsSourceIsNoMember(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
@@ -37,8 +38,9 @@ func TestACopyThatIsFullLikeItsSourceIsNoMember(t *testing.T) {
 	r.sameBytes()
 }
 
-// One member stores a write and the other is full. While the full one is about to be expelled, the first fails. The full one is the last
-// then, and stays. So the write is refused, and does not wait for an epoch without the full one, which never comes.
+// One member stores a write and the other is full. While the full member is about to be expelled, the first fails. Then
+// the full member is the last one, and stays. So the write is refused. It does not wait for an epoch without the full
+// member, which never comes.
 func TestAWriteIsJudgedAgainWhenMembersFailMeanwhile(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, changed := r.run(1)

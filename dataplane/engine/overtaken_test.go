@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The engine's node was cut off: it cannot tell the API object that it has lost a member, and a write waits for that. Once the member is reached
-// again, it says that another engine has the volume: the engine ends by itself, and the write with it.
+// The engine's node was cut off. The engine cannot tell the API object that it has lost a member, and a write waits for
+// that. When the member is reached again, it reports that another engine has the volume. Then the engine ends without
+// further action, and so does the write.
 func TestAnEngineThatWasOvertakenEndsByItself(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
@@ -43,7 +44,7 @@ func TestAnEngineThatWasOvertakenEndsByItself(t *testing.T) {
 			select {
 			case m := <-asked:
 				return m
-			case <-time.After(time.Millisecond): // its timer did not run yet
+			case <-time.After(time.Millisecond): // its timer has not run yet
 			}
 		}
 	}
@@ -71,7 +72,7 @@ func TestAnEngineThatWasOvertakenEndsByItself(t *testing.T) {
 	require.NoError(t, e.Stop(t.Context()))
 }
 
-// While every member that an epoch lists serves, nobody is asked: an idle volume costs nothing.
+// While every member that an epoch lists serves, no member is asked: an idle volume costs nothing.
 func TestNobodyIsAskedWhileAllIsWell(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, changed := r.run(1, func(c *Config) {

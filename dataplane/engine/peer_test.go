@@ -15,21 +15,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// farewell is how long a connection waits for its peer when it is closed and was not cut.
+// farewell is how long a connection that was not cut waits for its peer when it is closed.
 const farewell = 2 * time.Second
 
-// peer is a member over the network whose process may hang: then nothing is answered until the connection is cut, or has waited for its
-// farewell.
+// peer is a member over the network with a process that may hang. Then nothing is answered until the connection is cut,
+// or its farewell is over.
 type peer struct {
 	*session
 	rig  *rig
-	hung <-chan struct{} // closed: it hangs from then on
-	// deaf, once closed, makes WriteAsync block in the socket: for the rare write that a client cannot but wait for.
+	hung <-chan struct{} // when it is closed, the process hangs
+	// deaf, once closed, makes WriteAsync block in the socket. It simulates a rare write for which a client must wait.
 	deaf <-chan struct{}
 
 	once  sync.Once
 	ended chan struct{}
-	mu    sync.Mutex // between the last WriteAsync and Close
+	mu    sync.Mutex // held between the last WriteAsync and Close
 	calls sync.WaitGroup
 }
 
@@ -81,17 +81,18 @@ func (p *peer) Close() error {
 	p.end()
 	err := p.session.Close()
 	p.mu.Lock()   // a later caller sees that it is closed
-	p.mu.Unlock() //nolint:staticcheck // nothing is guarded by it but the order
+	p.mu.Unlock() //nolint:staticcheck // it guards only the order
 	p.calls.Wait()
 	return err
 }
 
-// cutPeer is one that can be cut.
+// cutPeer is a peer with a connection that can be cut.
 type cutPeer struct{ *peer }
 
 func (p cutPeer) Cut(error) { p.end() }
 
-// What waited for a member over the network goes on as soon as the epoch is in force, not after the farewell of its connection.
+// Requests that waited for a member over the network continue as soon as the epoch is in force, not after the farewell
+// of its connection.
 func TestAnExpelledMemberIsCutAtOnce(t *testing.T) {
 	for name, do := range map[string]func(nbd.Backend) error{"write": writeOnes, "flush": flush} {
 		t.Run(name, func(t *testing.T) {
@@ -109,14 +110,15 @@ func TestAnExpelledMemberIsCutAtOnce(t *testing.T) {
 			answered := make(chan error, 1)
 			go func() { answered <- do(e.Backend()) }()
 			r.stepUntil(func() bool { return countMode(e.State(), ModeERR) == 1 })
-			// no time passes any more
+			// no simulated time passes from here on
 			assert.NoError(t, r.answer(answered))
 			r.await(e, changed, "epoch", inEpoch("a", "c"))
 		})
 	}
 }
 
-// A member over the network takes nothing. The others have the write at once, whatever their names: no time passes.
+// A member over the network accepts nothing. The others get the write at once, whatever their names are: no simulated
+// time passes.
 func TestAWriteComesToAllMembersThoughOneTakesNothing(t *testing.T) {
 	for _, hanging := range []string{"b", "c"} {
 		t.Run(hanging, func(t *testing.T) {
@@ -158,7 +160,7 @@ func TestAWriteComesToAllMembersThoughOneTakesNothing(t *testing.T) {
 	}
 }
 
-// Giving a request to one member blocks, so the next is given it late: only the first is to blame.
+// The call to one member blocks, so the next member gets the request late. Only the first member is slow.
 func TestAMemberIsNotBlamedForWhatItWasNotGiven(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.local = "a"
@@ -185,7 +187,7 @@ func TestAMemberIsNotBlamedForWhatItWasNotGiven(t *testing.T) {
 	r.sameBytes("a", "c")
 }
 
-// A long range is zeroed in pieces of bounded length, which end where the next multiple of it begins.
+// A long range is zeroed in pieces of limited length, which end at multiples of this length.
 func TestALongRangeIsZeroedInPieces(t *testing.T) {
 	const size = 5 * zeroPiece / 2
 	for name, do := range map[string]func(b nbd.Backend, off, length int64) error{
@@ -221,7 +223,7 @@ func TestALongRangeIsZeroedInPieces(t *testing.T) {
 	}
 }
 
-// What a piece is refused, the whole is refused.
+// If a piece is refused, the whole range is refused.
 func TestALongRangeIsNotZeroedBeyondAPieceThatFails(t *testing.T) {
 	const size = 2 * zeroPiece
 	r := newRig(t, "a")

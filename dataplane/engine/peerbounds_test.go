@@ -13,8 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// The process serves all volumes of a node, and a replica is at the other end of a connection: what it answers must
-// not decide how much memory is taken.
+// The process serves all volumes of a node, and a replica is at the other end of a connection. So a replica's answers
+// must not decide how much memory is used.
 func TestAReplicaWhoseStateAsksForTooMuchMemoryIsRefused(t *testing.T) {
 	const size = 1 << 44
 	for name, spoil := range map[string]func(*disk){
@@ -46,7 +46,7 @@ func manyMembers() membership.Epoch {
 	return membership.Epoch{Generation: 1, Counter: 1, Members: names}
 }
 
-// A replica that shows the new size must not have the engine count more regions than a replica has.
+// A replica that shows a new size must not make the engine count more regions than a replica has.
 func TestNoVolumeGrowsToMoreRegionsThanAReplicaHas(t *testing.T) {
 	r := newRig(t, "a")
 	r.disk("a").resize(1 << 50)
@@ -57,7 +57,7 @@ func TestNoVolumeGrowsToMoreRegionsThanAReplicaHas(t *testing.T) {
 	assert.EqualValues(t, testSize, e.mirror.size.Load())
 }
 
-// scattered answers questions about holes in parts that no disk has.
+// scattered answers questions about holes with parts that no disk has.
 type scattered struct {
 	*session
 	part int64

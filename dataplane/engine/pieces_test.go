@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// ranges makes pieces of lengths in KiB, which follow each other; a negative one is a hole.
+// ranges returns adjacent pieces of lengths in KiB; a negative length is a hole.
 func ranges(kib ...int64) []piece {
 	var pieces []piece
 	off := int64(0)
@@ -68,7 +68,7 @@ func TestScatteredBlocksAreCopiedTogether(t *testing.T) {
 	assert.LessOrEqual(t, given, testSize/copyChunkBytes+2, "requests for %d bytes", testSize)
 }
 
-// What users ask for waits behind what is copied at once.
+// Requests of users wait behind the piece that is being copied.
 func TestACopyIsMadeInSmallPiecesWhileUsersHaveRequests(t *testing.T) {
 	for busy, want := range map[bool][]int64{
 		false: {copyChunkBytes},

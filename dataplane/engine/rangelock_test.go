@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// begun starts a lock and returns a channel that delivers it, after it has taken its place in the queue.
+// begun starts a lock and returns a channel that delivers it, after it has entered the queue.
 func begun(r *rangeLock, off, length int64, mode lockMode) chan *span {
 	r.mu.Lock()
 	n := len(r.spans)
@@ -41,7 +41,7 @@ func waiting(r *rangeLock, off int64) bool {
 func TestRangeLockLetsNeighboursPassAndOverlapsWait(t *testing.T) {
 	var r rangeLock
 	a := r.lock(0, 10, exclusive)
-	b := r.lock(10, 10, exclusive) // touches, does not overlap
+	b := r.lock(10, 10, exclusive) // adjacent, without overlap
 	c := begun(&r, 5, 10, exclusive)
 	require.True(t, waiting(&r, 5), "a range that overlaps two others does not wait")
 	r.unlock(a)
@@ -55,7 +55,7 @@ func TestRangeLockIsFair(t *testing.T) {
 	var r rangeLock
 	a := r.lock(0, 10, exclusive)
 	large := begun(&r, 1, 100, exclusive)
-	late := begun(&r, 50, 1, exclusive) // overlaps nothing that is held, only what waits
+	late := begun(&r, 50, 1, exclusive) // overlaps no held span, only a waiting one
 	require.True(t, waiting(&r, 50), "a later request overtook one that waits")
 	r.unlock(a)
 	l := <-large

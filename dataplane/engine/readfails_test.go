@@ -14,7 +14,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// A read fails at the first member and hangs in the second. The third shows that the second is slow, as for any read that hangs.
+// A read fails at the first member and hangs in the second. The third member shows that the second is slow, as for any
+// read that hangs.
 func TestAReadThatFailedDoesNotWaitForAnotherMemberThatHangs(t *testing.T) {
 	for _, local := range []string{"a", ""} {
 		t.Run("local: "+local, func(t *testing.T) {
@@ -40,7 +41,8 @@ func TestAReadThatFailedDoesNotWaitForAnotherMemberThatHangs(t *testing.T) {
 	}
 }
 
-// A read hangs in the local disk after it failed at another member. It is left behind there like one that went to that disk first.
+// A read hangs in the local disk after it failed at another member. It is left behind there like a read that went to
+// that disk first.
 func TestAReadThatFailedIsLeftBehindInALocalDiskThatHangs(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.local = "b"
@@ -50,7 +52,7 @@ func TestAReadThatFailedIsLeftBehindInALocalDiskThatHangs(t *testing.T) {
 	t.Cleanup(g.Open)
 	r.disk("a").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Read), Times: 1, Err: nbd.EIO})
 	r.disk("b").io.Inject(faulty.Rule{Match: faulty.Of(faulty.Read), Gate: g})
-	e.mirror.roster.Load().find("b").hanging.Add(1) // so the next read goes to a first
+	e.mirror.roster.Load().find("b").hanging.Add(1) // so that the next read goes to a first
 	read := readLate(e, 0, 512)
 	<-g.Arrived()
 	r.stepUntil(func() bool { return len(read.answered) > 0 })
@@ -63,8 +65,8 @@ func TestAReadThatFailedIsLeftBehindInALocalDiskThatHangs(t *testing.T) {
 	assert.True(t, <-read.returned)
 }
 
-// The first member cannot read one sector, the second is slow. What the first can read elsewhere must not cost the volume the second, which
-// alone has that sector.
+// The first member cannot read one sector, and the second is slow. The first can read other sectors. This must not
+// expel the second, because only the second has that sector.
 func TestAMemberThatCannotReadProvesNoOtherSlow(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)
@@ -88,8 +90,8 @@ func TestAMemberThatCannotReadProvesNoOtherSlow(t *testing.T) {
 	r.stepUntil(func() bool { return inEpoch("b")(e.State()) })
 }
 
-// Members may differ after a change that none of them had space for. A read that fails there is not tried elsewhere, because later reads
-// could answer differently. But a member whose connection is lost answers no later read.
+// After a change for which no member had space, members may differ. A read that fails there is not tried on another
+// member, because later reads could have other answers. But a member with a lost connection answers no later read.
 func TestAReadOfAnUnevenRegionGoesElsewhereOnlyWhenItsMemberIsLost(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lost: %t", lost), func(t *testing.T) {
@@ -122,7 +124,7 @@ func TestAReadOfAnUnevenRegionGoesElsewhereOnlyWhenItsMemberIsLost(t *testing.T)
 	}
 }
 
-// lostByRead loses its connection with a read.
+// lostByRead loses its connection during a read.
 type lostByRead struct {
 	*session
 	loses *atomic.Bool

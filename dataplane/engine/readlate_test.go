@@ -40,8 +40,8 @@ func readLate(e *Engine, off int64, n int) *lateRead {
 	return r
 }
 
-// A read hangs in the local disk. When that replica is expelled for it another member answers, and what the disk says in the end goes to
-// memory that nothing else uses.
+// A read hangs in the local disk. When that replica is expelled for it, another member answers. The disk finally writes
+// its data to memory that nothing else uses.
 func TestAReadThatHangsInALocalDiskIsAnsweredByAnother(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
@@ -68,7 +68,7 @@ func TestAReadThatHangsInALocalDiskIsAnsweredByAnother(t *testing.T) {
 		require.NoError(t, answer.err)
 		assert.Empty(t, read.returned, "the disk has not answered")
 		require.Len(t, answer.got, len(read.asked))
-		// Either before the write or after it: they were under way together.
+		// The read returns the data before or after the write, because they were under way together.
 		old, changed := slices.Equal(answer.got, pattern(1, 4096)[:len(answer.got)]), slices.Equal(answer.got, pattern(2, 4096)[:len(answer.got)])
 		assert.True(t, old || changed, "read %v", answer.got[:8])
 		assert.Equal(t, make([]byte, len(read.asked)), read.asked)
@@ -91,8 +91,8 @@ func TestAReadThatHangsInALocalDiskIsAnsweredByAnother(t *testing.T) {
 	assert.Equal(t, pattern(2, 4096), answer.got)
 }
 
-// The engine is ended by force while a read hangs in the local disk: the read is answered with an error, and the disk's own answer is
-// used for nothing.
+// The engine is stopped by force while a read hangs in the local disk. The read is answered with an error, and the
+// disk's own answer is discarded.
 func TestAReadThatHangsIsAnsweredWhenTheEngineEnds(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"

@@ -16,11 +16,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// lose cuts a member off and waits until it is expelled.
+// lose disconnects a member and waits until it is expelled.
 func (r *rig) lose(e *Engine, changed <-chan struct{}, name string, rest ...string) {
 	r.t.Helper()
 	_ = r.disk(name).currentSession().Close()
-	// so that it is noticed
+	// the flush makes the engine notice the loss
 	require.NoError(r.t, flush(e.Backend()))
 	r.await(e, changed, "expulsion", inEpoch(rest...))
 }
@@ -36,14 +36,14 @@ func (r *rig) add(e *Engine, name string) {
 	require.NoError(r.t, e.AddReplica(e.cfg.Session, r.member(name), 0))
 }
 
-// rebuilt holds when a replica is a member with all that was asked of a rebuild.
+// rebuilt returns a check whether a replica is a member after a complete rebuild.
 func rebuilt(name string) func(State) bool {
 	return func(s State) bool {
 		return s.Epoch.Has(name) && slices.Contains(s.Members, MemberState{Name: name, Mode: ModeRW, Progress: 100})
 	}
 }
 
-// ended holds when a rebuild has failed.
+// failedWith returns a check whether a rebuild has failed.
 func failedWith(name string) func(State) bool {
 	return func(s State) bool {
 		return slices.ContainsFunc(s.Members, func(m MemberState) bool { return m.Name == name && m.Mode == ModeERR })
@@ -68,7 +68,7 @@ func TestARebuiltReplicaIsAMemberAgain(t *testing.T) {
 			b := e.Backend()
 			require.NoError(t, b.WriteAt(t.Context(), pattern(3, 3*testRegion), testRegion, false))
 			r.lose(e, changed, "c", "a", "b")
-			// What it does not see: new data, and a hole where it has data.
+			// The replica misses new data, and a hole where it has data.
 			require.NoError(t, errors.Join(b.WriteAt(t.Context(), pattern(4, 5000), 6*testRegion+100, false), b.Trim(t.Context(), 2*testRegion, testRegion, false)))
 			r.disk("c").io.Forget()
 			r.add(e, "c")
@@ -83,11 +83,11 @@ func TestARebuiltReplicaIsAMemberAgain(t *testing.T) {
 			for _, op := range d.io.Ops() {
 				assert.NotEqual(t, faulty.Read, op.Kind, "it was read")
 			}
-			r.stepUntil(func() bool { // marks that the copy left go like any others
+			r.stepUntil(func() bool { // marks that the copy left are cleared like any others
 				return !slices.ContainsFunc(r.disks, func(d *disk) bool { return len(d.marked()) > 0 })
 			})
 			r.lose(e, changed, "a", "b", "c")
-			r.lose(e, changed, "b", "c") // it can serve alone
+			r.lose(e, changed, "b", "c") // it can serve without the others
 			p := make([]byte, 5000)
 			err := b.ReadAt(t.Context(), p, 6*testRegion+100)
 			require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestAReplicaWithOldDataIsGivenHoles(t *testing.T) {
 	}
 }
 
-// A hole may be filled after it was looked at. What is there then is copied in chunks, so that no lock is held for long.
+// A hole may be filled after the survey. Its data is copied in chunks, so that no lock is held for long.
 func TestAHoleThatWasFilledIsCopiedInChunks(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.disk("b").rebuilding = true
@@ -185,12 +185,12 @@ func TestAddReplicaRefusals(t *testing.T) {
 	err := e.AddReplica("s3", r.member("c"), 0)
 	require.ErrorIs(t, err, ErrBusy, "a second one")
 	assert.ErrorContains(t, err, "replica b is being rebuilt")
-	r.add(e, "b") // again
+	r.add(e, "b") // a second time
 	s := e.State()
 	assert.Contains(t, s.Members, MemberState{Name: "b", Mode: ModeWO, Rebuilding: true, CopyBytes: testSize})
 	g.Open()
 	r.await(e, changed, "member", rebuilt("b"))
-	r.add(e, "b") // a member
+	r.add(e, "b") // it is a member now
 	assert.ErrorIs(t, e.RemoveReplica("other", "b"), ErrOtherSession, "another session removes")
 	require.NoError(t, e.Stop(t.Context()))
 	assert.ErrorIs(t, e.AddReplica("s3", r.member("c"), 0), ErrNotRunning, "after the end")
@@ -237,7 +237,7 @@ func TestARebuildThatFailsLeavesTheMembersServing(t *testing.T) {
 			r := newRig(t, "a", "b", "c")
 			r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
 			for _, d := range r.disks {
-				d.fill(t, 1+d.name[0]/'c', 0, testSize) // c differs
+				d.fill(t, 1+d.name[0]/'c', 0, testSize) // c has different data
 			}
 			e, changed := r.run(2)
 			tc.spoil(r.disk("c"))
@@ -253,7 +253,7 @@ func TestARebuildThatFailsLeavesTheMembersServing(t *testing.T) {
 	}
 }
 
-// doneOrNever is closed when no session is left.
+// doneOrNever is closed when no session remains.
 func (d *disk) doneOrNever() <-chan struct{} {
 	if s := d.currentSession(); s != nil {
 		return s.Done()
@@ -315,7 +315,8 @@ func TestTheMarkComesBeforeTheFirstByte(t *testing.T) {
 	r.await(e, changed, "member", rebuilt("b"))
 }
 
-// A replica that stored the epoch in force knows that it is no member, should the API object be restored to an epoch that lists it.
+// A replica that stored the epoch in force knows that it is not a member, even if the API object is restored to an
+// epoch that lists it.
 func TestAReplicaIsToldTheEpochBeforeItsRebuild(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
@@ -340,8 +341,8 @@ func TestAReplicaIsToldTheEpochBeforeItsRebuild(t *testing.T) {
 	assert.Equal(t, ReasonRolledBack, s.Reason)
 }
 
-// The engine dies in the middle: the half copy is no source. It dies when the object had recorded the member, but the member did not
-// know: it is one.
+// The engine dies in the middle of a rebuild. In one case the half copy is not a source. In the other case the object
+// had already recorded the member, but the member did not know it: then it is a member.
 func TestCrashDuringARebuild(t *testing.T) {
 	for _, recorded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the object has recorded the member: %t", recorded), func(t *testing.T) {
@@ -382,7 +383,7 @@ func TestCrashDuringARebuild(t *testing.T) {
 				r.sameBytes()
 			}
 			assert.NoError(t, next.Stop(t.Context()))
-			// Alone, the half copy starts nothing.
+			// The half copy starts no engine without other replicas.
 			if !recorded {
 				r.disk("a").refuse = errors.New("nobody there")
 				r.recorded = r.api.epoch()
@@ -394,7 +395,8 @@ func TestCrashDuringARebuild(t *testing.T) {
 	}
 }
 
-// A write waits for each replica that lacks it until no epoch lists that replica. None ever lists one that fails while it is being rebuilt.
+// A write waits for each replica that lacks it until no epoch lists that replica. No epoch ever lists a replica that
+// fails during its rebuild.
 func TestAWriteIsAcknowledgedWhenAMemberAndTheReplicaBeingRebuiltFailIt(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
@@ -417,7 +419,7 @@ func TestAWriteIsAcknowledgedWhenAMemberAndTheReplicaBeingRebuiltFailIt(t *testi
 	r.expectModes(s, map[string]string{"a": ModeRW, "b": ModeERR, "c": ModeERR})
 }
 
-// From the proposal on the object may list the new member, so nothing may be acknowledged without it.
+// After the proposal the object may list the new member, so nothing may be acknowledged without it.
 func TestAChangeThatAProposedMemberLacksWaits(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})

@@ -15,8 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// Writers overlap at random while a replica is rebuilt and something fails at a random moment. Afterwards the members hold the same
-// bytes, and what was acknowledged last in blocks of one writer each is there.
+// Writers overlap at random while a replica is rebuilt and a failure occurs at a random moment. Afterwards the members
+// hold the same bytes. Each writer also has blocks of its own; these contain the data that was acknowledged last.
 func TestRebuildUnderLoadWithFailures(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestRebuildUnderLoadWithFailures(t *testing.T) {
 			t.Logf("ended with %s", s.Epoch)
 			r.sameBytes(s.Epoch.Members...)
 			load.check(t, r.disk(s.Epoch.Members[0]))
-			// what breaks may break the last flush
+			// the failure may also break the last flush
 			if err := e.Stop(t.Context()); err != nil {
 				assert.ErrorIs(t, err, ErrUnclean)
 			}
@@ -72,14 +72,14 @@ func (r *rig) breakSometime(rnd *rand.Rand, name string) {
 	})
 }
 
-// load is writers on a volume: each has blocks of its own, and all share some.
+// load is several writers on a volume: each has its own blocks, and all share some.
 type load struct {
 	from  int64 // bytes; nothing before it is changed
 	quit  chan struct{}
-	begun chan struct{} // closed when a block of a writer's own was acknowledged
+	begun chan struct{} // closed when a write to a writer's own block was acknowledged
 	wg    sync.WaitGroup
 	mu    sync.Mutex
-	last  map[int64]byte // guarded by mu; by offset: what was acknowledged last
+	last  map[int64]byte // guarded by mu; by offset: the value that was acknowledged last
 }
 
 const (
@@ -87,7 +87,7 @@ const (
 	loadWriters = 4
 )
 
-// startLoad begins to change the volume from a position on, up to which it is left as it is.
+// startLoad starts to change the volume from an offset on; everything before the offset stays unchanged.
 func startLoad(t *testing.T, e *Engine, seed uint64, from int64) *load {
 	l := &load{from: from, quit: make(chan struct{}), begun: make(chan struct{}), last: map[int64]byte{}}
 	for w := range loadWriters {
@@ -104,7 +104,7 @@ func startLoad(t *testing.T, e *Engine, seed uint64, from int64) *load {
 	return l
 }
 
-// step writes a block of the writer's own, or to the half of the volume that all share.
+// step writes one of the writer's own blocks, or to the half of the volume that all share.
 func (l *load) step(b nbd.Backend, rnd *rand.Rand, w, n int) error {
 	ctx, value := context.Background(), byte(1+rnd.IntN(255))
 	switch rnd.IntN(6) {

@@ -94,7 +94,7 @@ func TestRegionsAreQuietOnlyAfterAWholePeriod(t *testing.T) {
 	}
 }
 
-// The last region of the largest volume there can be ends beyond what an int64 holds.
+// The end of the last region of the largest possible volume exceeds an int64.
 func TestRegionsOfTheLargestVolume(t *testing.T) {
 	const size, region = math.MaxInt64 - 511, 1 << 45
 	last := int64(size/region) * region

@@ -18,7 +18,7 @@ import (
 // keepEachRegion makes copies flush after each region.
 func keepEachRegion(c *Config) { c.KeepEvery = testRegion }
 
-// interruptCopy has a full copy to c, which was never written, end in region 5. spoil is called before it.
+// interruptCopy makes a full copy to c, which was never written, end in region 5. It calls spoil before that.
 func interruptCopy(r *rig, spoil func(r *rig)) (*Engine, chan struct{}) {
 	r.t.Helper()
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
@@ -40,7 +40,7 @@ func interruptCopy(r *rig, spoil func(r *rig)) (*Engine, chan struct{}) {
 	return e, changed
 }
 
-// changeRegion1 changes a region that the interrupted copy has copied, and has its mark cleared.
+// changeRegion1 changes a region that the interrupted copy has copied, and waits until its mark is cleared.
 func changeRegion1(r *rig, e *Engine) {
 	r.t.Helper()
 	require.NoError(r.t, e.Backend().WriteAt(r.t.Context(), pattern(2, 4096), testRegion, false))
@@ -103,7 +103,7 @@ func withoutProgress(members []MemberState) []MemberState {
 	return members
 }
 
-// What was copied is worth something only once it was flushed, and what was changed since is not flushed.
+// Copied data counts only after it was flushed, and a later change is not flushed.
 func TestMarksOfACopyAreClearedAfterItsFlush(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
@@ -135,7 +135,8 @@ func TestMarksOfACopyAreClearedAfterItsFlush(t *testing.T) {
 	r.sameBytes()
 }
 
-// A member that answers late may begin its record late. Until it has answered the marks of copies stay, also those of the next one.
+// A member that answers late may start its record late. Until it has answered, the marks of copies stay, including
+// marks of the next copy.
 func TestNothingIsKeptOfACopyWhileAMemberIsStillAsked(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
@@ -166,12 +167,12 @@ func TestNothingIsKeptOfACopyWhileAMemberIsStillAsked(t *testing.T) {
 	r.sameBytes("a", "c")
 }
 
-// A member that has answered is in no copy's way any more.
+// A member that has answered no longer prevents the clearing of marks.
 func TestTheNextCopyIsKeptToo(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := interruptCopy(r, func(*rig) {})
 	c, g := r.disk("c"), faulty.NewGate()
-	c.base = membership.Epoch{} // so that all is copied once more
+	c.base = membership.Epoch{} // so that everything is copied again
 	c.io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, 5*testRegion, 1), Gate: g})
 	r.add(e, "c")
 	<-g.Arrived()
@@ -181,13 +182,13 @@ func TestTheNextCopyIsKeptToo(t *testing.T) {
 	r.sameBytes()
 }
 
-// awaitCopy waits until a copy is where it shall be, or has ended.
+// awaitCopy waits until a copy has reached a given state, or has ended.
 func (r *rig) awaitCopy(e *Engine, there func() bool) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool { return there() || e.idle() }, 3*time.Minute, time.Millisecond, "the copy neither ends nor comes to where it shall be interrupted")
 }
 
-// Copies end at random moments while writers overlap, and are gone on with by the same engine or the next.
+// Copies end at random moments while writers overlap. The same engine or the next one resumes them.
 func TestInterruptedCopiesUnderLoad(t *testing.T) {
 	kept := 0
 	for seed := range uint64(16) {
@@ -210,7 +211,7 @@ func TestInterruptedCopiesUnderLoad(t *testing.T) {
 				<-load.begun
 				for round := range 3 {
 					after, seen := int64(rnd.IntN(10)), int64(0)
-					if round > 0 { // something of it is kept first: region 0, which nobody changes
+					if round > 0 { // first a part of it is kept: region 0, which no writer changes
 						r.add(e, "c")
 						r.awaitCopy(e, func() bool { return !slices.Contains(r.disk("c").marked(), 0) })
 					}
@@ -234,7 +235,7 @@ func TestInterruptedCopiesUnderLoad(t *testing.T) {
 					}
 				}
 				load.stop()
-				for off, value := range load.last { // the disks say what is there
+				for off, value := range load.last { // compare with the disks
 					if last != nil {
 						last.last[off] = value
 					}
@@ -256,7 +257,7 @@ func TestInterruptedCopiesUnderLoad(t *testing.T) {
 	assert.Positive(t, kept, "nothing was ever kept of a copy")
 }
 
-// A region counts as copied with its last byte; the last one of a volume may be short.
+// A region counts as copied when its last byte was copied; the last region of a volume may be short.
 func TestWhichRegionsACopyHasCopied(t *testing.T) {
 	const size = 5*testRegion + 512
 	for name, c := range map[string]struct {

@@ -37,10 +37,11 @@ func TestIsRewritten(t *testing.T) {
 	}
 }
 
-// What a member of an earlier release shows after a failed sync its disk may not have. So that it reads as the source does says nothing.
+// After a failed sync, a member of an earlier release may show data that its disk does not have. So equal reads prove
+// nothing.
 func TestAMemberThatMayHaveLostWritesIsWrittenThoughItReadsEqual(t *testing.T) {
 	kept := func(d *disk) { d.cacheKept, d.readsDisk = true, true }
-	earlier := func(d *disk) { d.cacheKept, d.readsDisk = true, false } // a release that does not know better
+	earlier := func(d *disk) { d.cacheKept, d.readsDisk = true, false } // a release that does not know of the loss
 	lost := func(d *disk) { d.readsDisk = false }
 	readsDisk := func(d *disk) { d.readsDisk = true }
 	for _, tc := range []struct {
@@ -98,7 +99,7 @@ func TestTheOnlyMemberOfAnEarlierReleaseIsWrittenWhatItReads(t *testing.T) {
 	}
 }
 
-// Users of a kept device are served again only by an engine that has all they wrote, or does not know of a loss.
+// Users of a kept device are served again only by an engine that has all their writes, or does not know of a loss.
 func TestAKeptDeviceIsNotServedWithoutWhatItsUsersWrote(t *testing.T) {
 	kept := func(d *disk) { d.cacheKept = true }
 	clean := func(d *disk) { d.clean = true }
@@ -107,7 +108,7 @@ func TestAKeptDeviceIsNotServedWithoutWhatItsUsersWrote(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		a, b     func(*disk)
-		away     string // a replica that does not answer
+		away     string // name of a replica that does not answer
 		unmarked bool
 		lost     bool
 	}{
@@ -147,7 +148,8 @@ func TestAKeptDeviceIsNotServedWithoutWhatItsUsersWrote(t *testing.T) {
 					require.NoError(t, e.Stop(t.Context()))
 					return
 				}
-				for generation := int64(2); generation < 4; generation++ { // as often as a process ends before the device
+				// The process may exit several times before the device is aborted.
+				for generation := int64(2); generation < 4; generation++ {
 					e, changed := r.start(generation, users)
 					r.serve(e)
 					s := r.await(e, changed, "end of the start", settled)
@@ -166,7 +168,7 @@ func TestAKeptDeviceIsNotServedWithoutWhatItsUsersWrote(t *testing.T) {
 	}
 }
 
-// A source that fails while the others are made equal to it leaves them with a part of what it had.
+// If the source fails while the others are made equal to it, they have only a part of its data.
 func TestAKeptDeviceIsNotServedWhenTheMemberThatHasEverythingFails(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
@@ -183,7 +185,7 @@ func TestAKeptDeviceIsNotServedWhenTheMemberThatHasEverythingFails(t *testing.T)
 	require.NoError(t, e.StopForce(t.Context()))
 }
 
-// puts counts the writes and zeroes that a disk got at an offset.
+// puts counts the writes and zeroes that a disk received at an offset.
 func puts(d *disk, off int64) (n int) {
 	for _, op := range d.io.Ops() {
 		if (op.Kind == faulty.Write || op.Kind == faulty.Zero) && op.Off == off {

@@ -41,7 +41,7 @@ func TestASlowMemberIsExpelled(t *testing.T) {
 	}
 }
 
-// What the engine itself asks of its members holds users up too, so it is watched like what they ask.
+// Requests of the engine itself also delay users, so they are watched like the requests of users.
 func TestAMemberThatHangsWhileMarksAreClearedIsExpelled(t *testing.T) {
 	for _, local := range []string{"a", "b"} {
 		t.Run(local+" is local", func(t *testing.T) {
@@ -117,8 +117,9 @@ func TestMembersThatAreAllSlowStay(t *testing.T) {
 	assert.Zero(t, countMode(s, ModeERR))
 }
 
-// look lets the time of one look pass and waits until the engine has looked, if it has anything to look at. What it looks at may begin
-// just when the time has passed, as a flush before marks are cleared does: then the time passes once more. The timer of the marks must run.
+// look advances the time by one check and waits until the engine has done its check, if there is anything to check. A
+// request may start just when the time has passed, for example a flush before marks are cleared. Then look advances the
+// time again. The timer of the marks must run.
 func (r *rig) look(e *Engine) {
 	r.t.Helper()
 	w := e.mirror.watchdog
@@ -142,7 +143,8 @@ func (r *rig) look(e *Engine) {
 	}
 }
 
-// The engine's process stands still for a long time, between the answers of two members. The second is there to be read afterwards.
+// The engine's process is paused for a long time, between the answers of two members. Afterwards the second answer is
+// available.
 func TestAnEngineThatWasPausedExpelsNobody(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)

@@ -10,7 +10,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// Where all members that are left lack the space to store an epoch, none of them is expelled: they are asked again until there is space.
+// If all remaining members lack the space to store an epoch, none of them is expelled: they are asked again until there
+// is space.
 func TestMembersThatAreAllTooFullForAnEpochStay(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)
@@ -25,7 +26,7 @@ func TestMembersThatAreAllTooFullForAnEpochStay(t *testing.T) {
 			return r.disk("b").count(membership.OpRecordEpoch) >= n && r.disk("c").count(membership.OpRecordEpoch) >= n
 		}
 	}
-	r.stepUntil(asked(4)) // once when the engine started
+	r.stepUntil(asked(4)) // including once when the engine started
 	r.expectUnanswered(answered)
 	r.expectModes(e.State(), map[string]string{"a": ModeERR, "b": ModeRW, "c": ModeRW})
 	for _, name := range []string{"b", "c"} {
@@ -39,7 +40,7 @@ func TestMembersThatAreAllTooFullForAnEpochStay(t *testing.T) {
 	assert.Len(t, r.api.history, 2, "epochs were recorded: %v", r.api.history)
 }
 
-// One that is full where others are not cannot store what they can, as in any change.
+// If one member is full and the others are not, the full member has failed, as in any change.
 func TestAMemberThatAloneIsTooFullForAnEpochIsExpelled(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)
@@ -49,7 +50,7 @@ func TestAMemberThatAloneIsTooFullForAnEpochIsExpelled(t *testing.T) {
 	r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeERR, "c": ModeRW})
 }
 
-// A member that fails otherwise is expelled, while the one that is full waits for space.
+// A member that fails for another reason is expelled, while the full member waits for space.
 func TestAFullMemberStaysWhenTheOtherFails(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)

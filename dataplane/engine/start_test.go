@@ -119,7 +119,7 @@ func (r *rig) refuseAll() {
 	}
 }
 
-// expectUntouched fails the test if a connection is left, or a byte of any replica was asked for.
+// expectUntouched fails the test if a connection remains, or if any byte of any replica was requested.
 func (r *rig) expectUntouched() {
 	r.t.Helper()
 	for _, d := range r.disks {
@@ -206,7 +206,7 @@ func TestResyncAfterAnUncleanStop(t *testing.T) {
 		name   string
 		clean  string // the member that was closed cleanly
 		kept   string // the member whose machine has lost nothing
-		source byte   // whose bytes win
+		source byte   // the member with the data that wins
 	}{
 		{"nobody was closed cleanly → the first member is the source", "", "", 'a'},
 		{"one was closed cleanly → it is the source", "b", "", 'b'},
@@ -218,7 +218,7 @@ func TestResyncAfterAnUncleanStop(t *testing.T) {
 			r.local = "c"
 			r.recorded = membership.NewEpoch(1, 1, []string{"a", "b", "c"})
 			for _, d := range r.disks {
-				d.fill(t, d.name[0], 0, testSize) // all of it differs, but only what is marked may be touched
+				d.fill(t, d.name[0], 0, testSize) // all of it differs, but only marked regions may be touched
 				d.clean, d.cacheKept = d.name == tc.clean, d.name == tc.kept
 			}
 			r.disk("b").mark(1)
@@ -290,7 +290,7 @@ func TestStartWithSomeOfTheMembers(t *testing.T) {
 	assert.NoError(t, writeOnes(e.Backend()))
 }
 
-// lostReplica is a replica whose connection has ended when its members are decided.
+// lostReplica is a replica with a connection that ends before its members are decided.
 type lostReplica struct{ *session }
 
 func (lostReplica) Done() <-chan struct{} {

@@ -15,7 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
-// connectHangs makes the opening of one replica hang, as a disk of this machine does, whatever the context says, until open is called.
+// connectHangs makes the opening of one replica hang until open is called, as a disk of this machine does. It ignores
+// the context.
 func (r *rig) connectHangs(name string) (adjust func(*Config), arrived <-chan struct{}, open func()) {
 	at, hang := make(chan struct{}, 8), make(chan struct{})
 	release := func() {
@@ -35,14 +36,14 @@ func (r *rig) connectHangs(name string) (adjust func(*Config), arrived <-chan st
 	}, at, release
 }
 
-// awaitOpened waits until a disk has let a session in, and returns it.
+// awaitOpened waits until a disk has admitted a session, and returns it.
 func (r *rig) awaitOpened(name string) (opened *session) {
 	r.t.Helper()
 	r.stepUntil(func() bool { opened = r.disk(name).currentSession(); return opened != nil })
 	return opened
 }
 
-// A replica that has not answered when the time is over is left out; what opens late is closed, and nothing is asked of it.
+// A replica that has not answered in time is left out. If it opens late, it is closed, and it receives no request.
 func TestAStartLeavesOutAReplicaThatHangs(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.local = "a"
@@ -53,7 +54,7 @@ func TestAStartLeavesOutAReplicaThatHangs(t *testing.T) {
 	r.serve(e)
 	<-arrived
 	began := r.clock.Now()
-	r.stepUntil(func() bool { return len(e.State().Members) > 0 }) // no further: others work from here on
+	r.stepUntil(func() bool { return len(e.State().Members) > 0 }) // no further: other timers run from here on
 	assert.GreaterOrEqual(t, r.clock.Since(began), admitTimeout)
 	s := r.await(e, changed, "running engine", func(s State) bool { return settled(s) && inEpoch("b", "c")(s) })
 	r.expectModes(s, map[string]string{"a": ModeERR, "b": ModeRW, "c": ModeRW})
@@ -91,7 +92,7 @@ func TestStopOfAStartThatHangs(t *testing.T) {
 	assert.NoError(t, e.Stop(t.Context()))
 }
 
-// The comparison after an unclean stop goes on without a member that hangs, the source too.
+// The comparison after an unclean stop continues without a member that hangs, even if this is the source.
 func TestResyncGoesOnWithoutAMemberThatHangs(t *testing.T) {
 	for _, kind := range []faulty.Kind{faulty.Read, faulty.Extents, faulty.Write, faulty.Flush} {
 		for _, victim := range []string{"a", "b"} { // a is the source
@@ -104,11 +105,11 @@ func TestResyncGoesOnWithoutAMemberThatHangs(t *testing.T) {
 					r.local = local
 					r.recorded = membership.NewEpoch(1, 1, []string{"a", "b", "c"})
 					for _, d := range r.disks {
-						if kind != faulty.Extents || d.name == "c" { // only where one has a hole is the next one asked
+						if kind != faulty.Extents || d.name == "c" { // a member is asked only where the previous one has a hole
 							d.fill(t, d.name[0], 0, testSize)
 						}
 						d.mark(2)
-						d.cacheKept = true // else it is not read, but written in any case
+						d.cacheKept = true // otherwise it is not read, but written in any case
 					}
 					g := faulty.NewGate()
 					r.disk(victim).io.Inject(faulty.Rule{Match: faulty.Of(kind), Gate: g})
@@ -116,7 +117,7 @@ func TestResyncGoesOnWithoutAMemberThatHangs(t *testing.T) {
 					t.Cleanup(g.Open)
 					r.serve(e)
 					<-g.Arrived()
-					r.stepUntil(func() bool { return countMode(e.State(), ModeERR) > 0 }) // no further: others work from here on
+					r.stepUntil(func() bool { return countMode(e.State(), ModeERR) > 0 }) // no further: other timers run from here on
 					r.await(e, changed, "end of the start", settled)
 					rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(n string) bool { return n == victim })
 					s := e.State()
@@ -128,8 +129,8 @@ func TestResyncGoesOnWithoutAMemberThatHangs(t *testing.T) {
 	}
 }
 
-// A rebuild onto a disk of this machine that hangs is given up when its time is over or the replica is removed. Then another may begin,
-// and what opens late is closed without having been marked.
+// A rebuild to a disk of this machine that hangs is abandoned when its time is over or the replica is removed. Then
+// another rebuild may start. A replica that opens late is closed, and is not marked.
 func TestARebuildOntoADiskThatHangsIsGivenUp(t *testing.T) {
 	for _, removed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("removed: %t", removed), func(t *testing.T) {
@@ -143,7 +144,7 @@ func TestARebuildOntoADiskThatHangsIsGivenUp(t *testing.T) {
 			<-arrived
 			if removed {
 				require.NoError(t, e.RemoveReplica(e.cfg.Session, "c"))
-				r.await(e, changed, "end of the rebuild", func(State) bool { return e.idle() }) // no time passes
+				r.await(e, changed, "end of the rebuild", func(State) bool { return e.idle() }) // no simulated time passes
 			} else {
 				r.stepUntil(e.idle)
 			}
@@ -159,7 +160,7 @@ func TestARebuildOntoADiskThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// The copy is flushed when no user waits for the replica, so no user would notice that it hangs.
+// The copy is flushed when no user waits for the replica, so no user would notice a flush that hangs.
 func TestARebuildWhoseFlushHangsIsGivenUp(t *testing.T) {
 	for _, local := range []string{"a", "b"} {
 		t.Run(local+" is local", func(t *testing.T) {
@@ -184,7 +185,7 @@ func TestARebuildWhoseFlushHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// What a member keeps for itself while it hangs must not reach it once it is let in anew.
+// A request that a member holds while it hangs must not reach the replica after it was admitted again.
 func TestALateWriteDoesNotReachAReplicaThatIsAMemberAgain(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "b"
@@ -201,14 +202,15 @@ func TestALateWriteDoesNotReachAReplicaThatIsAMemberAgain(t *testing.T) {
 	r.add(e, "b")
 	waiting := func() bool { return e.State().Members[1].Rebuilding }
 	r.await(e, changed, "rebuild", func(State) bool { return waiting() })
-	g.Open() // the write ends now, before the replica lets the same engine in again
+	g.Open() // the write ends now, before the replica admits the same engine again
 	r.await(e, changed, "member", rebuilt("b"))
 	r.sameBytes()
 	got := r.disk("b").bytes(t, 0, 4096)
 	assert.Equal(t, pattern(2, 4096), got, "the late write is in the copy")
 }
 
-// late is a replica of this machine that keeps one control request until hang is closed, whatever the context says, and does it then.
+// late is a replica of this machine that holds one control request until hang is closed, and then serves it. It ignores
+// the context.
 type late struct {
 	*session
 	op      uint16
@@ -224,7 +226,7 @@ func (l late) Control(_ context.Context, op uint16, payload []byte) ([]byte, err
 	return l.session.Control(context.Background(), op, payload)
 }
 
-// hangsAt makes one replica keep a control request until open is called.
+// hangsAt makes one replica hold a control request until open is called.
 func (r *rig) hangsAt(name string, op uint16) (arrived <-chan struct{}, open func()) {
 	at, hang := make(chan struct{}, 8), make(chan struct{})
 	r.wrap = func(d *disk, s *session) Replica {
@@ -247,7 +249,7 @@ func (r *rig) expectClosed(s *session) {
 	assert.NoError(r.t, r.answer(closed))
 }
 
-// A replica that tells its state after the start went on without it is closed, for nobody will use it.
+// A replica that sends its state after the start has continued without it is closed, because nothing will use it.
 func TestAReplicaThatAnswersAfterTheStartIsClosed(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
@@ -264,7 +266,8 @@ func TestAReplicaThatAnswersAfterTheStartIsClosed(t *testing.T) {
 	r.expectClosed(opened)
 }
 
-// A replica that stores the epoch after its rebuild was given up is not marked as being rebuilt, for another rebuild of it may be under way.
+// A replica stores the epoch after its rebuild was abandoned. It is not marked as being rebuilt, because another
+// rebuild of it may be under way.
 func TestAReplicaThatAnswersAfterItsRebuildIsNotMarked(t *testing.T) {
 	r := newRig(t, "a", "c")
 	r.local = "c"

@@ -39,7 +39,7 @@ func TestStopThatTakesTooLongCutsTheConnections(t *testing.T) {
 	wrote := make(chan error, 1)
 	go func() { wrote <- e.Backend().WriteAt(context.Background(), pattern(1, 512), 0, false) }()
 	<-g.Arrived()
-	for len(r.disk("a").marked()) == 0 { // until the write has reached both
+	for len(r.disk("a").marked()) == 0 { // until the write has reached both members
 		time.Sleep(200 * time.Microsecond)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,7 +49,7 @@ func TestStopThatTakesTooLongCutsTheConnections(t *testing.T) {
 	r.expectMarks([]int64{0})
 }
 
-// frontendStub stands for a device.
+// frontendStub simulates a device.
 type frontendStub struct {
 	inUse, fail error
 	backend     nbd.Backend
@@ -80,7 +80,7 @@ func TestStopIsRefusedWhileTheDeviceIsInUse(t *testing.T) {
 		assert.Equal(t, PhaseRunning, s.Phase)
 	}
 	assert.NoError(t, f.backend.WriteAt(t.Context(), pattern(1, 512), 0, false), "write after a refused stop")
-	// Also a failed engine keeps its device while it is in use.
+	// A failed engine also keeps its device while it is in use.
 	for _, d := range r.disks {
 		_ = d.current.Close()
 	}
@@ -96,10 +96,11 @@ func TestStopIsRefusedWhileTheDeviceIsInUse(t *testing.T) {
 	assert.Equal(t, 4, f.stopped)
 }
 
-// dirtyFrontend stands for a device with data that was not written back: it is given to the engine before the end.
+// dirtyFrontend simulates a device with data that was not written back: it gives the data to the engine before it
+// stops.
 type dirtyFrontend struct {
 	frontendStub
-	written chan error // what became of the data
+	written chan error // the result of the write of that data
 }
 
 func (f *dirtyFrontend) Stop(ctx context.Context) error {
@@ -107,8 +108,8 @@ func (f *dirtyFrontend) Stop(ctx context.Context) error {
 	return f.frontendStub.Stop(ctx)
 }
 
-// The device's last data waits for an epoch that is never recorded. When the time is over, or by force, it is lost, and the engine
-// ends.
+// The device's last data waits for an epoch that is never recorded. When the time is over, or the stop is forced, the
+// data is lost, and the engine ends.
 func TestStopWhoseDeviceCannotWriteBackEnds(t *testing.T) {
 	for _, byForce := range []bool{false, true} {
 		t.Run(fmt.Sprintf("by force: %t", byForce), func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestStopWhoseDeviceCannotWriteBackEnds(t *testing.T) {
 			defer cancel()
 			stopped := make(chan error, 1)
 			go func() { stopped <- e.Stop(ctx) }()
-			for len(r.disk("a").marked()) == 0 { // until the write has reached the other
+			for len(r.disk("a").marked()) == 0 { // until the write has reached the other member
 				time.Sleep(100 * time.Microsecond)
 			}
 			r.expectUnanswered(stopped)

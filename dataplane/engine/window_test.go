@@ -13,8 +13,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// plodder is a replica on a disk that does one thing at a time, and takes long for each. Nothing but its work lets time pass, and that
-// only when all that the engine has given to the members has come to them: goroutines that wait to be run are no slow disk.
+// plodder is a replica on a disk that does one request at a time, and takes long for each. Only its work advances the
+// time. It advances the time only after all requests that the engine has given to the members have arrived. So
+// goroutines that wait to be scheduled do not look like a slow disk.
 type plodder struct {
 	*session
 	rig           *rig
@@ -25,7 +26,7 @@ type plodder struct {
 	mu sync.Mutex
 }
 
-// counted is the replica beside it, which answers at once.
+// counted is the other replica, which answers at once.
 type counted struct {
 	*session
 	done atomic.Int64
@@ -43,7 +44,7 @@ func (c *counted) Flush(ctx context.Context) error {
 
 const plodding = 4 * time.Millisecond
 
-// work lets the time of one request pass, and the engine look at it.
+// work advances the time by one request, and waits until the engine has checked.
 func (p *plodder) work() {
 	for w := &(*p.e).mirror.window; ; time.Sleep(20 * time.Microsecond) {
 		arrived := p.arrived.Load()
@@ -80,7 +81,7 @@ func (p *plodder) Flush(ctx context.Context) error {
 	return p.session.Flush(ctx)
 }
 
-// However many requests users have under way, a disk that is slow but works is not expelled for the length of its queue.
+// A slow disk that works is not expelled for the length of its queue, however many requests users have under way.
 func TestASlowDiskBesideAFastOneStays(t *testing.T) {
 	const writers, writes = 4000, 4800 // 19 s of work for the slow disk
 	r := newRig(t, "a", "b")
@@ -125,7 +126,8 @@ func TestASlowDiskBesideAFastOneStays(t *testing.T) {
 	r.sameBytes()
 }
 
-// Those that wait get in in the order in which they came; one that needs much is not overtaken by those that need little.
+// Requests that wait enter in the order of their arrival. A request that needs much room is not overtaken by requests
+// that need little.
 func TestTheWindowIsFair(t *testing.T) {
 	var w window
 	w.enter(windowBytes)
@@ -156,7 +158,7 @@ func TestTheWindowIsFair(t *testing.T) {
 	}
 	w.leave(large)
 	<-entered
-	slices.Sort(order[:2]) // both got in at once
+	slices.Sort(order[:2]) // both entered at once
 	assert.Equal(t, []string{"first", "second", "third"}, order)
 	w.leave(small)
 	w.leave(large)

@@ -25,7 +25,7 @@ func (o one) Open(context.Context, string, nbd.ConnInfo) (*nbd.Export, error) {
 
 func (o one) List(context.Context) []string { return nil }
 
-// overTheWire puts a connection between the engine and each session but the local one.
+// overTheWire puts a connection between the engine and each session, except the local one.
 func (r *rig) overTheWire(d *disk, s *session) Replica {
 	if d.name == r.local {
 		return s
