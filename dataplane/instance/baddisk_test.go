@@ -27,7 +27,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// badDevice is a block device whose writes beyond badFrom fail while it is bad. What it has stays.
+// badDevice is a block device. While it is bad, writes beyond badFrom fail. Its content stays.
 type badDevice struct {
 	*memory.Backend
 	bad atomic.Bool
@@ -45,7 +45,7 @@ func (b *badDevice) WriteAt(ctx context.Context, p []byte, off int64, fua bool) 
 	return b.Backend.WriteAt(ctx, p, off, fua)
 }
 
-// newBadDisk is a disk for replicas on a bad device, which is well at first. gone removes it.
+// newBadDisk returns a disk for replicas on a bad device, which works at first. gone removes it.
 func newBadDisk(t *testing.T) (b *badDevice, d *replica.Disk, point string, gone func()) {
 	t.Helper()
 	b = &badDevice{Backend: memory.New(badBytes)}
@@ -79,13 +79,13 @@ func newDiskIn(t *testing.T, point string) *replica.Disk {
 	return d
 }
 
-// startEngine starts an engine of local replicas. Until apiDown is called, what it proposes is recorded.
+// startEngine starts an engine of local replicas. The epochs that it proposes are recorded until apiDown is called.
 func startEngine(t *testing.T, generation int64, recorded membership.Epoch, rs ...*replica.Replica) (e *engine.Engine, api *membership.Epoch, apiDown func()) {
 	t.Helper()
 	changed := make(chan struct{}, 1)
 	cfg := engine.Config{
 		Name: "e", Volume: "vol", Generation: generation, Session: fmt.Sprintf("s%d", generation), SizeBytes: rs[0].Size(), Recorded: recorded,
-		QuietPeriod: time.Hour, // nothing is flushed unless a user or a start does it
+		QuietPeriod: time.Hour, // only users and starts cause flushes
 		OnChange: func() {
 			select {
 			case changed <- struct{}{}:
@@ -122,8 +122,9 @@ func startEngine(t *testing.T, generation int64, recorded membership.Epoch, rs .
 	return e, api, func() { close(down); <-ended }
 }
 
-// A flush of one of two members fails while the API object cannot be written, and the engine's process ends. The next engine starts with
-// both. The kernel of the one that failed shows what its disk does not have, so the two must not be taken for equal.
+// A flush of one of two members fails while the API object cannot be written, and the engine's process exits. The next
+// engine starts with both members. The kernel of the failed member shows content that its disk does not have. So the
+// two members must not count as equal.
 func TestMembersThatLookEqualInTheCacheAreMadeEqual(t *testing.T) {
 	if !mountns.Own(t) {
 		return
@@ -176,7 +177,7 @@ func TestMembersThatLookEqualInTheCacheAreMadeEqual(t *testing.T) {
 	f, err := os.Open(filepath.Join(dirA, "data.img"))
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)) // the kernel needs the memory
+	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)) // simulates that the kernel needs the memory
 	old := 0
 	for off := int64(0); off < length; off += piece {
 		got := make([]byte, piece)

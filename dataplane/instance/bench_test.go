@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The way of a tool's request: unix socket, engine, one replica by direct call and two over TCP.
+// BenchmarkVolume measures the path of a tool's request: unix socket, engine, one replica by direct call and two over
+// TCP.
 func BenchmarkVolume(b *testing.B) {
 	c := newCluster(b)
 	c.startEngine(c[0], c.engineSpec(1, nil))

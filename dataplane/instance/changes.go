@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// changes tells any number of watchers that something changed. What changed between two looks of a watcher counts once.
+// changes notifies any number of watchers of changes. Several changes between two reads of a watcher count as one.
 type changes struct {
 	mu   sync.Mutex
 	next chan struct{} // guarded by mu; closed by the next change
@@ -13,7 +13,7 @@ type changes struct {
 
 func newChanges() *changes { return &changes{next: make(chan struct{})} }
 
-// wait returns a channel that is closed by the first change after the call. Take it before looking at the state.
+// wait returns a channel that is closed by the first change after the call. Call it before reading the state.
 func (c *changes) wait() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +28,7 @@ func (c *changes) notify() {
 	c.next = make(chan struct{})
 }
 
-// nameLocks lets one operation at a time work on a name.
+// nameLocks allows one operation at a time on a name.
 type nameLocks struct {
 	mu    sync.Mutex
 	locks map[string]*nameLock // guarded by mu
@@ -39,13 +39,13 @@ type nameLock struct {
 	users int           // guarded by nameLocks.mu
 }
 
-// lock waits for the name and returns how to give it back.
+// lock waits for the name and returns the function that releases it.
 func (n *nameLocks) lock(name string) (unlock func()) {
-	unlock, _ = n.lockWithin(context.Background(), name) // which never ends
+	unlock, _ = n.lockWithin(context.Background(), name) // a context that never ends
 	return unlock
 }
 
-// lockWithin is lock, but gives up when ctx ends.
+// lockWithin is like lock, but stops waiting when ctx ends.
 func (n *nameLocks) lockWithin(ctx context.Context, name string) (unlock func(), err error) {
 	l := n.use(name)
 	select {

@@ -15,21 +15,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/unixsocket"
 )
 
-// CopyOptions say which replica ServeCopy serves and where.
+// CopyOptions define which replica ServeCopy serves, and where.
 type CopyOptions struct {
-	// Directory is the replica's, an absolute path; the directory above it must be there too.
+	// Directory is the replica's directory, an absolute path; its parent directory must also exist.
 	Directory string
-	// Socket is the path of a unix socket, made for this user alone; nothing may be there.
+	// Socket is the path of a unix socket, created for this user only; nothing may exist there.
 	Socket string
 	// Ready, if set, is called when tools can connect, with the name of the export.
 	Ready func(export string)
-	// Log receives what is worth knowing; nil discards it.
+	// Log receives the log messages; nil discards them.
 	Log *logrus.Entry
 }
 
-// ServeCopy serves one replica's directory to tools, read only, until ctx ends. It needs nothing but the directory, which must not
-// be open elsewhere, and writes nothing to it. The export is ro/<replica>, which the empty name stands for too. A directory that is
-// not a sound replica is refused with a reason; its intent map alone may be damaged.
+// ServeCopy serves one replica's directory to tools, read only, until ctx ends. It needs only the directory, which must
+// not be open elsewhere, and writes nothing to it. The export is ro/<replica>; the empty name means the same export. A
+// directory that is not a sound replica is refused with a reason. Only its intent map may be damaged.
 func ServeCopy(ctx context.Context, opts CopyOptions) (err error) {
 	if opts.Log == nil {
 		l := logrus.New()
@@ -46,7 +46,7 @@ func ServeCopy(ctx context.Context, opts CopyOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close(context.WithoutCancel(ctx))) }()
 	if _, err := os.Lstat(opts.Socket); !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(fmt.Errorf("make socket %s: %w", opts.Socket, os.ErrExist), err) // it may be a manager's that runs
+		return errors.Join(fmt.Errorf("make socket %s: %w", opts.Socket, os.ErrExist), err) // a running manager may own it
 	}
 	l, err := unixsocket.Listen(opts.Socket)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 func TestACopyIsReadWithoutAnyManager(t *testing.T) {
 	n, want := parkedNode(t)
 	n.stop()
-	require.NoError(t, os.Remove(filepath.Join(n.directory(), "intent.map"))) // what a person may still do without
+	require.NoError(t, os.Remove(filepath.Join(n.directory(), "intent.map"))) // a person can read the copy without it
 	socket := filepath.Join(n.root, "copy.sock")
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan string, 1), make(chan error)

@@ -39,8 +39,8 @@ func (n *node) withDevice() (c cluster, device string) {
 	return c, n.untilEngine(proto.Phase_PHASE_RUNNING).GetEndpoint()
 }
 
-// loopOf is the directory of a device in sysfs, and which of the devices that have had its number it is: the next who asks for a loop
-// device is given a number that is free.
+// loopOf returns the directory of a device in sysfs, together with its sequence number. The sequence number
+// distinguishes the device from others with the same device number, because the kernel reuses free numbers.
 func loopOf(t testing.TB, device string) string {
 	t.Helper()
 	var st unix.Stat_t
@@ -54,7 +54,8 @@ func sequenceOf(dir string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// awaitGone waits until the device that loopOf named is gone: the kernel clears a loop device after its last user, with nothing to wait on.
+// awaitGone waits until the device from loopOf is gone. The kernel clears a loop device after its last user has closed
+// it, and reports no event for that.
 func awaitGone(t testing.TB, loop string) {
 	t.Helper()
 	dir, sequence, _ := strings.Cut(loop, "#")
@@ -68,7 +69,8 @@ func awaitGone(t testing.TB, loop string) {
 }
 
 func TestAForcedStopEndsAVolumeThatIsMountedAndLeavesNothing(t *testing.T) {
-	if !mountns.Own(t) { // another namespace made of the machine's mounts in the meantime would hold the device
+	// Otherwise another namespace with a copy of the machine's mounts could hold the device.
+	if !mountns.Own(t) {
 		return
 	}
 	needDevices(t)
@@ -100,7 +102,7 @@ func TestAForcedStopEndsAVolumeThatIsMountedAndLeavesNothing(t *testing.T) {
 	require.NoError(t, unix.Unmount(mounted, 0))
 	awaitGone(t, loop)
 
-	// The volume is as it was flushed.
+	// The volume has the flushed data.
 	s := c.engineSpec(2, &proto.Epoch{Generation: 1, Counter: 1, Members: []string{n.replicaName()}})
 	s.Frontend = proto.Frontend_FRONTEND_BLOCK
 	c.manage(n, s)
@@ -112,7 +114,7 @@ func TestAForcedStopEndsAVolumeThatIsMountedAndLeavesNothing(t *testing.T) {
 	n.stopEngine()
 }
 
-// deviceRootEnv, when set, makes the test below the process that is killed.
+// deviceRootEnv, if set, turns the test below into the process that is killed.
 const deviceRootEnv = "INSTANCE_KILL_TEST_ROOT"
 
 func TestTheDevicesOfAProcessThatWasKilledAreRemovedByTheNext(t *testing.T) {

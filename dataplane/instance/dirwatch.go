@@ -10,25 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirWatch makes a look at a disk due soon after something in one of its directories was deleted or moved. It is one inotify instance:
-// users have few. An event is a hint and no more: it says neither what is gone nor whether that matters, and the look that follows does.
-// So it does not matter either that the kernel may drop events, nor that what a path leads to may have been closed by the time it is
-// watched.
+// dirWatch causes a check of a disk soon after an object in one of its directories was deleted or moved. It uses one
+// inotify instance, because the kernel allows a user only a few. An event is only a hint: it shows neither which object
+// is gone nor whether that matters; the check finds this out. So it does not matter that the kernel may drop events. It
+// also does not matter if a path was closed before the watch is added.
 type dirWatch struct {
 	events *os.File
-	fd     int // of events, for it alone: after File.Fd the file would not wait in the runtime any more
+	// fd is the descriptor of events, and is used only by events: after File.Fd the file would no longer wait in the
+	// runtime.
+	fd int
 
 	mu     sync.Mutex
 	closed bool                                // guarded by mu
 	users  map[int32]map[*guardedDisk]struct{} // guarded by mu; by watch descriptor
 }
 
-// gone are the events which tell that a directory, or something in it, went away.
+// gone are the events that report that a directory, or an object in it, was deleted or moved.
 const gone = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-// newDirWatch makes a watch. The caller must run read, and close.
+// newDirWatch creates a watch. The caller must call read and close.
 func newDirWatch() (*dirWatch, error) {
-	// Not blocking: so the runtime waits for events, and close ends the wait.
+	// The descriptor does not block: so the runtime waits for events, and close ends the wait.
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("watch directories: %w", err)
@@ -36,7 +38,8 @@ func newDirWatch() (*dirWatch, error) {
 	return &dirWatch{events: os.NewFile(uintptr(fd), "inotify"), fd: fd, users: map[int32]map[*guardedDisk]struct{}{}}, nil
 }
 
-// add makes a look at a disk due whenever something goes away from the directory that a path leads to now.
+// add makes each removal from a directory cause a check of a disk. The directory is the one to which the path leads
+// now.
 func (w *dirWatch) add(path string, d *guardedDisk) (descriptor int32, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,11 +68,11 @@ func (w *dirWatch) remove(descriptor int32, d *guardedDisk) {
 	}
 	if delete(users, d); len(users) == 0 {
 		delete(w.users, descriptor)
-		_, _ = unix.InotifyRmWatch(w.fd, uint32(descriptor)) // the kernel does it by itself when the directory is gone
+		_, _ = unix.InotifyRmWatch(w.fd, uint32(descriptor)) // the kernel removes it on its own when the directory is gone
 	}
 }
 
-// read makes looks due until the watch is closed.
+// read causes checks until the watch is closed.
 func (w *dirWatch) read() error {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -99,7 +102,7 @@ func (w *dirWatch) tell(events []byte) {
 			continue
 		}
 		makeDue(w.users[descriptor])
-		if mask&unix.IN_IGNORED != 0 { // the directory is gone, and its watch with it
+		if mask&unix.IN_IGNORED != 0 { // the directory is gone, and so is its watch
 			delete(w.users, descriptor)
 		}
 	}
@@ -116,5 +119,5 @@ func (w *dirWatch) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	_ = w.events.Close() // nothing was written
+	_ = w.events.Close() // only read
 }

@@ -14,32 +14,33 @@ import (
 )
 
 const (
-	// diskPatience is how long a caller waits for an operation on a disk that has begun, or for the next part of one that reports its
-	// progress; it is longer than the times that an operation has by itself (releaseTimeout, replicaCloseTimeout). A disk with an operation
-	// that is older counts as one that does not respond.
+	// diskPatience is how long a caller waits for a started operation on a disk, or for the next part of an operation
+	// that reports its progress. It is longer than the limits of the operations themselves (releaseTimeout,
+	// replicaCloseTimeout). A disk with an older operation counts as a disk that does not respond.
 	diskPatience = 20 * time.Second
-	// diskWait is how long a caller waits for the replica's name and for a place on its disk. Both together are less than the daemon
-	// gives a call (app.dataPlane).
+	// diskWait is how long a caller waits for the replica's name and for a place on its disk. Both times together are
+	// less than the daemon's limit for a call (app.dataPlane).
 	diskWait = 8 * time.Second
-	// callsPerDisk is how many operations are under way on a disk at a time, so also how many a disk that hangs can hold.
+	// callsPerDisk is how many operations run on a disk at a time. So it is also how many operations a disk that hangs
+	// can hold.
 	callsPerDisk = 2
 )
 
-// diskCalls counts the operations that are under way on each disk. A disk may keep one for ever, in a call of the kernel that nothing
-// can end: then its caller goes, the operation is left behind with what it holds, and for as long as it is under way others of that
-// disk are refused at once. Other disks are not touched.
+// diskCalls counts the current operations on each disk. A disk may hold an operation forever, in a call of the kernel
+// that nothing can end. Then the caller leaves, and the operation is left behind with the resources that it holds.
+// While it is under way, other operations on that disk are refused at once. Other disks are not affected.
 //
 //	an operation    comes when                             and
 //	                less than callsPerDisk are under way   runs; its caller waits for patience
-//	                callsPerDisk are under way             waits for one of them to end, a while
+//	                callsPerDisk are under way             waits for one of them to end, for a limited time
 //	                one is older than patience             is refused
 type diskCalls struct {
 	patience, wait time.Duration
 
-	changed func() // called when a disk begins or ceases to respond; must not block
+	changed func() // called when a disk stops responding or responds again; must not block
 
 	mu    sync.Mutex
-	disks map[string]*diskLane // by path; guarded by mu; those with a call under way or waiting
+	disks map[string]*diskLane // by path; guarded by mu; the disks with a call that is under way or waits
 }
 
 // diskLane is one disk.
@@ -49,12 +50,12 @@ type diskLane struct {
 	users  int                    // guarded by the mu of diskCalls
 }
 
-// diskCall is an operation under way.
+// diskCall is a current operation.
 type diskCall struct {
 	replica, what string
 	overdue       chan struct{} // closed when it is late
 	// guarded by the mu of diskCalls:
-	since time.Time // it began, or the disk has last done a part of it
+	since time.Time // its start, or the time when the disk last completed a part of it
 	timer *time.Timer
 	late  bool
 }
@@ -63,7 +64,8 @@ func newDiskCalls(changed func()) *diskCalls {
 	return &diskCalls{patience: diskPatience, wait: diskWait, changed: changed, disks: map[string]*diskLane{}}
 }
 
-// enter waits for a place on a disk, until ctx ends. leave gives it back, when the operation has ended.
+// enter waits for a place on a disk, until ctx ends. The caller must call leave, which frees the place, after the
+// operation.
 func (c *diskCalls) enter(ctx context.Context, disk, replica, what string) (call *diskCall, leave func(), err error) {
 	lane := c.use(disk)
 	select {
@@ -131,13 +133,13 @@ func (c *diskCalls) begin(disk string, lane *diskLane, replica, what string) (ca
 	}
 }
 
-// progressed says that a disk has done a part of what it was asked to do with a replica: it has its time again for the rest.
+// progressed records that a disk has completed a part of an operation on a replica: the time for the rest starts again.
 func (c *diskCalls) progressed(replica string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, lane := range c.disks {
 		for call := range lane.calls {
-			if call.replica == replica && call.timer.Stop() { // one that is late already stays so until it ends
+			if call.replica == replica && call.timer.Stop() { // a call that is already late stays late until it ends
 				call.since = time.Now()
 				call.timer.Reset(c.patience)
 			}
@@ -145,7 +147,8 @@ func (c *diskCalls) progressed(replica string) {
 	}
 }
 
-// refusal is why nothing is asked of a disk, or of a replica by whatever disk it is on; nil: it responds.
+// refusal is the reason why the process sends no operation to a disk, or to a replica on any disk; nil if the disk
+// responds.
 func (c *diskCalls) refusal(disk, replica string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +162,7 @@ func (c *diskCalls) refusal(disk, replica string) error {
 	return nil
 }
 
-// given is the error of a caller whose ctx ended before it had what it waited for.
+// given is the error of a caller with a context that ended before the caller's turn.
 func (c *diskCalls) given(ctx context.Context, disk, replica string) error {
 	if err := c.refusal(disk, replica); err != nil {
 		return err
@@ -177,7 +180,7 @@ func (l *diskLane) oldestLocked() *diskCall {
 	return oldest
 }
 
-// describe says the same for as long as the call is under way.
+// describe returns the same text as long as the call is under way.
 func (c *diskCall) describe(disk string) string {
 	return fmt.Sprintf("the disk %s has not answered since %s, when it was asked to %s replica %s",
 		disk, c.since.UTC().Format(time.RFC3339), c.what, c.replica)
@@ -200,14 +203,14 @@ func (c *diskCalls) states() []*proto.DiskState {
 	return silent
 }
 
-// operation is what attend runs: what it does, to which replica on which disk.
+// operation is what attend runs: an action on a replica on a disk.
 type operation struct {
 	name, what string
-	disk       string // path; "" is that of the replica that is hosted or parked
+	disk       string // path; "" is the disk of the replica that is hosted or parked
 }
 
-// attend runs an operation with the replica's name locked, and waits for it as long as diskCalls is patient. One that takes longer goes
-// on, and keeps the name; what it returns is given to discard, if that is set.
+// attend runs an operation with the replica's name locked, and waits for it for the patience of diskCalls. An operation
+// that takes longer continues, and holds the name; its result is passed to discard, if that is set.
 func attend[T any](ctx context.Context, h *replicaHost, o operation, run func(context.Context) (T, error), discard func(T)) (T, error) {
 	var none T
 	if err := h.calls.refusal(o.disk, o.name); err != nil {
@@ -222,7 +225,7 @@ func attend[T any](ctx context.Context, h *replicaHost, o operation, run func(co
 	if o.disk == "" {
 		o.disk = h.diskOf(o.name)
 	}
-	if o.disk == "" { // then there is nothing here that could ask a disk
+	if o.disk == "" { // then no disk can be involved
 		defer unlock()
 		return run(context.WithoutCancel(ctx))
 	}
@@ -261,7 +264,7 @@ func attend[T any](ctx context.Context, h *replicaHost, o operation, run func(co
 	return none, fmt.Errorf("%s replica %s: %w", o.what, o.name, cmp.Or(ctx.Err(), context.DeadlineExceeded))
 }
 
-// diskOf is the path of the disk of a replica that is hosted or parked; "" when it is neither.
+// diskOf is the path of the disk of a replica that is hosted or parked; "" if it is neither.
 func (h *replicaHost) diskOf(name string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -33,20 +33,20 @@ func hangingNode(t *testing.T, patience time.Duration, changes ...func(*Instance
 			change(i)
 		}
 	})
-	t.Cleanup(func() { f.thaw() }) // before the process ends
+	t.Cleanup(func() { f.thaw() }) // before the process stops
 	return n, f
 }
 
 const otherUUID = "d15c0000-0000-4000-8000-000000000002"
 
-// named is the spec of another replica of a disk.
+// named returns the spec of another replica on a disk.
 func (n *node) named(name, disk, uuid string) *proto.ReplicaSpec {
 	s := n.replicaSpec()
 	s.Name, s.Uid, s.DiskPath, s.DiskUuid, s.Directory = name, "uid-"+name, disk, uuid, disk+"/replicas/"+name
 	return s
 }
 
-// used makes a replica that must be synced when it is closed.
+// used creates a replica that must be synced when it is closed.
 func (n *node) used(s *proto.ReplicaSpec) {
 	n.t.Helper()
 	_, err := n.ReplicaCreate(n.t.Context(), s)
@@ -58,7 +58,7 @@ func (n *node) used(s *proto.ReplicaSpec) {
 	require.NoError(n.t, c.Close())
 }
 
-// hangs are the operations that a disk can keep.
+// hangs are the operations that a disk can hold.
 var hangs = []struct {
 	name    string
 	prepare func(n *node, s *proto.ReplicaSpec)
@@ -98,7 +98,7 @@ func TestADiskThatHangsIsRefusedAndHoldsUpNoOther(t *testing.T) {
 			tc.prepare(n, second)
 			f.freeze("/disk")
 
-			// As many as may be under way take their time, and then say so.
+			// The largest possible number of operations is under way. Each hangs, and its caller learns this.
 			answers := make(chan error, callsPerDisk)
 			for _, s := range []*proto.ReplicaSpec{first, second} {
 				go func() { answers <- tc.do(context.Background(), n, s) }()
@@ -114,7 +114,8 @@ func TestADiskThatHangsIsRefusedAndHoldsUpNoOther(t *testing.T) {
 			assert.Equal(t, reasonDiskNotResponding, d.GetReason())
 			assert.Contains(t, d.GetMessage(), "when it was asked to "+tc.name+" replica vol-r-")
 
-			// Others of that disk are refused without asking it, those of another disk are served.
+			// Other operations on that disk are refused without a call to the disk. Operations on another disk are
+			// served.
 			for len(f.asked) > 0 {
 				<-f.asked
 			}
@@ -127,7 +128,8 @@ func TestADiskThatHangsIsRefusedAndHoldsUpNoOther(t *testing.T) {
 
 			f.thaw()
 			n.until("that all disks respond", func(s *proto.State) bool { return s != nil && len(s.GetDisks()) == 0 })
-			for _, s := range []*proto.ReplicaSpec{first, second} { // again is success: it was done when the disk answered
+			// Repeating it is a success: it was done when the disk answered.
+			for _, s := range []*proto.ReplicaSpec{first, second} {
 				require.NoError(t, tc.do(t.Context(), n, s))
 			}
 		})
@@ -152,12 +154,12 @@ func TestAToolThatReadsAHungDiskIsRefused(t *testing.T) {
 	require.NoError(t, tool.Close())
 }
 
-// Whatever a disk keeps, the process ends.
+// The process stops, whatever operation a disk holds.
 func TestAShutdownWaitsForNoDisk(t *testing.T) {
 	for _, tc := range hangs {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			n, f := hangingNode(t, time.Hour) // only the shutdown's patience ends
+			n, f := hangingNode(t, time.Hour) // only the shutdown's time limit passes
 			n.replicas.closeTimeout = 3 * time.Second
 			kept, open := n.named("vol-r-1", "/disk", diskUUID), n.named("vol-r-2", "/disk", diskUUID)
 			tc.prepare(n, kept)
@@ -181,7 +183,7 @@ func TestAShutdownWaitsForNoDisk(t *testing.T) {
 	}
 }
 
-// A stop that is asked for while the start hangs must not be answered before the start has ended.
+// A stop that is requested while the start hangs must not be answered before the start has ended.
 func TestAStopDoesNotOvertakeAStartThatHangs(t *testing.T) {
 	n, f := hangingNode(t, 5*time.Second)
 	_, err := n.ReplicaCreate(t.Context(), n.replicaSpec())
@@ -193,11 +195,11 @@ func TestAStopDoesNotOvertakeAStartThatHangs(t *testing.T) {
 	assert.Equal(t, reasonDiskNotResponding, reason(err), "stop of a replica whose start hangs: %v", err)
 	f.thaw()
 	n.untilReplica(proto.Phase_PHASE_RUNNING, replica.Reason(""))
-	// The state is told a moment before the disk counts as one that answers.
+	// The state is reported a moment before the disk counts as a disk that responds.
 	require.Eventually(t, func() bool { return n.stopReplica(0) == nil }, time.Minute, time.Millisecond)
 }
 
-// No operation is under way that would tell.
+// No operation is under way that would show the hang.
 func TestARequestThatHangsShowsOnItsReplicaAndDisk(t *testing.T) {
 	n, f := hangingNode(t, 5*time.Second, func(i *Instance) { i.replicas.stuckEvery = 20 * time.Millisecond })
 	n.createReplica()
@@ -217,7 +219,7 @@ func TestARequestThatHangsShowsOnItsReplicaAndDisk(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// Where even the size of a file needs the disk, the watch still shows the other replicas of the node.
+// If even the size of a file needs the disk, the watch still shows the other replicas of the node.
 func TestTheWatchWaitsForNoDisk(t *testing.T) {
 	n, f := hangingNode(t, 5*time.Second)
 	n.used(n.replicaSpec())
@@ -227,8 +229,8 @@ func TestTheWatchWaitsForNoDisk(t *testing.T) {
 	f.thaw()
 }
 
-// A disk answers to one replica and not to another: no rebuild begins on it, by whatever way the engine reaches the replica. What the replica
-// had stays worth what it was.
+// A disk answers for one replica and not for another. Then no rebuild starts on it, whichever way the engine reaches
+// the replica. The data of the replica keeps its value.
 func TestNoRebuildBeginsOnADiskThatDoesNotRespond(t *testing.T) {
 	n, f := hangingNode(t, 500*time.Millisecond)
 	n.createReplica()
@@ -272,7 +274,7 @@ func TestNoRebuildBeginsOnADiskThatDoesNotRespond(t *testing.T) {
 	assert.True(t, isRebuilding(), "the rebuild did not begin when the disk responded")
 }
 
-// A disk that has as many operations as may be under way gets no other, though none of them is late yet.
+// A disk with the largest possible number of operations gets no further operation, even if none of them is late yet.
 func TestADiskIsAskedByFewAtATime(t *testing.T) {
 	c := newDiskCalls(func() {})
 	var leave []func()
@@ -283,7 +285,7 @@ func TestADiskIsAskedByFewAtATime(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 20 { // a place that is free and a context that has ended are equally good to a select
+	for range 20 { // select chooses at random between a free place and a context that has ended
 		_, _, err := c.enter(ended, "/disk", "vol-r-3", "start")
 		require.ErrorIs(t, err, context.Canceled)
 	}

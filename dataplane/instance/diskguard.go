@@ -16,22 +16,24 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// diskLookInterval is how often a disk is looked at when no mount changes and nothing in it is deleted: events may be lost, and for a
-// directory above the disk's that was renamed or a UUID file that was written over none comes. A look is a dozen system calls, and a few
-// more for each replica, on what the kernel has in memory.
+// diskLookInterval is how often a disk is checked if no mount changes and nothing in it is deleted. It is needed
+// because events may be lost. Also, some changes cause no event: the rename of a directory above the disk's directory,
+// and a write to the UUID file. A check makes a dozen system calls, and a few more for each replica, on data that the
+// kernel has in memory.
 const diskLookInterval = 3 * time.Second
 
-// diskGuard opens replicas on their disks and takes them away when a disk's path does not lead to it any more.
+// diskGuard opens replicas on their disks. It closes them when a disk's path no longer leads to the disk.
 //
 //	replica --- holds its files and directory ------------+
 //	tenancy --- holds the disk's directory (guardedDisk) -+--> a file system, wherever it is mounted now, if it is
 //	path ------ leads to ----------------------------------?
 //
-// The same looks tell whether a replica's own directory or files were deleted (dirwatch.go brings them about); then that one is lost.
+// The same checks show whether a replica's own directory or files were deleted (dirwatch.go causes these checks); then
+// that replica is lost.
 //
-// What an open replica writes goes to the file system it holds, never to what a path leads to, so nothing is ever written beneath a
-// mount point. The guard is there so that a disk which is gone is known as gone at once, its replicas are expelled while the volume's
-// others go on, and the file system is let go.
+// The writes of an open replica go to the file system that it holds, never to the target of a path. So nothing is ever
+// written below a mount point. The guard has three purposes. A missing disk is discovered at once. Its replicas are
+// expelled while the volume's other replicas continue. And the file system is released.
 type diskGuard struct {
 	fs    fsys.FS
 	every time.Duration
@@ -40,28 +42,32 @@ type diskGuard struct {
 	watchers sync.WaitGroup
 
 	mu    sync.Mutex
-	disks map[*guardedDisk]struct{} // guarded by mu; those with tenants, and not lost
-	ended bool                      // guarded by mu; await was called, and no more disks are looked at
-	dirs  *dirWatch                 // guarded by mu; there while there are disks, unless the kernel has none for us
-	// toldAt is when changes of allocated space were last told; guarded by mu.
+	disks map[*guardedDisk]struct{} // guarded by mu; the disks that have tenants and are not lost
+	ended bool                      // guarded by mu; await was called, and no further disks are checked
+	// dirs exists while there are disks, unless the kernel refuses to create it. Guarded by mu.
+	dirs *dirWatch
+	// toldAt is when changes of allocated space were last reported; guarded by mu.
 	toldAt time.Time
 }
 
-// guardedDisk is one disk that is held open, with a goroutine that looks at its path. A look that hangs holds up nothing else.
+// guardedDisk is one disk that is held open, with a goroutine that checks its path. A check that hangs delays nothing
+// else.
 type guardedDisk struct {
 	disk   *replica.Disk
-	due    chan struct{}         // has an entry when a look is due
-	vacant chan struct{}         // closed when the last tenant has gone
+	due    chan struct{}         // has an entry when a check is due
+	vacant chan struct{}         // closed when the last tenant has left
 	tenant map[*tenancy]struct{} // guarded by the guard's mu
 	dirs   *dirWatch             // nil: no events come
-	path   string                // of its directory of replicas, to be watched; "" when it is, or cannot be. Used by the goroutine that looks
+	// path is the path of its directory of replicas, which must be watched. It is "" after the watch was added, or if
+	// no watch is possible. Only the checking goroutine uses it.
+	path string
 }
 
-// look makes a look due. It does not wait.
+// look requests a check. It does not wait.
 func (d *guardedDisk) look() {
 	select {
 	case d.due <- struct{}{}:
-	default: // one is due already, and has not begun
+	default: // one is already due and has not started
 	}
 }
 
@@ -69,24 +75,25 @@ func (d *guardedDisk) held() heldDisk {
 	return heldDisk{path: d.disk.Path(), uuid: d.disk.UUID(), id: d.disk.ID()}
 }
 
-// tenancy is one open replica on a guarded disk. Its owner must close the replica, then release.
+// tenancy is one open replica on a guarded disk. Its owner must close the replica, then call release.
 type tenancy struct {
 	replica *replica.Replica
 	guard   *diskGuard
 	disk    *guardedDisk
 	watched int32 // descriptor of dirWatch; guarded by the guard's mu; 0: not watched
-	// path is of its directory, to be watched; "" when it is, or cannot be. deleted: it was lost for that. Both are used by the goroutine
-	// that looks. The path is a descriptor's number, read while that is certainly open; should it be another's by the time it is watched,
-	// there are looks for nothing, and the clock.
+	// path is the path of its directory, which must be watched. It is "" after the watch was added, or if no watch is
+	// possible. deleted means that the replica was lost because its files were deleted. The checking goroutine uses
+	// both. The path is the number of a descriptor, read while that is certainly open. If the number belongs to another
+	// file when the watch is added, there are unnecessary checks, and the interval remains.
 	path    string
 	deleted bool
-	// allocated is how much space the data took at the last look, in bytes: to read it waits for no disk. told is its value when changes
-	// were told last (tellAllocated); guarded by the guard's mu.
+	// allocated is how much space the data took at the last check, in bytes: reading it waits for no disk. told is its
+	// value when changes were last reported (tellAllocated); guarded by the guard's mu.
 	allocated atomic.Int64
 	told      int64
 	changed   func()
-	// evict is called once, in a goroutine of the guard, after the replica has lost its disk. It closes the replica and releases the
-	// tenancy, unless someone else does.
+	// evict is called once, in a goroutine of the guard, after the replica has lost its disk. It closes the replica and
+	// releases the tenancy, unless another caller does.
 	evict func(*tenancy, *replica.DiskLostError)
 }
 
@@ -94,7 +101,7 @@ func newDiskGuard(fs fsys.FS, log *logrus.Entry) *diskGuard {
 	return &diskGuard{fs: fs, every: diskLookInterval, log: log, disks: map[*guardedDisk]struct{}{}}
 }
 
-// onDisk opens a replica's disk and calls do with it. The disk's UUID file must name the disk.
+// onDisk opens a replica's disk and calls do with it. The disk's UUID file must contain the UUID of the disk.
 func (g *diskGuard) onDisk(s *proto.ReplicaSpec, do func(*replica.Disk) error) error {
 	d, err := replica.OpenDisk(g.fs, s.GetDiskPath(), s.GetDiskUuid())
 	if err != nil {
@@ -116,12 +123,13 @@ func (g *diskGuard) open(s *proto.ReplicaSpec, opts replica.Options, evict func(
 	t := &tenancy{replica: r, guard: g, path: r.WatchPath(), evict: evict, changed: opts.OnChange}
 	t.measure()
 	if g.join(t, d) != d {
-		_ = d.Close() // the same directories are held already
+		_ = d.Close() // the same directories are already held
 	}
 	return t, nil
 }
 
-// join adds a tenant that was opened through d, and returns what holds its disk from now on: d, unless the disk is guarded already.
+// join adds a tenant that was opened through d. It returns the Disk that is held from now on: d, unless the disk is
+// already guarded.
 func (g *diskGuard) join(t *tenancy, d *replica.Disk) *replica.Disk {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,19 +150,21 @@ func (g *diskGuard) findLocked(d *replica.Disk) *guardedDisk {
 	return nil
 }
 
-// guardLocked begins to look at a disk; the first look is at once, for its path may have changed since it was opened.
+// guardLocked starts to check a disk. The first check is at once, because the path may have changed since it was
+// opened.
 func (g *diskGuard) guardLocked(d *replica.Disk) *guardedDisk {
 	guarded := &guardedDisk{disk: d, path: d.WatchPath(), due: make(chan struct{}, 1), vacant: make(chan struct{}), tenant: map[*tenancy]struct{}{}}
 	g.disks[guarded] = struct{}{}
 	if g.ended {
-		return guarded // a start that hung until the process ends; it is not looked after, and goes with the process
+		// This start hung until the process exits; the disk is not checked, and is released with the process.
+		return guarded
 	}
 	guarded.dirs = g.dirsLocked()
 	g.watchers.Go(func() { g.watch(guarded) })
 	return guarded
 }
 
-// dirsLocked is the watch of directories, made for the first disk.
+// dirsLocked returns the watch of directories; it is created for the first disk.
 func (g *diskGuard) dirsLocked() *dirWatch {
 	if g.dirs != nil {
 		return g.dirs
@@ -182,7 +192,7 @@ func (g *diskGuard) forgetLocked(d *guardedDisk) {
 	}
 }
 
-// measure asks the disk how much space the data takes. A replica that cannot tell keeps the number that it had.
+// measure asks the disk how much space the data takes. If that fails, the previous number stays.
 func (t *tenancy) measure() {
 	if n, err := t.replica.AllocatedBytes(); err == nil {
 		t.allocated.Store(n)
@@ -190,9 +200,9 @@ func (t *tenancy) measure() {
 }
 
 const (
-	// allocatedStep is a change, in bytes, of the space that a replica's data takes that is worth telling.
+	// allocatedStep is the smallest change of a replica's allocated space that is reported, in bytes.
 	allocatedStep = 1 << 20
-	// allocatedInterval is the shortest time between two reports of such changes, those of all replicas together.
+	// allocatedInterval is the shortest time between two reports of such changes, for all replicas together.
 	allocatedInterval = 30 * time.Second
 )
 
@@ -213,8 +223,8 @@ func (g *diskGuard) tellAllocated(t *tenancy) {
 	t.changed() // it does not wait
 }
 
-// release ends a tenancy, once its replica is closed. The last one lets go of the disk, without the guard's lock: a disk that hangs must
-// hold up no other.
+// release ends a tenancy after its replica was closed. The last tenancy closes the disk, without the guard's lock: a
+// disk that hangs must delay no other disk.
 func (t *tenancy) release() {
 	d := t.guard.leave(t)
 	if d == nil {
@@ -225,7 +235,7 @@ func (t *tenancy) release() {
 	}
 }
 
-// leave removes a tenant, and returns its disk if that is not guarded any more.
+// leave removes a tenant, and returns its disk if that is no longer guarded.
 func (g *diskGuard) leave(t *tenancy) *guardedDisk {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,7 +255,7 @@ func (g *diskGuard) leave(t *tenancy) *guardedDisk {
 	return d
 }
 
-// lookAll makes a look due at every disk, for mounts have changed. It does not wait.
+// lookAll requests a check of every disk, because mounts have changed. It does not wait.
 func (g *diskGuard) lookAll() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -254,7 +264,7 @@ func (g *diskGuard) lookAll() {
 	}
 }
 
-// watch looks at a disk until it is lost or has no tenant.
+// watch checks a disk until it is lost or has no tenant.
 func (g *diskGuard) watch(d *guardedDisk) {
 	log := g.log.WithField(logfields.Path, d.disk.Path())
 	ticker := time.NewTicker(g.every)
@@ -282,11 +292,11 @@ func (g *diskGuard) watch(d *guardedDisk) {
 	}
 }
 
-// lose ends the service of all replicas on a disk at once, then closes them, each for itself: what the old disk still has to finish
-// holds up only the replica that asked for it.
+// lose ends the service of all replicas on a disk at once. Then it closes them independently of each other: an
+// unfinished request on the old disk delays only its own replica.
 func (g *diskGuard) lose(d *guardedDisk, lost *replica.DiskLostError) {
 	g.mu.Lock()
-	g.forgetLocked(d) // no tenancy joins any more
+	g.forgetLocked(d) // no further tenancy joins
 	tenants := slices.Collect(maps.Keys(d.tenant))
 	g.mu.Unlock()
 	for _, t := range tenants {
@@ -299,12 +309,13 @@ func (g *diskGuard) lose(d *guardedDisk, lost *replica.DiskLostError) {
 	evicting.Wait()
 }
 
-// listen begins to watch directories of a disk that are not watched yet, before the look, so that nothing goes away unseen in between.
+// listen adds watches for directories of a disk that are not watched yet. It does so before the check, so that no
+// removal in between is missed.
 func (g *diskGuard) listen(d *guardedDisk) {
 	if d.dirs == nil {
 		return
 	}
-	if d.path != "" { // the watch goes with the last disk, or with the directory
+	if d.path != "" { // the watch ends with the last disk, or with the directory
 		if _, err := d.dirs.add(d.path, d); err != nil {
 			g.log.WithError(err).WithField(logfields.Path, d.disk.Path()).Debug("The directory of a disk's replicas is not watched")
 		}
@@ -331,7 +342,7 @@ func (g *diskGuard) listenTo(t *tenancy) {
 		t.watched = descriptor
 		return
 	}
-	t.disk.dirs.remove(descriptor, t.disk) // it was released meanwhile
+	t.disk.dirs.remove(descriptor, t.disk) // it was released in between
 }
 
 func (g *diskGuard) tenants(d *guardedDisk) []*tenancy {
@@ -340,7 +351,7 @@ func (g *diskGuard) tenants(d *guardedDisk) []*tenancy {
 	return slices.Collect(maps.Keys(d.tenant))
 }
 
-// lookAtTenants takes away replicas whose data was deleted under them. No path leads to what they would still write.
+// lookAtTenants closes replicas with data that was deleted while they were open. No path leads to their further writes.
 func (g *diskGuard) lookAtTenants(d *guardedDisk) {
 	for _, t := range g.tenants(d) {
 		if t.deleted {
@@ -348,7 +359,7 @@ func (g *diskGuard) lookAtTenants(d *guardedDisk) {
 		}
 		t.measure()
 		g.tellAllocated(t)
-		// An error says nothing of the replica: it was closed, or cannot be examined.
+		// An error proves nothing about the replica: it was closed, or cannot be examined.
 		if lost, err := d.disk.Check(t.replica); err == nil && lost != nil {
 			t.deleted = true
 			t.replica.Lose(lost)
@@ -357,13 +368,13 @@ func (g *diskGuard) lookAtTenants(d *guardedDisk) {
 	}
 }
 
-// await returns when no disk is looked at any more, or when a look has hung for too long. All replicas must be closed.
+// await returns when no disk is checked any longer, or when a check has hung for too long. All replicas must be closed.
 func (g *diskGuard) await(limit time.Duration) {
 	g.mu.Lock()
 	g.ended = true
 	g.mu.Unlock()
 	ended := make(chan struct{})
-	go func() { // outlives await only when the kernel does not answer
+	go func() { // outlives await only if the kernel does not answer
 		defer close(ended)
 		g.watchers.Wait()
 	}()

@@ -25,14 +25,14 @@ import (
 
 func (n *node) diskDir() string { return filepath.Join(n.root, "disk") }
 
-// hideDisk does what an unmount does to the path, as far as a process without rights can: the disk is elsewhere, and what was
-// beneath it comes to light, ready to be written to by mistake.
+// hideDisk simulates an unmount, as far as a process without rights can. The disk moves elsewhere, and the directory
+// below it becomes visible, and could be written to by mistake.
 func (n *node) hideDisk() (restore func()) {
 	n.t.Helper()
 	away := filepath.Join(n.root, "away")
 	require.NoError(n.t, os.MkdirAll(filepath.Join(away, "replicas"), 0o700))
 	exchange(n.t, n.diskDir(), away)
-	n.disks.lookAll() // for a rename there is no event; a mount brings one
+	n.disks.lookAll() // a rename causes no event; a mount causes one
 	return func() {
 		n.t.Helper()
 		require.NoError(n.t, os.RemoveAll(n.diskDir()))
@@ -41,13 +41,13 @@ func (n *node) hideDisk() (restore func()) {
 	}
 }
 
-// exchange gives two files or directories each other's name, with no moment in which a name is free.
+// exchange exchanges the names of two files or directories atomically.
 func exchange(t testing.TB, a, b string) {
 	t.Helper()
 	require.NoError(t, unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE))
 }
 
-// beneath lists what is where the disk was.
+// beneath lists the files at the former place of the disk.
 func (n *node) beneath() []string {
 	n.t.Helper()
 	var found []string
@@ -67,7 +67,7 @@ func (n *node) untilReplica(phase proto.Phase, reason replica.Reason) *proto.Rep
 	return n.replicaState(s)
 }
 
-// openFiles lists what the process has open below a directory.
+// openFiles lists the files below a directory that the process has open.
 func openFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -111,7 +111,7 @@ func TestAReplicaWhoseDiskGoesAwayFailsAtOnceAndIsUsedAgainWhenItIsBack(t *testi
 	n.untilClosed()
 	assert.Empty(t, openFiles(t, filepath.Join(n.root, "away")), "the disk is held still")
 
-	// Nothing brings it back while the disk is away, and nothing is made in its place.
+	// Nothing restores it while the disk is away, and nothing is created in its place.
 	for range 2 {
 		s, err := n.ReplicaStart(ctx, n.replicaSpec())
 		require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestAReplicaWhoseDiskGoesAwayFailsAtOnceAndIsUsedAgainWhenItIsBack(t *testi
 	require.NoError(t, c.Close())
 }
 
-// The watch shows the space that data takes on its disk, though nothing else changes.
+// The watch shows the space that data takes on its disk, even if nothing else changes.
 func TestTheSpaceThatAReplicaTakesIsTold(t *testing.T) {
 	n := newNode(t, 1)
 	n.createReplica()
@@ -182,7 +182,7 @@ func TestADiskThatIsReplacedFailsItsReplica(t *testing.T) {
 	}
 }
 
-// No event comes for what is not a mount.
+// A change that is not a mount causes no event.
 func TestADiskThatGoesAwayWithoutAnEventIsNoticed(t *testing.T) {
 	n := newNode(t, 1)
 	n.disks.mu.Lock()
@@ -193,7 +193,7 @@ func TestADiskThatGoesAwayWithoutAnEventIsNoticed(t *testing.T) {
 	n.untilReplica(proto.Phase_PHASE_ERROR, replica.DiskUnmounted)
 }
 
-// deletions take an open replica's data from under it.
+// deletions are ways to delete an open replica's data.
 var deletions = []struct {
 	name   string
 	delete func(t *testing.T, n *node)
@@ -228,7 +228,7 @@ func TestAReplicaWhoseDataIsDeletedFailsAtOnce(t *testing.T) {
 				n := nodeWith(t, 1, newRoot(t), func(i *Instance) {
 					i.disks.every = time.Hour
 					if by == "the clock" {
-						i.disks.every, i.disks.fs = 10*time.Millisecond, newFreezer(i.disks.fs) // whose directories cannot be watched
+						i.disks.every, i.disks.fs = 10*time.Millisecond, newFreezer(i.disks.fs) // its directories cannot be watched
 					}
 				})
 				n.createReplica()
@@ -242,7 +242,7 @@ func TestAReplicaWhoseDataIsDeletedFailsAtOnce(t *testing.T) {
 				n.untilClosed()
 				open := openFiles(t, n.root)
 				assert.False(t, slices.ContainsFunc(open, func(path string) bool { return strings.Contains(path, "data.img") }), "what was deleted is held still: %q", open)
-				// Nothing is made in its place.
+				// Nothing is created in its place.
 				s, err := n.ReplicaStart(t.Context(), n.replicaSpec())
 				require.NoError(t, err)
 				assert.Equal(t, proto.Phase_PHASE_ERROR, s.GetPhase(), "started without its data: %v", s)
@@ -251,7 +251,7 @@ func TestAReplicaWhoseDataIsDeletedFailsAtOnce(t *testing.T) {
 	}
 }
 
-// A replica that was deleted concerns no other of its disk, and what the process does itself no replica at all.
+// The deletion of a replica does not affect other replicas on its disk. The process's own actions affect no replica.
 func TestOtherReplicasOfTheDiskGoOn(t *testing.T) {
 	n := newNode(t, 1)
 	n.createReplica()
@@ -261,7 +261,7 @@ func TestOtherReplicasOfTheDiskGoOn(t *testing.T) {
 	require.NoError(t, err)
 	_, err = n.ReplicaRemove(t.Context(), n.named("vol-r-8", "/disk", diskUUID))
 	require.NoError(t, err)
-	for _, generation := range []string{"2/two", "3/three"} { // each replaces the metadata
+	for _, generation := range []string{"2/two", "3/three"} { // each admission replaces the metadata
 		c, err := n.dialEngine(generation)
 		require.NoError(t, err)
 		require.NoError(t, c.WriteAt(t.Context(), make([]byte, 4096), 0, false))
@@ -287,7 +287,7 @@ func TestOtherReplicasOfTheDiskGoOn(t *testing.T) {
 func TestAnEngineExpelsTheReplicaWhoseDiskWentAway(t *testing.T) {
 	c := newCluster(t)
 	c.startEngine(c[0], c.engineSpec(1, nil))
-	for _, n := range c[:2] { // the local one by direct call, another over the network
+	for _, n := range c[:2] { // the local replica by direct call, another one over the network
 		tool, err := c[0].dialTool("engine/" + volume)
 		require.NoError(t, err)
 		n.hideDisk()
@@ -340,7 +340,7 @@ func TestReplicasOfOneDiskShareWhatIsHeldOfIt(t *testing.T) {
 		}
 		return found
 	}
-	// A look at the disk opens it for a moment, too.
+	// A check of the disk also opens it for a moment.
 	isHeldOnce := func() bool { return count(n.diskDir()) == 1 }
 	assert.Eventually(t, isHeldOnce, patience, time.Millisecond, "the disk is held more than once")
 	require.NoError(t, n.stopReplica(0))
@@ -350,7 +350,7 @@ func TestReplicasOfOneDiskShareWhatIsHeldOfIt(t *testing.T) {
 	assert.Empty(t, openFiles(t, n.diskDir()), "held with no replica left")
 }
 
-// hangingFS does not answer for one path, as a network file system whose server is gone.
+// hangingFS does not answer for one path, like a network file system after its server is gone.
 type hangingFS struct {
 	fsys.FS
 	mu      sync.Mutex
@@ -412,7 +412,7 @@ func TestADiskThatHangsHoldsUpNoOther(t *testing.T) {
 	assert.ErrorAs(t, lost, new(*replica.DiskLostError))
 }
 
-// stickyFS has a directory whose close hangs, if it was opened before stuck is set.
+// stickyFS has a directory with a close that hangs if the directory was opened before stuck is set.
 type stickyFS struct {
 	fsys.FS
 	path          string
@@ -452,7 +452,7 @@ func (d *stickyDir) Close() error {
 	return d.Dir.Close()
 }
 
-// stick tells whether the directory is open once, and will not be closed.
+// stick reports whether the directory is open once; then its close will hang.
 func (f *stickyFS) stick() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -460,7 +460,8 @@ func (f *stickyFS) stick() bool {
 	return f.stuck
 }
 
-// A disk's directory cannot be closed. Only the call that closes it waits for that: replicas of other disks are opened and closed.
+// A disk's directory cannot be closed. Only the call that closes it waits for that: replicas of other disks can be
+// opened and closed.
 func TestADirectoryThatIsNotClosedHoldsUpNoOtherDisk(t *testing.T) {
 	f := &stickyFS{path: "/disk", waiting: make(chan struct{}), free: make(chan struct{}), open: map[*stickyDir]bool{}}
 	root := newRoot(t)
@@ -473,7 +474,7 @@ func TestADirectoryThatIsNotClosedHoldsUpNoOtherDisk(t *testing.T) {
 	other := n.named("vol-r-2", "/other", otherUUID)
 	_, err := n.ReplicaCreate(t.Context(), other)
 	require.NoError(t, err)
-	for !f.stick() { // while a look at the disk has it open as well
+	for !f.stick() { // a check of the disk may also have it open
 		time.Sleep(time.Millisecond)
 	}
 	stopped := make(chan error, 1)

@@ -8,30 +8,32 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 )
 
-// heldDisk says which disk is held open.
+// heldDisk identifies the disk that is held open.
 type heldDisk struct {
 	path, uuid string
 	id         replica.DiskID
 }
 
-// judgeDisk compares a disk that is held open with what its path leads to now. nil: it is the disk, or that cannot be told, which is
-// no reason to believe that it is not: what is held open is the disk in any case.
+// judgeDisk compares a disk that is held open with what its path leads to now. nil means that it is the disk, or that
+// this is unknown. In the second case there is no reason to doubt it, because the held directories belong to the disk
+// in any case.
 //
 //	the path leads to                                   verdict
 //	nothing                                             DiskUnmounted
 //	something that cannot be examined                   kept
 //	the held directory, with its UUID and replicas      kept
-//	the held directory, its UUID file missing or torn   kept: the data is there, and its device tells; the node says what to mend
+//	the held directory, its UUID file missing or torn   kept: the data exists, and its device identifies the disk; the
+//	                                                    node's condition says what to repair
 //	the held directory, its UUID file of another disk   DiskReplaced
 //	the held directory, with something else in the      DiskReplaced
 //	  place of the held directory of replicas
 //	the held directory, without a directory of replicas DataDeleted
-//	another directory, no mount, without a UUID file    DiskUnmounted: it is what was beneath
+//	another directory, no mount, without a UUID file    DiskUnmounted: it is the directory below the mount point
 //	any other directory                                 DiskReplaced
 //
-// A mount that is another but leads to the same directory of the same device is the disk: a file system that was unmounted and
-// mounted again while it was held open, or mounted at the path a second time. A byte-for-byte clone with the same UUID file is on
-// another device. Once nothing is held open any more a clone cannot be told from the disk.
+// Another mount that leads to the same directory of the same device is the disk. Either the file system was unmounted
+// and mounted again while it was held open, or it was mounted at the path a second time. A byte-for-byte clone with the
+// same UUID file is on another device. When nothing is held open, a clone cannot be distinguished from the disk.
 func judgeDisk(held heldDisk, now replica.Sighting) *replica.DiskLostError {
 	switch {
 	case !now.Found && now.Reason == replica.IOError:

@@ -24,7 +24,7 @@ func TestJudgeDisk(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		now        replica.Sighting
-		wantReason replica.Reason // "": kept
+		wantReason replica.Reason // "" means that it is kept
 		want       string
 	}{
 		{name: "the held directory → kept", now: replica.Sighting{Found: true, MountPoint: true, ID: at(loop, 2, 12), UUID: diskUUID}},

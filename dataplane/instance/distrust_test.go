@@ -19,8 +19,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/disk"
 )
 
-// A device that was pulled out may have lost what was not synced, without an error. Whatever comes between the loss and the next
-// start, the replica is not taken for one that has kept everything, until what may be missing was made good.
+// A device that was unplugged may have lost unsynced data without an error. Until the missing data was written again,
+// the replica does not count as having kept everything, whatever happens between the loss and the next start.
 func TestAReplicaThatLostItsDiskIsNotTrustedToHaveKeptEverything(t *testing.T) {
 	start := func(n *node) {
 		_, err := n.ReplicaStart(n.t.Context(), n.replicaSpec())
@@ -29,8 +29,8 @@ func TestAReplicaThatLostItsDiskIsNotTrustedToHaveKeptEverything(t *testing.T) {
 	stop := func(n *node) { require.NoError(n.t, n.stopReplica(0)) }
 	for _, tc := range []struct {
 		name string
-		away func(n *node) // is done while the disk is away
-		back func(n *node) // is done when it is back
+		away func(n *node) // called while the disk is away
+		back func(n *node) // called when the disk is back
 	}{
 		{"nothing", func(*node) {}, func(*node) {}},
 		{"a start that is refused", start, func(*node) {}},
@@ -71,7 +71,8 @@ func TestAReplicaThatLostItsDiskIsNotTrustedToHaveKeptEverything(t *testing.T) {
 	}
 }
 
-// admitsTrusted lets an engine in and expects that it hears of the cache what is wanted. If it clears marks, it leaves another.
+// admitsTrusted admits an engine and checks that the replica reports cacheKept as wanted. If admitsTrusted clears
+// marks, it leaves another mark.
 func (n *node) admitsTrusted(generation int64, want bool, cleared ...int64) {
 	n.t.Helper()
 	session, err := n.replicas.find(n.replicaName()).replica.Admit(n.t.Context(), generation, "session")
@@ -91,7 +92,8 @@ func (n *node) admitsTrusted(generation int64, want bool, cleared ...int64) {
 	}
 }
 
-// The disk takes nothing any more, not even the record that writes were lost; when it works again the process still knows.
+// The disk stores nothing from now on, not even the record that writes were lost. When it works again, the process
+// still knows of the loss.
 func TestAReplicaThatCouldNotRecordItsLossesIsNotTrusted(t *testing.T) {
 	ctx, disks := t.Context(), newDiskInMemory(t)
 	h := newHostOf(disks)
@@ -125,7 +127,7 @@ func TestAReplicaThatCouldNotRecordItsLossesIsNotTrusted(t *testing.T) {
 	h.disks.await(time.Minute)
 }
 
-// newDiskInMemory has a disk at /disk.
+// newDiskInMemory returns a file system in memory with a disk at /disk.
 func newDiskInMemory(t *testing.T) *memfs.FS {
 	t.Helper()
 	disks := memfs.New()
@@ -145,7 +147,8 @@ func newHostOf(disks *memfs.FS) *replicaHost {
 	return newReplicaHost(newDiskGuard(disks, logrus.NewEntry(log)), "boot", newChanges(), logrus.NewEntry(log))
 }
 
-// The kernel tells a write-out that failed once: to an opening that is refused, and that the disk keeps from recording it.
+// The kernel reports a failed write-out once. Here the report goes to an opening that is refused, and the disk does not
+// store the record of the loss.
 func TestALossThatOnlyARefusedOpeningHeardOfIsRemembered(t *testing.T) {
 	ctx, disks := t.Context(), newDiskInMemory(t)
 	h := newHostOf(disks)

@@ -24,10 +24,10 @@ type engineHost struct {
 	changes   *changes
 	deviceDir string
 	keeper    device.Keeper
-	// quietPeriod, slowAfter and keepEvery are those of engine.Config.
+	// quietPeriod, slowAfter and keepEvery are the values for engine.Config.
 	quietPeriod, slowAfter time.Duration
 	keepEvery              int64
-	// stopTimeout bounds the stop of one engine, flushTimeout the last flush of one that is left as it is.
+	// stopTimeout limits the stop of one engine. flushTimeout limits the last flush of an engine that is left running.
 	stopTimeout, flushTimeout time.Duration
 
 	log   *logrus.Entry
@@ -35,16 +35,16 @@ type engineHost struct {
 
 	mu     sync.Mutex
 	hosted map[string]*hostedEngine // guarded by mu; by name
-	kept   map[string]device.Held   // guarded by mu; by volume, those that no engine here has taken over
+	kept   map[string]device.Held   // guarded by mu; by volume, the devices that no engine here has taken over
 }
 
-// hostedEngine does not change: an entry is replaced.
+// hostedEngine is never changed: an entry is replaced.
 type hostedEngine struct {
 	spec   *proto.EngineSpec
 	engine *engine.Engine
 	socket *socketFrontend
-	device func() uint64 // number of the block device; 0 while there is none
-	adopts bool          // it takes over a kept device, once it serves
+	device func() uint64 // number of the block device; 0 if there is none
+	adopts bool          // it takes over a kept device when it serves
 }
 
 func newEngineHost(r *replicaHost, c *changes, opts Options, log *logrus.Entry) *engineHost {
@@ -93,7 +93,7 @@ func validateEngine(s *proto.EngineSpec) error {
 	return nil
 }
 
-// start starts an engine, in place of one of a lower generation that has ended.
+// start starts an engine. It may replace an engine of a lower generation that has ended.
 func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.EngineState, error) {
 	if err := validateEngine(s); err != nil {
 		return nil, err
@@ -130,7 +130,8 @@ func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.Eng
 	return e.state(), nil
 }
 
-// mayReplace says whether the engine that is here gives way (true), is the one that is asked for (false), or stands in the way.
+// mayReplace returns true if the existing engine can be replaced, and false if it is the requested engine. The error
+// means that it must stay.
 func mayReplace(old *hostedEngine, s *proto.EngineSpec) (bool, error) {
 	generation, session := old.spec.GetGeneration(), old.spec.GetSession()
 	phase := old.engine.State().Phase
@@ -163,7 +164,8 @@ func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
 	return e
 }
 
-// config is what an engine needs to know, without its frontend. The users of a device that it adopts were served before.
+// config returns the configuration of an engine, without its frontend. The users of a device that it adopts were served
+// before.
 func (h *engineHost) config(s *proto.EngineSpec, adopts bool) engine.Config {
 	cfg := engine.Config{
 		Name: s.GetName(), Volume: s.GetVolume(), Generation: s.GetGeneration(), Session: s.GetSession(),
@@ -178,10 +180,10 @@ func (h *engineHost) config(s *proto.EngineSpec, adopts bool) engine.Config {
 	return cfg
 }
 
-// expandTimeout bounds an expansion. It asks each member for its state, and the kernel for a larger device.
+// expandTimeout limits an expansion. An expansion asks each member for its state, and the kernel for a larger device.
 const expandTimeout = 15 * time.Second
 
-// expand makes a volume larger. It goes on when the caller goes away.
+// expand makes a volume larger. It continues if the caller leaves.
 func (h *engineHost) expand(ctx context.Context, r *proto.EngineExpandRequest) error {
 	if size := r.GetSizeBytes(); size <= 0 || size%replica.BlockBytes != 0 {
 		return fmt.Errorf("%w: size of %d bytes", errInvalid, size)
@@ -203,8 +205,8 @@ func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
 	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()))
 }
 
-// stop ends an engine, unless its device is in use; with force, then too. With a session, it leaves an engine of another session
-// alone.
+// stop ends an engine, unless its device is in use; with force, it ends the engine in any case. With a session, it does
+// not touch an engine of another session.
 func (h *engineHost) stop(ctx context.Context, name, session string, force bool) error {
 	e := h.find(name)
 	if e == nil {
@@ -214,11 +216,11 @@ func (h *engineHost) stop(ctx context.Context, name, session string, force bool)
 		return nil
 	}
 	if force {
-		e.engine.Interrupt() // a stop that waits for users' data has the lock
+		e.engine.Interrupt() // a stop that waits for users' data holds the lock
 	}
 	defer h.names.lock(e.spec.GetVolume())()
 	if h.find(name) != e {
-		return nil // ended while this waited
+		return nil // it ended during the wait
 	}
 	if force {
 		return h.end(ctx, e, e.engine.StopForce)
@@ -226,8 +228,8 @@ func (h *engineHost) stop(ctx context.Context, name, session string, force bool)
 	return h.end(ctx, e, e.engine.Stop)
 }
 
-// end stops an engine and forgets it, unless it goes on because its device is in use. The stop goes on when the caller goes away: a
-// stop that began should end.
+// end stops an engine and removes it from the list, unless it continues because its device is in use. The stop
+// continues if the caller leaves, because a started stop should finish.
 func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.stopTimeout)
 	defer cancel()
@@ -242,7 +244,7 @@ func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context
 		log.WithError(err).Warn("Engine ended, but something of its device is left")
 	}
 	e.socket.cut()
-	if e.adopts { // it may have ended before it took the device over; nothing else removes that
+	if e.adopts { // it may have ended before it took over the device; nothing else removes the device
 		h.abandon(ctx, e, log)
 	}
 	h.mu.Lock()
@@ -252,7 +254,8 @@ func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context
 	return nil
 }
 
-// abandon removes the device that an engine was to take over. It has its own time: the stop may have used up all of ctx's.
+// abandon removes the device that an engine should have taken over. It has its own time limit, because the stop may
+// have used up the time of ctx.
 func (h *engineHost) abandon(ctx context.Context, e *hostedEngine, log *logrus.Entry) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.stopTimeout)
 	defer cancel()
@@ -262,7 +265,7 @@ func (h *engineHost) abandon(ctx context.Context, e *hostedEngine, log *logrus.E
 	}
 }
 
-// shutdown ends all engines at once. One whose device is in use is flushed, which is all that can be done for it.
+// shutdown ends all engines concurrently. If the device of an engine is in use, the engine can only be flushed.
 func (h *engineHost) shutdown(ctx context.Context) {
 	h.mu.Lock()
 	all := []*hostedEngine{}
@@ -274,7 +277,7 @@ func (h *engineHost) shutdown(ctx context.Context) {
 	for _, e := range all {
 		ending.Go(func() {
 			if e.spec.GetFrontend() != proto.Frontend_FRONTEND_BLOCK {
-				e.socket.cut() // tools do not hold the process up
+				e.socket.cut() // tools do not delay the process
 			}
 			err := h.stop(ctx, e.spec.GetName(), e.spec.GetSession(), false)
 			if err == nil {
@@ -288,8 +291,8 @@ func (h *engineHost) shutdown(ctx context.Context) {
 	ending.Wait()
 }
 
-// flush gives an engine that is left as it is a while to flush. Its backend does not look at contexts, and may wait for an epoch that
-// will not be recorded any more: then the flush is left behind too, and ends with the engine.
+// flush gives an engine that is left running limited time to flush. The engine's backend ignores contexts, and may wait
+// for an epoch that will never be recorded. In that case the flush is left behind too, and ends with the engine.
 func (h *engineHost) flush(ctx context.Context, e *hostedEngine) error {
 	ctx, cancel := context.WithTimeout(ctx, h.flushTimeout)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// grow makes the replica of a node larger, and returns what it has then.
+// grow increases the size of the replica of a node, and returns its state.
 func (n *node) grow(size int64) *proto.ReplicaState {
 	n.t.Helper()
 	s := n.replicaSpec()
@@ -28,7 +28,7 @@ func (n *node) grow(size int64) *proto.ReplicaState {
 	return state
 }
 
-// A volume with replicas here and elsewhere grows while it is used, one step of the control plane after the other.
+// A volume with local and remote replicas grows while it is used, step by step as the control plane does it.
 func TestAVolumeGrowsWhileItIsUsed(t *testing.T) {
 	const size = 3 * testSize
 	ctx := t.Context()
@@ -68,7 +68,7 @@ func TestAVolumeGrowsWhileItIsUsed(t *testing.T) {
 	require.NoError(t, v.Close())
 	home.stopEngine()
 
-	// An engine elsewhere finds it all, with the new size.
+	// An engine on another node finds all the data, with the new size.
 	c.startEngine(c[2], c.sized(c.engineSpec(2, epoch), size))
 	v, err = c[2].dialTool("engine/" + volume)
 	require.NoError(t, err)
@@ -85,8 +85,8 @@ func (c cluster) sized(s *proto.EngineSpec, size int64) *proto.EngineSpec {
 	return s
 }
 
-// A device grows with its volume, again and again, to sizes that end anywhere in a page and in a region, up to the last one there is for its
-// regions. Its end can be written each time.
+// A device grows with its volume, repeatedly. The sizes end anywhere in a page and in a region, up to the largest size
+// that the regions allow. Each time the end of the device can be written.
 func TestADeviceGrowsWithItsVolume(t *testing.T) {
 	needDevices(t)
 	n := newNode(t, 1)
@@ -106,7 +106,7 @@ func TestADeviceGrowsWithItsVolume(t *testing.T) {
 	n.stopEngine()
 }
 
-// No size that does not go with the replica's regions, or with blocks, becomes of it, and its user goes on.
+// Sizes that do not match the replica's regions, or the block size, are refused, and the user of the replica continues.
 func TestSizesThatNoReplicaGrowsTo(t *testing.T) {
 	c := newCluster(t)
 	home := c[0]
@@ -116,7 +116,7 @@ func TestSizesThatNoReplicaGrowsTo(t *testing.T) {
 			assert.Equal(t, int64(testSize), n.grow(size).GetSizeBytes(), size)
 		}
 		_, err := home.EngineExpand(t.Context(), &proto.EngineExpandRequest{Name: volume + "-e-0", Session: "session-1", SizeBytes: size})
-		if size != testSize-512 { // less than it has is no error
+		if size != testSize-512 { // a size below the current one is no error
 			require.Error(t, err, size)
 		}
 	}
@@ -128,14 +128,14 @@ func TestSizesThatNoReplicaGrowsTo(t *testing.T) {
 	home.stopEngine()
 }
 
-// A caller tells what goes away by itself from what does not by the reason.
+// The reason shows the caller whether a refusal is temporary.
 func TestAnExpansionThatWaitsForAnEpochInVainIsBusy(t *testing.T) {
 	err := toStatus(fmt.Errorf("expand to 512 bytes: %w: vol-r-1", engine.ErrLeaving))
 	assert.Equal(t, reasonBusy, reason(err), err)
 }
 
-// A daemon with an older object starts a replica with the size from before it grew. The replica keeps its size, and
-// can still be fenced and read when it is stopped.
+// A daemon with an older object starts a replica with the size from before the growth. The replica keeps its size. When
+// it is stopped, it can still be fenced and read.
 func TestAReplicaThatIsStartedWithASmallerSizeCanBeFenced(t *testing.T) {
 	const size = 2 * testSize
 	c := newCluster(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 )
 
-// blockSize is that of every export: file systems on a volume count on 512 for ever.
+// blockSize is the block size of every export: file systems on a volume permanently rely on 512.
 var blockSize = nbd.BlockSize{Min: replica.BlockBytes, Preferred: 4096}
 
 // dataExport is the name under which an engine opens a replica.
@@ -53,7 +53,8 @@ func (x *dataExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 		return nil, fmt.Errorf("%w: replica %s is not served here", nbd.ErrUnknownExport, d.replica)
 	}
 	export := &nbd.Export{Name: name, Size: e.replica.Size(), BlockSize: blockSize}
-	if c.InfoOnly { // an engine asks whether its time is over: a release before this one always describes the export
+	// An engine asks whether it was fenced; an earlier release always describes the export.
+	if c.InfoOnly {
 		if err := e.replica.Refuses(d.generation, d.session); err != nil {
 			return nil, nbd.ErrPolicy(fencedText + err.Error())
 		}
@@ -68,11 +69,13 @@ func (x *dataExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 	case err != nil:
 		return nil, nbd.ErrPolicy(err.Error())
 	}
-	export.SizeNow = session.Size // the engine learns it by OpState
+	export.SizeNow = session.Size // the engine learns the size by OpState
 	export.Backend = tellsFenced(x.replicas.forEngine(d.replica, session))
 	export.Closed = cutWhenDone(session.Done(), func(gone <-chan struct{}) {
 		if errors.Is(session.Err(), replica.ErrFenced) {
-			select { // an engine that asks meanwhile learns that it was fenced, not only that the connection ended
+			// An engine that sends a request in this time learns that it was fenced, not only that the connection
+			// ended.
+			select {
 			case <-gone:
 			case <-time.After(fencedGrace):
 			}
@@ -82,25 +85,25 @@ func (x *dataExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 	return export, nil
 }
 
-// fencedGrace is how long the connection of a fenced engine stays.
+// fencedGrace is how long the connection of a fenced engine stays open.
 const fencedGrace = time.Second
 
-// cutWhenDone calls drop when what a connection serves has ended by itself; drop must return soon after gone is closed. It returns
-// the connection's Closed, which ends what it serves.
+// cutWhenDone calls drop when the object that a connection serves has ended on its own; drop must return soon after
+// gone is closed. It returns the Closed function of the connection, which ends the object.
 func cutWhenDone(done <-chan struct{}, drop func(gone <-chan struct{}), end func() error) (closed func()) {
 	watched, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		<-done
 		select {
-		case <-gone: // end has brought it about; the connection must not close before end has returned
+		case <-gone: // end caused it; the connection must not close before end has returned
 		default:
 			drop(gone)
 		}
 	}()
 	return func() {
 		close(gone)
-		_ = end() // closes done; no caller is left to take an error
+		_ = end() // closes done; there is no caller to receive an error
 		<-watched
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// freezer is a file system of which a disk can be frozen: what opens, syncs or writes out something on it does not return before thaw, nor, if all is
-// frozen, what asks for a file's size.
+// freezer is a file system with a disk that can be frozen. Calls that open, sync or write out a file on the disk do not
+// return before thaw. If everything is frozen, this also holds for calls that ask for a file's size.
 type freezer struct {
 	fsys.FS
 	mu     sync.Mutex
@@ -48,7 +48,7 @@ func (f *freezer) thaw() {
 	}
 }
 
-// wait hangs while the disk is frozen that a path is on.
+// wait hangs while the disk of a path is frozen.
 func (f *freezer) wait(path string) {
 	f.mu.Lock()
 	hangs, thawed := f.frozen != "" && (path == f.frozen || strings.HasPrefix(path, f.frozen+"/")), f.thawed

@@ -15,14 +15,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/unixsocket"
 )
 
-// generationsTimeout bounds a question whose caller gives it no deadline, and one with a long deadline. A question ends generationsHead before its
-// caller's deadline, so that the caller hears that a member has not answered. It could not tell silence from a process that is not there.
+// generationsTimeout limits a question without a deadline of its caller, or with a long deadline. A question ends
+// generationsHead before its caller's deadline, so that the caller learns that a member has not answered. Otherwise the
+// caller could not distinguish this from a missing process.
 const (
 	generationsTimeout = 4 * time.Second
 	generationsHead    = 300 * time.Millisecond
 )
 
-// generationsOptions bound what a caller can use up of this process: it is any share manager of the node.
+// generationsOptions limit the resources of this process that a caller can use, because any share manager of the node
+// may call.
 func generationsOptions() []grpc.ServerOption {
 	const (
 		largest    = 4 << 10 // bytes of a request
@@ -31,7 +33,8 @@ func generationsOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.MaxRecvMsgSize(largest), grpc.MaxConcurrentStreams(concurrent), grpc.ConnectionTimeout(generationsTimeout)}
 }
 
-// listenForShares makes the socket for share managers, and its directory. The data plane serves without it, too.
+// listenForShares creates the socket for share managers, and its directory. Without it, the data plane serves all the
+// same.
 func (i *Instance) listenForShares() {
 	if i.opts.GenerationsSocket == "" {
 		return
@@ -64,8 +67,9 @@ var verdicts = map[engine.Verdict]proto.InForceReply_Verdict{
 	engine.CannotTell:  proto.InForceReply_CANNOT_TELL,
 }
 
-// InForce answers for the engine that serves the caller's device. A device that is kept for the next engine may be served again: that is
-// no "no". The engine of the volume may be a later one than the caller's, with another device.
+// InForce answers for the engine that serves the caller's device. For a device that is kept for the next engine the
+// answer is not "no", because the device may be served again. The engine of the volume may be a later one than the
+// caller's, with another device.
 func (g *generations) InForce(ctx context.Context, r *proto.InForceRequest) (*proto.InForceReply, error) {
 	limit := generationsTimeout
 	if deadline, limited := ctx.Deadline(); limited {
@@ -85,7 +89,7 @@ func (g *generations) InForce(ctx context.Context, r *proto.InForceRequest) (*pr
 	case device == r.GetDevice() && device != 0:
 		reply.Verdict = verdicts[e.engine.InForce(ctx, r.GetLimited())]
 	case device == 0 && e.engine.State().Phase == engine.PhaseStarting:
-		return reply, nil // it may take the device over
+		return reply, nil // it may take over the device
 	default:
 		reply.Verdict = proto.InForceReply_NOT_IN_FORCE
 		return reply, nil
@@ -96,7 +100,7 @@ func (g *generations) InForce(ctx context.Context, r *proto.InForceRequest) (*pr
 	return reply, nil
 }
 
-// isKept tells whether a device waits for the next engine of a volume.
+// isKept reports whether a device waits for the next engine of a volume.
 func (h *engineHost) isKept(volume string, device uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

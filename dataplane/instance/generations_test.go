@@ -18,7 +18,7 @@ import (
 // shareDevice is the number of the device that a share manager has mounted in these tests.
 const shareDevice = 0x1234
 
-// asks is what a share manager on the node would ask.
+// asks sends the question of a share manager on the node.
 func (n *node) asks(device uint64, limited bool) *proto.InForceReply {
 	n.t.Helper()
 	g, err := client.NewGenerations(n.options().GenerationsSocket)
@@ -31,7 +31,7 @@ func (n *node) asks(device uint64, limited bool) *proto.InForceReply {
 	return reply
 }
 
-// serveDevice has the engine of the node say that it serves a device, which these tests do without.
+// serveDevice makes the engine of the node report that it serves a device; these tests have no real device.
 func (n *node) serveDevice() {
 	n.Instance.engines.ofVolume(volume).device = func() uint64 { return shareDevice }
 }
@@ -51,7 +51,8 @@ func TestAShareManagerAsksWhetherItsEngineIsInForce(t *testing.T) {
 	reply = c[0].asks(shareDevice+1, true)
 	assert.Equal(t, proto.InForceReply_NOT_IN_FORCE, reply.GetVerdict(), "the device is that of an engine before")
 
-	// Another engine is made elsewhere, as after the death of the node: its replicas are fenced and stopped, and started again.
+	// Another engine is started elsewhere, as after the death of the node. Its replicas are fenced and stopped, and
+	// started again.
 	for _, n := range c[1:] {
 		require.NoError(t, n.stopReplica(2))
 	}
@@ -70,7 +71,8 @@ func TestAShareManagerAsksWhetherItsEngineIsInForce(t *testing.T) {
 	assert.Less(t, reply.GetPredecessorAgeMillis(), patience.Milliseconds())
 }
 
-// A replica's process that was restarted knows no age, and one that heard a question without limit forgets it.
+// A replica does not know the age after its process was restarted. It forgets the age when it hears a question without
+// limit.
 func TestNoAgeIsKnownWhereNoMemberRemembers(t *testing.T) {
 	for name, forget := range map[string]func(t *testing.T, c cluster){
 		"the processes of the members were restarted": func(t *testing.T, c cluster) {
@@ -111,7 +113,7 @@ func TestAKeptDeviceIsNeitherInForceNorNot(t *testing.T) {
 	assert.Equal(t, proto.InForceReply_NOT_IN_FORCE, n.asks(shareDevice+1, true).GetVerdict())
 }
 
-// It may take over the device that the share has mounted.
+// The engine may take over the device that the share has mounted.
 func TestAnEngineThatStartsIsNeitherInForceNorNot(t *testing.T) {
 	n := newNode(t, 1)
 	n.createReplica()
@@ -120,7 +122,8 @@ func TestAnEngineThatStartsIsNeitherInForceNorNot(t *testing.T) {
 	assert.Equal(t, proto.InForceReply_UNCONFIRMED, n.asks(shareDevice, true).GetVerdict())
 }
 
-// An instance manager of an earlier release has no such socket; one that cannot make it serves all the same.
+// An instance manager of an earlier release has no such socket. An instance manager that cannot create it serves all
+// the same.
 func TestAnInstanceManagerWithoutTheSocket(t *testing.T) {
 	root := newRoot(t)
 	require.NoError(t, os.MkdirAll(root+"/run", 0o755))
@@ -146,7 +149,7 @@ func TestAnInstanceManagerWithoutTheSocket(t *testing.T) {
 	require.ErrorIs(t, err, client.ErrNotOffered)
 }
 
-// The number that a frontend tells is that of its device, with which a file system on it is known.
+// A frontend reports the number of its device. A file system on the device shows the same number.
 func TestTheDeviceOfAnEngineIsAskedByItsNumber(t *testing.T) {
 	needDevices(t)
 	n := newNode(t, 1)

@@ -41,7 +41,7 @@ var (
 	wrong  = bytes.Repeat([]byte("w"), 32)
 )
 
-// node is one data-plane process, in this one, with a root directory of its own.
+// node is one data-plane process, run inside the test process, with a root directory of its own.
 type node struct {
 	t      testing.TB
 	number int
@@ -49,19 +49,19 @@ type node struct {
 	*Instance
 	*client.Client
 	end func()
-	// quietPeriod is of the process that is started next; 0 is the usual one.
+	// quietPeriod is the value for the next process that is started; 0 is the default.
 	quietPeriod time.Duration
 	// prepare, if set, is called with a process before it serves.
 	prepare func(*Instance)
-	// keeper is of the process that is started next; nil: it keeps its devices itself.
+	// keeper is the Keeper of the next process that is started; nil: the process holds its devices itself.
 	keeper device.Keeper
 
 	mu    sync.Mutex
-	state *proto.State  // guarded by mu; as the watch sent it
+	state *proto.State  // guarded by mu; as received from the watch
 	news  chan struct{} // guarded by mu; closed when state changes
 }
 
-// newNode starts a process. Its sockets are in a short path: the kernel takes no long ones.
+// newNode starts a process. The paths of its sockets are short, because the kernel limits their length.
 func newNode(t testing.TB, number int) *node {
 	t.Helper()
 	return nodeAt(t, number, newRoot(t))
@@ -75,10 +75,10 @@ func newRoot(t testing.TB) string {
 	return root
 }
 
-// diskUUID is of the disk that each node has.
+// diskUUID is the UUID of the disk that each node has.
 const diskUUID = "d15c0000-0000-4000-8000-000000000001"
 
-// makeDisk makes a directory a disk, unless it is that one.
+// makeDisk turns a directory into a disk, unless it already is that disk.
 func makeDisk(t testing.TB, dir, uuid string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, disk.ReplicasDirName), 0o700))
@@ -87,13 +87,13 @@ func makeDisk(t testing.TB, dir, uuid string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, disk.ConfigFileName), text, 0o600))
 }
 
-// nodeAt starts a process with a root directory that is there.
+// nodeAt starts a process with an existing root directory.
 func nodeAt(t testing.TB, number int, root string) *node {
 	t.Helper()
 	return nodeWith(t, number, root, nil)
 }
 
-// nodeWith is nodeAt, whose process is prepared first.
+// nodeWith is like nodeAt, but prepares the process first.
 func nodeWith(t testing.TB, number int, root string, prepare func(*Instance)) *node {
 	t.Helper()
 	makeDisk(t, filepath.Join(root, "disk"), diskUUID)
@@ -139,7 +139,7 @@ func (n *node) start() {
 	}
 }
 
-// stop ends the process in order.
+// stop stops the process in order.
 func (n *node) stop() {
 	if n.end != nil {
 		n.end()
@@ -156,7 +156,7 @@ func (n *node) update(s *proto.State) {
 	n.news = make(chan struct{})
 }
 
-// until waits for a state that satisfies ready; nil is the state of a process that is not there.
+// until waits for a state for which ready returns true; nil is the state of a process that does not run.
 func (n *node) until(what string, ready func(*proto.State) bool) *proto.State {
 	n.t.Helper()
 	late := time.After(patience)
@@ -222,7 +222,7 @@ func (c cluster) engineSpec(generation int64, epoch *proto.Epoch) *proto.EngineS
 	return s
 }
 
-// startEngine does what a controller does until the engine runs, and returns the epoch that it recorded.
+// startEngine acts as the controller until the engine runs, and returns the epoch that it recorded.
 func (c cluster) startEngine(on *node, s *proto.EngineSpec) *proto.Epoch {
 	on.t.Helper()
 	_, err := on.EngineStart(context.Background(), s)
@@ -245,7 +245,7 @@ func (n *node) untilEngine(phase proto.Phase) *proto.EngineState {
 	return s.GetEngines()[0]
 }
 
-// member is the replica of a node as the engine on another shows it; nil when it does not.
+// member is the replica of a node in the state of an engine on any node; nil if the state does not contain it.
 func (n *node) member(s *proto.State) *proto.MemberState {
 	for _, e := range s.GetEngines() {
 		for _, m := range e.GetMembers() {
@@ -271,7 +271,8 @@ func (n *node) stopReplica(fence int64) error {
 	return err
 }
 
-// stopEngine asks again while the volume is in use: of a tool that has just gone the server hears a moment later.
+// stopEngine repeats the request while the volume is in use, because the server learns of a disconnected tool with a
+// delay.
 func (n *node) stopEngine() {
 	n.t.Helper()
 	var err error
@@ -287,7 +288,7 @@ func (n *node) dialTool(export string) (*nbd.Client, error) {
 	return nbd.Dial(context.Background(), "unix", n.toolSocket(), export, nbd.DialOptions{})
 }
 
-// fill writes random bytes at random places of a volume, flushes, and returns the sha256 that the whole has then.
+// fill writes random bytes at random places of a volume, flushes, and returns the sha256 of the whole volume.
 func fill(t testing.TB, b nbd.Backend, seed uint64) string {
 	t.Helper()
 	ctx := context.Background()
@@ -325,7 +326,7 @@ func (n *node) replicaHash() string {
 	return hashOf(n.t, c)
 }
 
-// reason is the word in a refusal that came over gRPC.
+// reason returns the reason of a refusal that was received over gRPC.
 func reason(err error) string {
 	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {

@@ -27,53 +27,56 @@ import (
 
 // Options configure an Instance. DataListen, ToolSocket and GRPCSocket must be set.
 type Options struct {
-	// Root is where the node's root directory is seen; the directories in requests are below it. "" is "/".
+	// Root is the path of the node's root directory in this process; the directories in requests are below it. "" is
+	// "/".
 	Root string
-	// DataListen is the TCP address at which replicas are served, "host:port"; port 0 chooses one.
+	// DataListen is the TCP address at which replicas are served, "host:port"; port 0 selects a free port.
 	DataListen string
-	// ToolSocket and GRPCSocket are paths of unix sockets, made for this user alone. A file GRPCSocket.lock beside it keeps a
-	// second process away.
+	// ToolSocket and GRPCSocket are paths of unix sockets, created for this user only. A file GRPCSocket.lock next to
+	// it excludes a second process.
 	ToolSocket, GRPCSocket string
-	// GenerationsSocket is the path of the socket on which share managers ask (proto.Generations), in a directory that is made for it; "":
-	// there is none. Where it cannot be made, they serve as if this were an earlier release.
+	// GenerationsSocket is the path of the socket on which share managers ask (proto.Generations). Its directory is
+	// created for it. "" means that there is no such socket. If the socket cannot be created, share managers serve as
+	// with an earlier release.
 	GenerationsSocket string
-	// DeviceDir is where block devices are made; /dev/longhorn if empty. It belongs to this process: what dead ones left there
-	// is removed.
+	// DeviceDir is the directory of block devices; /dev/longhorn if empty. It belongs to this process: leftovers of
+	// earlier processes are removed.
 	DeviceDir string
-	// Keeper keeps the block devices; nil keeps them in this process, and they end with it.
+	// Keeper holds the block devices; nil means that this process holds them, and they end with it.
 	Keeper device.Keeper
-	// QuietPeriod and SlowAfter are those of engine.Config for the engines here; 0 is what engines do by themselves. They are for
-	// tests and tools that have no patience.
+	// QuietPeriod and SlowAfter are the values for engine.Config; 0 is the engine's default. They are for tests and for
+	// tools that must not wait.
 	QuietPeriod, SlowAfter time.Duration
-	// KeepEvery is that of engine.Config, for tests.
+	// KeepEvery is the value for engine.Config, for tests.
 	KeepEvery int64
-	// Files reaches the files of replicas; nil is the node's own file systems, below Root. It is for tests.
+	// Files gives access to the files of replicas; nil is the node's own file systems, below Root. It is for tests.
 	Files fsys.FS
-	// Mounts is the file of a mount namespace in which the node's file systems on volumes are seen, whose mounts are kept out of this
-	// process (holder.Client.Mounts); "": there is none, and no replica can lie on such a file system.
+	// Mounts is the file of a mount namespace in which the node's file systems on volumes are visible. Their mounts do
+	// not exist in this process's own namespace (holder.Client.Mounts). "" means that there is no such namespace, and
+	// that no replica can lie on such a file system.
 	Mounts string
 	// Version is shown to clients.
 	Version string
-	// Log receives what is worth knowing; nil discards it.
+	// Log receives the log messages; nil discards them.
 	Log *logrus.Entry
 }
 
 const (
 	defaultDeviceDir = "/dev/longhorn"
 
-	// admitTimeout bounds how long a connection waits for a replica's gate.
+	// admitTimeout limits how long a connection waits for a replica's gate.
 	admitTimeout = 20 * time.Second
-	// engineStopTimeout bounds flush and teardown of one engine.
+	// engineStopTimeout limits flush and teardown of one engine.
 	engineStopTimeout = 30 * time.Second
-	// replicaCloseTimeout bounds the last sync of one replica.
+	// replicaCloseTimeout limits the last sync of one replica.
 	replicaCloseTimeout = 15 * time.Second
-	// releaseTimeout bounds how long the stop of a replica waits for its engine's connection to end.
+	// releaseTimeout limits how long the stop of a replica waits for its engine's connection to end.
 	releaseTimeout = 3 * time.Second
-	// drainTimeout bounds how long connections may finish when the process ends.
+	// drainTimeout limits how long connections may finish when the process stops.
 	drainTimeout = 3 * time.Second
 )
 
-// Instance is one data-plane process. It is made by New and serves from Run.
+// Instance is one data-plane process. New creates it, and Run serves.
 type Instance struct {
 	opts Options
 	log  *logrus.Entry
@@ -88,13 +91,13 @@ type Instance struct {
 	dataListener           net.Listener
 	toolListener           net.Listener
 	grpcListener           net.Listener
-	generationsListener    net.Listener // nil: there is none
+	generationsListener    net.Listener // nil if there is none
 	dataServer, toolServer *nbd.Server
 	grpcServer             *grpc.Server
 	generationsServer      *grpc.Server
 }
 
-// New takes the sockets, so that an address already in use is an error here. After success the caller must call Run.
+// New opens the sockets, so that an address in use is an error here. After success the caller must call Run.
 func New(opts Options) (*Instance, error) {
 	if opts.DataListen == "" || opts.ToolSocket == "" || opts.GRPCSocket == "" {
 		return nil, errors.New("data address, tool socket and gRPC socket must be given")
@@ -154,7 +157,7 @@ func New(opts Options) (*Instance, error) {
 	return i, nil
 }
 
-// diskFiles are the node's file systems, and whether those on volumes that are attached here can be used.
+// diskFiles returns the node's file systems, and whether those on volumes attached to this node can be used.
 func diskFiles(opts Options) (files fsys.FS, onVolumes bool) {
 	host := fsys.Host{Root: opts.Root}
 	if opts.Mounts == "" {
@@ -167,12 +170,12 @@ func diskFiles(opts Options) (files fsys.FS, onVolumes bool) {
 	}
 	tried.Close()
 	return fsys.Aside{Host: host, Mounts: opts.Mounts, Served: func() map[uint64]bool {
-		served, _ := servedDevices(opts.DeviceDir) // the pattern is a good one, and else there is no error
+		served, _ := servedDevices(opts.DeviceDir) // the pattern is valid, and there is no other error
 		return served
 	}}, true
 }
 
-// listen takes the lock first: the sockets of a process that runs are not replaced.
+// listen takes the lock first, so that the sockets of a running process are not replaced.
 func (i *Instance) listen() (err error) {
 	if i.lock, err = lockFile(i.opts.GRPCSocket + ".lock"); err != nil {
 		return err
@@ -204,9 +207,9 @@ func (i *Instance) closeListeners() {
 // DataAddr is the address at which replicas are served.
 func (i *Instance) DataAddr() net.Addr { return i.dataListener.Addr() }
 
-// Run serves until ctx ends, then stops engines and closes replicas, in this order and within bounded time, and returns nil;
-// or until a listener fails, then does the same and returns why. An engine whose device is in use is flushed and left: its
-// users see errors when the process ends.
+// Run serves until ctx ends. Then it stops engines and closes replicas, in this order and within limited time, and
+// returns nil. If a listener fails, it does the same and returns the error. If the device of an engine is in use, the
+// engine is flushed and left: its users see errors when the process exits.
 func (i *Instance) Run(ctx context.Context) error {
 	defer i.closeListeners()
 	if err := setIOFlusher(); err != nil {
@@ -256,13 +259,13 @@ func (i *Instance) Run(ctx context.Context) error {
 func serveGRPC(s *grpc.Server, l net.Listener) error {
 	err := s.Serve(l)
 	if errors.Is(err, grpc.ErrServerStopped) {
-		return nil // the end came before the beginning
+		return nil // ctx ended before the start
 	}
 	return err
 }
 
-// shutdown ends everything in the order in which one uses the other: engines flush to replicas, local and remote, so they go
-// first; replicas then have no users; the sockets go last, so that the daemon can watch.
+// shutdown ends everything in the order of use. Engines flush to local and remote replicas, so they end first. Then the
+// replicas have no users. The sockets close last, so that the daemon can watch.
 func (i *Instance) shutdown(ctx context.Context) {
 	i.log.Info("Data plane stops")
 	i.replicas.refuseNew()
@@ -284,8 +287,9 @@ func (i *Instance) snapshot() *proto.State {
 	return &proto.State{Info: i.info, Replicas: i.replicas.states(), Engines: i.engines.states(), Disks: i.replicas.diskStates()}
 }
 
-// bootID returns the id of the node's boot, as its own root shows it: a node may be less than a machine, and start anew while the
-// kernel, which is what a container's own /proc tells of, runs on. Where the root has no /proc the kernel's is taken.
+// bootID returns the id of the node's boot, as the node's own root shows it. A node may be only a part of a machine.
+// Then it may restart while the kernel keeps running, and a container's own /proc shows the kernel's boot. If the root
+// has no /proc, bootID uses the kernel's.
 func bootID(root string) (string, error) {
 	const file = "/proc/sys/kernel/random/boot_id"
 	b, err := os.ReadFile(filepath.Join(root, file))

@@ -34,7 +34,7 @@ func TestWhatIsWrittenToAVolumeIsOnAllReplicas(t *testing.T) {
 		assert.Equal(t, want, n.replicaHash(), "replica %d", n.number)
 	}
 
-	// The next engine runs elsewhere and finds it all.
+	// The next engine runs on another node and finds all the data.
 	epoch := &proto.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1", "vol-r-2", "vol-r-3"}}
 	c.startEngine(c[2], c.engineSpec(2, epoch))
 	v, err = c[2].dialTool("engine/" + volume)
@@ -81,7 +81,7 @@ func testWhoMayNot(t *testing.T, overTLS bool) {
 	}
 	assert.NoError(t, c.Flush(context.Background()), "those who were refused disturbed the one inside")
 
-	// A higher generation takes over: the older connection is cut.
+	// A higher generation takes over, and the older connection is cut.
 	higher, err := dial("rw/vol/vol-r-1/6/six", secret)
 	require.NoError(t, err)
 	<-c.Done()
@@ -161,7 +161,7 @@ func TestAnotherDaemonDisturbsNothing(t *testing.T) {
 
 	second, err := client.New(home.options().GRPCSocket)
 	require.NoError(t, err)
-	for range 3 { // whatever a daemon does that starts and finds all in place
+	for range 3 { // a daemon may start again and find everything in place
 		state, err := second.EngineStart(ctx, spec)
 		require.NoError(t, err)
 		assert.Equal(t, proto.Phase_PHASE_RUNNING, state.GetPhase(), "engine %v", state)
@@ -178,11 +178,11 @@ func TestAnotherDaemonDisturbsNothing(t *testing.T) {
 	require.NoError(t, v.WriteAt(ctx, make([]byte, 4096), 0, true))
 	require.NoError(t, v.Close())
 	home.stopEngine()
-	home.stopEngine() // one that is not there is stopped
+	home.stopEngine() // stopping an engine that does not exist is a success
 }
 
-// A forced end that comes late must not hit the engine that was started since, and one that hits leaves the way free for the next
-// engine though tools were connected.
+// A forced stop that comes late must not stop an engine that was started later. After a forced stop the next engine can
+// start, even if tools were connected.
 func TestAForcedEndIsOfOneSession(t *testing.T) {
 	ctx := context.Background()
 	c := newCluster(t)
@@ -207,7 +207,7 @@ func TestTheLifeOfAReplicaOverGRPC(t *testing.T) {
 	n := newNode(t, 1)
 	spec := n.replicaSpec()
 
-	// Not made yet: refused, and the state says why.
+	// The replica does not exist yet: it is refused, and the state shows the reason.
 	s, err := n.ReplicaStart(ctx, spec)
 	require.NoError(t, err)
 	assert.Equal(t, proto.Phase_PHASE_ERROR, s.GetPhase(), "replica that was never made: %v", s)
@@ -278,7 +278,7 @@ func TestTheWatchTellsOfAProcessThatGoesAndComesBack(t *testing.T) {
 	require.NoError(t, watcher.Close())
 }
 
-// A node that starts anew has another boot, whatever the kernel beneath it says.
+// A node that restarts has a new boot id, whatever the kernel below it reports.
 func TestTheBootIsTheOneThatTheNodesRootShows(t *testing.T) {
 	n := newNode(t, 1)
 	kernel, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// tool runs a program of others. It may be missing on a developer's machine, never where CI=true.
+// tool runs an external program. It may be missing on a developer's machine, but never if CI=true.
 func tool(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil && os.Getenv("CI") != "true" {
@@ -41,7 +41,7 @@ func fileHash(t *testing.T, path string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Tools of others write a volume, read it, and read its replicas.
+// External tools write a volume, read it, and read its replicas.
 func TestToolsOfOthersReadAndWriteVolumesAndReplicas(t *testing.T) {
 	c := newCluster(t)
 	home := c[0]
@@ -86,7 +86,7 @@ func TestToolsOfOthersReadAndWriteVolumesAndReplicas(t *testing.T) {
 	assert.Contains(t, tool(t, "nbdinfo", "--list", "nbd+unix:///?socket="+home.toolSocket()), "ro/vol-r-1", "nbdinfo --list")
 }
 
-// The whole way of a pod's write: device, engine, three replicas.
+// The test covers the whole path of a pod's write: device, engine, three replicas.
 func TestAVolumeIsABlockDevice(t *testing.T) {
 	if _, err := os.Stat("/dev/loop-control"); os.Getuid() != 0 || err != nil {
 		t.Skip("block devices need root and loop devices")
@@ -111,7 +111,7 @@ func TestAVolumeIsABlockDevice(t *testing.T) {
 	assert.Error(t, tool.WriteAt(t.Context(), content, 0, false), "a tool wrote to a volume that has a device")
 	require.NoError(t, f.Close())
 	home.stopEngine()
-	<-tool.Done() // a reader does not hold the volume up
+	<-tool.Done() // a reader does not delay the volume
 	_ = tool.Close()
 	_, err = os.Lstat(device)
 	assert.ErrorIs(t, err, os.ErrNotExist, "the device is left")

@@ -11,16 +11,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// A device that a process left behind when it ended is shown as the engine that served it, failed, and so under the name by which it is
-// taken over or ended:
+// A process may leave a device behind when it exits. The device is shown as the engine that served it, in the failed
+// state. So it has the name under which it is taken over or ended:
 //
 //	EngineStart, predecessor_session is its session    an engine of a higher generation takes it over
 //	EngineStart, any other                             it is ended first: its users' data may be older than the volume
 //	EngineStop, by force                               it is ended
 //
-// Its users wait until then.
+// Its users wait until one of these happens.
 
-// loadKept takes note of the devices that are kept and not served. It is called once, before the first engine.
+// loadKept records the devices that are kept and not served. It is called once, before the first engine.
 func (h *engineHost) loadKept(ctx context.Context) error {
 	held, err := h.keeper.List(ctx)
 	if err != nil {
@@ -53,8 +53,8 @@ func (h *engineHost) keptOf(engine string) (device.Held, bool) {
 	return device.Held{}, false
 }
 
-// prepareKept decides what an engine that is about to start does with the device that is kept of its volume. adopts: it takes it over.
-// The caller holds the volume's lock.
+// prepareKept decides how an engine that is about to start treats the kept device of its volume. adopts means that the
+// engine takes it over. The caller holds the volume's lock.
 func (h *engineHost) prepareKept(ctx context.Context, s *proto.EngineSpec) (adopts bool, err error) {
 	h.mu.Lock()
 	d, kept := h.kept[s.GetVolume()]
@@ -76,15 +76,15 @@ func (h *engineHost) prepareKept(ctx context.Context, s *proto.EngineSpec) (adop
 	return false, nil
 }
 
-// adopted forgets a kept device: an engine stands for it now.
+// adopted removes a kept device from the list, because an engine now represents it.
 func (h *engineHost) adopted(volume string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.kept, volume)
 }
 
-// keepAgain takes note of a device that no engine has taken over after all, and that could not be ended: as one that is not known here, the
-// next engine of the volume would take it over whatever has been written elsewhere since.
+// keepAgain records a device that no engine has taken over after all, and that could not be ended. If it were not
+// recorded, the next engine of the volume would take it over, even after later writes elsewhere.
 func (h *engineHost) keepAgain(ctx context.Context, volume string) {
 	held, err := h.keeper.List(ctx)
 	if err != nil {
@@ -100,8 +100,8 @@ func (h *engineHost) keepAgain(ctx context.Context, volume string) {
 	}
 }
 
-// stopKept ends the device of an engine whose process has ended. Without force it stays: nothing serves its users, so they cannot let go
-// of it.
+// stopKept ends the device of an engine with a process that has exited. Without force the device stays: nothing serves
+// its users, so they cannot close it.
 func (h *engineHost) stopKept(ctx context.Context, name, session string, force bool) error {
 	d, found := h.keptOf(name)
 	if !found || session != "" && session != d.Owner.Session {
@@ -109,7 +109,7 @@ func (h *engineHost) stopKept(ctx context.Context, name, session string, force b
 	}
 	defer h.names.lock(d.Volume)()
 	if now, found := h.keptOf(name); !found || now.Owner != d.Owner {
-		return nil // taken over or ended while this waited
+		return nil // taken over or ended during the wait
 	}
 	if !force {
 		return refuse(reasonInUse, "the device of %s is kept for the next engine; without one it can be ended by force alone", name)
@@ -117,7 +117,7 @@ func (h *engineHost) stopKept(ctx context.Context, name, session string, force b
 	return h.endKept(ctx, d)
 }
 
-// endKept removes a kept device: what its users do on it fails from now on.
+// endKept removes a kept device: from now on every operation of its users on it fails.
 func (h *engineHost) endKept(ctx context.Context, d device.Held) error {
 	if err := h.keeper.Abort(ctx, d.Volume); err != nil {
 		return fmt.Errorf("end the device that is kept of volume %s: %w", d.Volume, err)
@@ -128,7 +128,7 @@ func (h *engineHost) endKept(ctx context.Context, d device.Held) error {
 	return nil
 }
 
-// reasonKept is shown of a device whose process has ended.
+// reasonKept is the reason that is shown for a device after its process has exited.
 const reasonKept = "DeviceKept"
 
 func keptState(d device.Held) *proto.EngineState {

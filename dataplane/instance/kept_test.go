@@ -14,14 +14,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// oneKept is a Keeper with the device of a process that has ended, until that is aborted.
+// oneKept is a Keeper that holds the device of a process that has exited, until the device is aborted.
 type oneKept struct {
 	device.Keeper
 
 	mu      sync.Mutex
 	held    []device.Held // guarded by mu
 	aborted []string      // guarded by mu; volumes
-	stays   bool          // guarded by mu; the next Abort fails
+	stays   bool          // guarded by mu; the next Abort will fail
 }
 
 func keepsOne() *oneKept {
@@ -59,7 +59,7 @@ func (k *oneKept) isLeft() bool {
 	return len(held) == 1
 }
 
-// nodeThatKeeps is a process whose predecessor left a device.
+// nodeThatKeeps returns a process whose predecessor left a device behind.
 func nodeThatKeeps(t *testing.T) (*node, *oneKept) {
 	t.Helper()
 	n, k := newNode(t, 1), keepsOne()
@@ -110,7 +110,7 @@ func TestWhoMayTakeAKeptDeviceOver(t *testing.T) {
 		predecessor string
 		noDevice    bool
 		size        int64
-		wantReason  string // "": started
+		wantReason  string // "" means that the engine is started
 		wantLeft    bool
 	}{
 		{name: "an engine that names another session → refused, the device stays", generation: 4, predecessor: "session-2", wantReason: reasonNotHosted, wantLeft: true},
@@ -131,7 +131,7 @@ func TestWhoMayTakeAKeptDeviceOver(t *testing.T) {
 			if tc.size != 0 {
 				s.SizeBytes = tc.size
 			}
-			// No epoch is ever recorded, so the engine stays in its start and never takes the device.
+			// No epoch is ever recorded, so the engine stays in its start and never takes over the device.
 			_, err := n.EngineStart(t.Context(), s)
 			got := reason(err)
 			if err != nil && got == "" {
@@ -153,7 +153,7 @@ func TestAnEngineThatTakesADeviceOverHasUsers(t *testing.T) {
 	}
 }
 
-// Nothing else would end it: its users would wait for ever.
+// Nothing else would end the device, so its users would wait forever.
 func TestADeviceEndsWithTheEngineThatWasToTakeItOver(t *testing.T) {
 	n, k := nodeThatKeeps(t)
 	n.createReplica()
@@ -167,7 +167,7 @@ func TestADeviceEndsWithTheEngineThatWasToTakeItOver(t *testing.T) {
 	assert.False(t, k.isLeft())
 }
 
-// The volume may be written elsewhere before it comes back, so what its users have in memory may be older.
+// The volume may be written elsewhere before it comes back, so the data in its users' memory may be older.
 func TestADeviceThatCouldNotBeEndedIsNotTakenOverLater(t *testing.T) {
 	n, k := nodeThatKeeps(t)
 	n.createReplica()

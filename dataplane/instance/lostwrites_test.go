@@ -59,7 +59,7 @@ func (m *memMember) onDisk(t *testing.T, do func(*replica.Disk)) {
 	do(d)
 }
 
-// serve opens the replica as a process does that has just started.
+// serve opens the replica as a newly started process does.
 func (m *memMember) serve(t *testing.T) *replica.Replica {
 	t.Helper()
 	m.onDisk(t, func(d *replica.Disk) {
@@ -97,8 +97,8 @@ func succeed(t *testing.T, generation int64, recorded membership.Epoch, rs ...*r
 	return e
 }
 
-// The process of an engine and its replicas ends while users of the device have written what they have not synced. What happens
-// to those bytes decides whether the successor may serve the users.
+// The process of an engine and its replicas exits while users of the device have unsynced writes. The result of these
+// writes decides whether the successor may serve the users.
 func TestUsersOfAKeptDeviceAreServedOnlyWithAllTheyWrote(t *testing.T) {
 	kill := func(_ *testing.T, m *memMember) { m.Kill() }
 	writeOutFails := func(_ *testing.T, m *memMember) {
@@ -121,7 +121,7 @@ func TestUsersOfAKeptDeviceAreServedOnlyWithAllTheyWrote(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		a, b func(*testing.T, *memMember) // b: nil, there is one member
+		a, b func(*testing.T, *memMember) // if b is nil, there is one member
 		lost bool
 	}{
 		{name: "killed → served", a: kill},
@@ -168,7 +168,7 @@ func TestUsersOfAKeptDeviceAreServedOnlyWithAllTheyWrote(t *testing.T) {
 				require.Equal(t, engine.ReasonWritesLost, s.Reason, s.Message)
 				assert.Error(t, e.Backend().Flush(t.Context()), "a user takes for synced what is lost")
 				require.NoError(t, e.StopForce(t.Context()))
-				for _, m := range members { // this process is killed before the device is aborted
+				for _, m := range members { // this process is killed before it aborts the device
 					m.Kill()
 				}
 				*api = s.Epoch

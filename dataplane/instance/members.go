@@ -18,7 +18,7 @@ func (h *engineHost) member(s *proto.EngineSpec, m *proto.Member) engine.Member 
 	return engine.Member{Name: m.GetName(), UID: m.GetUid(), Address: m.GetAddress(), Local: local, TLS: m.GetTls()}
 }
 
-// ofRequest finds the engine whose members a request is to change.
+// ofRequest finds the engine with the members that a request changes.
 func (h *engineHost) ofRequest(r *proto.EngineMemberRequest) (*hostedEngine, error) {
 	if !isElement(r.GetMember().GetName()) || r.GetBandwidthBytesPerSecond() < 0 {
 		return nil, fmt.Errorf("%w: replica %q with %d bytes a second", errInvalid, r.GetMember().GetName(), r.GetBandwidthBytesPerSecond())
@@ -30,7 +30,7 @@ func (h *engineHost) ofRequest(r *proto.EngineMemberRequest) (*hostedEngine, err
 	return e, nil
 }
 
-// addReplica begins to make a replica a member.
+// addReplica starts to make a replica a member.
 func (h *engineHost) addReplica(r *proto.EngineMemberRequest) error {
 	e, err := h.ofRequest(r)
 	if err != nil {
@@ -48,11 +48,12 @@ func (h *engineHost) removeReplica(r *proto.EngineMemberRequest) error {
 	return e.engine.RemoveReplica(r.GetSession(), r.GetMember().GetName())
 }
 
-// connect opens a member: one that this process has by direct call, any other over the network. Both pass the same gate, and both
-// tell alike when it is shut, at once or while the engine runs: the error wraps engine.ErrFenced.
+// connect opens a member: a replica of this process by direct call, any other over the network. Both pass the same
+// gate. Both report a shut gate in the same way, at once or while the engine runs: the error wraps engine.ErrFenced.
 //
-// A replica that was opened here only after the member was described is reached over the network too. The engine takes such a member
-// for one whose connection it can cut; a direct session cannot be cut, and a disk that hangs would hold its requests for ever.
+// If a replica was opened here only after the member was described, it is also reached over the network. The engine
+// expects that it can cut the connection of such a member. A direct session cannot be cut, and a disk that hangs would
+// hold its requests forever.
 func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.Member) (engine.Replica, error) {
 	if r, ok := h.replicas.local(m.Name, s.GetVolume(), s.GetSecret()); ok && m.Local {
 		session, err := r.Admit(ctx, s.GetGeneration(), s.GetSession())
@@ -70,18 +71,19 @@ func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.
 	return &remoteMember{translated{c, asFenced}, c}, nil
 }
 
-// refuses asks a replica in another process whether it has admitted a higher generation; the error wraps engine.ErrFenced if so. It opens nothing.
+// refuses asks a replica in another process whether it has admitted a higher generation; if so, the error wraps
+// engine.ErrFenced. It opens nothing.
 func (h *engineHost) refuses(ctx context.Context, s *proto.EngineSpec, m engine.Member) error {
 	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
 	_, err := nbd.Describe(ctx, "tcp", m.Address, name.String(), nbd.DialOptions{Secret: s.GetSecret(), TLS: m.TLS, Timeout: admitTimeout, Log: h.log})
 	return asFenced(err)
 }
 
-// fencedText begins the text of every error that tells an engine elsewhere that its time is over; NBD has only texts to tell
-// refusals apart.
+// fencedText is the start of every error text that tells a remote engine that it was fenced; in NBD only the texts
+// distinguish refusals.
 const fencedText = "fenced: "
 
-// isFenced tells whether an error of a replica, here or elsewhere, says that the engine's time is over.
+// isFenced reports whether an error of a replica, local or remote, says that the engine was fenced.
 func isFenced(err error) bool {
 	var policy *nbd.PolicyError
 	var sent *nbd.Error
@@ -104,7 +106,7 @@ func asFenced(err error) error {
 	return fmt.Errorf("%w: %w", engine.ErrFenced, err)
 }
 
-// tellsFenced is a session as it is served over the network.
+// tellsFenced returns a session as it is served over the network.
 func tellsFenced(s engine.Replica) nbd.Backend {
 	return translated{s, func(err error) error {
 		if errors.Is(err, replica.ErrFenced) {
@@ -114,7 +116,7 @@ func tellsFenced(s engine.Replica) nbd.Backend {
 	}}
 }
 
-// translated is a replica whose errors go through a function.
+// translated is a replica with errors that pass through a function.
 type translated struct {
 	engine.Replica
 	say func(error) error
@@ -148,19 +150,19 @@ func (t translated) Control(ctx context.Context, op uint16, payload []byte) ([]b
 	return reply, t.say(err)
 }
 
-// cautious is a replica as an engine has it: no rebuild of it begins on a disk that does not respond. It would end soon, and what the
-// replica had by then would be worth nothing.
+// cautious is a replica for an engine: no rebuild of it starts on a disk that does not respond. Such a rebuild would
+// end soon, and would have made the replica's data worthless.
 type cautious struct {
 	*replica.Session
-	silent func() error // why the disk cannot be used; nil: it can
+	silent func() error // why the disk cannot be used; nil if it can
 }
 
-// forEngine is a session as an engine has it.
+// forEngine returns a session for an engine.
 func (h *replicaHost) forEngine(name string, s *replica.Session) engine.Replica {
 	return cautious{s, func() error { return h.silent(name) }}
 }
 
-// Control is that of the session, unless it begins a rebuild.
+// Control is the session's Control, unless it starts a rebuild.
 func (c cautious) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
 	if op == membership.OpBeginRebuild {
 		if err := c.silent(); err != nil {
@@ -170,28 +172,28 @@ func (c cautious) Control(ctx context.Context, op uint16, payload []byte) ([]byt
 	return c.Session.Control(ctx, op, payload)
 }
 
-// localMember is a replica of this process as an engine sees it.
+// localMember is a replica of this process, from the view of an engine.
 type localMember struct {
 	translated
 	session *replica.Session
 }
 
-// Err says why the session has ended.
+// Err returns the reason why the session has ended.
 func (m *localMember) Err() error { return m.say(m.session.Err()) }
 
-// remoteMember is a replica of another process as an engine sees it.
+// remoteMember is a replica of another process, from the view of an engine.
 type remoteMember struct {
 	translated
 	client *nbd.Client
 }
 
-// Err says why the connection has ended.
+// Err returns the reason why the connection has ended.
 func (m *remoteMember) Err() error { return m.say(m.client.Err()) }
 
-// Grow implements engine.Replica's optional method: the peer has shown that it is larger now.
+// Grow implements an optional method of engine.Replica: the peer has shown that it is larger now.
 func (m *remoteMember) Grow(sizeBytes int64) { m.client.Grow(sizeBytes) }
 
-// Cut ends the connection at once: see engine.Replica's optional methods.
+// Cut ends the connection at once: see the optional methods of engine.Replica.
 func (m *remoteMember) Cut(cause error) { m.client.Cut(cause) }
 
 // WriteAsync is WriteAt without waiting: done is called once and must not block.

@@ -13,8 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// A member is lost while the volume is written, the volume goes on, the member comes back and is made equal while the volume is
-// written: in the end all three replicas hold the same.
+// A member is lost while the volume is written, and the volume continues. The member comes back and is made equal while
+// the volume is written. In the end all three replicas hold the same data.
 func TestAVolumeOutlivesAMemberAndTakesItBack(t *testing.T) {
 	ctx := context.Background()
 	c := newCluster(t)
@@ -39,7 +39,7 @@ func TestAVolumeOutlivesAMemberAndTakesItBack(t *testing.T) {
 	m = o.untilMember(lost, engine.ModeRW)
 	assert.False(t, m.GetRebuilding(), "the member that is back: %v", m)
 	assert.Empty(t, m.GetError())
-	_, err = home.EngineAddReplica(ctx, o.memberRequest(lost, 0)) // of a member
+	_, err = home.EngineAddReplica(ctx, o.memberRequest(lost, 0)) // it is already a member
 	require.NoError(t, err)
 	writer.more()
 	require.NoError(t, writer.end(t))
@@ -107,8 +107,8 @@ func TestMembersAreRemovedAndRebuiltOneAtATime(t *testing.T) {
 	}
 }
 
-// The engine's node does not answer; the control plane raised the generation and fences one replica. Whichever it is, the engine
-// acknowledges nothing from then on.
+// The engine's node does not answer. The control plane has raised the generation and fences one replica, any of them.
+// From then on the engine acknowledges nothing.
 func TestAfterAFenceTheOlderEngineAcknowledgesNothing(t *testing.T) {
 	for name, victim := range map[string]int{"of the replica beside the engine": 0, "of a replica elsewhere": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestAfterAFenceTheOlderEngineAcknowledgesNothing(t *testing.T) {
 	}
 }
 
-// A replica is opened between the moment at which a member is described and the one at which it is connected.
+// A replica is opened after a member is described and before it is connected.
 func TestAMemberIsConnectedAsItWasDescribed(t *testing.T) {
 	n := newNode(t, 1)
 	n.createReplica()
@@ -171,7 +171,7 @@ func TestAMemberIsConnectedAsItWasDescribed(t *testing.T) {
 	}
 }
 
-// What an engine asks of a replica that it has lost opens nothing and changes nothing there.
+// An engine asks a replica that it has lost. This opens nothing and changes nothing there.
 func TestAReplicaTellsWhetherItRefusesAnEngine(t *testing.T) {
 	n := newNode(t, 1)
 	n.createReplica()

@@ -12,16 +12,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// mountGuard keeps this process's mount namespace free of file systems on the devices
-// that this process itself serves. The node's mounts propagate into the pod, and so do
-// those of volumes. If the process were killed while it held the last of them, the
-// kernel would write the file system out while it ends the process, through a device
-// whose server is that very process: neither would ever end, nor would the node's
-// shutdown.
+// mountGuard removes file systems on devices that this process serves from the mount namespace of this process. The
+// node's mounts propagate into the pod, including mounts of volumes. Suppose the process is killed while it holds the
+// last such mount. Then the kernel writes the file system out while it ends the process. This needs a device that the
+// same process serves, so the process would never end, and the node could not shut down.
 //
-// Only copies are detached, which is what a mount that propagated here is: a slave. One
-// that was made here stays, and so does one whose parent is shared, for detaching it
-// would take it from the node too.
+// The guard detaches only copies. A mount that propagated here is a copy: a slave. A mount that was created here stays.
+// So does a mount with a shared parent, because detaching it would remove it from the node too.
 type mountGuard struct {
 	deviceDir string
 	log       *logrus.Entry
@@ -34,7 +31,7 @@ func (g *mountGuard) look() {
 	}
 }
 
-// sweep detaches what is there now.
+// sweep detaches the current copies.
 func (g *mountGuard) sweep() error {
 	served, err := g.served()
 	if err != nil || len(served) == 0 {
@@ -58,7 +55,7 @@ func (g *mountGuard) sweep() error {
 // blockNumber is the number of a block device.
 type blockNumber struct{ major, minor int }
 
-// served lists the devices that are offered now.
+// served lists the devices that are currently offered.
 func (g *mountGuard) served() (map[blockNumber]bool, error) {
 	numbers, err := servedDevices(g.deviceDir)
 	devices := map[blockNumber]bool{}
@@ -84,8 +81,8 @@ func servedDevices(dir string) (map[uint64]bool, error) {
 	return devices, nil
 }
 
-// copiesOf picks the mounts of these devices that can be detached here alone. The mounts
-// come in the order of /proc/self/mountinfo; what lies on top comes first in the result.
+// copiesOf selects the mounts of these devices that can be detached only here. The mounts have the order of
+// /proc/self/mountinfo; in the result, the topmost mount comes first.
 func copiesOf(devices map[blockNumber]bool, mounts []*mountinfo.Info) []*mountinfo.Info {
 	shared := map[int]bool{}
 	for _, m := range mounts {

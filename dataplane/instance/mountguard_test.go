@@ -24,7 +24,8 @@ func TestOnlyCopiesOfServedDevicesAreDetached(t *testing.T) {
 	for _, m := range copiesOf(map[blockNumber]bool{volume: true}, mounts) {
 		got = append(got, m.Mountpoint)
 	}
-	// Not the disks, not another loop device, and not where the node or a user in this namespace would lose it.
+	// The result excludes the disks and other loop devices. It also excludes mounts that the node or a user in this
+	// namespace would lose.
 	want := []string{"/host/kubelet/pods/x/mount", "/host/kubelet/globalmount"}
 	assert.Equal(t, want, got)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// object stands for the engine's API object: it records what the engine proposes, by the rules.
+// object simulates the engine's API object: it records the epochs that the engine proposes, by the rules.
 type object struct {
 	on      *node
 	session string
@@ -23,7 +23,7 @@ type object struct {
 	state membership.Object // guarded by mu
 }
 
-// manage starts an engine and records what it proposes until the test ends.
+// manage starts an engine and records the epochs that it proposes until the test ends.
 func (c cluster) manage(on *node, s *proto.EngineSpec) *object {
 	on.t.Helper()
 	o := &object{on: on, session: s.GetSession(), state: membership.Object{
@@ -53,7 +53,7 @@ func (o *object) record(stop <-chan struct{}) {
 			}
 			_, err := rpc.EngineRecordEpoch(context.Background(), &proto.EpochRecord{Name: e.GetName(), Session: o.session, Epoch: e.GetProposedEpoch()})
 			if err != nil {
-				o.on.t.Logf("record %v: %v", e.GetProposedEpoch(), err) // the engine has another proposal by now, or has ended
+				o.on.t.Logf("record %v: %v", e.GetProposedEpoch(), err) // the engine now has another proposal, or has ended
 			}
 		}
 		select {
@@ -64,7 +64,7 @@ func (o *object) record(stop <-chan struct{}) {
 	}
 }
 
-// take is the compare-and-swap.
+// take simulates the compare-and-swap.
 func (o *object) take(e membership.Epoch) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,7 +75,7 @@ func (o *object) take(e membership.Epoch) bool {
 	return true
 }
 
-// overtake raises the generation, as a controller does that gives up on the engine. Nothing is recorded any more.
+// overtake raises the generation, as a controller does that abandons the engine. No further epoch is recorded.
 func (o *object) overtake(generation int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,7 +95,7 @@ func (o *object) memberRequest(n *node, bandwidth int64) *proto.EngineMemberRequ
 	}
 }
 
-// add asks for a rebuild, again after each change while another one has not ended.
+// add requests a rebuild, and repeats the request after each change while another rebuild is under way.
 func (o *object) add(n *node) {
 	o.on.t.Helper()
 	o.on.until("an end of other rebuilds", func(*proto.State) bool {
@@ -114,12 +114,12 @@ func (o *object) untilMember(n *node, mode string) *proto.MemberState {
 	return n.member(s)
 }
 
-// scribbler writes a volume without end until it is stopped.
+// scribbler writes to a volume continuously until it is stopped.
 type scribbler struct {
 	writing sync.WaitGroup
 	stop    chan struct{}
 	wrote   chan struct{} // has an entry after each acknowledged write, if there is room
-	err     error         // of the write that failed; set when writing is done
+	err     error         // error of the failed write; set when writing is done
 }
 
 func scribble(v nbd.Backend) *scribbler {
@@ -148,14 +148,14 @@ func scribble(v nbd.Backend) *scribbler {
 	return s
 }
 
-// more waits for writes that began from now on.
+// more waits for writes that start from now on.
 func (s *scribbler) more() {
 	for range 3 {
 		<-s.wrote
 	}
 }
 
-// end stops writing and returns the error that ended it earlier.
+// end stops writing and returns the error that stopped it earlier.
 func (s *scribbler) end(t testing.TB) error {
 	t.Helper()
 	close(s.stop)

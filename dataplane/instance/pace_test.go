@@ -11,14 +11,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 )
 
-// What the replicas of one disk have written and the disk has not has one limit, which they share; that of another disk is another one.
+// The replicas of one disk share one limit for the data that they have written and that is not on the disk. Another
+// disk has another limit.
 func TestTheReplicasOfADiskShareWhatMayBeUnwritten(t *testing.T) {
 	const firstLimit = 64 // of a disk, in MiB, as docs/DATAPLANE.md says
 	for _, tc := range []struct {
 		name      string
-		neighbour string // name of the replica that has written too much to have no share
+		neighbour string // name of the replica that has written enough to have a share
 		room      int    // in MiB
-		waits     bool   // beyond it
+		waits     bool   // with more than that
 	}{
 		{"a neighbour on the same disk has written → half of it for each", "vol-r-2", firstLimit / 2, true},
 		{"a replica on another disk has written → all of it", "vol-r-3", firstLimit - 2, false},
@@ -33,7 +34,7 @@ func TestTheReplicasOfADiskShareWhatMayBeUnwritten(t *testing.T) {
 				session, err := n.replicas.find(name).replica.Admit(t.Context(), 1, "one")
 				require.NoError(t, err)
 				defer func() { assert.NoError(t, session.Close()) }()
-				for off := int64(0); off < testSize; off += mib { // mark it all: a frozen disk takes no mark
+				for off := int64(0); off < testSize; off += mib { // mark everything: a frozen disk stores no mark
 					require.NoError(t, session.WriteAt(t.Context(), make([]byte, 512), off, false))
 				}
 				require.NoError(t, session.Flush(t.Context()))

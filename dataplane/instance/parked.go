@@ -12,11 +12,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 )
 
-// parked is a replica that was stopped here. It is closed; tools may read it still, for which it is opened without writing to it
-// while they do. They hold nothing up: the replica's start or removal cuts them.
+// parked is a replica that was stopped here. It is closed, but tools may still read it. While they read, it is opened,
+// without writing to it. They delay nothing: the start or removal of the replica ends their reading.
 type parked struct {
 	spec       *proto.ReplicaSpec
-	generation int64 // durable in the replica when it was closed; under the name's lock
+	generation int64 // the durable generation when it was closed; under the name's lock
 	reading    *reading
 }
 
@@ -27,10 +27,11 @@ type reading struct {
 	tools   int
 }
 
-// errHosted says that a replica is not parked any more.
+// errHosted means that a replica is no longer parked.
 var errHosted = errors.New("the replica is hosted")
 
-// park forgets a replica that was closed, but for tools. The caller has the name's lock.
+// park moves a replica that was closed to the parked replicas, where only tools can use it. The caller has the name's
+// lock.
 func (h *replicaHost) park(e *hosted) {
 	name := e.spec.GetName()
 	h.mu.Lock()
@@ -40,7 +41,7 @@ func (h *replicaHost) park(e *hosted) {
 	h.changes.notify()
 }
 
-// unpark cuts the readers and forgets the replica. The caller has the name's lock.
+// unpark ends the reading of tools and removes the replica from the parked replicas. The caller has the name's lock.
 func (h *replicaHost) unpark(ctx context.Context, name string) error {
 	if err := h.cutReaders(ctx, name); err != nil {
 		return err
@@ -64,8 +65,8 @@ func (h *replicaHost) parkedNames() []string {
 	return slices.Sorted(maps.Keys(h.parked))
 }
 
-// cutReaders ends the reading of a parked replica. It waits only for what the disk is reading at this moment. The caller has the
-// name's lock.
+// cutReaders ends the reading of a parked replica. It waits only for reads that the disk is serving at this moment. The
+// caller has the name's lock.
 func (h *replicaHost) cutReaders(ctx context.Context, name string) error {
 	p := h.findParked(name)
 	if p == nil || p.reading == nil {
@@ -81,8 +82,8 @@ func (h *replicaHost) cutReaders(ctx context.Context, name string) error {
 	return nil
 }
 
-// readParked opens a parked replica for one tool, which must call release. It fails with errHosted when the replica was started
-// meanwhile.
+// readParked opens a parked replica for one tool, which must call release. It fails with errHosted if the replica was
+// started in between.
 func (h *replicaHost) readParked(ctx context.Context, name string) (r *replica.Replica, release func(), err error) {
 	type opened struct {
 		replica *replica.Replica
@@ -108,7 +109,7 @@ func (h *replicaHost) readParkedNamed(ctx context.Context, name string) (r *repl
 		return nil, nil, errHosted
 	case p == nil:
 		return nil, nil, fmt.Errorf("%w: replica %s is not served here", nbd.ErrUnknownExport, name)
-	case p.reading != nil && p.reading.replica.State().Failure != nil: // its disk is gone, and it is about to be closed
+	case p.reading != nil && p.reading.replica.State().Failure != nil: // its disk is gone, and it will be closed soon
 		if err := h.cutReaders(ctx, name); err != nil {
 			return nil, nil, nbd.ErrPolicy(err.Error())
 		}
@@ -125,8 +126,8 @@ func (h *replicaHost) readParkedNamed(ctx context.Context, name string) (r *repl
 	return open.replica, func() { h.releaseParked(p, open) }, nil
 }
 
-// releaseParked closes what the last tool read. Its view is closed, so nothing has to be waited for but the name; where a disk keeps
-// that, the replica's start or removal closes it.
+// releaseParked closes the replica after its last tool. The tool's view is closed, so it waits only for the name. If a
+// disk holds the name, the start or removal of the replica closes it.
 func (h *replicaHost) releaseParked(p *parked, open *reading) {
 	ctx, cancel := context.WithTimeout(context.Background(), replicaCloseTimeout)
 	defer cancel()
@@ -147,13 +148,13 @@ func (h *replicaHost) releaseParked(p *parked, open *reading) {
 	p.reading = nil
 }
 
-// evictReaders closes what tools read when its disk is gone.
+// evictReaders closes a replica that tools read when its disk is gone.
 func (h *replicaHost) evictReaders(t *tenancy, _ *replica.DiskLostError) {
 	name := t.replica.Name()
 	defer h.names.lock(name)()
 	p := h.findParked(name)
 	if p == nil || p.reading == nil || p.reading.tenancy != t {
-		return // it is closed
+		return // it is already closed
 	}
 	if err := h.cutReaders(context.Background(), name); err != nil {
 		h.logOf(p.spec).WithError(err).Warn("Replica left open for reading on a disk that is gone")

@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// parkedNode has one replica that was written to and stopped, without a last clean close of its marks.
+// parkedNode has one replica that was written to and stopped. Its marks were not cleared before the close.
 func parkedNode(t *testing.T) (*node, string) {
 	n := newNode(t, 1)
 	n.createReplica()
@@ -30,7 +30,7 @@ func parkedNode(t *testing.T) (*node, string) {
 
 func (n *node) directory() string { return filepath.Join(n.root, n.replicaSpec().GetDirectory()) }
 
-// isLocked tells whether the replica is open.
+// isLocked reports whether the replica is open.
 func (n *node) isLocked() bool {
 	n.t.Helper()
 	r, err := replica.OpenCopy(fsys.Host{Root: n.root}, n.replicaSpec().GetDirectory(), specOf(n.replicaSpec()), replica.Options{})
@@ -78,7 +78,7 @@ func TestToolsThatReadAStoppedReplicaHoldNobodyUp(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		act    func(n *node) error
-		after  error // of another tool
+		after  error // error for a later tool
 		reason string
 	}{
 		{name: "it is started", act: func(n *node) error {
@@ -141,12 +141,12 @@ func TestAStoppedReplicaIsFencedDurably(t *testing.T) {
 	assert.True(t, isFenced(err), "an engine of generation 4: %v", err)
 }
 
-// Success of a fence is proof, so what cannot be fenced here must not be success.
+// A successful fence is a proof. So if the replica cannot be fenced here, the fence must not succeed.
 func TestAReplicaThatCannotBeFencedIsRefused(t *testing.T) {
 	n := newNode(t, 1)
 	err := n.stopReplica(3)
 	assert.Equal(t, reasonNotHosted, reason(err), "a replica that is not here: %v", err)
-	// refused: it was never made
+	// refused: the replica was never created
 	_, err = n.ReplicaStart(context.Background(), n.replicaSpec())
 	require.NoError(t, err)
 	err = n.stopReplica(3)
@@ -163,6 +163,6 @@ func TestAnEngineElsewhereLearnsThatItWasFenced(t *testing.T) {
 	require.NoError(t, n.stopReplica(2))
 	err = asFenced(c.WriteAt(t.Context(), make([]byte, 512), 0, false))
 	assert.True(t, isFenced(err), "write after the fence: %v", err)
-	<-c.Done() // it is not kept for long
+	<-c.Done() // the connection is closed soon
 	_ = c.Close()
 }

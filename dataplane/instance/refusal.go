@@ -17,20 +17,20 @@ import (
 // refusalDomain is the domain of the ErrorInfo that carries a refusal's reason.
 const refusalDomain = "longhorn.io"
 
-// Reasons of refusals that do not come from package replica.
+// These are the reasons of refusals that do not come from package replica.
 const (
 	reasonInUse       = "InUse"          // an engine is connected, or the device is open
 	reasonHosted      = "Hosted"         // the replica is not stopped
-	reasonForeign     = "Foreign"        // something else is in a directory's place
+	reasonForeign     = "Foreign"        // something else is in the place of a directory
 	reasonFenced      = "Fenced"         // an engine of this or a higher generation was here
 	reasonRunning     = "Running"        // the volume's engine runs
-	reasonNotProposed = "NotProposed"    // the epoch or session is not what the engine asked for
-	reasonStopping    = "Stopping"       // the process ends
-	reasonNotHosted   = "NotHosted"      // what the request is about is not here
-	reasonSession     = "OtherSession"   // the request is meant for another start of the engine
+	reasonNotProposed = "NotProposed"    // the engine did not propose this epoch or session
+	reasonStopping    = "Stopping"       // the process is stopping
+	reasonNotHosted   = "NotHosted"      // the replica or engine of the request is not here
+	reasonSession     = "OtherSession"   // the request is for another start of the engine
 	reasonNotRunning  = "NotRunning"     // the engine is starting, stopping or failed
 	reasonBusy        = "Busy"           // another rebuild is under way
-	reasonLastMember  = "LastMember"     // a volume keeps one member
+	reasonLastMember  = "LastMember"     // a volume must have one member
 	reasonTooSmall    = "MemberTooSmall" // a replica has not grown yet
 	reasonNoResize    = "NoResize"       // the holder cannot make a device larger
 
@@ -38,7 +38,7 @@ const (
 	reasonDiskNotResponding = string(replica.DiskNotResponding)
 )
 
-// refusal is an error that will be the same until someone changes something.
+// refusal is an error that stays the same until an administrator or a component changes something.
 type refusal struct {
 	reason string
 	err    error
@@ -51,18 +51,18 @@ func refuse(reason, format string, args ...any) error {
 	return &refusal{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// errInvalid says that a request makes no sense.
+// errInvalid means that a request is not valid.
 var errInvalid = errors.New("invalid request")
 
-// toStatus makes the gRPC error of an error: FAILED_PRECONDITION with an ErrorInfo for a refusal, INVALID_ARGUMENT, or
-// INTERNAL for what may go away by itself.
+// toStatus converts an error to a gRPC error: FAILED_PRECONDITION with an ErrorInfo for a refusal, INVALID_ARGUMENT, or
+// INTERNAL for an error that may be temporary.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
 	}
 	reason := reasonOf(err)
 	switch {
-	case reason == reasonDiskNotResponding: // wraps the error of a context
+	case reason == reasonDiskNotResponding: // it wraps the error of a context
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	case errors.Is(err, errInvalid), reason == string(replica.InvalidSpec):
@@ -78,7 +78,7 @@ func toStatus(err error) error {
 	return detailed.Err()
 }
 
-// reasonOf returns the reason of a refusal; "" when an error is none.
+// reasonOf returns the reason of a refusal; "" if the error is not a refusal.
 func reasonOf(err error) string {
 	var r *refusal
 	switch {

@@ -26,28 +26,28 @@ type replicaHost struct {
 	log     *logrus.Entry
 	names   nameLocks
 	calls   *diskCalls
-	// closeTimeout bounds how long the end of the process waits for the replicas.
+	// closeTimeout limits how long the stop of the process waits for the replicas.
 	closeTimeout time.Duration
 	stuckEvery   time.Duration
-	// decoy stands for the secret of replicas that are not here, so that a guess tells nothing.
+	// decoy replaces the secret of replicas that are not here, so that a guess reveals nothing.
 	decoy []byte
 
 	mu         sync.Mutex
 	hosted     map[string]*hosted          // guarded by mu
 	parked     map[string]*parked          // guarded by mu; never a name that is in hosted
 	distrusted map[string]struct{}         // guarded by mu; uids, see distrust
-	asked      map[string]*replica.Asked   // guarded by mu; of each replica, by UID, since it was first opened
-	paces      map[string]*replica.Pace    // guarded by mu; of each disk, by UUID, since a replica of it was first opened
+	asked      map[string]*replica.Asked   // guarded by mu; of each replica, by UID, since its first opening
+	paces      map[string]*replica.Pace    // guarded by mu; by UUID of the disk, since a replica on it was first opened
 	stuck      map[string]*proto.DiskState // guarded by mu; by replica, see lookForStuck
 	stopping   bool                        // guarded by mu
 }
 
-// hosted is one replica that was started and not stopped. It does not change: an entry is replaced.
+// hosted is one replica that was started and not stopped. It is never changed: an entry is replaced.
 type hosted struct {
 	spec    *proto.ReplicaSpec
-	replica *replica.Replica // nil when the directory was refused, or was closed because its disk is gone
+	replica *replica.Replica // nil if the directory was refused, or was closed because its disk is gone
 	tenancy *tenancy         // of replica
-	refused error            // why there is none
+	refused error            // why the replica is nil
 }
 
 func newReplicaHost(disks *diskGuard, boot string, c *changes, log *logrus.Entry) *replicaHost {
@@ -96,13 +96,13 @@ func specOf(s *proto.ReplicaSpec) replica.Spec {
 	return replica.Spec{UID: s.GetUid(), Volume: s.GetVolume(), Name: s.GetName(), SizeBytes: s.GetSizeBytes()}
 }
 
-// create makes a replica's directory.
+// create creates a replica's directory.
 func (h *replicaHost) create(ctx context.Context, s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
 	o := operation{what: "make", name: s.GetName(), disk: s.GetDiskPath()}
 	return attend(ctx, h, o, func(context.Context) (*proto.ReplicaState, error) { return h.createNamed(s) }, nil)
 }
 
-// createNamed is create under the name's lock, as are all that end so.
+// createNamed is create under the name's lock. The same holds for all functions with names that end in Named.
 func (h *replicaHost) createNamed(s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
 	if err := h.checkRunning(); err != nil {
 		return nil, err
@@ -122,10 +122,10 @@ func (h *replicaHost) logOf(s *proto.ReplicaSpec) *logrus.Entry {
 	return h.log.WithFields(logrus.Fields{logfields.Replica: s.GetName(), logfields.Volume: s.GetVolume(), logfields.Path: s.GetDirectory()})
 }
 
-// minSecretBytes is the shortest secret that is taken for one.
+// minSecretBytes is the length of the shortest secret that is accepted.
 const minSecretBytes = 16
 
-// start opens a replica. One that was refused or has failed is opened anew.
+// start opens a replica. A replica that was refused or has failed is opened again.
 func (h *replicaHost) start(ctx context.Context, s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
 	if len(s.GetSecret()) < minSecretBytes {
 		return nil, fmt.Errorf("%w: a replica needs a secret of at least %d bytes", errInvalid, minSecretBytes)
@@ -145,7 +145,8 @@ func (h *replicaHost) startNamed(ctx context.Context, s *proto.ReplicaSpec) (*pr
 		}
 		if old.replica.State().Failure == nil {
 			h.grow(ctx, old, s)
-			h.put(s.GetName(), &hosted{spec: sized(s, old.replica.Size()), replica: old.replica, tenancy: old.tenancy}) // the secret may be another
+			// The secret may have changed.
+			h.put(s.GetName(), &hosted{spec: sized(s, old.replica.Size()), replica: old.replica, tenancy: old.tenancy})
 			return old.state(), nil
 		}
 		if err := h.close(ctx, old); err != nil {
@@ -160,7 +161,7 @@ func (h *replicaHost) startNamed(ctx context.Context, s *proto.ReplicaSpec) (*pr
 	return e.state(), nil
 }
 
-// grow makes an open replica as large as it is asked for. Its state says if that did not work.
+// grow increases an open replica to the requested size. Its state shows if that failed.
 func (h *replicaHost) grow(ctx context.Context, e *hosted, s *proto.ReplicaSpec) {
 	if s.GetSizeBytes() <= e.replica.Size() {
 		return
@@ -172,8 +173,9 @@ func (h *replicaHost) grow(ctx context.Context, e *hosted, s *proto.ReplicaSpec)
 	}
 }
 
-// sized returns a spec with a size of at least what the replica has. A daemon that has an older object asks for less;
-// replicas never shrink, so one that is opened again with that size, to fence it or to read it, would be refused.
+// sized returns a spec with at least the current size of the replica. A daemon with an older object requests a smaller
+// size. Replicas never shrink. So with that size, a later opening of the replica, to fence or read it, would be
+// refused.
 func sized(s *proto.ReplicaSpec, hasBytes int64) *proto.ReplicaSpec {
 	if s.GetSizeBytes() >= hasBytes {
 		return s
@@ -200,7 +202,7 @@ func (h *replicaHost) open(s *proto.ReplicaSpec) *hosted {
 	return &hosted{spec: s, replica: t.replica, tenancy: t}
 }
 
-// options are those with which a replica is opened that may be written to.
+// options returns the options for opening a replica that may be written to.
 func (h *replicaHost) options(s *proto.ReplicaSpec) replica.Options {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -221,10 +223,10 @@ func (h *replicaHost) options(s *proto.ReplicaSpec) replica.Options {
 	}
 }
 
-// distrust remembers of a replica that was closed whether it may have lost writes although the machine runs on. A disk that fails may
-// refuse to record that; one that goes away takes its device along perhaps, and the kernel drops what was not synced without an error.
-// It counts for each opening in this process, whatever starts and stops come between, until the replica is closed with nothing missing
-// any more, or removed.
+// distrust records, for a replica that was closed, whether it may have lost writes although the machine keeps running.
+// A disk that fails may refuse to record this. If a disk goes away, its device may go with it, and the kernel then
+// drops unsynced data without an error. The record counts for each opening in this process, over any starts and stops.
+// It ends when the replica is closed with nothing missing, or is removed.
 func (h *replicaHost) distrust(e *hosted) {
 	kept := e.replica.State().CacheKept
 	h.mu.Lock()
@@ -236,7 +238,8 @@ func (h *replicaHost) distrust(e *hosted) {
 	}
 }
 
-// distrustRefused is distrust for an opening that was refused. The kernel tells once that writes were lost; no later opening hears of it.
+// distrustRefused is distrust for an opening that was refused. The kernel reports lost writes only once, so no later
+// opening learns of them.
 func (h *replicaHost) distrustRefused(s *proto.ReplicaSpec, err error) {
 	var refused *replica.RefusedError
 	if !errors.As(err, &refused) || !refused.WritesLost {
@@ -247,14 +250,14 @@ func (h *replicaHost) distrustRefused(s *proto.ReplicaSpec, err error) {
 	h.distrusted[s.GetUid()] = struct{}{}
 }
 
-// evict closes a replica that has lost its disk, which lets the file system go, and leaves why. When requests to that disk do not end
-// it stays open; the replica's next start or stop tries again.
+// evict closes a replica that has lost its disk, which releases the file system, and records the reason. If requests to
+// that disk do not end, the replica stays open; its next start or stop tries again.
 func (h *replicaHost) evict(t *tenancy, lost *replica.DiskLostError) {
 	name := t.replica.Name()
 	defer h.names.lock(name)()
 	e := h.find(name)
 	if e == nil || e.tenancy != t {
-		return // the call that closes or closed it releases the tenancy
+		return // the call that closes it, or has closed it, releases the tenancy
 	}
 	defer h.calls.note(e.spec.GetDiskPath(), name, "close")()
 	ctx, cancel := context.WithTimeout(context.Background(), replicaCloseTimeout)
@@ -268,8 +271,9 @@ func (h *replicaHost) evict(t *tenancy, lost *replica.DiskLostError) {
 	h.put(name, &hosted{spec: e.spec, refused: lost})
 }
 
-// stop closes a replica. An engine that is connected has a moment to go. With a fence above 0, engines of older generations are
-// shut out for ever first, durably; only then is the answer success, and a replica that cannot be fenced here is refused.
+// stop closes a replica. A connected engine gets limited time to leave. With a fence above 0, engines of older
+// generations are first shut out permanently, and durably. Only then is the answer a success. A replica that cannot be
+// fenced here is refused.
 func (h *replicaHost) stop(ctx context.Context, name string, fence int64) error {
 	o := operation{what: "stop", name: name}
 	_, err := attend(ctx, h, o, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.stopNamed(ctx, name, fence) }, nil)
@@ -298,7 +302,7 @@ func (h *replicaHost) stopNamed(ctx context.Context, name string, fence int64) e
 	return h.close(ctx, e)
 }
 
-// fenceOpen shuts engines below a generation out of an open replica; 0 is none.
+// fenceOpen shuts engines below a generation out of an open replica; 0 means no fence.
 func fenceOpen(ctx context.Context, r *replica.Replica, fence int64) error {
 	if fence <= 0 {
 		return nil
@@ -324,13 +328,13 @@ func (h *replicaHost) awaitRelease(ctx context.Context, r *replica.Replica) erro
 	}
 }
 
-// close closes an open replica and forgets it.
+// close closes an open replica and removes it from the list.
 func (h *replicaHost) close(ctx context.Context, e *hosted) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
 	defer cancel()
 	err := e.replica.Close(ctx)
 	if errors.As(err, new(*replica.HangError)) {
-		return err // it is open still, or not closed yet
+		return err // it is still open, or not closed yet
 	}
 	h.distrust(e)
 	e.tenancy.release()
@@ -343,7 +347,7 @@ func (h *replicaHost) close(ctx context.Context, e *hosted) error {
 	return nil
 }
 
-// remove deletes the directory of a replica that is not hosted. Tools that read it are cut.
+// remove deletes the directory of a replica that is not hosted. It ends the reading of tools.
 func (h *replicaHost) remove(ctx context.Context, s *proto.ReplicaSpec) error {
 	o := operation{what: "remove", name: s.GetName(), disk: s.GetDiskPath()}
 	_, err := attend(ctx, h, o, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.removeNamed(ctx, s) }, nil)
@@ -372,7 +376,7 @@ func (h *replicaHost) removeNamed(ctx context.Context, s *proto.ReplicaSpec) err
 	return nil
 }
 
-// secretOf is what a peer must know to open an export of the TCP port.
+// secretOf returns the secret that a peer must know to open an export of the TCP port.
 func (h *replicaHost) secretOf(export string) ([]byte, bool) {
 	if name, err := parseDataExport(export); err == nil {
 		if e := h.find(name.replica); e != nil && e.spec.GetVolume() == name.volume {
@@ -382,7 +386,7 @@ func (h *replicaHost) secretOf(export string) ([]byte, bool) {
 	return h.decoy, true
 }
 
-// secrets are those of the volumes that have a replica here.
+// secrets returns the secrets of the volumes that have a replica here.
 func (h *replicaHost) secrets() [][]byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -393,7 +397,7 @@ func (h *replicaHost) secrets() [][]byte {
 	return all
 }
 
-// tlsOnly tells whether an export of the TCP port is opened over TLS alone.
+// tlsOnly reports whether an export of the TCP port may be opened only over TLS.
 func (h *replicaHost) tlsOnly(export string) bool {
 	name, err := parseDataExport(export)
 	if err != nil {

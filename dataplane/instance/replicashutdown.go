@@ -9,8 +9,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// shutdown closes all replicas. Those that are not closed within closeTimeout are left behind, and with them what may hold their names:
-// an operation on a disk that hangs, which nothing can end but the disk.
+// shutdown closes all replicas. Replicas that are not closed within closeTimeout are left behind. So are operations
+// that may hold their names: an operation on a disk that hangs, which only the disk can end.
 func (h *replicaHost) shutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, h.closeTimeout)
 	defer cancel()
@@ -19,7 +19,7 @@ func (h *replicaHost) shutdown(ctx context.Context) {
 		closing.Go(func() { h.closeAtEnd(ctx, name) })
 	}
 	closed := make(chan struct{})
-	go func() { // outlives shutdown only when a disk hangs
+	go func() { // outlives shutdown only if a disk hangs
 		defer close(closed)
 		closing.Wait()
 	}()

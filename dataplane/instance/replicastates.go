@@ -28,7 +28,7 @@ func (h *replicaHost) states() []*proto.ReplicaState {
 	return states
 }
 
-// state waits for no disk: it is asked under the watch of the whole node.
+// state waits for no disk, because the watch of the whole node calls it.
 func (e *hosted) state() *proto.ReplicaState {
 	s := &proto.ReplicaState{
 		Name: e.spec.GetName(), Volume: e.spec.GetVolume(), Uid: e.spec.GetUid(), Phase: proto.Phase_PHASE_RUNNING,
@@ -46,7 +46,7 @@ func (e *hosted) state() *proto.ReplicaState {
 	s.Epoch, s.AllocatedBytes = epochToWire(now.Epoch), e.tenancy.allocated.Load()
 	if now.Failure != nil {
 		s.Phase, s.Reason, s.Message = proto.Phase_PHASE_ERROR, string(replica.WriteFailed), now.Failure.Error()
-		if lost := replica.ReasonOf(now.Failure); lost != "" { // its disk went away
+		if lost := replica.ReasonOf(now.Failure); lost != "" { // its disk is gone
 			s.Reason = string(lost)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// wiretap passes connections on to a node and keeps what went by.
+// wiretap forwards connections to a node and stores the data.
 type wiretap struct {
 	listener net.Listener
 	serving  sync.WaitGroup
@@ -70,7 +70,8 @@ func (w *wiretap) has(what string) bool {
 	return bytes.Contains(w.seen.Bytes(), []byte(what))
 }
 
-// TestWhatAnEngineSendsIsNotRead writes through an engine, has a replica rebuilt, and looks at all that went between the nodes.
+// TestWhatAnEngineSendsIsNotRead writes through an engine, has a replica rebuilt, and examines all data between the
+// nodes.
 func TestWhatAnEngineSendsIsNotRead(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -101,8 +102,8 @@ func TestWhatAnEngineSendsIsNotRead(t *testing.T) {
 	}
 }
 
-// TestAPodAtAnOldAddressIsGivenNothing: another process has the address of an instance manager and serves a replica of that name, but has
-// not the volume's key.
+// TestAPodAtAnOldAddressIsGivenNothing gives another process the address of an instance manager. That process serves a
+// replica of the same name, but does not have the volume's key.
 func TestAPodAtAnOldAddressIsGivenNothing(t *testing.T) {
 	c := newCluster(t)
 	epoch := c.startEngine(c[0], c.engineSpec(1, nil))
@@ -124,7 +125,7 @@ func TestAPodAtAnOldAddressIsGivenNothing(t *testing.T) {
 	c[0].stopEngine()
 }
 
-// TestTLSIsDemandedWhenTheDaemonSaysSo: it concerns new connections, and may be taken back.
+// TestTLSIsDemandedWhenTheDaemonSaysSo checks that the demand applies to new connections, and can be withdrawn.
 func TestTLSIsDemandedWhenTheDaemonSaysSo(t *testing.T) {
 	n := newNode(t, 1)
 	n.createReplica()

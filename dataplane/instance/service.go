@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// service is the gRPC face: it translates and does nothing else.
+// service is the gRPC interface: it translates and does nothing else.
 type service struct {
 	proto.UnimplementedInstanceManagerServer
 	instance *Instance
@@ -98,7 +98,7 @@ var phases = map[engine.Phase]proto.Phase{
 	engine.PhaseStarting: proto.Phase_PHASE_STARTING,
 	engine.PhaseRunning:  proto.Phase_PHASE_RUNNING,
 	engine.PhaseStopping: proto.Phase_PHASE_STOPPING,
-	engine.PhaseStopped:  proto.Phase_PHASE_STOPPING, // seen only in the moment before it is forgotten
+	engine.PhaseStopped:  proto.Phase_PHASE_STOPPING, // visible only for a moment before it is removed
 	engine.PhaseError:    proto.Phase_PHASE_ERROR,
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// isClean tells whether a replica's metadata says that it was closed in order.
+// isClean reports whether a replica's metadata says that it was closed in order.
 func (n *node) isClean(directory string) bool {
 	n.t.Helper()
 	meta, err := os.ReadFile(filepath.Join(n.root, directory, "replica.meta"))
@@ -24,8 +24,8 @@ func (n *node) isClean(directory string) bool {
 	return bytes.Contains(meta, []byte(`"clean":true`))
 }
 
-// stranded is a volume with a device on its first node, whose second replica is lost: every change waits for an epoch that is never
-// recorded.
+// stranded returns a volume with a device on its first node and a lost second replica: every change waits for an epoch
+// that is never recorded.
 func stranded(t *testing.T) (home *node, device string) {
 	t.Helper()
 	needDevices(t)
@@ -42,12 +42,13 @@ func stranded(t *testing.T) (home *node, device string) {
 	return c[0], device
 }
 
-// writeLater begins to write a page to a device.
+// writeLater starts to write a page to a device.
 func writeLater(t *testing.T, device string, flags int) (user *os.File, wrote <-chan error) {
 	t.Helper()
 	user, err := os.OpenFile(device, os.O_RDWR|flags, 0)
 	require.NoError(t, err)
-	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // aligned
+	// An anonymous mapping is aligned.
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(page)) })
 	written := make(chan error, 1)
@@ -67,7 +68,8 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// A volume that cannot be stopped or flushed holds up nothing: the process ends, and other replicas are closed in order.
+// A volume that cannot be stopped or flushed delays nothing else: the process stops, and other replicas are closed in
+// order.
 func TestAShutdownWaitsForNoEpoch(t *testing.T) {
 	for name, flags := range map[string]int{"its device is claimed": unix.O_EXCL, "its device is open": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +87,8 @@ func TestAShutdownWaitsForNoEpoch(t *testing.T) {
 			user, wrote := writeLater(t, device, unix.O_DIRECT|flags)
 			home.engines.stopTimeout, home.engines.flushTimeout = 100*time.Millisecond, 100*time.Millisecond
 			left := home.engines.ofVolume(volume).engine
-			t.Cleanup(left.Interrupt) // a test that fails leaves no write in the kernel, which this process would have to answer
+			// A failed test must leave no write in the kernel, because this process would have to answer it.
+			t.Cleanup(left.Interrupt)
 
 			ended := make(chan struct{})
 			go func() {
@@ -96,14 +99,14 @@ func TestAShutdownWaitsForNoEpoch(t *testing.T) {
 			assert.True(t, home.isClean(other.GetDirectory()), "the other replica was not closed in order")
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			require.NoError(t, left.StopForce(ctx)) // as the end of the process would
+			require.NoError(t, left.StopForce(ctx)) // as the exit of the process would
 			assert.Error(t, <-wrote, "the write was acknowledged")
 			require.NoError(t, user.Close())
 		})
 	}
 }
 
-// The device's data cannot be written back, so a stop waits. One by force ends it.
+// The device's data cannot be written back, so a stop waits. A forced stop ends this wait.
 func TestAForcedStopEndsAStopThatWaits(t *testing.T) {
 	home, device := stranded(t)
 	user, wrote := writeLater(t, device, 0) // to the page cache
@@ -135,7 +138,7 @@ func TestAForcedStopEndsAStopThatWaits(t *testing.T) {
 	assert.Nil(t, home.engines.find(engine.spec.GetName()), "the engine is left")
 }
 
-// awaitInside waits until the local replica has what the device wrote back: its region is marked.
+// awaitInside waits until the local replica has the data that the device wrote back: its region is marked.
 func (n *node) awaitInside(e *hostedEngine) {
 	n.t.Helper()
 	late := time.Now().Add(patience)
@@ -145,7 +148,8 @@ func (n *node) awaitInside(e *hostedEngine) {
 	}
 }
 
-// isMarked tells whether the replica has marked any region. The map's first sector is its head, the second has the first 4,032 bits.
+// isMarked reports whether the replica has marked any region. The map's first sector is its head; the second sector has
+// the first 4,032 bits.
 func (n *node) isMarked() bool {
 	n.t.Helper()
 	marks, err := os.ReadFile(filepath.Join(n.directory(), "intent.map"))
@@ -169,7 +173,7 @@ func TestTheTimesOfEnginesAreThoseOfTheOptions(t *testing.T) {
 		assert.GreaterOrEqual(t, time.Since(began), n.quietPeriod, "a write left no mark")
 	}
 	for n.isMarked() {
-		// 5 s is what it would be
+		// the default would take 5 s
 		require.LessOrEqual(t, time.Since(began), 4*time.Second)
 		time.Sleep(5 * time.Millisecond)
 	}

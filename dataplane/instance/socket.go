@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrRunning says that another process serves the same sockets.
+// ErrRunning means that another process serves the same sockets.
 var ErrRunning = errors.New("another data-plane process is running")
 
 // lockFile takes a lock that ends with the process.
@@ -29,9 +29,9 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// setIOFlusher tells the kernel that this process does I/O on behalf of others' writeback, so that its own memory needs and
-// writes are not held up by the very writeback that waits for it (prctl(2), PR_SET_IO_FLUSHER). It needs CAP_SYS_RESOURCE, and
-// a program without cgo, for it concerns every thread.
+// setIOFlusher tells the kernel that this process does I/O for the writeback of other processes. So its own memory
+// needs and writes are not delayed by the same writeback that waits for it (prctl(2), PR_SET_IO_FLUSHER). It needs
+// CAP_SYS_RESOURCE. It also needs a program without cgo, because it concerns every thread.
 func setIOFlusher() error {
 	_, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_IO_FLUSHER, 1, 0, 0, 0, 0)
 	if errno != 0 {

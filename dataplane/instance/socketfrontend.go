@@ -8,13 +8,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// socketFrontend keeps the connections of tools to one engine. When it is writable it is the engine's frontend, and the volume
-// is in use while a tool is connected; when not, the engine has another one or none, and tools are cut when it ends.
+// socketFrontend holds the connections of tools to one engine. If it is writable, it is the engine's frontend, and the
+// volume is in use while a tool is connected. Otherwise the engine has another frontend or none, and tools are
+// disconnected when it ends.
 type socketFrontend struct {
 	writable bool
 
 	mu    sync.Mutex
-	conns map[*func()]struct{} // guarded by mu; how to drop each
+	conns map[*func()]struct{} // guarded by mu; the function that drops each connection
 	shut  bool                 // guarded by mu
 }
 
@@ -24,7 +25,7 @@ func newSocketFrontend(writable bool) *socketFrontend {
 	return &socketFrontend{writable: writable, conns: map[*func()]struct{}{}}
 }
 
-// connect counts a connection until the returned function is called; false when the engine is ending.
+// connect counts a connection until the returned function is called; false if the engine is ending.
 func (f *socketFrontend) connect(drop func()) (closed func(), ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,7 +40,7 @@ func (f *socketFrontend) connect(drop func()) (closed func(), ok bool) {
 	}, true
 }
 
-// cut lets no tool in any more and drops those that are connected.
+// cut admits no further tools and drops the connected ones.
 func (f *socketFrontend) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

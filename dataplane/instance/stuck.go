@@ -13,11 +13,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// stuckInterval is how often open replicas are asked for requests that hang in their disks.
+// stuckInterval is how often the process asks open replicas for requests that hang in their disks.
 const stuckInterval = 3 * time.Second
 
-// watchStuck looks, until ctx ends, for requests of engines and tools that hang in a disk: perhaps no operation is under way that
-// would show it.
+// watchStuck searches, until ctx ends, for requests of engines and tools that hang in a disk, because there may be no
+// operation under way that would show it.
 func (h *replicaHost) watchStuck(ctx context.Context) error {
 	ticker := time.NewTicker(h.stuckEvery)
 	defer ticker.Stop()
@@ -33,7 +33,7 @@ func (h *replicaHost) watchStuck(ctx context.Context) error {
 	}
 }
 
-// lookForStuck tells whether the set of hanging replicas has changed. It never waits for a disk.
+// lookForStuck reports whether the set of hanging replicas has changed. It never waits for a disk.
 func (h *replicaHost) lookForStuck(now time.Time) bool {
 	h.mu.Lock()
 	all := slices.Collect(maps.Values(h.hosted))
@@ -60,14 +60,14 @@ func (h *replicaHost) lookForStuck(now time.Time) bool {
 	return !same
 }
 
-// stuckOf is why an open replica does not answer; nil: it does.
+// stuckOf is the reason why an open replica does not answer; nil if it does.
 func (h *replicaHost) stuckOf(name string) *proto.DiskState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.stuck[name]
 }
 
-// silent is why the disk of a replica counts as one that does not respond; nil: it does not.
+// silent is the reason why the disk of a replica counts as one that does not respond; nil if it responds.
 func (h *replicaHost) silent(name string) error {
 	disk := h.diskOf(name)
 	for _, d := range h.diskStates() {
@@ -78,7 +78,8 @@ func (h *replicaHost) silent(name string) error {
 	return nil
 }
 
-// diskStates lists the disks that do not respond, by path: those that an operation waits for, and those that a request does.
+// diskStates lists the disks that do not respond, by path: disks that an operation waits for, and disks that a request
+// waits for.
 func (h *replicaHost) diskStates() []*proto.DiskState {
 	silent := h.calls.states()
 	h.mu.Lock()

@@ -27,7 +27,7 @@ func (x *toolExporter) List(context.Context) []string {
 		names = append(names, "ro/"+name)
 	}
 	slices.Sort(names)
-	names = slices.Compact(names) // one may have been started or stopped between the two looks
+	names = slices.Compact(names) // a replica may have been started or stopped between the two calls
 	for _, e := range x.engines.states() {
 		names = append(names, "engine/"+e.GetVolume())
 	}
@@ -62,8 +62,8 @@ func (x *toolExporter) openReplica(ctx context.Context, export, name string, c n
 	return exportView(export, e.replica, func() {}, nil, c)
 }
 
-// exportView offers a view of a replica. release is called when it is no longer needed, also after an error; err, if set, is why
-// there is none.
+// exportView offers a view of a replica. release is called when it is no longer needed, also after an error. If err is
+// set, it is the reason why there is no replica.
 func exportView(export string, r *replica.Replica, release func(), err error, c nbd.ConnInfo) (*nbd.Export, error) {
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func exportView(export string, r *replica.Replica, release func(), err error, c 
 	return described, nil
 }
 
-// describe says what a person who reads a replica should know.
+// describe returns the information for a person who reads a replica.
 func describe(r *replica.Replica) string {
 	text := "replica of volume " + r.Volume()
 	if caution := r.Caution(); caution != "" {

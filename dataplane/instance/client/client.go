@@ -1,7 +1,7 @@
-// Package client speaks to a node's data-plane process: the calls of its gRPC service, and a watch that survives restarts of
-// either side.
+// Package client calls a node's data-plane process. It has the calls of its gRPC service, and a watch that survives
+// restarts of either side.
 //
-// It must not know what the state means, nor Kubernetes.
+// It must know neither the meaning of the state nor Kubernetes.
 package client
 
 import (
@@ -16,27 +16,28 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// Pauses between attempts to reach a process that does not answer.
+// These are the pauses between attempts to reach a process that does not answer.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 2 * time.Second
 )
 
-// callTimeout bounds a call whose caller gives it no deadline. The process answers sooner, also when a disk hangs or an engine takes its
-// time to stop; one that does not is stuck itself, or of a version that waits without bound.
+// callTimeout limits a call without a deadline of its caller. The process answers sooner, even if a disk hangs or an
+// engine takes long to stop. A process that does not answer in time is stuck itself, or has a version that waits
+// without limit.
 const callTimeout = 40 * time.Second
 
-// Client has every call of the service; a call while the process is away fails at once with UNAVAILABLE.
+// Client has every call of the service. If the process is not available, a call fails at once with UNAVAILABLE.
 type Client struct {
 	proto.InstanceManagerClient
 	conn *grpc.ClientConn
 }
 
-// New makes a client for a unix socket. It connects when it is used. The caller must Close it.
+// New creates a client for a unix socket. It connects when it is used. The caller must Close it.
 func New(socket string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithIdleTimeout(0), // the watch is always there
+		grpc.WithIdleTimeout(0), // the watch is always active
 		grpc.WithUnaryInterceptor(withDeadline(callTimeout)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: firstPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause},
@@ -48,7 +49,7 @@ func New(socket string) (*Client, error) {
 	return &Client{InstanceManagerClient: proto.NewInstanceManagerClient(conn), conn: conn}, nil
 }
 
-// withDeadline gives each call that has no deadline one.
+// withDeadline adds a deadline to each call that has none.
 func withDeadline(timeout time.Duration) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if _, has := ctx.Deadline(); !has {
@@ -63,11 +64,11 @@ func withDeadline(timeout time.Duration) grpc.UnaryClientInterceptor {
 // Close ends all calls.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// WatchStates calls onState with the whole state at once and after every change, and with nil when the process cannot be
-// reached or has gone, once each time. It tries again until ctx ends, then returns. onState is called by one goroutine at a
-// time and should not block.
+// WatchStates calls onState with the whole state at once and after every change. It calls onState with nil, once each
+// time, when the process cannot be reached or has exited. It retries until ctx ends, then returns. onState is called by
+// one goroutine at a time and should not block.
 func (c *Client) WatchStates(ctx context.Context, onState func(*proto.State)) {
-	pause, reachable := firstPause, true // so that onState hears of the first failure
+	pause, reachable := firstPause, true // so that onState learns of the first failure
 	for ctx.Err() == nil {
 		err := c.watch(ctx, func(s *proto.State) {
 			pause, reachable = firstPause, true
@@ -90,7 +91,7 @@ func (c *Client) WatchStates(ctx context.Context, onState func(*proto.State)) {
 	}
 }
 
-// watch receives states until the stream ends, and returns why.
+// watch receives states until the stream ends, and returns the reason.
 func (c *Client) watch(ctx context.Context, onState func(*proto.State)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// The process that is asked sees the deadline that a caller did not give.
+// If the caller sets no deadline, the process sees the deadline of the client.
 func TestACallOfTheClientHasADeadline(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)

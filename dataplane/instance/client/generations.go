@@ -19,11 +19,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// ErrNotOffered says that no process of this node has offered the service since the machine was started, or that the one which answers does
-// not know it: it is of an earlier release.
+// ErrNotOffered means that no process of this node has offered the service since the machine was started, or that the
+// process does not know it because it has an earlier release.
 var ErrNotOffered = errors.New("the instance manager does not offer this")
 
-// ErrRefused says that nothing listens on the socket, so that the question was not sent.
+// ErrRefused means that nothing listens on the socket, so the question was not sent.
 var ErrRefused = errors.New("nothing listens on the instance manager's socket")
 
 // Generations asks the data-plane process of this node whether an engine is in force.
@@ -33,9 +33,9 @@ type Generations struct {
 	conn   *grpc.ClientConn
 }
 
-// NewGenerations makes a client for a unix socket. It connects when it is used. The caller must Close it.
+// NewGenerations creates a client for a unix socket. It connects when it is used. The caller must Close it.
 func NewGenerations(socket string) (*Generations, error) {
-	const soon = 200 * time.Millisecond // a process that was replaced answers again soon
+	const soon = 200 * time.Millisecond // a process that was replaced soon answers again
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithIdleTimeout(0),
@@ -49,8 +49,8 @@ func NewGenerations(socket string) (*Generations, error) {
 	return &Generations{socket: socket, rpc: proto.NewGenerationsClient(conn), conn: conn}, nil
 }
 
-// InForce asks once. ctx should have a deadline. An error that wraps ErrNotOffered or ErrRefused says for certain that no engine has heard the
-// question; after any other error one may have.
+// InForce asks once. ctx should have a deadline. If the error wraps ErrNotOffered or ErrRefused, certainly no engine
+// has heard the question. After any other error an engine may have heard it.
 func (g *Generations) InForce(ctx context.Context, r *proto.InForceRequest) (*proto.InForceReply, error) {
 	if _, err := os.Lstat(g.socket); errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", ErrNotOffered, err)
@@ -68,8 +68,8 @@ func (g *Generations) InForce(ctx context.Context, r *proto.InForceRequest) (*pr
 	return reply, nil
 }
 
-// isRefused tries the socket if there is no connection to it. This comes before the question: after it, a refusal does not show whether the
-// question was sent over an earlier connection.
+// isRefused tries the socket if there is no connection to it. It must be called before the question. After the
+// question, a refusal would not show whether the question was sent over an earlier connection.
 func (g *Generations) isRefused(ctx context.Context) error {
 	if g.conn.GetState() == connectivity.Ready {
 		return nil

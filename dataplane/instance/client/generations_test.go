@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// stuck hears questions and answers none.
+// stuck receives questions and answers none.
 type stuck struct {
 	proto.UnimplementedGenerationsServer
 	heard atomic.Int64
@@ -28,7 +28,7 @@ func (s *stuck) InForce(ctx context.Context, _ *proto.InForceRequest) (*proto.In
 	return nil, ctx.Err()
 }
 
-// An engine can only have heard a question that some process accepted.
+// An engine can have heard a question only if some process accepted the question.
 func TestARefusedQuestionIsKnownFromOneWithoutAnAnswer(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	g, err := NewGenerations(socket)
