@@ -25,9 +25,9 @@ func TestAReplicaThatIsLargerThanTheVolumeIsRebuilt(t *testing.T) {
 	assert.True(t, s.Epoch.Has("b"), "%+v", s)
 }
 
-// Marks beyond the end of the volume belong to a size that the volume does not have yet, or come from an engine that
-// set them on a larger replica. No member is lost because of them, neither at the start nor when another replica comes
-// back.
+// Marks beyond the end of the volume have two causes. They belong to a size that the volume does not have yet, or an
+// engine set them on a larger replica. No member is lost because of them, neither at the start nor when another replica
+// comes back.
 func TestMarksBeyondTheVolumeCostNoMember(t *testing.T) {
 	const beyond = testSize/testRegion + 1
 	r := newRig(t, "a", "b")

@@ -315,8 +315,8 @@ func TestTheMarkComesBeforeTheFirstByte(t *testing.T) {
 	r.await(e, changed, "member", rebuilt("b"))
 }
 
-// A replica that stored the epoch in force knows that it is not a member, even if the API object is restored to an
-// epoch that lists it.
+// A replica that stored the epoch in force knows that it is not a member. It still knows this if the API object is
+// restored to an epoch that lists it.
 func TestAReplicaIsToldTheEpochBeforeItsRebuild(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})

@@ -82,8 +82,8 @@ func (c *copier) flush() error {
 }
 
 // clearLocked clears the marks of runs that were copied and then flushed. During this it delays new changes of the
-// runs. If a change is under way, or happened since the flush started, the mark stays until the next flush, because the
-// target may not have the change on its disk.
+// runs. If a change is under way, or happened since the flush started, the mark stays until the next flush. The reason:
+// the target may not have the change on its disk.
 func (c *copier) clearLocked(runs []run) error {
 	m := c.mirror
 	var spans []*span

@@ -16,8 +16,8 @@ import (
 // stuckInterval is how often the process asks open replicas for requests that hang in their disks.
 const stuckInterval = 3 * time.Second
 
-// watchStuck searches, until ctx ends, for requests of engines and tools that hang in a disk, because there may be no
-// operation under way that would show it.
+// watchStuck searches, until ctx ends, for requests of engines and tools that hang in a disk. It is needed because
+// there may be no operation under way that would show the hang.
 func (h *replicaHost) watchStuck(ctx context.Context) error {
 	ticker := time.NewTicker(h.stuckEvery)
 	defer ticker.Stop()

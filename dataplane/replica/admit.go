@@ -54,8 +54,8 @@ func decideAdmission(heldGeneration int64, heldSession string, generation int64,
 // seconds; otherwise the error is ErrBusy. In all other cases the error is ErrFenced.
 //
 // If ctx ends first, the error is a *HangError, and no engine is inside. If the error says that the admission had
-// started, the generation may already be durable or become durable later, before any admission that is requested after
-// this one. The same engine may ask again.
+// started, the generation may be durable, or may become durable later. This happens before any admission that is
+// requested after this one. The same engine may ask again.
 //
 // Admit ends the Views of tools that read. The caller must Close the Session.
 func (r *Replica) Admit(ctx context.Context, generation int64, session string) (*Session, error) {

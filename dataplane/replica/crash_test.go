@@ -67,8 +67,8 @@ func takeAllSpace(f *memfs.FS) error {
 	return nil
 }
 
-// asFirstRelease replaces the metadata as the first release did: without blanks and by way of a new file, so that no
-// spare remains.
+// asFirstRelease replaces the metadata as the first release did: without blanks and with a new file, so that no spare
+// remains.
 func asFirstRelease(f *memfs.FS) error {
 	d, err := f.OpenDir(crashDir)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 //	    longhorn-disk.cfg    read by OpenDisk; identifies the disk
 //	    replicas/            held; on the same file system
 //
-// So if a file system is mounted or unmounted during a step, the step finishes in the file system in which it started,
-// even if no path leads there. It never continues in a directory that becomes visible below the mount. The caller of
-// OpenDisk must Close the Disk; replicas that were opened through it stay open.
+// Suppose that a file system is mounted or unmounted during a step. Then the step finishes in the file system in which
+// it started, even if no path leads there. It never continues in a directory that becomes visible below the mount. The
+// caller of OpenDisk must Close the Disk; replicas that were opened through it stay open.
 //
 // A byte-for-byte clone has the same UUID file, so OpenDisk accepts it as the disk. The epoch of a replica on it shows
 // whether this replica holds the current data.

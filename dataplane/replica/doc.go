@@ -23,8 +23,8 @@
 //     that the caller expects
 //  4. read the intent map: header, checksum, the magic and number of each sector
 //  5. open the data and compare its size
-//  6. sync the parent, the directory and the intent map, because a process that was killed may have left changes that
-//     are visible and not yet durable (not in an opening for reading only)
+//  6. sync the parent, the directory and the intent map (not in an opening for reading only). A process that was killed
+//     may have left changes that are visible and not yet durable
 //  7. nothing is repaired, because nothing needs repair: a mark covers each write that was under way, and the engine
 //     makes marked regions equal
 //

@@ -83,8 +83,8 @@ func (s *metaStore) makeTemp(b []byte) error {
 	return err
 }
 
-// openSpare opens the spare if size bytes can be written over it. That is so if the spare has that size and all its
-// blocks, and is not the metadata itself, under another name or after a loss of power.
+// openSpare opens the spare if size bytes can be written over it. For this, the spare must have that size and all its
+// blocks. It must not be the metadata itself, under another name or after a loss of power.
 func (s *metaStore) openSpare(size int64) fsys.File {
 	if s.uncertain {
 		return nil

@@ -18,7 +18,7 @@ const (
 )
 
 // Pace limits how much data the replicas of a disk, together, may have written that is not on the disk. A flush must
-// not find more than the disk can write out in a few seconds, because an engine gives a flush 8 s longer than its
+// not find more than the disk can write out in a few seconds. The reason: an engine gives a flush 8 s longer than its
 // fastest member needs. The limit follows the disk's speed. The speed is measured each time when half of the limit or
 // more has been written out. The limit doubles if half of it took less than fastWriteOut, and is halved if that took
 // more than slowWriteOut. Replicas that write out at the same time share the disk, so each counts its part of the time.

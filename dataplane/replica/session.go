@@ -369,8 +369,8 @@ func (r *Replica) syncData() error {
 }
 
 // failUnlessNoSpace returns the error of a change. Unless the error only means lack of space, it also ends the replica.
-// Lack of space is returned as ENOSPC, even if the cause is a quota or the limit of a file's size, because an engine
-// must get the same error from a local replica as over the network.
+// Lack of space is returned as ENOSPC, even if the cause is a quota or the limit of a file's size. So an engine gets
+// the same error from a local replica as over the network.
 func (r *Replica) failUnlessNoSpace(err error) error {
 	switch {
 	case errors.Is(err, errUncertain) || !isNoSpace(err):

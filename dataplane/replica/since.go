@@ -74,7 +74,7 @@ func (w sinceRecord) isEmpty() bool { return w.Base.IsZero() && len(w.Away) == 0
 //	member of both                              the members that next leaves out are away since prior
 //
 // A replica is removed from the record when it is a member again. All are removed when the volume has as many members
-// as before the first was left out. A replica's own epoch does not show how many members that is, because it may have
+// as before the first was left out. A replica's own epoch does not show how many members that is. The replica may have
 // been left out after another replica that has not come back yet.
 func (w sinceRecord) next(self string, prior, next membership.Epoch, rebuilding bool) sinceRecord {
 	switch {
@@ -119,7 +119,8 @@ type since struct {
 }
 
 // openSince opens the file, if it matches the metadata, and makes its content durable. If the content cannot be made
-// durable, openSince removes the file. The error says that the removal failed.
+// durable, openSince removes the file. A returned error means that this removal, or the renaming of a record of a later
+// release, failed.
 func openSince(dir fsys.Dir, m Meta) (*since, error) {
 	s := &since{dir: dir}
 	if err := adoptChanges(dir); err != nil {
@@ -148,9 +149,9 @@ func openSince(dir fsys.Dir, m Meta) (*since, error) {
 	return s, nil
 }
 
-// adoptChanges renames the record of a later release to the name that this release uses. An existing file of that name
-// is either an intent map of a replica that did not grow after all, or a record that the later release has superseded.
-// The error says that the record may be believed later although it is not updated.
+// adoptChanges renames the record of a later release to the name that this release uses. A file may already have that
+// name. It is either an intent map of a replica that did not grow after all, or a record that the later release has
+// superseded. A returned error means that the record may be believed later although it is not updated.
 func adoptChanges(dir fsys.Dir) error {
 	if _, err := dir.Lookup(changesName); errors.Is(err, syscall.ENOENT) {
 		return nil
@@ -187,8 +188,8 @@ func (s *since) base() membership.Epoch {
 	return s.head.Base
 }
 
-// follow updates the file after the metadata was replaced. The error says that the file may be believed later and must
-// not be.
+// follow updates the file after the metadata was replaced. A returned error means that the file could be believed
+// later, although it is wrong.
 func (s *since) follow(old, m Meta) error {
 	if s == nil || old.Generation == m.Generation && old.Session == m.Session && old.Epoch.Equal(m.Epoch) {
 		return nil
@@ -268,8 +269,8 @@ func (s *since) drop() error {
 	return nil
 }
 
-// add durably records that the marks of regions are about to be cleared. If that fails, add removes the record. The
-// error says that the file may be believed later and must not be.
+// add durably records that the marks of regions are about to be cleared. If that fails, add removes the record. A
+// returned error means that the file could be believed later, although it is wrong.
 func (s *since) add(regions []int64) error {
 	if s.file == nil || len(s.head.Away) == 0 {
 		return nil

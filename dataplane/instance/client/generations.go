@@ -19,8 +19,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// ErrNotOffered means that no process of this node has offered the service since the machine was started, or that the
-// process does not know it because it has an earlier release.
+// ErrNotOffered means that no process of this node has offered the service since the machine was started. Or the
+// process that answers has an earlier release, and does not know the service.
 var ErrNotOffered = errors.New("the instance manager does not offer this")
 
 // ErrRefused means that nothing listens on the socket, so the question was not sent.
