@@ -16,8 +16,8 @@ import (
 
 // mirror is the data path: it gives every change to all members and reads from one.
 //
-//	change   gate 	 mark regions 	 range lock 	 all members 	 judge 	 (epoch) 	 regions 	 unlock 	 gate 	 answer
-//	read     gate 	 shared range lock 	 the primary; if it fails: the others 	 unlock 	 gate 	 answer
+//	change   gate → mark regions → range lock → all members → judge → (epoch) → regions → unlock → gate → answer
+//	read     gate → shared range lock → the primary; if it fails: the others → unlock → gate → answer
 //
 // Changes hold the lock until they may be acknowledged, and reads take it shared. So a read returns only data that is
 // on all members, and it does not matter which member answers it.

@@ -15,7 +15,7 @@ import (
 //
 //	only the changes are copied     the replica has a base that a member knows (lacking.go)
 //	everything is copied            the replica marks everything and takes the epoch in force as its base; the members
-//	                              start a record
+//	                                start a record
 //	each flush of the replica       the marks of the regions that were copied before are cleared on it
 //
 // The order matters. The replica joins before all this, so it receives the changes that the records do not have. It has

@@ -16,7 +16,7 @@ var errUncertain = errors.New("not known whether it happened")
 //
 //	replica.meta       the metadata in force
 //	replica.meta.tmp   the spare; the next metadata is written into its blocks. At first it has zeroes,
-//	                    later the previous metadata
+//	                   later the previous metadata
 //
 // The spare has the name under which the first release wrote the next metadata. That release removes the spare, and
 // reads replica.meta as always; this release creates the spare again. A metaStore is not safe for concurrent use.
