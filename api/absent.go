@@ -6,8 +6,8 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// absentInputs are the schemas of inputs that only actions of Longhorn which are not here take, with their fields: clients look for them by
-// name when they start.
+// absentInputs are the schemas, with their fields, of inputs that only actions of Longhorn take which this system does
+// not have. Clients search for these schemas by name when they start.
 var absentInputs = map[string]string{
 	"UpdateBackupTargetInput":                "backupTargetName:string",
 	"UpdateFreezeFilesystemForSnapshotInput": "freezeFilesystemForSnapshot:string",

@@ -18,7 +18,7 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// act is the part of a row of testdata/acts.yaml that is the REST API's; the file says what it means.
+// act is the REST API's part of a row of testdata/acts.yaml; that file explains the fields.
 type act struct {
 	Act, Method, Path, Body, Judge, Policy, Kubectl, Rest, Why string
 	Old, Object                                                json.RawMessage
@@ -27,7 +27,7 @@ type act struct {
 
 const restAccepts = "-"
 
-// refusal is what REST must answer; empty: it accepts.
+// refusal returns the refusal that REST must answer; empty: REST accepts the act.
 func (a act) refusal() string {
 	switch a.Rest {
 	case restAccepts:
@@ -47,7 +47,7 @@ func denied(policy, text string) error {
 	return err
 }
 
-// actsWithoutARow are acts of the REST API that need none, each with the reason.
+// actsWithoutARow are acts of the REST API that need no row, each with the reason.
 var actsWithoutARow = map[string]string{
 	"POST volumes?action=salvage":        "it changes nothing: it says whether the volume comes back by itself",
 	"POST volumes?action=trimFilesystem": "it takes no data away, and kubectl has nothing like it",
@@ -55,7 +55,7 @@ var actsWithoutARow = map[string]string{
 	"POST volumes?action=pvcCreate":      "it needs the caller's right to create the same object by kubectl",
 }
 
-// TestEveryActOfRESTHasARow: who adds an act says what kubectl answers to it.
+// TestEveryActOfRESTHasARow: for each act the table must have the answer of kubectl.
 func TestEveryActOfRESTHasARow(t *testing.T) {
 	has := map[string]bool{}
 	for _, a := range readActs(t) {
@@ -92,7 +92,7 @@ func readActs(t *testing.T) []act {
 	return acts
 }
 
-// TestRESTAnswersAsTheTableOfActsSays has REST's side of the table that package test/policy has for kubectl.
+// TestRESTAnswersAsTheTableOfActsSays tests REST against the table that package test/policy uses for kubectl.
 func TestRESTAnswersAsTheTableOfActsSays(t *testing.T) {
 	for _, a := range readActs(t) {
 		t.Run(a.Act, func(t *testing.T) {

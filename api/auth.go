@@ -10,32 +10,33 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Identity is who sent a request, as the API server says of the request's token.
+// Identity is the sender of a request, as the API server reports it for the request's token.
 type Identity struct {
 	User, UID string
 	Groups    []string
 	Extra     map[string][]string
 }
 
-// Access decides who sent a request and what they may do. Both functions must answer with an error where they cannot know.
+// Access decides which user sent a request and which rights the user has. Both functions must return an error if they
+// cannot know.
 type Access interface {
-	// Authenticate returns the owner of a token. ErrUnauthenticated: the token is not, or no longer, good.
+	// Authenticate returns the owner of a token. ErrUnauthenticated: the token is not valid, or no longer valid.
 	Authenticate(ctx context.Context, token string) (Identity, error)
-	// Allowed tells whether the identity has a right.
+	// Allowed reports whether the identity has a right.
 	Allowed(ctx context.Context, who Identity, what Attributes) (bool, error)
 }
 
-// What Access may fail with. Any other error means that it could not decide.
+// The errors of Access. Any other error means that it could not decide.
 var (
 	ErrUnauthenticated = errors.New("the token is not valid")
-	// ErrTooManyReviews: more unknown tokens or rights came than may be asked about.
+	// ErrTooManyReviews: there are more unknown tokens or rights than may be reviewed at a time.
 	ErrTooManyReviews = errors.New("too many credentials are being checked")
 )
 
-// maxToken is the longest bearer token that is looked at, in bytes. Those of service accounts have about 1,200.
+// maxToken is the longest bearer token that is accepted, in bytes. Tokens of service accounts have about 1,200.
 const maxToken = 16 << 10
 
-// Guard lets a request through to the next handler when its sender has proved who they are and has the right to it.
+// Guard passes a request to the next handler after its sender has proved an identity that has the right to it.
 type Guard struct {
 	access  Access
 	trusted func() bool
@@ -43,19 +44,20 @@ type Guard struct {
 	log     *logrus.Entry
 }
 
-// NewGuard returns a Guard. While trusted answers true (trusted-network mode) requests without a bearer token are let through as well, but
-// for those of isTrustedBy. A
-// bearer token is always checked. trusted must be quick: each request calls it.
+// NewGuard returns a Guard. While trusted returns true (trusted-network mode), the Guard also passes on requests
+// without a bearer token, except those that isTrustedBy refuses. It always checks a bearer token. trusted must be
+// quick: each request calls it.
 func NewGuard(access Access, trusted func() bool, next http.Handler, log *logrus.Entry) *Guard {
 	return &Guard{access: access, trusted: trusted, next: next, log: log}
 }
 
-// ServeHTTP answers /healthz without asking who wants to know, and refuses all other requests that it cannot justify:
+// ServeHTTP answers /healthz to any client. It refuses all other requests, unless the sender's identity and right are
+// proved:
 //
-//	401  no token, or one that is not good
+//	401  no token, or a token that is not valid
 //	403  no right
 //	429  too many tokens are being checked
-//	503  the API server does not say whose token it is, or what they may do
+//	503  the API server does not decide on the token or on the right
 func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == pathHealthz {
 		g.next.ServeHTTP(w, r)
@@ -86,8 +88,8 @@ type identityKey struct{}
 // reviewKey is the key of a request's review in its context.
 type reviewKey struct{}
 
-// reviewOf asks once more what the Guard asked before it let the request through: for what is answered over a long time. Without a Guard
-// there is nothing to ask.
+// reviewOf returns a function that repeats the review by which the Guard let the request through. It is for answers
+// that take a long time. Without a Guard the function does nothing.
 func reviewOf(ctx context.Context) func(context.Context) error {
 	if review, ok := ctx.Value(reviewKey{}).(func(context.Context) error); ok {
 		return review
@@ -95,20 +97,21 @@ func reviewOf(ctx context.Context) func(context.Context) error {
 	return func(context.Context) error { return nil }
 }
 
-// isRefused tells whether judge has decided; otherwise it could not.
+// isRefused reports whether judge refused the request. Otherwise judge could not decide.
 func isRefused(err error) bool {
 	_, ok := errors.AsType[*refusal](err)
 	return ok || errors.Is(err, ErrUnauthenticated)
 }
 
-// userOf is the name of a request's sender; "" where none was proved.
+// userOf returns the name of a request's sender; "" if none was proved.
 func userOf(r *http.Request) string {
 	who, _ := r.Context().Value(identityKey{}).(Identity)
 	return who.User
 }
 
-// judge says who sent a request that may be answered. It looks at nothing but the token, the method and the path, and in trusted-network
-// mode at what gives a browser away: headers that name a user or a sender are anybody's to write.
+// judge returns the sender of a request that may be answered. It reads only the token, the method and the path. In
+// trusted-network mode it also reads the headers by which a browser can be recognized. It ignores headers that name a
+// user or a sender, because any client can write them.
 func (g *Guard) judge(r *http.Request) (Identity, error) {
 	token, given := bearerToken(r)
 	switch {
@@ -126,7 +129,7 @@ func (g *Guard) judge(r *http.Request) (Identity, error) {
 	return who, g.allow(r.Context(), who, attributesOf(r))
 }
 
-// allow refuses what somebody has no right to.
+// allow refuses a request to which the identity has no right.
 func (g *Guard) allow(ctx context.Context, who Identity, what Attributes) error {
 	allowed, err := g.access.Allowed(ctx, who, what)
 	if err != nil {
@@ -138,11 +141,13 @@ func (g *Guard) allow(ctx context.Context, who Identity, what Attributes) error 
 	return nil
 }
 
-// allowKey is the key of what says whether a request's sender has a further right, in its context.
+// allowKey is the key of a function in a request's context. The function decides whether the request's sender has a
+// further right.
 type allowKey struct{}
 
-// needs refuses a request whose sender lacks a right that it needs beside that to its route. It must be called before anything is
-// changed. Where no sender was proved (trusted-network mode) nothing is required, as for the route.
+// needs refuses a request whose sender lacks a right that the request needs in addition to the right to its route. It
+// must be called before anything is changed. If no sender was proved (trusted-network mode), no right is required, as
+// for the route.
 func needs(ctx context.Context, what Attributes) error {
 	allow, ok := ctx.Value(allowKey{}).(func(context.Context, Attributes) error)
 	if !ok {
@@ -165,11 +170,12 @@ func (u *undecided) Error() string { return "review a right: " + u.cause.Error()
 
 func (u *undecided) Unwrap() error { return u.cause }
 
-// textUndecided is what clients are told then.
+// textUndecided is the message to clients in that case.
 const textUndecided = "the API server does not say whose token this is, or what they may do; try again"
 
-// OnlyTLS returns a handler that refuses requests over plain HTTP, except while trusted answers true, and /healthz. It must stand before a
-// Forwarder: what comes from there to the leader comes over TLS, however it was sent.
+// OnlyTLS returns a handler that refuses requests over plain HTTP, except while trusted returns true, and except
+// /healthz. It must be in front of a Forwarder: the Forwarder sends requests to the leader over TLS, however it
+// received them.
 func OnlyTLS(trusted func() bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil && r.URL.Path != pathHealthz && !trusted() {
@@ -180,8 +186,8 @@ func OnlyTLS(trusted func() bool, next http.Handler) http.Handler {
 	})
 }
 
-// bearerToken is a request's token, and whether it gives one, were it an empty one. Two Authorization headers give none that
-// can be used.
+// bearerToken returns a request's token, and whether the request has one, even an empty one. If there are two
+// Authorization headers, the token cannot be used.
 func bearerToken(r *http.Request) (token string, given bool) {
 	headers := r.Header.Values("Authorization")
 	for _, h := range headers {
@@ -200,7 +206,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	respond(w, r, refusalOf(err, g.log))
 }
 
-// refusalOf is what the sender of a request is told whose credentials were refused or could not be checked.
+// refusalOf returns the answer to a request whose credentials were refused or could not be checked.
 func refusalOf(err error, log *logrus.Entry) *refusal {
 	refused := decided(err)
 	if refused == nil {
@@ -210,7 +216,7 @@ func refusalOf(err error, log *logrus.Entry) *refusal {
 	return refused
 }
 
-// decided is the refusal that an error means; nil: nobody could tell whether to refuse.
+// decided returns the refusal that an error means; nil: it could not be decided whether to refuse.
 func decided(err error) *refusal {
 	refused, ok := errors.AsType[*refusal](err)
 	switch {
@@ -224,7 +230,7 @@ func decided(err error) *refusal {
 	return nil
 }
 
-// respond refuses a request without reading its body, so that the connection serves no other one.
+// respond refuses a request without reading its body, so that the connection serves no other request.
 func respond(w http.ResponseWriter, r *http.Request, refused *refusal) {
 	header := w.Header()
 	switch refused.status {

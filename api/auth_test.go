@@ -14,7 +14,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// accessOf knows the tokens "admin", who may do all, "reader", who may get and list, "powerless", "asked too much" and "unknown for now".
+// accessOf knows the tokens "admin" with all rights, "reader" with get and list, and "powerless" without rights. For
+// "busy" there are too many reviews, and for "unavailable" it cannot decide.
 type accessOf struct{ asked []Attributes }
 
 func (a *accessOf) Authenticate(_ context.Context, token string) (Identity, error) {
@@ -43,12 +44,12 @@ func (a *accessOf) Allowed(_ context.Context, who Identity, what Attributes) (bo
 func never() bool  { return false }
 func always() bool { return true }
 
-// guarded is the server as a daemon has it.
+// guarded returns the server behind a Guard, as in a daemon.
 func (b *bench) guarded(access Access, trusted func() bool) http.Handler {
 	return NewGuard(access, trusted, b.server, b.Log)
 }
 
-// allRoutes are a request of each method and action to each path of the server.
+// allRoutes returns requests with each method and action to each path of the server.
 func allRoutes() (routes [][2]string) {
 	paths := []string{"/", "/metrics", "/v1", "/v1/", "/v1/apiversions", "/v1/apiversions/v1", "/v1/schemas", "/v1/schemas/volume", "/v1/nothing", "/nothing"}
 	for _, k := range kindsOf(&manager.Manager{}) {
@@ -105,7 +106,8 @@ func TestNoRouteAnswersWithoutACredential(t *testing.T) {
 	b.ExpectWrites()
 }
 
-// TestTheGuardAsksForTheRouteThatAnswers: what is authorized is what http.ServeMux gives to the handlers.
+// TestTheGuardAsksForTheRouteThatAnswers: the right that is required is the right for the handler that http.ServeMux
+// calls.
 func TestTheGuardAsksForTheRouteThatAnswers(t *testing.T) {
 	for _, tc := range []struct{ request, want string }{
 		{"GET /v1/volumes", "list volumes.longhorn.io"},
@@ -169,7 +171,7 @@ func TestRightsAreWhatTheTokenHas(t *testing.T) {
 	assert.Equal(t, Attributes{Verb: "delete", Resource: "volumes", Name: "vol"}, access.asked[len(access.asked)-1])
 }
 
-// TestTrustedNetworkMode: requests without a token are answered, and a token is checked all the same.
+// TestTrustedNetworkMode: requests without a token are answered, but a token is still checked.
 func TestTrustedNetworkMode(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detached("vol"))...)
 	h := b.guarded(&accessOf{}, always)
@@ -206,7 +208,7 @@ func TestHealthIsOpen(t *testing.T) {
 	assert.Equal(t, 401, do(t, b.guarded(&accessOf{}, never), "GET", "/healthz/", "").Code, "no other path is")
 }
 
-// TestTheLeaderChecksWhatIsPassedOn: the daemon between passes the token on as it is, and adds none.
+// TestTheLeaderChecksWhatIsPassedOn: the daemon in between passes the token on unchanged, and adds none.
 func TestTheLeaderChecksWhatIsPassedOn(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detached("vol"))...)
 	leader := httptest.NewTLSServer(b.guarded(&accessOf{}, never))

@@ -7,24 +7,26 @@ import (
 	"strings"
 )
 
-// Attributes are what a request asks for, in the words of Kubernetes' authorization. Either Resource or Path is set.
+// Attributes describe the access that a request needs, in the words of Kubernetes' authorization. Either Resource or
+// Path is set.
 type Attributes struct {
 	// Verb is get, list, create, update or delete.
 	Verb string
-	// Resource is a plural, and Name the object's name; Name is empty for a collection, and for an object that does not exist yet.
+	// Resource is a plural, and Name the object's name. Name is empty for a collection, and for an object that does not
+	// exist yet.
 	Resource, Name string
-	// Group is that of the resource: longhorn.io if empty, or GroupCore.
+	// Group is the API group of the resource: longhorn.io if empty, or GroupCore.
 	Group string
-	// Namespace is that of the resource: the installation's if empty, or NoNamespace.
+	// Namespace is the namespace of the resource: the installation's if empty, or NoNamespace.
 	Namespace string
-	// Path is that of a request for no resource, such as /v1/schemas.
+	// Path is the path of a request for no resource, such as /v1/schemas.
 	Path string
 }
 
 const (
 	// GroupCore is Kubernetes' own group, which has no name.
 	GroupCore = "core"
-	// NoNamespace is where objects are that have no namespace.
+	// NoNamespace is the Namespace of objects that have no namespace.
 	NoNamespace = "*"
 )
 
@@ -50,19 +52,21 @@ var notResources = []string{"", "schemas", "apiversions"}
 
 const resourceFindings, resourceVolumes = "findings", "volumes"
 
-// readBy are kinds that the API server does not know, so that nobody has a right to them. Those may read them who may list another kind:
-// findings are explanations of what volumes, nodes and settings say of themselves.
+// readBy has the kinds that the API server does not know, so that no user has a right to them. A user who may list the
+// kind in the value may read the kind in the key. Findings explain what volumes, nodes and settings report about
+// themselves.
 var readBy = map[string]string{resourceFindings: resourceVolumes}
 
-// attributesOf translates a request. It reads the path as http.ServeMux does, segment by segment before unescaping, so both
-// mean the same resource. A path that has no handler has attributes too: nobody learns without a right what there is.
+// attributesOf translates a request. It reads the path as http.ServeMux does, segment by segment before unescaping, so
+// both mean the same resource. A path that has no handler has attributes too: a client without rights cannot find out
+// which paths exist.
 //
 //	GET, HEAD /v1/<kind>         list         GET, HEAD /v1/<kind>/<name>...            get
 //	POST      /v1/<kind>         create       DELETE    /v1/<kind>/<name>...            delete
 //	anything else of a kind      update, so are all actions (POST /v1/<kind>/<name>?action=...)
 //	GET, HEAD /v1/ws/<kind>, /v1/ws/<period>/<kind>   list of the kind: a stream shows what its collection does
 //	GET, HEAD of findings        list volumes
-//	the same of events           the same of the Events of Kubernetes: they are no objects of ours
+//	the same of events           the same of the Events of Kubernetes, which are not objects of ours
 //	any other path               get if it is safe, otherwise update, of the path
 func attributesOf(r *http.Request) Attributes {
 	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
@@ -88,7 +92,7 @@ func attributesOf(r *http.Request) Attributes {
 	return ofKind(a)
 }
 
-// ofKind is what a request needs that has a verb for a kind of the API, or for one of its resources.
+// ofKind returns the attributes of a request with a verb for a kind of the API, or for a resource of the kind.
 func ofKind(a Attributes) Attributes {
 	if other, ok := readBy[a.Resource]; ok && (a.Verb == VerbList || a.Verb == VerbGet) {
 		return Attributes{Verb: VerbList, Resource: other}

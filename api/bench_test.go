@@ -24,14 +24,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// bench is a server over a fake cluster.
+// bench is a server with a fake cluster.
 type bench struct {
 	*testutil.Harness
 	server    *Server
 	workloads *datastore.Workloads
 }
 
-// hastyClock lets every timer fire as soon as it is set: the caches of a bench change only in CatchUp, so waiting for them is idle.
+// hastyClock makes every timer fire as soon as it is set: the caches of a bench change only in CatchUp, so it is
+// useless to wait for them.
 type hastyClock struct{ *testclock.FakeClock }
 
 func (c hastyClock) NewTimer(d time.Duration) clock.Timer {
@@ -61,7 +62,7 @@ func (b *bench) isPlaced(t *testing.T, volume string) {
 	require.NoError(t, err)
 }
 
-// threeNodes are ready, with a disk of 100 GiB each.
+// threeNodes returns ready nodes, with a disk of 100 GiB each.
 func threeNodes() []runtime.Object {
 	return []runtime.Object{
 		build.ReadyNode("node-1", "uuid-1"), build.ReadyNode("node-2", "uuid-2"), build.ReadyNode("node-3", "uuid-3"),
@@ -101,5 +102,5 @@ func decoded[T any](t *testing.T, w *httptest.ResponseRecorder) T {
 
 var errBehindTheScenes = errors.New("secret: etcd at 10.9.8.7 is down")
 
-// ownedByVol ties an object to the volume "vol" of package build.
+// ownedByVol makes the volume "vol" of package build the owner of an object.
 var ownedByVol = []metav1.OwnerReference{{APIVersion: "longhorn.io/v1beta2", Kind: "Volume", Name: "vol", UID: "uid-vol"}}

@@ -11,13 +11,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// pathCapacities is where the CSI driver asks how large a volume could be made. Longhorn has no such path.
+// pathCapacities is the path under which the CSI driver reads the largest size that a new volume could have. Longhorn
+// has no such path.
 const (
 	resourceCapacities = "storagecapacities"
 	pathCapacities     = "/v1/" + resourceCapacities
 )
 
-// capacityParameters are all that it may be asked with.
+// capacityParameters are all query parameters of pathCapacities.
 var capacityParameters = []string{
 	v1.CapacityNode, v1.CapacityNumberOfReplicas, v1.CapacityDataLocality, v1.CapacityAccessMode, v1.CapacityReplicaSoftAntiAffinity,
 	v1.CapacityReplicaZoneSoftAntiAffinity, v1.CapacityReplicaDiskSoftAntiAffinity, v1.CapacityDiskSelector, v1.CapacityNodeSelector,
@@ -70,7 +71,7 @@ func capacityRequest(query url.Values) (manager.VolumeRequest, error) {
 	}, nil
 }
 
-// selectorOf splits tags with commas between them.
+// selectorOf splits tags that are separated by commas.
 func selectorOf(text string) []string {
 	if text == "" {
 		return nil

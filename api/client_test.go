@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// newClient talks to the bench's server over TCP.
+// newClient returns a client that calls the bench's server over TCP.
 func newClient(t *testing.T, h http.Handler) *client.Client {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -42,7 +42,7 @@ func TestTheClientLeadsAVolumeThroughItsLife(t *testing.T) {
 	require.Equal(t, 30, made.StaleReplicaTimeout)
 	require.Equal(t, "rwop", made.AccessMode)
 	require.Equal(t, "disabled", made.ReplicaSoftAntiAffinity)
-	seen, err := c.Volume(ctx, "vol") // the caches do not show it yet
+	seen, err := c.Volume(ctx, "vol") // the caches do not contain it yet
 	require.NoError(t, err)
 	assert.Equal(t, "vol", seen.ID)
 	assert.False(t, seen.Ready)
@@ -147,7 +147,7 @@ func TestNewClientRefusesWhatIsNoBaseURL(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// TestAVolumeInUseIsShownWhole: every field that CSI reads survives the way.
+// TestAVolumeInUseIsShownWhole: the client gets every field that CSI reads.
 func TestAVolumeInUseIsShownWhole(t *testing.T) {
 	v := build.Volume("vol", func(v *longhorn.Volume) {
 		v.Spec.NodeID, v.Spec.NumberOfReplicas = "node-1", 1

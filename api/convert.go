@@ -5,8 +5,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// objectsOf converts a list of views; the result is never nil, so that an empty
-// list is written as [].
+// objectsOf converts a list of views. The result is never nil, so that an empty list is written as [].
 func objectsOf[V any, W v1.Object](views []V, convert func(V) W) []v1.Object {
 	objects := make([]v1.Object, 0, len(views))
 	for _, view := range views {

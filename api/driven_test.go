@@ -17,21 +17,22 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 )
 
-// object is a resource as a client sees it that knows no struct of ours.
+// object is a resource for a client that knows none of our structs.
 type object map[string]any
 
 func (o object) text(key string) string { s, _ := o[key].(string); return s }
 
 func (o object) at(key string) object { m, _ := o[key].(map[string]any); return m }
 
-// driven is a client that knows one URL. It finds collections, methods and actions in the schemas, and URLs in links and actions.
+// driven is a client that knows only one URL. It finds collections, methods and actions in the schemas, and URLs in
+// links and actions.
 type driven struct {
 	t       *testing.T
 	server  http.Handler
 	schemas map[string]object
 }
 
-// newDriven finds the schemas as clients do: by the header of whatever URL they were given.
+// newDriven finds the schemas as clients do: by the header of the URL that they were configured with.
 func newDriven(t *testing.T, server http.Handler, start string) *driven {
 	t.Helper()
 	c := &driven{t: t, server: server, schemas: map[string]object{}}
@@ -54,7 +55,7 @@ func items(list object) []object {
 	return all
 }
 
-// send sends no Content-Type, as old clients do not.
+// send sends no Content-Type, like old clients.
 func (c *driven) send(method, at string, body any, want int) (object, http.Header) {
 	c.t.Helper()
 	u, err := url.Parse(at)
@@ -97,7 +98,7 @@ func (c *driven) byID(id, name string) object {
 	return o
 }
 
-// create gives only fields that the schema says may be given.
+// create sends only fields that clients may set according to the schema.
 func (c *driven) create(id string, fields object) object {
 	c.t.Helper()
 	s := c.may(id, "collectionMethods", "POST")
@@ -122,7 +123,8 @@ func (c *driven) update(o, changes object) object {
 	return updated
 }
 
-// do calls an action with an input that has the fields of its schema, and returns what the schema says that it returns.
+// do calls an action with an input that has the fields of its schema, and returns the output, which must have the type
+// in the schema.
 func (c *driven) do(o object, action string, input object) object {
 	c.t.Helper()
 	at := o.at("actions").text(action)
@@ -143,8 +145,8 @@ func (c *driven) remove(o object) {
 	c.send("DELETE", o.at("links").text("self"), nil, 204)
 }
 
-// TestASchemaDrivenClientNeedsNothingElse takes a volume from its creation to its deletion, gives a node a disk and takes it away, and
-// changes settings, by what the schemas say.
+// TestASchemaDrivenClientNeedsNothingElse creates, uses and deletes a volume, adds and removes a disk of a node, and
+// changes settings. It uses only the schemas.
 func TestASchemaDrivenClientNeedsNothingElse(t *testing.T) {
 	b := newBench(t, append(threeNodes(), build.KubeNode("node-1"))...)
 	c := newDriven(t, b.server, "http://longhorn.example:9500/v1")
@@ -227,7 +229,8 @@ func TestASchemaDrivenClientNeedsNothingElse(t *testing.T) {
 	})
 }
 
-// TestEveryRouteRefusesABrokenBodyAndWhatIsMissing: no route of a resource takes what is no JSON for a wish, and none finds what is not there.
+// TestEveryRouteRefusesABrokenBodyAndWhatIsMissing: no route of a resource accepts a body that is not JSON, or finds an
+// object that does not exist.
 func TestEveryRouteRefusesABrokenBodyAndWhatIsMissing(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detached("vol"))...)
 	for _, route := range b.server.Routes() {
@@ -259,7 +262,8 @@ func TestEveryRouteRefusesABrokenBodyAndWhatIsMissing(t *testing.T) {
 	b.ExpectWrites()
 }
 
-// FuzzRouter: the server answers every request with JSON that has its status, or with nothing, and never fails behind the scenes.
+// FuzzRouter: the server answers every request with JSON that has its status, or with an empty body, and never with an
+// internal error.
 func FuzzRouter(f *testing.F) {
 	for _, c := range refusals {
 		if len(c.body) < 1000 {

@@ -12,8 +12,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// What an error becomes. The client sees only texts that were written for it; for
-// everything else it gets "500 Internal Server Error", and the cause is logged.
+// The status for each error. The client sees only texts that were written for it. For any other error it sees "500
+// Internal Server Error", and the cause is logged.
 //
 //	*refusal, *methodError     its own status
 //	*manager.Invalid           422
@@ -34,7 +34,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// methodError: the path exists, and the method is not among what it allows.
+// methodError: the path exists, but does not allow the method.
 type methodError struct {
 	method  string
 	allowed []string
@@ -46,7 +46,7 @@ func (m *methodError) Error() string {
 
 func (m *methodError) allow() string { return strings.Join(m.allowed, ", ") }
 
-// errorOf is the body of the response for err.
+// errorOf returns the body of the response for err.
 func errorOf(err error) *v1.Error {
 	wire := func(status int, message string) *v1.Error {
 		return &v1.Error{
@@ -98,8 +98,8 @@ func problemOf(p *manager.Problem, wire func(int, string) *v1.Error) *v1.Error {
 	return e
 }
 
-// decode reads a request's body. An empty body is an empty object. decode ignores unknown keys; decodeInput and decodeResource
-// refuse them.
+// decode reads a request's body. An empty body is an empty object. decode ignores unknown keys; decodeInput and
+// decodeResource refuse them.
 func decode[T any](body []byte) (T, error) {
 	var value T
 	if len(strings.TrimSpace(string(body))) == 0 {
@@ -130,8 +130,8 @@ func decode[T any](body []byte) (T, error) {
 	return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v", err)}
 }
 
-// position is where in the text the decoder stopped, for people: both count from 1,
-// the column in bytes.
+// position returns where in the text the decoder stopped, for people. Line and column count from 1, the column in
+// bytes.
 func position(text []byte, offset int64) string {
 	before := string(text[:min(max(offset-1, 0), int64(len(text)))])
 	line := 1 + strings.Count(before, "\n")

@@ -8,7 +8,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// eventKind is looked at alone. Whoever may list the Events of the namespace may see it (authroute.go).
+// eventKind can only be read. Any client that may list the Events of the namespace may read it (authroute.go).
 func eventKind(m *manager.Manager) kind {
 	return kind{
 		id: v1.TypeEvent, plural: "events", wire: v1.Event{}, view: manager.ViewEvents,
@@ -51,7 +51,7 @@ func eventOf(e *manager.Event) *v1.Event {
 	}
 }
 
-// timeText is a time as Kubernetes writes it; empty for none.
+// timeText returns a time as Kubernetes writes it; empty for the zero time.
 func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -13,7 +13,7 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// ownReplica is a replica of volume vol, good if it was healthy.
+// ownReplica returns a replica of volume vol, which is good if healthyAt is set.
 func ownReplica(name, healthyAt string, change ...func(*longhorn.Replica)) *longhorn.Replica {
 	return build.Replica(name, "vol", append([]func(*longhorn.Replica){func(r *longhorn.Replica) {
 		r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "longhorn.io/v1beta2", Kind: "Volume", Name: "vol", UID: "uid-vol"}}

@@ -9,22 +9,24 @@ import (
 	"time"
 )
 
-// renderTimeout bounds the making of a collection: volumes ask the API server for the pods that use them.
+// renderTimeout bounds how long it takes to render a collection: for volumes, the API server is queried for the pods
+// that use them.
 const renderTimeout = 30 * time.Second
 
-// feed is a collection as its streams see it. It watches for changes only while there are streams, and makes the collection once for
-// all that have the same base URL.
+// feed is a collection for its streams. It watches for changes only while there are streams. It renders the collection
+// once for all streams that have the same base URL.
 type feed struct {
 	kind  *kind
 	watch func(changed func()) (stop func(), err error) // nil: the collection never changes
 
-	turn chan struct{} // has room for one: who makes the collection
+	turn chan struct{} // has room for one: a goroutine that renders the collection occupies it
 
 	mu      sync.Mutex
 	readers map[chan<- struct{}]struct{} // guarded by mu
 	unwatch func()                       // guarded by mu; nil while there are no readers
-	version uint64                       // guarded by mu; of what the collection is made of
-	latest  rendering                    // guarded by mu; zero while there are no readers
+	// guarded by mu; changes whenever the objects that the collection shows may have changed
+	version uint64
+	latest  rendering // guarded by mu; zero while there are no readers
 }
 
 // rendering is a collection as it is sent. Its data must not be modified: streams share it.
@@ -39,8 +41,8 @@ func newFeed(k *kind, watch func(changed func()) (stop func(), err error)) *feed
 	return &feed{kind: k, watch: watch, turn: make(chan struct{}, 1), readers: map[chan<- struct{}]struct{}{}}
 }
 
-// join has the feed send to changed, which must have room for one, after each change. A change that comes while one waits there
-// is not sent again. leave must be called once.
+// join makes the feed send to changed after each change. changed must have room for one element; while an element is in
+// it, further changes send nothing. leave must be called once.
 func (f *feed) join(changed chan<- struct{}) (leave func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +64,7 @@ func (f *feed) leave(changed chan<- struct{}) {
 		return
 	}
 	f.latest = rendering{}
-	f.version++ // what changes from now on is not seen
+	f.version++ // changes are not noticed from now on
 	if f.unwatch != nil {
 		f.unwatch()
 		f.unwatch = nil
@@ -77,12 +79,12 @@ func (f *feed) changed() {
 	for reader := range f.readers {
 		select {
 		case reader <- struct{}{}:
-		default: // it was told, and has not looked yet
+		default: // the reader was notified, and has not read that yet
 		}
 	}
 }
 
-// render returns the collection as it is now.
+// render returns the current collection.
 func (f *feed) render(ctx context.Context, base string) (rendering, error) {
 	ctx, cancel := context.WithTimeout(ctx, renderTimeout)
 	defer cancel()

@@ -188,7 +188,7 @@ func TestWhatIsAbsentIsAnEmptyCollection(t *testing.T) {
 	}
 }
 
-// claimPod is a pod of namespace "ns" that uses a claim; web-0 is a StatefulSet's.
+// claimPod returns a pod in namespace "ns" that uses a claim; a StatefulSet controls web-0.
 func claimPod(name, node string, phase corev1.PodPhase, claim string) *corev1.Pod {
 	pod := build.Pod(name, node)
 	pod.Namespace, pod.Status.Phase = "ns", phase
@@ -202,7 +202,7 @@ func claimPod(name, node string, phase corev1.PodPhase, claim string) *corev1.Po
 	return pod
 }
 
-// boundVolume is a PersistentVolume of a volume, bound to a claim.
+// boundVolume returns a PersistentVolume of a volume, bound to a claim.
 func boundVolume(name, volume, namespace, claim string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -8,7 +8,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// findingKind is what is wrong with anything, the worst first.
+// findingKind has all findings of the cluster, the worst first.
 func findingKind(m *manager.Manager) kind {
 	list := func() ([]v1.Object, error) {
 		views, err := m.ListFindings()

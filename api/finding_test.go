@@ -12,7 +12,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestFindingsSayWhatIsWrongAndWhatHelps: what the command line explains comes over the API, with the volume that it is about.
+// TestFindingsSayWhatIsWrongAndWhatHelps: the API returns the explanations of the command line, with the volume that
+// they are about.
 func TestFindingsSayWhatIsWrongAndWhatHelps(t *testing.T) {
 	unplaced := build.Volume("unplaced", func(v *longhorn.Volume) {
 		v.Status.State = longhorn.VolumeStateDetached

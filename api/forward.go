@@ -19,22 +19,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// forwardedHeader marks a request that another daemon has passed on. A daemon that gets
-// one and does not lead must not pass it on again: the daemons disagree on who leads,
-// and will agree soon.
+// forwardedHeader marks a request that another daemon has passed on. A daemon that does not lead must not pass such a
+// request on again. In this case the daemons temporarily disagree on the leader.
 const forwardedHeader = "X-Longhorn-Forwarded"
 
-// Time-outs of the way to the leader. The first notices a leader that died silently;
-// the second leaves room for a use case that retries.
+// Time-outs for requests to the leader. The first detects a leader whose node no longer answers. The second leaves time
+// for a use case that retries.
 const (
 	dialTimeout     = 3 * time.Second
 	responseTimeout = 60 * time.Second
 )
 
-// Way says how daemons are reached; see client.TransportOptions.
+// Way returns how daemons are reached; see client.TransportOptions.
 type Way func(ctx context.Context, fresh bool) (client.Way, error)
 
-// Forwarder passes requests that need the view of the whole cluster to the leader.
+// Forwarder passes requests that need the view of the whole cluster on to the leader.
 type Forwarder struct {
 	leaderURL func() (string, bool)
 	isLeader  func() bool
@@ -44,14 +43,13 @@ type Forwarder struct {
 	relays    relays
 }
 
-// NewForwarder returns a handler that answers with local on the leader, and on other
-// daemons passes requests on to the leader. leaderURL is the scheme, host and port of
-// the leader's API, such as http://10.1.2.3:9500, and false while there is none; then
-// the answer is 503 with Retry-After. /metrics, /healthz and what is for this node (IsForNode) are always local. Both
-// functions must be quick: each request calls them.
+// NewForwarder returns a handler that answers with local on the leader. On other daemons it passes requests on to the
+// leader. leaderURL is the scheme, host and port of the leader's API, such as http://10.1.2.3:9500, and false while
+// there is no leader. In that case the answer is 503 with Retry-After. /metrics, /healthz and requests for this node
+// (IsForNode) are always answered by local. leaderURL and isLeader must be quick: each request calls them.
 //
-// The leader sees the client's own Authorization, which it checks, and the client's Host and X-Forwarded-* headers, so that
-// links lead to where the client asked. way says how the leader is reached and trusted.
+// The leader sees the client's own Authorization, which it checks. It also sees the client's Host and X-Forwarded-*
+// headers, so that links lead to the address that the client used. way says how the leader is reached and trusted.
 func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader func() bool, way Way, entry *logrus.Entry) *Forwarder {
 	f := &Forwarder{leaderURL: leaderURL, isLeader: isLeader, local: local, relays: relays{sendTimeout: sendTimeout, ending: make(chan struct{})}}
 	f.transport = client.NewTransport(client.TransportOptions{Way: way, ServerName: types.APIService, Base: &http.Transport{
@@ -64,7 +62,7 @@ func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader 
 	f.proxy = &httputil.ReverseProxy{
 		Transport: f.transport,
 		Rewrite:   rewrite,
-		ErrorLog:  log.New(io.Discard, "", 0), // what matters comes to ErrorHandler
+		ErrorLog:  log.New(io.Discard, "", 0), // the errors that matter go to ErrorHandler
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			entry.WithError(err).WithFields(logrus.Fields{"method": r.Method, "path": r.URL.Path}).Warn("leader did not answer")
 			status, text := http.StatusBadGateway, "the leader did not answer; whether the request was carried out is not known"
@@ -82,16 +80,16 @@ func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader 
 	return f
 }
 
-// EndStreams ends the streams that were passed on, and returns when they have ended. Later ones are refused.
+// EndStreams closes the streams that were passed on, and returns when they are closed. Later streams are refused.
 func (f *Forwarder) EndStreams() { f.relays.close() }
 
-// Close ends the streams, and the idle connections to leaders.
+// Close closes the streams, and the idle connections to leaders.
 func (f *Forwarder) Close() {
 	f.EndStreams()
 	f.transport.CloseIdleConnections()
 }
 
-// ServeHTTP answers a request here or passes it to the leader.
+// ServeHTTP answers a request on this daemon or passes it on to the leader.
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == pathMetrics || r.URL.Path == pathHealthz || IsForNode(r) || f.isLeader() {
 		f.local.ServeHTTP(w, r)
@@ -129,12 +127,12 @@ func (f *Forwarder) leader(r *http.Request) (*url.URL, error) {
 	return leader, nil
 }
 
-// rewrite makes the request to the leader. ReverseProxy removes the forwarding headers;
-// rewrite adds the client's again.
+// rewrite creates the request to the leader. ReverseProxy removes the forwarding headers; rewrite adds the client's
+// again.
 func rewrite(p *httputil.ProxyRequest) {
 	p.SetURL(p.In.Context().Value(leaderKey{}).(*url.URL))
 	p.Out.Host = p.In.Host
-	// The client's scheme; links shall have it, and not that of the way from here.
+	// The client's scheme. Links must have it, and not the scheme of the connection to the leader.
 	proto := "http"
 	if p.In.TLS != nil {
 		proto = "https"

@@ -18,10 +18,10 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// plainWay is that of a leader of a release without TLS.
+// plainWay leads to a leader of a release without TLS.
 func plainWay(context.Context, bool) (client.Way, error) { return client.Way{}, nil }
 
-// follower is a daemon that does not lead, in front of the given leader.
+// follower returns the Forwarder of a daemon that does not lead, in front of the given leader.
 func follower(t *testing.T, leader string) *Forwarder {
 	t.Helper()
 	log := logrus.New()

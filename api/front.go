@@ -15,16 +15,18 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// TokenCookie holds the bearer token of a person who logged in with the page. Scripts cannot read it, no page of another site can send
-// it, and it never goes over plain HTTP. Browsers take a cookie whose name begins so from this host alone, over TLS: neither a server of a
-// sibling name nor a request over plain HTTP can put another one in its place.
+// TokenCookie holds the bearer token of a person who logged in with the page. Scripts cannot read it, no page of
+// another site can send it, and it never goes over plain HTTP. Browsers accept a cookie with this prefix of the name
+// only from this host and over TLS. So neither the server of a sibling domain nor a request over plain HTTP can replace
+// it.
 const TokenCookie = "__Host-longhorn-token"
 
-// earlierTokenCookie is the name that daemons of releases before TokenCookie's know. While daemons of both run side by side, a login with
-// one must be one with the other: so it is given beside TokenCookie, and counts where that is not sent.
+// earlierTokenCookie is the name that daemons of releases before TokenCookie know. While daemons of both releases run,
+// a login with one daemon must be valid at the others. So this cookie is set in addition to TokenCookie, and it counts
+// if TokenCookie was not sent.
 const earlierTokenCookie = "longhorn-token"
 
-// The paths that a Front answers itself, next to those of the page.
+// The paths that a Front answers itself, in addition to the paths of the page.
 const (
 	pathLogin   = "/v1/login"
 	pathLogout  = "/v1/logout"
@@ -37,9 +39,9 @@ const maxLogin = maxToken + 1<<10
 
 var errOtherOrigin = &refusal{http.StatusForbidden, "requests from pages of other origins are not accepted"}
 
-// Front is what people's browsers need of every daemon, before requests are passed on to the leader: the page, a login, and the
-// translation of the login's cookie into the Authorization header that a Guard asks for. So a Guard, a Forwarder and a leader of
-// another release see requests of the page as they see those of programs.
+// Front serves on every daemon what browsers of people need, before requests are passed on to the leader. It serves the
+// page and the login, and translates the login's cookie into the Authorization header that a Guard requires. So a
+// Guard, a Forwarder and a leader of another release see requests of the page as they see requests of programs.
 //
 //	browser ──► Front ──► Forwarder ──► Guard ──► Server
 //	              ├── /, /volumes/..., /assets/...: the page
@@ -53,7 +55,8 @@ type Front struct {
 	logins  chan struct{} // has an element for each login under way
 }
 
-// NewFront returns a Front. page serves the page's files and is asked without a credential; nil: there is no page.
+// NewFront returns a Front. page serves the page's files, and is called for requests without a credential; nil: there
+// is no page.
 func NewFront(access Access, trusted func() bool, page, next http.Handler, log *logrus.Entry) *Front {
 	return &Front{access: access, trusted: trusted, page: page, next: next, log: log, logins: make(chan struct{}, maxLogins)}
 }
@@ -78,8 +81,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isForPage tells whether a request is for a file, or for a place in the page: a person opens it with a browser, which asks for HTML. The
-// API's own paths stay what they are; so does "/" for programs.
+// isForPage reports whether a request is for a file of the page, or for one of its views: a person opens it with a
+// browser, which requests HTML. The API's own paths are never for the page, and "/" is not if a program requests it.
 func isForPage(r *http.Request) bool {
 	path := r.URL.Path
 	if strings.HasPrefix(path, pathAssets) {
@@ -91,9 +94,12 @@ func isForPage(r *http.Request) bool {
 	return wantsHTML(r)
 }
 
-// translate gives a request that has the cookie, and no Authorization of its own, the header that stands for it, and takes the cookie off.
-// A browser sends a cookie whichever page asks, so what changes something must come from this server's own page; so must what opens
-// a stream, which the browser lets every page read. It tells by Origin, which pages cannot write.
+// translate replaces a request's cookie by the Authorization header that the cookie stands for. It only removes the
+// cookie if the request has an Authorization header of its own.
+//
+// A browser sends the cookie for a request of any page. So a request that changes something must come from this
+// server's own page. A request that opens a stream must too, because the browser lets every page read a stream.
+// translate checks this by the header Origin, which pages cannot write.
 func (f *Front) translate(r *http.Request) error {
 	token, given := cookieToken(r)
 	counts := given && r.Header.Get("Authorization") == ""
@@ -107,7 +113,8 @@ func (f *Front) translate(r *http.Request) error {
 	return nil
 }
 
-// cookieToken takes the cookie off a request; the others stay. Of two cookies of a name none can be used.
+// cookieToken removes the cookie from a request; other cookies stay. If there are two cookies with one name, the token
+// cannot be used.
 func cookieToken(r *http.Request) (token string, given bool) {
 	values := map[string][]string{TokenCookie: nil, earlierTokenCookie: nil}
 	var rest []*http.Cookie
@@ -139,8 +146,8 @@ func isUpgrade(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header.Values("Upgrade"), func(v string) bool { return strings.Contains(strings.ToLower(v), "websocket") })
 }
 
-// isSameOrigin tells whether the page that sent a request came from the host that the request asks, and by the scheme if that matters: what
-// another daemon passes on may have come to that one by another scheme.
+// isSameOrigin reports whether the page that sent a request came from the host that the request names. If byScheme, the
+// scheme must match too. A request that another daemon passed on may have reached that daemon by another scheme.
 func isSameOrigin(r *http.Request, byScheme bool) bool {
 	origin, err := url.Parse(r.Header.Get("Origin"))
 	if err != nil || len(r.Header.Values("Origin")) != 1 || origin.Host == "" {
@@ -156,8 +163,8 @@ func isSameOrigin(r *http.Request, byScheme bool) bool {
 	return strings.EqualFold(withoutDefaultPort(origin.Scheme, origin.Host), withoutDefaultPort(origin.Scheme, r.Host))
 }
 
-// Nothing is known of who sends a login before its body was read. So few are read at a time, and not for long: each takes one of the places
-// for requests, which others want.
+// Nothing is known about the sender of a login before its body was read. So only a few bodies are read at a time, each
+// for a short time: each occupies one of the places for requests, which other clients need.
 const (
 	maxLogins     = 16
 	loginPatience = 5 * time.Second
@@ -177,7 +184,8 @@ func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return &refusal{http.StatusTooManyRequests, "too many logins are under way; try again"}
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginPatience)) // where w has none, the server's own holds
+	// if w has no deadline, the server's own applies
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginPatience))
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -203,7 +211,7 @@ func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
 	return f.writeSession(w, r, who)
 }
 
-// logout has the browser forget the cookie.
+// logout makes the browser delete the cookie.
 func (f *Front) logout(w http.ResponseWriter, r *http.Request) error {
 	if err := f.mayChangeSession(r); err != nil {
 		return err
@@ -212,7 +220,7 @@ func (f *Front) logout(w http.ResponseWriter, r *http.Request) error {
 	return write(w, r, reply{status: http.StatusNoContent})
 }
 
-// mayChangeSession refuses what is no POST of the page, or of a program.
+// mayChangeSession refuses a request that is not a POST, and a request of another site's page.
 func (f *Front) mayChangeSession(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return &methodError{method: r.Method, allowed: []string{http.MethodPost}}
@@ -223,7 +231,8 @@ func (f *Front) mayChangeSession(r *http.Request) error {
 	return nil
 }
 
-// session says who is logged in. It answers without a credential, too: the page asks it whether a login is needed.
+// session answers who is logged in. It also answers without a credential: the page uses it to find out whether a login
+// is needed.
 func (f *Front) session(w http.ResponseWriter, r *http.Request) error {
 	if !isSafe(r.Method) {
 		return &methodError{method: r.Method, allowed: []string{http.MethodGet}}
@@ -253,8 +262,8 @@ func (f *Front) writeSession(w http.ResponseWriter, r *http.Request, who Identit
 	}})
 }
 
-// setCookies gives cookies that end with the browser if their age is 0, and at once if that is negative. The token itself says until when
-// it is good.
+// setCookies sets cookies. If maxAge is 0, they end with the browser; if it is negative, they are deleted immediately.
+// The token itself contains its expiry.
 func setCookies(w http.ResponseWriter, value string, maxAge int) {
 	for _, name := range []string{TokenCookie, earlierTokenCookie} {
 		http.SetCookie(w, &http.Cookie{
@@ -264,7 +273,8 @@ func setCookies(w http.ResponseWriter, value string, maxAge int) {
 	}
 }
 
-// isNoTokenByte: bearer tokens have letters, digits and -._~+/= (RFC 6750 section 2.1), none of which a cookie would change.
+// isNoTokenByte reports whether c cannot be in a bearer token. Tokens have letters, digits and -._~+/= (RFC 6750
+// section 2.1), none of which a cookie would change.
 func isNoTokenByte(c rune) bool {
 	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-._~+/=", c))
 }

@@ -14,7 +14,7 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// fronted is the server as a daemon has it, with a page.
+// fronted returns the server behind a Front and a Guard, as in a daemon, with a page.
 func (b *bench) fronted(access Access, trusted func() bool) http.Handler {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) })
 	return NewFront(access, trusted, page, b.guarded(access, trusted), b.Log)
@@ -40,7 +40,7 @@ func TestThePageIsServedWithoutACredentialAndNothingElseIs(t *testing.T) {
 	b.ExpectWrites()
 }
 
-// TestLogin: the cookie that a login gives opens what the token opens, and no more.
+// TestLogin: the cookie of a login gives the same access as the token, and no further access.
 func TestLogin(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detached("vol"))...)
 	h := b.fronted(&accessOf{}, never)
@@ -67,7 +67,7 @@ func TestLogin(t *testing.T) {
 	assert.Equal(t, forgotten, w.Header().Values("Set-Cookie"))
 }
 
-// forgotten is what has a browser forget the cookies.
+// forgotten are the headers that make a browser delete the cookies.
 var forgotten = []string{
 	"__Host-longhorn-token=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict", "longhorn-token=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict",
 }
@@ -103,7 +103,7 @@ func TestLoginsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestLoginsThatSayNothingAreBounded: who sends no body takes no more than the places of logins, and gives them back.
+// TestLoginsThatSayNothingAreBounded: clients that send no body occupy at most the places of logins, and release them.
 func TestLoginsThatSayNothingAreBounded(t *testing.T) {
 	b := newBench(t)
 	h := b.fronted(&accessOf{}, never)
@@ -114,7 +114,7 @@ func TestLoginsThatSayNothingAreBounded(t *testing.T) {
 		bodies = append(bodies, held)
 		r := httptest.NewRequest(http.MethodPost, "https://h/v1/login", body)
 		stalled.Go(func() { h.ServeHTTP(httptest.NewRecorder(), r) })
-		_, err := held.Write([]byte("{")) // it is being read now
+		_, err := held.Write([]byte("{")) // the server is reading it now
 		require.NoError(t, err)
 	}
 	w := do(t, h, "POST", "https://h/v1/login", `{"token":"admin"}`)
@@ -128,7 +128,7 @@ func TestLoginsThatSayNothingAreBounded(t *testing.T) {
 	assert.Less(t, w.Code, 300)
 }
 
-// TestTheCookieWorksForThisPageAlone: a browser sends it whichever page asks.
+// TestTheCookieWorksForThisPageAlone: a browser sends the cookie whichever page issues the request.
 func TestTheCookieWorksForThisPageAlone(t *testing.T) {
 	const cookie, earlier = "Cookie: __Host-longhorn-token=admin", "Cookie: longhorn-token=reader"
 	const delete, stream = "DELETE https://h/v1/volumes/vol", "GET https://h/v1/ws/volumes"

@@ -13,8 +13,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// decodeInput reads the body of an action. It refuses a key that the action does not have: the key may be a typing error, and the
-// action means something else without it, such as a detach without the id of a ticket. It ignores the keys that every resource has.
+// decodeInput reads the body of an action. It refuses a key that the action does not have. The key may be a typing
+// error, and without it the action means something else, such as a detach without the id of a ticket. decodeInput
+// ignores the keys that every resource has.
 func decodeInput[T any](body []byte) (T, error) {
 	value, err := decode[T](body)
 	if err != nil {
@@ -24,9 +25,9 @@ func decodeInput[T any](body []byte) (T, error) {
 	return value, checkKeys(body, "", "is no key of this action; it has "+strings.Join(known, ", "), known)
 }
 
-// decodeResource reads the body of a request that creates or changes a resource. Clients send back whole resources, so it ignores the
-// other fields of the resource, whose struct is wire, and the keys in more. It refuses any other key: the key may be a
-// typing error, and its author would believe that it acts.
+// decodeResource reads the body of a request that creates or changes a resource. Clients send back whole resources, so
+// it ignores the other fields of the resource, whose struct is wire, and the keys in more. It refuses any other key.
+// The key may be a typing error, and its author would believe that it has an effect.
 func decodeResource[T any](body []byte, wire v1.Object, more ...string) (T, error) {
 	value, err := decode[T](body)
 	if err != nil {
@@ -37,7 +38,8 @@ func decodeResource[T any](body []byte, wire v1.Object, more ...string) (T, erro
 	return value, checkKeys(body, "", "is no field of this resource; fields that can be set are "+strings.Join(settable, ", "), known)
 }
 
-// checkKeys refuses the first key, in order, of a JSON object that is not among the known ones; prefix is the path of the object.
+// checkKeys refuses the first key, in order, of a JSON object that is not among the known keys; prefix is the path of
+// the object.
 func checkKeys(object []byte, prefix, rule string, known []string) error {
 	given, err := decode[map[string]json.RawMessage](object)
 	if err != nil {
@@ -45,7 +47,7 @@ func checkKeys(object []byte, prefix, rule string, known []string) error {
 	}
 	known = append(slices.Clone(known), keysOf(reflect.TypeFor[v1.Resource]())...)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		isThis := func(k string) bool { return strings.EqualFold(k, key) } // as the decoder takes them
+		isThis := func(k string) bool { return strings.EqualFold(k, key) } // as the decoder compares them
 		if !slices.ContainsFunc(known, isThis) {
 			return &manager.Invalid{Field: prefix + fmt.Sprintf("%.100s", key), Rule: rule}
 		}
@@ -53,7 +55,7 @@ func checkKeys(object []byte, prefix, rule string, known []string) error {
 	return nil
 }
 
-// keysOf are the JSON keys of a struct.
+// keysOf returns the JSON keys of a struct.
 func keysOf(t reflect.Type) []string {
 	var keys []string
 	for _, f := range reflect.VisibleFields(t) {
@@ -64,8 +66,9 @@ func keysOf(t reflect.Type) []string {
 	return keys
 }
 
-// lacking are fields of Longhorn's volumes for what this system does not offer, with the values that ask for nothing, as text. If REST
-// ignored other values it would create, for example, a volume that its owner believes encrypted. StorageClasses have the same ones.
+// lacking are fields of Longhorn's volumes for features that this system does not offer, with the values, as text, that
+// request nothing. REST refuses other values. If it ignored them, it would create, for example, a volume that its owner
+// believes to be encrypted. StorageClasses have the same fields.
 var lacking = func() map[string][]string {
 	fields := map[string][]string{"disableFrontend": {"false"}, "topologyRequirement": {"[]"}} // no class has these
 	for _, p := range types.ClassParameters {
@@ -79,10 +82,11 @@ var lacking = func() map[string][]string {
 	return fields
 }()
 
-// formerFields are fields of volumes that earlier releases of Longhorn had, or that only adjust what this system lacks.
+// formerFields are fields of volumes that earlier releases of Longhorn had, or that only configure a feature that this
+// system lacks.
 var formerFields = []string{"baseImage", "recurringJobs", "engineImage", "currentEngineImage", "ublkQueueDepth", "ublkNumberOfQueue"}
 
-// checkUnsupported refuses a new volume that asks for what this system lacks.
+// checkUnsupported refuses a new volume that requests a feature that this system lacks.
 func checkUnsupported(body []byte) error {
 	keys, err := decode[map[string]json.RawMessage](body)
 	if err != nil {
@@ -90,7 +94,7 @@ func checkUnsupported(body []byte) error {
 	}
 	for _, field := range slices.Sorted(maps.Keys(lacking)) {
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			if !strings.EqualFold(key, field) { // in any case: the decoder takes the keys that are offered so, too
+			if !strings.EqualFold(key, field) { // in any case: the decoder ignores the case of keys, too
 				continue
 			}
 			if value := textOf(keys[key]); value != "" && !slices.Contains(lacking[field], value) {
@@ -101,7 +105,8 @@ func checkUnsupported(body []byte) error {
 	return nil
 }
 
-// textOf is a JSON value as a StorageClass has it: a string without quotes, any other without spaces at its ends. Null is "".
+// textOf returns a JSON value as a StorageClass has it: a string without quotes, any other value without spaces at its
+// ends. Null is "".
 func textOf(value json.RawMessage) string {
 	var text string
 	if err := json.Unmarshal(value, &text); err != nil {
@@ -110,7 +115,8 @@ func textOf(value json.RawMessage) string {
 	return strings.TrimSpace(text)
 }
 
-// checkDiskKeys refuses keys that a disk in the body of a diskUpdate does not have. Clients send disks back as they read them.
+// checkDiskKeys refuses keys that a disk in the body of a diskUpdate does not have. Clients send disks back as they
+// read them.
 func checkDiskKeys(body []byte) error {
 	in, err := decode[struct {
 		Disks map[string]json.RawMessage `json:"disks"`

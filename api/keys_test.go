@@ -61,7 +61,8 @@ func TestWholeResourcesAreAccepted(t *testing.T) {
 	assert.Equal(t, 201, w.Code, w.Body)
 }
 
-// TestFieldsOfVolumesKeptElsewhereAreNeutral has the fields that Longhorn's users keep and that ask for nothing here.
+// TestFieldsOfVolumesKeptElsewhereAreNeutral sends fields that users of Longhorn set in their manifests and that have
+// no effect here.
 func TestFieldsOfVolumesKeptElsewhereAreNeutral(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	w := do(t, b.server, "POST", "/v1/volumes", `{"name":"jellyfin","size":"1073741824","accessMode":"rwo","backingImage":"","backupCompressionMethod":"gzip",
@@ -72,7 +73,8 @@ func TestFieldsOfVolumesKeptElsewhereAreNeutral(t *testing.T) {
 	assert.Equal(t, 201, w.Code, w.Body)
 }
 
-// TestFieldsForWhatIsLacking has REST's side of a table: what asks for nothing is accepted, and nothing that asks for something is dropped.
+// TestFieldsForWhatIsLacking is REST's test of a table: values that request no feature are accepted, and no value that
+// requests one is ignored.
 func TestFieldsForWhatIsLacking(t *testing.T) {
 	text, err := os.ReadFile("testdata/neutral.yaml")
 	require.NoError(t, err)

@@ -12,30 +12,30 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// kind is one type of resource, and all that clients can do with it: what is nil cannot
-// be done, and is not advertised.
+// kind is one type of resource, and all that clients can do with it. An operation that is nil is not possible and is
+// not advertised.
 type kind struct {
 	id     string
 	plural string
-	// wire is a value of the struct that stands for it; its fields are the schema's.
+	// wire is a value of the struct that the kind is sent as; its fields are the schema's fields.
 	wire any
-	// isView: the kind is a further collection of a type whose schema stands elsewhere.
+	// isView: the kind is a further collection of a type whose schema is defined elsewhere.
 	isView bool
 	hints  map[string]hint
 
-	// list is the collection; view is what it shows, "" if it never changes.
+	// list returns the collection; view is what the collection shows, "" if it never changes.
 	list   func(ctx context.Context) ([]v1.Object, error)
 	view   manager.View
 	get    func(ctx context.Context, id string) (v1.Object, error)
 	create func(ctx context.Context, body []byte) (v1.Object, error)
 	update func(ctx context.Context, id string, body []byte) (v1.Object, error)
 	remove func(ctx context.Context, id string) error
-	// actions answer with the resource itself.
+	// actions return the resource itself.
 	actions []action
-	// offers tells whether a resource shows an action; nil: all of them. One that is not shown may be
-	// called all the same: what stands against it then is the answer.
+	// offers reports whether a resource shows an action; nil: it shows all actions. Clients may call an action that is
+	// not shown. Then the answer says what prevents the action.
 	offers func(o v1.Object, action string) bool
-	// links are further ones than that to the resource itself; nil: there are none.
+	// links returns further links, in addition to the link to the resource itself; nil: there are none.
 	links func(base string, o v1.Object) map[string]string
 }
 
@@ -46,7 +46,7 @@ type action struct {
 	do    func(ctx context.Context, id string, body []byte) (v1.Object, error)
 }
 
-// kindsOf is the table of all kinds; those that are always empty come first.
+// kindsOf returns the table of all kinds; those that are always empty come first.
 func kindsOf(m *manager.Manager) []kind {
 	return append(absentKinds(),
 		engineImageKind(m),
@@ -63,7 +63,7 @@ func kindsOf(m *manager.Manager) []kind {
 	)
 }
 
-// path is the collection's path below /v1.
+// path returns the collection's path below /v1.
 func (k *kind) path() string { return strings.ToLower(k.plural) }
 
 func (k *kind) collectionMethods() []string {
@@ -85,7 +85,7 @@ func (k *kind) resourceMethods() []string {
 	return methods
 }
 
-// unfinished is what an action answers with that goes on after the answer.
+// unfinished is the answer of an action that continues after the answer.
 type unfinished struct{ v1.Object }
 
 // answer reads the body, calls work and links the result.
@@ -125,7 +125,7 @@ func (k *kind) collection(base string, objects []v1.Object) v1.Collection[v1.Obj
 	return c
 }
 
-// link fills in what depends on the kind and on the request; the id must be set.
+// link sets the parts of an object that depend on the kind and on the request; the id must be set.
 func (k *kind) link(base string, object v1.Object) {
 	head := object.Head()
 	self := resourceURL(base, k.path(), head.ID)

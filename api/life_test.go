@@ -14,7 +14,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// The tests here play the controllers, which the bench has none of: change does what they would have done by then.
+// change makes a change that a controller would make. The bench has no controllers, so the tests in this file do their
+// work.
 func change[T interface{ runtime.Object }](t *testing.T, b *bench, read func() (T, error), f func(T)) {
 	t.Helper()
 	o, err := read()
@@ -40,7 +41,8 @@ func (b *bench) changeNode(t *testing.T, name string, f func(*longhorn.Node)) {
 
 const longhornURL = "http://longhorn.example:9500/v1"
 
-// TestTheLifeOfAShare: a volume that many pods use, from its creation to its deletion, by what the schemas say.
+// TestTheLifeOfAShare: a volume that many pods use, from its creation to its deletion, with the help of the schemas
+// only.
 func TestTheLifeOfAShare(t *testing.T) {
 	b := inWorld(t, func() []runtime.Object { return append(threeNodes(), daemonOf("node-2", "192.0.2.2")) })
 	c := newDriven(t, b.server, longhornURL)
@@ -64,7 +66,7 @@ func TestTheLifeOfAShare(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, claim.Spec.AccessModes)
 
-	// Pods on two nodes want it: two tickets, of which a volume that is not shared gets one.
+	// Pods on two nodes use it: there are two tickets. A volume that is not shared would get one.
 	for _, node := range []string{"node-1", "node-3"} {
 		v = c.do(v, "attach", object{"hostId": node, "attachmentID": "csi-" + node, "attacherType": "csi-attacher"})
 		b.CatchUp()
@@ -119,12 +121,12 @@ func TestTheLifeOfAShare(t *testing.T) {
 	c.remove(v)
 }
 
-// TestTheLifeOfADisk: added, tagged, filled, emptied and taken away, by what the schemas say.
+// TestTheLifeOfADisk: a disk is added, tagged, filled, emptied and removed, with the help of the schemas only.
 func TestTheLifeOfADisk(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	c := newDriven(t, b.server, longhornURL)
 	const gib = int64(build.GiB)
-	update := func(changes object) object { // of disk "more", as a client does it that sends all disks back
+	update := func(changes object) object { // of disk "more"; like clients, it sends all disks back
 		t.Helper()
 		n := c.byID("node", "node-1")
 		disks := n.at("disks")

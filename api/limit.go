@@ -10,21 +10,24 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Limits bound what clients may ask of one daemon at a time. See places for how much of it one address gets.
+// Limits bound how many requests, streams and requests per second of clients one daemon serves. See places for the
+// share of one address.
 type Limits struct {
-	// Requests is how many are answered at a time.
+	// Requests is how many requests are answered at a time.
 	Requests int
-	// PerSecond is how many requests of one address begin in a second, once it has used up Burst of them.
+	// PerSecond is how many requests of one address are accepted per second, after the address has used up Burst
+	// requests.
 	PerSecond float64
 	Burst     int
-	// Streams is how many are open at a time; they do not count as Requests.
+	// Streams is how many streams are open at a time; they do not count as Requests.
 	Streams int
 }
 
-// DefaultLimits leave room for what thousands of volumes ask for through one address: a daemon passes on what its clients ask.
+// DefaultLimits suffice for the requests of thousands of volumes through one address: a daemon passes on the requests
+// of its clients.
 var DefaultLimits = Limits{Requests: 256, PerSecond: 500, Burst: 1000, Streams: 512}
 
-// maxSources is how many addresses are remembered; the one that was silent longest is forgotten first.
+// maxSources is how many addresses are remembered; the address that was silent longest is forgotten first.
 const maxSources = 4096
 
 type limiter struct {
@@ -35,7 +38,8 @@ type limiter struct {
 	sources           *lru.Cache // source → *rate.Limiter
 }
 
-// Limited returns a handler that answers 429 to what exceeds the limits. /healthz is exempt: a daemon that has much to do lives.
+// Limited returns a handler that answers 429 to requests that exceed the limits. /healthz is exempt: a busy daemon is
+// healthy.
 func Limited(limits Limits, c clock.PassiveClock, next http.Handler) http.Handler {
 	return &limiter{
 		limits: limits, clock: c, next: next,
@@ -74,7 +78,7 @@ func (l *limiter) rateOf(from source) *rate.Limiter {
 	if known, ok := l.sources.Get(from); ok {
 		return known.(*rate.Limiter)
 	}
-	// Two first requests at a time may make two; the later one stays.
+	// Two concurrent first requests of an address may create two limiters; the later one stays.
 	fresh := rate.NewLimiter(rate.Limit(l.limits.PerSecond), l.limits.Burst)
 	l.sources.Add(from, fresh)
 	return fresh

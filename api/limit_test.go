@@ -17,7 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestRatesAreBoundedByAddress: one address that asks without end takes nothing from another.
+// TestRatesAreBoundedByAddress: endless requests of one address do not delay the requests of another.
 func TestRatesAreBoundedByAddress(t *testing.T) {
 	c := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
 	h := Limited(Limits{Requests: 10, PerSecond: 2, Burst: 3}, c, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -44,7 +44,8 @@ func TestRatesAreBoundedByAddress(t *testing.T) {
 	assert.Equal(t, 429, from("192.0.2.1:1002", "/v1"))
 }
 
-// TestPlacesAreBounded: requests take no place of streams, and the other way round; those of one address leave room for others'.
+// TestPlacesAreBounded: requests occupy no places of streams, and streams none of requests. Each address leaves places
+// for others.
 func TestPlacesAreBounded(t *testing.T) {
 	for _, tc := range []struct{ name, path, other, what string }{
 		{"requests", "/v1/volumes", "/v1/ws/volumes", "requests are being answered"},
@@ -143,7 +144,8 @@ func TestOnePortSpeaksTLSAndPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfOneAddressAreBounded: one too many is closed, and another has its place when one has gone.
+// TestConnectionsOfOneAddressAreBounded: one connection too many is closed; after another connection has closed, a new
+// one is accepted.
 func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -175,7 +177,7 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	}
 }
 
-// TestHeadersAndBodiesAreBounded: what is too long is refused by name.
+// TestHeadersAndBodiesAreBounded: a header or body that is too long is refused with the reason.
 func TestHeadersAndBodiesAreBounded(t *testing.T) {
 	address, _ := listening(t)
 	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+address, nil)

@@ -12,17 +12,20 @@ import (
 )
 
 const (
-	// maxConnections is how many a daemon has; see places for how many of one address. A probe of the kubelet needs one.
+	// maxConnections is how many connections a daemon has; see places for the share of one address. A probe of the
+	// kubelet needs one.
 	maxConnections = 1024
-	// firstByteTimeout is how long a client that has connected may say nothing.
+	// firstByteTimeout is how long a client that has connected may send nothing.
 	firstByteTimeout = 10 * time.Second
 )
 
-// tlsHandshake is the first byte of every TLS connection (RFC 8446 section 5.1, ContentType handshake). No HTTP request begins with it.
+// tlsHandshake is the first byte of every TLS connection (RFC 8446 section 5.1, ContentType handshake). No HTTP request
+// starts with it.
 const tlsHandshake = 22
 
-// Listener accepts TLS and plain connections on one port. It looks at the first byte that a client sends: clients of a release without
-// TLS, and probes, speak plain HTTP there. It says nothing of whether plain requests are answered; a Guard does.
+// Listener accepts TLS and plain connections on one port. It distinguishes them by the first byte that a client sends:
+// probes, and clients of a release without TLS, use plain HTTP there. Listener does not decide whether plain requests
+// are answered; a Guard does.
 type Listener struct {
 	net.Listener
 	config    *tls.Config
@@ -35,11 +38,11 @@ type Listener struct {
 
 	places  *places
 	mu      sync.Mutex
-	waiting map[net.Conn]struct{} // guarded by mu; those that have said nothing yet
+	waiting map[net.Conn]struct{} // guarded by mu; the connections that have sent nothing yet
 	workers sync.WaitGroup
 }
 
-// NewListener takes over inner. It must be closed, which also ends connections that have said nothing yet.
+// NewListener takes over inner. The Listener must be closed, which also closes connections that have sent nothing yet.
 func NewListener(inner net.Listener, config *tls.Config) *Listener {
 	l := &Listener{
 		Listener: inner, config: config, firstByte: firstByteTimeout,
@@ -50,7 +53,7 @@ func NewListener(inner net.Listener, config *tls.Config) *Listener {
 	return l
 }
 
-// Accept returns the next connection that has sent a byte; a *tls.Conn where it began a TLS handshake.
+// Accept returns the next connection that has sent a byte; a *tls.Conn if the byte starts a TLS handshake.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.accepted:
@@ -63,7 +66,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close stops accepting and waits for what it began. Connections that were given out stay open.
+// Close stops accepting and waits for the goroutines of the Listener. Connections that Accept returned stay open.
 func (l *Listener) Close() (err error) {
 	l.close.Do(func() {
 		close(l.closed)
@@ -76,7 +79,7 @@ func (l *Listener) Close() (err error) {
 	return err
 }
 
-// run accepts until the inner listener fails.
+// run accepts connections until the inner listener fails.
 func (l *Listener) run() {
 	for {
 		conn, err := l.Listener.Accept()
@@ -99,7 +102,7 @@ func (l *Listener) run() {
 // acceptPause is how long a listener that has no descriptor for a connection waits for one.
 const acceptPause = 100 * time.Millisecond
 
-// pause waits; it answers false when the listener is closed meanwhile.
+// pause waits; it returns false if the listener is closed during the wait.
 func (l *Listener) pause() bool {
 	timer := time.NewTimer(acceptPause)
 	defer timer.Stop()
@@ -111,13 +114,13 @@ func (l *Listener) pause() bool {
 	}
 }
 
-// look waits for the first byte and gives the connection out.
+// look waits for the first byte and passes the connection to Accept.
 func (l *Listener) look(conn *counted) {
 	if !l.wait(conn) {
 		_ = conn.Close()
 		return
 	}
-	// Whoever reads first next sets a deadline of their own: net/http does.
+	// The next reader sets its own deadline: net/http does.
 	reader := bufio.NewReaderSize(conn, 16)
 	err := conn.SetReadDeadline(time.Now().Add(l.firstByte))
 	var first []byte
@@ -143,14 +146,14 @@ func (l *Listener) look(conn *counted) {
 	}
 }
 
-// silent are the connections that Close must end.
+// silent returns the connections that Close must close.
 func (l *Listener) silent() []net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.waiting))
 }
 
-// wait records a connection that Close must end; false: the listener is closed.
+// wait records a connection that Close must close; false: the listener is closed.
 func (l *Listener) wait(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +184,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// peeked is a connection whose first bytes were read ahead.
+// peeked is a connection whose first bytes were already read into a buffer.
 type peeked struct {
 	net.Conn
 	reader *bufio.Reader
@@ -189,14 +192,14 @@ type peeked struct {
 
 func (p *peeked) Read(b []byte) (int, error) { return p.reader.Read(b) }
 
-// Certificates gives a daemon its certificate for each TLS handshake.
+// Certificates returns a daemon's certificate for each TLS handshake.
 type Certificates func(ctx context.Context) (*tls.Certificate, error)
 
-// ServerTLS is the configuration of a daemon's TLS.
+// ServerTLS returns the TLS configuration of a daemon.
 func ServerTLS(certificates Certificates) *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"http/1.1"}, // the bounds on connections bound requests, too
+		NextProtos:     []string{"http/1.1"}, // so the limits of connections also limit requests
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return certificates(hello.Context()) },
 	}
 }

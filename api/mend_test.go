@@ -10,7 +10,7 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// used is volume "vol" with two good replicas, as change leaves it.
+// used returns volume "vol" with two good replicas, modified by change.
 func used(change func(*longhorn.Volume, *longhorn.Engine)) []runtime.Object {
 	v := build.Volume("vol", func(v *longhorn.Volume) {
 		v.Spec.NumberOfReplicas, v.Spec.NodeID = 2, "node-1"
@@ -28,7 +28,7 @@ func used(change func(*longhorn.Volume, *longhorn.Engine)) []runtime.Object {
 		build.PlacedReplica("r-1", "vol", "node-1", "uuid-1", isOwned), build.PlacedReplica("r-2", "vol", "node-2", "uuid-2", isOwned))
 }
 
-// TestASchemaDrivenClientMendsAVolume by the actions that a volume shows in the state in which it is.
+// TestASchemaDrivenClientMendsAVolume repairs a volume by the actions that the volume shows in its state.
 func TestASchemaDrivenClientMendsAVolume(t *testing.T) {
 	const start = "http://longhorn.example:9500/v1"
 	t.Run("attached → a replica is removed", func(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// absentTypes are types of Longhorn that this system lacks. Its clients list them all the same.
+// absentTypes are types of Longhorn that this system lacks. Its clients still list them all.
 var absentTypes = []string{
 	"backingImage", "backup", "backupBackingImage", "backupTarget", "backupVolume", "orphan", "recurringJob", "snapshot", "snapshotCR",
 	"supportBundle", "systemBackup", "systemRestore",
 }
 
-// absentKinds have empty collections, and nothing can be made in them.
+// absentKinds returns kinds with empty collections, in which nothing can be created.
 func absentKinds() []kind {
 	kinds := make([]kind, 0, len(absentTypes))
 	for _, id := range absentTypes {

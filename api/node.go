@@ -50,8 +50,8 @@ func nodeKind(m *manager.Manager) kind {
 	}
 }
 
-// disksOf reads the disks of a diskUpdate. The key must be there: if a body without it
-// meant "no disks", it would remove them all.
+// disksOf reads the disks of a diskUpdate. The key must be there: if a body without the key meant "no disks", it would
+// remove all disks.
 func disksOf(body []byte) (map[string]manager.DiskSpec, error) {
 	in, err := decodeInput[v1.DiskUpdateInput](body)
 	if err != nil {
@@ -73,10 +73,10 @@ func disksOf(body []byte) (map[string]manager.DiskSpec, error) {
 	return disks, nil
 }
 
-// specVersionKey is the key of the version in a request's context that the client asks to change.
+// specVersionKey is the key in a request's context of the version of the spec that the client wants to change.
 type specVersionKey struct{}
 
-// conditional is the context of a request's change, with the version that the client read, if it says one.
+// conditional returns the context of a request's change, with the version that the client read, if the request has one.
 func conditional(r *http.Request) context.Context {
 	return context.WithValue(r.Context(), specVersionKey{}, r.URL.Query().Get(v1.ParamIfSpecVersion))
 }

@@ -11,8 +11,8 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// TestChangesOfAVersionOfANode: who says which version was read changes that one alone. Longhorn's clients do not say it, though they
-// send back all that they read.
+// TestChangesOfAVersionOfANode: a client that sends the version that it read changes only this version. Longhorn's
+// clients do not send the parameter, although they send back all fields.
 func TestChangesOfAVersionOfANode(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	read := func() v1.Node { return decoded[v1.Node](t, do(t, b.server, "GET", "/v1/nodes/node-1", "")) }

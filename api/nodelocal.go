@@ -19,51 +19,54 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Some actions need what is on a volume's node. The leader checks them like all others, and then sends the request on, with the sender's
-// own credential, to that node's daemon, which answers it itself:
+// Some actions need access to a volume's node. The leader checks them like all others. Then it sends the request, with
+// the sender's own credential, to the daemon of that node, which answers it itself:
 //
 //	client ──► any daemon ──► leader: Server ──► manager ──► Peers ──► daemon of the node: Guard ──► NodeHandler
 //
-// The header nodeHeader names the node. It gives no right: the path is that of the client's request, and so is the right that the Guard
-// asks for. A daemon that knows the header answers with it. One of an earlier release takes the request for one that was passed on to it
-// as the leader, and refuses it.
+// The header nodeHeader names the node. It gives no right: the path is the path of the client's request, so the Guard
+// requires the same right. A daemon that knows the header puts it into its answer. A daemon of an earlier release
+// treats the request as one that was passed on to it as the leader, and refuses it.
 const nodeHeader = "X-Longhorn-Node"
 
-// The actions. The second is no action of the API's resources: the leader alone asks for it (witness.go).
+// The actions. The second does not belong to a resource of the API: only the leader requests it (witness.go).
 const (
 	actionTrim  = "trimFilesystem"
 	actionReach = "reach"
 )
 
-// IsForNode tells whether a request is one that a NodeHandler answers.
+// IsForNode reports whether a NodeHandler answers the request.
 func IsForNode(r *http.Request) bool {
 	return r.Method == http.MethodPost && r.Header.Get(nodeHeader) != "" && slices.Contains([]string{actionTrim, actionReach}, r.URL.Query().Get("action"))
 }
 
-// MarkNode marks an answer as one of a daemon that knows requests of IsForNode. It must be called before a Guard answers, too: a refusal is
-// not to be taken for the answer of an earlier release.
+// MarkNode marks an answer as the answer of a daemon that knows the requests of IsForNode. It must be called before a
+// Guard answers, so that a refusal is not mistaken for the answer of an earlier release.
 func MarkNode(w http.ResponseWriter, node string) { w.Header().Set(nodeHeader, node) }
 
-// Trimmer trims file systems on this node. Its errors are those of package manager.
+// Trimmer trims file systems on this node. Its errors are errors of package manager.
 type Trimmer interface {
-	// Trim returns false without an error if the trim goes on. It must return within 45 s. The name is one that a volume may have.
+	// Trim returns false without an error if the trim continues after the return. It must return within 45 s. The name
+	// is valid for a volume.
 	Trim(ctx context.Context, volume string) (isDone bool, err error)
 }
 
-// NodeDeps are what the daemon of a node answers with.
+// NodeDeps are the dependencies of a NodeHandler.
 type NodeDeps struct {
 	Trimmer Trimmer
 	Reacher Reacher
 	Log     *logrus.Entry
 }
 
-// NewNodeHandler answers the requests of which IsForNode is true, for the daemon of a node. A Guard must stand before it.
+// NewNodeHandler returns a handler for the daemon of a node. It answers the requests for which IsForNode is true. A
+// Guard must be in front of it.
 func NewNodeHandler(node string, d NodeDeps) http.Handler {
 	s := &Server{log: d.Log}
 	mux := http.NewServeMux()
 	trim := func(r *http.Request) (reply, error) {
 		volume := r.PathValue("id")
-		if len(validation.IsDNS1123Subdomain(volume)) > 0 { // as "../sda1", which would be a device beside those of volumes
+		// such as "../sda1", which would be a device outside the directory of volumes
+		if len(validation.IsDNS1123Subdomain(volume)) > 0 {
 			return reply{}, &refusal{http.StatusNotFound, fmt.Sprintf("volume %.100q does not exist", volume)}
 		}
 		isDone, err := d.Trimmer.Trim(r.Context(), volume)
@@ -98,16 +101,18 @@ func NewNodeHandler(node string, d NodeDeps) http.Handler {
 	})
 }
 
-// peerTimeout bounds one request to a node's daemon. It is more than a Trimmer waits, and less than a daemon waits for the leader.
+// peerTimeout bounds one request to a node's daemon. It is longer than a Trimmer takes, and shorter than a daemon waits
+// for the leader.
 const peerTimeout = 50 * time.Second
 
-// Peers asks daemons of nodes for what only they can do. It implements manager.NodeDaemons.
+// Peers sends requests to the daemons of nodes for actions that only these can carry out. It implements
+// manager.NodeDaemons.
 type Peers struct {
 	transport *client.Transport
 	http      *http.Client
 }
 
-// NewPeers returns a Peers; way says how daemons are reached and trusted. Close must be called.
+// NewPeers returns a Peers; way returns how daemons are reached and trusted. Close must be called.
 func NewPeers(way Way) *Peers {
 	transport := client.NewTransport(client.TransportOptions{Way: way, ServerName: types.APIService, Base: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -120,13 +125,14 @@ func NewPeers(way Way) *Peers {
 	}}
 }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (p *Peers) Close() { p.transport.CloseIdleConnections() }
 
 // credentialKey is the key of a request's Authorization header in its context.
 type credentialKey struct{}
 
-// TrimFilesystem implements manager.NodeDaemons. The context must be that of a client's request, whose credential it has.
+// TrimFilesystem implements manager.NodeDaemons. The context must be the context of a client's request, and has its
+// credential.
 func (p *Peers) TrimFilesystem(ctx context.Context, node, address, volume string) (bool, error) {
 	self := resourceURL("https://"+net.JoinHostPort(address, fmt.Sprint(types.APIPort))+"/v1", "volumes", volume)
 	return p.post(ctx, node, self+"?action="+actionTrim)
@@ -149,18 +155,18 @@ func (p *Peers) post(ctx context.Context, node, url string) (bool, error) {
 	return outcomeOf(node, response)
 }
 
-// requestToNode is a request that the daemon of a node answers, without a credential.
+// requestToNode returns a request to the daemon of a node, without a credential.
 func requestToNode(ctx context.Context, node, url string) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a request to the daemon of node %s: %w", node, err)
 	}
 	r.Header.Set(nodeHeader, node)
-	r.Header.Set(forwardedHeader, "true") // what a daemon of an earlier release goes by
+	r.Header.Set(forwardedHeader, "true") // by this header a daemon of an earlier release decides
 	return r, nil
 }
 
-// outcomeOf is what a daemon's answer means.
+// outcomeOf returns the meaning of a daemon's answer.
 func outcomeOf(node string, response *http.Response) (isDone bool, err error) {
 	switch response.StatusCode {
 	case http.StatusNoContent:

@@ -21,7 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// trimmer answers as a test says.
+// trimmer answers as the test sets it up.
 type trimmer struct {
 	asked  []string
 	isDone bool
@@ -33,7 +33,7 @@ func (t *trimmer) Trim(_ context.Context, volume string) (bool, error) {
 	return t.isDone, t.err
 }
 
-// attachedAt is volume "vol", attached to node-1, whose daemon's pod has the address.
+// attachedAt returns volume "vol", attached to node-1, and node-1's daemon with the pod IP address.
 func attachedAt(address string, change ...func(*longhorn.Volume)) []runtime.Object {
 	objs := append(threeNodes(), build.Volume("vol", func(v *longhorn.Volume) {
 		v.Spec.NodeID = "node-1"
@@ -48,7 +48,7 @@ func attachedAt(address string, change ...func(*longhorn.Volume)) []runtime.Obje
 	return objs
 }
 
-// daemonOf is the pod of a node's daemon.
+// daemonOf returns the pod of a node's daemon.
 func daemonOf(node, address string) *corev1.Pod {
 	return build.Pod("longhorn-manager-"+node, node, func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": "longhorn-manager"}
@@ -56,7 +56,7 @@ func daemonOf(node, address string) *corev1.Pod {
 	})
 }
 
-// peersOf are Peers that reach a daemon, at whatever address.
+// peersOf returns Peers that reach one daemon under any address.
 func peersOf(t *testing.T, daemon http.Handler) *Peers {
 	t.Helper()
 	node := httptest.NewTLSServer(daemon)
@@ -73,7 +73,7 @@ func peersOf(t *testing.T, daemon http.Handler) *Peers {
 	return peers
 }
 
-// trimming is a leader whose Peers reach the daemon of node-1, at whatever address, as handler answers.
+// trimming returns a leader whose Peers reach one daemon under any address.
 func trimming(t *testing.T, daemon http.Handler, objs ...runtime.Object) *bench {
 	t.Helper()
 	peers := peersOf(t, daemon)
@@ -86,7 +86,8 @@ func trimming(t *testing.T, daemon http.Handler, objs ...runtime.Object) *bench 
 
 const trimVol = "/v1/volumes/vol?action=trimFilesystem"
 
-// TestTheNodesDaemonTrims: the leader passes the sender's own credential on, and the node's daemon asks for the same right.
+// TestTheNodesDaemonTrims: the leader passes on the sender's own credential, and the node's daemon requires the same
+// right.
 func TestTheNodesDaemonTrims(t *testing.T) {
 	for name, c := range map[string]struct {
 		trimmer trimmer
@@ -126,7 +127,7 @@ func TestTheNodesDaemonTrims(t *testing.T) {
 	}
 }
 
-// TestWhereNothingCanBeTrimmedTheLeaderSaysSo: no daemon is asked.
+// TestWhereNothingCanBeTrimmedTheLeaderSaysSo: the leader calls no daemon.
 func TestWhereNothingCanBeTrimmedTheLeaderSaysSo(t *testing.T) {
 	daemon := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a daemon was asked") })
 	block := corev1.PersistentVolumeBlock
@@ -191,7 +192,8 @@ func TestWhereNothingCanBeTrimmedTheLeaderSaysSo(t *testing.T) {
 	}
 }
 
-// TestADaemonThatCannotTrimIsNamed: one of an earlier release, one that is another node's, and one that is not there.
+// TestADaemonThatCannotTrimIsNamed: a daemon of an earlier release, a daemon of another node, and a daemon that cannot
+// be reached.
 func TestADaemonThatCannotTrimIsNamed(t *testing.T) {
 	older := follower(t, "http://192.0.2.9:9500")
 	for name, c := range map[string]struct {
@@ -200,7 +202,7 @@ func TestADaemonThatCannotTrimIsNamed(t *testing.T) {
 	}{
 		"of an earlier release": {
 			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				r.Header.Del(nodeHeader) // it does not know it
+				r.Header.Del(nodeHeader) // an earlier release ignores it
 				older.ServeHTTP(w, r)
 			}),
 			`the daemon of node "node-1" cannot do that: it is of an earlier release, or has only just begun; try again when all daemons are of this release`,
@@ -223,7 +225,7 @@ func TestADaemonThatCannotTrimIsNamed(t *testing.T) {
 	}
 }
 
-// TestWhatIsForANodeIsAnsweredThere, and nothing else is for the header's sake.
+// TestWhatIsForANodeIsAnsweredThere: no other request is answered there because of the header.
 func TestWhatIsForANodeIsAnsweredThere(t *testing.T) {
 	front := follower(t, "")
 	for request, want := range map[string]string{

@@ -5,25 +5,25 @@ import (
 	"sync"
 )
 
-// places are a bounded number of something that clients take for a time: connections, requests, streams. This is the one rule of who
-// gets one: an address gets another place while more than three are free for each that it has. So
-//   - one address alone gets a quarter of all. CSI asks for no more than some 30 requests at a time, and a daemon that passes requests on
-//     needs as many places as its clients;
-//   - the next one gets a quarter of the rest, and so on: it takes about 20 addresses to leave nothing;
-//   - who has none, such as a probe, gets one as long as there is one.
+// places are a limited number of something that clients occupy for a time: connections, requests, streams. There is one
+// rule: an address gets another place while more than three places are free for each place that it has. So
+//   - an address without competitors gets a quarter of all places. CSI sends at most some 30 requests at a time, and a
+//     daemon that passes on requests needs as many places as its clients;
+//   - the next address gets a quarter of the rest, and so on: it takes about 20 addresses to use up all places;
+//   - an address that has no place, such as a probe, gets one if any is free.
 type places struct {
 	total int
 
 	mu    sync.Mutex
 	taken int            // guarded by mu
-	by    map[source]int // guarded by mu; none with 0
+	by    map[source]int // guarded by mu; no entry is 0
 }
 
 const freeForEach = 3
 
 func newPlaces(total int) *places { return &places{total: total, by: map[source]int{}} }
 
-// enter takes a place, which leave gives back. false: the address has its share, or isFull.
+// enter takes a place; leave returns it. false: the address has its share, or all places are taken (isFull).
 func (p *places) enter(s source) (ok, isFull bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,11 +45,11 @@ func (p *places) leave(s source) {
 	}
 }
 
-// source is what counts as one address: an address of IPv4, or the 64 bits of one of IPv6 that say in which network a machine is, as it may
-// choose the others itself.
+// source is the unit that counts as one address. For IPv4 it is the address. For IPv6 it is the first 64 bits, which
+// say in which network a machine is: the machine may choose the other bits itself.
 type source netip.Prefix
 
-// sourceOf returns the source of "address:port". What is none has the zero source.
+// sourceOf returns the source of "address:port". Any other text has the zero source.
 func sourceOf(remote string) source {
 	parsed, err := netip.ParseAddrPort(remote)
 	if err != nil {

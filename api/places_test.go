@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// fill takes as many places as a source gets.
+// fill takes as many places as a source can get.
 func fill(p *places, s source) (got int) {
 	for got <= p.total {
 		if ok, _ := p.enter(s); !ok {
@@ -18,7 +18,8 @@ func fill(p *places, s source) (got int) {
 	return got
 }
 
-// TestAnAddressLeavesPlacesToOthers: the first has a quarter, and after twenty there is one for who has none.
+// TestAnAddressLeavesPlacesToOthers: the first address gets a quarter of the places. After twenty addresses there is
+// still one place for an address that has none.
 func TestAnAddressLeavesPlacesToOthers(t *testing.T) {
 	p := newPlaces(1024)
 	var got []int
@@ -48,7 +49,7 @@ func TestAnAddressLeavesPlacesToOthers(t *testing.T) {
 	assert.True(t, isFull)
 }
 
-// TestTheLimitsFitTogether: what one address may do at a time needs a connection for each.
+// TestTheLimitsFitTogether: there are enough connections for all that one address may do at a time.
 func TestTheLimitsFitTogether(t *testing.T) {
 	alone := func(total int) int { return fill(newPlaces(total), source{}) }
 	assert.Equal(t, 64, alone(DefaultLimits.Requests))

@@ -11,14 +11,14 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// Query parameters that clients of Longhorn may send with any request to read. The answer does not depend on them: collections are
-// complete and sorted, and a cache buster only makes an address that no cache has.
+// Query parameters that clients of Longhorn may send with any request to read. The answer does not depend on them:
+// collections are complete and sorted, and a cache buster only creates a URL that no cache has.
 var readParameters = []string{"_", "include", "limit", "marker", "order", "sort"}
 
 // parameterAction chooses the action of a POST.
 const parameterAction = "action"
 
-// parameters are the query parameters that a route has, sorted; false: its own code checks them.
+// parameters returns the query parameters that a route has, sorted; false: its own code checks them.
 func (r Route) parameters() ([]string, bool) {
 	switch {
 	case r.Path == pathCapacities:
@@ -35,8 +35,8 @@ func (r Route) parameters() ([]string, bool) {
 	return []string{"_"}, true
 }
 
-// checkQuery refuses the first query parameter, in order, that the route does not have. It may be a typing error, and the request means
-// something else without it, such as a change whatever the version of the spec is.
+// checkQuery refuses the first query parameter, in order, that the route does not have. The parameter may be a typing
+// error, and without it the request means something else, such as a change to any version of the spec.
 func checkQuery(route Route, r *http.Request) error {
 	known, isChecked := route.parameters()
 	if !isChecked {

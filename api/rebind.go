@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// In trusted-network mode a request needs no credential, so all that stands between a page of the Internet and this API is that browsers
-// keep pages from other origins' data. But whoever owns a name may have it lead to a daemon's address for a while (DNS rebinding): then the
-// page of that name has the daemon's origin. Therefore a browser is believed to be asked by somebody of the network only where
-// the request's Host is one that nobody else can give to an address:
+// In trusted-network mode a request needs no credential. So the only protection of this API from a page on the Internet
+// is that browsers do not let pages read data of other origins. But the owner of a DNS name may point it to a daemon's
+// address for a while (DNS rebinding). Then the page of that name has the daemon's origin. Therefore a request of a
+// browser counts as a request from the network only if its Host is one that no outsider can assign to an address:
 //
-//	an address                                  192.0.2.1, [2001:db8::1]
-//	a name that resolvers find by themselves    localhost, and names without a dot, such as longhorn-backend
-//	a name of Kubernetes                        *.svc, *.svc.cluster.local
+//	an address                                192.0.2.1, [2001:db8::1]
+//	a name that resolvers find without DNS    localhost, and names without a dot, such as longhorn-backend
+//	a name of Kubernetes                      *.svc, *.svc.cluster.local
 //
-// Programs are no browsers, and may use what names they like.
+// Programs are not browsers, and may use any name.
 
-// isTrustedBy tells whether a request needs no credential; trusted tells whether the mode is on.
+// isTrustedBy reports whether a request needs no credential; trusted reports whether the mode is on.
 func isTrustedBy(r *http.Request, trusted func() bool) bool {
 	return trusted() && (!isOfBrowser(r) || isNameOfNetwork(r.Host))
 }
 
-// isOfBrowser goes by what pages cannot keep a browser from sending: Origin with all that changes something, Sec-Fetch-Site with all that
-// goes over TLS or to localhost.
+// isOfBrowser reports whether a browser sent a request. It checks headers that pages cannot suppress: Origin in all
+// requests that change something, Sec-Fetch-Site in all requests over TLS or to localhost.
 func isOfBrowser(r *http.Request) bool {
 	return len(r.Header.Values("Origin")) > 0 || len(r.Header.Values("Sec-Fetch-Site")) > 0
 }

@@ -9,8 +9,8 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// TestAPageThatRebindsItsNameMustLogIn: a page of a name that leads to a daemon for a while has the daemon's origin, and its browser is in
-// the trusted network.
+// TestAPageThatRebindsItsNameMustLogIn: the owner of a page points its name to a daemon for a while. The page then has
+// the daemon's origin, and its browser is in the trusted network.
 func TestAPageThatRebindsItsNameMustLogIn(t *testing.T) {
 	const evil = "http://evil.example:9500"
 	for _, tc := range []struct {

@@ -14,14 +14,15 @@ import (
 	"github.com/coder/websocket"
 )
 
-// relays are the streams that a daemon which does not lead passes on from the leader. Each is two websockets: so a client that does not
-// read is cut off here, and each end is told why the other has ended. A message is copied piece by piece and never held as a whole.
+// relays are the streams that a daemon which does not lead passes on from the leader. Each consists of two websockets.
+// So this daemon disconnects a client that does not read, and each side learns why the other side closed. A message is
+// copied piece by piece and is never in memory as a whole.
 //
 //	client ◄── websocket ── relay ◄── websocket ── stream of the leader, which checks the client's token
 type relays struct {
-	sendTimeout time.Duration // the constant, but in tests
+	sendTimeout time.Duration // the constant, except in tests
 
-	ending  chan struct{} // closed when all must end
+	ending  chan struct{} // closed when all relays must end
 	running sync.WaitGroup
 	mu      sync.Mutex
 	ended   bool // guarded by mu
@@ -50,12 +51,13 @@ func isStream(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, pathStreams) && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
-// relayedHeaders go to the leader, beside those that rewrite adds. Those of the websocket are each side's own.
+// relayedHeaders are passed to the leader, in addition to the headers that rewrite adds. Each side has its own
+// websocket headers.
 var relayedHeaders = []string{
 	"Accept", "Authorization", "Cookie", "Origin", "User-Agent", "X-Api-Request-Url", "X-Forwarded-Port",
 }
 
-// relay opens the stream at the leader, and only then the client's.
+// relay opens the stream at the leader, and then the client's stream.
 func (f *Forwarder) relay(w http.ResponseWriter, r *http.Request, leader *url.URL) {
 	if !f.relays.enter() {
 		respond(w, r, &refusal{http.StatusServiceUnavailable, "this daemon ends; try again"})
@@ -72,8 +74,10 @@ func (f *Forwarder) relay(w http.ResponseWriter, r *http.Request, leader *url.UR
 		return
 	}
 	defer func() { _ = from.CloseNow() }()
-	from.SetReadLimit(-1)                                                                 // no message is held here, however long it is
-	to, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the leader has looked at the origin
+	// No message is in memory here, however long it is.
+	from.SetReadLimit(-1)
+	// The leader has checked the origin.
+	to, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return // Accept has answered
 	}
@@ -85,7 +89,7 @@ func (f *Forwarder) relay(w http.ResponseWriter, r *http.Request, leader *url.UR
 	_ = to.Close(end.Code, end.Reason)
 }
 
-// dial asks the leader for the stream as the client has asked here.
+// dial opens the stream at the leader with the parameters of the client's request.
 func (f *Forwarder) dial(r *http.Request) (*websocket.Conn, *http.Response, error) {
 	out := &http.Request{URL: new(url.URL), Header: http.Header{}}
 	*out.URL = *r.URL
@@ -109,14 +113,15 @@ func passOn(w http.ResponseWriter, response *http.Response) {
 		}
 	}
 	w.WriteHeader(response.StatusCode)
-	_, _ = io.Copy(w, response.Body) // the client may be gone
+	_, _ = io.Copy(w, response.Body) // the client may have disconnected
 }
 
-// lastWrite is how long a piece that is being sent may take when the stream ends: the connection ends with a write that is given up, and
-// the client would not be told why.
+// lastWrite is how long the current write may take after the stream has ended. Without this time the write would be
+// cancelled, which closes the connection, and the client would not learn the reason.
 const lastWrite = time.Second
 
-// pump copies until one side ends, and says how the client's ends. ctx ends with the client's connection.
+// pump copies until one side closes, and returns how the client's side is closed. ctx ends with the client's
+// connection.
 func (f *Forwarder) pump(ctx context.Context, to, from *websocket.Conn, leader *url.URL) websocket.CloseError {
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
@@ -134,7 +139,7 @@ func (f *Forwarder) pump(ctx context.Context, to, from *websocket.Conn, leader *
 	return end
 }
 
-// attend waits for the end, and sees whether the client is there and the leader still leads.
+// attend waits for the end. Until then it checks that the client answers and that the leader still leads.
 func (f *Forwarder) attend(ctx context.Context, to *websocket.Conn, leader *url.URL, copied <-chan websocket.CloseError) (end websocket.CloseError, isCopied bool) {
 	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
@@ -160,7 +165,7 @@ func (f *Forwarder) attend(ctx context.Context, to *websocket.Conn, leader *url.
 	}
 }
 
-// copyMessages copies from the leader to the client until one of them ends.
+// copyMessages copies from the leader to the client until one of them closes.
 func copyMessages(reading, writing context.Context, to, from *websocket.Conn, timeout time.Duration) websocket.CloseError {
 	for {
 		kind, message, err := from.Reader(reading)
@@ -176,7 +181,7 @@ func copyMessages(reading, writing context.Context, to, from *websocket.Conn, ti
 	}
 }
 
-// errClientWrite: the client does not read, or is gone.
+// errClientWrite: the client does not read, or has disconnected.
 var errClientWrite = errors.New("send to the client")
 
 func copyMessage(ctx context.Context, to *websocket.Conn, kind websocket.MessageType, message io.Reader, timeout time.Duration) error {
@@ -195,7 +200,7 @@ func copyMessage(ctx context.Context, to *websocket.Conn, kind websocket.Message
 	return nil
 }
 
-// clientWriter marks its errors, so that they are told from those of reading.
+// clientWriter marks its errors, so that they can be distinguished from errors of reading.
 type clientWriter struct{ io.Writer }
 
 func (w clientWriter) Write(b []byte) (int, error) {
@@ -206,7 +211,7 @@ func (w clientWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// endOfLeader is what the client is told when the leader ends a stream.
+// endOfLeader returns the close message to the client after the leader has closed a stream.
 func endOfLeader(ctx context.Context, err error) websocket.CloseError {
 	end, ok := errors.AsType[websocket.CloseError](err)
 	switch {

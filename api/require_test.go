@@ -13,9 +13,9 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// owner may do all to our objects, and make what may says.
+// owner has all rights to objects of longhorn.io. The fields answer for other rights.
 type owner struct {
-	may    error // of rights outside of longhorn.io; nil: they are given
+	may    error // the error of the answer
 	denied bool
 	asked  []Attributes
 }
@@ -32,7 +32,7 @@ func (o *owner) Allowed(_ context.Context, _ Identity, what Attributes) (bool, e
 	return !o.denied, o.may
 }
 
-// TestAPersistentVolumeAndAClaimNeedTheRightToMakeThem: to update a volume is not enough.
+// TestAPersistentVolumeAndAClaimNeedTheRightToMakeThem: the right to update a volume is not sufficient.
 func TestAPersistentVolumeAndAClaimNeedTheRightToMakeThem(t *testing.T) {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "vol"}, Spec: corev1.PersistentVolumeSpec{
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "driver.longhorn.io", VolumeHandle: "vol"}},
@@ -101,7 +101,7 @@ func TestAPersistentVolumeAndAClaimNeedTheRightToMakeThem(t *testing.T) {
 	}
 }
 
-// TestEventsAreAskedForAsThoseOfKubernetes, as a collection and as a stream.
+// TestEventsAreAskedForAsThoseOfKubernetes tests a collection and a stream.
 func TestEventsAreAskedForAsThoseOfKubernetes(t *testing.T) {
 	b := newBench(t)
 	for path, want := range map[string]Attributes{
@@ -117,7 +117,7 @@ func TestEventsAreAskedForAsThoseOfKubernetes(t *testing.T) {
 	}
 }
 
-// TestEventsAreThoseOfOurObjects, in the fields that clients read.
+// TestEventsAreThoseOfOurObjects tests the fields that clients read.
 func TestEventsAreThoseOfOurObjects(t *testing.T) {
 	event := func(name, version string) *corev1.Event {
 		return &corev1.Event{

@@ -18,19 +18,19 @@ const (
 	VerbDelete = "delete"
 )
 
-// Route is one request that clients may make. All requests that the server answers with more than a refusal have one, apart
-// from /metrics and /healthz.
+// Route is one request that clients may send. All requests that the server answers with more than a refusal have a
+// Route, except /metrics and /healthz.
 type Route struct {
 	// Method is an HTTP method; HEAD has the route of GET.
 	Method string
 	// Path is a pattern of net/http; {id} stands for the name of a resource.
 	Path string
-	// Resource is the plural of what the request is about, in lower case, as Kubernetes has it; empty: versions and schemas,
-	// which are the same for all.
+	// Resource is the plural of the kind that the request is about, in lower case, as in Kubernetes. Empty: versions
+	// and schemas, which are the same for all kinds.
 	Resource string
 	// Verb is one of the constants above. An action has VerbUpdate.
 	Verb string
-	// Action is the value of the query parameter "action"; empty: the request calls none.
+	// Action is the value of the query parameter "action"; empty: the request has none.
 	Action string
 	// IsStream: the answer is a websocket.
 	IsStream bool
@@ -41,7 +41,8 @@ type Route struct {
 // Routes returns all routes, in the order of the table of kinds.
 func (s *Server) Routes() []Route { return slices.Clone(s.table) }
 
-// RouteOf returns the route of a request, and false for a request that the server refuses by its path, method or action alone.
+// RouteOf returns the route of a request, and false for a request that the server refuses by its path, method or
+// action.
 func (s *Server) RouteOf(r *http.Request) (Route, bool) {
 	_, pattern := s.api.Handler(r)
 	route, err := pick(s.routesAt(pattern), r)
@@ -58,7 +59,7 @@ func (s *Server) routesAt(pattern string) []Route {
 	return routes
 }
 
-// pick finds the route of a request among those of its path.
+// pick finds the route of a request among the routes of its path.
 func pick(routes []Route, r *http.Request) (Route, error) {
 	method := r.Method
 	if isSafe(method) {
@@ -84,7 +85,7 @@ func pick(routes []Route, r *http.Request) (Route, error) {
 	return Route{}, wrong
 }
 
-// routes are those of versions and schemas, those of the kinds, and then the streams of the kinds.
+// routes returns the routes of versions and schemas, then the routes of the kinds, then the streams of the kinds.
 func (s *Server) routes() []Route {
 	get := func(path, verb string, answer func(*http.Request) (reply, error)) Route {
 		return Route{Method: http.MethodGet, Path: path, Verb: verb, answer: answer}
@@ -113,7 +114,7 @@ func (s *Server) routes() []Route {
 	return append(routes, Route{Method: http.MethodGet, Path: pathCapacities, Resource: resourceCapacities, Verb: VerbList, answer: serveCapacity(s.manager)})
 }
 
-// routes are all that clients can do with a kind.
+// routes returns the routes of all requests that clients can send for a kind.
 func (k *kind) routes() []Route {
 	collection, resource := "/v1/"+k.path(), "/v1/"+k.path()+"/{id}"
 	routes := []Route{{Method: http.MethodGet, Path: collection, Verb: VerbList, answer: k.serveList}}

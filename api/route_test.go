@@ -53,7 +53,7 @@ func TestRouteOf(t *testing.T) {
 	}
 }
 
-// TestEveryRouteIsAnswered: what the table has is neither a wrong path nor a wrong method, and no two routes are the same.
+// TestEveryRouteIsAnswered: no route of the table is refused for its path or method, and no two routes are the same.
 func TestEveryRouteIsAnswered(t *testing.T) {
 	b := newBench(t)
 	seen := map[string]bool{}
@@ -74,8 +74,8 @@ func TestEveryRouteIsAnswered(t *testing.T) {
 	}
 }
 
-// TestTheGuardAsksForTheRightOfTheRoute: a Guard stands before daemons that know no routes, so it reads the path by itself. It must ask for
-// the very right that the table says.
+// TestTheGuardAsksForTheRightOfTheRoute: a Guard is also in front of daemons that know no routes, so it reads the path
+// itself. It must require the same right as the table.
 func TestTheGuardAsksForTheRightOfTheRoute(t *testing.T) {
 	b := newBench(t)
 	for _, route := range b.server.Routes() {

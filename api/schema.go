@@ -11,9 +11,9 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// hint is what a schema says of a field beyond its name and type.
+// hint is what a schema contains for a field in addition to its name and type.
 type hint struct {
-	typ      string // instead of the Go type's
+	typ      string // replaces the Go type
 	create   bool
 	update   bool
 	required bool
@@ -22,7 +22,7 @@ type hint struct {
 	options  []string
 }
 
-// plainTypes are the schemas of what has no collection: inputs, and parts of resources.
+// plainTypes are the schemas of types that have no collection: inputs, and parts of resources.
 var plainTypes = []struct {
 	id    string
 	wire  any
@@ -93,19 +93,19 @@ var plainTypes = []struct {
 	{id: "workloadStatus", wire: v1.WorkloadStatus{}},
 }
 
-// schemasOf makes all schemas, sorted by id; their links depend on the request.
+// schemasOf returns all schemas, sorted by id; their links depend on the request.
 func schemasOf(kinds []kind) []v1.Schema {
 	names := map[reflect.Type]string{}
 	for _, p := range plainTypes {
 		names[reflect.TypeOf(p.wire)] = p.id
 	}
-	// One struct serves several ids; where a field names none of them, this is meant.
+	// One struct has several ids. A field that names none of them has this id.
 	names[reflect.TypeFor[v1.Condition]()] = "longhornCondition"
 	for _, k := range kinds {
 		names[reflect.TypeOf(k.wire)] = k.id
 	}
 	schemas := []v1.Schema{
-		// The collections of these two are made by the server itself.
+		// The server itself answers the collections of these two.
 		{Resource: v1.Resource{ID: v1.TypeAPIVersion}, PluralName: "apiVersions", CollectionMethods: []string{http.MethodGet}, ResourceMethods: []string{http.MethodGet}},
 		{Resource: v1.Resource{ID: v1.TypeSchema}, PluralName: "schemas", CollectionMethods: []string{http.MethodGet}, ResourceMethods: []string{http.MethodGet}},
 	}
@@ -166,9 +166,9 @@ func complete(s *v1.Schema) {
 	}
 }
 
-// fieldsOf reads the fields of a wire struct. Those of v1.Resource are every
-// resource's and not listed; those of any other embedded struct are its own. A
-// hint for a field that is not there is a mistake in the table.
+// fieldsOf returns the fields of a wire struct. The fields of v1.Resource belong to every resource and are not listed.
+// The fields of any other embedded struct are listed as fields of the struct. A hint for a field that does not exist is
+// a mistake in the table.
 func fieldsOf(t reflect.Type, hints map[string]hint, names map[reflect.Type]string) map[string]v1.Field {
 	fields := map[string]v1.Field{}
 	for i := range t.NumField() {
@@ -197,7 +197,7 @@ func fieldsOf(t reflect.Type, hints map[string]hint, names map[reflect.Type]stri
 	return fields
 }
 
-// typeName is a Go type in the language of schemas.
+// typeName returns the name of a Go type in schemas.
 func typeName(t reflect.Type, names map[reflect.Type]string) string {
 	if name, ok := names[t]; ok {
 		return name
@@ -219,7 +219,7 @@ func typeName(t reflect.Type, names map[reflect.Type]string) string {
 	panic(fmt.Sprintf("BUG: no schema stands for the Go type %s", t))
 }
 
-// describe is a Go type for people who send JSON.
+// describe returns the name of a Go type for people who send JSON.
 func describe(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct:
@@ -232,7 +232,7 @@ func describe(t reflect.Type) string {
 	return typeName(t, nil)
 }
 
-// plural guesses as Longhorn's clients do.
+// plural returns the plural of a name as Longhorn's clients guess it.
 func plural(name string) string {
 	for _, end := range []string{"s", "ch", "x"} {
 		if strings.HasSuffix(name, end) {
@@ -242,7 +242,7 @@ func plural(name string) string {
 	return name + "s"
 }
 
-// linked is a schema with its links for a request.
+// linked returns a schema with its links for a request.
 func linked(base string, s v1.Schema) *v1.Schema {
 	s.Links = map[string]string{"self": resourceURL(base, "schemas", s.ID)}
 	if slices.Contains(s.CollectionMethods, http.MethodGet) {

@@ -19,8 +19,7 @@ var update = flag.Bool("update", false, "write the golden file anew")
 
 const golden = "testdata/schemas.golden"
 
-// TestSchemasAreAsRecorded holds the schemas against a file, one line for each
-// thing that a client can see.
+// TestSchemasAreAsRecorded compares the schemas with a file, which has one line for each thing that a client can see.
 func TestSchemasAreAsRecorded(t *testing.T) {
 	b := newBench(t)
 	c := decoded[v1.Collection[v1.Schema]](t, do(t, b.server, "GET", "/v1/schemas", ""))
@@ -75,7 +74,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// TestSchemasHoldTogether: a client that reads nothing else can rely on them.
+// TestSchemasHoldTogether: a client that reads nothing else can rely on the schemas.
 func TestSchemasHoldTogether(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	c := decoded[v1.Collection[v1.Schema]](t, do(t, b.server, "GET", "/v1/schemas", ""))
@@ -111,7 +110,7 @@ func TestSchemasHoldTogether(t *testing.T) {
 	}
 }
 
-// TestAdvertisedMethodsAreAnswered: whatever a schema lists is not refused as unknown.
+// TestAdvertisedMethodsAreAnswered: no method that a schema lists is refused as unknown.
 func TestAdvertisedMethodsAreAnswered(t *testing.T) {
 	b := newBench(t)
 	for _, k := range b.server.kinds {

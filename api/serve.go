@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Limits on clients that are slow or gone. A response may take as long as a
-// forwarded request may.
+// Limits for clients that are slow or disconnected. A response may take as long as a forwarded request may.
 const (
 	readTimeout   = 30 * time.Second
 	writeTimeout  = responseTimeout + 30*time.Second
@@ -19,8 +18,8 @@ const (
 	maxHeaderSize = 64 << 10 // bytes
 )
 
-// Serve answers on the listener until ctx ends, then waits a while for requests
-// under way and returns nil. It closes the listener.
+// Serve answers on the listener until ctx ends. Then it waits for a while for requests under way and returns nil. It
+// closes the listener.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler:           handler,
@@ -41,7 +40,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	defer cancel()
 	err := server.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close() // clients that are still there have had their time
+		err = server.Close() // the clients that are still connected had enough time
 	}
 	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)

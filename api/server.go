@@ -1,15 +1,14 @@
-// Package api serves the REST API: it decodes requests, calls package manager, and
-// answers in the envelope that Longhorn's clients know. It owns routes, links, schemas,
-// and the status of each error. It must not know objects of the API server, caches or
-// controllers.
+// Package api serves the REST API: it decodes requests, calls package manager, and answers in the envelope that
+// Longhorn's clients know. It owns routes, links, schemas, and the status of each error. It must not know objects of
+// the API server, caches or controllers.
 //
-// Everything about a type of resource stands once, in the table of kinds (kinds.go):
-// its routes, methods, actions, links and schema all come from there, so the API
-// advertises nothing that does not exist. The table of routes (route.go) names the verb
-// and the resource of each request, so that a handler in front can decide who may make it.
+// Everything about a type of resource is defined once, in the table of kinds (kinds.go): its routes, methods, actions,
+// links and schema come from this table, so the API advertises nothing that does not exist. The table of routes
+// (route.go) has the verb and the resource of each request, so that a handler in front can decide which clients may
+// send it.
 //
 //	client ──► any daemon ──► Forwarder ──► leader ──► Server ──► manager.Manager
-//	                              └── /metrics, /healthz, what the leader asks of a node (nodelocal.go): answered here
+//	                              └── /metrics, /healthz, requests of the leader to a node (nodelocal.go): answered here
 package api
 
 import (
@@ -28,20 +27,20 @@ import (
 // maxBody is the longest request body that is accepted, in bytes.
 const maxBody = 1 << 20
 
-// The paths that every daemon answers itself.
+// The paths that every daemon answers itself, without the leader.
 const (
 	pathMetrics = "/metrics"
 	pathHealthz = "/healthz"
 )
 
-// Deps are what a Server needs.
+// Deps are the dependencies of a Server.
 type Deps struct {
 	Manager *manager.Manager
 	// Metrics serves GET /metrics; nil: there is no such path.
 	Metrics http.Handler
 	// GET /healthz calls Healthy; nil: always healthy.
 	Healthy func() error
-	// Clock measures the time of streams; nil: the real one.
+	// Clock is the clock of streams; nil: the real one.
 	Clock clock.Clock
 	Log   *logrus.Entry
 }
@@ -53,7 +52,7 @@ type Server struct {
 	kinds   []kind
 	schemas []v1.Schema // without links
 	table   []Route
-	api     *http.ServeMux // of the table's routes
+	api     *http.ServeMux // for the routes of the table
 	mux     *http.ServeMux
 	streams *streams
 }
@@ -80,13 +79,14 @@ func NewServer(d Deps) *Server {
 	return s
 }
 
-// Close ends the streams and returns when they have ended. It may be called more than once; streams that are asked for later are refused.
+// Close ends the streams and returns when they have ended. It may be called more than once; later requests for streams
+// are refused.
 func (s *Server) Close() { s.streams.close() }
 
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// atManagerURL has links begin with the setting manager-url, if that is set.
+// atManagerURL makes links start with the setting manager-url, if it is set.
 func (s *Server) atManagerURL(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u := s.manager.ManagerURL(); u != "" {
@@ -97,7 +97,7 @@ func (s *Server) atManagerURL(next http.Handler) http.Handler {
 	})
 }
 
-// handler answers the requests of the routes, and refuses all others.
+// handler returns a handler that answers the requests of the routes, and refuses all others.
 func (s *Server) handler() *http.ServeMux {
 	mux := http.NewServeMux()
 	isHandled := map[string]bool{}
@@ -124,13 +124,14 @@ func (s *Server) handler() *http.ServeMux {
 	return mux
 }
 
-// reply is a response that is not an error. A nil body is sent as no body; a body that is an http.HandlerFunc answers by itself.
+// reply is a response that is not an error. A nil body is sent as no body; a body that is an http.HandlerFunc writes
+// the response itself.
 type reply struct {
 	status int
 	body   any
 }
 
-// handle makes a handler of a function that answers or fails.
+// handle returns the handler for a function that returns a reply or an error.
 func (s *Server) handle(answer func(*http.Request) (reply, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)

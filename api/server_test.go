@@ -17,10 +17,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// The paths of what the requests below name.
+// The paths of the objects in the requests below.
 const volumes, node, setting = "/v1/volumes", "/v1/nodes/node-1", "/v1/settings/default-replica-count"
 
-// refusals are requests that must change nothing, and what they are answered.
+// refusals are requests that must change nothing, with the expected answers.
 var refusals = map[string]struct {
 	method, path, body string
 	status             int
@@ -358,7 +358,8 @@ func TestUpdatesReachTheObjects(t *testing.T) {
 	b.ExpectWrites("update nodes/node-1", "update nodes/node-1", "update settings/default-replica-count")
 }
 
-// TestASettingPerDataEngine: Longhorn's clients write a plain value or JSON with one for each data engine, and read JSON.
+// TestASettingPerDataEngine: Longhorn's clients write a plain value or JSON with a value for each data engine, and read
+// JSON.
 func TestASettingPerDataEngine(t *testing.T) {
 	cases := map[string]struct{ setting, body, value, inForce string }{
 		"a text → for both engines":         {"default-replica-count", `{"value":"2"}`, `{"v1":"2","v2":"2"}`, "2"},

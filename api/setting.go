@@ -11,8 +11,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// formerSettings are settings of early releases of Longhorn. Its clients ask for one of them, and take the status 500 with these words for
-// a release that has none. They give up at any other answer.
+// formerSettings are settings of early releases of Longhorn. Longhorn's clients read one of them. If the answer is
+// status 500 with these words, they conclude that the release does not have the setting. They fail at any other answer.
 var formerSettings = []string{"backup-target", "backup-target-credential-secret", "backupstore-poll-interval"}
 
 func settingKind(m *manager.Manager) kind {

@@ -7,7 +7,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// shareManagerKind is looked at alone: the volume's access mode says whether there is one.
+// shareManagerKind can only be read: the volume's access mode decides whether there is a share manager.
 func shareManagerKind(m *manager.Manager) kind {
 	return kind{
 		id: v1.TypeShareManager, plural: "shareManagers", wire: v1.ShareManager{}, view: manager.ViewShareManagers,

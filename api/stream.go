@@ -17,54 +17,57 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// The paths of streams: pathStreams, or pathStreams and a period, and then the path of a kind.
+// The paths of streams: pathStreams, optionally a period, and then the path of a kind.
 const (
 	streamSegment = "ws"
 	pathStreams   = "/v1/" + streamSegment + "/"
 )
 
-// The times of a stream.
+// Time intervals of a stream.
 const (
-	// defaultPeriod and maxPeriod are between two messages, if the client asks for none, and if it asks for a longer one.
+	// defaultPeriod is the minimum time between two messages if the client sets none. maxPeriod is the longest that it
+	// can set.
 	defaultPeriod = time.Second
 	maxPeriod     = 15 * time.Second
-	// minPeriod is the shortest.
+	// minPeriod is the shortest that a client can set.
 	minPeriod = 100 * time.Millisecond
-	// pingInterval is how often a client must prove that it is there, and pongTimeout how long it may take.
+	// pingInterval is how often a client must prove that it is connected, and pongTimeout how long it may take.
 	pingInterval = 15 * time.Second
 	pongTimeout  = 10 * time.Second
-	// heartbeatInterval is between two heartbeats.
+	// heartbeatInterval is the time between two heartbeats.
 	heartbeatInterval = 15 * time.Second
-	// reviewInterval is how often a stream that has nothing to send looks whether its client may still read it. One that has looks each
-	// time.
+	// reviewInterval is how often a stream that has nothing to send checks whether its client still has the right to
+	// read it. A stream that has something to send checks before each message.
 	reviewInterval = 30 * time.Second
 	// sendTimeout is how long a client may take to read one message.
 	sendTimeout = 30 * time.Second
 )
 
-// queryHeartbeat in a stream's URL asks for heartbeats. A browser's page does: it sees no ping, and a connection that says nothing looks to it
-// like a collection that does not change. Programs of Longhorn take every message for a collection, so nobody gets heartbeats unasked.
+// queryHeartbeat in a stream's URL requests heartbeats. The page in a browser does so: it sees no pings, so a dead
+// connection looks to it like a collection that does not change. Programs of Longhorn interpret every message as a
+// collection, so only clients that request heartbeats get them.
 const queryHeartbeat = "heartbeat"
 
-// heartbeat is the message; the first one follows the first collection, so that the client knows that others will come.
+// heartbeat is the message. The first one follows the first collection, so that the client knows that more heartbeats
+// will come.
 var heartbeat = []byte(`{"type":"heartbeat"}`)
 
-// streams sends collections to clients over websockets: the whole collection at first and after each change of its bytes, at most one in a
-// period, and heartbeats to those that ask for them.
+// streams sends collections to clients over websockets. A client gets the whole collection at first and after each
+// change of its bytes, at most once in a period. Clients that request heartbeats get these too.
 //
-//	informers ──► feed of a kind ──► stream, one per client: waits for the period, looks at the client's right, sends
+//	informers ──► feed of a kind ──► stream, one per client: waits for the period, checks the client's right, sends
 //
-// A stream runs in the goroutine of its request, beside one that reads the client's pongs and its end. It holds no message longer than it
-// takes to send it; a client that does not read in time is cut off.
+// A stream runs in the goroutine of its request. A second goroutine reads the client's pongs and its close message. A
+// stream holds a message in memory only while it sends it. A client that does not read in time is disconnected.
 type streams struct {
 	feeds map[string]*feed // by the path of the kind; guarded by mu
 	watch func(of manager.View, changed func()) (stop func(), err error)
 	clock clock.Clock
 	log   *logrus.Entry
-	// sendTimeout is the constant, but in tests.
+	// sendTimeout is the constant, except in tests.
 	sendTimeout time.Duration
 
-	ending  chan struct{} // closed when all must end
+	ending  chan struct{} // closed when all streams must end
 	running sync.WaitGroup
 	mu      sync.Mutex
 	ended   bool // guarded by mu
@@ -87,7 +90,7 @@ func (s *streams) close() {
 	s.running.Wait()
 }
 
-// enter counts a stream; false: there will be no more.
+// enter counts a stream; false: no stream is accepted any longer.
 func (s *streams) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +115,8 @@ func (s *streams) feedOf(k *kind) *feed {
 	return f
 }
 
-// of answers the requests for streams of a kind. What can be refused is refused before the connection changes its protocol.
+// of answers the requests for streams of a kind. Every refusal that is possible is sent before the connection changes
+// its protocol.
 func (s *streams) of(k *kind) func(*http.Request) (reply, error) {
 	return func(r *http.Request) (reply, error) {
 		period, err := periodOf(r.PathValue("period"))
@@ -126,7 +130,7 @@ func (s *streams) of(k *kind) func(*http.Request) (reply, error) {
 	}
 }
 
-// periodOf reads a period; an empty one is the default.
+// periodOf reads a period; the empty text is the default.
 func periodOf(text string) (time.Duration, error) {
 	if text == "" {
 		return defaultPeriod, nil
@@ -138,8 +142,9 @@ func periodOf(text string) (time.Duration, error) {
 	return min(max(period, minPeriod), maxPeriod), nil
 }
 
-// checkUpgrade refuses what is no request for a websocket, and pages of other origins: a browser sends a user's cookies with theirs, too,
-// and asks nobody whether the page may read the answer. What is no browser names no origin.
+// checkUpgrade refuses a request that is not for a websocket, and a request of a page of another origin. A browser also
+// sends a user's cookies with a websocket request of such a page, and does not check whether the page may read the
+// answer. A client that is not a browser sends no Origin.
 func checkUpgrade(r *http.Request) error {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Method != http.MethodGet {
 		return &refusal{http.StatusUpgradeRequired, "this is a stream: it is read over a websocket"}
@@ -155,8 +160,8 @@ func checkUpgrade(r *http.Request) error {
 	return &refusal{http.StatusForbidden, "requests from pages of other origins are not accepted"}
 }
 
-// isOrigin tells whether a page of that origin is below the URL's scheme and host. Behind a proxy the client's own are in headers, which a
-// page cannot set on a websocket.
+// isOrigin reports whether the origin has the scheme and host of the base URL. Behind a proxy, headers contain the
+// scheme and host that the client used; a page cannot set these headers for a websocket.
 func isOrigin(base string, origin *url.URL) bool {
 	u, err := url.Parse(base)
 	return err == nil && u.Scheme == origin.Scheme && strings.EqualFold(u.Host, withoutDefaultPort(origin.Scheme, origin.Host))
@@ -178,7 +183,8 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period 
 		return
 	}
 	defer leave()
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // checkUpgrade has looked at the origin
+	// checkUpgrade has checked the origin
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		s.log.WithError(err).Debug("stream not opened") // Accept has answered
 		return
@@ -187,7 +193,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period 
 		conn: conn, feed: f, changed: changed, ending: s.ending, clock: s.clock,
 		base: baseURL(r), period: period, beats: r.URL.Query().Get(queryHeartbeat) == "true", sendTimeout: s.sendTimeout, review: reviewOf(r.Context()),
 	}
-	// Nothing but pongs, and the end, is read from clients.
+	// Only pongs and the close message are read from clients.
 	err = t.run(conn.CloseRead(r.Context()))
 	end, ok := errors.AsType[websocket.CloseError](err)
 	if !ok {
@@ -201,16 +207,16 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period 
 	_ = conn.Close(end.Code, end.Reason)
 }
 
-// Why streams end.
+// The reasons for which streams end.
 var (
-	// clientGone: the client has closed the stream, does not answer pings or does not read; it is told nothing.
+	// clientGone: the client has closed the stream, does not answer pings or does not read. It gets no close message.
 	clientGone   = websocket.CloseError{Code: websocket.StatusNoStatusRcvd}
 	endShutdown  = websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "the daemon ends, or leads no longer; connect again"}
 	endRefused   = websocket.CloseError{Code: websocket.StatusPolicyViolation, Reason: "the token, or its right to the collection, has ended"}
 	endUndecided = websocket.CloseError{Code: websocket.StatusTryAgainLater, Reason: "the API server does not say whose token this is; try again"}
 )
 
-// stream is one client's.
+// stream is the stream of one client.
 type stream struct {
 	conn    *websocket.Conn
 	feed    *feed
@@ -224,15 +230,15 @@ type stream struct {
 
 	sendTimeout time.Duration
 
-	sum                          [32]byte  // of what was sent last; zero: nothing was
-	isDirty                      bool      // something may have changed since
-	sent, beat, pinged, reviewed time.Time // when that was done last
+	sum                          [32]byte  // of the last message; zero: nothing was sent
+	isDirty                      bool      // the collection may have changed since then
+	sent, beat, pinged, reviewed time.Time // the times of the last of each
 }
 
-// run returns an error always: a websocket.CloseError that says how the stream ends, or why it cannot go on. ctx ends with the
-// connection.
+// run always returns an error: a websocket.CloseError that says how the stream ends, or the reason why it cannot
+// continue. ctx ends with the connection.
 func (t *stream) run(ctx context.Context) error {
-	// Whatever ends the stream ends what it is doing.
+	// The end of the stream cancels all that it is doing.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	now := t.clock.Now()
@@ -260,7 +266,7 @@ func (t *stream) run(ctx context.Context) error {
 	}
 }
 
-// next is when something is due.
+// next returns the time of the next step.
 func (t *stream) next() time.Time {
 	at := t.pinged.Add(pingInterval)
 	if review := t.reviewed.Add(reviewInterval); review.Before(at) {
@@ -275,7 +281,7 @@ func (t *stream) next() time.Time {
 	return at
 }
 
-// due does what is due now.
+// due does the steps that are due now.
 func (t *stream) due(ctx context.Context) error {
 	now := t.clock.Now()
 	if t.isDirty && !now.Before(t.sent.Add(t.period)) {
@@ -302,7 +308,7 @@ func (t *stream) due(ctx context.Context) error {
 	return nil
 }
 
-// send sends the collection, unless the client has it already. Nothing is sent to a client whose right to it is not known.
+// send sends the collection, unless the client already has it. A client gets nothing while its right is not known.
 func (t *stream) send(ctx context.Context) error {
 	if err := t.checkRight(ctx); err != nil {
 		return err
@@ -336,7 +342,7 @@ func (t *stream) ping(ctx context.Context) error {
 	return nil
 }
 
-// checkRight asks again what was asked when the stream was opened.
+// checkRight repeats the review of the request that opened the stream.
 func (t *stream) checkRight(ctx context.Context) error {
 	t.reviewed = t.clock.Now()
 	err := t.review(ctx)

@@ -23,10 +23,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// patience is how long tests wait for what must happen; they fail then.
+// patience is how long tests wait for an expected event before they fail.
 const patience = 2 * time.Minute
 
-// live is a server whose caches follow the fake API server, and that listens.
+// live is a listening server whose caches follow the fake API server.
 type live struct {
 	*testutil.Harness
 	server *Server
@@ -34,7 +34,7 @@ type live struct {
 	leader *httptest.Server
 }
 
-// switchedAccess knows the tokens of accessOf, until it is told to answer with an error.
+// switchedAccess knows the tokens of accessOf, until a test sets an error, which it then returns.
 type switchedAccess struct{ instead atomic.Pointer[error] }
 
 func (a *switchedAccess) Authenticate(ctx context.Context, token string) (Identity, error) {
@@ -73,7 +73,7 @@ func newLive(t *testing.T) *live {
 	return l
 }
 
-// follower is a daemon that passes streams on from the leader.
+// follower returns a daemon that passes streams on from the leader.
 func (l *live) follower(t *testing.T) (*httptest.Server, *Forwarder) {
 	t.Helper()
 	f := followerOver(t, l.leader.URL, trustingServer(l.leader))
@@ -82,7 +82,7 @@ func (l *live) follower(t *testing.T) (*httptest.Server, *Forwarder) {
 	return s, f
 }
 
-// dial asks a server for a stream.
+// dial opens a stream of a server.
 func dial(t *testing.T, at *httptest.Server, path string, headers ...string) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -119,14 +119,14 @@ func (l *live) read(t *testing.T, at *httptest.Server, path string, headers ...s
 				return
 			}
 			var c v1.Collection[map[string]any]
-			_ = json.Unmarshal(data, &c) // tests see that it is empty
+			_ = json.Unmarshal(data, &c) // tests check whether it is empty
 			r.messages <- c
 		}
 	}()
 	return r
 }
 
-// await lets time pass until something comes from a channel.
+// await advances the clock until a value comes from a channel.
 func await[T any](t *testing.T, l *live, from <-chan T, what string) (got T) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -158,7 +158,8 @@ func (l *live) makeVolume(t *testing.T, name string) {
 	require.NoError(t, err)
 }
 
-// TestAStreamSendsTheCollectionAndItsChanges, from the leader and through another daemon, until the daemon ends.
+// TestAStreamSendsTheCollectionAndItsChanges tests streams of the leader and through another daemon, until the daemon
+// shuts down.
 func TestAStreamSendsTheCollectionAndItsChanges(t *testing.T) {
 	for _, through := range []string{"the leader", "another daemon"} {
 		t.Run(through, func(t *testing.T) {
@@ -183,7 +184,8 @@ func TestAStreamSendsTheCollectionAndItsChanges(t *testing.T) {
 	}
 }
 
-// TestHeartbeats come to those who ask for them, the first one after the first collection, though nothing changes. Others get none.
+// TestHeartbeats: clients that request heartbeats get them, the first one after the first collection, even if nothing
+// changes. Other clients get none.
 func TestHeartbeats(t *testing.T) {
 	for _, through := range []string{"the leader", "another daemon"} {
 		t.Run(through, func(t *testing.T) {
@@ -207,7 +209,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// TestEveryKindHasAStream that shows what its collection does.
+// TestEveryKindHasAStream: the stream sends the same as the collection.
 func TestEveryKindHasAStream(t *testing.T) {
 	l := newLive(t)
 	for _, k := range l.server.kinds {
@@ -218,7 +220,7 @@ func TestEveryKindHasAStream(t *testing.T) {
 	}
 }
 
-// TestWhoMayNotListMayNotWatch, and pages of other origins neither.
+// TestWhoMayNotListMayNotWatch: pages of other origins are refused too.
 func TestWhoMayNotListMayNotWatch(t *testing.T) {
 	l := newLive(t)
 	follower, _ := l.follower(t)
@@ -258,7 +260,7 @@ func TestWhoMayNotListMayNotWatch(t *testing.T) {
 	assert.Equal(t, 426, w.Code, w.Body)
 }
 
-// TestAStreamEndsWithTheRightToIt, whether or not there is something to send.
+// TestAStreamEndsWithTheRightToIt tests this with and without a message to send.
 func TestAStreamEndsWithTheRightToIt(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -287,7 +289,7 @@ func TestAStreamEndsWithTheRightToIt(t *testing.T) {
 	}
 }
 
-// TestAStreamThatEndsLeavesNothing behind: no goroutine, no watch.
+// TestAStreamThatEndsLeavesNothing: no goroutine and no watch remains.
 func TestAStreamThatEndsLeavesNothing(t *testing.T) {
 	l := newLive(t)
 	at, forwarder := l.follower(t)
@@ -311,13 +313,13 @@ func TestAStreamThatEndsLeavesNothing(t *testing.T) {
 	assert.Nil(t, f.latest.data)
 }
 
-// TestAClientThatDoesNotReadIsCutOff, and holds nothing of the daemon any more.
+// TestAClientThatDoesNotReadIsCutOff: after that, the daemon holds no memory for the client.
 func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	for _, through := range []string{"the leader", "another daemon"} {
 		t.Run(through, func(t *testing.T) {
 			l := newLive(t)
 			for i := range l.server.kinds {
-				if k := &l.server.kinds[i]; k.path() == "orphans" { // more than sockets hold
+				if k := &l.server.kinds[i]; k.path() == "orphans" { // more than the buffers of sockets hold
 					large := &v1.Absent{Resource: v1.Resource{ID: "o"}, Name: strings.Repeat("x", 64<<20)}
 					k.list = func(context.Context) ([]v1.Object, error) { return []v1.Object{large}, nil }
 				}

@@ -22,7 +22,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/api/client"
 )
 
-// trusting is the way to a server whose certificate the CA, as PEM, has signed.
+// trusting returns the Way to a server whose certificate the CA, as PEM, has signed.
 func trusting(ca []byte, trusted bool) Way {
 	return func(context.Context, bool) (client.Way, error) { return client.Way{CA: ca, Trusted: trusted}, nil }
 }
@@ -33,7 +33,7 @@ func certificateOf(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
 
-// testCA has signed nothing but itself.
+// testCA returns a CA that has signed only its own certificate.
 func testCA(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -44,10 +44,10 @@ func testCA(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// httptestName is a name that the certificate of httptest has.
+// httptestName is a name in the certificate of httptest.
 const httptestName = "example.com"
 
-// followerOver is a daemon that does not lead and reaches the leader over TLS.
+// followerOver returns the Forwarder of a daemon that does not lead and reaches the leader over TLS.
 func followerOver(t *testing.T, leader string, way Way) *Forwarder {
 	t.Helper()
 	log := logrus.New()
@@ -59,7 +59,8 @@ func followerOver(t *testing.T, leader string, way Way) *Forwarder {
 	return f
 }
 
-// TestTransport: a token goes over TLS to a daemon alone, and a request over plain HTTP to daemons of a release without TLS alone.
+// TestTransport: a token is sent only over TLS and only to a daemon. A request over plain HTTP is sent only to daemons
+// of a release without TLS.
 func TestTransport(t *testing.T) {
 	seen := ""
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -74,7 +75,7 @@ func TestTransport(t *testing.T) {
 		name   string
 		server *httptest.Server
 		way    client.Way
-		want   string // what the server sees; "" for nothing
+		want   string // what the server receives; "": nothing
 	}{
 		{"a daemon with the certificate → the token", secure, client.Way{CA: ca}, "Bearer secret|body"},
 		{"the mode is on, a daemon with TLS → the token", secure, client.Way{CA: ca, Trusted: true}, "Bearer secret|body"},
@@ -91,7 +92,7 @@ func TestTransport(t *testing.T) {
 				Token: func() (string, error) { return "secret", nil },
 			})
 			defer transport.CloseIdleConnections()
-			// A body that can be read once, as that of a request that is passed on.
+			// A body that can be read once, like the body of a request that is passed on.
 			r, err := http.NewRequestWithContext(t.Context(), "POST", tc.server.URL, io.NopCloser(strings.NewReader("body")))
 			require.NoError(t, err)
 			response, err := transport.RoundTrip(r)
@@ -107,7 +108,7 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// TestTransportLearnsANewCA: a certificate that is not known is looked up afresh before the request fails.
+// TestTransportLearnsANewCA: for an unknown certificate, the transport reads the CA again before the request fails.
 func TestTransportLearnsANewCA(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()

@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// trial is a request to a route that does what it is for, and one that is refused for what it says.
+// trial has two requests to a route: one that succeeds, and one that is refused because of its input.
 type trial struct {
 	id      string // of the resource; "": the route is of a collection
 	good    string // body
@@ -86,7 +86,7 @@ func withPersistentVolume() []runtime.Object {
 	})
 }
 
-// inWorld is a server over a trial's cluster, on whose nodes a trim succeeds.
+// inWorld returns a server over a trial's cluster, on whose nodes a trim succeeds.
 func inWorld(t *testing.T, world func() []runtime.Object) *bench {
 	t.Helper()
 	if world == nil {
@@ -104,8 +104,9 @@ func inWorld(t *testing.T, world func() []runtime.Object) *bench {
 	return b
 }
 
-// TestEveryRouteInFourCases: what a route is for, a bad input, an object that is missing, and a caller without rights. A route that has
-// no trial fails the test, and so does a trial without a route. Streams are tried by TestEveryKindHasAStream and those after it.
+// TestEveryRouteInFourCases tests each route with a valid request, a bad input, a missing object, and a caller without
+// rights. A route without a trial fails the test, and so does a trial without a route. TestEveryKindHasAStream and the
+// tests after it test the streams.
 func TestEveryRouteInFourCases(t *testing.T) {
 	tried := map[string]bool{}
 	for _, route := range newBench(t).server.Routes() {
@@ -162,7 +163,7 @@ func tryChanging(t *testing.T, c trial, method, at, query string) {
 	}
 }
 
-// populated is a cluster in which each kind that is not absent has a resource.
+// populated returns a cluster in which each kind that is not absent has a resource.
 func populated() []runtime.Object {
 	return append(used(func(v *longhorn.Volume, _ *longhorn.Engine) {
 		v.Status.Conditions = []longhorn.Condition{{Type: types.ConditionScheduled, Status: longhorn.ConditionFalse, Reason: types.ReasonReplicaSchedulingFailure, Message: "m"}}

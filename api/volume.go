@@ -126,7 +126,8 @@ func answerVolume(ctx context.Context, m *manager.Manager) func(manager.VolumeVi
 	}
 }
 
-// offersOnVolume hides salvage, expand, cancelExpansion and trimFilesystem in the states in which Longhorn does.
+// offersOnVolume hides salvage, expand, cancelExpansion and trimFilesystem in the same states in which Longhorn hides
+// them.
 func offersOnVolume(o v1.Object, action string) bool {
 	v, ok := o.(*v1.Volume)
 	if !ok || action != actionSalvage && action != actionExpand && action != actionCancelExpansion && action != actionTrim {
@@ -143,7 +144,7 @@ func offersOnVolume(o v1.Object, action string) bool {
 	return v.State == "attached" || v.State == "detached"
 }
 
-// volumeUpdates are the actions that change a volume's spec or take one of its replicas away.
+// volumeUpdates are the actions that change a volume's spec or remove one of its replicas.
 func volumeUpdates(m *manager.Manager) []action {
 	return []action{
 		{"updateReplicaCount", "UpdateReplicaCountInput", updating(m, func(in v1.UpdateReplicaCountInput) manager.VolumeUpdate {
@@ -187,7 +188,7 @@ func volumeUpdates(m *manager.Manager) []action {
 		}},
 		{"pvcCreate", "PVCCreateInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 			in, err := decodeInput[v1.PVCCreateInput](body)
-			if err == nil && in.Namespace != "" { // which the use case refuses
+			if err == nil && in.Namespace != "" { // the use case refuses an empty namespace
 				err = needs(ctx, Attributes{Verb: VerbCreate, Group: GroupCore, Resource: "persistentvolumeclaims", Namespace: in.Namespace})
 			}
 			if err != nil {
@@ -205,7 +206,7 @@ func volumeUpdates(m *manager.Manager) []action {
 	}
 }
 
-// updating is an action that changes a volume as its input says.
+// updating returns the function of an action that changes a volume according to its input.
 func updating[In any](m *manager.Manager, update func(In) manager.VolumeUpdate) func(context.Context, string, []byte) (v1.Object, error) {
 	return func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 		in, err := decodeInput[In](body)
@@ -252,21 +253,22 @@ func volumeRequest(in v1.VolumeCreate) manager.VolumeRequest {
 func volumeOf(view manager.VolumeView) *v1.Volume {
 	v := view.Volume
 	wire := &v1.Volume{
-		Resource:                    v1.Resource{ID: v.Name},
-		VolumeLacking:               v1.NoFeatures(),
-		KubernetesStatus:            kubernetesStatusOf(view),
-		Image:                       view.Image,
-		CurrentImage:                view.Image,
-		Name:                        v.Name,
-		Size:                        decimal(int64(v.Spec.Size)),
-		Frontend:                    string(v.Spec.Frontend),
-		DisableFrontend:             v.Spec.DisableFrontend,
-		DataLocality:                string(v.Spec.DataLocality),
-		AccessMode:                  string(v.Spec.AccessMode),
-		DataEngine:                  string(v.Spec.DataEngine),
-		NumberOfReplicas:            v.Spec.NumberOfReplicas,
-		ReplicaSoftAntiAffinity:     string(v.Spec.ReplicaSoftAntiAffinity),
-		ReplicaZoneSoftAntiAffinity: cmp.Or(string(v.Spec.ReplicaZoneSoftAntiAffinity), "ignored"), // "" is of a release that did not know it
+		Resource:                v1.Resource{ID: v.Name},
+		VolumeLacking:           v1.NoFeatures(),
+		KubernetesStatus:        kubernetesStatusOf(view),
+		Image:                   view.Image,
+		CurrentImage:            view.Image,
+		Name:                    v.Name,
+		Size:                    decimal(int64(v.Spec.Size)),
+		Frontend:                string(v.Spec.Frontend),
+		DisableFrontend:         v.Spec.DisableFrontend,
+		DataLocality:            string(v.Spec.DataLocality),
+		AccessMode:              string(v.Spec.AccessMode),
+		DataEngine:              string(v.Spec.DataEngine),
+		NumberOfReplicas:        v.Spec.NumberOfReplicas,
+		ReplicaSoftAntiAffinity: string(v.Spec.ReplicaSoftAntiAffinity),
+		// "" is from a release that did not know the field
+		ReplicaZoneSoftAntiAffinity: cmp.Or(string(v.Spec.ReplicaZoneSoftAntiAffinity), "ignored"),
 		ReplicaDiskSoftAntiAffinity: cmp.Or(string(v.Spec.ReplicaDiskSoftAntiAffinity), "ignored"),
 		ReplicaAutoBalance:          cmp.Or(string(v.Spec.ReplicaAutoBalance), "ignored"),
 		StaleReplicaTimeout:         v.Spec.StaleReplicaTimeout,
@@ -334,8 +336,8 @@ func replicaOf(r manager.ReplicaView, image string) v1.Replica {
 	return wire
 }
 
-// controllerOf is an engine. One that does not run has the size that it will start with: clients wait for that to see whether a detached
-// volume has grown.
+// controllerOf returns an engine as a v1.Controller. An engine that does not run has the size with which it will start:
+// clients read it to see whether a detached volume has grown.
 func controllerOf(e *manager.Engine, v *manager.Volume, image string) v1.Controller {
 	size := int64(e.Status.CurrentSize)
 	if !isRunning(e.Status.InstanceStatus) {
@@ -357,7 +359,7 @@ func controllerOf(e *manager.Engine, v *manager.Volume, image string) v1.Control
 	}
 }
 
-// attachmentsOf shows no tickets where there is no VolumeAttachment.
+// attachmentsOf shows no tickets if there is no VolumeAttachment.
 func attachmentsOf(va *manager.VolumeAttachment) *v1.VolumeAttachment {
 	wire := &v1.VolumeAttachment{
 		Resource:    v1.Resource{Type: v1.TypeVolumeAttachment, Links: map[string]string{}, Actions: map[string]string{}},
@@ -384,12 +386,13 @@ func attachmentsOf(va *manager.VolumeAttachment) *v1.VolumeAttachment {
 	return wire
 }
 
-// unplacedReplica stands for a replica that is wanted and has no place; no object has its name.
+// unplacedReplica returns the entry for a replica that the volume should have and that has no place; no object has its
+// name.
 func unplacedReplica(volume string, i int) v1.Replica {
 	return v1.Replica{Name: volume + "-r-unplaced-" + strconv.Itoa(i+1), DataEngine: "v1"}
 }
 
-// runningImage is the image of what runs; empty while it does not.
+// runningImage returns the image of a running instance; empty if it does not run.
 func runningImage(s manager.InstanceStatus, image string) string {
 	if isRunning(s) {
 		return image
@@ -397,7 +400,7 @@ func runningImage(s manager.InstanceStatus, image string) string {
 	return ""
 }
 
-// kubernetesStatusOf is who uses a volume now, and where nobody does, who did so last.
+// kubernetesStatusOf returns the claim and the pods that use a volume, or, if there are none, those that used it last.
 func kubernetesStatusOf(view manager.VolumeView) v1.KubernetesStatus {
 	last := view.Volume.Status.KubernetesStatus
 	status := v1.KubernetesStatus{

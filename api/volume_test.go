@@ -11,7 +11,7 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// TestActionsAreOfferedByState: as Longhorn offers them.
+// TestActionsAreOfferedByState: the same actions as in Longhorn are offered.
 func TestActionsAreOfferedByState(t *testing.T) {
 	for name, c := range map[string]struct {
 		state, robustness string

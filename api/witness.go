@@ -14,23 +14,25 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Before the leader calls a node down that is silent, it asks the daemon of another node, the witness, whether that one reaches the node:
+// Before the leader treats a silent node as down, it asks the daemon of another node, the witness, whether the witness
+// reaches the silent node:
 //
 //	leader: Peers ──► daemon of the witness: Guard (update of the Node) ──► NodeHandler ──► Reacher
 //
-// The request names the silent node, never an address: the witness reads from the API server where that node can be asked, so nobody
-// can have a daemon try addresses of their choice. Who may ask is who may update the Node.
+// The request names the silent node, never an address. The witness reads the node's address from the API server, so no
+// client can make a daemon connect to an address of the client's choice. A client that may update the Node may send
+// this request.
 //
-// A daemon of an earlier release takes the request for one that was passed on to it as the leader, and refuses it (503) without the
-// header; one that leads has no such action. It is no witness then.
+// A daemon of an earlier release treats the request as one that was passed on to it as the leader. It refuses the
+// request (503) without the header; if it leads, it has no such action. Then it is no witness.
 
-// Reacher tells whether this node reaches another one. Its errors are those of package manager.
+// Reacher reports whether this node reaches another node. Its errors are errors of package manager.
 type Reacher interface {
-	// Reaches must return within a second. The name is one that a node may have.
+	// Reaches must return within a second. The name is valid for a node.
 	Reaches(ctx context.Context, node string) (bool, error)
 }
 
-// ErrEarlierRelease: the daemon does not know what it was asked for.
+// ErrEarlierRelease: the daemon does not know the request.
 var ErrEarlierRelease = errors.New("the daemon is of an earlier release")
 
 // reached is a witness's answer.
@@ -52,8 +54,9 @@ func reachedBy(reacher Reacher) func(*http.Request) (reply, error) {
 	}
 }
 
-// Reaches asks the daemon of the node witness, at an IP address, whether it reaches the other node. token is the leader's. An error means that
-// nothing is known: ErrEarlierRelease, or that the daemon could not be asked, refuses, or could not find out.
+// Reaches asks the daemon of the node witness, at an IP address, whether it reaches the other node. token is the
+// leader's token. An error means that the answer is not known. ErrEarlierRelease is such an error; other reasons are
+// that the daemon did not answer, refused, or could not find out.
 func (p *Peers) Reaches(ctx context.Context, witness, address, token, node string) (bool, error) {
 	self := resourceURL("https://"+net.JoinHostPort(address, fmt.Sprint(types.APIPort))+"/v1", "nodes", node)
 	r, err := requestToNode(ctx, witness, self+"?action="+actionReach)

@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// reacher answers as a test says.
+// reacher answers as the test sets it up.
 type reacher struct {
 	asked   []string
 	reaches bool
@@ -24,7 +24,8 @@ func (r *reacher) Reaches(_ context.Context, node string) (bool, error) {
 	return r.reaches, r.err
 }
 
-// TestAWitnessSaysWhetherItReachesANode: it asks for the right to update that node, and takes no address from the request.
+// TestAWitnessSaysWhetherItReachesANode: the witness requires the right to update that node, and uses no address of the
+// request.
 func TestAWitnessSaysWhetherItReachesANode(t *testing.T) {
 	log := newBench(t).Log
 	for name, c := range map[string]struct {
@@ -71,11 +72,12 @@ func TestAWitnessSaysWhetherItReachesANode(t *testing.T) {
 	}
 }
 
-// TestADaemonOfAnEarlierReleaseIsNoWitness: it takes the request for one that was passed on to it as the leader.
+// TestADaemonOfAnEarlierReleaseIsNoWitness: the daemon treats the request as one that was passed on to it as the
+// leader.
 func TestADaemonOfAnEarlierReleaseIsNoWitness(t *testing.T) {
 	notLeading := follower(t, "")
 	peers := peersOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Del(nodeHeader) // it does not know the action, and so takes no notice of it
+		r.Header.Del(nodeHeader) // an earlier release does not know the action, and so ignores it
 		notLeading.ServeHTTP(w, r)
 	}))
 	_, err := peers.Reaches(t.Context(), "witness", "192.0.2.1", "admin", "silent")
@@ -99,7 +101,7 @@ func TestADaemonOfAnEarlierReleaseIsNoWitness(t *testing.T) {
 	}
 }
 
-// TestAQuestionForAWitnessIsAnsweredThere, and by its own path and action alone.
+// TestAQuestionForAWitnessIsAnsweredThere: only this path and action are answered there.
 func TestAQuestionForAWitnessIsAnsweredThere(t *testing.T) {
 	assert.Equal(t, "local", do(t, follower(t, ""), "POST", "/v1/nodes/silent?action=reach", "", nodeHeader+": witness").Body.String())
 	assert.Equal(t, 503, do(t, follower(t, ""), "POST", "/v1/nodes/silent?action=reach", "").Code, "without the header it is the leader's, of whom there is none")

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// write sends a reply: JSON, or a page around the same JSON for a browser.
+// write sends a reply: JSON, or for a browser a page that contains the same JSON.
 func write(w http.ResponseWriter, r *http.Request, result reply) error {
 	header := w.Header()
 	header.Set("X-API-Schemas", baseURL(r)+"/schemas")
@@ -42,7 +42,7 @@ func wantsHTML(r *http.Request) bool {
 	return isSafe(r.Method) && strings.Contains(accept, "text/html") && !strings.Contains(accept, "application/json")
 }
 
-// page shows JSON to people. The template escapes whatever stands in it.
+// page shows JSON to people. The template escapes all content.
 var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title></head>
 <body><h1>{{.Title}}</h1><p><a href="/v1">API</a> <a href="/v1/schemas">schemas</a></p><pre>{{.JSON}}</pre></body></html>
@@ -64,14 +64,15 @@ func writeHTML(w http.ResponseWriter, r *http.Request, result reply) error {
 	return err
 }
 
-// hostName is what a Host header may hold: a name or address, and a port.
+// hostName matches what a Host header may contain: a name or address, and a port.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9._-]+(:[0-9]+)?$|^\[[0-9A-Fa-f:.]+\](:[0-9]+)?$`)
 
-// headerRequestURL is how a proxy says what it was asked; the setting manager-url stands in its place.
+// headerRequestURL is the header in which a proxy passes the URL that the client requested; the setting manager-url
+// replaces it.
 const headerRequestURL = "X-API-request-url"
 
-// baseURL is what all links of a response begin with, as the client sees this API:
-// X-API-request-url, else X-Forwarded-{Proto,Host,Port}, else the Host header.
+// baseURL returns the start of all links of a response, as the client sees this API: X-API-request-url, else
+// X-Forwarded-{Proto,Host,Port}, else the Host header.
 func baseURL(r *http.Request) string {
 	if u, err := url.Parse(r.Header.Get(headerRequestURL)); err == nil &&
 		(u.Scheme == "http" || u.Scheme == "https") && hostName.MatchString(u.Host) {
@@ -94,7 +95,7 @@ func baseURL(r *http.Request) string {
 	return scheme + "://" + withoutDefaultPort(scheme, host) + "/v1"
 }
 
-// firstOf is the first element of a header that proxies append to.
+// firstOf returns the first element of a header to which proxies append.
 func firstOf(r *http.Request, header string) string {
 	first, _, _ := strings.Cut(r.Header.Get(header), ",")
 	return strings.TrimSpace(first)

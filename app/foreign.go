@@ -61,7 +61,7 @@ var versionSettings = []string{
 	"default-instance-manager-image", "latest-longhorn-version", "stable-longhorn-versions",
 }
 
-// isLonghornWorkload tells whether a workload has the label that Longhorn's manifest and
+// isLonghornWorkload reports whether a workload has the label that Longhorn's manifest and
 // chart put on each of theirs.
 func isLonghornWorkload(o metav1.PartialObjectMetadata) bool {
 	return o.Labels["app.kubernetes.io/name"] == "longhorn"

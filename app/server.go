@@ -52,7 +52,7 @@ type restAccess struct {
 	// scrapers is for /metrics.
 	scrapers api.Access
 	identity *trust.Identity
-	// trusted tells whether trusted-network mode is on.
+	// trusted reports whether trusted-network mode is on.
 	trusted func() bool
 	clock   clock.PassiveClock
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// isTrustedNetwork tells whether the REST API asks for no credential. Where nothing says so, it asks.
+// isTrustedNetwork reports whether the REST API asks for no credential. Where nothing says so, it asks.
 func isTrustedNetwork(store *datastore.Datastore) bool {
 	return store.Setting(types.SettingRESTTrustedNetwork) == "true"
 }

@@ -6,7 +6,7 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// holdsTicket tells whether the very ticket is there. A ticket of the same id that
+// holdsTicket reports whether the very ticket is there. A ticket of the same id that
 // belongs to another user, or stands for another node, is a conflict: a ticket does not
 // move, it is dropped first.
 func holdsTicket(va *VolumeAttachment, want longhorn.AttachmentTicket) (bool, error) {
@@ -65,7 +65,7 @@ func refuseElsewhere(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTi
 	return nil
 }
 
-// dropTickets removes what the request names and tells whether anything was there.
+// dropTickets removes what the request names and reports whether anything was there.
 func dropTickets(va *VolumeAttachment, req DetachRequest) (bool, error) {
 	if req.Force {
 		had := len(va.Spec.AttachmentTickets) > 0
@@ -83,7 +83,7 @@ func dropTickets(va *VolumeAttachment, req DetachRequest) (bool, error) {
 	return true, nil
 }
 
-// IsSatisfied tells whether a ticket, as it is now, is satisfied: an answer to an
+// IsSatisfied reports whether a ticket, as it is now, is satisfied: an answer to an
 // earlier version of it does not count.
 func IsSatisfied(va *VolumeAttachment, id string) bool {
 	ticket, ok := va.Spec.AttachmentTickets[id]

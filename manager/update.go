@@ -166,12 +166,12 @@ func checkAccessModeChange(v *Volume, before longhorn.VolumeSpec) error {
 	return conflict("volume %q is %s: its accessMode changes from %q to %q only while it is detached", v.Name, v.Status.State, before.AccessMode, v.Spec.AccessMode)
 }
 
-// isAtRest tells whether a volume is new or detached, and wanted on no node.
+// isAtRest reports whether a volume is new or detached, and wanted on no node.
 func isAtRest(v *Volume) bool {
 	return v.Status.State == "" || v.Status.State == longhorn.VolumeStateDetached && v.Spec.NodeID == ""
 }
 
-// apply tells whether it changed anything.
+// apply reports whether it changed anything.
 func (u VolumeUpdate) apply(v *Volume) bool {
 	before := *v.Spec.DeepCopy()
 	set(&v.Spec.NumberOfReplicas, u.NumberOfReplicas)

@@ -43,7 +43,7 @@ type VolumeView struct {
 	PersistentVolume *corev1.PersistentVolume
 	// Workloads are filled in by FindWorkloads.
 	Workloads []Workload
-	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
+	// Ready reports whether a workload may have it attached; if not, NotReadyMessage says why.
 	Ready           bool
 	NotReadyMessage string
 }
@@ -57,7 +57,7 @@ type ReplicaView struct {
 	Removed bool
 }
 
-// RebuildView tells how far the rebuild of a replica has got.
+// RebuildView reports how far the rebuild of a replica has got.
 type RebuildView struct {
 	Replica string
 	RebuildStatus
@@ -185,7 +185,7 @@ func unplaced(v *Volume, replicas []*Replica) int {
 	return max(wanted, 0)
 }
 
-// isUsed tells whether a volume is attached, or has ever had a good replica.
+// isUsed reports whether a volume is attached, or has ever had a good replica.
 func isUsed(v *Volume, replicas []*Replica) bool {
 	return v.Status.CurrentNodeID != "" || slices.ContainsFunc(replicas, func(r *Replica) bool { return belongs(r, v) && r.Spec.LastHealthyAt != "" })
 }
@@ -217,7 +217,7 @@ func strictLocalNodes(v *Volume, engines []*Engine, replicas []ReplicaView) []st
 	return types.StrictLocalNodes(v, e, plain(replicas))
 }
 
-// belongs tells whether an object is this very volume's, and not that of an
+// belongs reports whether an object is this very volume's, and not that of an
 // earlier volume of the same name.
 func belongs(o metav1.Object, v *Volume) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == v.UID })
@@ -268,7 +268,7 @@ func notReadyMessage(v *Volume, replicas []ReplicaView) string {
 	return ""
 }
 
-// hasData tells whether a replica was good once and is not known to have failed.
+// hasData reports whether a replica was good once and is not known to have failed.
 func hasData(replicas []ReplicaView) bool {
 	return slices.ContainsFunc(replicas, func(r ReplicaView) bool {
 		return r.Spec.LastHealthyAt != "" && r.Spec.FailedAt == "" && r.DeletionTimestamp == nil

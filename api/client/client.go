@@ -1,9 +1,7 @@
-// Package client is the typed Go client of the REST API: volumes, nodes and
-// settings. It owns how requests are sent and how failures are told apart; it
-// must not know anything of the server but its wire structs.
+// Package client is the typed Go client of the REST API: volumes, nodes and settings. It owns how requests are sent and
+// how failures are classified. It must know only the wire structs of the server.
 //
-// It does not retry: its callers are called again by their own callers, and know
-// better which call may be repeated.
+// It does not retry: its callers are called again by their own callers, which know better which call may be repeated.
 package client
 
 import (
@@ -20,12 +18,12 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// CallTimeout bounds each call, even where its context allows more: a connection to a daemon whose node has gone answers nothing, and the
-// next call takes another connection. No call waits for anything but a daemon's answer.
+// CallTimeout bounds each call, even if its context allows more time. A connection to a daemon whose node is down
+// answers nothing, and the next call uses another connection. A call waits only for a daemon's answer.
 const CallTimeout = 15 * time.Second
 
-// maxBody is the longest response that is read, in bytes. A cluster's full list of
-// volumes is a few kilobytes for each.
+// maxBody is the longest response that is read, in bytes. In a cluster's full list of volumes, each volume has a few
+// kilobytes.
 const maxBody = 256 << 20
 
 // Client calls one server. It may be used by several goroutines.
@@ -34,8 +32,8 @@ type Client struct {
 	http *http.Client
 }
 
-// New returns a client of the API at base, such as http://longhorn-backend:9500/v1.
-// A nil httpClient means one of its own. It does not contact the server.
+// New returns a client of the API at base, such as http://longhorn-backend:9500/v1. If httpClient is nil, it creates
+// one. New does not contact the server.
 func New(base string, httpClient *http.Client) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -55,45 +53,44 @@ func (c *Client) Volumes(ctx context.Context) ([]v1.Volume, error) {
 	return list[v1.Volume](ctx, c, "/volumes")
 }
 
-// Volume returns a volume; ErrNotFound when there is none of that name.
+// Volume returns a volume; ErrNotFound if no volume has that name.
 func (c *Client) Volume(ctx context.Context, name string) (*v1.Volume, error) {
 	return call[v1.Volume](ctx, c, http.MethodGet, item("volumes", name), nil)
 }
 
-// CreateVolume makes a volume. It answers as soon as the volume is recorded: the
-// state is empty or "creating" until its replicas have a place. ErrConflict: the
-// name is taken. ErrInsufficient: no disks can take it. ErrInvalid: a field is wrong.
+// CreateVolume creates a volume. It returns as soon as the volume is recorded: the state is empty or "creating" until
+// its replicas have a place. ErrConflict: the name is in use. ErrInsufficient: the disks have no room for it.
+// ErrInvalid: a field is wrong.
 func (c *Client) CreateVolume(ctx context.Context, v v1.VolumeCreate) (*v1.Volume, error) {
 	return call[v1.Volume](ctx, c, http.MethodPost, "/volumes", v)
 }
 
-// DeleteVolume asks that a volume be removed and does not wait for it. ErrNotFound
-// when there is none.
+// DeleteVolume requests the deletion of a volume and does not wait for it. ErrNotFound: no volume has that name.
 func (c *Client) DeleteVolume(ctx context.Context, name string) error {
 	_, err := call[v1.Empty](ctx, c, http.MethodDelete, item("volumes", name), nil)
 	return err
 }
 
-// AttachVolume puts in a ticket and does not wait until it is satisfied. It may be
-// repeated. ErrConflict: the volume is wanted elsewhere, or cannot be attached now.
+// AttachVolume creates a ticket and does not wait until it is satisfied. It may be repeated. ErrConflict: the volume is
+// requested on another node, or cannot be attached now.
 func (c *Client) AttachVolume(ctx context.Context, name string, in v1.AttachInput) (*v1.Volume, error) {
 	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "attach"), in)
 }
 
-// DetachVolume drops a ticket and does not wait until the volume is detached. It
-// may be repeated: a ticket that is not there is no error.
+// DetachVolume removes a ticket and does not wait until the volume is detached. It may be repeated: a missing ticket is
+// not an error.
 func (c *Client) DetachVolume(ctx context.Context, name string, in v1.DetachInput) (*v1.Volume, error) {
 	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "detach"), in)
 }
 
-// ExpandVolume asks for a volume to be made larger and does not wait for it. It may be repeated. A claim that requests less than the
-// size is made to request it first, and the volume stays as it is. ErrInvalid: it has more. ErrConflict: it cannot be expanded now.
-// ErrInsufficient: in.MustFit is set, and a disk has no room.
+// ExpandVolume requests a larger size of a volume and does not wait for it. It may be repeated. If a claim requests
+// less than the size, the claim is changed to request the size first, and the volume stays unchanged. ErrInvalid: the
+// volume is larger. ErrConflict: it cannot be expanded now. ErrInsufficient: in.MustFit is set, and a disk has no room.
 func (c *Client) ExpandVolume(ctx context.Context, name string, in v1.ExpandInput) (*v1.Volume, error) {
 	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "expand"), in)
 }
 
-// CancelExpansion takes back an expansion that has not begun. ErrConflict: it has, or there is none.
+// CancelExpansion cancels an expansion that has not started. ErrConflict: it has started, or there is none.
 func (c *Client) CancelExpansion(ctx context.Context, name string) (*v1.Volume, error) {
 	return call[v1.Volume](ctx, c, http.MethodPost, action("volumes", name, "cancelExpansion"), nil)
 }
@@ -103,12 +100,13 @@ func (c *Client) Nodes(ctx context.Context) ([]v1.Node, error) {
 	return list[v1.Node](ctx, c, "/nodes")
 }
 
-// Node returns a node; ErrNotFound when there is none of that name.
+// Node returns a node; ErrNotFound if no node has that name.
 func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
 	return call[v1.Node](ctx, c, http.MethodGet, item("nodes", name), nil)
 }
 
-// Capacity answers how large a volume could be made now; the query has the parameters of v1.StorageCapacity.
+// Capacity returns the largest size that a new volume could have now; the query has the parameters of
+// v1.StorageCapacity.
 func (c *Client) Capacity(ctx context.Context, query url.Values) (*v1.StorageCapacity, error) {
 	return call[v1.StorageCapacity](ctx, c, http.MethodGet, "/storagecapacities?"+query.Encode(), nil)
 }
@@ -118,19 +116,18 @@ func (c *Client) Settings(ctx context.Context) ([]v1.Setting, error) {
 	return list[v1.Setting](ctx, c, "/settings")
 }
 
-// Setting returns a setting; ErrNotFound when there is none of that name.
+// Setting returns a setting; ErrNotFound if no setting has that name.
 func (c *Client) Setting(ctx context.Context, name string) (*v1.Setting, error) {
 	return call[v1.Setting](ctx, c, http.MethodGet, item("settings", name), nil)
 }
 
-// UpdateSetting gives a setting a value; an empty one means the default.
+// UpdateSetting sets the value of a setting; an empty value means the default.
 func (c *Client) UpdateSetting(ctx context.Context, name, value string) (*v1.Setting, error) {
 	wanted := v1.SettingValue(value)
 	return call[v1.Setting](ctx, c, http.MethodPut, item("settings", name), v1.SettingUpdate{Value: &wanted})
 }
 
-// item is the path of one resource; empty for a name that would make it the path
-// of something else.
+// item returns the path of one resource; empty for a name that would turn it into the path of something else.
 func item(plural, name string) string {
 	if name == "" || name == "." || name == ".." {
 		return ""

@@ -10,22 +10,21 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// What a call may fail with; ask with errors.Is. All but ErrUnknown mean that nothing was
-// changed.
+// The errors of a call; check them with errors.Is. All except ErrUnknown mean that nothing was changed.
 var (
-	// ErrNotFound (404): what the call names does not exist.
+	// ErrNotFound (404): the object that the call names does not exist.
 	ErrNotFound = errors.New("not found")
 	// ErrConflict (409): the state of the object does not allow it now.
 	ErrConflict = errors.New("conflict")
-	// ErrInvalid (400, 422): the request breaks a rule, and will the next time.
+	// ErrInvalid (400, 422): the request breaks a rule, and would break it again.
 	ErrInvalid = errors.New("invalid request")
-	// ErrInsufficient (422): no disks can take what was asked for.
+	// ErrInsufficient (422): the disks have no room for the request.
 	ErrInsufficient = errors.New("insufficient storage")
 	// ErrUnauthorized (401, 403): the caller has no valid token, or no right.
 	ErrUnauthorized = errors.New("not authorized")
-	// ErrUnavailable (503, 429): there is no leader just now, or it has too much to do; try again in a second.
+	// ErrUnavailable (503, 429): there is no leader at the moment, or it is too busy; try again in a second.
 	ErrUnavailable = errors.New("no manager is ready to answer")
-	// ErrUnknown: the caller cannot know whether the call was carried out, and must ask.
+	// ErrUnknown: it is unknown whether the call was carried out; the caller must find out with another call.
 	ErrUnknown = errors.New("the outcome is unknown")
 )
 
@@ -50,7 +49,7 @@ func newError(request string, status int, body []byte) error {
 	return e
 }
 
-// Error gives the server's message, which is written to be shown to people.
+// Error returns the server's message, which is written for people.
 func (e *Error) Error() string {
 	if e.Message == "" {
 		return fmt.Sprintf("%s: %d %s", e.Request, e.Status, e.Code)
@@ -58,7 +57,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%d)", e.Request, e.Message, e.Status)
 }
 
-// Is tells which of the package's errors this one is.
+// Is reports which of the package's errors this error is.
 func (e *Error) Is(target error) bool { return target == e.class() }
 
 func (e *Error) class() error {
@@ -79,7 +78,7 @@ func (e *Error) class() error {
 	return ErrUnknown
 }
 
-// Unreachable is a call that got no answer, or one that could not be read.
+// Unreachable is the error of a call that got no answer, or an answer that could not be read.
 type Unreachable struct {
 	Request string // method and URL
 	Err     error
@@ -88,8 +87,8 @@ type Unreachable struct {
 // Error says what was attempted.
 func (u *Unreachable) Error() string { return fmt.Sprintf("%s: %v", u.Request, u.Err) }
 
-// Unwrap leads to the cause, so that a deadline can be told from a refused connection.
+// Unwrap returns the cause, so that callers can distinguish a deadline from a refused connection.
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Is tells that the outcome is unknown.
+// Is reports that the outcome is unknown.
 func (u *Unreachable) Is(target error) bool { return target == ErrUnknown }

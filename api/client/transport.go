@@ -14,16 +14,16 @@ import (
 
 // Way is how the API can be reached, as the leader publishes it.
 type Way struct {
-	// CA has the certificates, as PEM, that sign the daemons' certificates. Empty: the leader has published none, so it is of
-	// a release without TLS.
+	// CA contains the certificates, as PEM, that sign the daemons' certificates. Empty: the leader has published none,
+	// so its release has no TLS.
 	CA []byte
-	// Trusted: trusted-network mode is on. Daemons of a release without TLS may still run beside newer ones.
+	// Trusted: trusted-network mode is on. Daemons of a release without TLS may still run together with newer ones.
 	Trusted bool
 }
 
 // TransportOptions say how a Transport reaches the API. Way and ServerName must be given.
 type TransportOptions struct {
-	// Way returns how the API can be reached. It may remember its answer; if fresh, it must ask again.
+	// Way returns how the API can be reached. It may cache its answer; if fresh is set, it must find out again.
 	Way func(ctx context.Context, fresh bool) (Way, error)
 	// Token returns the bearer token of each request; nil: requests keep the Authorization that they have.
 	Token func() (string, error)
@@ -33,19 +33,19 @@ type TransportOptions struct {
 	Base *http.Transport
 }
 
-// Transport sends requests over TLS with a token. It sends a request over plain HTTP, and then without its token, only to a
-// daemon of a release without TLS: while no CA is published, or, in trusted-network mode, to a daemon that answers a TLS
-// handshake with HTTP. It may be used by several goroutines.
+// Transport sends requests over TLS with a token. It uses plain HTTP, and then omits the token, only for a daemon of a
+// release without TLS. It assumes such a daemon while no CA is published, and, in trusted-network mode, if a daemon
+// answers a TLS handshake with HTTP. A Transport may be used by several goroutines.
 type Transport struct {
 	o     TransportOptions
 	plain *http.Transport
 
 	mu     sync.Mutex
-	ca     []byte          // guarded by mu; what secure trusts
+	ca     []byte          // guarded by mu; the CA that secure trusts
 	secure *http.Transport // guarded by mu; nil until there is a CA
 }
 
-// NewTransport returns a Transport. It connects to nothing.
+// NewTransport returns a Transport. It opens no connection.
 func NewTransport(o TransportOptions) *Transport {
 	if o.Base == nil {
 		o.Base = http.DefaultTransport.(*http.Transport)
@@ -55,13 +55,13 @@ func NewTransport(o TransportOptions) *Transport {
 	return &Transport{o: o, plain: plain}
 }
 
-// InsecureError is a request that was not sent: the server could not prove that it is a daemon.
+// InsecureError means that a request was not sent: the server could not prove that it is a daemon.
 type InsecureError struct {
 	Host string
 	Err  error
 }
 
-// Error says which server is meant, and what can be done.
+// Error returns which server is meant, and what the user can do.
 func (e *InsecureError) Error() string {
 	if e.isPlain() {
 		return fmt.Sprintf("%s speaks plain HTTP, as daemons of a release without TLS do; requests are sent to these only while setting rest-trusted-network is true", e.Host)
@@ -69,7 +69,7 @@ func (e *InsecureError) Error() string {
 	return fmt.Sprintf("the certificate of %s is not one of the daemons': %v", e.Host, e.Err)
 }
 
-// Unwrap leads to the cause.
+// Unwrap returns the cause.
 func (e *InsecureError) Unwrap() error { return e.Err }
 
 func (e *InsecureError) isPlain() bool {
@@ -95,7 +95,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !errors.As(err, &insecure) {
 		return response, err
 	}
-	// The certificates may have been replaced, or the mode changed, since the way was asked for.
+	// The certificates may have been replaced, or the mode changed, since Way was called.
 	fresh, wayErr := t.o.Way(r.Context(), true)
 	switch {
 	case wayErr != nil:
@@ -108,7 +108,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// sendPlain sends a request without its credential: anyone on the way could read it.
+// sendPlain sends a request without its credential: anyone on the network path could read it.
 func (t *Transport) sendPlain(r *http.Request) (*http.Response, error) {
 	out := attempt(r)
 	out.URL.Scheme = "http"
@@ -139,7 +139,7 @@ func (t *Transport) sendSecure(r *http.Request, ca []byte) (*http.Response, erro
 	return response, err
 }
 
-// attempt is a copy of a request whose body stays open when the handshake fails: RoundTrip closes it.
+// attempt returns a copy of a request whose body stays open if the handshake fails: RoundTrip closes it.
 func attempt(r *http.Request) *http.Request {
 	out := r.Clone(r.Context())
 	if r.Body != nil && r.Body != http.NoBody {
@@ -148,7 +148,8 @@ func attempt(r *http.Request) *http.Request {
 	return out
 }
 
-// trusting returns the transport that trusts the CA. That of an earlier CA ends when its requests have ended.
+// trusting returns the transport that trusts the CA. The transport for an earlier CA is closed after its requests have
+// ended.
 func (t *Transport) trusting(ca []byte) (*http.Transport, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,7 +170,7 @@ func (t *Transport) trusting(ca []byte) (*http.Transport, error) {
 	return t.secure, nil
 }
 
-// CloseIdleConnections ends the connections that no request uses.
+// CloseIdleConnections closes the connections that no request uses.
 func (t *Transport) CloseIdleConnections() {
 	t.plain.CloseIdleConnections()
 	t.mu.Lock()

@@ -3,10 +3,11 @@ package v1
 // TypeStorageCapacity is the type of a StorageCapacity.
 const TypeStorageCapacity = "storageCapacity"
 
-// Query parameters of GET /v1/storagecapacities, which asks how large a volume with such fields could be made now. All may be left out, with
-// the meaning that they have in VolumeCreate; the selectors are tags with commas between them.
+// Query parameters of GET /v1/storagecapacities, which returns the largest size that a volume with such fields could
+// have now. All are optional, with the meaning that they have in VolumeCreate; the selectors are tags separated by
+// commas.
 const (
-	// CapacityNode is the node on which the volume is to be used; left out: any.
+	// CapacityNode is the node on which the volume will be used; left out: any node.
 	CapacityNode                        = "node"
 	CapacityNumberOfReplicas            = "numberOfReplicas"
 	CapacityDataLocality                = "dataLocality"
@@ -18,9 +19,9 @@ const (
 	CapacityNodeSelector                = "nodeSelector"
 )
 
-// StorageCapacity is the answer. It is no promise: volumes that are made meanwhile take room.
+// StorageCapacity is the answer. It does not reserve space: other volumes that are created in between use space.
 type StorageCapacity struct {
 	Resource
-	// MaximumSize is the size in bytes of the largest volume that would be made now; "0": none.
+	// MaximumSize is the size in bytes of the largest volume that could be created now; "0": none.
 	MaximumSize string `json:"maximumSize"`
 }

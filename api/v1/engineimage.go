@@ -3,7 +3,8 @@ package v1
 // EngineImageReady is the type of an engine image's condition.
 const EngineImageReady = "ready"
 
-// EngineImage is the one data plane that all nodes have. Longhorn has several of them, and its clients ask whether theirs is deployed.
+// EngineImage is the one data plane of all nodes. Longhorn has several engine images, and its clients check whether the
+// one that they use is deployed.
 type EngineImage struct {
 	Resource
 	Name  string `json:"name"`
@@ -14,11 +15,11 @@ type EngineImage struct {
 	State        string `json:"state"`
 	// RefCount is how many volumes there are.
 	RefCount int `json:"refCount"`
-	// NodeDeploymentMap has all nodes, each with true.
+	// NodeDeploymentMap has an entry true for each node.
 	NodeDeploymentMap map[string]bool `json:"nodeDeploymentMap"`
 	// Conditions has one entry, EngineImageReady, which is always True.
 	Conditions []Condition `json:"conditions"`
-	// The rest has no meaning here, and is empty or 0.
+	// The fields below have no meaning here, and are empty or 0.
 	OwnerID                 string `json:"ownerID"`
 	NoRefSince              string `json:"noRefSince"`
 	Version                 string `json:"version"`

@@ -30,7 +30,7 @@ type EventMetadata struct {
 	CreationTimestamp string `json:"creationTimestamp"`
 }
 
-// InvolvedObject is what an Event is about.
+// InvolvedObject is the object that an Event is about.
 type InvolvedObject struct {
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace"`
@@ -39,7 +39,7 @@ type InvolvedObject struct {
 	APIVersion string `json:"apiVersion"`
 }
 
-// EventSource is who reports an Event.
+// EventSource is the component that reported an Event.
 type EventSource struct {
 	Component string `json:"component"`
 	Host      string `json:"host"`

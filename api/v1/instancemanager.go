@@ -10,7 +10,7 @@ type InstanceManager struct {
 	CurrentState string `json:"currentState"`
 	ManagerType  string `json:"managerType"`
 	DataEngine   string `json:"dataEngine"`
-	// InstanceEngines and InstanceReplicas are what it runs, by name; Instances is both.
+	// InstanceEngines and InstanceReplicas are the instances that it runs, by name; Instances is both.
 	InstanceEngines  map[string]InstanceProcess `json:"instanceEngines"`
 	InstanceReplicas map[string]InstanceProcess `json:"instanceReplicas"`
 	Instances        map[string]InstanceProcess `json:"instances"`
@@ -28,7 +28,7 @@ type InstanceProcessSpec struct {
 	DataEngine string `json:"dataEngine"`
 }
 
-// InstanceProcessStatus is what was last reported of an instance.
+// InstanceProcessStatus is the last reported status of an instance.
 type InstanceProcessStatus struct {
 	// Type is engine or replica.
 	Type  string `json:"type"`

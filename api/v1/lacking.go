@@ -1,6 +1,6 @@
 package v1
 
-// VolumeLacking are the fields that Longhorn's clients expect of every volume and that stand for features which this system lacks:
+// VolumeLacking are fields that Longhorn's clients expect of every volume, for features that this system lacks:
 // snapshots, backups, clones, encryption, live migration. They always have the value that means none.
 type VolumeLacking struct {
 	Migratable                 bool     `json:"migratable"`
@@ -53,14 +53,14 @@ type VolumeRecurringJob struct {
 	IsGroup bool   `json:"isGroup"`
 }
 
-// CloneStatus tells how far a volume is copied from another one.
+// CloneStatus is the progress of copying a volume from another volume.
 type CloneStatus struct {
 	SourceVolume string `json:"sourceVolume"`
 	Snapshot     string `json:"snapshot"`
 	State        string `json:"state"`
 }
 
-// PurgeStatus tells how far snapshots of a replica are merged.
+// PurgeStatus is the progress of merging the snapshots of a replica.
 type PurgeStatus struct {
 	Replica   string `json:"replica"`
 	Error     string `json:"error"`
@@ -69,7 +69,7 @@ type PurgeStatus struct {
 	State     string `json:"state"`
 }
 
-// RestoreStatus tells how far a replica is restored from a backup.
+// RestoreStatus is the progress of restoring a replica from a backup.
 type RestoreStatus struct {
 	Replica      string `json:"replica"`
 	Error        string `json:"error"`
@@ -79,7 +79,7 @@ type RestoreStatus struct {
 	State        string `json:"state"`
 }
 
-// BackupStatus tells how far a backup is made.
+// BackupStatus is the progress of a backup.
 type BackupStatus struct {
 	ID        string `json:"id"`
 	Snapshot  string `json:"snapshot"`

@@ -12,31 +12,34 @@ type Node struct {
 	Region            string               `json:"region"`
 	Zone              string               `json:"zone"`
 	Conditions        map[string]Condition `json:"conditions"`
-	// InstanceManagerCPURequest is the CPU that is guaranteed to the node's data plane, in thousandths of a CPU; 0: what setting
-	// guaranteed-instance-manager-cpu says. AutoEvicting is always false: a drain evicts by node-drain-policy without a mark on the node.
+	// InstanceManagerCPURequest is the guaranteed CPU of the node's data plane, in thousandths of a CPU; 0: the setting
+	// guaranteed-instance-manager-cpu applies. AutoEvicting is always false: a drain evicts according to
+	// node-drain-policy without a mark on the node.
 	InstanceManagerCPURequest int  `json:"instanceManagerCPURequest"`
 	AutoEvicting              bool `json:"autoEvicting"`
-	// Disks by disk name.
+	// Disks are the node's disks by disk name.
 	Disks map[string]DiskInfo `json:"disks"`
-	// SpecVersion is another one after each change of what users ask of the node and its disks. A PUT and a diskUpdate with the query
-	// parameter ifSpecVersion are refused with status 412 if it is not the node's. Longhorn has neither.
+	// SpecVersion changes with each change of the requested state of the node and its disks. A PUT and a diskUpdate
+	// with the query parameter ifSpecVersion are refused with status 412 if the value differs from the node's. Longhorn
+	// has neither.
 	SpecVersion string `json:"specVersion"`
 }
 
-// ParamIfSpecVersion is a query parameter, and not a key of the body: older daemons refuse keys that they do not know, and clients that
-// send back whole nodes must not begin to be refused.
+// ParamIfSpecVersion is a query parameter, and not a key of the body. Older daemons refuse keys that they do not know,
+// and they must not start to refuse clients that send back whole nodes.
 const ParamIfSpecVersion = "ifSpecVersion"
 
-// DiskInfo is a disk as it was asked for and as the node found it. All sizes are in bytes.
+// DiskInfo is a disk as it was requested and as the node found it. All sizes are in bytes.
 type DiskInfo struct {
 	DiskUpdate
 	Conditions       map[string]Condition `json:"conditions"`
 	StorageAvailable int64                `json:"storageAvailable"`
 	StorageScheduled int64                `json:"storageScheduled"`
 	StorageMaximum   int64                `json:"storageMaximum"`
-	// ScheduledReplica gives the size of each replica placed there, by name.
+	// ScheduledReplica has the size of each replica placed on the disk, by name.
 	ScheduledReplica map[string]int64 `json:"scheduledReplica"`
-	// ScheduledBackingImage and HealthData are always empty: there are no backing images, and no disk's health is measured.
+	// ScheduledBackingImage and HealthData are always empty: there are no backing images, and no disk's health is
+	// measured.
 	ScheduledBackingImage     map[string]int64  `json:"scheduledBackingImage"`
 	HealthData                map[string]string `json:"healthData"`
 	HealthDataLastCollectedAt string            `json:"healthDataLastCollectedAt"`
@@ -44,7 +47,7 @@ type DiskInfo struct {
 	FilesystemType            string            `json:"filesystemType"`
 }
 
-// DiskUpdate is a disk as a user asks for it.
+// DiskUpdate is the requested state of a disk.
 type DiskUpdate struct {
 	// Path is an absolute directory on the node.
 	Path string `json:"path"`
@@ -54,19 +57,19 @@ type DiskUpdate struct {
 	DiskDriver        string `json:"diskDriver"`
 	AllowScheduling   bool   `json:"allowScheduling"`
 	EvictionRequested bool   `json:"evictionRequested"`
-	// StorageReserved in bytes is left to others on the same file system.
+	// StorageReserved in bytes is left for other users of the same file system.
 	StorageReserved int64    `json:"storageReserved"`
 	Tags            []string `json:"tags"`
 }
 
-// DiskUpdateInput is the body of the action diskUpdate. It replaces all disks of
-// the node: one that is left out is removed.
+// DiskUpdateInput is the body of the action diskUpdate. It replaces all disks of the node: a missing disk is removed.
 type DiskUpdateInput struct {
 	Disks map[string]DiskUpdate `json:"disks"`
 }
 
-// NodeUpdate is the body of PUT /v1/nodes/<name>. It overwrites its fields: one that is left out becomes false or empty, except
-// instanceManagerCPURequest, which stays as it is then. Other fields of a Node are ignored; any other key is refused.
+// NodeUpdate is the body of PUT /v1/nodes/<name>. It overwrites its fields: a missing field becomes false or empty. The
+// exception is instanceManagerCPURequest, which then stays unchanged. Other fields of a Node are ignored; any other key
+// is refused.
 type NodeUpdate struct {
 	AllowScheduling           bool     `json:"allowScheduling"`
 	EvictionRequested         bool     `json:"evictionRequested"`

@@ -1,6 +1,6 @@
 package v1
 
-// The types of resources that have a place in the API, as they stand in "type".
+// The types of resources of the API, as they appear in "type".
 const (
 	TypeAPIVersion       = "apiVersion"
 	TypeCollection       = "collection"
@@ -18,38 +18,36 @@ const (
 	TypeVolumeAttachment = "volumeAttachment"
 )
 
-// Resource is what every resource begins with. Links and Actions must not be nil
-// when it is written: clients iterate over both.
+// Resource is the common part of every resource. Links and Actions must not be nil when it is written: clients iterate
+// over both.
 type Resource struct {
 	ID   string `json:"id"`
 	Type string `json:"type"`
 	// Links are URLs by name; "self" is always there.
 	Links map[string]string `json:"links"`
-	// Actions are URLs by name, to be POSTed to; only those that can be done are listed.
+	// Actions are the URLs of actions by name, to which clients send a POST; only actions that are possible are listed.
 	Actions map[string]string `json:"actions"`
 }
 
-// Head gives access to the resource's own Resource, whatever embeds it.
+// Head returns the Resource that is embedded in a resource.
 func (r *Resource) Head() *Resource { return r }
 
 // Object is any resource.
 type Object interface{ Head() *Resource }
 
-// Collection is a list of resources of one type. T is a resource's struct or an
-// Object.
+// Collection is a list of resources of one type. T is a resource's struct or an Object.
 type Collection[T any] struct {
 	Type         string            `json:"type"`
 	ResourceType string            `json:"resourceType"`
 	Links        map[string]string `json:"links"`
 	Actions      map[string]string `json:"actions"`
-	// CreateTypes gives the URL to POST to, by the type of what is made.
+	// CreateTypes has the URL to which clients send a POST, by the type of the resource that it creates.
 	CreateTypes map[string]string `json:"createTypes,omitempty"`
 	Data        []T               `json:"data"`
 }
 
-// CodeInsufficientStorage is the Code of an Error with status 422 that means: the
-// request is well formed, but no set of disks can take it now. All other errors
-// have the text of their HTTP status as their code.
+// CodeInsufficientStorage is the Code of an Error with status 422 that means: the request is well formed, but no set of
+// disks has room for it now. All other errors have the text of their HTTP status as their code.
 const CodeInsufficientStorage = "Insufficient Storage"
 
 // Error is the body of every response that is not a success.
@@ -64,7 +62,7 @@ type Error struct {
 	Detail string `json:"detail"`
 }
 
-// APIVersion tells which versions exist; its links lead to all collections.
+// APIVersion lists the existing versions; its links lead to all collections.
 type APIVersion struct {
 	Resource
 }
@@ -73,12 +71,12 @@ type APIVersion struct {
 type Schema struct {
 	Resource
 	PluralName string `json:"pluralName"`
-	// ResourceFields by name.
+	// ResourceFields are the fields by name.
 	ResourceFields map[string]Field `json:"resourceFields"`
-	// ResourceActions by name.
+	// ResourceActions are the actions by name.
 	ResourceActions map[string]Action `json:"resourceActions"`
-	// CollectionMethods and ResourceMethods are HTTP methods. A client offers to list,
-	// make, change or remove resources of a type by what it finds here.
+	// CollectionMethods and ResourceMethods are HTTP methods. From them a client derives whether it offers to list,
+	// create, change or remove resources of a type.
 	CollectionMethods []string `json:"collectionMethods"`
 	ResourceMethods   []string `json:"resourceMethods"`
 	// CollectionActions and CollectionFilters are always empty: collections have none.
@@ -92,13 +90,13 @@ type Field struct {
 	Type string `json:"type"`
 	// Default is a hint for forms; the server's own defaults are in its documentation.
 	Default any `json:"default,omitempty"`
-	// Create and Update tell whether a client may give the field.
+	// Create and Update report whether a client may set the field.
 	Create   bool `json:"create"`
 	Update   bool `json:"update"`
 	Required bool `json:"required,omitempty"`
 	Unique   bool `json:"unique,omitempty"`
 	Nullable bool `json:"nullable,omitempty"`
-	// Options are all values allowed, where they can be listed.
+	// Options are all allowed values, if they can be listed.
 	Options []string `json:"options,omitempty"`
 }
 
@@ -118,5 +116,5 @@ type Condition struct {
 	Message            string `json:"message"`
 }
 
-// Empty is the schema of an action that answers with nothing.
+// Empty is the schema of an action whose answer has no content.
 type Empty struct{}

@@ -9,11 +9,11 @@ type Login struct {
 	Token string `json:"token"`
 }
 
-// Session is what GET /v1/session and POST /v1/login answer.
+// Session is the answer of GET /v1/session and POST /v1/login.
 type Session struct {
 	Resource
-	// User is who sent the request, as the API server names them; empty: nobody is logged in.
+	// User is the sender of the request, as the API server names it; empty: no user is logged in.
 	User string `json:"user"`
-	// TrustedNetwork: requests are answered without a credential, so nobody need log in.
+	// TrustedNetwork: requests are answered without a credential, so no login is needed.
 	TrustedNetwork bool `json:"trustedNetwork"`
 }

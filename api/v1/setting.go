@@ -10,10 +10,11 @@ import (
 type Setting struct {
 	Resource
 	Name string `json:"name"`
-	// Value that was given; the default where none was. Where the definition has DataEngineSpecific, it is JSON with a value for each
-	// data engine: {"v1":"3","v2":"3"}.
+	// Value is the value that was set, or the default. If the definition has DataEngineSpecific, it is JSON with a
+	// value for each data engine: {"v1":"3","v2":"3"}.
 	Value string `json:"value"`
-	// ValueInForce is what is acted on: an invalid value leaves the last valid one in force. It is that of data engine v1 alone.
+	// ValueInForce is the effective value: while Value is invalid, the last valid value stays effective. It is the
+	// value of data engine v1 only.
 	ValueInForce string `json:"valueInForce"`
 	// Applied is false while a value is refused or waits for something.
 	Applied    bool              `json:"applied"`
@@ -25,33 +26,33 @@ type SettingDefinition struct {
 	DisplayName string `json:"displayName"`
 	Description string `json:"description"`
 	Category    string `json:"category"`
-	// Type is string, int or bool: how the text of the value is read.
+	// Type is string, int or bool. It defines how the text of the value is parsed.
 	Type     string `json:"type"`
 	Required bool   `json:"required"`
 	ReadOnly bool   `json:"readOnly"`
 	// Default has the form of Setting.Value.
 	Default string `json:"default"`
-	// DataEngineSpecific: the value may differ by data engine. That of v1 counts.
+	// DataEngineSpecific: the value may differ by data engine. The value of v1 is used.
 	DataEngineSpecific bool `json:"dataEngineSpecific"`
-	// Options are the values to choose from; none: any that the type allows.
+	// Options are the allowed values; none: any value that the type allows.
 	Options []string `json:"options,omitempty"`
-	// Range bounds an int, with the keys minimum and maximum; a missing one is open.
+	// Range bounds an int, with the keys minimum and maximum; without a key there is no such bound.
 	Range map[string]int64 `json:"range,omitempty"`
-	// Effect says when this release acts on a new value, or "no effect yet".
+	// Effect says when this release applies a new value, or "no effect yet".
 	Effect string `json:"effect"`
 }
 
-// SettingUpdate is the body of PUT /v1/settings/<name>. The value must be given;
-// an empty one means the default. Of a setting with DataEngineSpecific it is that of all
-// data engines, or JSON with one for each.
+// SettingUpdate is the body of PUT /v1/settings/<name>. The value is required; an empty value means the default. For a
+// setting with DataEngineSpecific it is the value of all data engines, or JSON with a value for each.
 type SettingUpdate struct {
 	Value *SettingValue `json:"value"`
 }
 
-// SettingValue is a value as a client writes it: the text, or the JSON number, truth value or object that the text stands for.
+// SettingValue is a value as a client writes it: the text, or the JSON number, boolean or object that the text stands
+// for.
 type SettingValue string
 
-// UnmarshalJSON accepts all but a list and null.
+// UnmarshalJSON accepts any value except a list and null.
 func (v *SettingValue) UnmarshalJSON(data []byte) error {
 	if bytes.HasPrefix(data, []byte(`"`)) {
 		return json.Unmarshal(data, (*string)(v))
@@ -67,10 +68,10 @@ func (v *SettingValue) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// SettingValueError tells that a value has no text.
+// SettingValueError means that a value has no text.
 type SettingValueError struct{ JSON string }
 
-// Error names what was found.
+// Error names the value.
 func (e *SettingValueError) Error() string {
 	return fmt.Sprintf("%.40s is neither a string, a number, a truth value nor an object", e.JSON)
 }

@@ -1,6 +1,6 @@
 package v1
 
-// ShareManager is the NFS server of a shared volume, whose name it has.
+// ShareManager is the NFS server of a shared volume, and has the name of the volume.
 type ShareManager struct {
 	Resource
 	Name string `json:"name"`
@@ -8,11 +8,11 @@ type ShareManager struct {
 	State string `json:"state"`
 	// Endpoint is nfs://<address>/<volume> while the volume is served, else empty.
 	Endpoint string `json:"endpoint"`
-	// Image is what the next pod gets, and CurrentImage what the pod has; empty while there is none.
+	// Image is the image of the next pod, and CurrentImage the image of the current pod; empty while there is no pod.
 	Image        string `json:"image"`
 	CurrentImage string `json:"currentImage"`
 	// NodeID is the node of the pod; empty while it has none.
 	NodeID string `json:"nodeID"`
-	// Conditions by type: Ready says what a share that is not served waits for, or why it failed.
+	// Conditions are the conditions by type: Ready says for what a share that is not served waits, or why it failed.
 	Conditions map[string]Condition `json:"conditions"`
 }

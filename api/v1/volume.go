@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// Quantity is a size as a client writes it: bytes ("10737418240"), or with a
-// suffix of Kubernetes quantities ("10Gi", "100G"). A JSON number is accepted too
-// and means bytes. Whether the text is a size is for the server to judge.
+// Quantity is a size as a client writes it: bytes ("10737418240"), or with a suffix of Kubernetes quantities ("10Gi",
+// "100G"). A JSON number is accepted too and means bytes. The server checks whether the text is a size.
 type Quantity string
 
 // UnmarshalJSON accepts a string, a number or null, which is the empty text.
@@ -29,30 +28,29 @@ func (q *Quantity) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// QuantityError tells that a size is neither a string nor a number.
+// QuantityError means that a size is neither a string nor a number.
 type QuantityError struct{ JSON string }
 
-// Error names what was found.
+// Error names the value.
 func (e *QuantityError) Error() string {
 	return fmt.Sprintf("%.40s is neither a string nor a number", e.JSON)
 }
 
-// VolumeCreate is the body of POST /v1/volumes. A field left out gets the default
-// that its comment names. The other fields of a Volume are ignored, unless they ask for
-// something that this system cannot do. Any other key is refused.
+// VolumeCreate is the body of POST /v1/volumes. A field left out gets the default that its comment names. The other
+// fields of a Volume are ignored, unless they request a feature that this system lacks. Any other key is refused.
 type VolumeCreate struct {
 	// Name must be a DNS-1123 label of at most 40 characters.
 	Name string `json:"name"`
-	// Size is rounded up to a multiple of 2 MiB; it must be given.
+	// Size is rounded up to a multiple of 2 MiB; it is required.
 	Size Quantity `json:"size"`
 	// NumberOfReplicas: 0 or left out means the setting default-replica-count.
 	NumberOfReplicas int `json:"numberOfReplicas,omitempty"`
-	// StaleReplicaTimeout in minutes; left out, it is 2880. 0 or less: never by time.
+	// StaleReplicaTimeout is in minutes; left out, it is 2880. 0 or less: never by time.
 	StaleReplicaTimeout *int `json:"staleReplicaTimeout,omitempty"`
 	// AccessMode is rwo (default), rwop or rwx.
 	AccessMode string `json:"accessMode,omitempty"`
-	// DataLocality is disabled, best-effort or strict-local, which needs NumberOfReplicas 1 or left out; left out, it is the setting
-	// default-data-locality.
+	// DataLocality is disabled, best-effort or strict-local. strict-local needs NumberOfReplicas 1 or left out. Left
+	// out, it is the setting default-data-locality.
 	DataLocality string `json:"dataLocality,omitempty"`
 	// Frontend can only be blockdev (default).
 	Frontend string `json:"frontend,omitempty"`
@@ -60,25 +58,25 @@ type VolumeCreate struct {
 	DataEngine string `json:"dataEngine,omitempty"`
 	// ReplicaSoftAntiAffinity is ignored (default: follow the setting), enabled or disabled.
 	ReplicaSoftAntiAffinity string `json:"replicaSoftAntiAffinity,omitempty"`
-	// ReplicaZoneSoftAntiAffinity and ReplicaDiskSoftAntiAffinity are the same of zones and disks.
+	// ReplicaZoneSoftAntiAffinity and ReplicaDiskSoftAntiAffinity are the same for zones and disks.
 	ReplicaZoneSoftAntiAffinity string `json:"replicaZoneSoftAntiAffinity,omitempty"`
 	ReplicaDiskSoftAntiAffinity string `json:"replicaDiskSoftAntiAffinity,omitempty"`
 	// ReplicaAutoBalance is ignored (default: follow the setting), disabled, least-effort or best-effort.
 	ReplicaAutoBalance string `json:"replicaAutoBalance,omitempty"`
-	// DiskSelector and NodeSelector are tags that each disk or node must all have.
+	// DiskSelector and NodeSelector are tags; each disk or node with a replica must have all of them.
 	DiskSelector []string `json:"diskSelector,omitempty"`
 	NodeSelector []string `json:"nodeSelector,omitempty"`
-	// MustFit refuses a volume that does not fit on the disks now (code Insufficient
-	// Storage); left out, it is made and waits for room. The CSI driver asks for it.
+	// MustFit refuses a volume that does not fit on the disks now (code Insufficient Storage). Left out, the volume is
+	// created and waits for room. The CSI driver sets MustFit.
 	MustFit bool `json:"mustFit,omitempty"`
 }
 
-// Volume is a volume with all that belongs to it.
+// Volume is a volume with all its parts.
 type Volume struct {
 	Resource
 	VolumeLacking
 	Name string `json:"name"`
-	// Size in bytes, decimal.
+	// Size is in bytes, decimal.
 	Size                        string   `json:"size"`
 	Frontend                    string   `json:"frontend"`
 	DisableFrontend             bool     `json:"disableFrontend"`
@@ -94,31 +92,32 @@ type Volume struct {
 	DiskSelector                []string `json:"diskSelector"`
 	NodeSelector                []string `json:"nodeSelector"`
 	RevisionCounterDisabled     bool     `json:"revisionCounterDisabled"`
-	// Image and CurrentImage are those of the one engine image.
+	// Image and CurrentImage are the image of the one engine image.
 	Image        string `json:"image"`
 	CurrentImage string `json:"currentImage"`
-	// State is creating, attached, detached, attaching, detaching or deleting; empty
-	// right after the volume was made.
+	// State is creating, attached, detached, attaching, detaching or deleting; empty right after the volume was
+	// created.
 	State string `json:"state"`
 	// Robustness is healthy, degraded, faulted or unknown.
 	Robustness string `json:"robustness"`
-	// ExpansionRequired: users still get less than Size. The condition Expanded says what holds it up.
+	// ExpansionRequired: users still have less than Size. The condition Expanded gives the reason for the delay.
 	ExpansionRequired bool `json:"expansionRequired"`
 	// Created is a time as Go prints it: 2026-08-14 12:00:00 +0000 UTC.
 	Created        string               `json:"created"`
 	LastAttachedBy string               `json:"lastAttachedBy"`
 	LastDegradedAt string               `json:"lastDegradedAt"`
 	Conditions     map[string]Condition `json:"conditions"`
-	// StrictLocalNodes are the nodes on which alone a strict-local volume may be attached, for its data is there; left out, it may be attached
-	// on any node.
+	// StrictLocalNodes are the only nodes on which a strict-local volume may be attached, because its data is there.
+	// Left out, it may be attached on any node.
 	StrictLocalNodes []string `json:"strictLocalNodes,omitempty"`
-	// Ready tells whether a workload may have it attached; if not, NotReadyMessage says why.
+	// Ready reports whether a workload may use the volume; if not, NotReadyMessage gives the reason.
 	Ready           bool   `json:"ready"`
 	NotReadyMessage string `json:"notReadyMessage"`
-	// Replicas are those that exist, and then one with an empty HostID for each that is wanted and has no place.
+	// Replicas are the existing replicas, and then an entry with an empty HostID for each replica that the volume
+	// should have and that has no place.
 	Replicas    []Replica    `json:"replicas"`
 	Controllers []Controller `json:"controllers"`
-	// KubernetesStatus tells which claim and pods use the volume.
+	// KubernetesStatus has the claim and pods that use the volume.
 	KubernetesStatus KubernetesStatus `json:"kubernetesStatus"`
 	// RebuildStatus has the rebuilds under way, those that failed, and those that are complete.
 	RebuildStatus    []RebuildStatus  `json:"rebuildStatus"`
@@ -143,25 +142,26 @@ type Replica struct {
 	DiskPath string `json:"diskPath"`
 	// DataPath is the replica's directory on its node; empty while it has no place.
 	DataPath string `json:"dataPath"`
-	// Mode is RW, WO or ERR as the engine sees it; empty while there is none.
+	// Mode is RW, WO or ERR as the engine sees it; empty while there is no engine.
 	Mode       string `json:"mode"`
 	FailedAt   string `json:"failedAt"`
 	DataEngine string `json:"dataEngine"`
 }
 
-// RebuildStatus tells how far the rebuild of a replica has got.
+// RebuildStatus is the progress of the rebuild of a replica.
 type RebuildStatus struct {
 	Replica string `json:"replica"`
-	// Error of the last attempt; empty while it goes on.
+	// Error is the error of the last attempt; empty while the attempt runs.
 	Error        string `json:"error"`
 	IsRebuilding bool   `json:"isRebuilding"`
-	// Progress in percent.
+	// Progress is in percent.
 	Progress int `json:"progress"`
 	// State is in_progress, complete or error.
 	State string `json:"state"`
-	// FromReplicaList is always empty: a rebuild reads from all good replicas in turn.
+	// FromReplicaList is always empty: a rebuild reads from all healthy replicas in turn.
 	FromReplicaList []string `json:"fromReplicaList"`
-	// CopyBytes is how much of the volume is copied, holes included; 0 until that is known. Partial: only what the replica lacks.
+	// CopyBytes is how much of the volume is copied, holes included; 0 until that is known. Partial: only the data that
+	// the replica lacks is copied.
 	CopyBytes int64 `json:"copyBytes"`
 	Partial   bool  `json:"partial"`
 }
@@ -175,18 +175,19 @@ type Controller struct {
 	Address             string `json:"address"`
 	Running             bool   `json:"running"`
 	InstanceManagerName string `json:"instanceManagerName"`
-	// Size in bytes that the running engine offers, decimal.
+	// Size in bytes is the size that the running engine offers, decimal.
 	Size string `json:"size"`
-	// ActualSize in bytes that the volume takes up in its largest replica, decimal.
+	// ActualSize in bytes is the space that the volume uses in its largest replica, decimal.
 	ActualSize string `json:"actualSize"`
 	// Endpoint is the block device on the node; empty while there is none.
 	Endpoint string `json:"endpoint"`
-	// IsExpanding: the engine offers less than it is asked for.
+	// IsExpanding: the engine offers less than the requested size.
 	IsExpanding bool `json:"isExpanding"`
-	// LastExpansionError is why the last attempt to offer more failed, LastExpansionFailedAt (RFC 3339) when.
+	// LastExpansionError is the reason why the last attempt to offer a larger size failed, LastExpansionFailedAt (RFC
+	// 3339) the time.
 	LastExpansionError    string `json:"lastExpansionError"`
 	LastExpansionFailedAt string `json:"lastExpansionFailedAt"`
-	// What follows is always empty or false: there are no backups and no snapshots.
+	// The fields below are always empty or false: there are no backups and no snapshots.
 	LastRestoredBackup        string `json:"lastRestoredBackup"`
 	RequestedBackupRestore    string `json:"requestedBackupRestore"`
 	UnmapMarkSnapChainRemoved bool   `json:"unmapMarkSnapChainRemovedEnabled"`
@@ -196,19 +197,19 @@ type Controller struct {
 type VolumeAttachment struct {
 	Resource
 	Volume string `json:"volume"`
-	// Attachments by ticket id.
+	// Attachments are the tickets by id.
 	Attachments map[string]Attachment `json:"attachments"`
 }
 
-// Attachment is a ticket: one user's wish to attach the volume to a node.
+// Attachment is a ticket: the request of one user to attach the volume to a node.
 type Attachment struct {
 	AttachmentID   string            `json:"attachmentID"`
 	AttachmentType string            `json:"attachmentType"`
 	NodeID         string            `json:"nodeID"`
 	Parameters     map[string]string `json:"parameters"`
-	// Satisfied: the volume is attached as the ticket, as it is now, asks.
+	// Satisfied: the volume is attached as the current ticket requests.
 	Satisfied bool `json:"satisfied"`
-	// Conditions: the one of type Satisfied says what a ticket waits for.
+	// Conditions: the condition of type Satisfied says for what a ticket waits.
 	Conditions []Condition `json:"conditions"`
 }
 
@@ -234,17 +235,17 @@ type AttachInput struct {
 	AttachedBy string `json:"attachedBy,omitempty"`
 	// AttacherType is longhorn-api (default) or csi-attacher.
 	AttacherType string `json:"attacherType,omitempty"`
-	// AttachmentID is the ticket's id; "" is the ticket of people.
+	// AttachmentID is the ticket's id; "" is the ticket for people.
 	AttachmentID string `json:"attachmentID,omitempty"`
 }
 
 // DetachInput is the body of the action detach; it may be left out.
 type DetachInput struct {
-	// AttachmentID is the ticket to drop.
+	// AttachmentID is the ticket to remove.
 	AttachmentID string `json:"attachmentID,omitempty"`
 	// HostID, if given, must be the node of that ticket.
 	HostID string `json:"hostId,omitempty"`
-	// ForceDetach drops all tickets.
+	// ForceDetach removes all tickets.
 	ForceDetach bool `json:"forceDetach,omitempty"`
 }
 
@@ -261,7 +262,8 @@ type UpdateAccessModeInput struct {
 
 // UpdateDataLocalityInput is the body of the action updateDataLocality.
 type UpdateDataLocalityInput struct {
-	// DataLocality is disabled, best-effort or strict-local. It changes to or from strict-local only while the volume is detached.
+	// DataLocality is disabled, best-effort or strict-local. It changes to or from strict-local only while the volume
+	// is detached.
 	DataLocality string `json:"dataLocality"`
 }
 
@@ -291,33 +293,36 @@ type UpdateReplicaAutoBalanceInput struct {
 
 // UpdateNodeSelectorInput is the body of the action updateNodeSelector.
 type UpdateNodeSelectorInput struct {
-	// NodeSelector are tags that a node must all have to get a replica from now on; an empty list asks for none.
+	// NodeSelector are tags. From now on, a node must have all of them to get a replica; with an empty list any node
+	// can.
 	NodeSelector []string `json:"nodeSelector"`
 }
 
 // UpdateDiskSelectorInput is the body of the action updateDiskSelector.
 type UpdateDiskSelectorInput struct {
-	// DiskSelector are tags that a disk must all have to get a replica from now on; an empty list asks for none.
+	// DiskSelector are tags. From now on, a disk must have all of them to get a replica; with an empty list any disk
+	// can.
 	DiskSelector []string `json:"diskSelector"`
 }
 
 // SalvageInput is the body of the action salvage.
 type SalvageInput struct {
-	// Names are those of replicas of the volume.
+	// Names are the names of replicas of the volume.
 	Names []string `json:"names"`
 }
 
 // ExpandInput is the body of the action expand.
 type ExpandInput struct {
-	// Size is what the volume shall have, rounded up to a multiple of 2 MiB; not less than it has.
+	// Size is the size that the volume must get, rounded up to a multiple of 2 MiB. It must not be less than the
+	// current size.
 	Size Quantity `json:"size"`
-	// MustFit refuses a size for which the disks of the replicas have no room now (code Insufficient Storage);
-	// left out, the expansion waits for room. The CSI driver asks for it.
+	// MustFit refuses a size for which the disks of the replicas have no room now (code Insufficient Storage). Left
+	// out, the expansion waits for room. The CSI driver sets MustFit.
 	MustFit bool `json:"mustFit,omitempty"`
 }
 
 // ReplicaRemoveInput is the body of the action replicaRemove.
 type ReplicaRemoveInput struct {
-	// Name is that of a replica of the volume.
+	// Name is the name of a replica of the volume.
 	Name string `json:"name"`
 }
