@@ -13,10 +13,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// AttachRequest asks that a volume be attached to a node.
+// AttachRequest requests that a volume be attached to a node.
 type AttachRequest struct {
 	NodeID string
-	// TicketID names the wish; "" is the ticket of people.
+	// TicketID names the ticket; "" is the ticket for people.
 	TicketID string
 	// Attacher is longhorn-api (default) or csi-attacher.
 	Attacher string
@@ -26,12 +26,12 @@ type AttachRequest struct {
 	AttachedBy string
 }
 
-// DetachRequest takes a wish back.
+// DetachRequest removes a ticket.
 type DetachRequest struct {
 	TicketID string
 	// NodeID, if given, must be the node of the ticket.
 	NodeID string
-	// Force takes back all wishes.
+	// Force removes all tickets.
 	Force bool
 }
 
@@ -53,10 +53,9 @@ func (m *Manager) VolumeAttachment(name string) (*VolumeAttachment, error) {
 	return va, nil
 }
 
-// AttachVolume puts in a ticket and does not wait until it is satisfied. It leaves a ticket
-// with the same content alone, whatever the state of volume and node, so a call may be
-// repeated. See putTicket for what it refuses with ErrConflict; a node that is not there is
-// *Invalid.
+// AttachVolume creates a ticket and does not wait until it is satisfied. If a ticket with the same content exists,
+// AttachVolume leaves it unchanged, whatever the state of volume and node, so a call may be repeated. See putTicket for
+// the requests that it refuses with ErrConflict. A node that does not exist is *Invalid.
 func (m *Manager) AttachVolume(ctx context.Context, name string, req AttachRequest) (VolumeView, error) {
 	ticket, err := newTicket(req)
 	if err != nil {
@@ -84,8 +83,8 @@ func (m *Manager) AttachVolume(ctx context.Context, name string, req AttachReque
 	return m.view(v, va)
 }
 
-// checkAttachable refuses a volume that no node can have now, and a strict-local one that is elsewhere. A volume on its way
-// from or to a node is not refused otherwise: the ticket waits.
+// checkAttachable refuses a volume that cannot be attached to any node now, and a strict-local volume whose data is on
+// another node. It does not refuse a volume that is being attached or detached: the ticket waits.
 func (m *Manager) checkAttachable(v *Volume, node string) error {
 	view, err := m.view(v, nil)
 	if err != nil {
@@ -100,8 +99,8 @@ func (m *Manager) checkAttachable(v *Volume, node string) error {
 	return conflict("unable to attach volume %q: %s", v.Name, view.NotReadyMessage)
 }
 
-// DetachVolume drops a ticket, or all of them, and does not wait until the volume
-// is detached. A ticket that is not there is no error.
+// DetachVolume removes a ticket, or all tickets, and does not wait until the volume is detached. A missing ticket is
+// not an error.
 func (m *Manager) DetachVolume(ctx context.Context, name string, req DetachRequest) (VolumeView, error) {
 	v, err := byName(ctx, m.deps.Volumes, name)
 	if err != nil {
@@ -142,8 +141,8 @@ func newTicket(req AttachRequest) (longhorn.AttachmentTicket, error) {
 	}, nil
 }
 
-// checkAttachNode refuses a node that is not there or cannot be reached. It accepts a node
-// that only lacks its daemon for a moment: its data plane goes on without.
+// checkAttachNode refuses a node that does not exist or cannot be reached. It accepts a node whose daemon is only
+// missing for a moment: the node's data plane keeps running without the daemon.
 func (m *Manager) checkAttachNode(ctx context.Context, name string) error {
 	node, err := byName(ctx, m.deps.Nodes, name)
 	if apierrors.IsNotFound(err) {
@@ -159,9 +158,8 @@ func (m *Manager) checkAttachNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// changeTickets applies change to the volume's attachment, as it is now, and writes it if
-// change says so; if there is none yet and change has something to write, it makes the
-// object.
+// changeTickets applies change to the volume's current attachment, and writes it if change returns true. If the
+// attachment does not exist and change has something to write, changeTickets creates the object.
 func (m *Manager) changeTickets(ctx context.Context, v *Volume, change func(*VolumeAttachment) (bool, error)) (*VolumeAttachment, error) {
 	var result *VolumeAttachment
 	err := m.retry(ctx, func() error {
@@ -173,7 +171,7 @@ func (m *Manager) changeTickets(ctx context.Context, v *Volume, change func(*Vol
 		case err != nil:
 			return err
 		case va.DeletionTimestamp != nil || !belongs(va, v):
-			return errBusy // an earlier volume of the name, or this one's end, left it
+			return errBusy // it is the object of an earlier volume of the name, or is being deleted with this volume
 		}
 		result = va
 		changed, err := change(va)
@@ -199,8 +197,8 @@ func (m *Manager) changeTickets(ctx context.Context, v *Volume, change func(*Vol
 	return result, nil
 }
 
-// newAttachment is an attachment without tickets. The controller makes the same one for a
-// new volume; the first to write wins.
+// newAttachment returns an attachment without tickets. The controller creates the same object for a new volume; the
+// first writer wins.
 func newAttachment(v *Volume) *VolumeAttachment {
 	return &VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{

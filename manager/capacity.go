@@ -11,12 +11,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 )
 
-// nameOfNone is the name of the volume that Capacity looks for a place for; it is never made.
+// nameOfNone is the name of the volume for which Capacity searches a place; it is never created.
 const nameOfNone = "none"
 
-// Capacity returns the size in bytes of the largest volume that CreateVolume would make now, with MustFit, as the request asks for but for
-// its name and size, and that could be used on a node; 0: none. An empty node stands for any. It fails with *Invalid where a field breaks a
-// rule. A strict-local volume must fit on the node; another one may be anywhere, and the node need only be one of ours.
+// Capacity returns the size in bytes of the largest volume that CreateVolume with MustFit would create now; 0: none.
+// The request is for all fields of the volume except its name and size. An empty node stands for any node. Capacity
+// fails with *Invalid if a field breaks a rule. A strict-local volume must fit on the node. Any other volume may be
+// placed on any nodes, and node must only be a Longhorn node.
 func (m *Manager) Capacity(req VolumeRequest, node string) (int64, error) {
 	req.Name, req.Size = nameOfNone, "1"
 	v, err := m.newVolume(req)

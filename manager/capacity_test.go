@@ -14,7 +14,7 @@ import (
 
 const gib = int64(1) << 30
 
-// The disks of threeNodes have 100 GiB, of which no promise may exceed what is there, and a quarter of which stays free.
+// The disks of threeNodes have 100 GiB. No result may exceed that, and a quarter must stay free.
 func TestCapacityIsTheLargestVolumeThatIsMade(t *testing.T) {
 	strict := VolumeRequest{DataLocality: "strict-local"}
 	for _, c := range []struct {
@@ -43,9 +43,9 @@ func TestCapacityIsTheLargestVolumeThatIsMade(t *testing.T) {
 			}
 			require.Positive(t, size)
 			assert.LessOrEqual(t, size, 100*gib)
-			b.ExpectWrites() // nothing is made
+			b.ExpectWrites() // nothing is created
 
-			// What it says is what creation does, on the very unit.
+			// Creation accepts the returned size, and refuses one unit more.
 			fits := c.req
 			fits.Name, fits.MustFit, fits.Size = "fits", true, strconv.FormatInt(size, 10)
 			_, err = b.CreateVolume(t.Context(), fits)

@@ -22,7 +22,7 @@ const (
 	ViewEvents            View = "events"
 )
 
-// madeOf are the kinds that each view reads.
+// madeOf has the kinds that each view reads.
 var madeOf = map[View][]datastore.Kind{
 	ViewVolumes:           {datastore.Volumes, datastore.VolumeAttachments, datastore.Engines, datastore.Replicas, datastore.InstanceManagers},
 	ViewVolumeAttachments: {datastore.VolumeAttachments},
@@ -39,9 +39,10 @@ type ChangeSource interface {
 	OnChange(changed func(), kinds ...datastore.Kind) (stop func(), err error)
 }
 
-// OnChange calls changed whenever a view may have changed, until stop is called: often, too often rather than too seldom, at least once soon
-// after OnChange where there are objects. The calls come from goroutines of their own and must return at once. Pods that use volumes
-// are not watched: of a volume, only the objects that are ours and its PersistentVolume are.
+// OnChange calls changed whenever a view may have changed, until stop is called. It may call too often, but never
+// misses a change. If there are objects, it calls at least once soon after OnChange. The calls come from other
+// goroutines and must return immediately. Pods that use volumes are not watched: for a volume, only Longhorn's objects
+// and its PersistentVolume are.
 func (m *Manager) OnChange(of View, changed func()) (stop func(), err error) {
 	if of == ViewEvents {
 		return m.deps.Events.OnChange(changed)

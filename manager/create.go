@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// sizeUnit is what volume sizes are rounded up to, in bytes.
+	// sizeUnit is the unit, in bytes, to a multiple of which volume sizes are rounded up.
 	sizeUnit = 2 << 20
 	// maxReplicas is the most replicas that a volume may have.
 	maxReplicas = 20
-	// defaultStaleReplicaTimeout in minutes.
+	// defaultStaleReplicaTimeout is in minutes.
 	defaultStaleReplicaTimeout = 2880
 )
 
-// VolumeRequest asks for a volume. Empty texts, nil and 0 mean the default.
+// VolumeRequest requests a volume. Empty texts, nil and 0 mean the default.
 type VolumeRequest struct {
 	Name string
-	// Size in bytes, or a quantity such as 10Gi; it must be given.
+	// Size is in bytes, or a quantity such as 10Gi; it is required.
 	Size             string
 	NumberOfReplicas int
-	// StaleReplicaTimeout in minutes.
+	// StaleReplicaTimeout is in minutes.
 	StaleReplicaTimeout         *int
 	AccessMode                  string
 	DataLocality                string
@@ -46,17 +46,17 @@ type VolumeRequest struct {
 	ReplicaAutoBalance          string
 	DiskSelector                []string
 	NodeSelector                []string
-	// MustFit: CreateVolume makes nothing if the volume does not fit now.
+	// MustFit: CreateVolume creates nothing if the volume does not fit now.
 	MustFit bool
 }
 
-// CreateVolume records a new volume. It fails with *Invalid where a field breaks a rule,
-// and ErrConflict where the name is taken; then it makes nothing. It makes a volume that
-// does not fit now all the same: the volume is placed when there is room, and its
-// condition Scheduled says what lacks. With MustFit it fails with ErrInsufficient, naming
-// the reasons, where not one replica has a place, or not all of them and setting
-// allow-volume-creation-with-degraded-availability is false. That there is room is no
-// promise: the volume controller places the replicas.
+// CreateVolume records a new volume. It fails with *Invalid if a field breaks a rule, and with ErrConflict if the name
+// is in use. Then it creates nothing.
+//
+// It also creates a volume that does not fit now: the volume is placed when there is room, and until then its condition
+// Scheduled gives the reason. With MustFit it fails instead with ErrInsufficient and the reasons. Then a volume does
+// not fit if no replica has a place. If setting allow-volume-creation-with-degraded-availability is false, it does not
+// fit unless all replicas have a place. CreateVolume does not reserve room: the volume controller places the replicas.
 func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeView, error) {
 	v, err := m.newVolume(req)
 	if err != nil {
@@ -72,7 +72,7 @@ func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeVi
 		return VolumeView{}, err
 	}
 	if err := checkTags(v, objects.Nodes); err != nil {
-		if req.MustFit { // the tag may be given to a disk later, like room
+		if req.MustFit { // the tag may be set on a disk later, just as room may become free later
 			err = &Problem{Class: ErrInsufficient, Text: fmt.Sprintf("volume %q has no place: %v", v.Name, err)}
 		}
 		return VolumeView{}, err
@@ -90,7 +90,7 @@ func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeVi
 	return m.view(created, nil)
 }
 
-// newVolume validates the request by itself.
+// newVolume validates the request without looking at the cluster.
 func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 	if len(req.Name) > types.MaxVolumeNameLength {
 		return nil, &Invalid{Field: "name", Value: req.Name, Rule: fmt.Sprintf("has %d characters; the length should be less than or equal to %d",
@@ -187,10 +187,10 @@ func parseSize(text string) (longhorn.Bytes, error) {
 	return longhorn.Bytes((quantity.Value() + sizeUnit - 1) / sizeUnit * sizeUnit), nil
 }
 
-// dataLocalities are those that a volume may have.
+// dataLocalities are the allowed values of a volume.
 var dataLocalities = []string{string(longhorn.DataLocalityDisabled), string(longhorn.DataLocalityBestEffort), string(longhorn.DataLocalityStrictLocal)}
 
-// checkShared refuses a shared volume whose data is to stay on one node.
+// checkShared refuses a shared volume with data locality strict-local.
 func checkShared(spec longhorn.VolumeSpec) error {
 	if spec.AccessMode == longhorn.AccessModeReadWriteMany && spec.DataLocality == longhorn.DataLocalityStrictLocal {
 		return &Invalid{
@@ -201,7 +201,8 @@ func checkShared(spec longhorn.VolumeSpec) error {
 	return nil
 }
 
-// checkShareName refuses a shared volume that no Service could have the name of. It must not be asked of a volume that is shared already.
+// checkShareName refuses a shared volume whose name cannot be the name of a Service. It must not be called for a volume
+// that is already shared.
 func checkShareName(name string, spec longhorn.VolumeSpec) error {
 	if spec.AccessMode != longhorn.AccessModeReadWriteMany || types.CanBeShared(name) {
 		return nil
@@ -209,7 +210,8 @@ func checkShareName(name string, spec longhorn.VolumeSpec) error {
 	return &Invalid{Field: "name", Value: name, Rule: types.ShareNameRule}
 }
 
-// checkStrictLocal refuses more than one replica of a strict-local volume; field is that of the number.
+// checkStrictLocal refuses more than one replica of a strict-local volume; field is the name of the field with the
+// number.
 func checkStrictLocal(field string, spec longhorn.VolumeSpec) error {
 	if spec.DataLocality != longhorn.DataLocalityStrictLocal || spec.NumberOfReplicas <= 1 {
 		return nil
@@ -217,15 +219,15 @@ func checkStrictLocal(field string, spec longhorn.VolumeSpec) error {
 	return &Invalid{Field: field, Value: strconv.Itoa(spec.NumberOfReplicas), Rule: "must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"}
 }
 
-// antiAffinities are those that a volume may have; the first follows the setting.
+// antiAffinities are the allowed values of a volume; the first follows the setting.
 var antiAffinities = []string{string(longhorn.AntiAffinityIgnored), string(longhorn.AntiAffinityEnabled), string(longhorn.AntiAffinityDisabled)}
 
-// autoBalances are those that a volume may have; the first follows the setting.
+// autoBalances are the allowed values of a volume; the first follows the setting.
 var autoBalances = []string{
 	string(longhorn.AutoBalanceIgnored), string(longhorn.AutoBalanceDisabled), string(longhorn.AutoBalanceLeastEffort), string(longhorn.AutoBalanceBestEffort),
 }
 
-// accessModes are those that a volume may have; the first is the default.
+// accessModes are the allowed values of a volume; the first is the default.
 var accessModes = []string{
 	string(longhorn.AccessModeReadWriteOnce), string(longhorn.AccessModeReadWriteOncePod), string(longhorn.AccessModeReadWriteMany),
 }
@@ -238,7 +240,7 @@ type choice struct {
 	why     string
 }
 
-// checkChoices fills in defaults and refuses what is not offered. A data locality that is left out is filled in later.
+// checkChoices fills in defaults and refuses values that are not allowed. A missing data locality is filled in later.
 func checkChoices(req *VolumeRequest) error {
 	locality := choice{"dataLocality", &req.DataLocality, dataLocalities, ""}
 	if err := locality.check(); req.DataLocality != "" && err != nil {
@@ -270,7 +272,7 @@ func (c choice) check() error {
 	return &Invalid{Field: c.field, Value: *c.value, Rule: "must be " + strings.Join(c.allowed, " or ") + c.why}
 }
 
-// checkPlace makes sure that all replicas have a place, or one of them if that is enough.
+// checkPlace checks that all replicas have a place, or one of them if that is enough.
 func (m *Manager) checkPlace(v *Volume, objects scheduler.Objects) error {
 	if err := m.place(v, objects.Snapshot(v.Name, scheduler.SettingsOf(m.settings(), &v.Spec)), ""); err != nil {
 		return unplaceable(v, err)
@@ -278,7 +280,8 @@ func (m *Manager) checkPlace(v *Volume, objects scheduler.Objects) error {
 	return nil
 }
 
-// place fails with a *scheduler.Unschedulable where not enough replicas have a place; a node that is not empty is the only one for them.
+// place fails with a *scheduler.Unschedulable if not enough replicas have a place. If node is not empty, replicas may
+// be placed only there.
 func (m *Manager) place(v *Volume, snapshot scheduler.Snapshot, node string) error {
 	request := scheduler.Request{
 		SizeBytes:        int64(v.Spec.Size),

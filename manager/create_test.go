@@ -235,7 +235,7 @@ func TestCreateVolumePassesOnWhatTheSchemaRefuses(t *testing.T) {
 	assert.NotErrorAs(t, err, &problem)
 }
 
-// schemaError is how an API server refuses what breaks a rule of the CRD.
+// schemaError returns the error with which an API server refuses an object that breaks a rule of the CRD.
 func schemaError(field, message string) error {
 	return &statusError{metav1.Status{
 		Status: metav1.StatusFailure, Code: 422, Reason: metav1.StatusReasonInvalid,

@@ -10,17 +10,17 @@ import (
 // EngineImageName is the name of the one engine image.
 const EngineImageName = "ei-longhorn"
 
-// EngineImageView is the data plane that all nodes have.
+// EngineImageView is the data plane of all nodes.
 type EngineImageView struct {
 	// Image is empty while no node has an instance manager.
 	Image string
-	// Nodes are all nodes, sorted by name.
+	// Nodes has the names of all nodes, sorted.
 	Nodes []string
-	// Volumes is how many there are.
+	// Volumes is the number of volumes.
 	Volumes int
 }
 
-// EngineImage returns the one there is.
+// EngineImage returns the only engine image.
 func (m *Manager) EngineImage() (EngineImageView, error) {
 	image, err := m.image()
 	if err != nil {
@@ -41,7 +41,8 @@ func (m *Manager) EngineImage() (EngineImageView, error) {
 	return view, nil
 }
 
-// image is that of the instance managers, the first by name where they differ while one release replaces another.
+// image returns the image of the instance managers. While one release replaces another and they differ, it is the image
+// of the first by name.
 func (m *Manager) image() (string, error) {
 	managers, err := m.deps.InstanceManagers.List(labels.Everything())
 	if err != nil {

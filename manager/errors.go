@@ -12,13 +12,14 @@ import (
 var (
 	// ErrNotFound: the named object does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the state of the object, or another user's wish, stands against it now.
+	// ErrConflict: the state of the object, or another user's request, does not allow it now.
 	ErrConflict = errors.New("conflict")
-	// ErrChanged: the object is not as the requester read it, who asked for a change of that alone.
+	// ErrChanged: the request is for a certain version of the object, and the object has changed since the client read
+	// it.
 	ErrChanged = errors.New("changed since it was read")
 	// ErrInsufficient: the cluster has no place for it now.
 	ErrInsufficient = errors.New("insufficient storage")
-	// ErrUnavailable: something that must be asked does not answer, or cannot do it just now.
+	// ErrUnavailable: a component that is needed does not answer, or cannot do it at the moment.
 	ErrUnavailable = errors.New("unavailable")
 )
 
@@ -26,14 +27,14 @@ var (
 type Problem struct {
 	Class  error // one of the errors above
 	Text   string
-	Detail string // more lines, or none
+	Detail string // more lines, or empty
 	Cause  error  // for the log; may be nil
 }
 
-// Error gives the text alone.
+// Error returns only the text.
 func (p *Problem) Error() string { return p.Text }
 
-// Unwrap leads to the class and to the cause.
+// Unwrap returns the class and the cause.
 func (p *Problem) Unwrap() []error {
 	if p.Cause == nil {
 		return []error{p.Class}
@@ -41,13 +42,13 @@ func (p *Problem) Unwrap() []error {
 	return []error{p.Class, p.Cause}
 }
 
-// Invalid says that a field of the request breaks a rule.
+// Invalid means that a field of the request breaks a rule.
 type Invalid struct {
-	// Field as it is called on the wire; empty: the request as a whole.
+	// Field is the name of the field on the wire; empty: the request as a whole.
 	Field string
-	// Value as it was given; empty: it is not shown.
+	// Value is the value in the request; empty: it is not shown.
 	Value string
-	// Rule is a clause that says what is allowed, or what is wrong.
+	// Rule is a clause with the allowed values, or with the mistake.
 	Rule string
 }
 
@@ -70,8 +71,8 @@ func conflict(format string, args ...any) error {
 	return &Problem{Class: ErrConflict, Text: fmt.Sprintf(format, args...)}
 }
 
-// storeError tells what a failed read or write of an object means to the caller. It leaves
-// errors alone that say more about the inside than about the request.
+// storeError translates the error of a read or write of an object for the caller. It returns an error unchanged if the
+// cause is in this program or the cluster rather than in the request.
 func storeError(kind, name string, err error) error {
 	switch {
 	case err == nil:
@@ -93,8 +94,8 @@ func storeError(kind, name string, err error) error {
 	return err
 }
 
-// forbiddenOf passes on why a policy of the cluster forbids a write. If this program itself
-// lacks the right to write, that is no refusal of the request, and names no cause.
+// forbiddenOf passes on the reason why a policy of the cluster forbids a write. If this program itself lacks the right
+// to write, the API server names no cause. This is not a refusal of the request.
 func forbiddenOf(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -105,8 +106,8 @@ func forbiddenOf(err error) error {
 	return err
 }
 
-// policyText is the text of an admission policy in the API server's message, which begins with the name of the policy. Any other
-// message is returned as it is.
+// policyText returns an admission policy's text from the API server's message, which starts with the name of the
+// policy. It returns any other message unchanged.
 func policyText(message string) string {
 	if _, text, found := strings.Cut(message, " denied request: "); found && strings.HasPrefix(message, "ValidatingAdmissionPolicy '") {
 		return text
@@ -114,7 +115,7 @@ func policyText(message string) string {
 	return message
 }
 
-// wholeObject stands in the place of a field where a rule of the schema is on the object.
+// wholeObject stands in place of the field if a rule of the schema is for the whole object.
 const wholeObject = "<nil>"
 
 // invalidOf passes on the first rule of the object's schema that was broken.
@@ -123,7 +124,7 @@ func invalidOf(err error) error {
 	if errors.As(err, &status) {
 		if details := status.Status().Details; details != nil && len(details.Causes) > 0 {
 			cause := details.Causes[0]
-			if cause.Field == wholeObject { // a rule on several fields, whose text names them
+			if cause.Field == wholeObject { // a rule for several fields, whose text names them
 				return &Invalid{Rule: strings.TrimPrefix(cause.Message, `Invalid value: "object": `)}
 			}
 			return &Invalid{Field: cause.Field, Rule: policyText(cause.Message)}

@@ -11,19 +11,19 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 )
 
-// Event is a Kubernetes Event about an object of ours.
+// Event is a Kubernetes Event about an object of Longhorn.
 type Event = corev1.Event
 
-// EventStore is what is needed of Events.
+// EventStore has the Events.
 type EventStore interface {
-	// List returns the newest, sorted by name.
+	// List returns the newest Events, sorted by name.
 	List(ctx context.Context) ([]*Event, error)
 	// OnChange calls changed after each change, until stop is called.
 	OnChange(changed func()) (stop func(), err error)
 }
 
-// ListEvents returns the newest Events of our objects, sorted by name. None may be modified. They are watched while somebody reads them, so the
-// first call waits until they are known.
+// ListEvents returns the newest Events of Longhorn's objects, sorted by name. Callers must not modify them. The Events
+// are watched only while clients read them, so the first call waits until they are known.
 func (m *Manager) ListEvents(ctx context.Context) ([]*Event, error) {
 	events, err := m.deps.Events.List(ctx)
 	if err != nil {
@@ -32,10 +32,10 @@ func (m *Manager) ListEvents(ctx context.Context) ([]*Event, error) {
 	return events, nil
 }
 
-// EventTime is when an Event happened last.
+// EventTime returns when an Event happened last.
 func EventTime(e *Event) time.Time { return datastore.EventTime(e) }
 
-// Event returns one of those that ListEvents returns.
+// Event returns one of the Events that ListEvents returns.
 func (m *Manager) Event(ctx context.Context, name string) (*Event, error) {
 	events, err := m.ListEvents(ctx)
 	if err != nil {

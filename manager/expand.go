@@ -14,29 +14,30 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// ClaimStore is what is needed of the claims that volumes are bound to.
+// ClaimStore has the claims that are bound to volumes, their PersistentVolumes and pods.
 type ClaimStore interface {
 	// PersistentVolumes returns all PersistentVolumes of a volume, sorted by name, from a cache.
 	PersistentVolumes(volume string) ([]*corev1.PersistentVolume, error)
-	// Pods returns the pods of a namespace on a node; on all nodes if that is empty.
+	// Pods returns the pods of a namespace on a node; on all nodes if node is empty.
 	Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error)
 	// Claims returns the bound PersistentVolumes of a volume, from a cache.
 	Claims(volume string) ([]*corev1.PersistentVolume, error)
-	// Claim returns a claim as the API server has it now.
+	// Claim reads a claim from the API server.
 	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
-	// GrowClaim has the claim, if it is as it was read, request a size.
+	// GrowClaim makes the claim request a size, if it is unchanged since it was read.
 	GrowClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, size resource.Quantity) error
-	// PersistentVolume returns one as the API server has it now.
+	// PersistentVolume reads a PersistentVolume from the API server.
 	PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	CreatePersistentVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-	// ReservePersistentVolume lets no other claim have the PersistentVolume, if it is as it was read.
+	// ReservePersistentVolume reserves the PersistentVolume for a claim, if it is unchanged since it was read. No other
+	// claim can then be bound to it.
 	ReservePersistentVolume(ctx context.Context, pv *corev1.PersistentVolume, namespace, claim string) error
 	CreateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error
 	// OnChange calls changed after each change of a PersistentVolume in the cache, until stop is called.
 	OnChange(changed func()) (stop func(), err error)
 }
 
-// ExpandRequest is what a volume is asked to become.
+// ExpandRequest requests a larger size of a volume.
 type ExpandRequest struct {
 	// Size is a number of bytes, or a quantity such as 10Gi.
 	Size string
@@ -44,18 +45,18 @@ type ExpandRequest struct {
 	MustFit bool
 }
 
-// ExpandVolume asks for a volume to be made larger, and does not wait for it. A size that it has, or was
-// asked to have, is no error. Where a claim is bound to the volume and requests less, ExpandVolume has the
-// claim request the size and changes nothing else: the claim's resizer comes back with it, and the claim
-// shows what becomes of it.
+// ExpandVolume requests a larger size of a volume, and does not wait for it. A size that the volume has, or that was
+// requested before, is not an error. If a claim is bound to the volume and requests less, ExpandVolume makes the claim
+// request the size and changes nothing else. The claim's resizer then calls ExpandVolume again with this size, and the
+// claim shows the progress.
 //
 //	claim's request, rounded up, is less than the size  ► the claim requests it  ► resizer ► here once more
 //	it is not, or there is no claim                     ► spec.size
 //
-// It fails with *Invalid where the size breaks a rule, and with ErrConflict where the volume's state, or the
-// claim's StorageClass, stands against it. What has no room now is asked for all the same, and waits: see
-// condition Expanded. With MustFit it fails with ErrInsufficient then, and nothing is written. That there is
-// room is no promise: the volume controller asks again before it begins.
+// It fails with *Invalid if the size breaks a rule. It fails with ErrConflict if the volume's state, or the claim's
+// StorageClass, does not allow it. If there is no room now, the size is recorded nevertheless, and the expansion waits:
+// see condition Expanded. With MustFit it then fails with ErrInsufficient, and writes nothing. ExpandVolume does not
+// reserve room: the volume controller checks again before it starts.
 func (m *Manager) ExpandVolume(ctx context.Context, name string, req ExpandRequest) (VolumeView, error) {
 	size := req.Size
 	wanted, err := parseSize(size)
@@ -84,8 +85,9 @@ func (m *Manager) ExpandVolume(ctx context.Context, name string, req ExpandReque
 	})
 }
 
-// checkGrowth refuses a size for which a disk with a replica of the volume has no room, by the rule that the
-// volume controller applies before an expansion begins. Like it, checkGrowth does not ask nodes that are down.
+// checkGrowth refuses a size for which a disk with a replica of the volume has no room. It applies the rule that the
+// volume controller applies before it starts an expansion. Like the controller, checkGrowth ignores nodes that are
+// down.
 func (m *Manager) checkGrowth(v *Volume, wanted longhorn.Bytes) error {
 	objects, err := m.clusterObjects()
 	if err != nil {
@@ -110,8 +112,8 @@ func (m *Manager) checkGrowth(v *Volume, wanted longhorn.Bytes) error {
 	return nil
 }
 
-// CancelExpansion takes back an expansion that has not begun. Once it has begun, or where there is none, it
-// fails with ErrConflict. A claim that still requests the size leads to its being asked for again.
+// CancelExpansion cancels an expansion that has not started. If the expansion has started, or if there is none, it
+// fails with ErrConflict. If a claim still requests the size, the expansion will be requested again.
 func (m *Manager) CancelExpansion(ctx context.Context, name string) (VolumeView, error) {
 	return m.resize(ctx, name, func(v *Volume) error {
 		switch {
@@ -125,8 +127,9 @@ func (m *Manager) CancelExpansion(ctx context.Context, name string) (VolumeView,
 	})
 }
 
-// resize lets change look at the volume, as the API server has it, and change its size. The write is
-// conditional: the volume controller, which may begin an expansion meanwhile, and this one cannot both win.
+// resize reads the volume from the API server, calls change, which may change its size, and writes the volume. The
+// write is conditional on the resourceVersion: the volume controller may start an expansion at the same time, and only
+// one of the two writes succeeds.
 func (m *Manager) resize(ctx context.Context, name string, change func(v *Volume) error) (VolumeView, error) {
 	var updated *Volume
 	err := m.retry(ctx, func() error {
@@ -160,8 +163,8 @@ func (m *Manager) resize(ctx context.Context, name string, change func(v *Volume
 	return m.view(updated, nil)
 }
 
-// growClaims has the claim that is bound to the volume request the size; false: there is none, or it does so
-// already, so that the volume itself is to grow.
+// growClaims makes the claim that is bound to the volume request the size. It returns false if there is no claim or the
+// claim already requests the size; then the volume itself must grow.
 func (m *Manager) growClaims(ctx context.Context, v *Volume, wanted longhorn.Bytes) (bool, error) {
 	bound, err := m.deps.Claims.Claims(v.Name)
 	if err != nil {
@@ -174,13 +177,14 @@ func (m *Manager) growClaims(ctx context.Context, v *Volume, wanted longhorn.Byt
 		ref := pv.Spec.ClaimRef
 		claim, err := m.deps.Claims.Claim(ctx, ref.Namespace, ref.Name)
 		if apierrors.IsNotFound(err) || err == nil && (claim.UID != ref.UID || claim.Spec.VolumeName != pv.Name) {
-			continue // the claim is gone; the cache has not heard of it
+			continue // the claim was deleted, and the cache still shows the PersistentVolume as bound
 		}
 		if err != nil {
 			return false, fmt.Errorf("get claim %s/%s of volume %s: %w", ref.Namespace, ref.Name, v.Name, err)
 		}
 		request := claim.Spec.Resources.Requests[corev1.ResourceStorage]
-		if request.CmpInt64(int64(wanted)-sizeUnit) > 0 { // rounded up, it is the size; its resizer asks for it so
+		// Rounded up, the request is the size; the claim's resizer requests it like that.
+		if request.CmpInt64(int64(wanted)-sizeUnit) > 0 {
 			continue
 		}
 		size := *resource.NewQuantity(int64(wanted), resource.BinarySI)
@@ -196,7 +200,7 @@ func (m *Manager) growClaims(ctx context.Context, v *Volume, wanted longhorn.Byt
 	return false, nil
 }
 
-// checkClass refuses a claim whose StorageClass does not let it grow, as the API server would.
+// checkClass refuses a claim whose StorageClass does not allow it to grow, as the API server would.
 func (m *Manager) checkClass(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	refuse := func(why string) error {
 		return conflict("the volume cannot be expanded: its claim %s/%s %s", claim.Namespace, claim.Name, why)

@@ -146,7 +146,7 @@ func TestExpandVolume(t *testing.T) {
 	}
 }
 
-// MustFit refuses what the disks of the replicas, of 100 GiB each, have no room for; nothing is written then.
+// MustFit refuses a size for which the disks of the replicas, of 100 GiB each, have no room; nothing is written then.
 func TestExpandVolumeMustFit(t *testing.T) {
 	const gib = int64(1 << 30)
 	down := func(n *longhorn.Node) {
@@ -156,11 +156,11 @@ func TestExpandVolumeMustFit(t *testing.T) {
 	const lacks = `volume "vol" cannot be expanded to 10737418240 bytes: 9 GiB more do not fit on disk disk-b (/var/lib/longhorn) of node b: `
 	cases := map[string]struct {
 		given   claimed
-		b       []func(*longhorn.Node) // what is special of node b, where a replica is
+		b       []func(*longhorn.Node) // changes of node b, where a replica is
 		mustFit bool
 		volume  int64
 		request string
-		text    string // the begin of the refusal
+		text    string // the start of the refusal
 	}{
 		"there is room → the volume is to grow":                             {claimed{request: "10Gi"}, nil, true, 10 * gib, "10Gi", ""},
 		"no room on one disk → refused":                                     {claimed{request: "10Gi"}, []func(*longhorn.Node){full}, true, gib, "10Gi", lacks},

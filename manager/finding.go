@@ -15,15 +15,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// FindingView is one thing that is not as it was asked for, with the reason and the next steps.
+// FindingView is one deviation from the requested state, with the reason and the next steps.
 type FindingView struct {
 	explain.Finding
-	// Volume is the volume that the object is, or belongs to; empty where there is none.
+	// Volume is the volume that the object is, or belongs to; empty if there is none.
 	Volume string
 }
 
-// ListFindings explains all that is not well, the worst first, from caches. Of claims and of Kubernetes' own nodes it says nothing: the
-// leader may not list them all.
+// ListFindings explains all problems, the worst first, from caches. It does not cover claims and the Nodes of
+// Kubernetes: the leader may not list them all.
 func (m *Manager) ListFindings() ([]FindingView, error) {
 	s, err := m.snapshot()
 	if err != nil {
@@ -38,8 +38,8 @@ func (m *Manager) ListFindings() ([]FindingView, error) {
 	return views, nil
 }
 
-// volumesOf says to which volume each object belongs that findings may be about. Tickets of several volumes may have the same id and node;
-// those belong to none.
+// volumesOf returns the volume of each object that a finding can be about. Tickets of several volumes may have the same
+// id and node; these tickets have no volume.
 func volumesOf(s *explain.Snapshot) map[explain.Object]string {
 	byObject := map[explain.Object]string{}
 	for _, v := range s.Volumes {
@@ -63,7 +63,7 @@ func volumesOf(s *explain.Snapshot) map[explain.Object]string {
 	return byObject
 }
 
-// snapshot is what the caches hold, in the order of names, so that the same state is told alike.
+// snapshot returns the content of the caches, sorted by name, so that the same state has the same explanation.
 func (m *Manager) snapshot() (*explain.Snapshot, error) {
 	s := &explain.Snapshot{
 		Now: m.deps.Clock.Now(), Namespace: m.deps.Namespace,
@@ -100,7 +100,7 @@ func reading[T metav1.Object](into *[]T, list func(labels.Selector) ([]T, error)
 	}
 }
 
-// settingObjects are the settings that an object stands for.
+// settingObjects returns the settings that exist as objects.
 func (m *Manager) settingObjects() ([]*longhorn.Setting, error) {
 	var list []*longhorn.Setting
 	for _, name := range types.Settings() {

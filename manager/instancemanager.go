@@ -9,11 +9,10 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// InstanceManagerView is the data plane of a node with what it runs. Nothing in it
-// may be modified.
+// InstanceManagerView is the data plane of a node with its engines and replicas. Callers must not modify it.
 type InstanceManagerView struct {
 	Manager *longhorn.InstanceManager
-	// Engines and Replicas that it runs or has yet to stop, sorted by name.
+	// Engines and Replicas are the instances that it runs or has yet to stop, sorted by name.
 	Engines  []*Engine
 	Replicas []*Replica
 }

@@ -1,13 +1,12 @@
-// Package manager holds the use cases behind the REST API: it validates requests, a dry
-// run of the scheduler included, writes the intent to specs, and composes views of what
-// there is.
+// Package manager holds the use cases behind the REST API. It validates requests, including a dry run of the scheduler,
+// writes the intent to specs, and composes views of objects.
 //
 //	api ──► manager ──► spec of Volume, Node, Setting; tickets of VolumeAttachment
 //	            ▲
-//	            └────── caches (views), live reads (whatever a write rests on)
+//	            └────── caches (views), live reads (for all that a write depends on)
 //
-// It writes no status and waits for no controller: a use case is done when the
-// intent is recorded. It must not know HTTP, controllers or the data plane.
+// It writes no status and waits for no controller: a use case is complete when the intent is recorded. It must not know
+// HTTP, controllers or the data plane.
 package manager
 
 import (
@@ -28,35 +27,35 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// The API objects that views are made of, so that the REST layer needs this package alone.
+// The API objects in views, so that the REST layer needs only this package.
 type (
 	// Condition is one observed aspect of an object.
 	Condition = longhorn.Condition
-	// DiskSpec is a disk as a user asks for it.
+	// DiskSpec is the requested state of a disk.
 	DiskSpec = longhorn.DiskSpec
 	// DiskType is the kind of a disk.
 	DiskType = longhorn.DiskType
-	// Engine is the one writer of a volume.
+	// Engine is the only writer of a volume.
 	Engine = longhorn.Engine
-	// InstanceSpec and InstanceStatus are what engines and replicas have in common.
+	// InstanceSpec is the common part of the specs of engines and replicas.
 	InstanceSpec = longhorn.InstanceSpec
-	// InstanceStatus is the observed part.
+	// InstanceStatus is the common part of their status.
 	InstanceStatus = longhorn.InstanceStatus
 	// Node is a node with its disks.
 	Node = longhorn.Node
-	// RebuildStatus is how far a rebuild has got.
+	// RebuildStatus is the progress of a rebuild.
 	RebuildStatus = longhorn.RebuildStatus
 	// Replica is one copy of a volume.
 	Replica = longhorn.Replica
 	// ShareManager is the NFS server of a shared volume.
 	ShareManager = longhorn.ShareManager
-	// Volume is a volume alone, without what belongs to it.
+	// Volume is only the volume object, without the objects that belong to it.
 	Volume = longhorn.Volume
 	// VolumeAttachment holds the tickets of a volume.
 	VolumeAttachment = longhorn.VolumeAttachment
 )
 
-// Cached reads one kind from a cache; what it returns must not be modified.
+// Cached reads one kind from a cache; callers must not modify the results.
 type Cached[T any] interface {
 	GetRO(name string) (T, error)
 	List(selector labels.Selector) ([]T, error)
@@ -68,22 +67,22 @@ type Indexed[T any] interface {
 	ByIndex(index, value string) ([]T, error)
 }
 
-// Live reads one kind from the API server; what it returns may be modified.
+// Live reads one kind from the API server; callers may modify the results.
 type Live[T any] interface {
 	Live(ctx context.Context, name string) (T, error)
 }
 
-// Creator makes objects of one kind.
+// Creator creates objects of one kind.
 type Creator[T any] interface {
 	Create(ctx context.Context, obj T) (T, error)
 }
 
-// Updater writes specs of one kind, on condition of the object's resourceVersion.
+// Updater writes specs of one kind, on condition that the object's resourceVersion is unchanged.
 type Updater[T any] interface {
 	Update(ctx context.Context, obj T) (T, error)
 }
 
-// VolumeStore is what is needed of volumes.
+// VolumeStore has the volumes.
 type VolumeStore interface {
 	Cached[*Volume]
 	Live[*Volume]
@@ -92,20 +91,20 @@ type VolumeStore interface {
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 }
 
-// EngineStore is what is needed of engines.
+// EngineStore has the engines.
 type EngineStore interface {
 	Indexed[*Engine]
 	Live[*Engine]
 }
 
-// ReplicaStore is what is needed of replicas.
+// ReplicaStore has the replicas.
 type ReplicaStore interface {
 	Indexed[*Replica]
 	Live[*Replica]
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 }
 
-// AttachmentStore is what is needed of VolumeAttachments.
+// AttachmentStore has the VolumeAttachments.
 type AttachmentStore interface {
 	Cached[*VolumeAttachment]
 	Live[*VolumeAttachment]
@@ -113,7 +112,7 @@ type AttachmentStore interface {
 	Updater[*VolumeAttachment]
 }
 
-// NodeStore is what is needed of nodes.
+// NodeStore has the nodes.
 type NodeStore interface {
 	Cached[*Node]
 	Live[*Node]
@@ -121,7 +120,7 @@ type NodeStore interface {
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 }
 
-// SettingStore is what is needed of settings.
+// SettingStore has the settings.
 type SettingStore interface {
 	GetRO(name string) (*longhorn.Setting, error)
 	Live[*longhorn.Setting]
@@ -129,8 +128,8 @@ type SettingStore interface {
 	Updater[*longhorn.Setting]
 }
 
-// Deps are what a Manager works with; all but Daemons must be given. The stores must see the
-// whole cluster, and their caches be filled, before the first call.
+// Deps are the dependencies of a Manager; all except Daemons must be set. The stores must see the whole cluster, and
+// their caches must be filled before the first call.
 type Deps struct {
 	Volumes          VolumeStore
 	Attachments      AttachmentStore
@@ -147,11 +146,11 @@ type Deps struct {
 	PriorityClasses  Live[*schedulingv1.PriorityClass]
 	Changes          ChangeSource
 	Events           EventStore
-	// Daemons may be nil: then what only they can do is refused.
+	// Daemons may be nil: then requests that need a node's daemon are refused.
 	Daemons NodeDaemons
-	// Version is that of this program.
+	// Version is the version of this program.
 	Version string
-	// Namespace is where objects are made.
+	// Namespace is the namespace in which objects are created.
 	Namespace string
 	Clock     clock.Clock
 	Log       *logrus.Entry
@@ -159,19 +158,19 @@ type Deps struct {
 
 // Manager carries out use cases. Its methods may be called from many goroutines.
 //
-// Errors: *Invalid, or a *Problem of the class ErrNotFound, ErrConflict, ErrInsufficient or
-// ErrUnavailable; their texts are for the caller's eyes. Any other error is a
-// failure behind the scenes, and its text is not.
+// Errors: *Invalid, or a *Problem of the class ErrNotFound, ErrConflict, ErrInsufficient or ErrUnavailable; their texts
+// are for the caller. Any other error is an internal failure, and its text must not be shown to the caller.
 type Manager struct {
-	deps     Deps
-	removals *semaphore.Weighted // one removal of a replica holds it from its look at the others until it is done
+	deps Deps
+	// Held by one removal of a replica, from its check of the other replicas until the removal is complete.
+	removals *semaphore.Weighted
 }
 
 // New returns a Manager; it reads nothing.
 func New(deps Deps) *Manager { return &Manager{deps: deps, removals: semaphore.NewWeighted(1)} }
 
-// byName reads live what a user has named. A name that cannot stand in a URL is nobody's: asking for it would
-// fail in the client.
+// byName reads live the object that a user has named. If the name cannot be part of a URL, no object has it, and byName
+// does not read: the client would fail.
 func byName[T any](ctx context.Context, from Live[T], name string) (T, error) {
 	if name == "" || len(name) > maxNameLength || len(content.IsPathSegmentName(name)) > 0 {
 		var none T
@@ -180,10 +179,10 @@ func byName[T any](ctx context.Context, from Live[T], name string) (T, error) {
 	return from.Live(ctx, name)
 }
 
-// maxNameLength is that of any object's name, in bytes.
+// maxNameLength is the length limit of any object's name, in bytes.
 const maxNameLength = 253
 
-// settings reads the values in force; a setting without an object has its default.
+// settings returns the effective values; a setting without an object has its default.
 func (m *Manager) settings() types.SettingValues {
 	return func(name types.SettingName) string {
 		s, err := m.deps.Settings.GetRO(string(name))
@@ -194,7 +193,7 @@ func (m *Manager) settings() types.SettingValues {
 	}
 }
 
-// DepsOf are the Deps that a datastore of the whole cluster gives, and what knows the volumes' claims.
+// DepsOf returns the Deps of a Manager for the stores of a datastore of the whole cluster and a ClaimStore.
 func DepsOf(d *datastore.Datastore, claims ClaimStore, c clock.Clock, log *logrus.Entry) Deps {
 	return Deps{
 		Volumes:          d.Volumes,

@@ -18,11 +18,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// hastyClock lets every timer fire as soon as it is set, and remembers the delay.
+// hastyClock lets every timer fire as soon as it is set, and records the delay.
 type hastyClock struct {
 	*testclock.FakeClock
 	delays []time.Duration
-	during func() // what happens while a timer runs; nil: nothing
+	during func() // called while a timer runs; nil: nothing
 }
 
 func (c *hastyClock) NewTimer(d time.Duration) clock.Timer {
@@ -48,7 +48,7 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	return &bench{Harness: h, Manager: New(DepsOf(h.Datastore(datastore.Options{}), datastore.NewWorkloads(h.Kube), c, h.Log)), hasty: c}
 }
 
-// threeNodes are ready, with a disk of 100 GiB each.
+// threeNodes returns ready nodes, with a disk of 100 GiB each.
 func threeNodes() []runtime.Object {
 	return []runtime.Object{
 		build.ReadyNode("node-1", "uuid-1", func(n *longhorn.Node) { n.Spec.Tags = []string{"fast"} }),
@@ -60,7 +60,7 @@ func threeNodes() []runtime.Object {
 	}
 }
 
-// detachedVolume is attachable.
+// detachedVolume returns a volume that can be attached.
 func detachedVolume(name string, changes ...func(*longhorn.Volume)) *longhorn.Volume {
 	v := build.Volume(name)
 	v.Status.State = longhorn.VolumeStateDetached
@@ -71,7 +71,7 @@ func detachedVolume(name string, changes ...func(*longhorn.Volume)) *longhorn.Vo
 	return v
 }
 
-// owned ties an object to the volume that build.Volume makes.
+// owned makes the volume of build.Volume the owner of an object.
 func owned[T metav1.Object](o T, volume string) T {
 	o.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: "longhorn.io/v1beta2", Kind: "Volume", Name: volume, UID: build.Volume(volume).UID,

@@ -27,21 +27,22 @@ const (
 	managerPodValue = "longhorn-manager"
 )
 
-// NodeView is a node. Nothing in it may be modified.
+// NodeView is a node. Callers must not modify it.
 type NodeView struct {
 	Node *Node
 	// Address is the IP of the node's manager pod; empty while it has none.
 	Address string
-	// SpecVersion is another one after each change of what users ask of the node. It does not change with what the node reports.
+	// SpecVersion changes with each change of the requested state of the node. It does not change with the state that
+	// the node reports.
 	SpecVersion string
 }
 
-// NodeUpdate replaces what a user may say of a node as a whole.
+// NodeUpdate replaces all that a user can set on a node, except its disks.
 type NodeUpdate struct {
 	AllowScheduling   bool
 	EvictionRequested bool
 	Tags              []string
-	// InstanceManagerCPURequest is in thousandths of a CPU, 0 for what the setting says; nil leaves it as it is.
+	// InstanceManagerCPURequest is in thousandths of a CPU, 0 for the value of the setting; nil leaves it unchanged.
 	InstanceManagerCPURequest *int
 	// IfSpecVersion is the SpecVersion that the node must have; empty: any.
 	IfSpecVersion string
@@ -80,7 +81,8 @@ func (m *Manager) Node(name string) (NodeView, error) {
 	return m.nodeView(n)
 }
 
-// UpdateNode overwrites the fields of NodeUpdate. It fails with ErrChanged if the node has another version than the update asks for.
+// UpdateNode overwrites the fields of NodeUpdate. It fails with ErrChanged if the node does not have the version in the
+// update.
 func (m *Manager) UpdateNode(ctx context.Context, name string, update NodeUpdate) (NodeView, error) {
 	if update.AllowScheduling && update.EvictionRequested {
 		return NodeView{}, &Invalid{Field: "evictionRequested", Rule: "and allowScheduling exclude each other"}
@@ -103,9 +105,9 @@ func (m *Manager) UpdateNode(ctx context.Context, name string, update NodeUpdate
 	})
 }
 
-// DeleteNode removes a node whose Kubernetes node was removed. While the API server still
-// shows the Kubernetes node, DeleteNode refuses with ErrConflict, unless the daemon has left that node for good (condition Removable). The leader does the same
-// unasked: this is for users who do not want to rely on that.
+// DeleteNode removes a node whose Kubernetes node was removed. While the API server still has the Kubernetes node,
+// DeleteNode refuses with ErrConflict, unless the daemon has left that node permanently (condition Removable). The
+// leader also removes such nodes automatically. DeleteNode is for users who do not want to rely on that.
 func (m *Manager) DeleteNode(ctx context.Context, name string) error {
 	err := m.retry(ctx, func() error {
 		n, err := byName(ctx, m.deps.Nodes, name)
@@ -128,16 +130,15 @@ func (m *Manager) DeleteNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// UpdateDisks replaces all disks of a node. It fails with ErrChanged if the node has another
-// version than the update asks for. It checks against what is recorded now, and refuses with
-// ErrConflict:
+// UpdateDisks replaces all disks of a node. It fails with ErrChanged if the node does not have the version in the
+// update. It checks the update against the state that is recorded now, and refuses with ErrConflict:
 //
 //	disk left out                                     refused
 //	allowScheduling on                                yes
 //	ready, and holds a replica                        yes
 //	not ready: unmounted, gone, its node is down      no: its replicas stay, and are found with the disk
 //
-// A ready disk that holds a replica keeps its path, too: to move it, unmount it first.
+// The path of a ready disk that holds a replica cannot change either: to move the disk, unmount it first.
 func (m *Manager) UpdateDisks(ctx context.Context, name string, update DisksUpdate) (NodeView, error) {
 	checked, err := checkedDisks(update.Disks)
 	if err != nil {
@@ -150,7 +151,7 @@ func (m *Manager) UpdateDisks(ctx context.Context, name string, update DisksUpda
 		for _, disk := range slices.Sorted(maps.Keys(n.Spec.Disks)) {
 			after, kept := checked[disk]
 			if before := n.Spec.Disks[disk].Path; kept && after.Path == path.Clean(before) {
-				after.Path = before // however it is spelled: the path does not change
+				after.Path = before // keep the existing spelling: the path does not change
 				checked[disk] = after
 				continue
 			}
@@ -163,8 +164,8 @@ func (m *Manager) UpdateDisks(ctx context.Context, name string, update DisksUpda
 	})
 }
 
-// checkNewPaths refuses directories of the system, but only as new paths: a disk of an older
-// installation must not keep its node from being changed.
+// checkNewPaths refuses system directories as new paths. It accepts an existing path, so that a node with a disk of an
+// older installation can still be changed.
 func checkNewPaths(before, after map[string]DiskSpec) error {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if was, ok := before[name]; ok && path.Clean(was.Path) == after[name].Path {
@@ -177,7 +178,7 @@ func checkNewPaths(before, after map[string]DiskSpec) error {
 	return nil
 }
 
-// changeNode writes what change makes of the node, unless ifSpecVersion is given and is not the node's.
+// changeNode calls change for the node and writes the result. If ifSpecVersion is set and is not the node's, it fails.
 func (m *Manager) changeNode(ctx context.Context, name, ifSpecVersion string, change func(*Node) error) (NodeView, error) {
 	var updated *Node
 	err := m.retry(ctx, func() error {
@@ -227,11 +228,11 @@ func (m *Manager) nodeView(n *Node) (NodeView, error) {
 	return view, nil
 }
 
-// specVersion is the start of a hash: unlike the object's generation it is the same for nodes that ask for the same, and unlike
-// its resourceVersion it does not change with the status. Another release of this program may give another one for the same spec;
-// clients then read the node again.
+// specVersion returns the start of a hash. Unlike the object's generation it is the same for nodes with the same
+// requested state, and unlike the resourceVersion it does not change with the status. Another release of this program
+// may compute another version for the same spec; clients then read the node again.
 func specVersion(spec longhorn.NodeSpec) (string, error) {
-	text, err := json.Marshal(spec) // maps in the order of their keys
+	text, err := json.Marshal(spec) // keys of maps are sorted
 	if err != nil {
 		return "", fmt.Errorf("encode a node's spec: %w", err)
 	}
@@ -239,9 +240,9 @@ func specVersion(spec longhorn.NodeSpec) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// checkMovable tells why a disk may not be removed, or, if it is kept, may not change its
-// path. It looks at the disk's status and at the replicas themselves: the status follows them
-// after a while. The admission policies of nodes have the same rules and words for kubectl.
+// checkMovable returns the reason why a disk may not be removed. If the disk is kept, it is the reason why its path may
+// not change. It checks the disk's status and also the replicas themselves, because the status lags behind. The
+// admission policies of nodes have the same rules and words for kubectl.
 func (m *Manager) checkMovable(n *Node, disk string, kept bool) error {
 	status := n.Status.DiskStatus[disk]
 	held := conflict("disk %s of node %s is ready and holds replicas: it cannot be removed or change its path; delete the replicas, or unmount the disk to move it with them",
@@ -264,8 +265,9 @@ func (m *Manager) checkMovable(n *Node, disk string, kept bool) error {
 	return nil
 }
 
-// checkedDisks validates each disk of a set by itself and returns the set in its stored form. Two disks with one path, or on one file
-// system, are accepted: only the node can tell, and the node controller shows the conflict in the condition Ready of the disks.
+// checkedDisks validates each disk of a set separately and returns the set in its stored form. Two disks with one path,
+// or on one file system, are accepted. Only the node can detect these, and the node controller shows the conflict in
+// the condition Ready of the disks.
 func checkedDisks(disks map[string]DiskSpec) (map[string]DiskSpec, error) {
 	checked := make(map[string]DiskSpec, len(disks))
 	for _, name := range slices.Sorted(maps.Keys(disks)) {
@@ -304,17 +306,17 @@ func checkedDisk(name string, disk DiskSpec) (DiskSpec, error) {
 	return disk, err
 }
 
-// badTags is in every refusal of tags: scripts that come from Longhorn look for these words.
+// badTags is in every refusal of tags: scripts written for Longhorn search for these words.
 const badTags = "at least one error encountered while validating tags"
 
-// checkedTags returns the tags sorted and without doubles.
+// checkedTags returns the tags sorted and without duplicates.
 func checkedTags(field string, tags []string) ([]string, error) {
 	tags, err := checkedSelector(field, tags)
 	slices.Sort(tags)
 	return tags, err
 }
 
-// checkedSelector returns the tags in the order given, without doubles; the result is not nil.
+// checkedSelector returns the tags in the given order, without duplicates; the result is not nil.
 func checkedSelector(field string, tags []string) ([]string, error) {
 	result := make([]string, 0, len(tags))
 	for i, given := range tags {

@@ -155,7 +155,8 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 	}
 }
 
-// A change that names the version that its client read is not made on another one, whoever wrote that, and however late.
+// If a change names the version that its client read, it is not applied to another version, whatever client wrote that,
+// and however late.
 func TestAChangeOfAVersion(t *testing.T) {
 	tagged := func(tags ...string) func(*longhorn.Node) { return func(n *longhorn.Node) { n.Spec.Tags = tags } }
 	reported := func(n *longhorn.Node) { n.Status.Region = "another" }
@@ -199,7 +200,7 @@ func TestAChangeOfAVersion(t *testing.T) {
 	})
 }
 
-// A disk that an older installation made in a directory of the system stays, and does not keep its node from being changed.
+// A disk that an older installation created in a system directory stays, and its node can be changed.
 func TestADiskInADirectoryOfTheSystemStays(t *testing.T) {
 	b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("disk-1", "/var/lib", func(d *longhorn.DiskSpec) { d.AllowScheduling = true })))
 	disks := map[string]DiskSpec{"disk-1": {Path: "/var/lib/"}, "disk-2": {Path: "/mnt/two"}}
@@ -213,7 +214,7 @@ func TestADiskInADirectoryOfTheSystemStays(t *testing.T) {
 	assert.ErrorContains(t, err, "is a directory of the system", "under another name it is new")
 }
 
-// unmounted: the node's disk is not ready; its status shows no replicas then.
+// unmounted makes the node's disk not ready; then its status shows no replicas.
 func unmounted(n *longhorn.Node) {
 	s := n.Status.DiskStatus["disk-1"]
 	s.Conditions = []longhorn.Condition{condition("Ready", longhorn.ConditionFalse, "DiskFilesystemChanged", "unmounted")}
@@ -245,7 +246,7 @@ func TestADiskThatIsNotReadyIsTakenAwayFromUnderItsReplicas(t *testing.T) {
 	})
 }
 
-// lacksDaemon has a node without the pod of its daemon, and what the leader says of its deletion.
+// lacksDaemon changes a node to one without the pod of its daemon, with the leader's condition Removable.
 func lacksDaemon(removable longhorn.ConditionStatus) func(*longhorn.Node) {
 	return func(n *longhorn.Node) {
 		n.Status.Conditions = []longhorn.Condition{

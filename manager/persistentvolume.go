@@ -17,28 +17,30 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// PersistentVolumeRequest asks for a PersistentVolume that stands for a volume. Empty texts mean the default.
+// PersistentVolumeRequest requests a PersistentVolume for a volume. Empty texts mean the default.
 type PersistentVolumeRequest struct {
-	// Name is the volume's by default.
+	// Name is the name of the PersistentVolume; default: the name of the volume.
 	Name string
 	// FSType is ext4 (default) or xfs.
 	FSType string
 	// Secret and SecretNamespace can only be empty.
 	Secret, SecretNamespace string
-	// StorageClass is the setting default-longhorn-static-storage-class by default. No StorageClass needs to have the name.
+	// StorageClass is the class of the PersistentVolume; default: the setting default-longhorn-static-storage-class. A
+	// StorageClass of that name does not need to exist.
 	StorageClass string
 }
 
-// modesOfClaims says what an access mode is called in the cluster.
+// modesOfClaims has the access mode in Kubernetes for each access mode.
 var modesOfClaims = map[longhorn.AccessMode]corev1.PersistentVolumeAccessMode{
 	longhorn.AccessModeReadWriteOnce:    corev1.ReadWriteOnce,
 	longhorn.AccessModeReadWriteOncePod: corev1.ReadWriteOncePod,
 	longhorn.AccessModeReadWriteMany:    corev1.ReadWriteMany,
 }
 
-// CreatePersistentVolume makes a PersistentVolume for a volume. It is retained when its claim is deleted, as the volume was not made
-// for it. It fails with *Invalid where a field breaks a rule, and with ErrConflict where the volume has a PersistentVolume, is being
-// deleted, or the name is taken.
+// CreatePersistentVolume creates a PersistentVolume for a volume. The PersistentVolume is retained when its claim is
+// deleted, because the volume was not created for the claim. CreatePersistentVolume fails with *Invalid if a field
+// breaks a rule. It fails with ErrConflict if the volume has a PersistentVolume or is being deleted, or if the name is
+// in use.
 func (m *Manager) CreatePersistentVolume(ctx context.Context, volume string, req PersistentVolumeRequest) (VolumeView, error) {
 	v, err := byName(ctx, m.deps.Volumes, volume)
 	switch {
@@ -67,7 +69,7 @@ func (m *Manager) CreatePersistentVolume(ctx context.Context, volume string, req
 	return m.view(v, nil)
 }
 
-// complete fills in defaults and refuses what breaks a rule.
+// complete fills in defaults and refuses fields that break a rule.
 func (r *PersistentVolumeRequest) complete(volume, class string) error {
 	if r.Name == "" {
 		r.Name = volume
@@ -114,7 +116,7 @@ func persistentVolumeOf(v *Volume, req PersistentVolumeRequest) *corev1.Persiste
 	}
 }
 
-// accessModeOf is ReadWriteOnce for a volume of a release that did not write its access mode down.
+// accessModeOf returns ReadWriteOnce for a volume of a release that did not record the access mode.
 func accessModeOf(v *Volume) corev1.PersistentVolumeAccessMode {
 	if mode, ok := modesOfClaims[v.Spec.AccessMode]; ok {
 		return mode
@@ -122,10 +124,12 @@ func accessModeOf(v *Volume) corev1.PersistentVolumeAccessMode {
 	return corev1.ReadWriteOnce
 }
 
-// CreateClaim makes a claim that is bound to the volume's PersistentVolume; its name is the volume's by default. The PersistentVolume
-// must not be bound. One that was released by its claim is first reserved for the new one, so that no third one takes it; a call that
-// ended in between may be repeated. It fails with *Invalid where a name breaks a rule, and with ErrConflict where the volume has no
-// PersistentVolume, it is bound, or the claim exists.
+// CreateClaim creates a claim that is bound to the volume's PersistentVolume; its default name is the name of the
+// volume. The PersistentVolume must not be bound. If its earlier claim released it, it is first reserved for the new
+// claim, so that no third claim takes it. A call that was interrupted may be repeated.
+//
+// It fails with *Invalid if a name breaks a rule. It fails with ErrConflict if the volume has no PersistentVolume, if
+// that is bound, or if the claim exists.
 func (m *Manager) CreateClaim(ctx context.Context, volume, namespace, name string) (VolumeView, error) {
 	v, err := byName(ctx, m.deps.Volumes, volume)
 	if err != nil {

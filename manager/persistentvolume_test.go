@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// pvBench is a cluster whose PersistentVolumes the cache shows too.
+// pvBench returns a cluster whose PersistentVolumes are also in the cache.
 func pvBench(t *testing.T, objs ...runtime.Object) *bench {
 	t.Helper()
 	h := testutil.New(t, objs...)
@@ -33,7 +33,7 @@ func pvBench(t *testing.T, objs ...runtime.Object) *bench {
 	return b
 }
 
-// released is the PersistentVolume of the volume "vol", whose claim is gone.
+// released returns the PersistentVolume of the volume "vol", whose claim was deleted.
 func released(changes ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	pv := persistentVolumeOf(detachedVolume("vol"), PersistentVolumeRequest{Name: "pv-1", FSType: "ext4", StorageClass: "static"})
 	pv.UID = "uid-pv-1"

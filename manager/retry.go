@@ -10,22 +10,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A use case reads an object, changes it and writes it on condition that no other
-// client wrote in between; if one did, it starts again.
+// A use case reads an object, changes it and writes it on condition that no other client wrote in between. If another
+// client did, the use case starts again.
 const (
 	maxAttempts = 10
-	// firstDelay is doubled after each attempt, up to maxDelay; each is then varied by
-	// a quarter up or down, so that clients that collided do not meet again.
+	// firstDelay is doubled after each attempt, up to maxDelay. Each delay is then varied by up to a quarter, so that
+	// clients that collided do not collide again.
 	firstDelay = 50 * time.Millisecond
 	maxDelay   = 700 * time.Millisecond
 )
 
-// errBusy: try again soon. The conflict is short: the object is being collected, for instance.
+// errBusy: try again soon. The conflict is short: for example, the object is being garbage-collected.
 var errBusy = errors.New("the object is being replaced")
 
-// retry calls try until it returns something else than a lost race, at most maxAttempts
-// times. try must read live each time. retry returns the last lost race as it is; if
-// ctx ends in between, the error says both.
+// retry calls try until it returns nil or an error that is not a lost race, at most maxAttempts times. try must read
+// live each time. If the last attempt is a lost race, retry returns its error unchanged. If ctx ends in between, the
+// error contains both.
 func (m *Manager) retry(ctx context.Context, try func() error) error {
 	delay := firstDelay
 	for attempt := 1; ; attempt++ {

@@ -12,10 +12,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// SalvageVolume answers whether a faulted volume can be had from one of the named replicas. It changes nothing: replicas prove by the
-// recorded epoch that they hold every acknowledged write, and a volume that is wanted starts by itself as soon as one that does can be
-// opened. No request makes one serve that does not. It fails with *Invalid where a name is not a replica of the volume, and with
-// ErrConflict where the volume is not faulted, or where each of the replicas lacks something; the text says what.
+// SalvageVolume answers whether one of the named replicas can serve a faulted volume. It changes nothing. Replicas
+// prove by the recorded epoch that they have every acknowledged write. A volume that is requested on a node starts
+// automatically as soon as such a replica can be opened. No request can make another replica serve. SalvageVolume fails
+// with *Invalid if a name is not a replica of the volume. It fails with ErrConflict if the volume is not faulted, or if
+// none of the replicas can serve it; the text gives the reasons.
 func (m *Manager) SalvageVolume(ctx context.Context, name string, replicas []string) (VolumeView, error) {
 	view, err := m.Volume(ctx, name)
 	if err != nil {
@@ -49,7 +50,7 @@ func (m *Manager) SalvageVolume(ctx context.Context, name string, replicas []str
 	return VolumeView{}, conflict("volume %q cannot be salvaged: %s", name, strings.Join(lacks, "; "))
 }
 
-// lackOf is a clause that says why the volume cannot be had from a replica; empty: it can.
+// lackOf returns a clause with the reason why a replica cannot serve the volume; empty: it can.
 func (m *Manager) lackOf(view VolumeView, r ReplicaView) (string, error) {
 	members := membersOf(view.Engines)
 	if !slices.Contains(members, r.Name) {
@@ -76,7 +77,7 @@ func (m *Manager) lackOf(view VolumeView, r ReplicaView) (string, error) {
 	return "", nil
 }
 
-// membersOf are the replicas that hold every acknowledged write, by the newest epoch on record.
+// membersOf returns the replicas that have every acknowledged write, by the newest recorded epoch.
 func membersOf(engines []*Engine) []string {
 	var newest longhorn.Epoch
 	for _, e := range engines {

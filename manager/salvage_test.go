@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// faulted is a volume whose engine cannot start, with replicas r-1 and r-2, which hold all data.
+// faulted returns a volume whose engine cannot start, with replicas r-1 and r-2, which have all data.
 func faulted(changes ...func(*longhorn.Engine, []*longhorn.Replica)) []runtime.Object {
 	stopped := func(e *longhorn.Engine, _ []*longhorn.Replica) {
 		e.Status.CurrentState, e.Status.ReplicaModeMap = longhorn.InstanceStateStopped, nil
@@ -33,7 +33,7 @@ func TestSalvage(t *testing.T) {
 	for name, c := range map[string]struct {
 		objs    []runtime.Object
 		names   []string
-		problem string // why not; empty: it can be had from them
+		problem string // the reason of the refusal; empty: they can serve the volume
 	}{
 		"one that holds all data → accepted":               {objs: faulted(), names: r1},
 		"the second one can be opened → accepted":          {objs: faulted(cannotOpen), names: []string{"r-1", "r-2"}},

@@ -14,16 +14,17 @@ import (
 // SettingView is a setting with its definition.
 type SettingView struct {
 	Name string
-	// Value is the given one, or the default.
+	// Value is the value that was set, or the default.
 	Value string
-	// ValueInForce is what the product acts on.
+	// ValueInForce is the effective value.
 	ValueInForce string
-	// Applied is false while the value is refused, has no effect in this release, or was not looked at yet.
+	// Applied is false while the value is refused or has no effect in this release, or while no controller has checked
+	// it yet.
 	Applied    bool
 	Definition types.SettingDefinition
 }
 
-// ListSettings returns all settings, sorted by name, whether or not an object stands for them.
+// ListSettings returns all settings, sorted by name, including those that have no object.
 func (m *Manager) ListSettings() ([]SettingView, error) {
 	var views []SettingView
 	for _, name := range types.Settings() {
@@ -59,7 +60,7 @@ func (m *Manager) Setting(name string) (SettingView, error) {
 	return settingView(s, definition), nil
 }
 
-// told is the value of a setting that cannot be set.
+// told returns the value of a setting that cannot be set.
 func (m *Manager) told(name types.SettingName) (string, error) {
 	switch name {
 	case types.SettingCurrentVersion:
@@ -74,7 +75,7 @@ func (m *Manager) told(name types.SettingName) (string, error) {
 	panic("BUG: nothing tells setting " + string(name))
 }
 
-// ManagerURL is what links begin with; "": what each request says.
+// ManagerURL returns the URL with which links start; "": links start with the address of each request.
 func (m *Manager) ManagerURL() string {
 	s, err := m.deps.Settings.GetRO(string(types.SettingManagerURL))
 	if err != nil {
@@ -83,14 +84,14 @@ func (m *Manager) ManagerURL() string {
 	return types.ValueInForce(s)
 }
 
-// UpdateSetting gives a setting a value; an empty one means the default.
+// UpdateSetting sets the value of a setting; an empty value means the default.
 func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (SettingView, error) {
 	definition, ok := types.DefinitionOf(types.SettingName(name))
 	if !ok {
 		return SettingView{}, notFound("setting", name)
 	}
 	if definition.ReadOnly && definition.Default != "" && types.CheckSetting(definition.Name, value) == nil {
-		return m.Setting(name) // it is so
+		return m.Setting(name) // the setting has this value
 	}
 	if definition.ReadOnly {
 		return SettingView{}, &Invalid{Field: "value", Rule: fmt.Sprintf("setting %s with invalid value %q: it cannot be set: the setting is read-only", name, value)}
@@ -132,7 +133,7 @@ func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (Settin
 	return settingView(stored, definition), nil
 }
 
-// checkPriorityClass refuses the name of a PriorityClass that is not there.
+// checkPriorityClass refuses the name of a PriorityClass that does not exist.
 func (m *Manager) checkPriorityClass(ctx context.Context, d types.SettingDefinition, value string) error {
 	if d.Name != types.SettingPriorityClass || value == "" {
 		return nil
@@ -141,7 +142,9 @@ func (m *Manager) checkPriorityClass(ctx context.Context, d types.SettingDefinit
 	if apierrors.IsNotFound(err) {
 		return &Invalid{Field: "value", Rule: fmt.Sprintf("setting %s with invalid value %q: failed to get priority class %s: it does not exist", d.Name, value, value)}
 	}
-	if err != nil && !apierrors.IsForbidden(err) { // by manifests of an earlier release: the setting's status says later whether it is there
+	// Manifests of an earlier release do not grant this right; the setting's status reports later whether the class
+	// exists.
+	if err != nil && !apierrors.IsForbidden(err) {
 		return fmt.Errorf("read PriorityClass %s: %w", value, err)
 	}
 	return nil
@@ -155,7 +158,7 @@ func settingView(s *longhorn.Setting, definition types.SettingDefinition) Settin
 		view.Value = definition.Default
 	}
 	if types.IsPodSetting(definition.Name) && s.Status.ValueInForce != view.ValueInForce {
-		view.Applied = false // nobody has looked yet whether pods were made with another value
+		view.Applied = false // no controller has checked yet whether pods have another value
 	}
 	return view
 }

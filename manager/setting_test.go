@@ -134,7 +134,7 @@ func TestWhatIsToldCannotBeSet(t *testing.T) {
 	b.ExpectWrites()
 }
 
-// A definition that nothing tells would end the process.
+// A read-only setting without a value in told would crash the process.
 func TestEverySettingThatIsReadOnlyIsTold(t *testing.T) {
 	b := newBench(t)
 	for _, name := range types.Settings() {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// ListShareManagers returns the share managers of all shared volumes, sorted by name. None of them may be modified.
+// ListShareManagers returns the share managers of all shared volumes, sorted by name. Callers must not modify them.
 func (m *Manager) ListShareManagers() ([]*ShareManager, error) {
 	shares, err := m.deps.ShareManagers.List(labels.Everything())
 	if err != nil {
@@ -15,7 +15,7 @@ func (m *Manager) ListShareManagers() ([]*ShareManager, error) {
 	return shares, nil
 }
 
-// ShareManager returns that of one volume, which must not be modified.
+// ShareManager returns the share manager of one volume; callers must not modify it.
 func (m *Manager) ShareManager(name string) (*ShareManager, error) {
 	s, err := m.deps.ShareManagers.GetRO(name)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// The Service of a share has the volume's name, which must begin with a letter. kubectl is refused in the same words (test/policy).
+// The Service of a share has the volume's name, which must start with a letter. For kubectl the refusal has the same
+// words (test/policy).
 func TestTheNameOfASharedVolumeBeginsWithALetter(t *testing.T) {
 	const rule = `name: "2024-media" must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name`
 	b := newBench(t, threeNodes()...)
@@ -25,7 +26,7 @@ func TestTheNameOfASharedVolumeBeginsWithALetter(t *testing.T) {
 	wantInvalid(t, err, "name", rule)
 	b.ExpectWrites()
 
-	// One that an earlier release let in.
+	// A volume that an earlier release accepted.
 	b = newBench(t, append(threeNodes(), build.Volume("2024-media", func(v *longhorn.Volume) { v.Spec.AccessMode = longhorn.AccessModeReadWriteMany }))...)
 	_, err = b.UpdateVolume(t.Context(), "2024-media", VolumeUpdate{NumberOfReplicas: ptr(2)})
 	require.NoError(t, err)

@@ -45,7 +45,8 @@ func TestCreateVolumeFillsInCopies(t *testing.T) {
 	}
 }
 
-// strictVolume is a detached strict-local volume with replicas r-1, r-2, … on nodes of the same numbers; members hold its data.
+// strictVolume returns a detached strict-local volume with replicas r-1, r-2, … on nodes of the same numbers; members
+// have its data.
 func strictVolume(nodes int, members ...string) []runtime.Object {
 	v := detachedVolume("vol", func(v *longhorn.Volume) {
 		v.Spec.DataLocality, v.Spec.NumberOfReplicas = longhorn.DataLocalityStrictLocal, 1
@@ -68,7 +69,7 @@ func TestAttachOfAStrictLocalVolume(t *testing.T) {
 	cases := map[string]struct {
 		objects []runtime.Object
 		wants   []string // StrictLocalNodes
-		refused string   // of an attachment to node-2; "": it is not
+		refused string   // of an attachment to node-2; "": it is not refused
 	}{
 		"no replica yet → anywhere":                       {objects: strictVolume(0)},
 		"a replica that was never used → anywhere":        {objects: strictVolume(1)},

@@ -6,9 +6,8 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// holdsTicket reports whether the very ticket is there. A ticket of the same id that
-// belongs to another user, or stands for another node, is a conflict: a ticket does not
-// move, it is dropped first.
+// holdsTicket reports whether exactly this ticket exists. A ticket of the same id that belongs to another user, or
+// names another node, is a conflict: a ticket cannot move, it must be removed first.
 func holdsTicket(va *VolumeAttachment, want longhorn.AttachmentTicket) (bool, error) {
 	have, ok := va.Spec.AttachmentTickets[want.ID]
 	switch {
@@ -22,11 +21,10 @@ func holdsTicket(va *VolumeAttachment, want longhorn.AttachmentTicket) (bool, er
 	return maps.Equal(have.Parameters, want.Parameters), nil
 }
 
-// putTicket adds a ticket that is not there, or changes the parameters of one that is.
-// It refuses while the volume is being deleted or is faulted. It refuses a person's
-// ticket, too, while the volume is attached to another node or another ticket wants it
-// there, so that the person learns it at once. A CSI attacher's ticket waits its turn,
-// as the attacher will.
+// putTicket adds a ticket, or changes the parameters of an existing ticket. It refuses while the volume is being
+// deleted or is faulted. It also refuses a person's ticket while the volume is attached to another node or another
+// ticket requests it there, so that the person knows immediately. A CSI attacher's ticket waits for its turn, as the
+// attacher does.
 func putTicket(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) error {
 	if v.DeletionTimestamp != nil {
 		return conflict("volume %q is being deleted", v.Name)
@@ -39,8 +37,7 @@ func putTicket(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) 
 			return err
 		}
 	}
-	// The status of a dropped ticket of this id may still be there, and must not be
-	// taken for an answer to this one.
+	// The status of a removed ticket of this id may still exist. It must not be taken for the status of this ticket.
 	want.Generation = 1 + max(va.Spec.AttachmentTickets[want.ID].Generation,
 		va.Status.AttachmentTicketStatuses[want.ID].Generation)
 	if va.Spec.AttachmentTickets == nil {
@@ -65,7 +62,7 @@ func refuseElsewhere(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTi
 	return nil
 }
 
-// dropTickets removes what the request names and reports whether anything was there.
+// dropTickets removes the tickets of the request and reports whether any of them existed.
 func dropTickets(va *VolumeAttachment, req DetachRequest) (bool, error) {
 	if req.Force {
 		had := len(va.Spec.AttachmentTickets) > 0
@@ -83,8 +80,8 @@ func dropTickets(va *VolumeAttachment, req DetachRequest) (bool, error) {
 	return true, nil
 }
 
-// IsSatisfied reports whether a ticket, as it is now, is satisfied: an answer to an
-// earlier version of it does not count.
+// IsSatisfied reports whether the current ticket is satisfied: the status of an earlier version of the ticket does not
+// count.
 func IsSatisfied(va *VolumeAttachment, id string) bool {
 	ticket, ok := va.Spec.AttachmentTickets[id]
 	status, answered := va.Status.AttachmentTicketStatuses[id]

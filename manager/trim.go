@@ -9,16 +9,18 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// NodeDaemons does on a volume's node what only its daemon can. Errors are those of a Manager.
+// NodeDaemons carries out on a volume's node what only the daemon of the node can do. Its errors are errors of a
+// Manager.
 type NodeDaemons interface {
-	// TrimFilesystem trims the file system of a volume that is mounted on the node, whose daemon has the address. It returns within
-	// a minute: false without an error if the trim goes on.
+	// TrimFilesystem trims the file system of a volume that is mounted on the node, whose daemon has the address. It
+	// returns within a minute, and false without an error if the trim continues after that.
 	TrimFilesystem(ctx context.Context, node, address, volume string) (isDone bool, err error)
 }
 
-// TrimFilesystem has the file system of an attached volume tell the volume which blocks it does not use, so that replicas give their
-// space back. isDone is false if that goes on after the answer: Events of the volume tell of the end. It fails with ErrConflict where
-// there is no mounted file system, and with ErrUnavailable where the node's daemon cannot be asked, or cannot do it now.
+// TrimFilesystem makes the file system of an attached volume report to the volume which blocks it does not use, so that
+// replicas free this space. isDone is false if the trim continues after the answer; then Events of the volume report
+// the end. TrimFilesystem fails with ErrConflict if there is no mounted file system. It fails with ErrUnavailable if
+// the node's daemon cannot be reached, or cannot do it now.
 func (m *Manager) TrimFilesystem(ctx context.Context, name string) (view VolumeView, isDone bool, err error) {
 	v, err := byName(ctx, m.deps.Volumes, name)
 	if err != nil {
@@ -44,7 +46,7 @@ func (m *Manager) TrimFilesystem(ctx context.Context, name string) (view VolumeV
 	return view, isDone, nil
 }
 
-// notTrimmable says why a volume certainly has no file system that is mounted; empty: it may have one.
+// notTrimmable returns the reason why a volume certainly has no mounted file system; empty: it may have one.
 func notTrimmable(view VolumeView) string {
 	v, pv := view.Volume, view.PersistentVolume
 	if why := NotTrimmable(v); why != "" {
@@ -56,7 +58,7 @@ func notTrimmable(view VolumeView) string {
 	return ""
 }
 
-// NotTrimmable is what the volume alone says of that; the daemon of its node asks it, too.
+// NotTrimmable returns the reasons of notTrimmable that only need the volume; the daemon of its node calls it, too.
 func NotTrimmable(v *longhorn.Volume) string {
 	switch {
 	case v.DeletionTimestamp != nil:

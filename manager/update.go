@@ -16,26 +16,27 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// VolumeUpdate changes what a user may say of a volume that exists; a nil field stays as it is.
+// VolumeUpdate changes the fields of an existing volume that a user can set; a nil field stays unchanged.
 type VolumeUpdate struct {
-	// NumberOfReplicas is 1 to 20. A healthy surplus is trimmed, a lack is made up for while the
-	// volume is attached.
+	// NumberOfReplicas is 1 to 20. Healthy surplus replicas are removed. Missing replicas are rebuilt while the volume
+	// is attached.
 	NumberOfReplicas *int
-	// DataLocality takes effect at once. From best-effort to disabled the local replica stays. It changes to or from strict-local only while
-	// the volume is detached; strict-local needs NumberOfReplicas 1.
+	// DataLocality takes effect immediately. If it changes from best-effort to disabled, the local replica stays. It
+	// changes to or from strict-local only while the volume is detached; strict-local needs NumberOfReplicas 1.
 	DataLocality *string
-	// AccessMode changes to or from rwx only while the volume is detached, and is not rwx with dataLocality strict-local.
+	// AccessMode changes to or from rwx only while the volume is detached. It cannot be rwx with dataLocality
+	// strict-local.
 	AccessMode *string
-	// What follows says where replicas may be placed from now on; those that are placed stay.
+	// The fields below determine where replicas may be placed from now on; placed replicas stay.
 	ReplicaSoftAntiAffinity, ReplicaZoneSoftAntiAffinity, ReplicaDiskSoftAntiAffinity *string
-	// ReplicaAutoBalance takes effect at once, while the volume is attached.
+	// ReplicaAutoBalance takes effect immediately, while the volume is attached.
 	ReplicaAutoBalance *string
-	// NodeSelector and DiskSelector are tags that a node or disk must have; an empty list needs none.
+	// NodeSelector and DiskSelector are tags that a node or disk must have; an empty list requires none.
 	NodeSelector, DiskSelector *[]string
 }
 
-// UpdateVolume changes a volume's spec. It fails with *Invalid where a value breaks a rule, and
-// ErrConflict where the volume is being deleted. Values that are as asked for are no error.
+// UpdateVolume changes a volume's spec. It fails with *Invalid if a value breaks a rule, and with ErrConflict if the
+// volume is being deleted. It is not an error if the volume already has the values.
 func (m *Manager) UpdateVolume(ctx context.Context, name string, u VolumeUpdate) (VolumeView, error) {
 	if err := u.check(); err != nil {
 		return VolumeView{}, err
@@ -103,8 +104,8 @@ func (u VolumeUpdate) check() error {
 	return nil
 }
 
-// checkSelectors brings the selectors into the form in which they are stored. A tag that nothing has is
-// *Invalid: it is misspelt, more likely than not.
+// checkSelectors converts the selectors into the form in which they are stored. A tag that no node or disk has is
+// *Invalid: it is probably a typing error.
 func (m *Manager) checkSelectors(u *VolumeUpdate) error {
 	var wanted Volume
 	for _, s := range []struct {
@@ -137,7 +138,8 @@ func (m *Manager) checkSelectors(u *VolumeUpdate) error {
 	return checkTags(&wanted, nodes)
 }
 
-// checkLocalityChange refuses what breaks the rules of strict-local, in words that name the volume; the API server has the same rules.
+// checkLocalityChange refuses a change that breaks the rules of strict-local, with a text that names the volume; the
+// API server has the same rules.
 func checkLocalityChange(v *Volume, before longhorn.VolumeSpec) error {
 	field := "numberOfReplicas"
 	if before.NumberOfReplicas != v.Spec.NumberOfReplicas {
@@ -153,8 +155,8 @@ func checkLocalityChange(v *Volume, before longhorn.VolumeSpec) error {
 	return conflict("volume %q is %s: its dataLocality changes from %q to %q only while it is detached", v.Name, v.Status.State, before.DataLocality, v.Spec.DataLocality)
 }
 
-// checkAccessModeChange refuses a change to or from rwx unless the volume is detached: its users reach it in another way then. The API
-// server has the same rule.
+// checkAccessModeChange refuses a change to or from rwx unless the volume is detached: after such a change, users
+// access the volume in another way. The API server has the same rule.
 func checkAccessModeChange(v *Volume, before longhorn.VolumeSpec) error {
 	const shared = longhorn.AccessModeReadWriteMany
 	if err := checkShared(v.Spec); err != nil || v.Spec.AccessMode == before.AccessMode {
@@ -166,7 +168,7 @@ func checkAccessModeChange(v *Volume, before longhorn.VolumeSpec) error {
 	return conflict("volume %q is %s: its accessMode changes from %q to %q only while it is detached", v.Name, v.Status.State, before.AccessMode, v.Spec.AccessMode)
 }
 
-// isAtRest reports whether a volume is new or detached, and wanted on no node.
+// isAtRest reports whether a volume is new, or detached and not requested on a node.
 func isAtRest(v *Volume) bool {
 	return v.Status.State == "" || v.Status.State == longhorn.VolumeStateDetached && v.Spec.NodeID == ""
 }
@@ -198,14 +200,14 @@ func setWord[T ~string](field *T, value *string) {
 	}
 }
 
-// RemoveReplica asks for the deletion of one replica with its data, whether the volume is attached
-// or not; one that is being deleted already is no error. A name that is no replica of the volume is
-// *Invalid. It refuses with ErrConflict while no other replica is known to hold all data, and where
-// the volume is being deleted. Removals come one after the other: of two at a time each would count
-// on the replica that the other one takes.
+// RemoveReplica requests the deletion of one replica with its data, whether or not the volume is attached. It is not an
+// error if the replica is already being deleted. A name that is not a replica of the volume is *Invalid. RemoveReplica
+// refuses with ErrConflict while no other replica is known to have all data, and if the volume is being deleted. It
+// carries out one removal after the other. Otherwise each of two concurrent removals would count on the replica that
+// the other one removes.
 //
-// Another replica may fail after that was looked at, and others delete replicas, too. So the
-// controller of the replica's node looks once more, and keeps the data of the last good copy.
+// Another replica may fail after the check, and other programs delete replicas, too. So the controller of the replica's
+// node checks again, and keeps the data of the last good copy.
 func (m *Manager) RemoveReplica(ctx context.Context, volume, replica string) (VolumeView, error) {
 	v, err := m.removeReplica(ctx, volume, replica)
 	if err != nil {
@@ -250,10 +252,10 @@ func (m *Manager) removeReplica(ctx context.Context, volume, replica string) (*V
 	return v, storeError("replica", replica, err)
 }
 
-// checkReplicaSpare refuses the removal of a replica while no other one is good, by what the API
-// server has now, and can be opened and reached; or while the leader has found that. A volume that
-// never had an epoch, and is to be attached nowhere, was never written: each of its replicas may go.
-// Where the engine is missing that is not known.
+// checkReplicaSpare refuses the removal of a replica unless another replica is good, according to the API server's
+// current state, and can be opened and reached. It also refuses the removal if the leader has marked the replica as the
+// last good copy. A volume that never had an epoch, and is not requested on a node, was never written: any of its
+// replicas may be removed. If the engine is missing, that is not known.
 func (m *Manager) checkReplicaSpare(ctx context.Context, v *Volume, r *Replica) error {
 	refusal := conflict("replica %s has the last good copy of volume %s (no other healthy replica available): it cannot be deleted;"+
 		" to delete the volume, run kubectl -n %s delete volumes.longhorn.io %s", r.Name, v.Name, v.Namespace, v.Name)
@@ -297,14 +299,14 @@ func (m *Manager) checkReplicaSpare(ctx context.Context, v *Volume, r *Replica) 
 	return refusal
 }
 
-// The cache is asked every cacheInterval, for cachePatience at most, whether it has what was written.
+// Every cacheInterval, for cachePatience at most, awaitCache checks whether the cache contains the write.
 const (
 	cacheInterval = 20 * time.Millisecond
 	cachePatience = 2 * time.Second
 )
 
-// awaitCache lets the next read see what was written. A cache that is later than that is no error:
-// the intent is recorded.
+// awaitCache waits until the next read sees the write. It is not an error if the cache takes longer: the intent is
+// recorded.
 func (m *Manager) awaitCache(ctx context.Context, seen func() bool) {
 	for range cachePatience / cacheInterval {
 		if seen() {

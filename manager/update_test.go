@@ -26,7 +26,7 @@ func TestUpdateVolume(t *testing.T) {
 	cases := map[string]struct {
 		update VolumeUpdate
 		want   func(*longhorn.VolumeSpec) // nil: nothing is written
-		field  string                     // of what is refused
+		field  string                     // in the refusal
 		text   string
 	}{
 		"more replicas → recorded": {update: VolumeUpdate{NumberOfReplicas: ptr(20)}, want: func(s *longhorn.VolumeSpec) { s.NumberOfReplicas = 20 }},
@@ -140,7 +140,7 @@ func TestUpdateVolume(t *testing.T) {
 	})
 }
 
-// A volume becomes strict-local, or ceases to be, only where nothing uses it.
+// A volume becomes strict-local, or stops being strict-local, only while nothing uses it.
 func TestStrictLocalChangesWhileDetached(t *testing.T) {
 	cases := map[string]struct {
 		from, to longhorn.DataLocality
@@ -174,7 +174,7 @@ func TestStrictLocalChangesWhileDetached(t *testing.T) {
 	}
 }
 
-// served is a healthy volume, attached to node-1, with replicas r-1 to r-n on nodes of the same numbers.
+// served returns a healthy volume, attached to node-1, with replicas r-1 to r-n on nodes of the same numbers.
 func served(n int, changes ...func(*longhorn.Engine, []*longhorn.Replica)) []runtime.Object {
 	v := detachedVolume("vol", func(v *longhorn.Volume) {
 		v.Spec.NumberOfReplicas, v.Spec.NodeID = n, "node-1"
@@ -199,7 +199,7 @@ func served(n int, changes ...func(*longhorn.Engine, []*longhorn.Replica)) []run
 	return objs
 }
 
-// having changes those of the objects that are of one kind.
+// having changes the objects of one kind.
 func having[T runtime.Object](objs []runtime.Object, change func(T)) []runtime.Object {
 	for _, o := range objs {
 		if o, ok := o.(T); ok {
@@ -209,7 +209,7 @@ func having[T runtime.Object](objs []runtime.Object, change func(T)) []runtime.O
 	return objs
 }
 
-// node2 changes that node.
+// node2 returns a function that changes node-2.
 func node2(change func(*longhorn.Node)) func(*longhorn.Node) {
 	return func(n *longhorn.Node) {
 		if n.Name == "node-2" {
@@ -225,7 +225,7 @@ func TestRemoveReplica(t *testing.T) {
 	}
 	cases := map[string]struct {
 		objs    []runtime.Object
-		problem string // why it is refused; empty: it is deleted
+		problem string // the reason of the refusal; empty: the replica is deleted
 	}{
 		"two good ones → removed":           {objs: served(2)},
 		"two good ones, detached → removed": {objs: served(2, stopped)},
@@ -328,7 +328,7 @@ func TestRemoveReplica(t *testing.T) {
 	})
 }
 
-// during is a store that does something while an object is being deleted.
+// during is a store that calls a function while an object is being deleted.
 type during struct {
 	ReplicaStore
 	deletion func(datastore.Preconditions)
@@ -339,7 +339,7 @@ func (d during) Delete(ctx context.Context, name string, p datastore.Preconditio
 	return d.ReplicaStore.Delete(ctx, name, p)
 }
 
-// Each of two removals at a time would find the other one's replica good.
+// Each of two concurrent removals would consider the replica of the other removal good.
 func TestRemovalsComeOneAfterTheOther(t *testing.T) {
 	b := newBench(t, served(2)...)
 	replicas := b.deps.Replicas
@@ -372,7 +372,7 @@ func TestOnlyTheReplicaThatWasLookedAtIsRemoved(t *testing.T) {
 	}}
 	_, err = b.RemoveReplica(t.Context(), "vol", "r-1")
 	wantProblem(t, err, ErrConflict, `replica r-1 has the last good copy of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`)
-	b.ExpectWrites("delete replicas/r-1") // which was refused
+	b.ExpectWrites("delete replicas/r-1") // this was refused
 	_, err = replicas.Live(t.Context(), "r-1")
 	assert.NoError(t, err)
 }
@@ -390,7 +390,7 @@ func (c counting) Update(ctx context.Context, v *Volume) (*Volume, error) {
 
 // The answer comes when the next read sees the change, or after two seconds.
 func TestAChangeIsSeenByTheNextRead(t *testing.T) {
-	const patience = 100 // looks at the cache
+	const patience = 100 // number of checks of the cache
 	for name, use := range map[string]func(*bench) error{
 		"a volume is changed": func(b *bench) error {
 			return second(b.UpdateVolume(t.Context(), "vol", VolumeUpdate{NumberOfReplicas: ptr(1)}))
@@ -416,7 +416,8 @@ func TestAChangeIsSeenByTheNextRead(t *testing.T) {
 	})
 }
 
-// What the removal rests on is read live: these caches still show the other replica as it was.
+// RemoveReplica reads live all that the removal depends on: these caches still show the earlier state of the other
+// replica.
 func TestARemovalDoesNotBelieveTheCache(t *testing.T) {
 	changes := map[string]func([]runtime.Object) runtime.Object{
 		"the other one is being deleted": func(objs []runtime.Object) runtime.Object {
@@ -452,7 +453,7 @@ func TestARemovalDoesNotBelieveTheCache(t *testing.T) {
 	}
 }
 
-// Clients cannot ask for such names, and fail; that is no failure of the server's.
+// Clients cannot request such names, and fail. This is not a failure of the server.
 func TestANameThatNothingCanHave(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	ctx := t.Context()
@@ -476,7 +477,7 @@ func TestANameThatNothingCanHave(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestAViewSaysDegradedAtOnce: the controller has not looked yet.
+// TestAViewSaysDegradedAtOnce: the controller has not seen the change yet.
 func TestAViewSaysDegradedAtOnce(t *testing.T) {
 	read := func(t *testing.T, b *bench) longhorn.VolumeRobustness {
 		t.Helper()

@@ -18,32 +18,33 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// VolumeView is a volume with all that belongs to it. Nothing in it may be modified.
+// VolumeView is a volume with all objects that belong to it. Callers must not modify it.
 type VolumeView struct {
 	Volume   *Volume
 	Engines  []*Engine
 	Replicas []ReplicaView
-	// Rebuilds are those under way, failed or complete, by the engine on the node where
-	// the volume is attached, sorted by replica.
+	// Rebuilds are the rebuilds under way, failed or complete, by the engine on the node where the volume is attached,
+	// sorted by replica.
 	Rebuilds []RebuildView
 	// Attachment is nil while there is none.
 	Attachment *VolumeAttachment
-	// StrictLocalNodes are the nodes on which alone it may be attached, as types.StrictLocalNodes has them; nil: on all.
+	// StrictLocalNodes are the only nodes on which the volume may be attached, according to types.StrictLocalNodes;
+	// nil: all nodes.
 	StrictLocalNodes []string
-	// Robustness is the volume's, made true for what was asked since the controller looked: a volume
-	// that has fewer good replicas than asked for is degraded.
+	// Robustness is the volume's robustness, corrected for changes of the spec that the controller has not seen yet: a
+	// volume that has fewer good replicas than requested is degraded.
 	Robustness longhorn.VolumeRobustness
-	// ExpansionRequired: users still get less than spec.size.
+	// ExpansionRequired: users still have less than spec.size.
 	ExpansionRequired bool
-	// Unplaced is how many replicas are wanted for which there is no place yet.
+	// Unplaced is the number of requested replicas that have no place yet.
 	Unplaced int
-	// Image is that of the data plane; empty while no node has one.
+	// Image is the image of the data plane; empty while no node has one.
 	Image string
-	// PersistentVolume stands for the volume in the cluster, cut down to what ClaimStore has; nil: none does.
+	// PersistentVolume is the volume's PersistentVolume, reduced to the fields that ClaimStore has; nil: there is none.
 	PersistentVolume *corev1.PersistentVolume
-	// Workloads are filled in by FindWorkloads.
+	// Workloads are set by FindWorkloads.
 	Workloads []Workload
-	// Ready reports whether a workload may have it attached; if not, NotReadyMessage says why.
+	// Ready reports whether a workload may have the volume attached; if not, NotReadyMessage gives the reason.
 	Ready           bool
 	NotReadyMessage string
 }
@@ -53,11 +54,12 @@ type ReplicaView struct {
 	*Replica
 	// Mode is RW, WO or ERR; empty while the volume has no engine running.
 	Mode string
-	// Removed: it was removed, serves nothing, and other replicas have the data. Its object is there until its node has removed its data.
+	// Removed: the replica was removed, serves nothing, and other replicas have the data. Its object exists until its
+	// node has removed its data.
 	Removed bool
 }
 
-// RebuildView reports how far the rebuild of a replica has got.
+// RebuildView is the progress of the rebuild of a replica.
 type RebuildView struct {
 	Replica string
 	RebuildStatus
@@ -80,8 +82,8 @@ func (m *Manager) ListVolumes() ([]VolumeView, error) {
 	return views, nil
 }
 
-// Volume returns one volume. If the cache lacks it, Volume asks the API server, so it finds a
-// volume just made, and "not found" is the truth.
+// Volume returns one volume. If the cache lacks it, Volume reads it from the API server. So it finds a volume that was
+// just created, and "not found" is certain.
 func (m *Manager) Volume(ctx context.Context, name string) (VolumeView, error) {
 	v, err := m.deps.Volumes.GetRO(name)
 	if apierrors.IsNotFound(err) {
@@ -93,9 +95,10 @@ func (m *Manager) Volume(ctx context.Context, name string) (VolumeView, error) {
 	return m.view(v, nil)
 }
 
-// DeleteVolume asks for the deletion of a volume and its data, and does not wait
-// for it. Asking again is no error until the volume is gone. The API server decides: its admission policies keep a volume that is
-// attached, or that has the data of a claim, from every account. Then DeleteVolume fails with ErrConflict and the text of the policy.
+// DeleteVolume requests the deletion of a volume and its data, and does not wait for it. A repeated request is not an
+// error until the volume is gone. The API server decides: for every account, its admission policies refuse to delete a
+// volume that is attached, or that has the data of a claim. Then DeleteVolume fails with ErrConflict and the text of
+// the policy.
 func (m *Manager) DeleteVolume(ctx context.Context, name string) error {
 	v, err := byName(ctx, m.deps.Volumes, name)
 	if err != nil {
@@ -104,7 +107,7 @@ func (m *Manager) DeleteVolume(ctx context.Context, name string) error {
 	if v.DeletionTimestamp != nil {
 		return nil
 	}
-	// By UID: not one that took its name in between.
+	// By UID: not another volume that was created with this name in between.
 	if err := m.deps.Volumes.Delete(ctx, name, datastore.Preconditions{UID: v.UID}); err != nil {
 		return storeError("volume", name, err)
 	}
@@ -112,8 +115,7 @@ func (m *Manager) DeleteVolume(ctx context.Context, name string) error {
 	return nil
 }
 
-// view composes a volume's view from the caches; attachment, if not nil, is newer
-// than the cached one.
+// view composes a volume's view from the caches; attachment, if not nil, is newer than the cached one.
 func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, error) {
 	view := VolumeView{Volume: v, Attachment: attachment}
 	engines, err := m.deps.Engines.ByIndex(datastore.IndexVolume, v.Name)
@@ -169,9 +171,9 @@ func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, err
 	return view, nil
 }
 
-// unplaced counts the replicas that a volume without any data lacks because there is no place for them. A volume that has been used is
-// degraded instead: clients take each replica that is listed for one that exists. Of a volume that no controller has seen yet, or that is
-// being deleted, the number is not known.
+// unplaced counts the replicas that a volume without any data lacks because there is no place for them. A volume that
+// has been used is degraded instead: clients assume that each listed replica exists. The number is not known for a
+// volume that no controller has seen yet, or that is being deleted.
 func unplaced(v *Volume, replicas []*Replica) int {
 	if v.Status.State == "" || v.DeletionTimestamp != nil || isUsed(v, replicas) {
 		return 0
@@ -217,13 +219,12 @@ func strictLocalNodes(v *Volume, engines []*Engine, replicas []ReplicaView) []st
 	return types.StrictLocalNodes(v, e, plain(replicas))
 }
 
-// belongs reports whether an object is this very volume's, and not that of an
-// earlier volume of the same name.
+// belongs reports whether an object belongs to this volume, and not to an earlier volume of the same name.
 func belongs(o metav1.Object, v *Volume) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == v.UID })
 }
 
-// servingEngine is the engine on the node where the volume is attached; nil if there is none.
+// servingEngine returns the engine on the node where the volume is attached; nil if there is none.
 func servingEngine(v *Volume, engines []*Engine) *Engine {
 	for _, e := range engines {
 		if v.Status.CurrentNodeID != "" && e.Spec.NodeID == v.Status.CurrentNodeID {
@@ -233,7 +234,7 @@ func servingEngine(v *Volume, engines []*Engine) *Engine {
 	return nil
 }
 
-// rebuildsOf leaves out the replicas that were removed: their rebuilds ended because of that, and have not failed.
+// rebuildsOf omits the replicas that were removed: their rebuilds stopped because of the removal, and have not failed.
 func rebuildsOf(e *Engine, replicas []ReplicaView) []RebuildView {
 	var views []RebuildView
 	for _, replica := range slices.Sorted(maps.Keys(e.Status.RebuildStatus)) {
@@ -245,9 +246,8 @@ func rebuildsOf(e *Engine, replicas []ReplicaView) []RebuildView {
 	return views
 }
 
-// notReadyMessage says why a workload cannot have the volume attached; empty if it can. A
-// replica without a place does not hold back a volume that has data: the volume is degraded,
-// and can be served.
+// notReadyMessage returns the reason why a workload cannot have the volume attached; empty if it can. A replica without
+// a place does not prevent the use of a volume that has data: the volume is degraded, and can be served.
 func notReadyMessage(v *Volume, replicas []ReplicaView) string {
 	detached := v.Status.State == longhorn.VolumeStateDetached
 	switch {
@@ -280,7 +280,7 @@ func hasUnplaced(v *Volume, replicas []ReplicaView) bool {
 		slices.ContainsFunc(replicas, func(r ReplicaView) bool { return r.Spec.NodeID == "" })
 }
 
-// unplaceable is the scheduler's refusal for the user who asked for the volume.
+// unplaceable returns the scheduler's refusal as an error for the user who requested the volume.
 func unplaceable(v *Volume, err error) error {
 	problem := &Problem{Class: ErrInsufficient, Cause: err, Text: fmt.Sprintf(
 		"volume %q: size %s with numberOfReplicas %d does not fit on the disks: %v",

@@ -11,13 +11,14 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// Workload is a pod that uses a volume. Phase is the pod's; Owner and OwnerKind are its controller, empty if it has none.
+// Workload is a pod that uses a volume. Phase is the pod's phase; Owner and OwnerKind are its controller, empty if it
+// has none.
 type Workload struct{ Pod, Phase, Owner, OwnerKind string }
 
-// FindWorkloads fills in the pods that use the volumes, sorted by name. It asks the API server for the pods of each claim's namespace
-// on the node where the volume is attached, once for each pair of the two; for those of all nodes where the volume is shared. A
-// volume that is not attached has none. If the API server does not answer, the volumes are shown without their pods: what else is
-// known of them must not wait for that.
+// FindWorkloads sets the pods that use the volumes, sorted by name. It lists the pods of each claim's namespace on the
+// node where the volume is attached, once for each pair of namespace and node. For a shared volume it lists those on
+// all nodes. A volume that is not attached has none. If the API server does not answer, the volumes are shown without
+// their pods, so that the rest of their state is available.
 func (m *Manager) FindWorkloads(ctx context.Context, views []VolumeView) {
 	type place struct{ namespace, node string }
 	listed := map[place][]corev1.Pod{}
@@ -42,7 +43,7 @@ func (m *Manager) FindWorkloads(ctx context.Context, views []VolumeView) {
 	}
 }
 
-// workloadsOf are those of the pods that use a claim of their namespace.
+// workloadsOf returns the pods among pods that use a claim of their namespace.
 func workloadsOf(pods []corev1.Pod, claim string) []Workload {
 	var workloads []Workload
 	for i := range pods {
@@ -63,7 +64,7 @@ func workloadsOf(pods []corev1.Pod, claim string) []Workload {
 	return workloads
 }
 
-// persistentVolume is the PersistentVolume of a volume: the bound one, else the first by name; nil: there is none.
+// persistentVolume returns the PersistentVolume of a volume: the bound one, else the first by name; nil: there is none.
 func (m *Manager) persistentVolume(volume string) (*corev1.PersistentVolume, error) {
 	all, err := m.deps.Claims.PersistentVolumes(volume)
 	if err != nil || len(all) == 0 {
