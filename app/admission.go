@@ -14,9 +14,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// admission is the wait for the answer that this cluster is ours. A daemon does nothing to the cluster before it. A first installation's daemons
-// start before the definitions, which a manifest has last; a machine may start while the API server is away. Only another Longhorn ends the wait
-// with an error: all else may heal with time, and the kubelet would start a process that ended later and later.
+// admission waits until it is known that this cluster has no other Longhorn. Until then a daemon changes nothing in the
+// cluster. The daemons of a first installation start before the CRDs, which are last in a manifest. A machine may also
+// start while the API server is unavailable. Only another Longhorn ends the wait with an error. All other causes may
+// disappear with time, and the kubelet would restart a process that exits after ever longer delays.
 type admission struct {
 	clock clock.Clock
 	log   *logrus.Entry
@@ -24,14 +25,15 @@ type admission struct {
 }
 
 const (
-	// admissionRetry is how soon the cluster is looked at again, and admissionLook how long one look may take. The first is shorter: a network that
-	// drops packets must not keep the log from saying what is waited for.
+	// admissionRetry is the time between two checks of the cluster, and admissionLook how long one check may take. The
+	// first check has a shorter limit: in a network that drops packets, the log must soon contain the reason for the
+	// wait.
 	admissionRetry, admissionLook, admissionFirstLook = time.Second, 10 * time.Second, 2 * time.Second
-	// admissionReminder is how often the log says what is waited for.
+	// admissionReminder is how often the log repeats the reason for the wait.
 	admissionReminder = 30 * time.Second
 )
 
-// What a daemon waits for, as anyone may know. The log has the cause.
+// The reasons for which a daemon waits. Any client may read them; the log has the causes.
 const (
 	waitsForLook   publicReason = "it waits for the first answer of the Kubernetes API server"
 	waitsForServer publicReason = "it waits for the Kubernetes API server, which does not answer"
@@ -46,7 +48,7 @@ func newAdmission(c clock.Clock, log *logrus.Entry) *admission {
 
 func (a *admission) isFor(why publicReason) { a.why.Store(&why) }
 
-// waiting is a publicReason; nil: the daemon is admitted.
+// waiting returns a publicReason; nil: the daemon is admitted.
 func (a *admission) waiting() error {
 	if why := a.why.Load(); why != nil {
 		return *why
@@ -54,7 +56,8 @@ func (a *admission) waiting() error {
 	return nil
 }
 
-// await returns nil when the cluster is ours. Its errors are those of another Longhorn, and the end of ctx.
+// await returns nil when the cluster has no other Longhorn. It fails only if there is another Longhorn, or when ctx
+// ends.
 func (a *admission) await(ctx context.Context, client metadata.Interface, namespace string) error {
 	var told time.Time
 	for limit := admissionFirstLook; ; limit = admissionLook {

@@ -23,7 +23,8 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// A machine starts while the API server is away: its daemon waits, says what for, and continues by itself.
+// A machine starts while the API server is unavailable: its daemon waits, reports the reason, and continues
+// automatically.
 func TestAStartWaitsForTheAPIServer(t *testing.T) {
 	resource := longhorn.SchemeGroupVersion.WithResource("settings").GroupResource()
 	for name, tc := range map[string]struct {
@@ -63,7 +64,7 @@ func TestAStartWaitsForTheAPIServer(t *testing.T) {
 	}
 }
 
-// A look that hangs does not hold up the next one.
+// A check that hangs does not delay the next check.
 func TestALookAtTheClusterHasAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(clock.RealClock{}, quiet())
@@ -73,7 +74,7 @@ func TestALookAtTheClusterHasAnEnd(t *testing.T) {
 	})
 }
 
-// hangingMetadata answers when its caller has given up.
+// hangingMetadata answers only after its caller has left.
 type hangingMetadata struct{ metadata.Interface }
 
 func (h hangingMetadata) Resource(schema.GroupVersionResource) metadata.Getter {

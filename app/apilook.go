@@ -10,14 +10,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// lookPatience is how long one question to an API server may take.
+// lookPatience is how long one request to an API server may take.
 const lookPatience = 2 * time.Second
 
-// newLook asks an API server for an answer, for an apigate.Gate. Any answer counts, also a refusal. An answer of a proxy that has no server behind it
-// does not count (502 to 504, RFC 9110 section 15.6). Each question has a connection of its own.
+// newLook returns a function for an apigate.Gate that checks whether an API server answers. Any answer counts, also a
+// refusal. An exception is the answer of a proxy that has no server behind it (502 to 504, RFC 9110 section 15.6). Each
+// check has a connection of its own.
 func newLook(config *rest.Config) (func(context.Context) error, error) {
 	c := rest.AnonymousClientConfig(config)
-	c.Dial = (&net.Dialer{Timeout: lookPatience}).DialContext // also: no transport that others use
+	// This also prevents that the transport is shared with other clients.
+	c.Dial = (&net.Dialer{Timeout: lookPatience}).DialContext
 	c.NextProtos = []string{"http/1.1"}
 	transport, err := rest.TransportFor(c)
 	if err != nil {
@@ -38,7 +40,7 @@ func newLook(config *rest.Config) (func(context.Context) error, error) {
 		if err != nil {
 			return err
 		}
-		_ = response.Body.Close() // what it says does not matter
+		_ = response.Body.Close() // its content does not matter
 		if response.StatusCode >= http.StatusBadGateway && response.StatusCode <= http.StatusGatewayTimeout {
 			return fmt.Errorf("%s answers %s", url.Host, response.Status)
 		}

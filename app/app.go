@@ -15,11 +15,11 @@ import (
 // Version is set by the linker.
 var Version = "unknown"
 
-// logLevelEnv says how much is logged, where no flag does.
+// logLevelEnv is the variable with the log level, if no flag sets it.
 const logLevelEnv = "LOG_LEVEL"
 
-// Main runs the program with its arguments and returns its exit code. The first says what the program is: kubectl calls it by
-// another name.
+// Main runs the program with its arguments and returns its exit code. The first argument is the name under which the
+// program runs: kubectl calls it by another name.
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -63,7 +63,7 @@ func root() *cli.Command {
 	})
 }
 
-// plugin is the program as kubectl calls it: with the commands for people alone.
+// plugin returns the command of the program as a plugin of kubectl: it has only the commands for people.
 func plugin() *cli.Command {
 	return strict(&cli.Command{
 		Name: pluginName, Usage: "look at Longhorn's volumes, nodes and disks (kubectl longhorn)", Version: Version, Commands: inspectCommands(),
@@ -71,10 +71,11 @@ func plugin() *cli.Command {
 	})
 }
 
-// showCompletion lists the command that prints the shells' scripts among the others.
+// showCompletion shows the command that prints the shells' scripts in the list of commands; the library hides it by
+// default.
 func showCompletion(c *cli.Command) { c.Hidden = false }
 
-// newLog makes the program's logger as the flags say.
+// newLog returns the program's logger according to the flags.
 func newLog(c *cli.Command) (*logrus.Entry, error) {
 	level, err := logrus.ParseLevel(c.String("log-level"))
 	if err != nil {
@@ -86,7 +87,7 @@ func newLog(c *cli.Command) (*logrus.Entry, error) {
 	return logrus.NewEntry(log), nil
 }
 
-// nodeFlag names the node that a role runs on.
+// nodeFlag is the flag with the node on which a role runs.
 func nodeFlag() cli.Flag {
 	return &cli.StringFlag{Name: "node-id", Usage: "name of the Kubernetes node that this runs on", Sources: cli.EnvVars("NODE_NAME"), Required: true}
 }

@@ -20,16 +20,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/apigate"
 )
 
-// clients are the ways to the API server.
+// clients are the clients of the API server.
 type clients struct {
 	config   *rest.Config
 	kube     kubernetes.Interface
 	longhorn versioned.Interface
 	metadata metadata.Interface
-	gate     *apigate.Gate // that requests go through; nil: none
+	gate     *apigate.Gate // through which requests go; nil: none
 }
 
-// newClients uses the pod's service account, or a kubeconfig when one is named. Requests wait while the API server is away; ctx is the process's.
+// newClients uses the pod's service account, or a kubeconfig if one is named. Requests wait while the API server is
+// unavailable. ctx is the context of the process.
 func newClients(ctx context.Context, kubeconfig string, log *logrus.Entry) (*clients, error) {
 	setPings(log) // before the first connection
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -44,7 +45,7 @@ func newClients(ctx context.Context, kubeconfig string, log *logrus.Entry) (*cli
 	}
 	gate := apigate.New(ctx, look, log)
 	config.Wrap(gate.Wrap)
-	config.Wrap(withDeadlines) // around the gate: who waits for it waits no longer than for an answer
+	config.Wrap(withDeadlines) // outside the gate, so that the deadline includes the wait for the gate
 	c, err := clientsOf(config)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func newClients(ctx context.Context, kubeconfig string, log *logrus.Entry) (*cli
 	return c, nil
 }
 
-// clientsOf makes the clients of one account.
+// clientsOf creates the clients of one account.
 func clientsOf(config *rest.Config) (*clients, error) {
 	c := &clients{config: config}
 	var err error
@@ -69,19 +70,19 @@ func clientsOf(config *rest.Config) (*clients, error) {
 	return c, nil
 }
 
-// until creates clients like these that send no request after life has ended, because another process may lead then.
+// until creates clients like c that send no request after life has ended, because another process may lead then.
 func (c *clients) until(life context.Context) (*clients, error) {
 	return clientsUntil(life, rest.CopyConfig(c.config))
 }
 
-// clientsUntil is clientsOf for clients that send no request after life has ended.
+// clientsUntil is like clientsOf, but the clients send no request after life has ended.
 func clientsUntil(life context.Context, config *rest.Config) (*clients, error) {
 	config.Wrap(apigate.Until(life))
 	return clientsOf(config)
 }
 
-// warnings logs the API server's remarks on our requests, such as that the finalizer's
-// name, which Longhorn's users know, should have a slash.
+// warnings logs the API server's warnings about requests. One of them is that the finalizer's name, which Longhorn's
+// users know, should contain a slash.
 type warnings struct{ log *logrus.Entry }
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
@@ -91,12 +92,12 @@ func (w warnings) HandleWarningHeaderWithContext(_ context.Context, code int, _,
 	}
 }
 
-// warningCode is what RFC 7234 section 5.5.7 gives to miscellaneous persistent warnings,
-// the only one that the API server sends.
+// warningCode is the code for miscellaneous persistent warnings (RFC 7234 section 5.5.7), the only code that the API
+// server sends.
 const warningCode = 299
 
-// newRecorder sends Events about Kubernetes' objects and ours. Call the returned
-// function to stop it.
+// newRecorder returns a recorder of Events about objects of Kubernetes and of Longhorn. Call the returned function to
+// stop it.
 func newRecorder(c *clients, component, node string, log *logrus.Entry) (record.EventRecorder, func()) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{kubescheme.AddToScheme, longhorn.AddToScheme} {

@@ -30,7 +30,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/reach"
 )
 
-// lead is what the leader does for the whole cluster, with the leader's account.
+// lead does the leader's work for the whole cluster, with the leader's account.
 func (d *daemon) lead(ctx context.Context) error {
 	leader, end, err := d.asLeader(ctx)
 	if err != nil {
@@ -40,8 +40,8 @@ func (d *daemon) lead(ctx context.Context) error {
 	return leader.leadCluster(ctx)
 }
 
-// asLeader is this daemon with the leader's account, or its own if that is a person's. When end has returned, no request of the term is sent, nor
-// an Event that waits.
+// asLeader returns this daemon with the leader's account. If the daemon runs with a person's account, it returns the
+// daemon with its own account. After end has returned, no request of the term is sent, and no queued Event either.
 func (d *daemon) asLeader(ctx context.Context) (leader *daemon, end func(), err error) {
 	l := *d
 	var endRequests func()
@@ -58,7 +58,7 @@ func (d *daemon) asLeader(ctx context.Context) (leader *daemon, end func(), err 
 	return &l, func() { stopEvents(); endRequests() }, nil
 }
 
-// maker makes a controller of the leader.
+// maker creates a controller of the leader.
 type maker func(*datastore.Datastore) (runner, error)
 
 // leadCluster runs the controllers of the cluster, and serves the REST API.
@@ -83,7 +83,7 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 	return d.serveCluster(ctx, store, s)
 }
 
-// volumeControllers are those of volumes, where they are attached and who uses them.
+// volumeControllers returns the controllers of volumes, of their attachment and of their usage.
 func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
 	return []maker{
 		func(store *datastore.Datastore) (runner, error) {
@@ -120,7 +120,7 @@ func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
 	}
 }
 
-// nodeControllers are those of nodes, and of what becomes of pods whose node is down.
+// nodeControllers returns the controllers of nodes, and of pods whose node is down.
 func (d *daemon) nodeControllers(workloads *datastore.Workloads, detector *liveness.Detector) []maker {
 	return []maker{
 		func(*datastore.Datastore) (runner, error) { return detector, nil },
@@ -151,7 +151,7 @@ func (d *daemon) nodeControllers(workloads *datastore.Workloads, detector *liven
 	}
 }
 
-// settingControllers are those of settings, and of what is made from them.
+// settingControllers returns the controllers of settings, and of objects that settings define.
 func (d *daemon) settingControllers() []maker {
 	return []maker{
 		func(store *datastore.Datastore) (runner, error) {
@@ -167,7 +167,7 @@ func (d *daemon) settingControllers() []maker {
 	}
 }
 
-// laterControllers are those that need rights which manifests of the first release do not give.
+// laterControllers returns the controllers that need rights which the manifests of the first release do not grant.
 func (d *daemon) laterControllers(workloads *datastore.Workloads, detector *liveness.Detector) []maker {
 	return []maker{
 		func(store *datastore.Datastore) (runner, error) {
@@ -198,7 +198,8 @@ func (d *daemon) laterControllers(workloads *datastore.Workloads, detector *live
 	}
 }
 
-// serveCluster runs the controllers of the cluster, and serves the REST API and the metrics of the cluster once the caches are filled.
+// serveCluster runs the controllers of the cluster. After the caches are filled, it also serves the REST API and the
+// metrics of the cluster.
 func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s *scope) error {
 	hide, end := func() {}, func() {}
 	defer func() { hide() }()
@@ -209,7 +210,8 @@ func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s
 		if err := d.decideTrustedNetwork(ctx, store); err != nil {
 			return err
 		}
-		// Before the API is served: whoever is refused can learn how to do better. It is done again until it succeeds.
+		// This comes before the API is served, so that a client that is refused can read from the ConfigMap how to
+		// connect. It is repeated until it succeeds.
 		if err := authority.Publish(ctx); err != nil {
 			d.env.Log.WithError(err).Warn("The REST API's certificates are not published yet")
 		}
@@ -219,8 +221,8 @@ func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s
 	})
 }
 
-// clusterKinds are what the leader watches; nil: all. A kind that it may not watch would keep it
-// from ever beginning.
+// clusterKinds are the kinds that the leader watches; nil: all. If it watched a kind without the right to do so, its
+// caches would never be filled.
 func (d *daemon) clusterKinds() []datastore.Kind {
 	if !d.oldManifests {
 		return nil

@@ -13,19 +13,20 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/explain"
 )
 
-// The names of the program as a plugin of kubectl, and as what kubectl asks for the plugin's completions.
+// The names of the program: as a plugin of kubectl, and as the program that kubectl calls for the plugin's completions.
 const (
 	pluginName     = "kubectl-longhorn"
 	completionName = "kubectl_complete-longhorn"
 )
 
-// completionFlag makes the library print what may come next, one in a line, as name or name:usage.
+// completionFlag makes the library print the possible next words, one per line, as name or name:usage.
 const completionFlag = "--generate-shell-completion"
 
 // completionTimeout bounds how long a person who presses the tabulator key waits for the API server.
 const completionTimeout = 3 * time.Second
 
-// completeNames prints the names of objects; none where the API server cannot be asked, for a completion has no place for errors.
+// completeNames returns a completion that prints the names of objects. It prints none if the API server does not
+// answer, because a completion cannot show errors.
 func completeNames(names func(*explain.Snapshot) []string) cli.ShellCompleteFunc {
 	return func(ctx context.Context, c *cli.Command) {
 		if words := c.Args().Slice(); len(words) > 0 && strings.HasPrefix(words[len(words)-1], "-") {
@@ -44,8 +45,9 @@ func completeNames(names func(*explain.Snapshot) []string) cli.ShellCompleteFunc
 	}
 }
 
-// completeForKubectl answers kubectl, which calls the program with the words of the line, the last of which may be empty or
-// incomplete, and reads "name<tab>usage" lines, then a line with how they are meant: :4 says that they are no names of files.
+// completeForKubectl answers kubectl, which calls the program with the words of the line. The last word may be empty or
+// incomplete. kubectl reads lines "name<tab>usage", then a line with a directive: :4 means that they are not names of
+// files.
 func completeForKubectl(ctx context.Context, root *cli.Command, words []string, out io.Writer) error {
 	if n := len(words); n > 0 && !strings.HasPrefix(words[n-1], "-") {
 		words = words[:n-1]
@@ -68,7 +70,8 @@ func completeForKubectl(ctx context.Context, root *cli.Command, words []string, 
 	return err
 }
 
-// listCommands offers the commands of c. The library's own looks at the words of the process for it, which kubectl passes otherwise.
+// listCommands prints the commands of c. The library's own function searches the process's arguments for them, but
+// kubectl passes other arguments.
 func listCommands(_ context.Context, c *cli.Command) {
 	for _, sub := range c.Commands {
 		if !sub.Hidden {

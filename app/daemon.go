@@ -42,24 +42,25 @@ func daemonCommand() *cli.Command {
 	}
 }
 
-// daemon is what both scopes of controllers share.
+// daemon is the common part of both scopes of controllers.
 type daemon struct {
 	node, namespace string
 	hostRoot        string
 	image           string
 	devices         string // of instance managers; "": their default
 	clients         *clients
-	own             *clients // of the daemon's own account, also while clients are the leader's
-	audience        string   // of the REST API's tokens
-	env             queue.Env
-	registry        *prometheus.Registry
-	plane           *dataPlane
-	leads           *leadership
-	rest            *restAPI
-	// ownAccount: the clients above do the cluster's part too, as they are a person's.
+	// Clients of the daemon's own account, also while the field clients has those of the leader's account.
+	own      *clients
+	audience string // of the REST API's tokens
+	env      queue.Env
+	registry *prometheus.Registry
+	plane    *dataPlane
+	leads    *leadership
+	rest     *restAPI
+	// ownAccount: the clients above also do the leader's work, because they are a person's.
 	ownAccount bool
-	// oldManifests are of the first version: they give no account a right to disruption budgets, so
-	// nodes are drained without them, as before.
+	// oldManifests are manifests of the first version. They grant no account a right to disruption budgets. So nodes
+	// are drained without these, as in that version.
 	oldManifests bool
 }
 
@@ -92,13 +93,13 @@ func runDaemon(ctx context.Context, c *cli.Command) error {
 	return d.run(ctx, c.String("listen"))
 }
 
-// deviceUsers looks on the host for the users of an engine's device.
+// deviceUsers returns the users of an engine's device on the host.
 func (d *daemon) deviceUsers(engine string) []string {
 	return devusers.Of(d.hostRoot, types.DevicePath(strings.TrimSuffix(engine, types.EngineName(""))))
 }
 
-// run runs this node's part, and the cluster's part while this daemon leads. The part that ends
-// first ends the others: a daemon does all of its work or none.
+// run runs this node's part, and the cluster's part while this daemon leads. If one part ends, the others end too: a
+// daemon does all of its work or none.
 func (d *daemon) run(ctx context.Context, listen string) error {
 	node, err := d.newNodeScope()
 	if err != nil {
@@ -133,8 +134,8 @@ func (d *daemon) run(ctx context.Context, listen string) error {
 	return err
 }
 
-// runParts runs the REST API and the watch of the data plane at once, so that a daemon that waits says for what, and the rest once the cluster is
-// known to be ours.
+// runParts immediately starts the REST API and the watch of the data plane, so that a waiting daemon can report the
+// reason. It starts the other parts when it is known that the cluster has no other Longhorn.
 func (d *daemon) runParts(ctx context.Context, listen string, admitted *admission, node *nodeScope) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended("REST API", d.rest.run(ctx, listen)) })
@@ -152,10 +153,10 @@ func (d *daemon) runParts(ctx context.Context, listen string, admitted *admissio
 	return group.Wait()
 }
 
-// errEnded marks a part that came to its end without a fault of its own.
+// errEnded marks a part that ended without an error.
 var errEnded = errors.New("ended")
 
-// ended makes the end of a part an error, so that the others end too.
+// ended turns the end of a part into an error, so that the other parts end too.
 func ended(part string, err error) error {
 	if err == nil {
 		err = errEnded

@@ -28,21 +28,22 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// dataPlane is this node's instance manager as the controllers see it: the last state that its watch sent, and the calls. It satisfies
-// the interfaces that the engine, replica and instance manager controllers declare.
+// dataPlane gives the controllers access to this node's instance manager: the last state that its watch sent, and its
+// calls. It implements the interfaces that the engine, replica and instance manager controllers declare.
 type dataPlane struct {
 	rpc          *client.Client
 	holderSocket string
-	// users names the users of an engine's device.
+	// users returns the names of the users of an engine's device.
 	users func(engine string) []string
 
 	mu    sync.RWMutex
 	state *proto.State // guarded by mu; nil while the instance manager does not answer
-	// changed is called after every change of state, with what changed.
+	// changed is called after every change of state, with the differences.
 	changed func(stateDiff)
 }
 
-// newDataPlane makes the client of the instance manager behind a socket, and of the holder of its devices; neither need run yet.
+// newDataPlane creates the client of the instance manager behind a socket, and of the holder of its devices. Neither
+// needs to run yet.
 func newDataPlane(socket, holderSocket string) (*dataPlane, error) {
 	rpc, err := client.New(socket)
 	if err != nil {
@@ -57,8 +58,8 @@ func (d *dataPlane) watch(ctx context.Context) error {
 	return nil
 }
 
-// close ends all calls.
-func (d *dataPlane) close() { _ = d.rpc.Close() } // only ever fails when closed already
+// close cancels all calls.
+func (d *dataPlane) close() { _ = d.rpc.Close() } // fails only if it is closed already
 
 // update takes the state that the watch sent; nil: the instance manager does not answer.
 func (d *dataPlane) update(s *proto.State) {
@@ -92,7 +93,7 @@ func (d *dataPlane) Snapshot() (instancemanager.Snapshot, bool) {
 	}, s != nil
 }
 
-// Node is what the instance manager says that concerns the node and its disks.
+// Node returns the part of the instance manager's state that concerns the node and its disks.
 func (d *dataPlane) Node() node.DataPlane {
 	s := d.snapshot()
 	says := node.DataPlane{
@@ -116,7 +117,7 @@ func (d *dataPlane) Process() (upgrade.Snapshot, bool) {
 	}, s != nil
 }
 
-// Replace implements upgrade.DataPlane: the holder gets this very program, as this process was started from it.
+// Replace implements upgrade.DataPlane: it sends the holder the program from which this process was started.
 func (d *dataPlane) Replace(ctx context.Context) error {
 	program, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -182,14 +183,15 @@ func (d *dataPlane) ObserveEngine(name string) engine.Observed {
 // ReplicaPhase implements engine.DataPlane.
 func (d *dataPlane) ReplicaPhase(name string) types.Phase { return d.ObserveReplica(name).Phase }
 
-// States of a rebuild, as users see them.
+// The states of a rebuild that users see.
 const (
 	rebuildInProgress = "in_progress"
 	rebuildError      = "error"
 )
 
-// membersFromWire returns the mode of each replica that an engine shows, and the rebuild of each that is no member: under way, or ended
-// by an error, which for a replica that was never rebuilt is why it was expelled.
+// membersFromWire returns the mode of each replica of an engine. It also returns the rebuild of each replica that is
+// not a member. That rebuild is under way, or has failed with an error. For a replica that was never rebuilt, the error
+// is the reason why it was expelled.
 func membersFromWire(members []*proto.MemberState) (map[string]longhorn.ReplicaMode, map[string]longhorn.RebuildStatus) {
 	if len(members) == 0 {
 		return nil, nil
@@ -218,7 +220,7 @@ func membersFromWire(members []*proto.MemberState) (map[string]longhorn.ReplicaM
 	return modes, rebuilds
 }
 
-// Replicas implements replica.DataPlane: the names of those that are hosted; false while that is not known.
+// Replicas implements replica.DataPlane: it returns the names of the hosted replicas; false while these are not known.
 func (d *dataPlane) Replicas() ([]string, bool) {
 	s := d.snapshot()
 	names := make([]string, 0, len(s.GetReplicas()))
@@ -228,7 +230,7 @@ func (d *dataPlane) Replicas() ([]string, bool) {
 	return names, s != nil
 }
 
-// Engines implements engine.DataPlane: the names of those that are hosted; false while that is not known.
+// Engines implements engine.DataPlane: it returns the names of the hosted engines; false while these are not known.
 func (d *dataPlane) Engines() ([]string, bool) {
 	s := d.snapshot()
 	names := make([]string, 0, len(s.GetEngines()))
@@ -295,7 +297,7 @@ func (d *dataPlane) StopEngine(ctx context.Context, name, session string, force 
 	return err
 }
 
-// inUse adds to the data plane's message who uses the device, where that is known.
+// inUse adds the users of the device to the data plane's message, if they are known.
 func inUse(message string, users []string) string {
 	if len(users) == 0 {
 		return message
@@ -322,8 +324,8 @@ func (d *dataPlane) ExpandEngine(ctx context.Context, name, session string, size
 	return err
 }
 
-// enginePlane is the data plane as the engine controller sees it: to it a replica is a member of an engine, and removing one expels it,
-// which deletes nothing.
+// enginePlane is the data plane for the engine controller. For that controller a replica is a member of an engine, and
+// its removal only expels it, which deletes nothing.
 type enginePlane struct{ *dataPlane }
 
 // RemoveReplica implements engine.DataPlane.
@@ -361,8 +363,8 @@ func epochFromWire(e *proto.Epoch) *longhorn.Epoch {
 	return &longhorn.Epoch{Generation: e.GetGeneration(), Counter: e.GetCounter(), Members: e.GetMembers()}
 }
 
-// unlessInTime turns the error of a call about a replica that got no answer in time into a refusal, which users of the replica see. The
-// state shows whether it was done.
+// unlessInTime turns the time-out of a call about a replica into a refusal, which users of the replica see. The state
+// shows whether the call was carried out.
 func unlessInTime(err error) error {
 	if status.Code(err) != codes.DeadlineExceeded {
 		return err
@@ -370,9 +372,9 @@ func unlessInTime(err error) error {
 	return fmt.Errorf("instance manager: %w", &types.Refusal{Reason: types.ReasonTimedOut, Message: "no answer in time: " + status.Convert(err).Message()})
 }
 
-// refusalFromWire turns errors that a repetition at once will not mend into refusals: FAILED_PRECONDITION, whose reason is in the
-// status's ErrorInfo detail, and INVALID_ARGUMENT and INTERNAL, which a failing disk gives. The rest, such as a process that does not
-// answer, stays an error like any other.
+// refusalFromWire turns errors that an immediate retry cannot fix into refusals. These are FAILED_PRECONDITION, whose
+// reason is in the status's ErrorInfo detail, and INVALID_ARGUMENT and INTERNAL, which a failing disk causes. Any other
+// error stays as it is, such as a process that does not answer.
 func refusalFromWire(err error) error {
 	refusal := &types.Refusal{Message: status.Convert(err).Message()}
 	switch status.Code(err) {

@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// What the controllers ask for is there.
+// The data plane implements the interfaces of the controllers.
 var (
 	_ engine.DataPlane  = enginePlane{}
 	_ replica.DataPlane = (*dataPlane)(nil)
@@ -102,7 +102,7 @@ func TestARefusalKeepsItsReason(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		err  error
-		want string // "" is no refusal
+		want string // "": not a refusal
 	}{
 		{"success stays success", nil, ""},
 		{"an error that may go away is no refusal", status.Error(codes.Unavailable, "away"), ""},
@@ -133,7 +133,7 @@ func TestACallAboutAReplicaThatTakesTooLongIsShown(t *testing.T) {
 	}
 }
 
-// The controllers have words for some reasons of the data plane.
+// The controllers have constants of their own for some reasons of the data plane.
 func TestTheReasonsOfALostDiskAreTheDataPlanes(t *testing.T) {
 	for is, want := range map[string]dataplane.Reason{
 		types.ReasonDiskUnmounted:  dataplane.DiskUnmounted,

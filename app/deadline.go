@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// requestDeadline is how long a request to the API server may take, its answer's body
-// included. A watch may take as long as the server keeps it open.
+// requestDeadline is how long a request to the API server may take, including the body of its answer. A watch may take
+// as long as the server keeps it open.
 const requestDeadline = 30 * time.Second
 
-// deadlines gives a deadline to each request that is not a watch. A rest.Config.Timeout
-// would cover watches as well: client-go makes an http.Client.Timeout of it, which cuts
-// the body of an answer.
+// deadlines sets a deadline for each request that is not a watch. A rest.Config.Timeout would also limit watches:
+// client-go turns it into an http.Client.Timeout, which cuts off the body of an answer.
 //
-// A watch over a connection that died ends too: client-go pings idle connections (pings.go).
+// A watch over a dead connection ends too: client-go pings idle connections (pings.go).
 type deadlines struct {
 	next  http.RoundTripper
 	after time.Duration
@@ -42,7 +41,7 @@ func (d deadlines) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WrappedRoundTripper lets client-go find the transport within (net.RoundTripperWrapper).
+// WrappedRoundTripper gives client-go access to the wrapped transport (net.RoundTripperWrapper).
 func (d deadlines) WrappedRoundTripper() http.RoundTripper { return d.next }
 
 func isWatch(req *http.Request) bool {

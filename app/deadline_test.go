@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// silent is a transport that sends headers at once and no body until the request ends.
+// silent is a transport that sends the headers immediately and no body until the request ends.
 type silent struct{}
 
 func (silent) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -34,7 +34,7 @@ func (silentBody) Close() error { return nil }
 func TestRequestsHaveADeadlineAndWatchesHaveNone(t *testing.T) {
 	tests := map[string]struct {
 		query string
-		want  time.Duration // until its body ends; the caller gives up after an hour
+		want  time.Duration // until its body ends; the caller cancels after an hour
 	}{
 		"a list → the deadline":                           {"", requestDeadline},
 		"a list that says it is no watch → the deadline":  {"?watch=false&timeoutSeconds=600", requestDeadline},
@@ -60,7 +60,7 @@ func TestRequestsHaveADeadlineAndWatchesHaveNone(t *testing.T) {
 	}
 }
 
-// The clients use it, and have no other limit: an http.Client.Timeout cuts watches.
+// The clients use deadlines, and have no other limit: an http.Client.Timeout cuts off watches.
 func TestClientsPutDeadlinesOnRequestsOnly(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

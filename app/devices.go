@@ -14,25 +14,25 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/kmod"
 )
 
-// What new block devices are made with.
+// The kinds of new block devices.
 const (
-	devicesAuto = "auto" // nbd where the kernel has it, else fuse
+	devicesAuto = "auto" // nbd if the kernel has it, else fuse
 	devicesFUSE = "fuse"
 	devicesNBD  = "nbd" // the same as auto
 )
 
-// devicesEnv is how the daemon is told what an instance manager makes devices with, and tells it. A release that does not know it, or a
-// value of it, makes FUSE devices.
+// devicesEnv is the variable with the kind of devices that an instance manager creates. The daemon gets it and passes
+// it on. A release that does not know the variable, or its value, creates FUSE devices.
 const devicesEnv = "LONGHORN_DEVICES"
 
 // loadTimeout bounds the loading of a kernel module.
 const loadTimeout = 10 * time.Second
 
-// useDevices says with what the keeper makes devices. It reaches the kernel's NBD client whatever is asked for, because one of the node's
-// holders may have left devices of that kind; its module is loaded for new devices alone, with the node's own modprobe. root is where the
-// node's root directory is mounted.
+// useDevices sets the kind of devices that the keeper creates. It always opens the kernel's NBD client, because an
+// earlier holder of the node may have left devices of that kind. It loads the NBD module only for new devices, with the
+// node's own modprobe. root is where the node's root directory is mounted.
 func useDevices(ctx context.Context, kind, root string, o *device.Options) {
-	netNS := filepath.Join(root, "proc/1/ns/net") // the pod has its own, where the kernel's interface is not seen
+	netNS := filepath.Join(root, "proc/1/ns/net") // the pod has its own, where the kernel's interface is not visible
 	var err error
 	o.NBD, err = kernel.Open(netNS)
 	if kind == devicesFUSE {

@@ -16,20 +16,20 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// mark is a kind of object by which an installation of Longhorn is known. Ours, of any
-// release, carry types.InstallationLabel; one without it is another Longhorn's.
+// mark is a kind of object by which an installation of Longhorn is recognized. Objects of this project, of any release,
+// have types.InstallationLabel. An object without the label belongs to another Longhorn.
 type mark struct {
 	what      string // in messages
 	resource  schema.GroupVersionResource
 	inCluster bool // the objects have no namespace
 	isMark    func(metav1.PartialObjectMetadata) bool
-	// optional: where the role does not let the daemon look, it goes on. An earlier or later
-	// release's role may be applied while this daemon runs.
+	// optional: if the role does not allow the daemon to list the objects, it continues. The role of an earlier or
+	// later release may be applied while this daemon runs.
 	optional bool
 }
 
-// marks are what every installation has, whatever its settings. An unknown name of a setting
-// is no mark: another release of ours may know it.
+// marks are objects that every installation has, whatever its settings. A setting with an unknown name is not a mark:
+// another release of this project may know it.
 var marks = []mark{
 	{
 		what: "its CRDs", resource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, inCluster: true,
@@ -53,16 +53,16 @@ var marks = []mark{
 	},
 }
 
-// versionSettings are the settings in which another Longhorn's manager records its version
-// and images. Users cannot set them. A release of ours that makes one of these names must
-// put types.InstallationLabel on it.
+// versionSettings are the settings in which another Longhorn's manager records its version and images. Users cannot set
+// them. A release of this project that creates a setting with one of these names must put types.InstallationLabel on
+// it.
 var versionSettings = []string{
 	"crd-api-version", "current-longhorn-version", "default-backing-image-manager-image", "default-engine-image",
 	"default-instance-manager-image", "latest-longhorn-version", "stable-longhorn-versions",
 }
 
-// isLonghornWorkload reports whether a workload has the label that Longhorn's manifest and
-// chart put on each of theirs.
+// isLonghornWorkload reports whether a workload has the label that Longhorn's manifest and chart put on each of their
+// workloads.
 func isLonghornWorkload(o metav1.PartialObjectMetadata) bool {
 	return o.Labels["app.kubernetes.io/name"] == "longhorn"
 }
@@ -102,7 +102,7 @@ func (m mark) find(ctx context.Context, client metadata.Interface, namespace str
 	return found, nil
 }
 
-// errForeign is what no time heals.
+// errForeign is permanent: it does not help to wait.
 var errForeign = errors.New("another Longhorn is installed in this cluster")
 
 func foreignError(what string, names []string) error {

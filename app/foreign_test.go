@@ -25,7 +25,7 @@ var (
 	foreign = map[string]string{"app.kubernetes.io/name": "longhorn", "app": "longhorn-manager"}
 )
 
-// marked is an object as the check sees it.
+// marked returns an object as the check sees it.
 func marked(apiVersion, kind, namespace, name string, labels map[string]string) runtime.Object {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
@@ -93,8 +93,8 @@ func TestCheckForeign(t *testing.T) {
 	}
 }
 
-// TestCheckForeignUnderAnotherRole: what the first release's role does not allow does not
-// stop a daemon; without sight of the CRDs it does not start.
+// TestCheckForeignUnderAnotherRole: missing rights of the first release's role do not stop a daemon. Without the right
+// to list the CRDs it does not start.
 func TestCheckForeignUnderAnotherRole(t *testing.T) {
 	for resource, wants := range map[string]string{
 		"csidrivers": "", "daemonsets": "", "deployments": "",
@@ -114,7 +114,7 @@ func TestCheckForeignUnderAnotherRole(t *testing.T) {
 	}
 }
 
-// TestADaemonWaitsForTheDefinitions: the manifest brings them last, and a daemon that ended would look broken.
+// TestADaemonWaitsForTheDefinitions: they are last in the manifest, and a daemon that exited would look broken.
 func TestADaemonWaitsForTheDefinitions(t *testing.T) {
 	missing := func(client *fake.FakeMetadataClient, looks *int, until int) {
 		client.PrependReactor("list", "settings", func(a clienttesting.Action) (bool, runtime.Object, error) {

@@ -22,12 +22,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// inspectCommands are for people at a terminal: as longhorn-manager <command>, and as kubectl longhorn <command>.
+// inspectCommands are the commands for people at a terminal: as longhorn-manager <command>, and as kubectl longhorn
+// <command>.
 func inspectCommands() []*cli.Command {
 	return []*cli.Command{statusCommand(), explainCommand(), doctorCommand(), bundleCommand()}
 }
 
-// exitUnwell is the exit code of doctor where the node lacks what volumes are served by.
+// exitUnwell is the exit code of doctor if the node lacks something that serving volumes needs.
 const exitUnwell = 2
 
 // Outputs of the flag --output.
@@ -48,7 +49,7 @@ func outputFlag() cli.Flag {
 	}
 }
 
-// clusterFlags say which cluster is looked at, with whose rights.
+// clusterFlags select the cluster, and the account whose rights are used.
 func clusterFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "kubeconfig", Usage: "file with clusters and users; by default $KUBECONFIG, ~/.kube/config, or in a pod its service account"},
@@ -84,17 +85,17 @@ type explained struct {
 // explainable is a kind of objects that explain knows.
 type explainable struct {
 	kind string
-	// aliases are the words by which kubectl knows the kind.
+	// aliases are the names of the kind in kubectl.
 	aliases         []string
 	argument, usage string
-	// namespace is of the only claims that must be read; empty: all.
+	// namespace is the only namespace whose claims must be read; empty: all.
 	namespace func(name string) string
 	find      func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error)
 	names     func(*explain.Snapshot) []string
 	flags     []cli.Flag
 }
 
-// explainables are all kinds. Find is called with the one argument.
+// explainables returns all kinds. Find is called with the one argument.
 func explainables() []explainable {
 	plain := func(find func(*explain.Snapshot, string) ([]explain.Finding, error)) func(*explain.Snapshot, *cli.Command, string) ([]explain.Finding, error) {
 		return func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
@@ -132,7 +133,7 @@ func explainables() []explainable {
 	}
 }
 
-// namespaceOf is the namespace of a claim NAMESPACE/NAME; empty: it has none.
+// namespaceOf returns the namespace of a claim NAMESPACE/NAME; empty: it has none.
 func namespaceOf(name string) string {
 	namespace, _, ok := strings.Cut(name, "/")
 	if !ok {
@@ -226,10 +227,11 @@ func doctorCommand() *cli.Command {
 	}
 }
 
-// podNamespaceFile names the namespace of the pod that this runs in. It is missing on the node itself.
+// podNamespaceFile contains the namespace of the pod in which this program runs. The file is missing on the node
+// itself.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// podNamespace is the namespace of the pod that this runs in; empty on the node itself.
+// podNamespace returns the namespace of the pod in which this program runs; empty on the node itself.
 func podNamespace() string {
 	text, err := os.ReadFile(podNamespaceFile)
 	if err != nil {
@@ -238,8 +240,8 @@ func podNamespace() string {
 	return strings.TrimSpace(string(text))
 }
 
-// doctorNamespace is the namespace that the doctor's commands name. In a pod of the installation it is the pod's; the
-// doctor asks no API server, so on the node itself any namespace may be right.
+// doctorNamespace returns the namespace for the commands that doctor prints. In a pod of the installation it is the
+// pod's. doctor does not use the API server, so on the node itself it accepts any namespace.
 func doctorNamespace(asked string, isSet bool, pod string) (string, error) {
 	switch {
 	case pod == "":
@@ -255,7 +257,7 @@ func defaultDataPath() string {
 	return d.Default
 }
 
-// hostRoot is where the daemon's pod has the node's root directory, or / on the node itself.
+// hostRoot returns the directory where the daemon's pod has the node's root directory, or / on the node itself.
 func hostRoot() string {
 	if _, err := os.Stat("/host/proc/1"); err == nil {
 		return "/host"
@@ -283,7 +285,7 @@ func writeBundle(ctx context.Context, c *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	// Any other error is no reason to stop: a bundle is most needed when the API server answers little.
+	// Any other error is not a reason to stop: a bundle is most useful when the API server answers little.
 	if missing := new(inspect.NotInstalled); errors.As(cluster.CheckInstalled(ctx), &missing) {
 		return missing
 	}
@@ -315,12 +317,12 @@ func writeBundle(ctx context.Context, c *cli.Command) (err error) {
 	return nil
 }
 
-// snapshot reads the cluster that the flags name.
+// snapshot reads the cluster that the flags select.
 func snapshot(ctx context.Context, c *cli.Command) (*explain.Snapshot, error) {
 	return snapshotOf(ctx, c, "")
 }
 
-// snapshotOf is snapshot with the claims of one namespace alone; empty: of all.
+// snapshotOf is like snapshot, but reads only the claims of one namespace; empty: of all.
 func snapshotOf(ctx context.Context, c *cli.Command, claimNamespace string) (*explain.Snapshot, error) {
 	cluster, _, err := clusterOf(c)
 	if err != nil {
@@ -333,7 +335,7 @@ func snapshotOf(ctx context.Context, c *cli.Command, claimNamespace string) (*ex
 // requestTimeout bounds one request to the API server; the log of a container is one.
 const requestTimeout = time.Minute
 
-// clusterOf makes the clients of the user that the kubeconfig names, whose rights apply.
+// clusterOf creates the clients of the user in the kubeconfig, whose rights apply.
 func clusterOf(c *cli.Command) (inspect.Cluster, *rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.String("kubeconfig")

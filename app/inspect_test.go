@@ -12,7 +12,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// emptyCluster is a kubeconfig for an API server that knows all kinds and has no object.
+// emptyCluster returns a kubeconfig for an API server that knows all kinds and has no object.
 func emptyCluster(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +33,7 @@ func emptyCluster(t *testing.T) string {
 	return path
 }
 
-// runPlugin runs the program as kubectl does, and returns what it prints.
+// runPlugin runs the program as kubectl does, and returns its output.
 func runPlugin(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	command := plugin()

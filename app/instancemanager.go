@@ -16,8 +16,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// instanceManagerCommand is the data plane of a node, in two processes: the holder keeps the block devices and starts the serving
-// process, which serves them and all else, and can be replaced while its devices are in use.
+// instanceManagerCommand is the data plane of a node. It has two processes. The holder keeps the block devices and
+// starts the serving process. The serving process serves the devices and everything else, and can be replaced while its
+// devices are in use.
 func instanceManagerCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "instance-manager",
@@ -48,7 +49,7 @@ func servingFlags() []cli.Flag {
 	}
 }
 
-// runHolder keeps the devices, and runs this program again as the process that serves them.
+// runHolder keeps the devices, and runs this program a second time as the process that serves them.
 func runHolder(ctx context.Context, c *cli.Command) error {
 	log, err := newLog(c)
 	if err != nil {
@@ -74,7 +75,7 @@ func runHolder(ctx context.Context, c *cli.Command) error {
 	})
 }
 
-// runInstanceManager serves until a signal tells it to end, or the holder asks it to make room for a successor.
+// runInstanceManager serves until it gets a signal to stop, or until the holder requests that it exits for a successor.
 func runInstanceManager(ctx context.Context, c *cli.Command) error {
 	log, err := newLog(c)
 	if err != nil {
@@ -85,7 +86,8 @@ func runInstanceManager(ctx context.Context, c *cli.Command) error {
 		DataListen: c.String("data-listen"),
 		GRPCSocket: c.String("grpc-socket"),
 		ToolSocket: c.String("tool-socket"),
-		// No flag: a holder of an earlier release starts this process, too, and one of this release starts earlier ones.
+		// This is not a flag: a holder of an earlier release may start this process, and a holder of this release may
+		// start a process of an earlier release.
 		GenerationsSocket: types.GenerationsSocketBeside(c.String("grpc-socket")),
 		DeviceDir:         c.String("device-dir"),
 		Version:           Version,
@@ -93,7 +95,7 @@ func runInstanceManager(ctx context.Context, c *cli.Command) error {
 	}
 	kept, err := holder.Connect()
 	switch {
-	case errors.Is(err, holder.ErrNoHolder): // by hand: its devices end with it
+	case errors.Is(err, holder.ErrNoHolder): // started by hand: its devices end with it
 	case err != nil:
 		return err
 	default:
@@ -109,8 +111,8 @@ func runInstanceManager(ctx context.Context, c *cli.Command) error {
 	return serveHeld(ctx, i, kept)
 }
 
-// serveHeld serves devices that a holder keeps. When the holder asks for room it returns at once, as if the process had died: an orderly
-// stop would take the devices away, and callers ask the successor again for what is under way.
+// serveHeld serves devices that a holder keeps. When the holder requests that it exits, it returns immediately, as if
+// the process had died. An orderly stop would remove the devices. Callers repeat their pending calls to the successor.
 func serveHeld(ctx context.Context, i *instance.Instance, kept *holder.Client) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -19,11 +19,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/election"
 )
 
-// leaseDuration is what a leader that died costs.
+// leaseDuration is how long the cluster has no leader after a leader died.
 const leaseDuration = 8 * time.Second
 
-// leadership is who runs the cluster-scoped part. The identity in the Lease is
-// <node>/<pod IP>, so that every daemon knows where to forward to.
+// leadership knows which daemon runs the cluster-scoped part. The identity in the Lease is <node>/<pod IP>, so that
+// every daemon knows where to forward requests.
 type leadership struct {
 	identity string
 	leader   atomic.Value  // string: the identity of the leader, "" while there is none
@@ -36,7 +36,7 @@ func newLeadership(node, podIP string) *leadership {
 	return l
 }
 
-// node is this daemon's.
+// node returns this daemon's node.
 func (l *leadership) node() string {
 	node, _, _ := strings.Cut(l.identity, "/")
 	return node
@@ -44,7 +44,7 @@ func (l *leadership) node() string {
 
 func (l *leadership) isLeader() bool { return l.leader.Load() == l.identity }
 
-// url is where the leader serves the REST API, and whether a leader is known.
+// url returns the address where the leader serves the REST API, and whether a leader is known.
 func (l *leadership) url() (string, bool) {
 	_, ip, ok := strings.Cut(l.leader.Load().(string), "/")
 	if !ok || ip == "" {
@@ -53,8 +53,9 @@ func (l *leadership) url() (string, bool) {
 	return "https://" + net.JoinHostPort(ip, fmt.Sprint(types.APIPort)), true
 }
 
-// run stands for election until ctx ends, and runs lead in each term. Nothing that lead ends with ends more than the term: the API server may be
-// away, and this daemon continues to work for its node. When lead returns handover.ErrHandOver, another daemon gets the time to be elected first.
+// run stands for election until ctx ends, and runs lead in each term. An error of lead ends only the term: the API
+// server may be unavailable, and this daemon continues to work for its node. If lead returns handover.ErrHandOver,
+// another daemon gets the time to be elected first.
 func (l *leadership) run(ctx context.Context, kube kubernetes.Interface, namespace string, log *logrus.Entry, lead func(context.Context) error) error {
 	defer l.leader.Store("")
 	return election.Run(ctx, election.Options{
@@ -72,17 +73,18 @@ func (l *leadership) run(ctx context.Context, kube kubernetes.Interface, namespa
 	}, lead)
 }
 
-// Another daemon looks each two seconds or so whether there is a leader. If none has come, this one stands again.
+// Each other daemon checks about every two seconds whether there is a leader. If no other daemon becomes the leader,
+// this daemon stands for election again.
 const (
 	successorPatience = 10 * time.Second
 	successorInterval = 500 * time.Millisecond
 )
 
-// awaitSuccessor returns when another daemon leads, or none has been elected for a while.
+// awaitSuccessor returns when another daemon leads, or if none has been elected for a while.
 func (l *leadership) awaitSuccessor(ctx context.Context, kube kubernetes.Interface, namespace string) {
 	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
-	// What it ends with does not matter: the campaign that follows finds out who leads.
+	// An error does not matter: the next election shows which daemon leads.
 	_ = wait.PollUntilContextCancel(ctx, successorInterval, true, func(ctx context.Context) (bool, error) {
 		lease, err := kube.CoordinationV1().Leases(namespace).Get(ctx, types.LeaderLease, metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A leader that hands over lets another daemon lead, and stands for election again.
+// A leader that hands over waits until another daemon leads, and then stands for election again.
 func TestALeaderThatHandsOverStandsAgain(t *testing.T) {
 	kube := fake.NewClientset()
 	first, second := newLeadership("node-1", "10.0.0.1"), newLeadership("node-2", "10.0.0.2")
@@ -59,7 +59,7 @@ func TestALeaderThatHandsOverStandsAgain(t *testing.T) {
 	assert.Empty(t, *lease.Spec.HolderIdentity, "the lease is given back")
 }
 
-// A leader whose work fails stands again: what it lacks may come.
+// A leader whose work fails stands for election again: the cause may disappear.
 func TestALeaderThatFailsStandsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeadership("node-1", "10.0.0.1")

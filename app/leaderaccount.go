@@ -19,27 +19,27 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// tokenLife is how long a token of the leader's account is good: the shortest that the API server
-// gives. When half of it has passed, the daemon asks for a new one.
+// tokenLife is the lifetime of a token of the leader's account: the shortest that the API server grants. After half of
+// it, the daemon requests a new token.
 const tokenLife = 10 * time.Minute
 
-// errTermOver is what a request gets that is made with the leader's account after this daemon has led.
+// errTermOver is the error of a request with the leader's account after this daemon has stopped leading.
 var errTermOver = errors.New("this daemon leads no more")
 
-// accountTokens asks for tokens of an account, and keeps the last one while it is good.
+// accountTokens requests tokens of an account, and stores the last token while it is valid.
 type accountTokens struct {
 	kube               kubernetes.Interface
 	namespace, account string
-	audience           string // who takes the tokens; "": the API server
+	audience           string // for which the tokens are valid; "": the API server
 	clock              clock.Clock
 
 	mu    sync.Mutex
 	token string    // guarded by mu
-	until time.Time // guarded by mu; when another is asked for
-	over  bool      // guarded by mu; no token is given out any more
+	until time.Time // guarded by mu; when the next token is requested
+	over  bool      // guarded by mu; no token is returned any longer
 }
 
-// get returns a token that is good for some minutes.
+// get returns a token that is valid for some minutes.
 func (a *accountTokens) get(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,7 +57,8 @@ func (a *accountTokens) get(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("ask for a token of account %s: %w", a.account, err)
 	}
 	a.token = r.Status.Token
-	// From the clock here: the API server's may differ, and may give a token longer than asked for.
+	// By the local clock: the API server's clock may differ, and the API server may grant a longer lifetime than
+	// requested.
 	a.until = a.clock.Now().Add(tokenLife / 2)
 	return a.token, nil
 }
@@ -69,7 +70,7 @@ func (a *accountTokens) audiences() []string {
 	return []string{a.audience}
 }
 
-// forget makes the next request ask for a new token, if this is the one that was refused.
+// forget makes the next call of get request a new token, if the refused token is the current one.
 func (a *accountTokens) forget(token string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,8 +79,8 @@ func (a *accountTokens) forget(token string) {
 	}
 }
 
-// drop ends the use of the account: what is still asked with it, as Events in a queue are, must not reach the API server when another
-// daemon leads.
+// drop ends the use of the account. Requests that are still made with it, such as queued Events, must not reach the API
+// server when another daemon leads.
 func (a *accountTokens) drop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,8 +111,10 @@ func (t accountTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// leaderClients returns clients of the leader's account for one term. The leader calls end when the term is over, because another daemon may lead then.
-// After end, these clients send no request: neither one of a user of the REST API, nor an Event that waits in a queue or for the API server. If the manifests are of an earlier version, which gave all rights to the daemon's own account (isOwn), they use that.
+// leaderClients returns clients of the leader's account for one term. The leader calls end when the term is over,
+// because another daemon may lead then. After end, these clients send no request: neither requests of users of the REST
+// API, nor Events that wait in a queue or for the API server. Manifests of an earlier version gave all rights to the
+// daemon's own account (isOwn). With such manifests, the clients use that account.
 func leaderClients(ctx context.Context, own *clients, namespace string, c clock.Clock, log *logrus.Entry) (leader *clients, isOwn bool, end func(), err error) {
 	if !mayBeLeader(ctx, own.kube, namespace, log) {
 		log.Warnf("the manifests are of an earlier version: there is no account %s; the cluster's part uses the daemon's own", types.LeaderAccount)
@@ -129,20 +132,20 @@ func leaderClients(ctx context.Context, own *clients, namespace string, c clock.
 	life, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	leader, err = clientsUntil(life, config)
 	return leader, false, func() {
-		endRequests() // first: one of them may hold the tokens while it waits for the API server
+		endRequests() // first: a request may hold the lock of the tokens while it waits for the API server
 		tokens.drop()
 	}, err
 }
 
-// ownClients are the daemon's own clients for one term.
+// ownClients returns clients of the daemon's own account for one term.
 func ownClients(own *clients) (leader *clients, end func(), err error) {
 	life, end := context.WithCancel(context.Background())
 	leader, err = own.until(life)
 	return leader, end, err
 }
 
-// mayBeLeader asks whether this daemon may have tokens of the leader's account. Without an answer it
-// assumes so: what follows fails and is tried again.
+// mayBeLeader reports whether this daemon may have tokens of the leader's account. Without an answer of the API server
+// it assumes so: the next steps then fail and are retried.
 func mayBeLeader(ctx context.Context, kube kubernetes.Interface, namespace string, log *logrus.Entry) bool {
 	review, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{

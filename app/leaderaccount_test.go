@@ -28,7 +28,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/apigate"
 )
 
-// account answers as an API server that gives tokens of the leader's account, if allowed.
+// account returns an API server that grants tokens of the leader's account, if allowed.
 func account(t *testing.T, allowed bool, asked *int) *fake.Clientset {
 	t.Helper()
 	kube := fake.NewClientset()
@@ -57,8 +57,8 @@ func quiet() *logrus.Entry {
 	return logrus.NewEntry(log)
 }
 
-// TestTheLeaderHasItsOwnAccount: its requests carry the account's token, never the daemon's, and a
-// new one when half of the token's life has passed or the API server refuses it.
+// TestTheLeaderHasItsOwnAccount: its requests have the account's token, never the daemon's. They have a new token after
+// half of the token's lifetime, or after the API server has refused the token.
 func TestTheLeaderHasItsOwnAccount(t *testing.T) {
 	var seen []string
 	status := http.StatusOK
@@ -75,7 +75,8 @@ func TestTheLeaderHasItsOwnAccount(t *testing.T) {
 	leader, _, _, err := leaderClients(t.Context(), own, "storage", clock, quiet())
 	require.NoError(t, err)
 	list := func() {
-		_, _ = leader.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{}) // what was sent is looked at
+		// The test checks only what was sent.
+		_, _ = leader.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{})
 	}
 	list()
 	clock.Step(tokenLife/2 - time.Second)
@@ -89,7 +90,7 @@ func TestTheLeaderHasItsOwnAccount(t *testing.T) {
 	assert.Equal(t, []string{"Bearer token-1", "Bearer token-1", "Bearer token-2", "Bearer token-2", "Bearer token-3"}, seen)
 }
 
-// What it asks daemons is asked with a token that is good for the REST API alone.
+// Its requests to daemons have a token that is valid only for the REST API.
 func TestATokenIsForItsAudience(t *testing.T) {
 	for _, audience := range []string{"", "longhorn-backend"} {
 		kube := fake.NewClientset()
@@ -110,7 +111,7 @@ func TestATokenIsForItsAudience(t *testing.T) {
 	}
 }
 
-// A request that was sent with the token before is refused when that has long been replaced: the new one stays.
+// A request with the previous token is refused long after that token was replaced: the new token stays.
 func TestALateRefusalOfAnOldTokenKeepsTheNewOne(t *testing.T) {
 	arrived, refuse := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +170,7 @@ func TestTheAccountIsUsedNoMoreWhenThisDaemonHasLed(t *testing.T) {
 	assert.Equal(t, 1, asked, "another token was asked for")
 }
 
-// TestAnEarlierVersionsManifestsStillLead: they have no such account, and the daemon's has all rights.
+// TestAnEarlierVersionsManifestsStillLead: they have no such account, and the daemon's account has all rights.
 func TestAnEarlierVersionsManifestsStillLead(t *testing.T) {
 	asked := 0
 	own := &clients{config: &rest.Config{}, kube: account(t, false, &asked)}
@@ -182,7 +183,7 @@ func TestAnEarlierVersionsManifestsStillLead(t *testing.T) {
 	assert.Empty(t, (&daemon{}).clusterKinds(), "all")
 }
 
-// TestADaemonWithoutATokenDoesNotLead: the daemon's own account is not used in its place.
+// TestADaemonWithoutATokenDoesNotLead: it does not use the daemon's own account instead.
 func TestADaemonWithoutATokenDoesNotLead(t *testing.T) {
 	asked := 0
 	kube := account(t, true, &asked)
@@ -193,7 +194,8 @@ func TestADaemonWithoutATokenDoesNotLead(t *testing.T) {
 	assert.True(t, strings.Contains(err.Error(), types.LeaderAccount))
 }
 
-// The leader's requests end like the daemon's own: a worker that waits for ever would do nothing more, and the Lease is kept all the same.
+// The leader's requests have the same deadlines as the daemon's own. Otherwise a worker that waits forever would do
+// nothing, while the leader still renews the Lease.
 func TestTheLeadersRequestsHaveDeadlines(t *testing.T) {
 	asked := 0
 	own, err := clientsOf(&rest.Config{Host: "https://nowhere.invalid"})

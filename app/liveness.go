@@ -20,7 +20,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/reach"
 )
 
-// newDetector finds nodes that are down for the leader.
+// newDetector returns the detector of nodes that are down, for the leader.
 func (d *daemon) newDetector(store *datastore.Datastore) (*liveness.Detector, error) {
 	deps := liveness.Deps{
 		Env: d.env, Node: d.node, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Pods: store.Pods, Managers: store.InstanceManagers,
@@ -34,13 +34,13 @@ func (d *daemon) newDetector(store *datastore.Datastore) (*liveness.Detector, er
 	return liveness.New(deps)
 }
 
-// witnesses are daemons of other nodes. *api.Peers satisfies it.
+// witnesses are the daemons of other nodes. *api.Peers implements it.
 type witnesses interface {
 	Reaches(ctx context.Context, witness, address, token, node string) (bool, error)
 }
 
-// askWitness asks the daemon of another node with the leader's account, as a client of the REST API: it checks the token, and the right to
-// update the Node.
+// askWitness returns a function that sends the question of the leader to the daemon of another node. It uses the
+// leader's account, as a client of the REST API. The daemon checks the token, and the right to update the Node.
 func (d *daemon) askWitness(peers witnesses) func(ctx context.Context, witness, address, node string) (bool, error) {
 	tokens := &accountTokens{kube: d.own.kube, namespace: d.namespace, account: types.LeaderAccount, audience: d.audience, clock: d.env.Clock}
 	return func(ctx context.Context, witness, address, node string) (bool, error) {
@@ -56,8 +56,8 @@ func (d *daemon) askWitness(peers witnesses) func(ctx context.Context, witness, 
 	}
 }
 
-// witness tells the leader whether this node reaches another one (api.Reacher). The daemon's caches hold this node's objects alone, so it
-// reads the other node's from the API server.
+// witness reports to the leader whether this node reaches another node (api.Reacher). The daemon's caches hold only
+// objects of its own node, so it reads objects of the other node from the API server.
 type witness struct {
 	kubeNodes interface {
 		Live(ctx context.Context, name string) (*corev1.Node, error)

@@ -24,7 +24,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A witness tries the addresses that the API server has of the node that is named, and no others.
+// A witness tries only the addresses that the API server has for the named node.
 func TestWhatAWitnessTries(t *testing.T) {
 	share := func(volume, node, ip string) *corev1.Pod {
 		return build.Pod(types.ShareManagerPodName(volume), node, func(p *corev1.Pod) {
@@ -73,7 +73,7 @@ func TestWhatAWitnessTries(t *testing.T) {
 	assert.Equal(t, 3, tried, "what it cannot read it does not guess")
 }
 
-// answering is a daemon that answers as a test says.
+// answering is a daemon that answers as the test sets it up.
 type answering struct {
 	t   *testing.T
 	err error
@@ -84,7 +84,7 @@ func (a answering) Reaches(_ context.Context, witness, address, token, node stri
 	return a.err == nil, a.err
 }
 
-// The leader asks with a token of its account that is good for the REST API alone.
+// The leader sends a token of its account that is valid only for the REST API.
 func TestHowAWitnessIsAsked(t *testing.T) {
 	kube := kubefake.NewClientset()
 	kube.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// followLogLevel has a log follow the setting log-level until ctx ends; while the setting has its default, the log has the level that it
-// has now. The datastore must watch settings.
+// followLogLevel makes a log follow the setting log-level until ctx ends. While the setting has its default, the log
+// has the level that it had before the call. The datastore must watch settings.
 func followLogLevel(ctx context.Context, store *datastore.Datastore, log *logrus.Logger) error {
 	flag := log.GetLevel()
 	stop, err := store.OnChange(func() { log.SetLevel(logLevel(store.Setting(types.SettingLogLevel), flag)) }, datastore.Settings)
@@ -22,7 +22,8 @@ func followLogLevel(ctx context.Context, store *datastore.Datastore, log *logrus
 	return nil
 }
 
-// logLevel is the level that a value of the setting means, where the program's flag says another.
+// logLevel returns the level for a value of the setting; flag is the level of the program's flag, which applies if the
+// setting has its default.
 func logLevel(value string, flag logrus.Level) logrus.Level {
 	d, _ := types.DefinitionOf(types.SettingLogLevel)
 	level, err := logrus.ParseLevel(value)

@@ -30,7 +30,7 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-// TestTheLogFollowsTheSetting, and goes back to the flag's level with it.
+// TestTheLogFollowsTheSetting: with the default value, the log has the flag's level again.
 func TestTheLogFollowsTheSetting(t *testing.T) {
 	h := testutil.New(t, build.Setting(types.SettingLogLevel, "Debug"))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/metrics"
 )
 
-// newRegistry makes a daemon's registry with what every process shows, and the metrics of its queues.
+// newRegistry returns a daemon's registry with the metrics of every Go process, and the metrics of its queues.
 func newRegistry() (*prometheus.Registry, *queue.Metrics, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -43,7 +43,7 @@ func (d *daemon) showNode(store *datastore.Datastore) error {
 	return nil
 }
 
-// deviceAt looks for a block device on the node.
+// deviceAt returns the numbers of a block device on the node.
 func (d *daemon) deviceAt(path string) (metrics.Device, bool) {
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Join(d.hostRoot, path), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
@@ -52,8 +52,8 @@ func (d *daemon) deviceAt(path string) (metrics.Device, bool) {
 	return metrics.Device{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}, true
 }
 
-// showCluster adds the metrics of the cluster, until hide is called. The caches must be filled: an empty one would say that there are no
-// nodes. It panics if they are shown already.
+// showCluster adds the metrics of the cluster, until hide is called. The caches must be filled: with an empty cache,
+// the metrics would report that there are no nodes. It panics if the metrics are already shown.
 func (d *daemon) showCluster(store *datastore.Datastore, claims *datastore.Workloads) (hide func()) {
 	c := metrics.NewCluster(metrics.ClusterDeps{
 		Volumes: store.Volumes, Engines: store.Engines, Nodes: store.Nodes, Settings: store.Settings, Shares: store.ShareManagers,

@@ -19,8 +19,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestMetricsAreDocumented: what a daemon that leads registers is what docs/METRICS.md has rows of. The leader's part goes when it leads no
-// more, and can come again.
+// TestMetricsAreDocumented: a leading daemon registers exactly the metrics in docs/METRICS.md. The leader's metrics are
+// removed when it no longer leads, and can be added again.
 func TestMetricsAreDocumented(t *testing.T) {
 	registry, queues, err := newRegistry()
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	assert.NotContains(t, ofNode, "longhorn_volume_state")
 }
 
-// describedBy are the names of ours that are registered.
+// describedBy returns the names of Longhorn's registered metrics.
 func describedBy(registry *prometheus.Registry) []string {
 	descs := make(chan *prometheus.Desc)
 	go func() {
@@ -61,7 +61,7 @@ func describedBy(registry *prometheus.Registry) []string {
 	return names
 }
 
-// documented are the names in the first columns of the tables.
+// documented returns the names in the first columns of the tables.
 func documented(t *testing.T) []string {
 	text, err := os.ReadFile("../docs/METRICS.md")
 	require.NoError(t, err)

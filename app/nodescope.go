@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
 )
 
-// nodeScope is what every daemon does for its own node.
+// nodeScope has the controllers that every daemon runs for its own node.
 type nodeScope struct {
 	scope
 	synced chan struct{} // closed when the caches are filled

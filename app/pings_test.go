@@ -20,10 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Who set these values for a process, in its manifest, keeps them.
+// A process whose manifest sets these values keeps them.
 func TestClientsPingWithinTenSecondsUnlessTheEnvironmentSaysOtherwise(t *testing.T) {
 	tests := map[string]struct {
-		idle, answer         string // in the environment; "" counts as absent
+		idle, answer         string // in the environment; "" means not set
 		wantIdle, wantAnswer string
 	}{
 		"neither is set → ours":                {"", "", "5", "5"},
@@ -42,8 +42,9 @@ func TestClientsPingWithinTenSecondsUnlessTheEnvironmentSaysOtherwise(t *testing
 	}
 }
 
-// An API server that lost its power sends no more packets, neither an end nor a reset. With client-go's own values the watch would last for
-// 45 s, so this test fails if client-go reads other variables, or if its transport no longer speaks HTTP/2.
+// An API server that lost its power does not send any packets, not even one that closes or resets the connection. With
+// client-go's own values the watch would last for 45 s. So this test fails if client-go reads other variables, or if
+// its transport does not use HTTP/2.
 func TestAWatchEndsWhenTheServerFallsSilent(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
@@ -66,13 +67,13 @@ func TestAWatchEndsWhenTheServerFallsSilent(t *testing.T) {
 
 	link.cut.Store(true)
 	select {
-	case <-watch.ResultChan(): // an error, or its end
+	case <-watch.ResultChan(): // an error, or the channel is closed
 	case <-time.After(30 * time.Second):
 		t.Fatal("the watch continues although its server is silent")
 	}
 }
 
-// writeKubeconfig names a server; tls is the one whose certificate counts, if any.
+// writeKubeconfig writes a kubeconfig for a server; tls is the server whose certificate is trusted, if any.
 func writeKubeconfig(t *testing.T, url string, tls *httptest.Server) string {
 	t.Helper()
 	authority := ""
@@ -87,7 +88,7 @@ func writeKubeconfig(t *testing.T, url string, tls *httptest.Server) string {
 	return path
 }
 
-// link passes on connections until it is cut: it stays open then, and nothing comes through.
+// link passes on connections until it is cut: then they stay open, and nothing is transmitted.
 type link struct {
 	address string
 	cut     atomic.Bool

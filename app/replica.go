@@ -9,7 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance"
 )
 
-// replicaCommand is for people at a node, when there is no manager to ask.
+// replicaCommand is for people at a node, when no manager runs.
 func replicaCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "replica",

@@ -27,7 +27,7 @@ func TestServingAReplicaThatIsNotThereSaysWhy(t *testing.T) {
 	assert.LessOrEqual(t, out.Len(), 0)
 }
 
-// firstLine hands on the first thing that is written.
+// firstLine sends the first text that is written.
 type firstLine chan string
 
 func (f firstLine) Write(p []byte) (int, error) {

@@ -12,27 +12,27 @@ import (
 // runner is a controller.
 type runner interface{ Run(context.Context) error }
 
-// scope is a datastore and the controllers over it.
+// scope is a datastore and the controllers that use it.
 type scope struct {
 	store *datastore.Datastore
-	// workloads is nil if no controller looks at them.
+	// workloads is nil if no controller needs them.
 	workloads *datastore.Workloads
 	runners   []runner
 }
 
-// run fills the caches, calls ready, and runs the controllers until ctx ends, or until ready or one of them fails. It returns when all
-// have come to rest, the caches too.
+// run fills the caches, calls ready, and runs the controllers until ctx ends, or until ready or a controller fails. It
+// returns when all of them have stopped, including the caches.
 func (s *scope) run(ctx context.Context, ready func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.wait()
-	defer cancel() // before the wait: the caches end with ctx alone
+	defer cancel() // before the wait: the caches stop only with ctx
 	err := s.fill(ctx)
 	if err == nil {
 		err = ready(ctx)
 	}
 	if err != nil {
 		cancel()
-		return errors.Join(err, s.control(ctx)) // each controller returns at once and stops its queue
+		return errors.Join(err, s.control(ctx)) // each controller returns immediately and stops its queue
 	}
 	return s.control(ctx)
 }
@@ -46,7 +46,7 @@ func (s *scope) control(ctx context.Context) error {
 	return group.Wait()
 }
 
-// fill returns when the caches were filled once.
+// fill returns after the caches have been filled.
 func (s *scope) fill(ctx context.Context) error {
 	s.store.Start(ctx)
 	if s.workloads != nil {
@@ -58,7 +58,7 @@ func (s *scope) fill(ctx context.Context) error {
 	return s.workloads.WaitForSync(ctx)
 }
 
-// wait returns when the caches, whose context must have ended, have come to rest.
+// wait returns after the caches have stopped; their context must have ended.
 func (s *scope) wait() {
 	s.store.Wait()
 	if s.workloads != nil {

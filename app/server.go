@@ -18,38 +18,39 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/app/trust"
 )
 
-// restAPI is the REST API of one daemon. Until this daemon leads, it sends requests to
-// the one that does; from then on it answers them itself.
+// restAPI is the REST API of one daemon. While another daemon leads, it passes requests on to that daemon. While this
+// daemon leads, it answers them itself.
 type restAPI struct {
 	leads   *leadership
 	log     *logrus.Entry
 	metrics http.Handler
-	// healthy says whether this daemon can work.
+	// healthy returns the reason why this daemon cannot work, or nil.
 	healthy func() error
 	access  restAccess
 	// page serves the files of the web page.
 	page http.Handler
-	// ofNode answers what the leader asks of this node's daemon.
+	// ofNode answers requests of the leader to this node's daemon.
 	ofNode http.Handler
-	// peers are the daemons of all nodes, for this daemon while it leads.
+	// peers are the daemons of all nodes; this daemon uses them while it leads.
 	peers *api.Peers
 	// server is set once this daemon leads and sees the whole cluster.
 	server atomic.Pointer[api.Server]
 }
 
-// publicReason is why a daemon is not ready, for anyone who asks: it has no name and no address.
+// publicReason is the reason why a daemon is not ready. Any client may read it: it contains no name and no address.
 type publicReason string
 
 // Error implements error.
 func (r publicReason) Error() string { return string(r) }
 
-// pathMetrics is what each daemon answers of its own metrics.
+// pathMetrics is the path of each daemon's own metrics.
 const pathMetrics = "/metrics"
 
-// restAccess is who may use the REST API, and by what clients and daemons know each other.
+// restAccess has the checks of users of the REST API, and the identity by which clients and daemons recognize each
+// other.
 type restAccess struct {
 	reviews api.Access
-	// scrapers is for /metrics.
+	// scrapers checks users of /metrics.
 	scrapers api.Access
 	identity *trust.Identity
 	// trusted reports whether trusted-network mode is on.
@@ -64,7 +65,7 @@ func newRESTAPI(l *leadership, registry *prometheus.Registry, healthy func() err
 	}
 }
 
-// ServeHTTP answers what each daemon answers itself; see api.Forwarder for the rest.
+// ServeHTTP answers the requests that each daemon answers itself; see api.Forwarder for the others.
 func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case req.URL.Path == pathMetrics:
@@ -72,14 +73,14 @@ func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case req.URL.Path == "/healthz":
 		if err := r.healthy(); err != nil {
 			r.log.WithError(err).Debug("not ready")
-			text := "not ready" // anyone may ask
+			text := "not ready" // any client may read it
 			if reason, ok := errors.AsType[publicReason](err); ok {
 				text += ": " + reason.Error()
 			}
 			http.Error(w, text, http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = w.Write([]byte("ok\n")) // the prober may be gone
+		_, _ = w.Write([]byte("ok\n")) // the client may have disconnected
 	case api.IsForNode(req):
 		r.ofNode.ServeHTTP(w, req)
 	default:
@@ -93,7 +94,8 @@ func (r *restAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// handler is all that a request passes. What another daemon passes on is checked here like any other request, if this daemon leads.
+// handler returns the chain of all handlers of a request. If this daemon leads, a request that another daemon passed on
+// is checked here like any other request.
 func (r *restAPI) handler() (http.Handler, *api.Forwarder) {
 	guard := api.NewGuard(r.access.reviews, r.access.trusted, r, r.log)
 	scraped := api.NewGuard(r.access.scrapers, r.access.trusted, r, r.log)
@@ -112,8 +114,8 @@ func (r *restAPI) handler() (http.Handler, *api.Forwarder) {
 	return api.Limited(api.DefaultLimits, r.access.clock, api.OnlyTLS(r.access.trusted, front)), forwarder
 }
 
-// open answers requests with the server until the function that it returns is called, or ctx ends. That also ends the server's streams; when it has
-// returned, there are none.
+// open makes the API answer requests with the server until the returned function is called, or ctx ends. The end also
+// closes the server's streams. After the returned function has returned, there are no streams.
 func (r *restAPI) open(ctx context.Context, server *api.Server) (end func()) {
 	r.server.Store(server)
 	stop := context.AfterFunc(ctx, server.Close)
@@ -124,7 +126,7 @@ func (r *restAPI) open(ctx context.Context, server *api.Server) (end func()) {
 	}
 }
 
-// run serves on an address until ctx ends, TLS and plain HTTP on one port.
+// run serves TLS and plain HTTP on one address until ctx ends.
 func (r *restAPI) run(ctx context.Context, address string) error {
 	inner, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -133,7 +135,8 @@ func (r *restAPI) run(ctx context.Context, address string) error {
 	handler, forwarder := r.handler()
 	defer forwarder.Close()
 	defer r.peers.Close()
-	// Streams have no end of their own: they are not waited for, as requests are.
+	// Streams do not end on their own. So the shutdown closes them, and does not wait for them as it waits for
+	// requests.
 	stop := context.AfterFunc(ctx, forwarder.EndStreams)
 	defer stop()
 	return api.Serve(ctx, api.NewListener(inner, api.ServerTLS(r.access.identity.Certificate)), handler)

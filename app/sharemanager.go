@@ -19,8 +19,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// shareMemory is what the Go runtime keeps to: there may be many share managers on a
-// node, and the memory is to be the NFS server's.
+// shareMemory is the memory limit of the Go runtime, in bytes. There may be many share managers on a node, and the
+// memory is needed for the NFS server.
 const shareMemory = 24 << 20
 
 // shareManagerCommand serves one volume over NFS.
@@ -84,7 +84,7 @@ func runShareManager(ctx context.Context, c *cli.Command) error {
 	})
 }
 
-// verdicts are the instance manager's words in a share's.
+// verdicts translates the verdicts of the instance manager into those of package firewall.
 var verdicts = map[proto.InForceReply_Verdict]firewall.Verdict{
 	proto.InForceReply_UNCONFIRMED:  firewall.Unconfirmed,
 	proto.InForceReply_IN_FORCE:     firewall.Yes,
@@ -92,7 +92,8 @@ var verdicts = map[proto.InForceReply_Verdict]firewall.Verdict{
 	proto.InForceReply_CANNOT_TELL:  firewall.CannotTell,
 }
 
-// inForce asks the node's instance manager. A verdict that a later release gives and this one does not know is neither yes nor no.
+// inForce sends the question to the node's instance manager. A verdict of a later release that this release does not
+// know is neither yes nor no.
 func inForce(g *client.Generations, volume string) func(ctx context.Context, device uint64, limited bool) (share.Answer, error) {
 	return func(ctx context.Context, device uint64, limited bool) (share.Answer, error) {
 		reply, err := g.InForce(ctx, &proto.InForceRequest{Volume: volume, Device: device, Limited: limited})
@@ -116,7 +117,7 @@ func inForce(g *client.Generations, volume string) func(ctx context.Context, dev
 	}
 }
 
-// listOf splits a comma-separated list; empty parts are none.
+// listOf splits a comma-separated list and omits empty parts.
 func listOf(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }

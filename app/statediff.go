@@ -6,14 +6,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// stateDiff is what changed from one state of the instance manager to the next. A rebuild changes the state of one engine each second, and
-// only that engine must be synced then: a node may have a thousand.
+// stateDiff has the differences between two consecutive states of the instance manager. A rebuild changes the state of
+// one engine every second. Then only this engine must be synced: a node may have a thousand engines.
 type stateDiff struct {
-	all      bool     // every engine and replica is concerned
-	engines  []string // that changed, came or went
+	all      bool     // every engine and replica may have changed
+	engines  []string // that changed, appeared or disappeared
 	replicas []string // the same
-	// phases says that the phase of a replica changed, or that one came or went. Engines look at the phases of replicas, also of those that they
-	// are not started with yet.
+	// phases: the phase of a replica changed, or a replica appeared or disappeared. Engines depend on the phases of
+	// replicas, including replicas with which they have not been started yet.
 	phases bool
 }
 
@@ -38,8 +38,8 @@ type named interface {
 	GetName() string
 }
 
-// changedNames has the names of those that differ, in no particular order. differ is called with both states of each; nil for one that is in one
-// list only.
+// changedNames returns the names of the states that differ, in no particular order. differ is called with both states
+// of each name; a state that is missing in one list is nil.
 func changedNames[T named](before, now []T, differ func(before, now T)) []string {
 	var none T
 	was := make(map[string]T, len(before))

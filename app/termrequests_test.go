@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// eventServer is an API server that may be away, and counts the Events that it gets.
+// eventServer is an API server that may be unavailable, and counts the Events that it gets.
 type eventServer struct {
 	away, hasAccount atomic.Bool
 	events           atomic.Int32
@@ -55,8 +55,8 @@ func (s *eventServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// TestNothingOfATermIsSentAfterIt: what waits for the API server when the lease is lost must not be sent when another daemon leads. An Event has a
-// context of its own, and so has a user's request.
+// TestNothingOfATermIsSentAfterIt: requests that wait for the API server when the lease is lost must not be sent when
+// another daemon leads. An Event has a context of its own, and so has a user's request.
 func TestNothingOfATermIsSentAfterIt(t *testing.T) {
 	for name, tc := range map[string]struct{ hasAccount, ownAccount bool }{
 		"the leader's account":                  {hasAccount: true},

@@ -21,7 +21,7 @@ import (
 	longhornfake "github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned/fake"
 )
 
-// newTermDaemon is a daemon that can lead.
+// newTermDaemon returns a daemon that can lead.
 func newTermDaemon(t *testing.T, kube kubernetes.Interface) *daemon {
 	t.Helper()
 	registry, metrics, err := newRegistry()
@@ -39,7 +39,7 @@ func newTermDaemon(t *testing.T, kube kubernetes.Interface) *daemon {
 	return d
 }
 
-// A daemon may lead more than once: what a term leaves behind would keep the next one from starting.
+// A daemon may lead more than once: remains of one term would prevent the next term from starting.
 func TestADaemonLeadsTwice(t *testing.T) {
 	d := newTermDaemon(t, fake.NewClientset())
 	for range 2 {
@@ -53,7 +53,8 @@ func TestADaemonLeadsTwice(t *testing.T) {
 	}
 }
 
-// TestATermWhoseCachesAreNeverFilledLeavesNothing: while the API server comes and goes, a daemon may win the lease and lose it hundreds of times.
+// TestATermWhoseCachesAreNeverFilledLeavesNothing: while the API server is unstable, a daemon may win and lose the
+// lease hundreds of times.
 func TestATermWhoseCachesAreNeverFilledLeavesNothing(t *testing.T) {
 	kube := fake.NewClientset()
 	kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("away") })
@@ -64,7 +65,7 @@ func TestATermWhoseCachesAreNeverFilledLeavesNothing(t *testing.T) {
 		require.Error(t, d.leadCluster(ctx))
 		require.Nil(t, d.rest.server.Load())
 	}
-	term() // what is made once
+	term() // creates what is created only once
 	const ofTest = 5
 	before := goruntime.NumGoroutine()
 	for range 4 {

@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// trimCommand is what the daemon starts for each trim.
+// trimCommand is the command that the daemon starts for each trim.
 func trimCommand() *cli.Command {
 	return &cli.Command{
 		Name: trim.Command, Hidden: true, Usage: "trim the file system of one device and say so in JSON; the daemon calls it", ArgsUsage: "HOST-ROOT DEVICE",
@@ -32,7 +32,7 @@ func trimCommand() *cli.Command {
 // trimEventTimeout bounds the read of the volume that an Event is about.
 const trimEventTimeout = 10 * time.Second
 
-// newTrims trims the file systems of volumes that are mounted on this node.
+// newTrims returns the trims of file systems of volumes that are mounted on this node.
 func (d *daemon) newTrims(store *datastore.Datastore) *trim.Trims {
 	return trim.New(trim.Options{
 		Node: d.node, Clock: d.env.Clock,
@@ -42,7 +42,7 @@ func (d *daemon) newTrims(store *datastore.Datastore) *trim.Trims {
 			kind, reason, text := corev1.EventTypeNormal, types.EventFilesystemTrimmed,
 				fmt.Sprintf("The file system told the volume of %d bytes that it does not use", bytes)
 			if errors.Is(err, manager.ErrConflict) || errors.Is(err, manager.ErrNotFound) {
-				return // nothing was tried; who asked was told
+				return // nothing was tried; the caller got the error
 			}
 			if err != nil {
 				kind, reason, text = corev1.EventTypeWarning, types.EventFailedFilesystemTrim, err.Error()

@@ -13,7 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// TestANodesDaemonLooksAtTheVolumeFirst: also where no leader has, as a client may ask it directly.
+// TestANodesDaemonLooksAtTheVolumeFirst: it also does so without a check by the leader, because a client may send it a
+// request directly.
 func TestANodesDaemonLooksAtTheVolumeFirst(t *testing.T) {
 	h := testutil.New(t, build.Volume("vol", func(v *longhorn.Volume) {
 		v.Status.State, v.Status.CurrentNodeID = longhorn.VolumeStateAttached, "node-2"

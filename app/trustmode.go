@@ -19,14 +19,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// isTrustedNetwork reports whether the REST API asks for no credential. Where nothing says so, it asks.
+// isTrustedNetwork reports whether the REST API requires no credential. Without the setting, it requires one.
 func isTrustedNetwork(store *datastore.Datastore) bool {
 	return store.Setting(types.SettingRESTTrustedNetwork) == "true"
 }
 
-// decideTrustedNetwork makes the setting where there is none: true in an installation of an earlier release, whose clients have no
-// credential, and false in a new one. It must be called by the leader before its setting controller runs: the first leader of a new
-// installation finds no setting that another leader has looked at, though people and daemons may have made settings and nodes.
+// decideTrustedNetwork creates the setting if it does not exist. The value is true in an installation of an earlier
+// release, whose clients have no credential, and false in a new one. The leader must call it before its setting
+// controller runs. The first leader of a new installation finds no setting that another leader has processed, although
+// people and daemons may have created settings and nodes.
 func decideTrustedNetwork(ctx context.Context, store *datastore.Datastore, namespace string, log *logrus.Entry) error {
 	_, err := store.Settings.GetRO(string(types.SettingRESTTrustedNetwork))
 	if !apierrors.IsNotFound(err) {
@@ -52,16 +53,18 @@ func decideTrustedNetwork(ctx context.Context, store *datastore.Datastore, names
 	return nil
 }
 
-// definitionsPatience is how long the leader waits for the definitions of this release: a manifest that is being applied has them last.
+// definitionsPatience is how long the leader waits for the CRDs of this release: they are last in a manifest that is
+// being applied.
 const (
 	definitionsPatience = time.Minute
 	definitionsInterval = 2 * time.Second
 )
 
-// decideTrustedNetwork is the function of that name, done again while the API server refuses the setting: the definition of settings is of an
-// earlier release, which knows no such setting, or a quota, a policy or a webhook refuses it. If that stays so, the cluster is led without the
-// setting, and the API wants credentials: nothing else waits for the setting. There is no object yet that an Event could be about; the
-// controller of settings tries again, and its Event is about the ConfigMap longhorn-default-setting.
+// decideTrustedNetwork calls the function of the same name, and repeats it while the API server refuses the setting.
+// The reason may be that the CRD of settings is of an earlier release and does not know the setting. It may also be a
+// quota, a policy or a webhook. If the refusal persists, the leader works without the setting, and the API requires
+// credentials: nothing else needs the setting. No object exists yet for an Event. The controller of settings tries
+// again, and its Event is about the ConfigMap longhorn-default-setting.
 func (d *daemon) decideTrustedNetwork(ctx context.Context, store *datastore.Datastore) error {
 	end := d.env.Clock.Now().Add(definitionsPatience)
 	for {
@@ -82,7 +85,7 @@ func (d *daemon) decideTrustedNetwork(ctx context.Context, store *datastore.Data
 	}
 }
 
-// newAuthority makes the daemons' certificates with the account of the leader.
+// newAuthority returns the authority that creates the daemons' certificates with the leader's account.
 func (d *daemon) newAuthority(store *datastore.Datastore) *trust.Authority {
 	return &trust.Authority{
 		Kube: d.clients.kube, Namespace: d.namespace, Trusted: func() bool { return isTrustedNetwork(store) },

@@ -60,7 +60,7 @@ func TestTheModeIsOnAfterAnUpgradeAlone(t *testing.T) {
 	}
 }
 
-// onlyReader takes one token, with the right to get and list.
+// onlyReader accepts one token, with the right to get and list.
 type onlyReader struct{ token string } // "": reader
 
 func (o onlyReader) Authenticate(_ context.Context, token string) (api.Identity, error) {
@@ -74,7 +74,7 @@ func (onlyReader) Allowed(_ context.Context, _ api.Identity, what api.Attributes
 	return what.Verb == "get" || what.Verb == "list", nil
 }
 
-// TestADaemonAnswersNobodyUnasked: the handlers in the order in which a daemon has them, whether it leads or not.
+// TestADaemonAnswersNobodyUnasked tests the handlers in the order that a daemon uses, with and without the leader role.
 func TestADaemonAnswersNobodyUnasked(t *testing.T) {
 	h := testutil.New(t)
 	for _, leads := range []bool{true, false} {
@@ -129,14 +129,14 @@ func TestADaemonAnswersNobodyUnasked(t *testing.T) {
 	}
 }
 
-// TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate: it makes none of its own.
+// TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate: a daemon creates no certificate of its own.
 func TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate(t *testing.T) {
 	h := testutil.New(t)
 	identity := trust.NewIdentity(h.Kube, types.Namespace, func() bool { return false }, h.Clock)
 	near, far := net.Pipe()
 	asked := make(chan error, 1)
 	go func() {
-		asked <- tls.Client(far, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()) //nolint:gosec // there is nobody to know
+		asked <- tls.Client(far, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()) //nolint:gosec // the server has no certificate
 	}()
 	err := tls.Server(near, api.ServerTLS(identity.Certificate)).HandshakeContext(t.Context())
 	assert.EqualError(t, err, "the leader has made no certificate yet")
@@ -144,8 +144,8 @@ func TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate(t *testing.T) {
 	assert.Error(t, <-asked)
 }
 
-// TestTheModeWaitsForTheDefinitions: the definition of settings refuses names that it does not know, and is changed a moment after the
-// daemons of this release start, or never.
+// TestTheModeWaitsForTheDefinitions: the CRD of settings refuses names that it does not know. It is changed a moment
+// after the daemons of this release start, or never.
 func TestTheModeWaitsForTheDefinitions(t *testing.T) {
 	invalid := apierrors.NewInvalid(longhorn.SchemeGroupVersion.WithKind("Setting").GroupKind(), "rest-trusted-network", nil)
 	denied := apierrors.NewForbidden(longhorn.Resource("settings"), "rest-trusted-network", errors.New("denied by a policy"))
@@ -185,7 +185,7 @@ func TestTheModeWaitsForTheDefinitions(t *testing.T) {
 	}
 }
 
-// TestAScopeThatCannotBeginEnds: the leader must not keep its Lease and do nothing.
+// TestAScopeThatCannotBeginEnds: the leader must not keep its Lease without doing its work.
 func TestAScopeThatCannotBeginEnds(t *testing.T) {
 	h := testutil.New(t)
 	s := &scope{

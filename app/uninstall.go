@@ -61,5 +61,5 @@ func runUninstall(ctx context.Context, c *cli.Command) error {
 	return err
 }
 
-// exitRefused tells the Job that trying again does not help: deploy/uninstall.yaml names it.
+// exitRefused is the exit code for the Job that means that a retry does not help: deploy/uninstall.yaml names it.
 const exitRefused = 3

@@ -10,9 +10,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/explain"
 )
 
-// strict makes a command, and all below it, refuse what they do not know: other commands, flags and arguments. The
-// library would print help, or ignore them. The error is returned and printed once, and the exit code is that of any
-// error.
+// strict makes a command, and all its subcommands, refuse unknown commands, flags and arguments. The library would
+// print help, or ignore them. The error is returned and printed once, and the exit code is the same as for any error.
 func strict(c *cli.Command) *cli.Command {
 	c.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err }
 	for _, sub := range c.Commands {
@@ -33,7 +32,7 @@ func strict(c *cli.Command) *cli.Command {
 	return c
 }
 
-// helpOrUnknown is what a command does that has commands below it, and got none of them.
+// helpOrUnknown is the action of a command that has subcommands and was called without one of them.
 func helpOrUnknown(_ context.Context, c *cli.Command) error {
 	if c.Args().Len() == 0 {
 		if c == c.Root() {
@@ -56,7 +55,7 @@ func helpOrUnknown(_ context.Context, c *cli.Command) error {
 	return fmt.Errorf("%s %q is not known; there are %s", whatFollows(c), typed, strings.Join(known, ", "))
 }
 
-// whatFollows is what the next word after a command is.
+// whatFollows returns the name for the next word after a command.
 func whatFollows(c *cli.Command) string {
 	if c == c.Root() {
 		return "command"

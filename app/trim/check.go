@@ -11,8 +11,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// Checked returns an Options.Run that trims what the volume, as live has it now, lets this node trim. The leader has asked the same before
-// it sent a request on; a client need not have asked the leader.
+// Checked returns an Options.Run that trims a volume only if the volume's current state, as live returns it, allows a
+// trim on this node. The leader made the same check before it sent the request, but a client can also send a request
+// directly.
 func Checked(node string, live func(ctx context.Context, volume string) (*longhorn.Volume, error), run func(context.Context, string) (int64, error)) func(context.Context, string) (int64, error) {
 	return func(ctx context.Context, volume string) (int64, error) {
 		v, err := read(ctx, volume, live)

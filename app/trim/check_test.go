@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// TestWhatANodeTrims: the node's daemon looks at the volume by itself.
+// TestWhatANodeTrims: the node's daemon checks the volume itself.
 func TestWhatANodeTrims(t *testing.T) {
 	attached := func(v *longhorn.Volume) {
 		v.Status.State, v.Status.CurrentNodeID = longhorn.VolumeStateAttached, "node-1"

@@ -14,19 +14,19 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/fstrim"
 )
 
-// Command is this program's command that trims one file system: longhorn-manager trim-filesystem HOST-ROOT DEVICE. The kernel cannot be
-// asked to stop but by the end of a process.
+// Command is this program's command that trims one file system: longhorn-manager trim-filesystem HOST-ROOT DEVICE. The
+// trim runs in a separate process because the kernel stops a trim only when its process exits.
 const Command = "trim-filesystem"
 
-// said is what the process prints.
+// said is the output of the process.
 type said struct {
 	TrimmedBytes int64 `json:"trimmedBytes"`
-	// Reason is a key of reasons, or empty. Message says why it failed; empty: it did not.
+	// Reason is a key of reasons, or empty. Message is the reason of a failure; empty: the trim succeeded.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// Reasons that callers are told of in words of their own.
+// The reasons for which callers get an error text of their own.
 const (
 	noDevice    = "NoDevice"
 	notMounted  = "NotMounted"
@@ -36,7 +36,7 @@ const (
 
 var reasons = map[string]error{noDevice: fstrim.ErrNoDevice, notMounted: fstrim.ErrNotMounted, unsupported: fstrim.ErrUnsupported, bound: fstrim.ErrBound}
 
-// Main is what the process does.
+// Main is the main function of the process.
 func Main(out io.Writer, hostRoot, device string) error {
 	var s said
 	var err error
@@ -51,8 +51,8 @@ func Main(out io.Writer, hostRoot, device string) error {
 	return json.NewEncoder(out).Encode(s)
 }
 
-// Process returns an Options.Run that starts a program, with the arguments HOST-ROOT and DEVICE added, for each trim. program must
-// print what Main does.
+// Process returns an Options.Run that starts a program for each trim, with HOST-ROOT and DEVICE as additional
+// arguments. program must print what Main prints.
 func Process(node, hostRoot string, deviceOf func(volume string) string, program ...string) func(context.Context, string) (int64, error) {
 	return func(ctx context.Context, volume string) (int64, error) {
 		args := append(append([]string{}, program[1:]...), hostRoot, deviceOf(volume))
@@ -71,7 +71,7 @@ func Process(node, hostRoot string, deviceOf func(volume string) string, program
 	}
 }
 
-// problem is what callers are told.
+// problem returns the error for callers.
 func (s said) problem(node, volume string) error {
 	conflict := func(why string) error {
 		return &manager.Problem{Class: manager.ErrConflict, Text: fmt.Sprintf("volume %q cannot be trimmed: %s", volume, why)}

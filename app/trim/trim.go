@@ -1,10 +1,11 @@
-// Package trim trims the file systems of volumes that are mounted on this node, as the REST API asks. A trim takes as long as the volume
-// does, so it is one that callers may leave: each has a process of its own, a bound in time, and a bounded number of others beside it.
+// Package trim trims the file systems of volumes that are mounted on this node, on request of the REST API. A trim
+// takes as long as the volume takes, so callers need not wait for its end. Each trim has a process of its own and a
+// time limit, and the number of concurrent trims is limited.
 //
-//	Trim ──► a trim of this volume is under way?  yes: wait for it, no: begin one
+//	Trim ──► a trim of this volume is under way?  yes: wait for it, no: start one
 //	              │ ended within Wait              │ later
 //	              ▼                                ▼
-//	         its outcome                      it goes on; Ended is told of it, after Bound at the latest
+//	         its outcome                      it continues; Ended is called after Bound at the latest
 //
 // It must not know HTTP, nor how a file system is trimmed.
 package trim
@@ -21,7 +22,8 @@ import (
 )
 
 const (
-	// Wait is how long a caller waits. It is less than what the leader waits for the answer of a node's daemon (api.Peers).
+	// Wait is how long a caller waits. It is shorter than the leader's wait for the answer of a node's daemon
+	// (api.Peers).
 	Wait = 40 * time.Second
 	// Bound is how long a trim may take.
 	Bound = time.Hour
@@ -31,13 +33,13 @@ const (
 	grace = 5 * time.Second
 )
 
-// Options say what a Trims works with; all but Ended must be given.
+// Options are the parameters of a Trims; all except Ended must be set.
 type Options struct {
 	Node string
-	// Run trims and returns how many bytes the file system does not use. It must end soon after its context has; where it does not, the
-	// kernel waits for the volume.
+	// Run trims and returns the number of bytes that the file system does not use. It must end soon after its context
+	// has ended. If it does not, the kernel waits for the volume.
 	Run func(ctx context.Context, volume string) (int64, error)
-	// Ended is told of each trim, in a goroutine of its own.
+	// Ended is called after each trim, in a goroutine of its own.
 	Ended func(ctx context.Context, volume string, bytes int64, err error)
 	Clock clock.Clock
 }
@@ -45,7 +47,7 @@ type Options struct {
 // Trims are the trims of this node. Its methods may be called from many goroutines.
 type Trims struct {
 	o       Options
-	ctx     context.Context // of all trims; ends with Close
+	ctx     context.Context // of all trims; Close cancels it
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -54,7 +56,7 @@ type Trims struct {
 }
 
 type trim struct {
-	known chan struct{} // closed when err is
+	known chan struct{} // closed when err is set
 	err   error         // for callers; read after known is closed
 }
 
@@ -63,14 +65,14 @@ type outcome struct {
 	err   error
 }
 
-// New returns a Trims that has none under way. Close must be called.
+// New returns a Trims without trims under way. Close must be called.
 func New(o Options) *Trims {
 	t := &Trims{o: o, underWay: map[string]*trim{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
 
-// Close ends the trims, and returns when they have ended, or the kernel does not let them.
+// Close cancels the trims. It returns when they have ended, or after grace if the kernel keeps a process.
 func (t *Trims) Close() {
 	t.cancel()
 	ended := make(chan struct{})
@@ -83,7 +85,7 @@ func (t *Trims) Close() {
 	}
 }
 
-// Trim implements api.Trimmer: false without an error means that the trim goes on.
+// Trim implements api.Trimmer: false without an error means that the trim continues.
 func (t *Trims) Trim(ctx context.Context, volume string) (bool, error) {
 	one, err := t.begin(volume)
 	if err != nil {
@@ -100,7 +102,7 @@ func (t *Trims) Trim(ctx context.Context, volume string) (bool, error) {
 	return false, nil
 }
 
-// begin returns the trim of a volume that is under way, or begins one.
+// begin returns the trim of a volume that is under way, or starts one.
 func (t *Trims) begin(volume string) (*trim, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +121,7 @@ func (t *Trims) begin(volume string) (*trim, error) {
 	return one, nil
 }
 
-// run returns when the trim has ended, which is later than its outcome is known where the kernel does not let it end.
+// run returns when the trim has ended. If the kernel keeps its process, that is later than the outcome is known.
 func (t *Trims) run(volume string, one *trim) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
@@ -142,14 +144,15 @@ func (t *Trims) run(volume string, one *trim) {
 		t.o.Ended(context.WithoutCancel(ctx), volume, o.bytes, o.err)
 	}
 	if isLate {
-		<-result // a process that the kernel keeps: another one would wait beside it
+		<-result // a process that the kernel keeps: a second one would only wait too
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.underWay, volume)
 }
 
-// await returns the result of a trim, and ends one that takes too long; then it returns without a result, which is put back if there is one.
+// await returns the result of a trim. If the trim takes too long, await cancels it and returns with isLate. If the trim
+// then ends within grace, await puts its result back into the channel.
 func (t *Trims) await(result chan outcome, end func()) (o outcome, isLate bool) {
 	bound := t.o.Clock.NewTimer(Bound)
 	defer bound.Stop()

@@ -20,22 +20,22 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// rig has trims that take as long as a test says, of time that synctest makes up.
+// rig has trims whose duration a test sets, in the simulated time of synctest.
 type rig struct {
 	*Trims
 	began atomic.Int32
 	mu    sync.Mutex
-	ended []string // guarded by mu; what Ended was told
+	ended []string // guarded by mu; the arguments of Ended
 }
 
-// told returns what Ended was told.
+// told returns the arguments of the calls of Ended.
 func (r *rig) told() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.ended)
 }
 
-// newRig makes trims by run; it must be called in a bubble of synctest.
+// newRig returns trims that call run; it must be called in a bubble of synctest.
 func newRig(t *testing.T, run func(ctx context.Context) (int64, error)) *rig {
 	t.Helper()
 	r := &rig{}
@@ -68,7 +68,7 @@ func newRig(t *testing.T, run func(ctx context.Context) (int64, error)) *rig {
 	return r
 }
 
-// after is a trim that takes so long, unless it is ended.
+// after returns a trim that takes this long, unless it is canceled.
 func after(d time.Duration, n int64, err error) func(context.Context) (int64, error) {
 	return func(ctx context.Context) (int64, error) {
 		select {
@@ -155,7 +155,7 @@ func TestATrimThatTakesTooLongIsEnded(t *testing.T) {
 	})
 }
 
-// TestATrimThatTheKernelKeepsHangsNobody: a volume that does not answer holds its process, and that one alone.
+// TestATrimThatTheKernelKeepsHangsNobody: a volume that does not answer blocks only its own process.
 func TestATrimThatTheKernelKeepsHangsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
@@ -193,7 +193,7 @@ func TestTheDaemonsEndEndsTrims(t *testing.T) {
 	})
 }
 
-// TestWhatAProcessSays is understood, whatever it says.
+// TestWhatAProcessSays: any output is handled.
 func TestWhatAProcessSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
@@ -228,7 +228,7 @@ func TestWhatAProcessSays(t *testing.T) {
 	}
 }
 
-// TestAProcessEndsWithItsContext though it does not want to.
+// TestAProcessEndsWithItsContext tests a process that ignores the request to stop.
 func TestAProcessEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	read, write, err := os.Pipe()
@@ -241,14 +241,14 @@ func TestAProcessEndsWithItsContext(t *testing.T) {
 		_, err := run(ctx, "v")
 		result <- err
 	}()
-	_, err = read.Read(make([]byte, 1)) // it has begun
+	_, err = read.Read(make([]byte, 1)) // the process has started
 	require.NoError(t, err)
 	cancel()
 	require.ErrorContains(t, <-result, "signal: killed")
 	require.NoError(t, write.Close())
 }
 
-// TestMainSaysWhatProcessUnderstands: the two ends of the pipe.
+// TestMainSaysWhatProcessUnderstands tests both ends of the pipe.
 func TestMainSaysWhatProcessUnderstands(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, Main(&out, "/", "/dev/null"))
