@@ -134,7 +134,7 @@ func (f *Forwarder) pump(ctx context.Context, to, from *websocket.Conn, leader *
 	if !isCopied {
 		late := time.AfterFunc(lastWrite, stopWriting)
 		defer late.Stop()
-		<-copied //nolint:errcheck // how it ended is known
+		<-copied //nolint:errcheck // the result is already known
 	}
 	return end
 }

@@ -211,7 +211,7 @@ func TestTheLeadersRequestsHaveDeadlines(t *testing.T) {
 		return nil, errors.New("no network")
 	})
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil)
-	_, err = leader.config.WrapTransport(network).RoundTrip(request) //nolint:bodyclose // there is none
+	_, err = leader.config.WrapTransport(network).RoundTrip(request) //nolint:bodyclose // there is no body
 	require.ErrorContains(t, err, "no network")
 	assert.Positive(t, seen)
 	assert.LessOrEqual(t, seen, requestDeadline)

@@ -20,8 +20,8 @@ func rootCommand() *cli.Command {
 	return &cli.Command{
 		Name:           "devcluster",
 		Usage:          "a real Kubernetes cluster of several nodes on this machine",
-		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // main prints and exits
-		Action: func(_ context.Context, cmd *cli.Command) error { // when no command of that name was found
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // main prints the error and exits
+		Action: func(_ context.Context, cmd *cli.Command) error { // called if no command of that name was found
 			if name := cmd.Args().First(); name != "" {
 				return fmt.Errorf("no such command: %q; devcluster --help lists them", name)
 			}
@@ -43,7 +43,7 @@ func layout(cmd *cli.Command) (cluster.Layout, error) {
 	return cluster.NewLayout(cmd.String("dir"), cmd.String("name"))
 }
 
-// withCluster makes an action of one that changes an existing cluster.
+// withCluster turns a function that changes an existing cluster into an action.
 func withCluster(f func(context.Context, *cli.Command, *cluster.Cluster) error) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
 		l, err := layout(cmd)
@@ -70,8 +70,8 @@ func diskFlags() []cli.Flag {
 	}
 }
 
-// guestKernel is the variable of the environment that has the directory of the
-// kernel for nodes that get one of their own (uml.KernelIn).
+// guestKernel is the environment variable with the directory of the kernel for nodes that get one of their own
+// (uml.KernelIn).
 const guestKernel = "LONGHORN_GUEST_KERNEL"
 
 func upOptions(cmd *cli.Command) cluster.UpOptions {
@@ -114,7 +114,7 @@ func upCommand() *cli.Command {
 	}
 }
 
-// guests reads uml=N.
+// guests parses uml=N.
 func guests(kernel string) (int, error) {
 	kind, number, ok := strings.Cut(kernel, "=")
 	n, err := strconv.Atoi(number)
@@ -186,8 +186,7 @@ func kubectlCommand() *cli.Command {
 	}
 }
 
-// become replaces this program, so that signals, terminal and exit code are
-// the other's.
+// become replaces this program by another one, so that signals, terminal and exit code belong to that program.
 func become(args, env []string) error {
 	path, err := exec.LookPath(args[0])
 	if err != nil {

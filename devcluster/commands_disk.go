@@ -53,7 +53,7 @@ func diskCommands() []*cli.Command {
 	}
 }
 
-// diskState reads [DISK] STATE.
+// diskState parses [DISK] STATE.
 func diskState(words []string) (string, dm.State, error) {
 	state, err := dm.ParseState(words)
 	if err == nil {

@@ -33,7 +33,7 @@ import (
 
 const guest = "guest-1"
 
-// One cluster with one guest goes through all that can be done to it.
+// TestGuest tests all operations on one cluster with one guest.
 func TestGuest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes about a minute")
@@ -95,7 +95,7 @@ func guestExec(t *testing.T, c *testCluster) {
 	assert.Equal(t, "bad\n", stderr.String())
 	out, err := c.exec(guest, "no-such-program")
 	assert.Error(t, err, "a program that does not exist ran: %s", out)
-	// What a command leaves in the background stays, and does not keep it.
+	// Programs that a command leaves in the background continue to run, and the command does not wait for them.
 	c.must("mkfifo /run/ask; { read word < /run/ask; echo got $word > /run/ask; } &")
 	assert.Equal(t, "got this", c.must("echo this > /run/ask; cat /run/ask"), "the background program answers")
 	release := c.must("uname -r")
@@ -113,7 +113,7 @@ func guestCgroups(_ *testing.T, c *testCluster) {
 	c.must(config.NodeBinary + " component cgroup-walk now")
 }
 
-// cgroupWalk takes a group through its life where only version 2 is mounted.
+// cgroupWalk tests all operations on a group where only version 2 is mounted.
 func cgroupWalk() int {
 	if err := walkCgroup(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -164,7 +164,7 @@ func walkCgroup() error {
 	if err := group.Thaw(); err != nil {
 		return err
 	}
-	// More than the pipe holds can only come from a program that runs.
+	// More data than the pipe holds can only come from a running program.
 	if _, err := io.CopyN(io.Discard, zeros, 1<<17); err != nil {
 		return fmt.Errorf("after thawing: %w", err)
 	}
@@ -232,14 +232,14 @@ func guestRunsPod(t *testing.T, c *testCluster) {
 	assert.Equal(t, "on "+c.must("uname -r"), strings.TrimSpace(string(log)), "the pod says %q", log)
 }
 
-// The API server's service has an address only by the guest's own kube-proxy.
+// The API server's service has an address only through the guest's own kube-proxy.
 func guestForwards(t *testing.T, c *testCluster) {
 	var address string
 	c.do(func(o *cluster.Cluster) (err error) {
 		address, err = o.Forward(c.ctx, guest, config.APIServiceIP+":443")
 		return err
 	})
-	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the peer's name is what is looked at
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test checks the peer's name
 	require.NoError(t, err)
 	defer conn.Close()
 	assert.Equal(t, "kube-apiserver", conn.ConnectionState().PeerCertificates[0].Subject.CommonName)
@@ -274,7 +274,8 @@ func guestIsFrozen(t *testing.T, c *testCluster) {
 	assert.Greater(t, c.guestTime()-before+10*time.Millisecond, passed, "the guest's clock stood still with it")
 }
 
-// guestTime is a moment by the clock of the guest, which starts with this machine's and is not set again when that one is.
+// guestTime returns the time of the guest's clock. That clock starts with this machine's time and is not set again when
+// this machine's clock is.
 func (c *testCluster) guestTime() time.Duration {
 	c.t.Helper()
 	var nanoseconds int64
@@ -296,7 +297,7 @@ func (c *testCluster) disks() string {
 }
 
 func guestDisks(t *testing.T, c *testCluster) {
-	// Not at the beginning: what the file system has there is written out before it can be read so, and that may fail.
+	// Not at the start: the file system's data there must be written out before a direct read, and that write may fail.
 	const readSecond = "dd if=/dev/mapper/second of=/dev/null bs=4k skip=3000 count=3 iflag=direct 2>&1"
 	const writeSecond = "dd if=/dev/zero of=/disk2/file bs=4k count=1 oflag=direct conv=notrunc 2>&1"
 	c.do(func(o *cluster.Cluster) error { return o.AddDisk(c.ctx, guest, "second", "/disk2", c.options(0)) })
@@ -327,7 +328,7 @@ func guestDisks(t *testing.T, c *testCluster) {
 	assert.Equal(t, "whole", c.must("cat /run/read"))
 }
 
-// guestLosesPower makes a disk hang as well, which must not stand in the way.
+// guestLosesPower also makes a disk hang, which must not prevent the power loss.
 func guestLosesPower(t *testing.T, c *testCluster) {
 	args, err := cluster.Enter(c.layout, guest, []string{
 		"sh", "-c", "cd /var/lib/longhorn; while :; do n=$((n+1)); echo $n >> records; sync records && echo $n; done",

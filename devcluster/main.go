@@ -1,8 +1,8 @@
-// Devcluster makes a real Kubernetes cluster of several nodes on one Linux
-// machine, without Docker and without a registry. See README.md.
+// Devcluster creates a real Kubernetes cluster of several nodes on one Linux machine, without Docker and without a
+// registry. See README.md.
 //
-// This file decides between the two lives of the program: a command that a
-// person gives, or one of the components that it starts itself as.
+// This file chooses the role of the program: a command that a person calls, or one of the components as which the
+// program starts itself.
 package main
 
 import (
@@ -42,8 +42,8 @@ func main() {
 	os.Exit(code)
 }
 
-// runComponent is what the program does when it started itself. These are not
-// commands for people, and their flags are not this program's.
+// runComponent runs a component as which the program started itself. Components are not commands for people, and their
+// flags are not this program's.
 func runComponent(name string, args []string) int {
 	var err error
 	switch name {
@@ -77,8 +77,8 @@ func oneArgument(args []string, run func(string) error) error {
 	return run(args[0])
 }
 
-// runForward serves on the listener it was given as descriptor 3. It takes a
-// target, and the namespace and address of the agent to reach it by, if any.
+// runForward serves on the listener that it gets as descriptor 3. Its arguments are a target and, for a guest, the
+// namespace and address of the agent through which it reaches the target.
 func runForward(args []string) error {
 	var dial forward.Dialer
 	switch len(args) {

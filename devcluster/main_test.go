@@ -23,8 +23,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
 )
 
-// The cluster starts its components by running its own program again, which
-// here is the test.
+// The cluster starts its components by running its own program again, which is the test binary here.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "component" {
 		if os.Args[2] == "cgroup-walk" {
@@ -41,8 +40,7 @@ type testCluster struct {
 	ctx    context.Context
 }
 
-// up makes a cluster and takes it down at the end of the test, when nothing of
-// it may be left.
+// up creates a cluster, and removes it at the end of the test, after which nothing of it may be left.
 func up(t *testing.T, nodes, guests int) *testCluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -64,7 +62,7 @@ func (c *testCluster) options(nodes int) cluster.UpOptions {
 	return cluster.UpOptions{Nodes: nodes, DiskSizeBytes: 256 << 20, DiskFS: "ext4", MemoryMiB: 1024, KernelDir: os.Getenv(guestKernel)}
 }
 
-// run logs what a command printed if it fails.
+// run runs a command, and logs its output if it fails.
 func (c *testCluster) run(command func(*bytes.Buffer) error) string {
 	c.t.Helper()
 	var out bytes.Buffer
@@ -138,7 +136,7 @@ func TestClusterWithoutNodesServesTheAPI(t *testing.T) {
 	assert.Contains(t, second, "up already", "a second up printed")
 }
 
-// TestAPIServerIsTakenAway: it does not answer until it is told to run, and then has what it had.
+// TestAPIServerIsTakenAway: the API server does not answer until it gets the order to run, and then still has its data.
 func TestAPIServerIsTakenAway(t *testing.T) {
 	c := up(t, 0, 0)
 	answer := func() error {
@@ -150,7 +148,7 @@ func TestAPIServerIsTakenAway(t *testing.T) {
 	require.NoError(t, answer())
 	for _, order := range []machine.Order{machine.OrderFreeze, machine.OrderStop, machine.OrderFreeze} {
 		c.do(func(o *cluster.Cluster) error { return o.OrderAPIServer(c.ctx, order) })
-		time.Sleep(2 * time.Second) // the supervisor would have started it again
+		time.Sleep(2 * time.Second) // in this time the supervisor would have started it again
 		require.Error(t, answer(), "told to %s, it answers", order)
 		var status bytes.Buffer
 		require.NoError(t, cluster.Status(c.ctx, c.layout, &status))
@@ -187,7 +185,7 @@ func TestNodeIsCutOffHealedAndSurvivesPowerLoss(t *testing.T) {
 
 	must("bash", "-c", "echo kept > /var/lib/longhorn/kept && sync -f /var/lib/longhorn && echo lost > /var/lib/longhorn/lost")
 	boot := must("cat", "/proc/sys/kernel/random/boot_id")
-	// Standing still does not keep a node from losing power.
+	// A suspended node can lose power, too.
 	c.do(func(o *cluster.Cluster) error { return o.Freeze("node-1") })
 	c.do(func(o *cluster.Cluster) error { return o.StopNode(c.ctx, "node-1", cluster.EndPowerLoss) })
 	_, err := cluster.Enter(c.layout, "node-1", []string{"true"})

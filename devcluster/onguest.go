@@ -26,14 +26,14 @@ func runAgent() error {
 	return agent.Serve(l)
 }
 
-// Exit codes of a command that could not be run to its end.
+// Exit codes of a command that did not run, or whose end is not known.
 const (
 	exitNotRun = 127
 	exitLost   = 255
 )
 
-// runOnGuest runs a command by the agent of a guest as if it were a child of
-// this process: NAMESPACE ADDRESS PID COMMAND..., PID being the guest's kernel.
+// runOnGuest runs a command through the agent of a guest as if it were a child of this process. The arguments are
+// NAMESPACE ADDRESS PID COMMAND..., where PID is the process of the guest's kernel.
 func runOnGuest(args []string) int {
 	code, err := onGuest(args)
 	if err != nil {
@@ -78,8 +78,7 @@ func onGuest(args []string) (int, error) {
 	return agent.Exec(ctx, conn, request, streams)
 }
 
-// cancelWithProcess cancels when the process ends. A guest without power closes
-// no connection.
+// cancelWithProcess calls cancel when the process exits. A guest without power closes no connection.
 func cancelWithProcess(cancel context.CancelCauseFunc, pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -100,12 +99,12 @@ func cancelWithProcess(cancel context.CancelCauseFunc, pid int) error {
 	return nil
 }
 
-// endPatience is how long a command may go on after it was asked to end. One
-// that waits for a disk that hangs, or on a guest that stands still, cannot end.
+// endPatience is how long a command may run after it got a signal to stop. A command that waits for a disk that hangs,
+// or on a guest that is suspended, cannot exit.
 const endPatience = 5 * time.Second
 
-// passedOn are the signals for the command. When it does not obey one that ends
-// a program, this process ends without it.
+// passedOn returns the signals for the command. If the command does not exit after a signal that stops programs, this
+// process exits without it.
 func passedOn(cancel context.CancelCauseFunc) <-chan os.Signal {
 	in, out := make(chan os.Signal, 8), make(chan os.Signal, 8)
 	signal.Notify(in, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)

@@ -59,7 +59,7 @@ func TestProgramThatDoesNotExistIsAnError(t *testing.T) {
 	assert.ErrorAs(t, err, &told)
 }
 
-// Many megabytes each way find every limit of buffers and windows.
+// Many megabytes in each direction test every limit of buffers and windows.
 func TestMuchInputComesBackWhole(t *testing.T) {
 	data := make([]byte, 20<<20)
 	_, _ = rand.New(rand.NewSource(1)).Read(data)
@@ -71,7 +71,7 @@ func TestMuchInputComesBackWhole(t *testing.T) {
 	assert.Equal(t, sha256.Sum256(data), sha256.Sum256(out.Bytes()), "%d bytes came back and differ from the %d sent", out.Len(), len(data))
 }
 
-// A program that never reads must not stand in the way of a signal.
+// A program that never reads must not delay a signal.
 func TestSignalReachesAProgramThatDoesNotReadItsInput(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	ready := writerFunc(func(p []byte) (int, error) {
@@ -101,7 +101,7 @@ func TestProgramIsHungUpOnWhenItsClientGoes(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	ctx, cancel := context.WithCancel(context.Background())
-	// env: this test may have been started with SIGHUP ignored (nohup), and then no shell can be told otherwise.
+	// With env: this test may have been started with SIGHUP ignored (nohup), and a shell cannot reset that.
 	script := fmt.Sprintf("trap 'echo hung up > %[1]s; exit' HUP; echo ready; for i in $(seq 300); do sleep 0.1; done; echo nothing came > %[1]s", pipe)
 	_, err := Exec(ctx, dial(t), Request{Argv: []string{"/usr/bin/env", "--default-signal=HUP", "/bin/sh", "-c", script}}, Streams{
 		Stdout: writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }),
@@ -136,7 +136,7 @@ func TestConnectPassesBothDirectionsAndTheirEnds(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		all, _ := io.ReadAll(conn) // until the client's end
+		all, _ := io.ReadAll(conn) // until the client closes its half
 		_, _ = conn.Write(append([]byte("heard "), all...))
 	}()
 	conn, err := Connect(context.Background(), dial(t), "unix", target.Addr().String())

@@ -12,24 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Streams are the three of a program, and what else its client does.
+// Streams are the three streams of a program, and the events of its client.
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Signals are passed on to the program; nil for none.
 	Signals <-chan os.Signal
-	// Resized tells new sizes of the terminal; nil for none.
+	// Resized sends new sizes of the terminal; nil for none.
 	Resized <-chan Size
 }
 
-// Error is why the server did not do a request.
+// Error is the reason why the server did not carry out a request.
 type Error string
 
 func (e Error) Error() string { return string(e) }
 
-// Exec runs a program over the connection, which it closes, and returns the
-// program's exit code. When ctx ends, so does the connection, and the program
-// is hung up on.
+// Exec runs a program over the connection, and returns the program's exit code. It closes the connection. When ctx
+// ends, so does the connection, and the program gets SIGHUP.
 func Exec(ctx context.Context, conn net.Conn, r Request, s Streams) (int, error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -75,7 +74,7 @@ func (c *client) receive(s Streams) (int, error) {
 		case frameTaken:
 			select {
 			case <-c.credit:
-			default: // more than was sent
+			default: // more than were sent
 			}
 		case frameExit:
 			if len(f.data) != 1 {
@@ -91,8 +90,7 @@ func (c *client) receive(s Streams) (int, error) {
 	}
 }
 
-// sendInput may stay in a read of the client's input after the program's end;
-// the client's own end is then near.
+// sendInput may still be in a read of the client's input after the program has exited; the client then exits soon, too.
 func (c *client) sendInput(from io.Reader) {
 	buffer := make([]byte, chunk)
 	for from != nil {
@@ -111,7 +109,7 @@ func (c *client) sendInput(from io.Reader) {
 			break
 		}
 	}
-	_ = c.send(frameStdinEnd, nil) // a program that ended needs none
+	_ = c.send(frameStdinEnd, nil) // a program that has exited does not need it
 }
 
 func (c *client) sendEvents(s Streams) {
@@ -131,8 +129,8 @@ func (c *client) sendEvents(s Streams) {
 	}
 }
 
-// Connect has the server connect to an address of its own, and returns the
-// connection to that. It takes conn over.
+// Connect makes the server connect to an address as the server's machine sees it, and returns the connection to that
+// address. It takes over conn.
 func Connect(ctx context.Context, conn net.Conn, network, address string) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()

@@ -15,7 +15,7 @@ import (
 func Dial(ctx context.Context, namespace, address string) (net.Conn, error) {
 	var conn net.Conn
 	err := netns.Do(namespace, func() (err error) {
-		// An address in figures is dialed by this thread, and no other would do.
+		// An IP address is dialed by this thread. No other thread would be in the namespace.
 		d := net.Dialer{Timeout: 5 * time.Second, KeepAlive: -1}
 		conn, err = d.DialContext(ctx, "tcp4", address)
 		return err
@@ -35,8 +35,8 @@ func DialInside(ctx context.Context, namespace, server, network, address string)
 	return Connect(ctx, conn, network, address)
 }
 
-// Output runs a program without input and returns what it printed. An exit code
-// other than 0 is an error, with what it printed.
+// Output runs a program without input and returns its output. An exit code other than 0 is an error that contains the
+// output.
 func Output(ctx context.Context, namespace, address string, argv ...string) (string, error) {
 	conn, err := Dial(ctx, namespace, address)
 	if err != nil {

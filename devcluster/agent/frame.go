@@ -1,11 +1,9 @@
-// Package agent runs programs on a machine that is reached by nothing but a
-// network link: its server runs inside, its client outside. Unlike a remote
-// shell it asks for no identity; the interface it listens on decides who may
-// reach it. It must not know which machine it is on.
+// Package agent runs programs on a machine that can only be reached over a network link: its server runs inside, its
+// client outside. Unlike a remote shell it does not authenticate clients; the interface on which it listens limits
+// which clients can reach it. It must not know on which machine it runs.
 //
-// One connection serves one request. The client sends a Request; for a program
-// the two then exchange frames until one reports its exit, for a connection to
-// an address inside they are followed by its bytes.
+// One connection serves one request. The client sends a Request. For a program, client and server then exchange frames
+// until one frame reports the exit code. For a connection to an address inside, the frames are followed by its bytes.
 package agent
 
 import (
@@ -15,18 +13,18 @@ import (
 	"io"
 )
 
-// Request of a client: a program, or an address to connect to.
+// Request is the request of a client: a program, or an address to connect to.
 type Request struct {
 	Argv []string `json:"argv,omitempty"`
 	Env  []string `json:"env,omitempty"`
 	// Terminal gives the program a terminal of the size, nil pipes.
 	Terminal *Size `json:"terminal,omitempty"`
-	// Network and Address, as of net.Dial, ask for a connection.
+	// Network and Address, as for net.Dial, request a connection.
 	Network string `json:"network,omitempty"`
 	Address string `json:"address,omitempty"`
 }
 
-// Size of a terminal.
+// Size is the size of a terminal.
 type Size struct {
 	Rows, Columns uint16
 }
@@ -46,22 +44,21 @@ const (
 const (
 	frameStdout kind = iota + 65
 	frameStderr
-	// frameTaken says that one frame of standard input was given to the program.
+	// frameTaken reports that the program has received one frame of standard input.
 	frameTaken
 	// frameExit ends the connection: one byte, the exit code.
 	frameExit
-	// frameError ends the connection: why the request was not done.
+	// frameError ends the connection with the reason why the request was not carried out.
 	frameError
-	// frameConnected is followed by the bytes of the connection asked for.
+	// frameConnected is followed by the bytes of the requested connection.
 	frameConnected
 )
 
 const (
 	maxFrame = 1 << 20
 	chunk    = 32 << 10
-	// window is how many frames of standard input the client sends without
-	// hearing that they were taken. The server can thus keep them all, and goes
-	// on reading signals while the program reads nothing.
+	// window is how many frames of standard input the client sends before it waits for a frameTaken. So the server can
+	// store them all, and continues to read signals while the program reads nothing.
 	window = 16
 )
 

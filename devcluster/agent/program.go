@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is one that runs for a client. Its three streams are files of the
-// server: pipes, or thrice the same terminal.
+// program is a program that runs for a client. Its three streams are files of the server: pipes, or the same terminal
+// for all three.
 type program struct {
 	cmd            *exec.Cmd
 	stdin          *os.File
@@ -24,15 +24,14 @@ type program struct {
 	ended          atomic.Bool
 }
 
-// run starts the program, serves its streams, and tells the client its exit code
-// once the program itself has ended and what it wrote is sent. Programs that it
-// left in the background live on, and nothing reads what they write.
+// run starts the program and serves its streams. After the program has exited and its output is sent, run sends the
+// exit code to the client. Programs that it left in the background continue to run, and nothing reads their output.
 func (s *server) run(r Request) error {
 	p, err := start(r)
 	if err != nil {
 		return err
 	}
-	stdin := make(chan []byte, window+1) // the end is not counted
+	stdin := make(chan []byte, window+1) // one more than window, for the end of the input
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
@@ -47,7 +46,7 @@ func (s *server) run(r Request) error {
 	go s.pump(p.stdout, frameStdout, out)
 	go s.pump(p.stderr, frameStderr, errs)
 
-	_ = p.cmd.Wait() // the state says it all
+	_ = p.cmd.Wait() // the ProcessState has the result
 	p.ended.Store(true)
 	s.drain(p.stdout, frameStdout, out)
 	s.drain(p.stderr, frameStderr, errs)
@@ -63,8 +62,8 @@ func (s *server) run(r Request) error {
 // goodbye bounds how long the server waits for its client to close the connection.
 const goodbye = 5 * time.Second
 
-// endConn closes the connection when the client has. With something left unread
-// TCP would reset it, and the client might never see the exit code.
+// endConn closes the connection after the client has closed it. If unread data were left, TCP would reset the
+// connection, and the client might not receive the exit code.
 func (s *server) endConn(obeyed <-chan struct{}) {
 	_ = s.conn.SetReadDeadline(time.Now().Add(goodbye))
 	if half, ok := s.conn.(interface{ CloseWrite() error }); ok {
@@ -74,7 +73,8 @@ func (s *server) endConn(obeyed <-chan struct{}) {
 	_ = s.conn.Close()
 }
 
-// exitCode is that of a shell: 128 and the number of the signal that killed it.
+// exitCode returns the exit code as a shell does: for a program that a signal killed, it is 128 and the number of the
+// signal.
 func exitCode(state *os.ProcessState) byte {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return byte(128 + int(status.Signal()))
@@ -82,7 +82,7 @@ func exitCode(state *os.ProcessState) byte {
 	return byte(state.ExitCode())
 }
 
-// start starts it in a session of its own, so that signals reach all of it.
+// start starts the program in a session of its own, so that signals reach all its processes.
 func start(r Request) (*program, error) {
 	if len(r.Argv) == 0 {
 		return nil, errors.New("no program to run")
@@ -157,8 +157,8 @@ func lookPath(name string, env []string) (string, error) {
 	return "", fmt.Errorf("run %s: %w", name, exec.ErrNotFound)
 }
 
-// obey reads what the client sends. A client that is gone hangs up, as a
-// terminal would: a program that is to stay must not mind (setsid, nohup).
+// obey carries out the frames that the client sends. When the client disconnects, the program gets SIGHUP, as if a
+// terminal were closed. A program that must continue to run has to ignore SIGHUP (setsid, nohup).
 func (s *server) obey(p *program, stdin chan<- []byte) {
 	defer close(stdin)
 	ended := false
@@ -179,7 +179,7 @@ func (s *server) obey(p *program, stdin chan<- []byte) {
 			ended = f.data == nil
 			select {
 			case stdin <- f.data:
-			default: // it does not keep to the window
+			default: // the client exceeds the window
 				p.signal(unix.SIGHUP)
 				_ = s.conn.Close()
 				return
@@ -196,16 +196,16 @@ func (s *server) obey(p *program, stdin chan<- []byte) {
 	}
 }
 
-// signal signals the program's group while the program runs. What it left in
-// the background is the client's no more.
+// signal signals the program's process group while the program runs. Programs that it left in the background no longer
+// belong to the client.
 func (p *program) signal(sig unix.Signal) {
 	if !p.ended.Load() {
 		_ = unix.Kill(-p.cmd.Process.Pid, sig)
 	}
 }
 
-// feed gives the program its input, nil being the end of it. What a program
-// does not want any more is thrown away.
+// feed writes the input to the program; nil is the end of the input. It discards input that the program does not read
+// any longer.
 func (s *server) feed(p *program, stdin <-chan []byte) {
 	var failed error
 	for data := range stdin {
@@ -220,7 +220,7 @@ func (s *server) feed(p *program, stdin <-chan []byte) {
 	}
 }
 
-// endInput is, on a terminal, what a person does to end the input.
+// endInput ends the program's input. On a terminal it sends the character that a person types to end the input.
 func (p *program) endInput() {
 	if p.isTerminal {
 		_, _ = p.stdin.Write([]byte{4})
@@ -229,8 +229,7 @@ func (p *program) endInput() {
 	_ = p.stdin.Close()
 }
 
-// pump sends what the program writes, until all who could write are gone or
-// drain stops it.
+// pump sends the program's output, until all writers have closed it or drain stops the pump.
 func (s *server) pump(f *os.File, k kind, done chan<- struct{}) {
 	defer close(done)
 	if f == nil {
@@ -250,8 +249,8 @@ func (s *server) pump(f *os.File, k kind, done chan<- struct{}) {
 	}
 }
 
-// drain stops the pump and sends what is in the pipe now. All that the program
-// itself wrote is there; its background programs may keep the pipe open for ever.
+// drain stops the pump and sends the current content of the pipe. That includes all output of the program itself; its
+// background programs may keep the pipe open forever.
 func (s *server) drain(f *os.File, k kind, done <-chan struct{}) {
 	if f == nil {
 		return

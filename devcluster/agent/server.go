@@ -15,11 +15,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/forward"
 )
 
-// Listen listens at the port of the one interface: what comes in by another,
-// from a pod or another node, finds nothing there.
+// Listen listens at the port of only one interface: connections that arrive through another interface, from a pod or
+// another node, are not accepted.
 func Listen(ctx context.Context, device string, port int) (net.Listener, error) {
 	c := net.ListenConfig{
-		// A machine that stood still for long must find its connections as they were.
+		// After a long standstill, a machine must find its connections unchanged.
 		KeepAlive: -1,
 		Control: func(_, _ string, raw syscall.RawConn) error {
 			var failed error
@@ -34,7 +34,7 @@ func Listen(ctx context.Context, device string, port int) (net.Listener, error) 
 	return l, nil
 }
 
-// Serve accepts until the listener is closed.
+// Serve accepts connections until the listener is closed.
 func Serve(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
@@ -45,7 +45,7 @@ func Serve(l net.Listener) error {
 			defer conn.Close()
 			s := &server{conn: conn}
 			if err := s.serve(); err != nil {
-				_ = s.send(frameError, []byte(err.Error())) // the client may be gone
+				_ = s.send(frameError, []byte(err.Error())) // the client may have disconnected
 			}
 		}()
 	}
@@ -77,7 +77,7 @@ func (s *server) serve() error {
 	return s.run(r)
 }
 
-// dialTimeout bounds how long a client waits for an address that is silent.
+// dialTimeout bounds how long a client waits for an address that does not answer.
 const dialTimeout = 10 * time.Second
 
 func (s *server) connect(r Request) error {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a pseudo terminal. The program's side is returned.
+// openTerminal creates a pseudo terminal. It returns the program's side.
 func (p *program) openTerminal(size Size) (theirs []*os.File, err error) {
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -43,8 +43,8 @@ func (p *program) resize(s Size) error {
 
 func (s Size) kernel() *unix.Winsize { return &unix.Winsize{Row: s.Rows, Col: s.Columns} }
 
-// control calls f with the descriptor. File.Fd would make it a blocking one,
-// and then no deadline ends a read.
+// control calls f with the descriptor. File.Fd would make the descriptor blocking, and then no deadline would end a
+// read.
 func control(f *os.File, call func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

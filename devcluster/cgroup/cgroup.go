@@ -1,8 +1,6 @@
-// Package cgroup gives a machine of the cluster control groups of its own, in
-// either version of the kernel's interface, and takes them away. Machines with a
-// kernel of their own have version 2 inside, where the tests run all of this
-// package; a whole cluster has run on version 1 only. It must not know what runs
-// in a group.
+// Package cgroup creates and removes the control groups of a machine of the cluster, in either version of the kernel's
+// interface. Machines with a kernel of their own have version 2 inside, where the tests run all of this package. Whole
+// clusters have run only on version 1. Package cgroup must not know what runs in a group.
 package cgroup
 
 import (
@@ -21,12 +19,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
 )
 
-// Group is one directory of the same path in every hierarchy that is mounted.
+// Group is one directory with the same path in every mounted hierarchy.
 type Group struct {
 	dirs []string
 }
 
-// Create makes the group path, such as devcluster/node-1, in every hierarchy.
+// Create creates the group path, such as devcluster/node-1, in every hierarchy.
 func Create(path string, mounts []mountinfo.Mount) (*Group, error) {
 	g := Find(path, mounts)
 	if len(g.dirs) == 0 {
@@ -49,7 +47,7 @@ func Create(path string, mounts []mountinfo.Mount) (*Group, error) {
 	return g, nil
 }
 
-// Find names the group without making it.
+// Find returns the group without creating it.
 func Find(path string, mounts []mountinfo.Mount) *Group {
 	g := &Group{}
 	for _, m := range hierarchies(mounts) {
@@ -68,8 +66,8 @@ func (g *Group) Add(pid int) error {
 	return nil
 }
 
-// Remove removes the group and those below it. Its processes must have ended;
-// since the kernel lets go of them a little later, it tries until ctx ends.
+// Remove removes the group and the groups below it. Its processes must have exited. The kernel releases them a little
+// later, so Remove retries until ctx ends.
 func (g *Group) Remove(ctx context.Context) error {
 	return proc.WaitFor(ctx, 50*time.Millisecond, "cgroups to be empty", func() error {
 		var failed []error
@@ -80,7 +78,7 @@ func (g *Group) Remove(ctx context.Context) error {
 	})
 }
 
-// removeTree removes directories only: the files in them are the kernel's.
+// removeTree removes only directories: the files in them belong to the kernel.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -102,8 +100,8 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// hierarchies returns the version 1 mounts, or the version 2 mount if that is
-// all there is. In the hybrid layout version 2 has no controllers.
+// hierarchies returns the version 1 mounts, or the version 2 mount if there are no others. In the hybrid layout version
+// 2 has no controllers.
 func hierarchies(mounts []mountinfo.Mount) []mountinfo.Mount {
 	var v1, v2 []mountinfo.Mount
 	for _, m := range mounts {
@@ -125,7 +123,7 @@ func hierarchies(mounts []mountinfo.Mount) []mountinfo.Mount {
 func inheritCPUs(root, path string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		if _, err := os.Stat(filepath.Join(root, "cgroup.clone_children")); err != nil {
-			return nil // version 2 inherits by itself
+			return nil // version 2 inherits automatically
 		}
 		value, err := os.ReadFile(filepath.Join(root, file))
 		if errors.Is(err, os.ErrNotExist) {
@@ -145,7 +143,7 @@ func inheritCPUs(root, path string) error {
 	return nil
 }
 
-// enableControllers turns every controller on for the levels above the group.
+// enableControllers enables every controller in the levels above the group.
 func enableControllers(root, path string) error {
 	raw, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
@@ -167,8 +165,8 @@ func enableControllers(root, path string) error {
 	return nil
 }
 
-// MountInside mounts at target the hierarchies of the real machine as they are
-// seen from the caller's cgroup namespace, whose root is the caller's group.
+// MountInside mounts at target the hierarchies of the real machine as the caller's cgroup namespace shows them. The
+// root of that namespace is the caller's group.
 func MountInside(target string, outside []mountinfo.Mount) error {
 	roots := hierarchies(outside)
 	if len(roots) == 1 && roots[0].FSType == "cgroup2" {
@@ -189,7 +187,7 @@ func MountInside(target string, outside []mountinfo.Mount) error {
 	return nil
 }
 
-// controllers keeps of a hierarchy's options those that select it.
+// controllers returns those options of a hierarchy that select it.
 func controllers(options []string) string {
 	var keep []string
 	for _, o := range options {
@@ -204,9 +202,8 @@ func controllers(options []string) string {
 	return strings.Join(keep, ",")
 }
 
-// MountVersion2 mounts the one hierarchy of version 2 at target. It also moves
-// process 1 into a group of its own: a group with controllers enabled for its
-// children may hold no processes itself.
+// MountVersion2 mounts the one hierarchy of version 2 at target. It also moves process 1 into a group of its own: a
+// group that enables controllers for its children must not hold processes itself.
 func MountVersion2(target string) error {
 	if err := unix.Mount("cgroup2", target, "cgroup2", 0, ""); err != nil {
 		return fmt.Errorf("mount cgroup: %w", err)
@@ -220,7 +217,7 @@ func MountVersion2(target string) error {
 	return enableControllers(target, "init")
 }
 
-// Processes lists the processes in the group and those below it.
+// Processes lists the processes in the group and in the groups below it.
 func (g *Group) Processes() []int {
 	if len(g.dirs) == 0 {
 		return nil
@@ -228,7 +225,7 @@ func (g *Group) Processes() []int {
 	var pids []int
 	_ = filepath.WalkDir(g.dirs[0], func(p string, d os.DirEntry, err error) error {
 		if err != nil || d.Name() != "cgroup.procs" {
-			return nil // a group that went away meanwhile has no processes
+			return nil // a group that was removed in the meantime has no processes
 		}
 		raw, err := os.ReadFile(p)
 		if err != nil {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freezePatience is how long Freeze waits. A process that waits in the kernel for one
-// that is frozen already is not frozen until that wait ends; but it runs no program meanwhile.
+// freezePatience is how long Freeze waits. A process that waits in the kernel for a frozen process is not frozen until
+// that wait ends. But it runs no program code during the wait.
 const freezePatience = 500 * time.Millisecond
 
-// Freeze stops every process of the group and of those below it at once.
+// Freeze stops every process of the group and of the groups below it at the same time.
 func (g *Group) Freeze() error {
 	if err := g.setFrozen("FROZEN", "1"); err != nil {
 		return err
@@ -28,12 +28,12 @@ func (g *Group) Freeze() error {
 	return nil
 }
 
-// Thaw lets the processes go on.
+// Thaw makes the processes continue.
 func (g *Group) Thaw() error {
 	return g.setFrozen("THAWED", "0")
 }
 
-// KillFrozen ends the processes of a frozen group: none of them runs its program again.
+// KillFrozen kills the processes of a frozen group: none of them runs its program again.
 func (g *Group) KillFrozen() error {
 	for _, pid := range g.Processes() {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -43,14 +43,14 @@ func (g *Group) KillFrozen() error {
 	return g.Thaw()
 }
 
-// setFrozen writes to the freezer, version 1 or 2, whichever there is.
+// setFrozen writes to the freezer of version 1 or 2, whichever is mounted.
 func (g *Group) setFrozen(v1, v2 string) error {
 	found := false
 	for _, dir := range g.dirs {
 		for file, value := range map[string]string{"freezer.state": v1, "cgroup.freeze": v2} {
 			err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644)
 			if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-				continue // another hierarchy's directory, which takes no new files
+				continue // the directory of another hierarchy, in which no files can be created
 			}
 			if err != nil {
 				return fmt.Errorf("freeze: %w", err)

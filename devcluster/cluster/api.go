@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
 )
 
-// client reaches the API server from the real machine.
+// client returns a client that reaches the API server from the real machine.
 func (c *Cluster) client() (*kubernetes.Clientset, error) {
 	rest, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
@@ -29,8 +29,8 @@ func (c *Cluster) client() (*kubernetes.Clientset, error) {
 	return client, nil
 }
 
-// isReady reports whether the node is Ready by a report newer than since.
-// A node that was stopped a moment ago still looks Ready by an old one.
+// isReady reports whether the node is Ready according to a report newer than since. A node that was stopped a moment
+// ago still looks Ready because of an old report.
 func isReady(n corev1.Node, since time.Time) bool {
 	for _, condition := range n.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -43,7 +43,7 @@ func isReady(n corev1.Node, since time.Time) bool {
 // awaitNodes waits until the named nodes, started after since, are Ready, and
 // pods can be created.
 func (c *Cluster) awaitNodes(ctx context.Context, since time.Time, names ...string) error {
-	since = since.Truncate(time.Second) // as times in the API are
+	since = since.Truncate(time.Second) // the precision of times in the API
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	client, err := c.client()
@@ -65,7 +65,7 @@ func (c *Cluster) awaitNodes(ctx context.Context, since time.Time, names ...stri
 	})
 }
 
-// deleteNodeObject makes the API server forget the node.
+// deleteNodeObject deletes the Node from the API server.
 func (c *Cluster) deleteNodeObject(ctx context.Context, name string) error {
 	client, err := c.client()
 	if err != nil {
@@ -98,8 +98,7 @@ func (c *Cluster) readiness(ctx context.Context) (map[string]string, error) {
 	return ready, nil
 }
 
-// resolve turns NAMESPACE/SERVICE:PORT into the service's address; an address
-// is returned as it is.
+// resolve turns NAMESPACE/SERVICE:PORT into the service's address. It returns an address unchanged.
 func (c *Cluster) resolve(ctx context.Context, target string) (string, error) {
 	namespace, rest, ok := strings.Cut(target, "/")
 	if !ok {

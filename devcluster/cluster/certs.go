@@ -10,8 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/pki"
 )
 
-// identities are the control plane's certificates, whose users and groups
-// Kubernetes has bound roles to.
+// identities returns the control plane's certificates, to whose users and groups Kubernetes has bound roles.
 func identities() map[string]pki.Request {
 	return map[string]pki.Request{
 		"apiserver": {
@@ -28,8 +27,8 @@ func identities() map[string]pki.Request {
 	}
 }
 
-// makeCertificates writes the authority, the control plane's certificates and
-// the kubeconfigs of those that talk to the API server.
+// makeCertificates writes the authority, the control plane's certificates and the kubeconfigs of the programs that use
+// the API server.
 func (c *Cluster) makeCertificates() error {
 	for _, dir := range []string{c.path("pki"), c.path("conf")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -91,7 +90,7 @@ func (c *Cluster) authority() (*pki.Authority, error) {
 	return pki.LoadAuthority(pki.Pair{Cert: cert, Key: key}, time.Now())
 }
 
-// writeFile writes secrets and configuration alike: only root reads them.
+// writeFile writes both secrets and configuration: only root can read them.
 func writeFile(path, content string) error {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)

@@ -15,9 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
 )
 
-// clear ends and removes all that the state records, in the reverse order of
-// making it. It goes on after an error, so that as much as possible is gone;
-// the state file goes last, so that a clear that failed can be repeated.
+// clear stops and removes all that the state records, in the reverse order of its creation. It continues after an
+// error, to remove as much as possible. The state file is removed last, so that a failed clear can be repeated.
 func (c *Cluster) clear(ctx context.Context) error {
 	var failed []error
 	for i := range c.state.Nodes {
@@ -50,9 +49,9 @@ func (c *Cluster) removeCgroups(ctx context.Context) error {
 	return cgroup.Find(c.cgroupRoot(), mounts).Remove(ctx)
 }
 
-// unmountBelow unmounts what a person may have mounted below the directory on
-// the real machine; the cluster itself mounts in its namespaces only. Without
-// this, removing the directory would remove what is mounted there.
+// unmountBelow unmounts file systems that a person may have mounted below the directory on the real machine; the
+// cluster itself mounts only in its namespaces. Without this, the removal of the directory would remove the content of
+// these mounts.
 func (c *Cluster) unmountBelow() error {
 	mounts, err := mountinfo.Read("/proc/self/mountinfo")
 	if err != nil {
@@ -70,15 +69,15 @@ func (c *Cluster) unmountBelow() error {
 	return nil
 }
 
-// inotifyInstances limits how many programs of root may watch files, over all
-// nodes; a kubelet needs about ten, a containerd several.
+// inotifyInstances limits how many programs of root may watch files, over all nodes. A kubelet needs about ten, a
+// containerd several.
 const (
 	inotifyInstances     = "/proc/sys/fs/inotify/max_user_instances"
 	wantInotifyInstances = 1024
 )
 
-// raiseSettings raises what several nodes on one kernel run out of, and makes
-// directories outside its own; it records both.
+// raiseSettings raises limits that several nodes on one kernel exceed, and creates directories outside the cluster's
+// directory. It records both.
 func (c *Cluster) raiseSettings() error {
 	raw, err := os.ReadFile(inotifyInstances)
 	if err != nil {
@@ -111,8 +110,7 @@ func (c *Cluster) raiseSettings() error {
 	return nil
 }
 
-// sharedMountPoint lies on the one devtmpfs of all nodes; each mounts its own
-// tmpfs on it.
+// sharedMountPoint is on the one devtmpfs of all nodes; each node mounts its own tmpfs on it.
 const sharedMountPoint = "/dev/longhorn"
 
 func (c *Cluster) restoreSettings() error {
@@ -124,7 +122,7 @@ func (c *Cluster) restoreSettings() error {
 	}
 	for _, dir := range c.state.MadeDirs {
 		if dir == sharedMountPoint && isMountedAnywhere(dir) {
-			continue // another cluster's; removing it would unmount it there
+			continue // it belongs to another cluster; its removal would unmount it there
 		}
 		err := unix.Rmdir(dir)
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EBUSY) {
@@ -134,7 +132,7 @@ func (c *Cluster) restoreSettings() error {
 	return errors.Join(failed...)
 }
 
-// isMountedAnywhere looks into the mount namespace of every process.
+// isMountedAnywhere checks the mount namespace of every process.
 func isMountedAnywhere(target string) bool {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -154,8 +152,7 @@ func isMountedAnywhere(target string) bool {
 	return false
 }
 
-// killForwards ends the forwarding processes that start from the node, or all
-// for "".
+// killForwards stops the forwarding processes that start from the node, or all of them for "".
 func (c *Cluster) killForwards(ctx context.Context, from string) error {
 	var failed []error
 	var kept []Forward
@@ -175,7 +172,7 @@ func (c *Cluster) killForwards(ctx context.Context, from string) error {
 	return errors.Join(failed...)
 }
 
-// isHealthy reports whether all that the state says should run does run.
+// isHealthy reports whether all processes run that should run according to the state.
 func (c *Cluster) isHealthy() bool {
 	if !c.state.Complete || !c.state.Plane.IsAlive() {
 		return false

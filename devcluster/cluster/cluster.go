@@ -18,36 +18,34 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
 )
 
-// Cluster is one cluster as one command works on it. Make it with Open.
+// Cluster is one cluster during one command. Create it with Open.
 type Cluster struct {
 	Layout
 	state    *State
 	progress *Progress
 	unlock   func()
 
-	mu sync.Mutex // guards state and its file while nodes start side by side
+	mu sync.Mutex // guards state and its file while nodes start in parallel
 }
 
-// UpOptions of Up.
+// UpOptions are the options of Up.
 type UpOptions struct {
-	// Nodes to make, named node-1 and so on. None: only etcd, the API server and
-	// the controller manager run.
+	// Nodes to create, named node-1 and so on. None: only etcd, the API server and the controller manager run.
 	Nodes int
-	// Guests are nodes with a kernel of their own, made besides these, named
-	// guest-1 and so on, each with so much memory and the kernel of KernelDir
-	// (uml.KernelIn).
+	// Guests are nodes with a kernel of their own, created in addition to these, named guest-1 and so on. Each has
+	// MemoryMiB of memory and the kernel of KernelDir (uml.KernelIn).
 	Guests    int
 	MemoryMiB int
 	KernelDir string
 	// ImageTars are loaded into every node.
 	ImageTars []string
-	// DiskSizeBytes and DiskFS are those of each node's data disk.
+	// DiskSizeBytes and DiskFS describe the data disk of each node.
 	DiskSizeBytes int64
 	DiskFS        string
 }
 
-// Open locks an existing cluster for a command that changes it. Close must be
-// called. It returns ErrNoCluster when there is none.
+// Open locks an existing cluster for a command that changes it. Close must be called. It returns ErrNoCluster if there
+// is no cluster.
 func Open(l Layout, out io.Writer) (*Cluster, error) {
 	if _, err := os.Stat(l.stateFile()); errors.Is(err, os.ErrNotExist) {
 		return nil, ErrNoCluster
@@ -64,12 +62,12 @@ func Open(l Layout, out io.Writer) (*Cluster, error) {
 	return &Cluster{Layout: l, state: s, progress: NewProgress(out), unlock: unlock}, nil
 }
 
-// Close lets other commands in.
+// Close unlocks the cluster for other commands.
 func (c *Cluster) Close() { c.unlock() }
 
 func (c *Cluster) save() error { return c.state.save(c.stateFile()) }
 
-// update changes the state by f and saves it.
+// update changes the state with f and saves it.
 func (c *Cluster) update(f func()) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,9 +75,9 @@ func (c *Cluster) update(f func()) error {
 	return c.save()
 }
 
-// Up makes a cluster. One that runs is left as it is, apart from the images;
-// one that a crash left is cleared away first. A failure leaves what was made
-// for looking at; Down or the next Up clears it.
+// Up creates a cluster. If the cluster runs, Up leaves it unchanged, except that it loads the images. If a crash left
+// parts of a cluster, Up clears these first. After a failure, the created parts stay for inspection; Down or the next
+// Up clears them.
 func Up(ctx context.Context, l Layout, o UpOptions, out io.Writer) error {
 	if all := o.Nodes + o.Guests; o.Nodes < 0 || o.Guests < 0 || all > config.MaxNodes {
 		return fmt.Errorf("number of nodes %d: give 0 to %d", all, config.MaxNodes)
@@ -162,7 +160,7 @@ func (c *Cluster) prepare() error {
 	return c.makeCertificates()
 }
 
-// copySelf keeps the cluster apart from later builds of the program.
+// copySelf copies the program, so that later builds do not affect the cluster.
 func copySelf(to string) error {
 	from, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -222,7 +220,7 @@ func (c *Cluster) upNodes(ctx context.Context, o UpOptions) error {
 	return c.loadImages(ctx, o.ImageTars)
 }
 
-// makeNodes makes all nodes of the state side by side.
+// makeNodes creates all nodes of the state in parallel.
 func (c *Cluster) makeNodes(ctx context.Context, o UpOptions) error {
 	if err := c.prepareGuests(); err != nil {
 		return err
@@ -230,8 +228,8 @@ func (c *Cluster) makeNodes(ctx context.Context, o UpOptions) error {
 	return c.sideBySide(ctx, func(ctx context.Context, n *Node) error { return c.makeNode(ctx, n, o) })
 }
 
-// sideBySide calls f for all nodes. It bounds how many at once: a machine with
-// few processors is no faster with more.
+// sideBySide calls f for all nodes. It limits the number of concurrent calls: a machine with few processors is not
+// faster with more.
 func (c *Cluster) sideBySide(ctx context.Context, f func(context.Context, *Node) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(2 * runtime.NumCPU())
@@ -241,8 +239,7 @@ func (c *Cluster) sideBySide(ctx context.Context, f func(context.Context, *Node)
 	return group.Wait()
 }
 
-// makeNode makes and starts a node that the state has. It does not wait for it
-// to be ready.
+// makeNode creates and starts a node of the state. It does not wait until the node is ready.
 func (c *Cluster) makeNode(ctx context.Context, n *Node, o UpOptions) error {
 	if err := c.createNode(*n, o.DiskSizeBytes); err != nil {
 		return err
@@ -250,7 +247,7 @@ func (c *Cluster) makeNode(ctx context.Context, n *Node, o UpOptions) error {
 	return c.bringUp(ctx, n)
 }
 
-// bringUp starts a node that is off, with all images loaded so far.
+// bringUp starts a node that is off, with all images that were loaded before.
 func (c *Cluster) bringUp(ctx context.Context, n *Node) error {
 	start := c.startNode
 	if n.Guest != nil {
@@ -267,8 +264,7 @@ func (c *Cluster) bringUp(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// Down ends and removes all that Up made, and nothing else. No cluster is no
-// error.
+// Down stops and removes all that Up created, and nothing else. It is not an error if there is no cluster.
 func Down(ctx context.Context, l Layout, out io.Writer) error {
 	c, err := Open(l, out)
 	if errors.Is(err, ErrNoCluster) {
@@ -282,7 +278,7 @@ func Down(ctx context.Context, l Layout, out io.Writer) error {
 	if err := c.progress.step("Clearing the cluster", func() error { return c.clear(ctx) }); err != nil {
 		return err
 	}
-	// Anything else in the directory is not ours, and keeps it.
+	// Anything else in the directory does not belong to the cluster, and prevents its removal.
 	_ = os.Remove(c.Dir)
 	return nil
 }

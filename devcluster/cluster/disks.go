@@ -15,13 +15,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/uml"
 )
 
-// diskPatience bounds a change of a disk. It does not wait for what the disk
-// has to do, so more means that the guest hangs or is frozen.
+// diskPatience bounds a change of a disk. The change does not wait for requests of the disk. So if it takes longer, the
+// guest hangs or is frozen.
 const diskPatience = 30 * time.Second
 
 var errNoGuest = errors.New("its disk cannot be changed and it takes no other; that needs a node with a kernel of its own (add-node --kernel uml)")
 
-// guest is runningNode for what only guests have.
+// guest is like runningNode, for operations that only guests support.
 func (s *State) guest(name string) (*Node, error) {
 	n, err := s.runningNode(name)
 	if err == nil && n.Guest == nil {
@@ -44,9 +44,8 @@ func (g *Guest) disk(name string) (int, error) {
 	return 0, fmt.Errorf("no disk %q; there are %v", name, names)
 }
 
-// SetDisk changes how a disk of a guest behaves. Whatever it did before, hang
-// or fail, it can be changed at any time. A stopped node's disks are ok when it
-// starts again.
+// SetDisk changes the behaviour of a disk of a guest. It can be changed at any time, even if the disk hangs or fails. A
+// stopped node's disks are ok when it starts again.
 func (c *Cluster) SetDisk(ctx context.Context, node, name string, state dm.State) error {
 	n, err := c.state.guest(node)
 	if err != nil {
@@ -66,7 +65,7 @@ func (c *Cluster) SetDisk(ctx context.Context, node, name string, state dm.State
 	return c.save()
 }
 
-// ShowDisks prints a line for each disk of a guest: name, path, how it behaves.
+// ShowDisks prints a line for each disk of a guest: name, path, behaviour.
 func ShowDisks(l Layout, node string, out io.Writer) error {
 	s, err := loadState(l.stateFile())
 	if err != nil {
@@ -85,7 +84,7 @@ func ShowDisks(l Layout, node string, out io.Writer) error {
 	return nil
 }
 
-// AddDisk gives a running guest one more disk, with a file system mounted at path.
+// AddDisk adds a disk to a running guest, with a file system mounted at path.
 func (c *Cluster) AddDisk(ctx context.Context, node, name, path string, o UpOptions) error {
 	n, err := c.state.guest(node)
 	if err != nil {
@@ -109,7 +108,7 @@ func (c *Cluster) AddDisk(ctx context.Context, node, name, path string, o UpOpti
 		if err != nil {
 			return fmt.Errorf("plug disk %s into node %s: %w", name, node, err)
 		}
-		// From here on the kernel has it, and its place is taken.
+		// From now on the kernel has the disk, and its index is in use.
 		n.Guest.Disks = append(n.Guest.Disks, d)
 		if err := c.save(); err != nil {
 			return err

@@ -12,10 +12,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
 )
 
-// Forward starts a process that accepts connections on a port of 127.0.0.1 and
-// passes them on to target (ADDRESS:PORT, or NAMESPACE/SERVICE:PORT) from
-// within the node named from, where service addresses work. It returns the
-// address to connect to. It runs until the node stops.
+// Forward starts a process that accepts connections on a port of 127.0.0.1. The process passes them on to target
+// (ADDRESS:PORT, or NAMESPACE/SERVICE:PORT) from within the node named from, where service addresses work. Forward
+// returns the address for clients. The process runs until the node stops.
 func (c *Cluster) Forward(ctx context.Context, from, target string) (string, error) {
 	if from == "" {
 		for _, n := range c.state.Nodes {
@@ -51,7 +50,7 @@ func (c *Cluster) Forward(ctx context.Context, from, target string) (string, err
 	defer file.Close()
 	cmd := exec.Command(c.Binary(), "component", "forward", target)
 	begin := func() error { return c.inNode(from, cmd.Start) }
-	if n.Guest != nil { // its network is reached through its agent
+	if n.Guest != nil { // a guest's network is reached through its agent
 		cmd.Args = append(cmd.Args, c.routerNetns(), agentAddress(*n))
 		begin = cmd.Start
 	}

@@ -20,21 +20,20 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/uml"
 )
 
-// KernelUML is the one kind of kernel that a node can have of its own.
+// KernelUML is the only kind of kernel of its own that a node can have.
 const KernelUML = "uml"
 
-// Guest is what the state has of a node with a kernel of its own: user-mode
-// Linux, one process of this machine with helpers.
+// Guest is the state of a node with a kernel of its own: user-mode Linux, one process of this machine with helpers.
 type Guest struct {
 	MemoryMiB int `json:"memoryMiB"`
-	// KernelDir has the kernel (uml.KernelIn).
+	// KernelDir is the directory with the kernel (uml.KernelIn).
 	KernelDir string `json:"kernelDir,omitempty"`
-	// Disks are in the order in which the kernel has them, after the one that
-	// keeps the state of containers. The first is the data disk.
+	// Disks are in the order in which the kernel has them, after the disk that stores the state of containers. The
+	// first is the data disk.
 	Disks []GuestDisk `json:"disks"`
 }
 
-// GuestDisk is a disk of a guest and how it behaves.
+// GuestDisk is a disk of a guest and its behaviour.
 type GuestDisk struct {
 	Name   string   `json:"name"`
 	Path   string   `json:"path"`
@@ -43,7 +42,7 @@ type GuestDisk struct {
 	State  dm.State `json:"state"`
 }
 
-// DataDisk is the name of the disk at config.NodeData.
+// DataDisk is the name of the disk that is mounted at config.NodeData.
 const DataDisk = "data"
 
 func (o UpOptions) guest() *Guest {
@@ -61,7 +60,7 @@ func (n Node) kernel() string {
 	return "shared"
 }
 
-// keptOnGuest and freshOnGuest are directories on the state disk by path inside.
+// keptOnGuest and freshOnGuest are directories on the state disk; the values are their paths inside the guest.
 var (
 	keptOnGuest = map[string]string{
 		"containerd": "/var/lib/containerd",
@@ -72,17 +71,17 @@ var (
 	freshOnGuest = map[string]string{"tmp": "/tmp"}
 )
 
-// stateDisk is the name of the disk that keeps these.
+// stateDisk is the name of the disk that stores these directories.
 const stateDisk = "state"
 
-// stateBytes is the size of the state disk; it takes only what is written.
+// stateBytes is the size of the state disk. It uses only as much space as is written.
 const stateBytes = 32 << 30
 
 func (c *Cluster) guestImage(node, disk string) string {
 	return filepath.Join(c.node(node), "disks", disk+".img")
 }
 
-// prepareGuests makes what all guests share, if there are any.
+// prepareGuests creates the files that all guests share, if there are guests.
 func (c *Cluster) prepareGuests() error {
 	some := false
 	for _, n := range c.state.Nodes {
@@ -217,7 +216,7 @@ func (c *Cluster) guestSpec(n Node) (machine.Spec, error) {
 	return spec, nil
 }
 
-// device is the disk as the guest has it; the first of the kernel's keeps the state.
+// device returns the disk as the guest has it; the kernel's first disk stores the state.
 func (d GuestDisk) device(index int) dm.Disk {
 	return dm.Disk{Name: d.Name, Device: uml.DiskDevice(index + 1), Bytes: d.Bytes}
 }
@@ -229,8 +228,8 @@ func guestLinks(n Node) netns.Guest {
 	}
 }
 
-// stopGuest is stopNode for a guest. The death of one process is a loss of
-// power: what the guest's kernel had not given to its disks is lost.
+// stopGuest is stopNode for a guest. If its process dies, that is a loss of power: data that the guest's kernel had not
+// written to its disks is lost.
 func (c *Cluster) stopGuest(ctx context.Context, n *Node, how End) error {
 	mounts, err := mountinfo.Read("/proc/self/mountinfo")
 	if err != nil {
@@ -238,12 +237,12 @@ func (c *Cluster) stopGuest(ctx context.Context, n *Node, how End) error {
 	}
 	group := cgroup.Find(c.cgroup(n.Name), mounts)
 	if n.Init.IsAlive() && how == EndSync && !n.Frozen {
-		// A guest that hangs, or one of whose disks does, loses what it has.
+		// A guest that hangs, or whose disk hangs, loses its unwritten data.
 		writing, cancel := context.WithTimeout(ctx, syncTimeout)
 		_, _ = c.onGuest(writing, *n, "sync")
 		cancel()
 	}
-	if n.Frozen { // and so cannot end
+	if n.Frozen { // so it cannot exit
 		if err := group.KillFrozen(); err != nil {
 			return fmt.Errorf("stop node %s: %w", n.Name, err)
 		}
@@ -258,12 +257,12 @@ func (c *Cluster) stopGuest(ctx context.Context, n *Node, how End) error {
 	return c.recordStop(n)
 }
 
-// agentAddress is where the guest's agent listens, in the router's namespace.
+// agentAddress returns the address of the guest's agent, in the router's namespace.
 func agentAddress(n Node) string {
 	return fmt.Sprintf("%s:%d", config.ManagementIP(n.Index), config.AgentPort)
 }
 
-// onGuest runs a program on the guest and returns what it printed.
+// onGuest runs a program on the guest and returns its output.
 func (c *Cluster) onGuest(ctx context.Context, n Node, argv ...string) (string, error) {
 	return agent.Output(ctx, c.routerNetns(), agentAddress(n), argv...)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/image"
 )
 
-// LoadImages loads docker-archives into every running node, and keeps copies
-// for nodes that are added or were stopped.
+// LoadImages loads docker-archives into every running node, and stores copies for nodes that are stopped or added
+// later.
 func (c *Cluster) LoadImages(ctx context.Context, tars []string) error {
 	return c.loadImages(ctx, tars)
 }
@@ -54,8 +54,7 @@ func (c *Cluster) loadImage(ctx context.Context, tar, name string) error {
 	})
 }
 
-// archiveName is the file that keeps the image: a later one of the same name
-// takes its place.
+// archiveName returns the file for an image. A later image of the same name replaces it.
 func archiveName(imageName string) string {
 	sum := sha256.Sum256([]byte(imageName))
 	return hex.EncodeToString(sum[:8]) + ".tar"
@@ -81,7 +80,7 @@ func copyFile(from, to string) error {
 	return os.Rename(to+".new", to)
 }
 
-// importImage gives the archive to the node's containerd. It may be repeated.
+// importImage passes the archive to the node's containerd. It may be repeated.
 func (c *Cluster) importImage(ctx context.Context, n Node, archive string) error {
 	if err := c.awaitContainerd(ctx, n); err != nil {
 		return err
@@ -93,7 +92,7 @@ func (c *Cluster) importImage(ctx context.Context, n Node, archive string) error
 	defer f.Close()
 	load := []string{"ctr", "--namespace", "k8s.io", "images", "import", "-"}
 	if n.Guest != nil {
-		// An image is loaded once and for all: it must outlast a loss of power.
+		// The image is loaded only once, so it must survive a loss of power.
 		load = []string{"sh", "-ec", strings.Join(load, " ") + "; sync -f /var/lib/containerd"}
 	}
 	args := c.enterArgs(n, load...)
@@ -105,8 +104,8 @@ func (c *Cluster) importImage(ctx context.Context, n Node, archive string) error
 	return nil
 }
 
-// enterArgs is the command line that runs a program on the node: with all its
-// namespaces, as a process of the node that ends with it, or by its agent.
+// enterArgs returns the command line that runs a program on the node. For a node without a kernel of its own, the
+// program runs in all its namespaces, as a process that ends with the node. For a guest, the agent runs it.
 func (l Layout) enterArgs(n Node, command ...string) []string {
 	if n.Guest != nil {
 		return append([]string{

@@ -1,9 +1,8 @@
-// Package cluster puts a development cluster together and takes it apart: a
-// control plane, nodes, the network between them, and the record of all that
-// was made, so that a later program finds and clears it. It must not know what
-// is deployed on the cluster.
+// Package cluster creates and removes a development cluster: a control plane, nodes, and the network between them. It
+// records all that was created, so that a later program finds and clears it. It must not know what is deployed on the
+// cluster.
 //
-// Everything is named after, and lies below, one directory:
+// Everything is named after, and is below, one directory:
 //
 //	DIR/state.json           what exists (processes, nodes, ports)
 //	DIR/bin/devcluster       this program, kept while the cluster runs
@@ -23,12 +22,11 @@ import (
 	"regexp"
 )
 
-// Layout derives every name and path of a cluster. Two clusters can exist when
-// both fields differ.
+// Layout derives every name and path of a cluster. Two clusters can exist if both fields differ.
 type Layout struct {
 	// Dir is the state directory, absolute.
 	Dir string
-	// Name begins the names of network namespaces and control groups.
+	// Name is the prefix of the names of network namespaces and control groups.
 	Name string
 }
 
@@ -58,10 +56,10 @@ func (l Layout) path(parts ...string) string {
 	return filepath.Join(append([]string{l.Dir}, parts...)...)
 }
 
-// Kubeconfig is the administrator's, for programs on the real machine.
+// Kubeconfig returns the administrator's kubeconfig, for programs on the real machine.
 func (l Layout) Kubeconfig() string { return l.path("kubeconfig") }
 
-// Binary is the cluster's copy of this program.
+// Binary returns the path of the cluster's copy of this program.
 func (l Layout) Binary() string { return l.path("bin", "devcluster") }
 
 func (l Layout) stateFile() string            { return l.path("state.json") }
@@ -75,13 +73,13 @@ func (l Layout) cgroup(name string) string    { return "devcluster-" + l.Name + 
 func (l Layout) preload() string              { return l.path("bin", "uml-preload.so") }
 func (l Layout) cgroupRoot() string           { return "devcluster-" + l.Name }
 
-// port is the router's end of a link; index 0 is the control plane's.
+// port returns the name of the router's end of a link; index 0 is the control plane's.
 func port(index int) string { return fmt.Sprintf("port-%d", index) }
 
-// managementPort is the router's end of the private link of a guest.
+// managementPort returns the name of the router's end of the private link of a guest.
 func managementPort(index int) string { return fmt.Sprintf("mgmt-%d", index) }
 
-// made are the entries of Dir that a cluster makes, all that down removes.
+// made returns the entries of Dir that a cluster creates and that down removes.
 func (l Layout) made() []string {
 	return []string{"bin", "pki", "conf", "kubeconfig", "audit.log", "log", "etcd", "images", "nodes", "kubectl-cache", "state.json.new", "state.json"}
 }

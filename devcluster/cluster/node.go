@@ -21,8 +21,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
 )
 
-// keptDirs are what a node keeps when it is off, by path below its directory
-// and inside it. All else of a node is gone with it.
+// keptDirs are the directories that a node keeps when it is off: path below its directory, path inside the node. All
+// other files of a node are then lost.
 var keptDirs = map[string]string{
 	"containerd": "/var/lib/containerd",
 	"kubelet":    "/var/lib/kubelet",
@@ -32,7 +32,7 @@ var keptDirs = map[string]string{
 	"conf":       config.NodeConf,
 }
 
-// createNode makes a node's directory, its certificates and its disk.
+// createNode creates a node's directory, its certificates and its disk.
 func (c *Cluster) createNode(n Node, diskSizeBytes int64) error {
 	if n.Guest != nil {
 		return c.createGuest(n, diskSizeBytes)
@@ -98,8 +98,8 @@ func (c *Cluster) writeNodeConfig(n Node) error {
 	return nil
 }
 
-// startNode brings a node up from what its directory holds. The state has it
-// already; a failure leaves what stopNode clears.
+// startNode starts a node from the content of its directory. The state must already have the node. After a failure,
+// stopNode clears what was started.
 func (c *Cluster) startNode(n *Node) error {
 	mounts, err := mountinfo.Read("/proc/self/mountinfo")
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *Cluster) startNode(n *Node) error {
 	})
 }
 
-// recordStart returns what writes down that the node runs.
+// recordStart returns a function that records that the node runs.
 func (c *Cluster) recordStart(n *Node) func(proc.Record) error {
 	return func(r proc.Record) error {
 		return c.update(func() { n.Init, n.Stopped, n.Cut, n.Frozen = r, false, false, false })
@@ -162,7 +162,7 @@ func (c *Cluster) nodeSpec(n Node) (machine.Spec, error) {
 		Covers: config.Tunables(),
 		Disks:  []machine.Disk{{Image: c.diskImage(n.Name), FSType: n.FSType, To: config.NodeData}},
 	}
-	// A boot id of its own tells the kubelet and others that the node was off.
+	// By a boot id of its own, the kubelet and other programs notice that the node was off.
 	root.Covers["/proc/sys/kernel/random/boot_id"] = bootID + "\n"
 	for dir, inside := range keptDirs {
 		root.Binds = append(root.Binds, machine.Bind{From: filepath.Join(c.node(n.Name), dir), To: inside})
@@ -170,7 +170,7 @@ func (c *Cluster) nodeSpec(n Node) (machine.Spec, error) {
 	return machine.Spec{Hostname: n.Name, Root: root, Processes: nodeProcesses(nc)}, nil
 }
 
-// nodeFiles are written anew at each start.
+// nodeFiles returns the files that are written again at each start.
 func nodeFiles(nc config.Node, machineID string) map[string]string {
 	return map[string]string{
 		"/etc/hostname":                         nc.Name + "\n",
@@ -201,7 +201,7 @@ func nodeProcesses(nc config.Node) []machine.Process {
 	}
 }
 
-// machineID is drawn once in the life of a node.
+// machineID returns the node's machine id. It is generated once in the life of a node.
 func (c *Cluster) machineID(name string) (string, error) {
 	file := filepath.Join(c.node(name), "machine-id")
 	if raw, err := os.ReadFile(file); err == nil {
@@ -223,8 +223,7 @@ func randomUUID() (string, error) {
 	return string(raw[:36]), nil
 }
 
-// inside is a path of the node as the real machine sees it. It is good while
-// the node runs.
+// inside returns a path of the node as the real machine sees it. It is valid while the node runs.
 func inside(n Node, path string) string {
 	return fmt.Sprintf("/proc/%d/root%s", n.Init.PID, path)
 }

@@ -40,7 +40,7 @@ func (c *Cluster) AddNode(ctx context.Context, name string, o UpOptions) error {
 	})
 }
 
-// RemoveNode ends a node, makes the API server forget it, and removes its disk.
+// RemoveNode stops a node, deletes its Node from the API server, and removes its disk.
 func (c *Cluster) RemoveNode(ctx context.Context, name string) error {
 	n, err := c.state.node(name)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *Cluster) RemoveNode(ctx context.Context, name string) error {
 	})
 }
 
-// StopNode turns a node off as a whole.
+// StopNode turns off a whole node.
 func (c *Cluster) StopNode(ctx context.Context, name string, how End) error {
 	n, err := c.state.node(name)
 	if err != nil {
@@ -70,8 +70,8 @@ func (c *Cluster) StopNode(ctx context.Context, name string, how End) error {
 	return c.progress.step("Stopping "+name, func() error { return c.stopNode(ctx, n, how) })
 }
 
-// StartNode turns a node on again, with the disk it had, and waits until it is
-// ready, unless a command took the API server away.
+// StartNode turns a node on again, with the disk that it had. It waits until the node is ready, unless a command has
+// stopped or suspended the API server.
 func (c *Cluster) StartNode(ctx context.Context, name string) error {
 	n, err := c.state.node(name)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Cluster) StartNode(ctx context.Context, name string) error {
 		return fmt.Errorf("node %s runs already", name)
 	}
 	return c.progress.step("Starting "+name, func() error {
-		// A node that was not stopped by a command may have left something.
+		// A node that was not stopped by a command may have left something behind.
 		if err := c.stopNode(ctx, n, EndDiscard); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (c *Cluster) setCut(name string, cut bool) error {
 	return c.save()
 }
 
-// Freeze makes the whole node stand still.
+// Freeze suspends the whole node.
 func (c *Cluster) Freeze(name string) error {
 	return c.setFrozen(name, true)
 }
@@ -153,8 +153,8 @@ func (c *Cluster) setFrozen(name string, frozen bool) error {
 	return c.save()
 }
 
-// Enter returns the command line that runs a program inside the node: as it is
-// for a shell on the node. It does not lock, since it does not change anything.
+// Enter returns the command line that runs a program inside the node, in the environment of a shell on the node. Enter
+// takes no lock, because it changes nothing.
 func Enter(l Layout, name string, command []string) ([]string, error) {
 	if len(command) == 0 {
 		return nil, errors.New("no command to run in the node")

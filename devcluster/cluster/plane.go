@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
 )
 
-// insideCommand makes this program the first process of a machine.
+// insideCommand returns the command line by which this program becomes the first process of a machine.
 func insideCommand(binary string) []string {
 	return []string{binary, "component", "machine"}
 }
@@ -31,7 +31,7 @@ func (c *Cluster) planeFiles() config.PlaneFiles {
 	}
 }
 
-// makeNetwork makes the router and the control plane's namespace.
+// makeNetwork creates the router and the control plane's namespace.
 func (c *Cluster) makeNetwork() error {
 	for _, name := range []string{c.routerNetns(), c.planeNetns()} {
 		if err := netns.Create(name); err != nil {
@@ -46,9 +46,8 @@ func (c *Cluster) makeNetwork() error {
 	return netns.Join(c.routerNetns(), netns.Member{Name: c.planeNetns(), Port: port(0), IP: net.ParseIP(config.PlaneIP)})
 }
 
-// startPlane starts the control plane, with the listener through which the
-// real machine reaches the API server. full is false for a cluster without
-// nodes, which needs neither scheduler nor DNS.
+// startPlane starts the control plane, with the listener through which the real machine reaches the API server. full is
+// false for a cluster without nodes, which needs no scheduler and no DNS.
 func (c *Cluster) startPlane(listener *net.TCPListener, full bool) error {
 	f := c.planeFiles()
 	if err := writeFile(f.AuditPolicy, config.AuditPolicy); err != nil {
@@ -108,7 +107,7 @@ func (c *Cluster) planeSpec(f config.PlaneFiles, full bool) machine.Spec {
 	return s
 }
 
-// awaitAPI waits until the API server says that it is ready.
+// awaitAPI waits until the API server reports that it is ready.
 func (c *Cluster) awaitAPI(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -129,7 +128,7 @@ func (c *Cluster) awaitAPI(ctx context.Context) error {
 	return nil
 }
 
-// createObjects applies what every cluster with nodes has.
+// createObjects applies the objects of every cluster with nodes.
 func (c *Cluster) createObjects(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, c.Binary(), "component", "kubectl", "apply", "-f", "-")
 	cmd.Env = append(os.Environ(), c.KubectlEnv()...)
@@ -140,8 +139,7 @@ func (c *Cluster) createObjects(ctx context.Context) error {
 	return nil
 }
 
-// KubectlEnv makes kubectl use the cluster, and leave nothing in the home
-// directory.
+// KubectlEnv makes kubectl use the cluster, and write nothing to the home directory.
 func (l Layout) KubectlEnv() []string {
 	return []string{"KUBECONFIG=" + l.Kubeconfig(), "KUBECACHEDIR=" + l.path("kubectl-cache")}
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/uml"
 )
 
-// needs is the one list of what the machine must have: programs and files, and
-// the Debian package that brings each.
+// needs is the only list of programs and files that the machine must have, with the Debian package of each.
 var needs = []need{
 	{"containerd", "containerd"},
 	{"ctr", "containerd"},
@@ -40,7 +39,7 @@ var needs = []need{
 
 type need struct{ path, debianPackage string }
 
-// guestNeeds are what nodes with a kernel of their own need besides.
+// guestNeeds are what nodes with a kernel of their own need in addition.
 var guestNeeds = []need{
 	{uml.KernelIn("").Program, "user-mode-linux"},
 	{"dmsetup", "dmsetup"},
@@ -48,10 +47,10 @@ var guestNeeds = []need{
 	{"iptables-legacy", "iptables"},
 }
 
-// compilerNeed is what they need on some processors.
+// compilerNeed is an additional need of guests on some processors.
 var compilerNeed = need{uml.Compiler, "gcc"}
 
-// Packages lists the Debian packages a cluster and its workload image need.
+// Packages lists the Debian packages that a cluster and its workload image need.
 func Packages() []string {
 	var names []string
 	seen := map[string]bool{}
@@ -65,11 +64,10 @@ func Packages() []string {
 	return names
 }
 
-// minFreeBytes below the state directory: images of three nodes and logs.
+// minFreeBytes is the free space needed below the state directory: for images of three nodes and logs.
 const minFreeBytes = 3 << 30
 
-// preflight finds out what would fail later, and says what to do about it. It
-// reports everything that is wrong at once.
+// preflight finds problems that would cause failures later, with their solutions. It reports all problems together.
 func preflight(dir string, withNodes, withGuests bool, kernelDir string) error {
 	var wrong []error
 	if os.Geteuid() != 0 {
@@ -91,8 +89,7 @@ func preflight(dir string, withNodes, withGuests bool, kernelDir string) error {
 	return nil
 }
 
-// CheckGuests finds out whether nodes can have a kernel of their own here, that
-// of a directory (uml.KernelIn).
+// CheckGuests checks whether nodes can have a kernel of their own here: the kernel in a directory (uml.KernelIn).
 func CheckGuests(kernelDir string) error {
 	all := guestNeeds
 	preload, err := uml.NeedsPreload()

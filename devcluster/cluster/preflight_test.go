@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A directory that lacks a part of a kernel is refused before a node is made.
+// A directory without a part of the kernel is refused before a node is created.
 func TestCheckGuestKernel(t *testing.T) {
 	dir := t.TempDir()
 	assert.ErrorContains(t, checkGuestKernel(dir), filepath.Join(dir, "linux"))

@@ -12,12 +12,12 @@ type Progress struct {
 	begin time.Time
 }
 
-// NewProgress starts its clock.
+// NewProgress returns a Progress whose clock starts now.
 func NewProgress(w io.Writer) *Progress {
 	return &Progress{w: w, begin: time.Now()}
 }
 
-// step runs f between the first and the second half of its line.
+// step prints the first half of its line, runs f, and prints the second half.
 func (p *Progress) step(what string, f func() error) error {
 	begin := time.Now()
 	fmt.Fprintf(p.w, "%-48s", what+" …")

@@ -15,8 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
 )
 
-// State is the record of what exists. It is saved before a thing is made, so
-// that what a crash leaves half made is found.
+// State is the record of what exists. It is saved before something is created, so that a later command finds incomplete
+// parts after a crash.
 type State struct {
 	// Complete is set when up has finished.
 	Complete bool        `json:"complete"`
@@ -26,9 +26,9 @@ type State struct {
 	APIServer machine.Order `json:"apiServer,omitempty"`
 	Nodes     []Node        `json:"nodes"`
 	Forwards  []Forward     `json:"forwards"`
-	// Images are archives below DIR/images, in the order they were loaded.
+	// Images are archives below DIR/images, in the order in which they were loaded.
 	Images []string `json:"images"`
-	// Restore holds kernel settings that were raised: value before, by path.
+	// Restore holds kernel settings that were raised: the previous value, by path.
 	Restore map[string]string `json:"restore,omitempty"`
 	// MadeDirs are directories outside DIR that did not exist before.
 	MadeDirs []string `json:"madeDirs,omitempty"`
@@ -40,11 +40,11 @@ type Node struct {
 	Index  int         `json:"index"`
 	FSType string      `json:"fsType"`
 	Init   proc.Record `json:"init"`
-	// Stopped says that a command turned it off.
+	// Stopped: a command turned the node off.
 	Stopped bool `json:"stopped"`
-	// Cut says that the router drops its packets.
+	// Cut: the router drops the node's packets.
 	Cut bool `json:"cut"`
-	// Frozen says that its processes stand still.
+	// Frozen: the node's processes are suspended.
 	Frozen bool `json:"frozen,omitempty"`
 	// Guest is set for a node with a kernel of its own.
 	Guest *Guest `json:"guest,omitempty"`
@@ -58,7 +58,7 @@ func (n Node) config() config.Node {
 	return c
 }
 
-// Forward is a process that passes connections on from the real machine.
+// Forward is a process that passes on connections from the real machine.
 type Forward struct {
 	Listen string      `json:"listen"`
 	Target string      `json:"target"`
@@ -66,7 +66,7 @@ type Forward struct {
 	Proc   proc.Record `json:"proc"`
 }
 
-// Errors about what a command names.
+// Errors about the object that a command names.
 var (
 	ErrNoCluster   = errors.New("there is no cluster; make one with: devcluster up")
 	ErrUnknownNode = errors.New("no such node")
@@ -86,7 +86,7 @@ func (s *State) node(name string) (*Node, error) {
 	return nil, fmt.Errorf("%w: %q; there are %v", ErrUnknownNode, name, names)
 }
 
-// runningNode is node for commands that need it to run.
+// runningNode is like node, for commands that need a running node.
 func (s *State) runningNode(name string) (*Node, error) {
 	n, err := s.node(name)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *State) freeIndex() (int, error) {
 	return 0, fmt.Errorf("there are %d nodes already", config.MaxNodes)
 }
 
-// addNode enters a node by name, in the order of indexes.
+// addNode adds a node by name, in the order of indexes.
 func (s *State) addNode(name, fsType string, guest *Guest) (*Node, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (s *State) removeNode(name string) {
 	s.Nodes = kept
 }
 
-// loadState returns ErrNoCluster when there is none.
+// loadState returns ErrNoCluster if there is no cluster.
 func loadState(file string) (*State, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -155,7 +155,7 @@ func loadState(file string) (*State, error) {
 	return s, nil
 }
 
-// save replaces the file as a whole: a reader sees the old state or the new.
+// save replaces the whole file: a reader sees the old state or the new one.
 func (s *State) save(file string) error {
 	raw, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -171,8 +171,8 @@ func (s *State) save(file string) error {
 	return nil
 }
 
-// lock keeps other commands that change the cluster out until the returned
-// function is called. The lock is on the directory itself and so leaves no file.
+// lock blocks other commands that change the cluster, until the returned function is called. The lock is on the
+// directory itself, and so leaves no file.
 func (l Layout) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make state directory: %w", err)

@@ -98,7 +98,7 @@ func TestNewLayout(t *testing.T) {
 	}
 }
 
-// Two clusters may exist side by side only if they share no path and no name.
+// Two clusters may exist at the same time only if they share no path and no name.
 func TestLayoutsWithOtherDirAndNameShareNothing(t *testing.T) {
 	a, b := Layout{Dir: "/a", Name: "a"}, Layout{Dir: "/b", Name: "b"}
 	names := func(l Layout) []string {

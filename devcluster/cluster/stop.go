@@ -20,38 +20,35 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
 )
 
-// End says how a node goes down.
+// End is the way in which a node is stopped.
 type End int
 
-// The ways to go down.
+// The ways to stop a node.
 const (
-	// EndSync writes file systems out, then ends every process at once.
+	// EndSync writes out the file systems, then kills all processes at the same time.
 	EndSync End = iota
-	// EndPowerLoss ends the file systems first, with all they had not written.
+	// EndPowerLoss shuts down the file systems first, with the loss of all unwritten data.
 	EndPowerLoss
-	// EndDiscard ends every process; the disk is not needed any more.
+	// EndDiscard kills all processes; the disk is no longer needed.
 	EndDiscard
 )
 
-// footprint is what of a node can outlast its processes for a while.
+// footprint is what may outlive a node's processes for a while.
 type footprint struct {
-	// devices of the file systems that are mounted in the node and its
-	// containers and not on the real machine.
+	// devices are the file systems that are mounted in the node and its containers and not on the real machine.
 	devices map[uint64]bool
-	// disks are mount points of ext4 and xfs among these, as seen from outside,
-	// the data disk first.
+	// disks are the mount points of ext4 and xfs among these, as seen from outside, the data disk first.
 	disks []string
-	// loops are devices whose files lie on one of these, or on the real
-	// machine's under a path that only the node has. They are found while the
-	// node runs: afterwards the kernel may give a device number to another device.
+	// loops are loop devices whose files are on one of these file systems. They may also be on a file system of the
+	// real machine, under a path that only the node has. They are collected while the node runs: afterwards the kernel
+	// may reuse a device number for another device.
 	loops map[string]disk.Loop
-	// fuses are connection numbers of FUSE mounts among these.
+	// fuses are the connection numbers of FUSE mounts among these.
 	fuses []uint32
 }
 
-// stopNode ends a node whole and waits until nothing of it is left: processes,
-// mounts, loop devices, control groups, network. It works on a node in any
-// state and may be repeated.
+// stopNode stops a whole node and waits until nothing of it is left: processes, mounts, loop devices, control groups,
+// network. It works on a node in any state and may be repeated.
 func (c *Cluster) stopNode(ctx context.Context, n *Node, how End) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -70,7 +67,7 @@ func (c *Cluster) stopNode(ctx context.Context, n *Node, how End) error {
 			return fmt.Errorf("stop node %s: %w", n.Name, err)
 		}
 	}
-	if n.Frozen { // and so cannot end
+	if n.Frozen { // so it cannot exit
 		if err := group.KillFrozen(); err != nil {
 			return fmt.Errorf("stop node %s: %w", n.Name, err)
 		}
@@ -102,15 +99,15 @@ func (c *Cluster) recordStop(n *Node) error {
 	return c.update(func() { n.Init, n.Stopped, n.Cut, n.Frozen = proc.Record{}, true, false, false })
 }
 
-// footprintOf looks at the mounts of every process of the node, since
-// containers have mounts that the node itself does not see.
+// footprintOf reads the mounts of every process of the node, because containers have mounts that the node itself does
+// not see.
 func (c *Cluster) footprintOf(n Node, group *cgroup.Group, outside []mountinfo.Mount) footprint {
 	ours := map[uint64]bool{}
 	for _, m := range outside {
 		ours[m.Device] = true
 	}
 	f := footprint{devices: map[uint64]bool{}, loops: map[string]disk.Loop{}}
-	loops, _ := disk.Loops() // none known is none to release
+	loops, _ := disk.Loops() // if the list is not known, none are released
 	if data := inside(n, config.NodeData); n.Init.IsAlive() {
 		f.disks = append(f.disks, data)
 	}
@@ -123,7 +120,7 @@ func (c *Cluster) footprintOf(n Node, group *cgroup.Group, outside []mountinfo.M
 		seenNamespaces[namespace] = true
 		mounts, err := mountinfo.Read(fmt.Sprintf("/proc/%d/mountinfo", pid))
 		if err != nil {
-			continue // ended since
+			continue // it has exited in the meantime
 		}
 		for _, m := range mounts {
 			if ours[m.Device] || f.devices[m.Device] {
@@ -158,8 +155,8 @@ func (f *footprint) add(m mountinfo.Mount, path string) {
 	}
 }
 
-// addServer takes the FUSE connection behind a file system on a loop device whose file a
-// FUSE server offers; that server's mount may have no path and so stand in no list.
+// addServer adds the FUSE connection behind a file system on a loop device, if a FUSE server provides the file of that
+// device. That server's mount may have no path, and then is in no list of mounts.
 func (f *footprint) addServer(m mountinfo.Mount, loops []disk.Loop) {
 	for _, l := range loops {
 		var s unix.Stat_t
@@ -169,18 +166,20 @@ func (f *footprint) addServer(m mountinfo.Mount, loops []disk.Loop) {
 	}
 }
 
-// endFileSystems prepares file systems for the end of their node. Power loss stops all
-// programs first: one that still ran could be told by a dying file system that its data
-// is safe, which no program learns from a machine without power. Then the data disk loses
-// what it had not written, and the processes end without running again. Writing out takes
-// the data disk last, since other file systems may lie on top of it.
+// endFileSystems prepares file systems for the end of their node.
+//
+// For a power loss it first suspends all programs. A program that still ran could learn from a failing file system that
+// its data is safe. No program learns this from a machine without power. Then the data disk loses its unwritten data,
+// and the processes are killed without running again.
+//
+// For a normal stop it writes out the data disk last, because other file systems may be on top of it.
 func endFileSystems(f footprint, group *cgroup.Group, how End) error {
 	switch how {
 	case EndPowerLoss:
 		if err := group.Freeze(); err != nil {
 			return err
 		}
-		for _, path := range f.disks[:min(1, len(f.disks))] { // the others lie on it, or on other nodes
+		for _, path := range f.disks[:min(1, len(f.disks))] { // the others are on it, or on other nodes
 			if err := disk.CutPower(path); err != nil {
 				return errors.Join(err, group.KillFrozen())
 			}
@@ -195,13 +194,11 @@ func endFileSystems(f footprint, group *cgroup.Group, how End) error {
 	return nil
 }
 
-// syncTimeout bounds the writing out of one file system. One on a volume whose
-// server hangs would take for ever.
+// syncTimeout bounds how long one file system is written out. On a volume whose server hangs, it would take forever.
 const syncTimeout = 5 * time.Second
 
-// syncFor does not wait for a file system that takes longer: the goroutine
-// ends with the node, whose file system then fails. An error is no reason not
-// to stop the node.
+// syncFor does not wait for a file system that takes longer: the goroutine ends when the node is stopped, because its
+// file system then fails. An error must not prevent the stop of the node.
 func syncFor(limit time.Duration, path string) {
 	done := make(chan struct{})
 	go func() {
@@ -216,9 +213,8 @@ func syncFor(limit time.Duration, path string) {
 	}
 }
 
-// kill ends process 1 and with it all of the node. A process that waits for a
-// FUSE server which died does not end by itself: then the connections of the
-// node are aborted.
+// kill kills process 1 and so all processes of the node. A process that waits for a FUSE server that died does not
+// exit. In this case kill aborts the FUSE connections of the node.
 func kill(ctx context.Context, init proc.Record, f footprint) error {
 	first, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -232,8 +228,8 @@ func kill(ctx context.Context, init proc.Record, f footprint) error {
 	return init.Kill(ctx)
 }
 
-// abort makes every request to these FUSE connections fail, now and later. It mounts the
-// kernel's control file system for itself: not every machine has it mounted.
+// abort makes every request to these FUSE connections fail, now and later. It mounts the kernel's control file system
+// itself, because not every machine has it mounted.
 func abort(connections []uint32) error {
 	if len(connections) == 0 {
 		return nil
@@ -256,8 +252,8 @@ func abort(connections []uint32) error {
 	return nil
 }
 
-// releaseLoops waits until no loop device uses what was the node's. Those that
-// do not go with their last mount are detached here.
+// releaseLoops waits until no loop device uses files of the node. It detaches those that are not detached with their
+// last mount.
 func (c *Cluster) releaseLoops(ctx context.Context, name string, f footprint) error {
 	return proc.WaitFor(ctx, 50*time.Millisecond, "loop devices to be released", func() error {
 		loops, err := disk.Loops()

@@ -1,8 +1,6 @@
-// Package components links the programs of a Kubernetes cluster (the API
-// server with its etcd, the controllers, the scheduler, kubelet, kube-proxy,
-// kubectl and CoreDNS) into one, and runs one of them per process, with the
-// flags it has as a program of its own. It must not know which flags the
-// cluster uses.
+// Package components links the programs of a Kubernetes cluster (the API server with its etcd, the controllers, the
+// scheduler, kubelet, kube-proxy, kubectl and CoreDNS) into one program. It runs one of them per process, with the
+// flags that the original program has. It must not know which flags the cluster uses.
 package components
 
 import (
@@ -23,7 +21,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// byName returns the exit code of a component, which reads os.Args.
+// byName has the main function of each component. It reads os.Args and returns the exit code.
 var byName = map[string]func() int{
 	"etcd":                    runEtcd,
 	"coredns":                 runCoreDNS,
@@ -35,8 +33,8 @@ var byName = map[string]func() int{
 	"kubelet":                 cobraMain(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 }
 
-// Run runs the named component with args and returns its exit code. It takes
-// the whole process over: os.Args, signals and the default flag set.
+// Run runs the named component with args and returns its exit code. It takes over the whole process: os.Args, signals
+// and the default flag set.
 func Run(name string, args []string) int {
 	run, ok := byName[name]
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/kubernetes" // …
 )
 
-// runCoreDNS serves the Corefile until a signal ends it.
+// runCoreDNS serves the Corefile until it gets a signal to stop.
 func runCoreDNS() int {
 	flags := flag.NewFlagSet("coredns", flag.ExitOnError)
 	conf := flags.String("conf", "Corefile", "configuration file")

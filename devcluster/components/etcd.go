@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runEtcd serves one member on loopback until SIGTERM. It writes without
-// fsync: the cluster does not outlive the machine's boot.
+// runEtcd serves one member on loopback until SIGTERM. It writes without fsync, because the cluster does not survive a
+// reboot of the machine.
 func runEtcd() int {
 	flags := flag.NewFlagSet("etcd", flag.ExitOnError)
 	dir := flags.String("data-dir", "", "directory of the database")

@@ -11,7 +11,7 @@ import (
 )
 
 func runKubectl() int {
-	// kubectl wants the log level before its command exists.
+	// kubectl needs the log level before its command exists.
 	_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(os.Args))
 	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 		util.CheckErr(err) // prints it and exits

@@ -1,6 +1,5 @@
-// Package config renders all settings of the programs of the cluster:
-// addresses, command lines and configuration files. It is pure: values in, text
-// out. It must not read or write a file, nor know where the cluster's directory
+// Package config renders all settings of the programs of the cluster: addresses, command lines and configuration files.
+// Its functions are pure: values in, text out. It must not read or write a file, nor know where the cluster's directory
 // is.
 package config
 
@@ -9,8 +8,7 @@ import (
 	"net"
 )
 
-// Addresses exist inside the cluster's own network namespaces only, so that
-// every cluster has the same ones.
+// Addresses exist only inside the cluster's own network namespaces, so that every cluster has the same addresses.
 //
 //	172.30.0.1        control plane          172.30.1.N       node N
 //	10.96.0.0/16      services               10.244.N.0/24    pods of node N
@@ -25,7 +23,7 @@ const (
 	Domain       = "cluster.local"
 )
 
-// Members are the ranges that every address of a machine or pod lies in.
+// Members returns the ranges that contain every address of a machine or pod.
 func Members() []*net.IPNet {
 	return []*net.IPNet{
 		{IP: net.IPv4(172, 30, 0, 0), Mask: net.CIDRMask(16, 32)},
@@ -33,29 +31,29 @@ func Members() []*net.IPNet {
 	}
 }
 
-// MaxNodes is set by the third byte of the addresses.
+// MaxNodes is limited by the third byte of the addresses.
 const MaxNodes = 250
 
-// NodeIP is the address of the node with the index, from 1 to MaxNodes.
+// NodeIP returns the address of the node with the index, from 1 to MaxNodes.
 func NodeIP(index int) net.IP {
 	return net.IPv4(172, 30, 1, byte(index))
 }
 
-// NodePods is the range of the pods on the node.
+// NodePods returns the range of the pods on the node.
 func NodePods(index int) *net.IPNet {
 	return &net.IPNet{IP: net.IPv4(10, 244, byte(index), 0), Mask: net.CIDRMask(24, 32)}
 }
 
-// Guests, nodes with a kernel of their own, have an agent that the router's
-// namespace alone can reach, on a link of its own.
+// AgentPort is the port of the agents of guests, which are nodes with a kernel of their own. Only the router's
+// namespace can reach an agent, on a link of its own.
 const AgentPort = 10230
 
-// ManagementIP is the address of the guest with the index on that link.
+// ManagementIP returns the address of the guest with the index on that link.
 func ManagementIP(index int) net.IP {
 	return net.IPv4(169, 254, 2, byte(index))
 }
 
-// APIURL is the API server's address inside the cluster's network.
+// APIURL returns the API server's address inside the cluster's network.
 func APIURL() string {
 	return fmt.Sprintf("https://%s:%d", PlaneIP, APIPort)
 }

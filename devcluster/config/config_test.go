@@ -22,7 +22,7 @@ func TestAddressesOfNodes(t *testing.T) {
 	}
 }
 
-// The strict decoder refuses a misspelt field, which the kubelet would too.
+// The strict decoder refuses a misspelled field, as the kubelet does.
 func TestKubeletConfigurationIsTheKubeletsOwn(t *testing.T) {
 	var c kubeletv1beta1.KubeletConfiguration
 	require.NoError(t, yaml.UnmarshalStrict([]byte(Node{Name: "node-2", Index: 2}.Kubelet()), &c))

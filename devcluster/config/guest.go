@@ -1,8 +1,7 @@
 package config
 
-// GuestModules are what containers, pod networks and kube-proxy need of a
-// kernel that has next to nothing built in. File systems and the rest are loaded
-// by their first use.
+// GuestModules returns the modules that containers, pod networks and kube-proxy need in a kernel that has almost
+// nothing built in. Modules of file systems and others are loaded when they are first used.
 func GuestModules() []string {
 	return []string{
 		"fuse", "loop", "veth", "br_netfilter", "nf_conntrack",
@@ -11,9 +10,8 @@ func GuestModules() []string {
 	}
 }
 
-// GuestLinks make the legacy iptables the guest's iptables: by the newer one
-// the rules of services are not found in this kernel, while the node says that
-// it is ready.
+// GuestLinks returns links that make the legacy iptables the guest's iptables. With the newer iptables, the rules of
+// services are not effective in this kernel, although the node reports that it is ready.
 func GuestLinks() map[string]string {
 	links := map[string]string{}
 	for _, family := range []string{"iptables", "ip6tables"} {

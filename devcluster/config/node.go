@@ -12,21 +12,19 @@ const (
 	CNIPlugins       = "/usr/lib/cni"
 )
 
-// Node is what its configuration depends on.
+// Node has the values on which a node's configuration depends.
 type Node struct {
 	Name  string
 	Index int
-	// Kernel is the kind of kernel the node has of its own, or "".
+	// Kernel is the kind of the node's own kernel, or "".
 	Kernel string
 }
 
-// KernelLabel is the label of nodes with a kernel of their own; its value is
-// the kind.
+// KernelLabel is the label of nodes with a kernel of their own; its value is the kind.
 const KernelLabel = "devcluster/kernel"
 
-// Kubelet is the kubelet's configuration file. Processes of pods are not held
-// in QoS groups, which works in either version of cgroups; eviction and image
-// collection are out of the way, since nodes share one disk.
+// Kubelet returns the kubelet's configuration file. Processes of pods are not in QoS groups, which works in either
+// version of cgroups. Eviction and image garbage collection are effectively disabled, because nodes share one disk.
 func (n Node) Kubelet() string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -59,7 +57,7 @@ evictionHard:
 `, ContainerdSocket, NodeConf, Domain, DNSServiceIP)
 }
 
-// KubeletArgs are the arguments of the kubelet.
+// KubeletArgs returns the arguments of the kubelet.
 func (n Node) KubeletArgs() []string {
 	args := []string{
 		"--config=" + NodeConf + "/kubelet.yaml",
@@ -73,8 +71,8 @@ func (n Node) KubeletArgs() []string {
 	return args
 }
 
-// ProxyArgs are the arguments of kube-proxy. Connection tracking limits belong
-// to the real machine and stay as they are.
+// ProxyArgs returns the arguments of kube-proxy. The limits of connection tracking belong to the real machine and stay
+// unchanged.
 func (n Node) ProxyArgs() []string {
 	return []string{
 		"--kubeconfig=" + NodeConf + "/kube-proxy.kubeconfig",
@@ -86,9 +84,8 @@ func (n Node) ProxyArgs() []string {
 	}
 }
 
-// Containerd is containerd's configuration file. Lowering oom_score_adj is
-// refused in some containers and virtual machines, so it is never tried.
-// Images come by import only; there is no way out to a registry.
+// Containerd returns containerd's configuration file. Some containers and virtual machines refuse a lower
+// oom_score_adj, so it is never tried. Images are only imported, because no registry can be reached.
 func (n Node) Containerd(sandboxImage string) string {
 	return fmt.Sprintf(`version = 2
 root = "/var/lib/containerd"
@@ -117,9 +114,8 @@ disabled_plugins = [
 `, ContainerdSocket, sandboxImage, CNIPlugins)
 }
 
-// PodNetwork is the CNI configuration. Pods hang on routed point-to-point
-// links and not on a bridge: then a service that leads to a pod of the same
-// node is translated back without the kernel's bridge netfilter.
+// PodNetwork returns the CNI configuration. Pods have routed point-to-point links and not a bridge. So if a service
+// leads to a pod of the same node, addresses are translated back without the kernel's bridge netfilter.
 func (n Node) PodNetwork() string {
 	return fmt.Sprintf(`{
   "cniVersion": "0.4.0",
@@ -134,20 +130,18 @@ func (n Node) PodNetwork() string {
 `, NodePods(n.Index))
 }
 
-// Resolver is the node's /etc/resolv.conf, which pods without cluster DNS
-// policy get too.
+// Resolver returns the node's /etc/resolv.conf, which is also used by pods without cluster DNS policy.
 func (n Node) Resolver() string {
 	return fmt.Sprintf("nameserver %s\nsearch svc.%s %s\n", DNSServiceIP, Domain, Domain)
 }
 
-// Hosts is the node's /etc/hosts.
+// Hosts returns the node's /etc/hosts.
 func (n Node) Hosts() string {
 	return fmt.Sprintf("127.0.0.1 localhost\n::1 localhost\n%s %s\n", NodeIP(n.Index), n.Name)
 }
 
-// Tunables are settings of the whole real machine that the kubelet insists on
-// (its setupKernelTunables). Laying files with the wanted values over them
-// keeps it content and the machine as it was.
+// Tunables returns settings of the whole real machine that the kubelet requires (its setupKernelTunables). Files with
+// the required values are mounted over them. So the kubelet accepts them and the machine stays unchanged.
 func Tunables() map[string]string {
 	return map[string]string{
 		"/proc/sys/vm/overcommit_memory":      "1\n",

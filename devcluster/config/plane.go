@@ -2,7 +2,7 @@ package config
 
 import "fmt"
 
-// PlaneFiles are the paths that the control plane's programs are given.
+// PlaneFiles are the paths of files that the control plane's programs use.
 type PlaneFiles struct {
 	EtcdDir     string
 	PKI         string // directory of NAME.crt and NAME.key
@@ -12,18 +12,17 @@ type PlaneFiles struct {
 	Corefile    string
 }
 
-// NodeMonitorGrace is how long a node may be silent before it is NotReady.
-// Leases are renewed every 2.5 s (a quarter of their 10 s).
+// NodeMonitorGrace is how long a node may be silent before it is NotReady. Leases are renewed every 2.5 s (a quarter of
+// their 10 s).
 const NodeMonitorGrace = "10s"
 
-// EtcdArgs are the arguments of etcd.
+// EtcdArgs returns the arguments of etcd.
 func EtcdArgs(f PlaneFiles) []string {
 	return []string{"--data-dir=" + f.EtcdDir}
 }
 
-// APIServerArgs are the arguments of kube-apiserver. Admission plugins are the
-// default ones. Webhooks are called at the addresses of their pods, since the
-// control plane has no kube-proxy.
+// APIServerArgs returns the arguments of kube-apiserver. Admission plugins are the default ones. The API server calls
+// webhooks at the addresses of their pods, because the control plane has no kube-proxy.
 func APIServerArgs(f PlaneFiles) []string {
 	pki := func(name string) string { return f.PKI + "/" + name }
 	return []string{
@@ -52,8 +51,8 @@ func APIServerArgs(f PlaneFiles) []string {
 	}
 }
 
-// ControllerManagerArgs are the arguments of kube-controller-manager. Pod
-// ranges are not allocated: each node has a fixed one.
+// ControllerManagerArgs returns the arguments of kube-controller-manager. Pod ranges are not allocated, because each
+// node has a fixed one.
 func ControllerManagerArgs(f PlaneFiles) []string {
 	return []string{
 		"--kubeconfig=" + f.Kubeconfigs + "/controller-manager.kubeconfig",
@@ -72,7 +71,7 @@ func ControllerManagerArgs(f PlaneFiles) []string {
 	}
 }
 
-// SchedulerArgs are the arguments of kube-scheduler.
+// SchedulerArgs returns the arguments of kube-scheduler.
 func SchedulerArgs(f PlaneFiles) []string {
 	kubeconfig := f.Kubeconfigs + "/scheduler.kubeconfig"
 	return []string{
@@ -92,8 +91,8 @@ rules:
 - level: Metadata
 `
 
-// Corefile configures CoreDNS to answer for services from the API server. It
-// forwards nothing: there is nowhere to forward to.
+// Corefile returns the configuration that makes CoreDNS answer for services from the API server. It forwards nothing,
+// because no other DNS server can be reached.
 func Corefile(f PlaneFiles) string {
 	return fmt.Sprintf(`.:53 {
     errors
@@ -106,8 +105,8 @@ func Corefile(f PlaneFiles) string {
 `, Domain, f.Kubeconfigs)
 }
 
-// Kubeconfig lets a client reach the API server as whom the certificate says.
-// Certificates are named by path.
+// Kubeconfig returns a kubeconfig for a client that accesses the API server with the identity in a certificate.
+// Certificates are referenced by path.
 func Kubeconfig(server, ca, cert, key string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -130,8 +129,8 @@ contexts:
 `, server, ca, cert, key)
 }
 
-// Objects are created in every cluster that has nodes: the service under which
-// pods find DNS, and what CoreDNS may read.
+// Objects returns the objects of every cluster that has nodes: the service under which pods find DNS, and the role of
+// CoreDNS.
 func Objects() string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Service

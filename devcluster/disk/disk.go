@@ -1,6 +1,5 @@
-// Package disk makes, mounts, cuts off from power and clears away the file
-// system images of nodes and the loop devices they are mounted through. It must
-// not know which node an image belongs to.
+// Package disk creates, mounts, cuts off from power and removes the file system images of nodes and the loop devices
+// through which they are mounted. It must not know to which node an image belongs.
 package disk
 
 import (
@@ -14,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes a sparse image of sizeBytes with an empty file system of the
-// type (ext4 or xfs), which must not exist yet.
+// Create creates a sparse image of sizeBytes with an empty file system of the type (ext4 or xfs). The image must not
+// exist yet.
 func Create(image, fsType string, sizeBytes int64) error {
 	f, err := os.OpenFile(image, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -41,8 +40,8 @@ func Create(image, fsType string, sizeBytes int64) error {
 	return nil
 }
 
-// Mount attaches the image to a loop device that the kernel detaches with the
-// last use, and mounts it. A journal left by a power loss is replayed.
+// Mount attaches the image to a loop device, which the kernel detaches after its last use, and mounts it. A journal
+// that a power loss left is replayed.
 func Mount(image, fsType, target string) error {
 	f, err := os.OpenFile(image, os.O_RDWR, 0)
 	if err != nil {
@@ -60,8 +59,8 @@ func Mount(image, fsType, target string) error {
 	return nil
 }
 
-// attach takes a free loop device. Another program may take the one that the
-// kernel offers first; then it asks again.
+// attach attaches a free loop device. Another program may take the device that the kernel offers; then attach tries
+// again.
 func attach(image *os.File) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -100,9 +99,8 @@ const (
 	shutdownNoFlush = 2
 )
 
-// CutPower makes the ext4 or xfs file system that holds path refuse all work
-// at once and lose what it had not written, as if power had failed. It stays
-// so until it is unmounted.
+// CutPower makes the ext4 or xfs file system that holds path refuse all work immediately and lose its unwritten data,
+// as in a power failure. This lasts until the file system is unmounted.
 func CutPower(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -115,7 +113,7 @@ func CutPower(path string) error {
 	return nil
 }
 
-// Sync writes out everything the file system that holds path has in memory.
+// Sync writes out all data in memory of the file system that holds path.
 func Sync(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -131,10 +129,10 @@ func Sync(path string) error {
 // Loop is an attached loop device.
 type Loop struct {
 	Device string
-	// Backing is the file's path as the kernel knows it.
+	// Backing is the path of the backing file as the kernel knows it.
 	Backing string
-	// BackingDevice is the device number of the file system it lies on, and
-	// BackingInode its inode there.
+	// BackingDevice is the device number of the file system with the backing file, and BackingInode the inode of the
+	// file.
 	BackingDevice uint64
 	BackingInode  uint64
 }
@@ -149,7 +147,7 @@ func Loops() ([]Loop, error) {
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if err != nil {
-			continue // detached since
+			continue // it was detached in the meantime
 		}
 		l := Loop{
 			Device:  "/dev/" + strings.Split(file, "/")[3],
@@ -166,14 +164,13 @@ func Loops() ([]Loop, error) {
 	return loops, nil
 }
 
-// IsBackedBy reports whether the file at path is the one behind the device.
+// IsBackedBy reports whether the file at path is the backing file of the device.
 func (l Loop) IsBackedBy(path string) bool {
 	var s unix.Stat_t
 	return unix.Stat(path, &s) == nil && s.Dev == l.BackingDevice && s.Ino == l.BackingInode
 }
 
-// Detach takes the backing file away from the loop device. A device that is in
-// use detaches with its last user.
+// Detach detaches the backing file from the loop device. A device that is in use detaches when its last user closes it.
 func (l Loop) Detach() error {
 	f, err := os.Open(l.Device)
 	if err != nil {

@@ -23,8 +23,8 @@ func TestCreateDoesNotTouchAFileThatExists(t *testing.T) {
 	assert.Equal(t, "precious", string(got))
 }
 
-// A power loss must lose what was only written, keep what was synced, and
-// leave a file system that mounts again.
+// A power loss must lose data that was only written, keep data that was synced, and leave a file system that can be
+// mounted again.
 func TestPowerLossKeepsWhatWasSyncedAndNothingElse(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for loop devices and mounts")

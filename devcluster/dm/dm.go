@@ -1,6 +1,5 @@
-// Package dm puts a disk behind a device-mapper device whose behaviour can be
-// switched while the disk is in use: slow, failing, hanging, or losing writes.
-// It renders tables and commands; it must not know on which machine they run.
+// Package dm puts a disk behind a device-mapper device whose behaviour can be switched while the disk is in use: slow,
+// failing, hanging, or losing writes. It renders tables and commands; it must not know on which machine they run.
 package dm
 
 import (
@@ -11,35 +10,35 @@ import (
 	"time"
 )
 
-// Kind is how a disk behaves.
+// Kind is the behaviour of a disk.
 type Kind string
 
 // The behaviours.
 const (
-	// OK does each read, write and flush at once.
+	// OK carries out each read, write and flush immediately.
 	OK Kind = "ok"
-	// Slow does each read, write and flush after a delay.
+	// Slow carries out each read, write and flush after a delay.
 	Slow Kind = "slow"
 	// Fail answers every read, write and flush with an I/O error.
 	Fail Kind = "fail"
 	// FailWrites answers every write and flush with an I/O error.
 	FailWrites Kind = "fail-writes"
-	// Hang answers nothing until another behaviour is chosen.
+	// Hang answers nothing until another behaviour is selected.
 	Hang Kind = "hang"
-	// DropWrites acknowledges every write and flush and does none of them.
+	// DropWrites acknowledges every write and flush and carries out none of them.
 	DropWrites Kind = "drop-writes"
 )
 
-// State is a behaviour with what belongs to it. The zero value is OK.
+// State is a behaviour with its parameter. The zero value is OK.
 type State struct {
 	Kind  Kind          `json:"kind"`
 	Delay time.Duration `json:"delay,omitempty"`
 }
 
-// ErrState says what there is.
+// ErrState lists the allowed states.
 var ErrState = errors.New("a disk is one of: ok, slow DELAY_MS, fail, fail-writes, hang, drop-writes")
 
-// ParseState reads what String writes, split at the space.
+// ParseState parses the output of String, split at the space.
 func ParseState(words []string) (State, error) {
 	if len(words) == 0 {
 		return State{}, ErrState
@@ -75,18 +74,18 @@ func (s State) String() string {
 
 // Disk is a block device and the device-mapper device in front of it.
 type Disk struct {
-	// Name of the device-mapper device.
+	// Name is the name of the device-mapper device.
 	Name string
 	// Device is the disk behind it.
 	Device string
 	Bytes  int64
 }
 
-// Path is the device to use.
+// Path returns the path of the device-mapper device.
 func (d Disk) Path() string { return "/dev/mapper/" + d.Name }
 
-// table renders what dmsetup(8) loads. The targets that fail use flakey with
-// no good seconds in its period, and not error: that one takes a flush for done.
+// table renders the table for dmsetup(8). The targets that fail use flakey, with a period that has no seconds of normal
+// operation. They do not use error, because that target acknowledges flushes.
 func (d Disk) table(s State) string {
 	sectors := d.Bytes / 512
 	flakey := fmt.Sprintf("0 %d flakey %s 0 0 1", sectors, d.Device)
@@ -106,18 +105,17 @@ func (d Disk) table(s State) string {
 // Modules are the kernel modules of the targets.
 func Modules() []string { return []string{"dm-mod", "dm-delay", "dm-flakey"} }
 
-// Env keeps dmsetup from waiting for a udev that does not run.
+// Env makes dmsetup not wait for udev, which does not run.
 const Env = "DM_DISABLE_UDEV=1"
 
-// CreateCommand makes the device, OK.
+// CreateCommand returns the command that creates the device with the behaviour OK.
 func (d Disk) CreateCommand() []string {
 	return []string{"env", Env, "dmsetup", "create", d.Name, "--table", d.table(State{})}
 }
 
-// SwitchCommand changes the behaviour from any to any. Requests that wait are
-// kept, not failed, and no file system is asked to be quiet first: it may be the
-// one that hangs. A device that hangs is suspended with the table of one that
-// is OK, so that what waits in it is done when it is resumed.
+// SwitchCommand returns the command that changes the behaviour from any to any other. Waiting requests stay pending and
+// do not fail. The command does not freeze a file system first, because that file system may be the one that hangs. A
+// device that hangs is suspended with the table of OK, so that the waiting requests are carried out when it is resumed.
 func (d Disk) SwitchCommand(s State) []string {
 	steps := []string{
 		"export " + Env,

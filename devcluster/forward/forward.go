@@ -1,6 +1,5 @@
-// Package forward passes TCP connections from a listener on to one address. A
-// process that runs it inside a network namespace, with a listener made
-// outside, is a door into that namespace. It must not know whose door it is.
+// Package forward passes on TCP connections from a listener to one address. A process that runs it inside a network
+// namespace, with a listener created outside, gives access to that namespace. It must not know which namespace that is.
 package forward
 
 import (
@@ -16,10 +15,10 @@ import (
 // dialTimeout bounds how long a client waits for a target that does not answer.
 const dialTimeout = 10 * time.Second
 
-// Dialer makes a connection to the target.
+// Dialer connects to the target.
 type Dialer func(context.Context) (net.Conn, error)
 
-// To dials an address.
+// To returns a Dialer for an address.
 func To(target string) Dialer {
 	return func(ctx context.Context) (net.Conn, error) {
 		d := net.Dialer{Timeout: dialTimeout}
@@ -27,8 +26,8 @@ func To(target string) Dialer {
 	}
 }
 
-// Serve accepts until ctx ends, then closes everything and waits for its
-// goroutines. A target that cannot be reached costs only that connection.
+// Serve accepts connections until ctx ends, then closes all of them and waits for its goroutines. If a target cannot be
+// reached, only that connection fails.
 func Serve(ctx context.Context, l net.Listener, dial Dialer) error {
 	var connections sync.WaitGroup
 	defer connections.Wait()
@@ -69,8 +68,7 @@ func Join(a, b net.Conn) {
 	directions.Wait()
 }
 
-// oneWay copies until the source ends and passes the end on, while the other
-// direction may go on.
+// oneWay copies until the source ends, and passes the end on, while the other direction may continue.
 func oneWay(to, from net.Conn) {
 	_, err := io.Copy(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {

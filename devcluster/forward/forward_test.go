@@ -18,8 +18,8 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// The target answers only after the client has closed its half, so the end of
-// one direction must be passed on while the other stays open.
+// The target answers only after the client has closed its half. So the end of one direction must be passed on while the
+// other direction stays open.
 func TestServePassesBothDirectionsAndHalfClose(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	target := listen(t)

@@ -1,9 +1,7 @@
-// Package image makes container images without a registry and without a
-// container runtime: it writes the docker-archive form that containerd
-// imports, from a root file system archive, from files of this machine, or
-// both. It also makes the two images a development cluster needs: the sandbox
-// ("pause") image and one with tools for workloads. It must not know of
-// clusters or nodes.
+// Package image creates container images without a registry and without a container runtime. It writes the
+// docker-archive form that containerd imports, from a root file system archive, from files of this machine, or both. It
+// also creates the two images that a development cluster needs: the sandbox ("pause") image and one with tools for
+// workloads. It must not know clusters or nodes.
 //
 //	docker-archive (one tar)
 //	  manifest.json      → names config and layers, gives the image its name
@@ -25,9 +23,9 @@ import (
 	"time"
 )
 
-// Config is what the image says about running it.
+// Config is the part of an image that describes how to run it.
 type Config struct {
-	// Name is the full reference, as in localhost/workload:dev.
+	// Name is the full reference, such as localhost/workload:dev.
 	Name       string
 	Entrypoint []string
 	Cmd        []string
@@ -59,9 +57,8 @@ type manifestEntry struct {
 	Layers   []string `json:"Layers"`
 }
 
-// WriteArchive writes the image to the file out, replacing it only when all
-// was written. Layers are paths of plain (not compressed) tars, lowest first.
-// The result depends on its inputs alone.
+// WriteArchive writes the image to the file out. It replaces out only after all is written. Layers are paths of plain
+// (not compressed) tars, lowest first. The result depends only on the inputs.
 func WriteArchive(out string, c Config, layers []string) (err error) {
 	if c.Name == "" {
 		return errors.New("write image: it has no name")
@@ -174,8 +171,7 @@ func fileDigest(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Repository returns the image name that the docker-archive at path carries
-// first, for messages.
+// Repository returns the first image name in the docker-archive at path, for messages.
 func Repository(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -106,8 +106,8 @@ func TestParseLDD(t *testing.T) {
 	}
 }
 
-// The program is run for real: it must start, still wait after a while with no
-// processor time used up, and end by SIGTERM.
+// The test really runs the program. It must start, still wait after a while without using processor time, and exit on
+// SIGTERM.
 func TestPauseProgramWaits(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the sandbox program exists for amd64 only")
@@ -127,7 +127,7 @@ func TestPauseProgramWaits(t *testing.T) {
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
 	require.NoError(t, err)
-	// Bit 16 of the mask is signal 17, SIGCHLD. The process that runs this test may ignore others.
+	// Bit 16 of the mask is signal 17, SIGCHLD. The process that runs this test may ignore other signals.
 	_, after, _ := strings.Cut(string(status), "SigIgn:\t")
 	line, _, _ := strings.Cut(after, "\n")
 	ignored, err := strconv.ParseUint(line, 16, 64)

@@ -12,9 +12,8 @@ import (
 	"strings"
 )
 
-// Layer collects what goes into one layer. Paths inside the image are
-// absolute; parents are made as needed (0755, root). Adding a path twice keeps
-// the first. Write it out once with WriteTo.
+// Layer collects the content of one layer. Paths inside the image are absolute; parents are created as needed (0755,
+// root). If a path is added twice, the first entry stays. Write the layer out once with WriteTo.
 type Layer struct {
 	entries map[string]layerEntry
 }
@@ -30,7 +29,7 @@ func NewLayer() *Layer {
 	return &Layer{entries: map[string]layerEntry{}}
 }
 
-// Has reports whether the path is in the layer already.
+// Has reports whether the path is already in the layer.
 func (l *Layer) Has(name string) bool {
 	_, ok := l.entries[clean(name)]
 	return ok
@@ -51,8 +50,8 @@ func (l *Layer) Bytes(name string, data []byte, mode int64) {
 	l.put(name, layerEntry{header: tar.Header{Typeflag: tar.TypeReg, Mode: mode, Size: int64(len(data))}, data: data})
 }
 
-// File adds the local file source (symbolic links followed) under name with
-// its own permission bits; a directory is added with all it holds.
+// File adds the local file source (symbolic links are followed) under name with its own permission bits. A directory is
+// added with all its content.
 func (l *Layer) File(name, source string) error {
 	info, err := os.Stat(source)
 	if err != nil {

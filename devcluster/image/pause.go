@@ -10,10 +10,9 @@ import (
 // PauseName is the reference of the sandbox image.
 const PauseName = "localhost/pause:dev"
 
-// BuildPause writes the sandbox image: a single program that waits for ever,
-// holding a pod's namespaces open. It is assembled here, byte by byte, so that
-// neither a compiler nor a download stands between a machine and a cluster.
-// Only amd64 is known.
+// BuildPause writes the sandbox image: a single program that waits forever and so keeps a pod's namespaces open. The
+// program is assembled here, byte by byte, so that a cluster needs neither a compiler nor a download. Only amd64 is
+// supported.
 func BuildPause(out string) error {
 	program, err := pauseProgram(runtime.GOARCH)
 	if err != nil {
@@ -24,8 +23,8 @@ func BuildPause(out string) error {
 	return Build(out, Config{Name: PauseName, Entrypoint: []string{"/pause"}}, "", l)
 }
 
-// pauseCode sets SIGCHLD to be ignored, which makes the kernel reap the
-// children of a shared PID namespace, then calls pause(2) for ever.
+// pauseCode makes the process ignore SIGCHLD, so that the kernel reaps the children of a shared PID namespace. Then it
+// calls pause(2) forever.
 var pauseCode = []byte{
 	0xb8, 0x0d, 0x00, 0x00, 0x00, // mov eax, 13 (rt_sigaction)
 	0xbf, 0x11, 0x00, 0x00, 0x00, // mov edi, 17 (SIGCHLD)
@@ -43,8 +42,8 @@ var pauseCode = []byte{
 	0, 0, 0, 0, 0, 0, 0, 0, // mask
 }
 
-// pauseProgram wraps the code in the smallest ELF file: a header of 64 bytes
-// and one loadable segment, described in 56, that is the whole file.
+// pauseProgram wraps the code in the smallest ELF file: a header of 64 bytes and one loadable segment, described in 56
+// bytes, that is the whole file.
 func pauseProgram(arch string) ([]byte, error) {
 	if arch != "amd64" {
 		return nil, fmt.Errorf("make sandbox image: architecture %s is not supported, only amd64", arch)

@@ -13,23 +13,22 @@ import (
 // WorkloadName is the reference of the image for test workloads.
 const WorkloadName = "localhost/workload:dev"
 
-// workloadPrograms are copied from this machine with the libraries they need.
-// They win over busybox applets of the same name.
+// workloadPrograms are copied from this machine with the libraries that they need. They take precedence over busybox
+// applets of the same name.
 var workloadPrograms = []string{
 	"bash", "fio", "curl", "sha256sum", "md5sum", "dd", "cp", "mv", "ls", "cat", "stat", "df", "du", "sync", "truncate", "sleep",
 	"mkfs.ext4", "e2fsck", "resize2fs", "tune2fs", "dumpe2fs", "blockdev", "lsblk", "blkid", "fallocate", "findmnt", "losetup", "flock",
 }
 
-// brokenApplets resolve host names with the static C library, which in Debian's
-// busybox-static crashes. curl and bash's /dev/tcp do their work.
+// brokenApplets resolve host names with the static C library, which crashes in Debian's busybox-static. Use curl and
+// bash's /dev/tcp instead.
 var brokenApplets = map[string]bool{
 	"wget": true, "nc": true, "telnet": true, "ping": true, "ping6": true, "ftpget": true, "ftpput": true, "traceroute": true, "traceroute6": true,
 }
 
-// BuildWorkload writes an image for test workloads: fio, bash, checksum and
-// file system tools copied from this machine with their shared libraries, and
-// busybox for everything else. Extra programs are found on PATH. A program
-// that is missing is an error which names it.
+// BuildWorkload writes an image for test workloads. It has fio, bash, checksum and file system tools, copied from this
+// machine with their shared libraries, and busybox for everything else. Extra programs are found on PATH. A missing
+// program is an error that names it.
 func BuildWorkload(ctx context.Context, out string, extra []string) error {
 	l := NewLayer()
 	for link, target := range map[string]string{"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/lib64": "usr/lib64"} {
@@ -58,7 +57,7 @@ func BuildWorkload(ctx context.Context, out string, extra []string) error {
 	}, "", l)
 }
 
-// addProgram adds one program of this machine and every library ldd names.
+// addProgram adds one program of this machine and every library that ldd names.
 func addProgram(ctx context.Context, l *Layer, name string) error {
 	found, err := exec.LookPath(name)
 	if err != nil {
@@ -110,7 +109,7 @@ func parseLDD(out string) ([]string, error) {
 	return paths, nil
 }
 
-// merged maps the paths that are links in the image to what they point at.
+// merged maps the paths that are links in the image to their targets.
 func merged(p string) string {
 	for _, dir := range []string{"/bin/", "/sbin/", "/lib/", "/lib64/"} {
 		if strings.HasPrefix(p, dir) {
@@ -120,8 +119,8 @@ func merged(p string) string {
 	return p
 }
 
-// addBusybox adds the static busybox and a link for each applet that works and
-// whose name no real program took.
+// addBusybox adds the static busybox, and a link for each applet that works and whose name is not used by a real
+// program.
 func addBusybox(ctx context.Context, l *Layer) error {
 	found, err := exec.LookPath("busybox")
 	if err != nil {

@@ -14,13 +14,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/cgroup"
 )
 
-// RunGuest is process 1 of a machine with a kernel of its own. When it returns
-// the kernel stops, and the machine with it.
+// RunGuest is process 1 of a machine with a kernel of its own. When it returns, the kernel stops, and with it the
+// machine.
 //
-// The kernel was started with the real machine's tree as its root, read-only,
-// and no module loaded.
+// The kernel was started with the real machine's tree as its read-only root, and with no module loaded.
 func RunGuest(specFile string) error {
-	os.Clearenv() // the kernel's command line
+	os.Clearenv() // it contains the kernel's command line
 	for name, value := range map[string]string{"PATH": searchPath, "HOME": "/root"} {
 		if err := os.Setenv(name, value); err != nil {
 			return err
@@ -79,8 +78,8 @@ func setUpGuest(r Root, g Guest) error {
 	return nil
 }
 
-// insertOverlay loads the one module that is needed before modprobe(8) finds
-// modules; it depends on no other.
+// insertOverlay loads the one module that is needed before modprobe(8) finds modules; the module does not depend on
+// others.
 func insertOverlay(modulesDir string) error {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -108,8 +107,8 @@ func loadModules(names []string) error {
 	return nil
 }
 
-// mountState mounts the disk that keeps what containers and programs write
-// outside the data disk: memory is too dear for it.
+// mountState mounts the disk with the files that containers and programs write outside the data disk. They would need
+// too much memory.
 func mountState(root, dir string, g Guest) error {
 	state := filepath.Join(dir, "state")
 	if err := os.Mkdir(state, 0o755); err != nil {
@@ -157,8 +156,7 @@ func mountGuestKernel(root string) error {
 	return nil
 }
 
-// mountShared mounts directories of the real machine anew: below the guest's
-// root they are read-only.
+// mountShared mounts directories of the real machine a second time, because they are read-only below the guest's root.
 func mountShared(root string, shared []Bind) error {
 	for _, b := range shared {
 		at := filepath.Join(root, b.To)
@@ -186,8 +184,8 @@ func makeLinks(root string, links map[string]string) error {
 	return nil
 }
 
-// addClockSpeed lays a file over /proc/cpuinfo that has a clock speed, without
-// which a kubelet does not start. This kernel knows none.
+// addClockSpeed covers /proc/cpuinfo with a file that contains a clock speed. This kernel reports none, and without it
+// a kubelet does not start.
 func addClockSpeed() error {
 	const file = "/proc/cpuinfo"
 	raw, err := os.ReadFile(file)

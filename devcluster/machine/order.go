@@ -8,25 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Order is what a process of a machine is told to do from outside, by the content of its file Process.Orders.
+// Order is an order from outside to a process of a machine. It is the content of the file Process.Orders.
 type Order string
 
 const (
 	// OrderRun is the order of a process without a file.
 	OrderRun Order = "run"
-	// OrderFreeze has the process stand still (SIGSTOP).
+	// OrderFreeze suspends the process (SIGSTOP).
 	OrderFreeze Order = "freeze"
-	// OrderStop ends the process at once (SIGKILL), and keeps it from being started.
+	// OrderStop kills the process immediately (SIGKILL), and prevents that it is started.
 	OrderStop Order = "stop"
 )
 
-// Orders are all there are.
+// Orders are all possible orders.
 var Orders = []Order{OrderRun, OrderFreeze, OrderStop}
 
-// ordersInterval is the time between two looks at a file with orders.
+// ordersInterval is the time between two reads of a file with orders.
 const ordersInterval = 100 * time.Millisecond
 
-// readOrder returns OrderRun for a file that is not there or has another content.
+// readOrder returns OrderRun for a file that does not exist or has other content.
 func readOrder(file string) Order {
 	raw, err := os.ReadFile(file)
 	if order := Order(strings.TrimSpace(string(raw))); err == nil && (order == OrderFreeze || order == OrderStop) {
@@ -35,7 +35,7 @@ func readOrder(file string) Order {
 	return OrderRun
 }
 
-// obey has a process do what its file says. It never ends.
+// obey makes a process follow the orders in its file. It never returns.
 func (s *supervisor) obey(p Process) {
 	was := OrderRun
 	for {
@@ -43,7 +43,7 @@ func (s *supervisor) obey(p Process) {
 		switch {
 		case order == OrderStop:
 			s.signal(p, unix.SIGKILL)
-		case order == OrderFreeze: // again each time: it may have started meanwhile
+		case order == OrderFreeze: // again each time: the process may have been started in the meantime
 			s.signal(p, unix.SIGSTOP)
 		case was == OrderFreeze:
 			s.signal(p, unix.SIGCONT)
@@ -53,19 +53,19 @@ func (s *supervisor) obey(p Process) {
 	}
 }
 
-// signal sends a signal to a process of the machine, if it runs. The lock is held while a process that ended is collected, and before that its id
-// is given to no other.
+// signal sends a signal to a process of the machine, if it runs. The lock is also held while a process that has exited
+// is reaped. Until then, its id cannot belong to another process.
 func (s *supervisor) signal(p Process, signal unix.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for pid, running := range s.running {
 		if running.Name == p.Name {
-			_ = unix.Kill(pid, signal) // one that has ended meanwhile needs none
+			_ = unix.Kill(pid, signal) // a process that has exited in the meantime does not need it
 		}
 	}
 }
 
-// awaitRun returns when the process is not told to be stopped.
+// awaitRun returns when there is no order to stop the process.
 func awaitRun(p Process) {
 	for p.Orders != "" && readOrder(p.Orders) == OrderStop {
 		time.Sleep(ordersInterval)

@@ -14,8 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/mountinfo"
 )
 
-// makePrivate cuts the mount namespace off from the real machine's: nothing
-// mounted inside may appear outside.
+// makePrivate separates the mount namespace from the real machine's: mounts inside must not appear outside.
 func makePrivate() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -30,9 +29,8 @@ func mountProc(at string) error {
 	return nil
 }
 
-// enterRoot builds the tree and makes it the root of the mount namespace.
-// Mounts are shared at the end, so that what a pod mounts with Bidirectional
-// propagation is seen by the machine and its other pods.
+// enterRoot builds the tree and makes it the root of the mount namespace. At the end the mounts are shared. So if a pod
+// mounts a file system with Bidirectional propagation, the machine and its other pods see it.
 func enterRoot(r Root) error {
 	outside, err := mountinfo.Read("/proc/self/mountinfo")
 	if err != nil {
@@ -80,9 +78,8 @@ func mountOverlay(dir string) (string, error) {
 	return root, nil
 }
 
-// bindOtherFileSystems makes disks that the real machine has mounted below its
-// root, such as a /usr or /home of their own, visible: the overlay shows the
-// root file system alone.
+// bindOtherFileSystems makes disks visible that the real machine has mounted below its root, such as a separate /usr or
+// /home. Without this, the overlay shows only the root file system.
 func bindOtherFileSystems(root, own string, outside []mountinfo.Mount) error {
 	for _, m := range outside {
 		isDisk := strings.HasPrefix(m.Source, "/dev/") && m.Target != "/"
@@ -134,7 +131,7 @@ func mountAll(root string, r Root) error {
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return fmt.Errorf("make %s: %w", filepath.Dir(name), err)
 		}
-		// The lower layer may have a link there, out of the machine's own tree.
+		// The lower layer may have a link there that points outside the machine's own tree.
 		_ = os.Remove(at)
 		if err := os.WriteFile(at, []byte(content), 0o644); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
@@ -174,12 +171,12 @@ func bind(from, to string) error {
 	return nil
 }
 
-// pivot makes root the root and lets go of the old one.
+// pivot makes root the root of the mount namespace and releases the old root.
 func pivot(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return fmt.Errorf("enter new root: %w", err)
 	}
-	// With both arguments ".", the old root ends up on top of the new one.
+	// If both arguments are ".", the old root is mounted on top of the new one.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("change root: %w", err)
 	}
@@ -192,9 +189,8 @@ func pivot(root string) error {
 	return nil
 }
 
-// coverFiles lays files with the given content over others, mostly kernel
-// tunables that belong to the whole real machine and must not change. Files
-// that the kernel does not have are left out.
+// coverFiles mounts files with the given content over others. Most of these are kernel tunables that belong to the
+// whole real machine and must not change. Files that the kernel does not have are left out.
 func coverFiles(covers map[string]string) error {
 	const dir = "/run/devcluster/covers"
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -10,18 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptors that Start leaves to the first process.
+// Descriptors that Start passes to the first process.
 const (
 	goFD       = 3
 	listenerFD = 4
 )
 
-// stageEnv marks the second life of the first process, after it has entered
-// its cgroup namespace.
+// stageEnv marks the second execution of the first process, after it has entered its cgroup namespace.
 const stageEnv = "DEVCLUSTER_MACHINE_STAGE=inside"
 
-// Run is process 1 of a machine. It returns only when the machine could not
-// be set up; the machine ends with it.
+// Run is process 1 of a machine. It returns only if the machine could not be set up; then the machine ends.
 func Run(specFile string) error {
 	for _, e := range os.Environ() {
 		if e == stageEnv {
@@ -32,7 +30,7 @@ func Run(specFile string) error {
 	if err := AwaitGo(); err != nil {
 		return err
 	}
-	// A cgroup namespace belongs to a thread until exec; so enter and exec.
+	// A cgroup namespace belongs to one thread until exec. So the thread enters it and then calls exec.
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("enter cgroup namespace: %w", err)
 	}
@@ -43,7 +41,7 @@ func Run(specFile string) error {
 	return unix.Exec(self, os.Args, append(os.Environ(), stageEnv))
 }
 
-// AwaitGo returns when Start has recorded this process.
+// AwaitGo returns after Start has recorded this process.
 func AwaitGo() error {
 	var b [1]byte
 	if n, err := unix.Read(goFD, b[:]); err != nil || n != 1 {

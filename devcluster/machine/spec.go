@@ -1,7 +1,6 @@
-// Package machine is the inside of one machine of the cluster: the first
-// process of its PID namespace, the mounts it makes before anything else runs,
-// and the processes it keeps alive. It must not know what these processes are
-// or how the cluster is put together; a Spec tells it.
+// Package machine is the inside of one machine of the cluster: the first process of its PID namespace, the mounts that
+// it creates before anything else runs, and the processes that it keeps running. It must not know what these processes
+// are or how the cluster is built; it reads a Spec.
 //
 //	Start (outside)                       Run (inside, process 1)
 //	 clone PID, mount, UTS, IPC ───────▶  wait for the go byte
@@ -10,8 +9,7 @@
 //	 write the go byte ────────────────▶  new cgroup namespace, exec itself again,
 //	                                      mounts, pivot_root, processes
 //
-// Without the go byte the first process ends, so no machine exists without a
-// record.
+// Without the go byte the first process exits, so no machine exists without a record.
 package machine
 
 import (
@@ -23,37 +21,33 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/netns"
 )
 
-// Spec says what a machine is made of. It is written as JSON by the outside
-// and read by the inside.
+// Spec describes a machine. The outside writes it as JSON, and the inside reads it.
 type Spec struct {
-	// Hostname of its UTS namespace.
+	// Hostname is the host name in its UTS namespace.
 	Hostname string `json:"hostname"`
-	// Root is nil for a machine that shares the mounts of the real one: a
-	// private copy of these would keep file systems busy that the real machine
-	// unmounts.
+	// Root is nil for a machine that shares the mounts of the real machine. A private copy of these mounts would keep
+	// file systems busy that the real machine unmounts.
 	Root *Root `json:"root,omitempty"`
 	// Guest is set for a machine with a kernel of its own, which RunGuest sets up.
 	Guest     *Guest    `json:"guest,omitempty"`
 	Processes []Process `json:"processes"`
 }
 
-// Root describes a file system tree of the machine's own: an overlay whose
-// lower layer is the root of the real machine and whose upper one is a tmpfs,
-// with the mounts below on top.
+// Root describes the machine's own file system tree. It is an overlay whose lower layer is the root of the real machine
+// and whose upper layer is a tmpfs, with the mounts below on top.
 type Root struct {
-	// Dir is an empty directory of the real machine to mount on.
+	// Dir is an empty directory of the real machine on which the tree is mounted.
 	Dir string `json:"dir"`
-	// Tmpfs are directories that get an empty tmpfs.
+	// Tmpfs are directories on which an empty tmpfs is mounted.
 	Tmpfs []string `json:"tmpfs"`
-	// Binds are directories and files of the real machine, by path inside.
+	// Binds are directories and files of the real machine, by their path inside.
 	Binds []Bind `json:"binds"`
-	// Files are written into the overlay, content by path.
+	// Files are written into the overlay: content by path.
 	Files map[string]string `json:"files"`
-	// Covers are files that are laid over others, so that what the kernel
-	// shows there stays hidden and what is written there stays inside.
+	// Covers are files that are mounted over others. So the content that the kernel shows there is hidden, and writes
+	// stay inside.
 	Covers map[string]string `json:"covers"`
-	// Disks are file system images to be mounted through loop devices. A guest
-	// has disks of its own.
+	// Disks are file system images that are mounted through loop devices. A guest has disks of its own.
 	Disks []Disk `json:"disks"`
 }
 
@@ -70,24 +64,23 @@ type Disk struct {
 	To     string `json:"to"`
 }
 
-// Guest is what a machine with a kernel of its own has besides its root, whose
-// lower layer is then the root that the kernel was started with.
+// Guest is the part of a Spec that only a machine with a kernel of its own has, in addition to its root. The lower
+// layer of the root is then the root with which the kernel was started.
 type Guest struct {
 	Network netns.Guest `json:"network"`
-	// ModulesDir has the kernel's modules, by release; Modules are loaded.
+	// ModulesDir has the kernel's modules, by release. Modules are the modules to load.
 	ModulesDir string   `json:"modulesDir"`
 	Modules    []string `json:"modules"`
-	// State is a device with an ext4 file system. Kept are directories on it, by
-	// path inside, that are there again at the next start; Fresh those that are
-	// emptied.
+	// State is a device with an ext4 file system. Kept are directories on it, by their path inside, that exist again at
+	// the next start. Fresh are directories that are emptied.
 	State string            `json:"state"`
 	Kept  map[string]string `json:"kept"`
 	Fresh map[string]string `json:"fresh"`
-	// Shared are directories of the real machine that the guest writes.
+	// Shared are directories of the real machine to which the guest writes.
 	Shared []Bind `json:"shared"`
-	// Disks can be made slow, made to fail and the like.
+	// Disks are disks whose behaviour can be changed: slow, failing and so on.
 	Disks []GuestDisk `json:"disks"`
-	// Links are symbolic links to make, target by path.
+	// Links are symbolic links to create: target by path.
 	Links map[string]string `json:"links"`
 }
 
@@ -98,19 +91,19 @@ type GuestDisk struct {
 	To     string `json:"to"`
 }
 
-// Process is kept running: when it ends it is started again.
+// Process is a process that is kept running: when it exits, it is started again.
 type Process struct {
 	Name string   `json:"name"`
 	Argv []string `json:"argv"`
 	Env  []string `json:"env,omitempty"`
-	// Log gets its output, appended. It is a path inside the machine.
+	// Log is the file to which its output is appended. It is a path inside the machine.
 	Log string `json:"log"`
 	// After is a TCP address (host:port) or unix socket path that must accept
 	// a connection before the process is first started; "" for none.
 	After string `json:"after,omitempty"`
-	// Listener hands it the listening socket that Start was given, as descriptor 3.
+	// Listener: the process gets the listening socket that Start has, as descriptor 3.
 	Listener bool `json:"listener,omitempty"`
-	// Orders is a file, by its path inside, that may have an Order; "" for none.
+	// Orders is the path inside the machine of a file that may contain an Order; "" for none.
 	Orders string `json:"orders,omitempty"`
 }
 
@@ -126,7 +119,7 @@ func (s Spec) Write(path string) error {
 	return nil
 }
 
-// ReadSpec reads what Write stored.
+// ReadSpec reads a spec that Write stored.
 func ReadSpec(path string) (Spec, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -13,30 +13,29 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/proc"
 )
 
-// Options of Start.
+// Options are the options of Start.
 type Options struct {
-	// Command runs the inside: a program and arguments that end up in Run.
+	// Command runs the inside: a program and arguments that call Run.
 	Command []string
 	// SpecFile is appended to Command.
 	SpecFile string
-	// Netns is the named network namespace to live in.
+	// Netns is the named network namespace of the machine.
 	Netns string
-	// OwnMounts gives it a mount namespace; a spec with a Root needs one.
+	// OwnMounts: the machine gets a mount namespace; a spec with a Root needs one.
 	OwnMounts bool
-	// Cgroup is where the machine goes, or nil.
+	// Cgroup is the group of the machine, or nil.
 	Cgroup *cgroup.Group
-	// Log gets the output of the first process, appended.
+	// Log is the file to which the output of the first process is appended.
 	Log string
-	// Listener is handed to the process that asks for it, or nil.
+	// Listener is passed to the process that has Process.Listener; it may be nil.
 	Listener *net.TCPListener
-	// Record is called before the machine may do anything. When it fails the
-	// machine ends.
+	// Record is called before the machine may do anything. If it fails, the machine ends.
 	Record func(proc.Record) error
 }
 
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Start starts a machine and returns as soon as it may go.
+// Start starts a machine and returns as soon as the machine may run.
 func Start(o Options) error {
 	log, err := openLog(o.Log)
 	if err != nil {
@@ -88,7 +87,7 @@ func Start(o Options) error {
 		_ = cmd.Wait()
 		return fmt.Errorf("start machine %s: %w", o.Netns, err)
 	}
-	// It outlives this program, or is killed by its record.
+	// It outlives this program, or a later program kills it by its record.
 	return nil
 }
 

@@ -14,13 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restartDelay is how long a process that ended stays down.
+// restartDelay is the time before a process that exited is started again.
 const restartDelay = time.Second
 
-// supervisor starts processes, starts them again when they end, and reaps
-// every orphan of the machine, as process 1 must. It never stops: the machine
-// is ended by killing process 1. Nothing else in the process may wait for
-// children, or statuses would be lost.
+// supervisor starts processes, starts them again when they exit, and reaps every orphan of the machine, as process 1
+// must. It never stops: to stop the machine, process 1 is killed. No other code in the process may wait for children,
+// because exit statuses would be lost.
 type supervisor struct {
 	log *logrus.Entry
 
@@ -32,8 +31,8 @@ func newSupervisor(log *logrus.Entry) *supervisor {
 	return &supervisor{log: log, running: map[int]Process{}}
 }
 
-// keep starts p once what it waits for answers, and keeps it running. The
-// goroutine lives until the process is started.
+// keep starts p as soon as p.After accepts connections, and keeps p running. The goroutine lives until the process is
+// started.
 func (s *supervisor) keep(p Process) {
 	go func() {
 		if p.After != "" {
@@ -58,8 +57,8 @@ func (s *supervisor) start(p Process) {
 	}
 }
 
-// fork holds the lock from before the process exists until it is in the map,
-// so that reap cannot see its end before its beginning.
+// fork holds the lock from before the process exists until it is in the map. So reap cannot see its end before its
+// start.
 func (s *supervisor) fork(p Process) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +86,7 @@ func (s *supervisor) fork(p Process) error {
 	return nil
 }
 
-// reap collects ended children for ever.
+// reap reaps children that have exited, forever.
 func (s *supervisor) reap() {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
@@ -100,7 +99,7 @@ func (s *supervisor) reap() {
 func (s *supervisor) reapOnce() {
 	for {
 		var status syscall.WaitStatus
-		s.mu.Lock() // so that nothing signals a process id that is free again
+		s.mu.Lock() // so that no signal is sent to a process id that was released
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 		p, ours := s.running[pid]
 		if err == nil && pid > 0 {
@@ -121,7 +120,7 @@ func (s *supervisor) reapOnce() {
 	}
 }
 
-// awaitListener returns when something accepts connections at the address.
+// awaitListener returns when a server accepts connections at the address.
 func awaitListener(address string) {
 	network := "tcp"
 	if strings.HasPrefix(address, "/") {

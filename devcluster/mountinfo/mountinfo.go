@@ -1,5 +1,4 @@
-// Package mountinfo reads the kernel's table of mounts. It only parses; it
-// must not mount or judge.
+// Package mountinfo reads the kernel's table of mounts. It only parses; it must not mount or make decisions.
 package mountinfo
 
 import (
@@ -13,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount is one line of /proc/PID/mountinfo, of which proc_pid_mountinfo(5)
-// describes the fields.
+// Mount is one line of /proc/PID/mountinfo; proc_pid_mountinfo(5) describes the fields.
 type Mount struct {
-	// Device is the file system's device number, st_dev of what is in it.
+	// Device is the file system's device number, the st_dev of its files.
 	Device uint64
 	// Root is the path within the file system that is mounted.
 	Root    string
@@ -53,11 +51,11 @@ func parse(r io.Reader) ([]Mount, error) {
 	return mounts, nil
 }
 
-// parseLine reads
+// parseLine parses
 //
 //	36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
 //
-// where any number of fields may stand before the dash.
+// where any number of fields may precede the dash.
 func parseLine(line string) (Mount, error) {
 	before, after, ok := strings.Cut(line, " - ")
 	left, right := strings.Fields(before), strings.Fields(after)
@@ -83,7 +81,7 @@ func parseLine(line string) (Mount, error) {
 	return m, nil
 }
 
-// unescape turns the octal escapes \040 (space), \011, \012 and \134 back.
+// unescape replaces the octal escapes \040 (space), \011, \012 and \134 by their characters.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

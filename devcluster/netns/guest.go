@@ -8,10 +8,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Guest is a member of the network that has a kernel, and so a network, of its
-// own. It hangs on two tap devices of the router: one as every member's, and
-// one for management, by which the router's namespace alone reaches it. The
-// latter is not touched when the guest is cut off.
+// Guest is a member of the network that has a kernel, and so a network, of its own. It is connected to two tap devices
+// of the router. One is the link that every member has. The other is for management: only the router's namespace
+// reaches the guest through it. The management link stays up when the guest is cut off.
 type Guest struct {
 	Port string     `json:"port"`
 	IP   net.IP     `json:"ip"`
@@ -21,7 +20,7 @@ type Guest struct {
 	ManagementIP   net.IP `json:"managementIP"`
 }
 
-// ManagementDevice is what the guest calls its end of the management link.
+// ManagementDevice is the guest's name for its end of the management link.
 const ManagementDevice = "mgmt0"
 
 // managementGateway is the router's address on every management port.
@@ -30,7 +29,7 @@ var managementGateway = net.IPv4(169, 254, 3, 1)
 // Taps are the devices in the order in which the guest's kernel must have them.
 func (g Guest) Taps() []string { return []string{g.Port, g.ManagementPort} }
 
-// Plug makes the router's ends of a guest's links.
+// Plug creates the router's ends of a guest's links.
 func Plug(router string, g Guest) error {
 	err := Do(router, func() error {
 		if err := addPort(Member{Port: g.Port, IP: g.IP, Pods: g.Pods}, tap(g.Port)); err != nil {
@@ -42,12 +41,11 @@ func Plug(router string, g Guest) error {
 	if err != nil {
 		return fmt.Errorf("plug a guest into %s: %w", router, err)
 	}
-	// No packet from beyond the router may come in by it.
+	// No packet from beyond the router may enter through it.
 	return Cut(router, g.ManagementPort)
 }
 
-// Unplug removes them, and what Cut did to them. Those that do not exist are no
-// error.
+// Unplug removes them, and the rules of Cut for them. It is not an error if they do not exist.
 func Unplug(router string, g Guest) error {
 	var failed []error
 	for _, port := range g.Taps() {
@@ -60,8 +58,8 @@ func tap(name string) netlink.Link {
 	return &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP}
 }
 
-// SetUpInside sets the network of the guest up, by the kernel's names for the
-// devices, and must be called there.
+// SetUpInside configures the network of the guest. It finds the devices by the kernel's names, and must be called on
+// the guest.
 func (g Guest) SetUpInside() error {
 	for from, to := range map[string]string{"vec0": "eth0", "vec1": ManagementDevice} {
 		link, err := netlink.LinkByName(from)

@@ -1,7 +1,6 @@
-// Package netns owns the network of a development cluster: named network
-// namespaces, one of which is a router that joins all the others. Nothing of
-// it has an address or a route in the namespace of the machine itself. It must
-// not know what runs inside the namespaces.
+// Package netns owns the network of a development cluster: named network namespaces, one of which is a router that
+// joins all the others. None of them has an address or a route in the namespace of the machine itself. It must not know
+// what runs inside the namespaces.
 //
 //	         router namespace  <name>-net
 //	   to-plane      to-node-1      to-node-2 …     every port 169.254.1.1/32
@@ -9,9 +8,9 @@
 //	     eth0          eth0           eth0          172.30.0.1/32, 172.30.1.N/32
 //	<name>-plane   <name>-node-1  <name>-node-2     default via 169.254.1.1
 //
-// Members are joined by a router and not by a bridge, so that cutting one off
-// drops its packets silently: a neighbour on a bridge would fail to answer ARP
-// and connections would break at once with "no route to host".
+// Members are joined by a router and not by a bridge, so that the packets of a member that is cut off are dropped
+// silently. On a bridge, such a member would not answer ARP, and connections would break immediately with "no route to
+// host".
 package netns
 
 import (
@@ -29,7 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bindDir is where named namespaces live, as ip-netns(8) has it.
+// bindDir is the directory of named namespaces, as for ip-netns(8).
 const bindDir = "/run/netns"
 
 // Path returns the file that names the namespace.
@@ -37,8 +36,8 @@ func Path(name string) string {
 	return filepath.Join(bindDir, name)
 }
 
-// Create makes a named namespace with its loopback device up and forwarding
-// on. A namespace left there by a crash is replaced.
+// Create creates a named namespace with its loopback device up and forwarding on. A namespace that a crash left there
+// is replaced.
 func Create(name string) error {
 	if err := Delete(name); err != nil {
 		return err
@@ -59,7 +58,7 @@ func Create(name string) error {
 	return nil
 }
 
-// setUpAny sets up what every machine has.
+// setUpAny configures what every machine has.
 func setUpAny() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -76,8 +75,8 @@ func setUpAny() error {
 	return nil
 }
 
-// Delete removes the name; the namespace itself ends with its last process.
-// A name that does not exist is no error.
+// Delete removes the name; the namespace itself ends with its last process. It is not an error if the name does not
+// exist.
 func Delete(name string) error {
 	p := Path(name)
 	if err := unix.Unmount(p, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
@@ -93,12 +92,11 @@ func Delete(name string) error {
 	return nil
 }
 
-// removeCovered removes a file on which something is mounted where no path
-// leads any more: ip-netns(8) binds the directory over itself, with the mounts
-// in it, and what was unmounted above was the copy. In a mount namespace of its
-// own the thread takes all of these mounts away, without touching those of
-// others; removing a file on which nothing is mounted here makes the kernel
-// unmount what is mounted on it in every other namespace.
+// removeCovered removes a file that has a mount which no path reaches any longer. ip-netns(8) binds the directory over
+// itself, with the mounts in it, and Delete unmounted only the upper copy. removeCovered moves its thread to a new
+// mount namespace and unmounts all of these mounts there, which does not affect mounts of other programs. When a file
+// has no mount in the caller's namespace and is removed, the kernel unmounts the mounts on this file in all other
+// namespaces.
 func removeCovered(p string) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make mount namespace: %w", err)
@@ -108,16 +106,17 @@ func removeCovered(p string) error {
 	}
 	for _, target := range []string{filepath.Dir(p), p} {
 		for unix.Unmount(target, unix.MNT_DETACH) == nil {
-			continue // to the one beneath
+			continue // with the mount below
 		}
 	}
 	if err := os.Remove(p); err != nil {
-		return fmt.Errorf("beneath its mounts: %s", err.Error()) // not even a missing file is what was looked for
+		// Not wrapped: callers accept a missing file, which here would be an error.
+		return fmt.Errorf("beneath its mounts: %s", err.Error())
 	}
 	return nil
 }
 
-// Names lists the named namespaces that begin with prefix.
+// Names lists the named namespaces that start with prefix.
 func Names(prefix string) ([]string, error) {
 	entries, err := os.ReadDir(bindDir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -135,8 +134,8 @@ func Names(prefix string) ([]string, error) {
 	return names, nil
 }
 
-// Do runs f on a thread inside the named namespace. Processes that f starts
-// begin there. f must not start goroutines that expect to be there too.
+// Do runs f on a thread inside the named namespace. Processes that f starts are in this namespace, too. f must not
+// start goroutines that expect to be there.
 func Do(name string, f func() error) error {
 	return onLockedThread(func() error {
 		handle, err := netns.GetFromName(name)
@@ -151,8 +150,8 @@ func Do(name string, f func() error) error {
 	})
 }
 
-// onLockedThread runs f on an operating system thread that is thrown away
-// afterwards, since its namespace may have changed. The caller waits.
+// onLockedThread runs f on an operating system thread that is not used again, because its namespace may have changed.
+// The caller waits.
 func onLockedThread(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -165,19 +164,19 @@ func onLockedThread(f func() error) error {
 // gateway is the router's address on every port.
 var gateway = net.IPv4(169, 254, 1, 1)
 
-// Member is a namespace joined to the router.
+// Member is a namespace that is joined to the router.
 type Member struct {
-	// Name of its namespace.
+	// Name is the name of its namespace.
 	Name string
 	// Port is the name of the router's end, at most 15 bytes.
 	Port string
 	IP   net.IP
-	// Pods is routed to the member as well, if not nil.
+	// Pods is also routed to the member, if it is not nil.
 	Pods *net.IPNet
 }
 
-// Join connects the member's namespace to the router's by a veth pair and sets
-// addresses and routes on both sides. Both namespaces must exist.
+// Join connects the member's namespace to the router's by a veth pair, and sets addresses and routes on both sides.
+// Both namespaces must exist.
 func Join(router string, m Member) error {
 	target, err := netns.GetFromName(m.Name)
 	if err != nil {
@@ -197,7 +196,7 @@ func Join(router string, m Member) error {
 	return nil
 }
 
-// addPort makes the router's end of a link and routes to the member by it.
+// addPort creates the router's end of a link, and the routes to the member through it.
 func addPort(m Member, link netlink.Link) error {
 	index, err := makePort(m.Port, gateway, m.IP, link)
 	if err != nil || m.Pods == nil {
@@ -209,8 +208,8 @@ func addPort(m Member, link netlink.Link) error {
 	return nil
 }
 
-// makePort replaces the port by the link, with the router's own address, and
-// routes to the one at its other end.
+// makePort replaces the port by the link, with the router's own address, and adds a route to the address at its other
+// end.
 func makePort(name string, own, other net.IP, link netlink.Link) (index int, err error) {
 	if err := deletePort(name); err != nil {
 		return 0, err
@@ -238,7 +237,7 @@ func makePort(name string, own, other net.IP, link netlink.Link) (index int, err
 func deletePort(name string) error {
 	old, err := netlink.LinkByName(name)
 	if err != nil {
-		return nil // there is none
+		return nil // it does not exist
 	}
 	if err := netlink.LinkDel(old); err != nil {
 		return fmt.Errorf("remove port %s: %w", name, err)
@@ -268,8 +267,8 @@ func host(ip net.IP) *net.IPNet {
 	return &net.IPNet{IP: ip, Mask: net.CIDRMask(32, 32)}
 }
 
-// Blackhole makes the router drop, without an answer, what is for the range
-// and has no route of its own: members that are off are silent.
+// Blackhole makes the router silently drop packets that are addressed to the range and have no route of their own:
+// members that are off do not answer.
 func Blackhole(router string, dst *net.IPNet) error {
 	return Do(router, func() error {
 		if err := netlink.RouteAdd(&netlink.Route{Dst: dst, Type: unix.RTN_BLACKHOLE}); err != nil {
@@ -279,8 +278,8 @@ func Blackhole(router string, dst *net.IPNet) error {
 	})
 }
 
-// Cut makes the router drop, without an answer, every packet from and to the
-// port. What goes on inside the member is not touched. Repeating it is safe.
+// Cut makes the router silently drop every packet from and to the port. The programs inside the member continue to run.
+// It may be repeated.
 func Cut(router, port string) error {
 	if err := Heal(router, port); err != nil {
 		return err
@@ -295,7 +294,7 @@ func Cut(router, port string) error {
 	})
 }
 
-// Heal undoes Cut. A port that is not cut off is no error.
+// Heal undoes Cut. It is not an error if the port is not cut off.
 func Heal(router, port string) error {
 	return Do(router, func() error {
 		for _, rule := range cutRules(port) {

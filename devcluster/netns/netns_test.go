@@ -13,8 +13,7 @@ import (
 
 const ownMounts = "NETNS_TEST_HAS_OWN_MOUNTS"
 
-// inOwnMounts runs the test again in a mount namespace of its own, and reports
-// whether this is that run.
+// inOwnMounts runs the test again in a mount namespace of its own, and reports whether this is that second run.
 func inOwnMounts(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(ownMounts) != "" {

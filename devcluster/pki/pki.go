@@ -1,7 +1,6 @@
-// Package pki makes the certificates of a throw-away cluster: one authority,
-// one serving certificate per server and one client certificate per identity.
-// It must not know where servers run or which files they read. The user and
-// group names that Kubernetes gives a meaning are the caller's.
+// Package pki creates the certificates of a temporary cluster: one authority, one serving certificate per server and
+// one client certificate per identity. It must not know where servers run or which files they read. The caller chooses
+// the user and group names to which Kubernetes gives a meaning.
 package pki
 
 import (
@@ -18,8 +17,8 @@ import (
 	"time"
 )
 
-// lifetime of every certificate. A development cluster lives for hours; a year
-// leaves room for one that is forgotten.
+// lifetime is the lifetime of every certificate. A development cluster lives for hours; a year is enough even for one
+// that is forgotten.
 const lifetime = 365 * 24 * time.Hour
 
 // Pair is a certificate and its private key, both PEM.
@@ -28,7 +27,7 @@ type Pair struct {
 	Key  []byte
 }
 
-// Authority signs. It must be made by NewAuthority or LoadAuthority.
+// Authority signs certificates. It must be created by NewAuthority or LoadAuthority.
 type Authority struct {
 	Pair
 	cert *x509.Certificate
@@ -36,8 +35,8 @@ type Authority struct {
 	now  time.Time
 }
 
-// Request says what a certificate stands for. Hosts and IPs make a serving
-// certificate as well; without them it is for clients only.
+// Request describes a certificate. With Hosts or IPs it is also a serving certificate; without them it is only for
+// clients.
 type Request struct {
 	// CommonName is the user name of a client.
 	CommonName string
@@ -47,8 +46,8 @@ type Request struct {
 	IPs    []net.IP
 }
 
-// NewAuthority makes a self-signed authority valid from an hour before now, so
-// that a clock stepping back does not invalidate a new cluster.
+// NewAuthority creates a self-signed authority that is valid from an hour before now, so that a clock that is set back
+// does not invalidate a new cluster.
 func NewAuthority(commonName string, now time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -64,7 +63,7 @@ func NewAuthority(commonName string, now time.Time) (*Authority, error) {
 	return LoadAuthority(pair, now)
 }
 
-// LoadAuthority reads back what NewAuthority made.
+// LoadAuthority loads an authority that NewAuthority created.
 func LoadAuthority(p Pair, now time.Time) (*Authority, error) {
 	certBlock, _ := pem.Decode(p.Cert)
 	keyBlock, _ := pem.Decode(p.Key)
@@ -82,7 +81,7 @@ func LoadAuthority(p Pair, now time.Time) (*Authority, error) {
 	return &Authority{Pair: p, cert: cert, key: key, now: now}, nil
 }
 
-// Issue makes a key and signs a certificate for it.
+// Issue creates a key and signs a certificate for it.
 func (a *Authority) Issue(r Request) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -102,8 +101,7 @@ func (a *Authority) Issue(r Request) (Pair, error) {
 	return pair, nil
 }
 
-// NewKeyPair makes a bare key pair (public half in Cert) for signing service
-// account tokens.
+// NewKeyPair creates a key pair without a certificate (the public key in Cert), to sign service account tokens.
 func NewKeyPair() (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package proc starts, recognises and ends processes by a record that survives
-// the program that started them. It owns the rule that nothing is ever killed
-// by name: a record holds the process id, its start time and the boot it
-// belongs to, and a process that does not match all three is another one. It
-// must not know what the processes are for.
+// Package proc starts, recognizes and kills processes by a record that survives the program that started them. It owns
+// the rule that no process is ever killed by name. A record holds the process id, its start time and the boot to which
+// it belongs. A process that does not match all three is another process. Package proc must not know what the processes
+// are for.
 package proc
 
 import (
@@ -18,21 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Record identifies one process for as long as the machine runs. The zero
-// value identifies none.
+// Record identifies one process for as long as the machine runs. The zero value identifies none.
 type Record struct {
 	PID int `json:"pid"`
 	// StartTicks is the 22nd field of /proc/PID/stat: clock ticks since boot.
 	StartTicks uint64 `json:"startTicks"`
-	// BootID is /proc/sys/kernel/random/boot_id; after a reboot no record lives.
+	// BootID is /proc/sys/kernel/random/boot_id; after a reboot no recorded process is alive.
 	BootID string `json:"bootID"`
 }
 
-// ErrStillRunning says that a process did not end in the time it was given.
+// ErrStillRunning means that a process did not exit within the given time.
 var ErrStillRunning = errors.New("process is still running")
 
-// Of records the running process pid. It must be called before its parent reaps
-// that process, or the id may already be another's.
+// Of returns the record of the running process pid. It must be called before the parent reaps that process, because the
+// id may later belong to another process.
 func Of(pid int) (Record, error) {
 	ticks, _, err := stat(pid)
 	if err != nil {
@@ -45,8 +43,7 @@ func Of(pid int) (Record, error) {
 	return Record{PID: pid, StartTicks: ticks, BootID: boot}, nil
 }
 
-// IsAlive reports whether the recorded process, and no successor of its id,
-// runs. A zombie is not alive.
+// IsAlive reports whether the recorded process runs, and not a later process with its id. A zombie is not alive.
 func (r Record) IsAlive() bool {
 	if r.PID <= 0 {
 		return false
@@ -59,12 +56,10 @@ func (r Record) IsAlive() bool {
 	return err == nil && ticks == r.StartTicks && state != 'Z' && state != 'X'
 }
 
-// Kill sends SIGKILL to the recorded process and waits until it is gone. A
-// record whose process does not live is done already. It may be repeated. The
-// zombie of a process that this one did not start is its parent's to reap.
+// Kill sends SIGKILL to the recorded process and waits until it has exited. If the recorded process is not alive, Kill
+// does nothing. It may be repeated. If this program did not start the process, its parent must reap the zombie.
 //
-// The pidfd is opened before the record is compared, so the signal cannot
-// reach a process that took the id over in between.
+// Kill opens the pidfd before it compares the record. So the signal cannot reach a process that got the id in between.
 func (r Record) Kill(ctx context.Context) error {
 	if r.PID <= 0 {
 		return nil
@@ -86,15 +81,14 @@ func (r Record) Kill(ctx context.Context) error {
 	return waitGone(ctx, fd, r.PID)
 }
 
-// isNoProcess reports whether pidfd_open(2) found no process of that id. The id
-// may still name a group or session whose leader ended, or a thread of another
-// process: the kernel then says ENOENT, before 6.14 EINVAL.
+// isNoProcess reports whether pidfd_open(2) found no process of that id. The id may still belong to a group or session
+// whose leader has exited, or to a thread of another process. The kernel then returns ENOENT, or EINVAL before 6.14.
 func isNoProcess(err error) bool {
 	return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL)
 }
 
-// waitGone polls the pidfd, which becomes readable when the process ended. For
-// the init of a PID namespace that is when all its processes ended.
+// waitGone polls the pidfd, which becomes readable when the process has exited. For the init of a PID namespace that is
+// after all its processes have exited.
 func waitGone(ctx context.Context, fd, pid int) error {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
@@ -102,7 +96,7 @@ func waitGone(ctx context.Context, fd, pid int) error {
 			return fmt.Errorf("wait for process %d: %w", pid, err)
 		}
 		if n > 0 {
-			// Ours or not ours to reap: a child of this process must not stay a zombie.
+			// The process may or may not be a child of this process. If it is, it must not stay a zombie.
 			var status syscall.WaitStatus
 			_, _ = syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
 			return nil
@@ -113,8 +107,7 @@ func waitGone(ctx context.Context, fd, pid int) error {
 	}
 }
 
-// WaitFor calls check every interval until it returns nil or ctx ends; the
-// last error of check is then part of the error.
+// WaitFor calls check every interval until it returns nil or ctx ends. The error then includes the last error of check.
 func WaitFor(ctx context.Context, interval time.Duration, what string, check func() error) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -139,8 +132,8 @@ func stat(pid int) (startTicks uint64, state byte, err error) {
 	return parseStat(string(raw))
 }
 
-// parseStat reads the state (3rd) and start time (22nd field). The 2nd field
-// is the command in parentheses and may itself hold spaces and parentheses.
+// parseStat parses the state (3rd field) and the start time (22nd field). The 2nd field is the command in parentheses
+// and may itself contain spaces and parentheses.
 func parseStat(line string) (startTicks uint64, state byte, err error) {
 	end := strings.LastIndexByte(line, ')')
 	if end < 0 {

@@ -75,7 +75,7 @@ func TestKillSparesAProcessThatDoesNotMatch(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// An id stays taken while a group or a thread has it, though no process does.
+// An id stays in use while a group or a thread has it, even if no process does.
 func TestKillOfAnIDThatIsNoProcess(t *testing.T) {
 	t.Run("the leader of a group ended, its child did not → done", func(t *testing.T) {
 		leader := exec.Command("sh", "-c", "sleep 60 & echo $!")

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitGoneOfSelf waits for this test's own process, which never ends.
+// waitGoneOfSelf waits for this test's own process, which does not exit.
 func waitGoneOfSelf(ctx context.Context, r Record) error {
 	fd, err := unix.PidfdOpen(r.PID, 0)
 	if err != nil {

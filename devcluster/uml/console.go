@@ -11,27 +11,24 @@ import (
 	"time"
 )
 
-// ConsolePath is the kernel's socket for commands, as the real machine sees it
-// while the process runs.
+// ConsolePath returns the path of the kernel's socket for commands, as the real machine sees it while the process runs.
 func ConsolePath(pid int) string {
 	return fmt.Sprintf("/proc/%d/root%s", pid, consoleFile)
 }
 
-// The protocol of the management console (arch/um/drivers/mconsole.h): a
-// datagram with magic, version, length and text each way; an answer has, after
-// an error flag, whether more follow.
+// The protocol of the management console (arch/um/drivers/mconsole.h). Each direction sends a datagram with magic,
+// version, length and text. An answer also has an error flag and then a flag that says whether more datagrams follow.
 const (
 	consoleMagic   = 0xcafebabe
 	consoleVersion = 2
 	consoleText    = 512
 )
 
-// ErrRefused is what the kernel answered a command with.
+// ErrRefused means that the kernel refused a command.
 var ErrRefused = errors.New("the guest's kernel refused")
 
-// PlugDisk gives the running kernel one more disk. path is its console; the
-// caller's thread must be in the network namespace of the kernel, since the
-// answer comes to a socket without a path.
+// PlugDisk adds a disk to the running kernel. path is its console. The caller's thread must be in the network namespace
+// of the kernel, because the answer is sent to a socket without a path.
 func PlugDisk(ctx context.Context, path string, index int, image string) error {
 	_, err := console(ctx, path, fmt.Sprintf("config ubd%d=%s", index, image))
 	return err
@@ -41,7 +38,7 @@ func console(ctx context.Context, path, command string) (string, error) {
 	if len(command) >= consoleText {
 		return "", fmt.Errorf("console command of %d bytes is too long", len(command))
 	}
-	// "@" has the kernel choose an abstract name, which the answer is sent to.
+	// With "@" the name is an abstract one, to which the answer is sent.
 	local := &net.UnixAddr{Name: fmt.Sprintf("@devcluster-console-%d", time.Now().UnixNano()), Net: "unixgram"}
 	conn, err := net.DialUnix("unixgram", local, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {

@@ -17,21 +17,20 @@ import (
 //go:embed preload/ptrace.c
 var preloadSource string
 
-// knownRegisters is how many bytes of a thread's registers the kernel saves.
-// It does not run on a processor that has more, unless helped by the library.
+// knownRegisters is how many bytes of a thread's registers the kernel saves. It does not run on a processor that has
+// more, except with the help of the library.
 const knownRegisters = 2696
 
-// NeedsPreload reports whether this machine's processor has more registers
-// than the kernel knows.
+// NeedsPreload reports whether this machine's processor has more registers than the kernel can save.
 func NeedsPreload() (bool, error) {
 	size, err := registerBytes()
 	return size > knownRegisters, err
 }
 
-// Compiler is what BuildPreload needs.
+// Compiler is the compiler that BuildPreload uses.
 const Compiler = "gcc"
 
-// BuildPreload compiles the library to the file, which is replaced.
+// BuildPreload compiles the library and replaces the file.
 func BuildPreload(file string) error {
 	cmd := exec.Command(Compiler, "-x", "c", "-", "-O2", "-fPIC", "-fno-tree-loop-distribute-patterns",
 		"-shared", "-nostdlib", "-o", file)
@@ -42,8 +41,8 @@ func BuildPreload(file string) error {
 	return nil
 }
 
-// registerBytes asks the real machine's kernel, by a child that it stops
-// before its first instruction.
+// registerBytes gets the size from the real machine's kernel, with the help of a child process that it stops before its
+// first instruction.
 func registerBytes() (int, error) {
 	runtime.LockOSThread() // ptrace knows threads, not processes
 	defer runtime.UnlockOSThread()

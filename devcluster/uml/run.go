@@ -9,9 +9,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/machine"
 )
 
-// Run becomes the guest's kernel. It is the first process of a PID namespace,
-// so that killing it kills the processes that the kernel makes for itself, which
-// would keep the disks locked; and it has a mount namespace of its own.
+// Run executes the guest's kernel in place of this process. The process must be the first process of a PID namespace.
+// Then killing it also kills the processes that the kernel creates for itself, which would otherwise keep the disks
+// locked. The process must also have a mount namespace of its own.
 func Run(specFile string) error {
 	if err := machine.AwaitGo(); err != nil {
 		return err
@@ -33,8 +33,8 @@ func Run(specFile string) error {
 	return nil
 }
 
-// confine makes every mount read-only but those of the guest's own. Devices can
-// still be opened for writing, which the tap needs; hostfs does not open them.
+// confine makes every mount read-only except those of the guest. Devices can still be opened for writing, which the tap
+// needs; hostfs does not open them.
 func confine(s Spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -52,8 +52,7 @@ func confine(s Spec) error {
 			return fmt.Errorf("make %s writable: %w", dir, err)
 		}
 	}
-	// The kernel's memory file is larger than the memory by a gap of up to a
-	// gigabyte, of which nothing is ever written.
+	// The kernel's memory file is larger than the memory by a gap of up to a gigabyte, which is never written.
 	size := fmt.Sprintf("mode=700,size=%dm", s.MemoryMiB+1024)
 	if err := unix.Mount("tmpfs", scratch, "tmpfs", 0, size); err != nil {
 		return fmt.Errorf("mount %s: %w", scratch, err)

@@ -1,12 +1,10 @@
-// Package uml runs a user-mode Linux kernel, a Linux that is an ordinary
-// process of this machine, as the first process of a machine: it says which
-// files it needs, shows it this machine read-only, starts it and plugs disks
-// into it. It must not know what runs in the guest or what a node is.
+// Package uml runs a user-mode Linux kernel, which is an ordinary process of this machine, as the first process of a
+// machine. It knows which files the kernel needs, shows it this machine read-only, starts it and adds disks to it. It
+// must not know what runs in the guest or what a node is.
 //
-// The kernel's root is the real machine's own tree (hostfs), so the guest has
-// the programs of the real machine. The process runs in a mount namespace in
-// which all but the paths in Spec.Writable is read-only: a program in the guest
-// that mounts hostfs again, however privileged, gets no further.
+// The kernel's root is the real machine's own tree (hostfs), so the guest has the programs of the real machine. The
+// process runs in a mount namespace in which everything except the paths in Spec.Writable is read-only. So even a
+// privileged program in the guest that mounts hostfs again has no further access.
 package uml
 
 import (
@@ -21,13 +19,12 @@ import (
 type Kernel struct {
 	// Program is an ELF executable.
 	Program string
-	// ModulesDir has a directory of modules per release.
+	// ModulesDir has a directory of modules for each release.
 	ModulesDir string
 }
 
-// KernelIn is the kernel in a directory: its program is the file "linux" and
-// its modules are below "modules". Without a directory, it is that of Debian's
-// package user-mode-linux.
+// KernelIn returns the kernel in a directory: its program is the file "linux" and its modules are below "modules".
+// Without a directory, it is the kernel of Debian's package user-mode-linux.
 func KernelIn(dir string) Kernel {
 	if dir == "" {
 		return Kernel{Program: "/usr/bin/linux.uml", ModulesDir: "/usr/lib/uml/modules"}
@@ -35,41 +32,37 @@ func KernelIn(dir string) Kernel {
 	return Kernel{Program: filepath.Join(dir, "linux"), ModulesDir: filepath.Join(dir, "modules")}
 }
 
-// scratch is a tmpfs of the process's own: the guest's memory is a file in it,
-// and consoleFile the socket to talk to the kernel, whose path must be short.
+// scratch is a tmpfs of the process itself. The guest's memory is a file in it. consoleFile is the socket for commands
+// to the kernel; its path must be short.
 const (
 	scratch     = "/dev/shm"
 	umid        = "guest"
 	consoleFile = scratch + "/uml/" + umid + "/mconsole"
 )
 
-// Spec says what a guest is made of. It is written as JSON by the outside and
-// read by Run.
+// Spec describes a guest. The outside writes it as JSON, and Run reads it.
 type Spec struct {
-	// Program is that of the kernel.
+	// Program is the program of the kernel.
 	Program   string `json:"program"`
 	MemoryMiB int    `json:"memoryMiB"`
-	// Taps are tap devices in the network namespace of the process. The guest
-	// has them as vec0 and so on.
+	// Taps are tap devices in the network namespace of the process. In the guest their names are vec0 and so on.
 	Taps []string `json:"taps"`
-	// Disks are image files by letter: the guest has the first as /dev/ubda.
+	// Disks are image files in the order of their letters: the first is /dev/ubda in the guest.
 	Disks []string `json:"disks"`
-	// Writable are the directories that the guest may write through hostfs;
-	// the images lie in one of them.
+	// Writable are the directories to which the guest may write through hostfs; the images are in one of them.
 	Writable []string `json:"writable"`
-	// Init is the guest's first program and its arguments, to which the kernel
-	// adds some of its own.
+	// Init is the guest's first program and its arguments, to which the kernel adds further arguments.
 	Init []string `json:"init"`
 	// Preload is the library of BuildPreload, or "".
 	Preload string `json:"preload,omitempty"`
 }
 
-// DiskDevice is what the guest calls its disk with the index, from 0.
+// DiskDevice returns the guest's name for its disk with the index, from 0.
 func DiskDevice(index int) string {
 	return "/dev/ubd" + string(rune('a'+index))
 }
 
-// MaxDisks is how many disks a kernel takes.
+// MaxDisks is how many disks a kernel supports.
 const MaxDisks = 16
 
 // CheckPath returns an error for a path that the kernel would misread in its
@@ -81,7 +74,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// args is the command line of the kernel.
+// args returns the command line of the kernel.
 func (s Spec) args() []string {
 	args := []string{
 		s.Program, fmt.Sprintf("mem=%dM", s.MemoryMiB),
