@@ -18,7 +18,7 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// CallTimeout bounds each call, even if its context allows more time. A connection to a daemon whose node is down
+// CallTimeout bounds each call, even if its context allows more time. A connection to a daemon on a node that is down
 // answers nothing, and the next call uses another connection. A call waits only for a daemon's answer.
 const CallTimeout = 15 * time.Second
 

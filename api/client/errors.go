@@ -22,7 +22,7 @@ var (
 	ErrInsufficient = errors.New("insufficient storage")
 	// ErrUnauthorized (401, 403): the caller has no valid token, or no right.
 	ErrUnauthorized = errors.New("not authorized")
-	// ErrUnavailable (503, 429): there is no leader at the moment, or it is too busy; try again in a second.
+	// ErrUnavailable (503, 429): no daemon leads at the moment, or the leader is too busy; try again in a second.
 	ErrUnavailable = errors.New("no manager is ready to answer")
 	// ErrUnknown: it is unknown whether the call was carried out; the caller must find out with another call.
 	ErrUnknown = errors.New("the outcome is unknown")
@@ -84,7 +84,7 @@ type Unreachable struct {
 	Err     error
 }
 
-// Error says what was attempted.
+// Error returns the request and the cause.
 func (u *Unreachable) Error() string { return fmt.Sprintf("%s: %v", u.Request, u.Err) }
 
 // Unwrap returns the cause, so that callers can distinguish a deadline from a refused connection.

@@ -29,7 +29,7 @@ type TransportOptions struct {
 	Token func() (string, error)
 	// ServerName is the DNS name that the daemons' certificates must have; all daemons have the same.
 	ServerName string
-	// Base is a transport whose time-outs are used; nil: that of net/http.
+	// Base is the transport that provides the time-outs; nil: the default transport of net/http.
 	Base *http.Transport
 }
 
@@ -61,7 +61,7 @@ type InsecureError struct {
 	Err  error
 }
 
-// Error returns which server is meant, and what the user can do.
+// Error returns which server is meant, and how the user can fix it.
 func (e *InsecureError) Error() string {
 	if e.isPlain() {
 		return fmt.Sprintf("%s speaks plain HTTP, as daemons of a release without TLS do; requests are sent to these only while setting rest-trusted-network is true", e.Host)
@@ -139,7 +139,7 @@ func (t *Transport) sendSecure(r *http.Request, ca []byte) (*http.Response, erro
 	return response, err
 }
 
-// attempt returns a copy of a request whose body stays open if the handshake fails: RoundTrip closes it.
+// attempt returns a copy of a request. The body of the copy stays open if the handshake fails: RoundTrip closes it.
 func attempt(r *http.Request) *http.Request {
 	out := r.Clone(r.Context())
 	if r.Body != nil && r.Body != http.NoBody {

@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned/scheme"
 )
 
-// Decode returns the typed object of a JSON text: one of the core group, version v1, or one of ours.
+// Decode returns the typed object of a JSON text: an object of the core group, version v1, or an object of Longhorn.
 func Decode(t *testing.T, text []byte) runtime.Object {
 	t.Helper()
 	decoder := scheme.Codecs.UniversalDeserializer()

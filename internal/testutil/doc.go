@@ -1,7 +1,6 @@
-// Package testutil is the bench on which controllers are tested: an API server
-// made of fake clients that keeps the promises controllers rely on (versions and
-// conflicts, preconditions, finalizers, status apart from spec), caches that show
-// its content when the test says so, and records of every write and Event.
+// Package testutil is the test environment of controllers. It has an API server made of fake clients that behaves as
+// controllers expect (versions and conflicts, preconditions, finalizers, status separate from spec). It has caches that
+// are updated when the test says so, and records of every write and Event.
 //
 //	h := testutil.New(t, build.Node("node-1"), …)   // in the API server
 //	ds := h.Datastore(datastore.Options{Node: "node-1"})

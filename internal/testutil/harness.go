@@ -26,25 +26,24 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Now is what every Harness's clock shows at first.
+// Now is the initial time of every Harness's clock.
 var Now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Harness is one test's cluster.
+// Harness is the cluster of one test.
 type Harness struct {
 	T        testing.TB
 	Clock    *testclock.FakeClock
 	Kube     *kubefake.Clientset
 	Longhorn *longhornfake.Clientset
 	Recorder *Recorder
-	// Log goes nowhere.
+	// Log discards its output.
 	Log *logrus.Entry
 
 	server     *server
 	datastores []*datastore.Datastore
 }
 
-// New makes a cluster whose API server holds objs; those without a namespace that
-// belong into one are put into types.Namespace by their builders.
+// New returns a cluster whose API server holds objs. The builders of namespaced objects set types.Namespace.
 func New(t testing.TB, objs ...runtime.Object) *Harness {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -72,12 +71,12 @@ func New(t testing.TB, objs ...runtime.Object) *Harness {
 	return h
 }
 
-// Env is what a controller under test has from its process.
+// Env returns the environment that a controller under test gets from its process.
 func (h *Harness) Env() queue.Env {
 	return queue.Env{Clock: h.Clock, Recorder: h.Recorder, Log: h.Log}
 }
 
-// Seed puts objects into the API server, unrecorded; the caches do not show them yet.
+// Seed puts objects into the API server without recording a write. The caches do not show them yet.
 func (h *Harness) Seed(objs ...runtime.Object) {
 	h.T.Helper()
 	for _, obj := range objs {
@@ -85,8 +84,8 @@ func (h *Harness) Seed(objs ...runtime.Object) {
 	}
 }
 
-// Overwrite makes the API server hold objs in place of what it held of their names, as
-// if another client had written them; unrecorded, and the caches do not show it yet.
+// Overwrite makes objs replace the objects of the same names in the API server, as if another client had written them.
+// It records no write, and the caches do not show the change yet.
 func (h *Harness) Overwrite(objs ...runtime.Object) {
 	h.T.Helper()
 	for _, obj := range objs {
@@ -94,9 +93,8 @@ func (h *Harness) Overwrite(objs ...runtime.Object) {
 	}
 }
 
-// Datastore makes a datastore of this cluster whose caches show what is there now.
-// The clients and the namespace are filled in. It is not to be started: its caches
-// change in CatchUp only.
+// Datastore returns a datastore of this cluster. Its caches show the current content. It sets the clients and the
+// namespace. The datastore must not be started: its caches change only in CatchUp.
 func (h *Harness) Datastore(o datastore.Options) *datastore.Datastore {
 	h.T.Helper()
 	o.Kube, o.Longhorn = h.Kube, h.Longhorn
@@ -109,7 +107,7 @@ func (h *Harness) Datastore(o datastore.Options) *datastore.Datastore {
 	return d
 }
 
-// CatchUp makes all caches show what the API server holds.
+// CatchUp makes all caches show the content of the API server.
 func (h *Harness) CatchUp() {
 	h.T.Helper()
 	for _, d := range h.datastores {
@@ -151,17 +149,16 @@ func refill[T datastore.Object](h *Harness, s *datastore.Store[T]) {
 	require.NoError(h.T, s.Replace(objs, version), "fill the cache")
 }
 
-// Fail makes the next requests of that verb and resource fail with these errors, one
-// each; then they succeed again. Resources are plural ("nodes"); a status update is an
-// update, and so is a patch.
+// Fail makes the next requests with that verb and resource fail with these errors, one each; later requests succeed
+// again. Resources are plural ("nodes"); a status update is an update, and so is a patch.
 func (h *Harness) Fail(verb, resource string, errs ...error) {
 	h.server.mu.Lock()
 	defer h.server.mu.Unlock()
 	h.server.failures[verb+" "+resource] = append(h.server.failures[verb+" "+resource], errs...)
 }
 
-// Writes returns the writes since the last call, in order, refused ones included:
-// "create pods/a", "update nodes/b/status", "delete replicas/c".
+// Writes returns the writes since the last call, in order, including refused writes: "create pods/a", "update
+// nodes/b/status", "delete replicas/c".
 func (h *Harness) Writes() []string {
 	h.server.mu.Lock()
 	defer h.server.mu.Unlock()
@@ -170,14 +167,14 @@ func (h *Harness) Writes() []string {
 	return writes
 }
 
-// ExpectWrites fails the test unless exactly these writes were made, in this
-// order, since the last time they were looked at.
+// ExpectWrites fails the test unless exactly these writes happened, in this order, since the last call of Writes or
+// ExpectWrites.
 func (h *Harness) ExpectWrites(want ...string) {
 	h.T.Helper()
 	expectLines(h.T, want, h.Writes(), "writes")
 }
 
-// ExpectEvents is ExpectWrites for Events: "Warning Ready node-1: message".
+// ExpectEvents is like ExpectWrites, for Events: "Warning Ready node-1: message".
 func (h *Harness) ExpectEvents(want ...string) {
 	h.T.Helper()
 	expectLines(h.T, want, h.Recorder.Take(), "events")
@@ -193,8 +190,8 @@ func expectLines(t testing.TB, want, got []string, what string) {
 	assert.Equal(t, want, got, what)
 }
 
-// EndWithTest makes a controller that the test never runs give back what its queue
-// holds: it runs at the end of the test, with a context that has ended.
+// EndWithTest makes a controller that the test never runs release the content of its queue. It calls run at the end of
+// the test, with a context that has ended.
 func (h *Harness) EndWithTest(run func(context.Context) error) {
 	h.T.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Recorder keeps Events as lines: type, reason, name of the object, message.
+// Recorder records Events as lines: type, reason, name of the object, message.
 type Recorder struct {
 	mu     sync.Mutex // guards events
 	events []string
@@ -16,19 +16,19 @@ type Recorder struct {
 
 var _ record.EventRecorder = (*Recorder)(nil)
 
-// Event keeps one.
+// Event records an Event.
 func (r *Recorder) Event(obj runtime.Object, eventType, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, fmt.Sprintf("%s %s %s: %s", eventType, reason, objectName(obj), message))
 }
 
-// Eventf keeps one.
+// Eventf records an Event.
 func (r *Recorder) Eventf(obj runtime.Object, eventType, reason, format string, args ...any) {
 	r.Event(obj, eventType, reason, fmt.Sprintf(format, args...))
 }
 
-// AnnotatedEventf keeps one, without its annotations.
+// AnnotatedEventf records an Event, without its annotations.
 func (r *Recorder) AnnotatedEventf(obj runtime.Object, _ map[string]string, eventType, reason, format string, args ...any) {
 	r.Event(obj, eventType, reason, fmt.Sprintf(format, args...))
 }

@@ -21,20 +21,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// server answers the requests of fake clients from one tracker of objects. It does
-// not default, validate, select by field or collect garbage.
+// server answers the requests of fake clients from one tracker of objects. It does not set defaults, validate, select
+// by field or collect garbage.
 type server struct {
 	scheme  *runtime.Scheme
 	tracker clienttesting.ObjectTracker
 	clock   clock.PassiveClock
 
-	mu       sync.Mutex // guards all below, and orders the writes
-	version  int64      // the last resourceVersion given out
+	mu       sync.Mutex // guards all fields below, and orders the writes
+	version  int64      // the last resourceVersion that an object got
 	writes   []string   // "verb resource/name[/subresource]", accepted or refused
 	failures map[string][]error
 }
 
-// react is the clients' reaction to everything but watches.
+// react is the clients' reaction to all requests except watches.
 func (s *server) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *server) react(action clienttesting.Action) (bool, runtime.Object, error
 	case clienttesting.UpdateActionImpl:
 		return s.answer(a, objectName(a.Object), func() (runtime.Object, error) { return s.update(a) })
 	case clienttesting.PatchActionImpl:
-		// What a patch leads to is what counts: it is recorded, and fails, as an update.
+		// The result of a patch counts: it is recorded, and fails, as an update.
 		u := clienttesting.NewUpdateSubresourceAction(a.Resource, a.Subresource, a.Namespace, nil)
 		return s.answer(u, a.Name, func() (runtime.Object, error) {
 			var err error
@@ -70,7 +70,7 @@ func (s *server) watch(action clienttesting.Action) (bool, watch.Interface, erro
 	return true, w, err
 }
 
-// answer records a write and lets it happen unless a failure was asked for.
+// answer records a write and carries it out, unless the test has set a failure.
 func (s *server) answer(action clienttesting.Action, name string, do func() (runtime.Object, error)) (bool, runtime.Object, error) {
 	resource := action.GetResource().Resource
 	text := action.GetVerb() + " " + resource + "/" + name
@@ -143,8 +143,8 @@ func (s *server) update(a clienttesting.UpdateActionImpl) (runtime.Object, error
 	return given, s.tracker.Update(a.Resource, given, a.Namespace)
 }
 
-// patched returns the object that a patch makes of the stored one. It is applied first and judged
-// afterwards, with the UID and the version that it gave the object, as the API server does it.
+// patched returns the result of applying a patch to the stored object. As in the API server, the patch is applied
+// first. The result is checked afterwards, with the UID and the version that the patch set.
 func (s *server) patched(a clienttesting.PatchActionImpl) (runtime.Object, error) {
 	stored, err := s.tracker.Get(a.Resource, a.Namespace, a.Name)
 	if err != nil {
@@ -211,7 +211,7 @@ func (s *server) delete(a clienttesting.DeleteActionImpl) error {
 	return s.tracker.Update(a.Resource, stored, a.Namespace)
 }
 
-// seed puts an object in as it is, with a version and a UID if it has none.
+// seed stores an object unchanged, except that it sets a version, and a UID if there is none.
 func (s *server) seed(obj runtime.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +224,7 @@ func (s *server) seed(obj runtime.Object) error {
 	return s.tracker.Add(obj)
 }
 
-// overwrite puts an object in the place of the one of its name.
+// overwrite replaces the object of the same name.
 func (s *server) overwrite(obj runtime.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +244,7 @@ func (s *server) stamp(m metav1.Object) {
 	m.SetResourceVersion(strconv.FormatInt(s.version, 10))
 }
 
-// setStatus replaces the Status of obj by that of from, or by nothing.
+// setStatus replaces the Status of obj by the Status of from, or by an empty one.
 func setStatus(obj, from runtime.Object) {
 	field := reflect.ValueOf(obj).Elem().FieldByName("Status")
 	if !field.IsValid() {

@@ -1,9 +1,8 @@
-// Package build makes API objects for tests: each minimal and valid, changed by
-// the functions given.
+// Package build creates API objects for tests. Each object is minimal and valid, and the given functions change it.
 //
 //	build.Replica("vol-r-1", "vol", func(r *longhorn.Replica) { r.Spec.NodeID = "node-1" })
 //
-// Every object has the UID "uid-<name>", so that references can be written down.
+// Every object has the UID "uid-<name>", so that tests can write down references.
 package build
 
 import (
@@ -31,7 +30,7 @@ func metadata(name string, labels map[string]string) metav1.ObjectMeta {
 	}
 }
 
-// Volume is of 1 GiB with three replicas.
+// Volume returns a volume of 1 GiB with three replicas.
 func Volume(name string, changes ...func(*longhorn.Volume)) *longhorn.Volume {
 	return apply(&longhorn.Volume{
 		ObjectMeta: metadata(name, map[string]string{types.LabelVolume: name}),
@@ -41,7 +40,7 @@ func Volume(name string, changes ...func(*longhorn.Volume)) *longhorn.Volume {
 	}, changes)
 }
 
-// VolumeAttachment has no tickets.
+// VolumeAttachment returns an attachment without tickets.
 func VolumeAttachment(volume string, changes ...func(*longhorn.VolumeAttachment)) *longhorn.VolumeAttachment {
 	return apply(&longhorn.VolumeAttachment{
 		ObjectMeta: metadata(volume, map[string]string{types.LabelVolume: volume}),
@@ -49,7 +48,7 @@ func VolumeAttachment(volume string, changes ...func(*longhorn.VolumeAttachment)
 	}, changes)
 }
 
-// Engine is a volume's, stopped, on no node.
+// Engine returns a volume's engine, stopped and without a node.
 func Engine(volume string, changes ...func(*longhorn.Engine)) *longhorn.Engine {
 	return apply(&longhorn.Engine{
 		ObjectMeta: metadata(types.EngineName(volume), map[string]string{types.LabelVolume: volume}),
@@ -61,7 +60,7 @@ func Engine(volume string, changes ...func(*longhorn.Engine)) *longhorn.Engine {
 	}, changes)
 }
 
-// Replica is a volume's, stopped, without a place.
+// Replica returns a volume's replica, stopped and without a place.
 func Replica(name, volume string, changes ...func(*longhorn.Replica)) *longhorn.Replica {
 	return apply(&longhorn.Replica{
 		ObjectMeta: metadata(name, map[string]string{types.LabelVolume: volume}),
@@ -73,7 +72,7 @@ func Replica(name, volume string, changes ...func(*longhorn.Replica)) *longhorn.
 	}, changes)
 }
 
-// PlacedReplica is a Replica on a disk of a node.
+// PlacedReplica returns a Replica on a disk of a node.
 func PlacedReplica(name, volume, node, diskUUID string, changes ...func(*longhorn.Replica)) *longhorn.Replica {
 	r := Replica(name, volume)
 	r.Labels[types.LabelNode], r.Labels[types.LabelDiskUUID] = node, diskUUID
@@ -82,7 +81,7 @@ func PlacedReplica(name, volume, node, diskUUID string, changes ...func(*longhor
 	return apply(r, changes)
 }
 
-// Node is allowed to be scheduled and has no disks and no status.
+// Node returns a node that may be scheduled, without disks and status.
 func Node(name string, changes ...func(*longhorn.Node)) *longhorn.Node {
 	return apply(&longhorn.Node{
 		ObjectMeta: metadata(name, nil),
@@ -90,7 +89,7 @@ func Node(name string, changes ...func(*longhorn.Node)) *longhorn.Node {
 	}, changes)
 }
 
-// WithDisk gives a Node a disk in its spec that may be scheduled.
+// WithDisk adds a disk that may be scheduled to a Node's spec.
 func WithDisk(disk, path string, changes ...func(*longhorn.DiskSpec)) func(*longhorn.Node) {
 	return func(n *longhorn.Node) {
 		if n.Spec.Disks == nil {
@@ -101,8 +100,7 @@ func WithDisk(disk, path string, changes ...func(*longhorn.DiskSpec)) func(*long
 	}
 }
 
-// WithDiskStatus gives a Node the status of a disk that is ready and schedulable,
-// of 100 GiB, all free.
+// WithDiskStatus adds to a Node the status of a disk that is ready and schedulable, with 100 GiB, all of it free.
 func WithDiskStatus(disk, uuid string, changes ...func(*longhorn.DiskStatus)) func(*longhorn.Node) {
 	return func(n *longhorn.Node) {
 		if n.Status.DiskStatus == nil {
@@ -120,8 +118,8 @@ func WithDiskStatus(disk, uuid string, changes ...func(*longhorn.DiskStatus)) fu
 	}
 }
 
-// ReadyNode is a Node, ready and schedulable, with the disk "disk-1" at
-// /var/lib/longhorn whose UUID is given.
+// ReadyNode returns a Node, ready and schedulable, with the disk "disk-1" at /var/lib/longhorn, which has the given
+// UUID.
 func ReadyNode(name, diskUUID string, changes ...func(*longhorn.Node)) *longhorn.Node {
 	n := Node(name, WithDisk("disk-1", "/var/lib/longhorn"), WithDiskStatus("disk-1", diskUUID))
 	n.Status.Conditions = []longhorn.Condition{
@@ -131,17 +129,17 @@ func ReadyNode(name, diskUUID string, changes ...func(*longhorn.Node)) *longhorn
 	return apply(n, changes)
 }
 
-// Setting has the value given.
+// Setting returns a setting with the given value.
 func Setting(name types.SettingName, value string, changes ...func(*longhorn.Setting)) *longhorn.Setting {
 	return apply(&longhorn.Setting{ObjectMeta: metadata(string(name), nil), Value: value}, changes)
 }
 
-// ConfigMap has one key.
+// ConfigMap returns a ConfigMap with one key.
 func ConfigMap(name, key, text string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metadata(name, nil), Data: map[string]string{key: text}}
 }
 
-// InstanceManager is a node's, without status.
+// InstanceManager returns a node's instance manager, without status.
 func InstanceManager(node string, changes ...func(*longhorn.InstanceManager)) *longhorn.InstanceManager {
 	return apply(&longhorn.InstanceManager{
 		ObjectMeta: metadata(types.InstanceManagerName(node), nil),
@@ -151,7 +149,7 @@ func InstanceManager(node string, changes ...func(*longhorn.InstanceManager)) *l
 	}, changes)
 }
 
-// RunningInstanceManager is a node's at that address, of that process.
+// RunningInstanceManager returns a node's running instance manager with the given address and process UUID.
 func RunningInstanceManager(node, ip, uuid string, changes ...func(*longhorn.InstanceManager)) *longhorn.InstanceManager {
 	im := InstanceManager(node)
 	im.Status = longhorn.InstanceManagerStatus{
@@ -160,7 +158,7 @@ func RunningInstanceManager(node, ip, uuid string, changes ...func(*longhorn.Ins
 	return apply(im, changes)
 }
 
-// KubeNode is ready, without pressure.
+// KubeNode returns a Kubernetes node that is ready, without pressure.
 func KubeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	return apply(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: kubetypes.UID("uid-" + name)},
@@ -170,7 +168,7 @@ func KubeNode(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	}, changes)
 }
 
-// Pod runs on the node and is ready.
+// Pod returns a pod that runs on the node and is ready.
 func Pod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return apply(&corev1.Pod{
 		ObjectMeta: metadata(name, map[string]string{}),

@@ -10,17 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// imageEnv has a directory with the packages of the image (scripts/image.sh root).
+// imageEnv is the variable with the directory of the image's packages (scripts/image.sh root).
 const imageEnv = "LONGHORN_IMAGE_ROOT"
 
-// fromImage are the directories in which what the image has is before what this machine has; all others are this machine's.
+// fromImage are the directories in which files of the image take precedence over files of this machine. All other
+// directories have only files of this machine.
 var fromImage = []string{"usr", "etc"}
 
-// Image is the directory with the packages of the image; "": there is none.
+// Image returns the directory with the packages of the image; "": there is none.
 func Image() string { return os.Getenv(imageEnv) }
 
-// EnterImage has the rest of the test, and what it starts, run the commands and libraries of the image, where
-// LONGHORN_IMAGE_ROOT says where they are. Without it nothing changes. It must be called after Own has returned true.
+// EnterImage makes the rest of the test, and the programs that it starts, use the commands and libraries of the image.
+// LONGHORN_IMAGE_ROOT is the directory of the image; if it is not set, nothing changes. EnterImage must be called after
+// Own has returned true.
 func EnterImage(t *testing.T) {
 	t.Helper()
 	if image := Image(); image != "" {
@@ -30,8 +32,8 @@ func EnterImage(t *testing.T) {
 	}
 }
 
-// EnterRoot has this process, which must be alone in its mount namespace, use the commands and libraries below a directory
-// before those of this machine. All else stays as it is.
+// EnterRoot makes this process prefer the commands and libraries below a directory to the commands and libraries of
+// this machine. All other files stay unchanged. No other process may be in the mount namespace of this process.
 func EnterRoot(image string) error {
 	work, err := os.Getwd()
 	if err != nil {
@@ -64,7 +66,8 @@ func EnterRoot(image string) error {
 	return os.Remove(root)
 }
 
-// fillRoot has all top-level directories of this machine appear in another one, some of them beneath those of an image.
+// fillRoot makes all top-level directories of this machine appear in root. In some of them, the files of an image are
+// on top.
 func fillRoot(root, image string) error {
 	entries, err := os.ReadDir("/")
 	if err != nil {

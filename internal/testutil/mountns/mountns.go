@@ -1,5 +1,5 @@
-// Package mountns lets a test mount what it likes: the test runs again in a process of its own whose mount namespace ends with it.
-// It knows no package under test.
+// Package mountns allows a test to mount file systems: the test runs a second time in a process of its own, whose mount
+// namespace ends with the process. It knows no package under test.
 //
 //	func TestX(t *testing.T) {
 //		if !mountns.Own(t) {
@@ -19,9 +19,10 @@ import (
 // marker is in the environment of the process with the namespace.
 const marker = "LONGHORN_TEST_MOUNT_NAMESPACE"
 
-// Own runs the calling test, which must be a top-level one, again in a mount namespace of its own, where no mount is shared with the
-// machine. It returns true there, and false where the test was called, once the other process has passed; its failure or skip is
-// handed on. Without root the test is skipped, but in CI (CI=true) it fails.
+// Own runs the calling test, which must be a top-level test, a second time in a mount namespace of its own, in which no
+// mount is shared with the machine. In that process it returns true. In the calling process it returns false after the
+// other process has passed. If the other process fails or skips the test, Own does the same. Without root the test is
+// skipped, but in CI (CI=true) it fails.
 func Own(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(marker) != "" {
@@ -44,7 +45,7 @@ func Own(t *testing.T) bool {
 	return false
 }
 
-// Missing skips a test for want of what, but in CI (CI=true), which has all that is needed, it fails the test.
+// Missing skips a test because it lacks what. In CI (CI=true), which has everything that tests need, it fails the test.
 func Missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -53,7 +54,7 @@ func Missing(t *testing.T, what string) {
 	t.Skipf("needs %s", what)
 }
 
-// Needs skips a test where commands are missing; in CI it fails the test.
+// Needs skips a test if commands are missing; in CI it fails the test.
 func Needs(t *testing.T, commands ...string) {
 	t.Helper()
 	for _, command := range commands {

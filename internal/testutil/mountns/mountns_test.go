@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seen is where the process with the namespace mounts, in the sight of the one without.
+// seen is the variable with the directory on which the process with the namespace mounts. The process without the
+// namespace checks it.
 const seen = "LONGHORN_TEST_MOUNT_SEEN"
 
-// TestOwn: what is mounted there is not mounted here, and the test does run there.
+// TestOwn: a mount in the namespace is not visible outside, and the test does run in the namespace.
 func TestOwn(t *testing.T) {
 	dir := os.Getenv(seen)
 	if dir == "" {

@@ -1,5 +1,5 @@
-// Package servicenet makes the network of a node, as small as it can be: two pods, and a Service whose rule leads to either, as kube-proxy's does. It
-// knows no package under test.
+// Package servicenet creates a minimal network of a node: two pods, and a Service whose rule leads to one of them, like
+// a rule of kube-proxy. It knows no package under test.
 package servicenet
 
 import (
@@ -28,11 +28,12 @@ var (
 // Net is the node's network.
 type Net struct {
 	t *testing.T
-	// File stands for it.
+	// File is the file of its network namespace.
 	File string
 }
 
-// New makes the network; each pod answers each connection by serve, which may end when the connection does. It skips the test without root.
+// New creates the network. For each connection to a pod it calls serve, which may return when the connection ends. It
+// skips the test without root.
 func New(t *testing.T, serve func(pod int, conn net.Conn)) *Net {
 	t.Helper()
 	if _, err := exec.LookPath("ip"); err != nil || os.Getuid() != 0 {
@@ -60,7 +61,7 @@ func New(t *testing.T, serve func(pod int, conn net.Conn)) *Net {
 	return n
 }
 
-// podName is that of a pod's network.
+// podName returns the name of a pod's network.
 func podName(pod int) string { return fmt.Sprintf("lh-pod-%d-%d", pod, os.Getpid()) }
 
 func (n *Net) ip(words ...string) {
@@ -96,7 +97,7 @@ func (n *Net) In(act func() error) {
 	require.NoError(n.t, netns.In(n.File, act))
 }
 
-// Lead has the Service lead new connections to a pod.
+// Lead makes the Service lead new connections to a pod.
 func (n *Net) Lead(pod int) {
 	n.t.Helper()
 	n.In(func() error {
@@ -105,7 +106,7 @@ func (n *Net) Lead(pod int) {
 			return err
 		}
 		table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "services"}
-		c.AddTable(table) // so that there is one to delete
+		c.AddTable(table) // so that DelTable finds one
 		c.DelTable(table)
 		c.AddTable(table)
 		chain := c.AddChain(&nftables.Chain{Name: "output", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest})
@@ -120,13 +121,14 @@ func (n *Net) Lead(pod int) {
 	})
 }
 
-// Silence has a pod answer nothing any more, as one whose node has lost its power.
+// Silence makes a pod stop answering, like a pod on a node that has lost its power.
 func (n *Net) Silence(pod int) {
 	n.t.Helper()
 	n.ip("-n", podName(pod), "route", "add", "blackhole", fmt.Sprintf("10.1.%d.1/32", pod))
 }
 
-// Dialing begins to connect to an address from the node's network; how it ended is sent. It goes on as long as the kernel tries.
+// Dialing starts to connect to an address from the node's network, and sends the result to the channel. It continues as
+// long as the kernel tries.
 func (n *Net) Dialing(to netip.AddrPort) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -141,7 +143,7 @@ func (n *Net) Dialing(to netip.AddrPort) <-chan error {
 	return ended
 }
 
-// Dial connects to an address from the node's network, and from a port of it, if that is not 0.
+// Dial connects to an address from the node's network. If port is not 0, it is the local port.
 func (n *Net) Dial(to netip.AddrPort, port int) net.Conn {
 	n.t.Helper()
 	var conn net.Conn
