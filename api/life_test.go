@@ -14,8 +14,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// change makes a change that a controller would make. The bench has no controllers, so the tests in this file do their
-// work.
+// change carries out a change that a controller would make. The bench has no controllers, so the tests in this file do
+// their work.
 func change[T interface{ runtime.Object }](t *testing.T, b *bench, read func() (T, error), f func(T)) {
 	t.Helper()
 	o, err := read()

@@ -19,12 +19,11 @@ import (
 //
 //	leader: Peers ──► daemon of the witness: Guard (update of the Node) ──► NodeHandler ──► Reacher
 //
-// The request names the silent node, never an address. The witness reads the node's address from the API server, so no
-// client can make a daemon connect to an address of the client's choice. A client that may update the Node may send
-// this request.
+// The request names the silent node, never an address. The witness reads the node's address from the API server. So a
+// client cannot choose the address to which a daemon connects. A client that may update the Node may send this request.
 //
 // A daemon of an earlier release treats the request as one that was passed on to it as the leader. It refuses the
-// request (503) without the header; if it leads, it has no such action. Then it is no witness.
+// request (503) without the header; if it leads, it has no such action. Then it is not a witness.
 
 // Reacher reports whether this node reaches another node. Its errors are errors of package manager.
 type Reacher interface {

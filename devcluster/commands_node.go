@@ -55,7 +55,7 @@ func nodeCommands() []*cli.Command {
 	}
 }
 
-// nodeCommand is a command whose one argument is a node.
+// nodeCommand returns a command with a node as its only argument.
 func nodeCommand(name, usage string, f func(context.Context, *cli.Command, *cluster.Cluster, string) error) *cli.Command {
 	return &cli.Command{
 		Name:      name,

@@ -77,8 +77,8 @@ func oneArgument(args []string, run func(string) error) error {
 	return run(args[0])
 }
 
-// runForward serves on the listener that it gets as descriptor 3. Its arguments are a target and, for a guest, the
-// namespace and address of the agent through which it reaches the target.
+// runForward serves on the listener that it gets as descriptor 3. Its first argument is a target. If the target is
+// reached through the agent of a guest, the namespace and address of the agent follow.
 func runForward(args []string) error {
 	var dial forward.Dialer
 	switch len(args) {

@@ -26,7 +26,7 @@ func runAgent() error {
 	return agent.Serve(l)
 }
 
-// Exit codes of a command that did not run, or whose end is not known.
+// Exit codes of a command that did not run, or that has an unknown result.
 const (
 	exitNotRun = 127
 	exitLost   = 255

@@ -38,8 +38,8 @@ type DiskInfo struct {
 	StorageMaximum   int64                `json:"storageMaximum"`
 	// ScheduledReplica has the size of each replica placed on the disk, by name.
 	ScheduledReplica map[string]int64 `json:"scheduledReplica"`
-	// ScheduledBackingImage and HealthData are always empty: there are no backing images, and no disk's health is
-	// measured.
+	// ScheduledBackingImage and HealthData are always empty: this system has no backing images, and does not measure
+	// the health of disks.
 	ScheduledBackingImage     map[string]int64  `json:"scheduledBackingImage"`
 	HealthData                map[string]string `json:"healthData"`
 	HealthDataLastCollectedAt string            `json:"healthDataLastCollectedAt"`

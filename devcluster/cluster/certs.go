@@ -10,7 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/pki"
 )
 
-// identities returns the control plane's certificates, to whose users and groups Kubernetes has bound roles.
+// identities returns the control plane's certificates. Kubernetes has bound roles to their users and groups.
 func identities() map[string]pki.Request {
 	return map[string]pki.Request{
 		"apiserver": {

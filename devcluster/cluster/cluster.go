@@ -44,8 +44,8 @@ type UpOptions struct {
 	DiskFS        string
 }
 
-// Open locks an existing cluster for a command that changes it. Close must be called. It returns ErrNoCluster if there
-// is no cluster.
+// Open locks an existing cluster for a command that changes it. Close must be called. Open fails with ErrNoCluster if
+// the cluster does not exist.
 func Open(l Layout, out io.Writer) (*Cluster, error) {
 	if _, err := os.Stat(l.stateFile()); errors.Is(err, os.ErrNotExist) {
 		return nil, ErrNoCluster
@@ -264,7 +264,7 @@ func (c *Cluster) bringUp(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// Down stops and removes all that Up created, and nothing else. It is not an error if there is no cluster.
+// Down stops and removes all that Up created, and nothing else. It is not an error if the cluster does not exist.
 func Down(ctx context.Context, l Layout, out io.Writer) error {
 	c, err := Open(l, out)
 	if errors.Is(err, ErrNoCluster) {

@@ -237,7 +237,7 @@ func (c *Cluster) stopGuest(ctx context.Context, n *Node, how End) error {
 	}
 	group := cgroup.Find(c.cgroup(n.Name), mounts)
 	if n.Init.IsAlive() && how == EndSync && !n.Frozen {
-		// A guest that hangs, or whose disk hangs, loses its unwritten data.
+		// A guest loses its unwritten data if it hangs, or if one of its disks hangs.
 		writing, cancel := context.WithTimeout(ctx, syncTimeout)
 		_, _ = c.onGuest(writing, *n, "sync")
 		cancel()

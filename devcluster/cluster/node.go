@@ -99,7 +99,7 @@ func (c *Cluster) writeNodeConfig(n Node) error {
 }
 
 // startNode starts a node from the content of its directory. The state must already have the node. After a failure,
-// stopNode clears what was started.
+// stopNode clears the parts that were started.
 func (c *Cluster) startNode(n *Node) error {
 	mounts, err := mountinfo.Read("/proc/self/mountinfo")
 	if err != nil {

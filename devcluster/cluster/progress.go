@@ -12,7 +12,7 @@ type Progress struct {
 	begin time.Time
 }
 
-// NewProgress returns a Progress whose clock starts now.
+// NewProgress returns a Progress and starts its clock.
 func NewProgress(w io.Writer) *Progress {
 	return &Progress{w: w, begin: time.Now()}
 }

@@ -139,7 +139,7 @@ func (s *State) removeNode(name string) {
 	s.Nodes = kept
 }
 
-// loadState returns ErrNoCluster if there is no cluster.
+// loadState returns ErrNoCluster if the cluster does not exist.
 func loadState(file string) (*State, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {

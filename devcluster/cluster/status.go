@@ -9,7 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/devcluster/config"
 )
 
-// Status prints what exists and whether it runs. It returns ErrNoCluster if there is no cluster.
+// Status prints what exists and whether it runs. It returns ErrNoCluster if the cluster does not exist.
 func Status(ctx context.Context, l Layout, out io.Writer) error {
 	s, err := loadState(l.stateFile())
 	if err != nil {

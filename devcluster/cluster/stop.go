@@ -29,17 +29,17 @@ const (
 	EndSync End = iota
 	// EndPowerLoss shuts down the file systems first, with the loss of all unwritten data.
 	EndPowerLoss
-	// EndDiscard kills all processes; the disk is no longer needed.
+	// EndDiscard kills all processes; the disk is not needed afterwards.
 	EndDiscard
 )
 
-// footprint is what may outlive a node's processes for a while.
+// footprint holds the parts of a node that may outlive its processes for a while.
 type footprint struct {
 	// devices are the file systems that are mounted in the node and its containers and not on the real machine.
 	devices map[uint64]bool
 	// disks are the mount points of ext4 and xfs among these, as seen from outside, the data disk first.
 	disks []string
-	// loops are loop devices whose files are on one of these file systems. They may also be on a file system of the
+	// loops are loop devices with a file on one of these file systems. The file may also be on a file system of the
 	// real machine, under a path that only the node has. They are collected while the node runs: afterwards the kernel
 	// may reuse a device number for another device.
 	loops map[string]disk.Loop
@@ -194,7 +194,8 @@ func endFileSystems(f footprint, group *cgroup.Group, how End) error {
 	return nil
 }
 
-// syncTimeout bounds how long one file system is written out. On a volume whose server hangs, it would take forever.
+// syncTimeout bounds how long one file system is written out. On a volume with a server that hangs, it would take
+// forever.
 const syncTimeout = 5 * time.Second
 
 // syncFor does not wait for a file system that takes longer: the goroutine ends when the node is stopped, because its

@@ -19,10 +19,10 @@ import (
 // marker is in the environment of the process with the namespace.
 const marker = "LONGHORN_TEST_MOUNT_NAMESPACE"
 
-// Own runs the calling test, which must be a top-level test, a second time in a mount namespace of its own, in which no
-// mount is shared with the machine. In that process it returns true. In the calling process it returns false after the
-// other process has passed. If the other process fails or skips the test, Own does the same. Without root the test is
-// skipped, but in CI (CI=true) it fails.
+// Own runs the calling test a second time in a mount namespace of its own, in which no mount is shared with the
+// machine. The test must be a top-level test. In the second process Own returns true. In the calling process it returns
+// false after the other process has passed. If the other process fails or skips the test, Own does the same. Without
+// root the test is skipped, but in CI (CI=true) it fails.
 func Own(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(marker) != "" {
