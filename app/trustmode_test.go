@@ -136,7 +136,7 @@ func TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate(t *testing.T) {
 	near, far := net.Pipe()
 	asked := make(chan error, 1)
 	go func() {
-		asked <- tls.Client(far, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()) //nolint:gosec // the server has no certificate
+		asked <- tls.Client(far, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()) //nolint:gosec // no certificate yet
 	}()
 	err := tls.Server(near, api.ServerTLS(identity.Certificate)).HandshakeContext(t.Context())
 	assert.EqualError(t, err, "the leader has made no certificate yet")

@@ -1,7 +1,7 @@
 // Package proc starts, recognizes and kills processes by a record that survives the program that started them. It owns
 // the rule that no process is ever killed by name. A record holds the process id, its start time and the boot to which
-// it belongs. A process that does not match all three is another process. Package proc must not know what the processes
-// are for.
+// it belongs. A process that does not match all three is another process. Package proc must not know the purpose of the
+// processes.
 package proc
 
 import (
@@ -82,7 +82,8 @@ func (r Record) Kill(ctx context.Context) error {
 }
 
 // isNoProcess reports whether pidfd_open(2) found no process of that id. The id may still belong to a group or session
-// whose leader has exited, or to a thread of another process. The kernel then returns ENOENT, or EINVAL before 6.14.
+// after the exit of its leader, or to a thread of another process. The kernel then returns ENOENT, or EINVAL before
+// 6.14.
 func isNoProcess(err error) bool {
 	return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL)
 }

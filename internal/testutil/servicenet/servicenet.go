@@ -1,5 +1,5 @@
-// Package servicenet creates a minimal network of a node: two pods, and a Service whose rule leads to one of them, like
-// a rule of kube-proxy. It knows no package under test.
+// Package servicenet creates a minimal network of a node: two pods, and a Service with a rule that leads to one of
+// them, like a rule of kube-proxy. It knows no package under test.
 package servicenet
 
 import (
