@@ -36,14 +36,12 @@ type absence struct {
 	restarts  map[string]int32
 	api       restAPI
 	volume    string // that is detached meanwhile, and attached to the node afterwards
-	// claimWithin is for a new claim. An API server that was ended for minutes has Kubernetes' own controllers try again after up to a minute.
-	claimWithin time.Duration
 }
 
 // startAbsence notes what must not change. It is called before the absence begins.
 func startAbsence(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, node string) *absence {
 	t.Helper()
-	a := &absence{c: c, namespace: namespace, node: node, restarts: allRestarts(ctx, t, c), api: restOf(ctx, t, c), volume: namespace, claimWithin: attachesWithin}
+	a := &absence{c: c, namespace: namespace, node: node, restarts: allRestarts(ctx, t, c), api: restOf(ctx, t, c), volume: namespace}
 	a.api.do(ctx, t, http.MethodPost, "/volumes", v1.VolumeCreate{Name: a.volume, Size: "67108864"}, http.StatusCreated, nil)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
@@ -79,7 +77,7 @@ func (a *absence) over(ctx context.Context, t *testing.T, ended time.Time, other
 		{"daemons, disks and a leader are ready", worksWithin, func(ctx context.Context) error { return a.works(ctx, ended) }},
 		{"no process waits for a device", worksWithin, func(ctx context.Context) error { return noneStuck(ctx, a.c) }},
 		{"a volume is attached to " + a.node, attachesWithin, a.attach},
-		{"a new claim is attached there", a.claimWithin, func(ctx context.Context) error { return attachedTo(ctx, a.c, a.namespace, "after", a.node) }},
+		{"a new claim is attached there", attachesWithin, func(ctx context.Context) error { return attachedTo(ctx, a.c, a.namespace, "after", a.node) }},
 	}, others...)
 	reach(ctx, t, ended, aims)
 	a.c.Must(ctx, t, "-n", a.namespace, "wait", "--for=condition=Ready", "pod/after", "--timeout=60s")

@@ -54,9 +54,6 @@ func TestLongOutages(t *testing.T) {
 func (w *writer) apiServerIsAway(ctx context.Context, t *testing.T, order string, d time.Duration) {
 	node := w.node(ctx, t)
 	a := startAbsence(ctx, t, w.c, w.namespace, node)
-	if order == "stop" {
-		a.claimWithin = 2 * time.Minute
-	}
 	began := time.Now()
 	tellAPIServer(ctx, t, w.c, order)
 	until(ctx, t, began.Add(d))
