@@ -2,9 +2,8 @@ package types
 
 import longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 
-// FlippedConditions returns, in their order, the conditions of after whose status
-// is not the one they have in before (Unknown where they are missing): those of
-// which an Event tells, with EventReason as its reason.
+// FlippedConditions returns the conditions of after whose status differs from before, in their order. A condition
+// that is missing in before counts as Unknown. An Event reports each of them, with EventReason as its reason.
 func FlippedConditions(before, after []longhorn.Condition) []longhorn.Condition {
 	var flipped []longhorn.Condition
 	for _, c := range after {
@@ -15,8 +14,8 @@ func FlippedConditions(before, after []longhorn.Condition) []longhorn.Condition 
 	return flipped
 }
 
-// EventReason is the reason of the Event about a condition whose True is the good state. A list of Events shows little more than
-// reasons, so it must not say Ready of what is not.
+// EventReason is the reason of the Event about a condition whose good state is True. A list of Events shows little
+// more than reasons. So the reason must not be "Ready" for an object that is not ready.
 func EventReason(c longhorn.Condition) string {
 	switch {
 	case c.Status == longhorn.ConditionTrue:

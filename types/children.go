@@ -6,9 +6,9 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// VolumeOf is the name of the volume that an object belongs to: as its spec says, which cannot change, or as its own name
-// says. LabelVolume repeats it for people who select by it, and anyone can remove a label. Of an object of another kind it
-// is the label's value.
+// VolumeOf returns the name of the volume that an object belongs to. The name comes from the object's spec, which
+// cannot change, or from the object's own name. LabelVolume repeats it for selectors, but any user can remove a
+// label. For an object of another kind VolumeOf returns the value of the label.
 func VolumeOf(o metav1.Object) string {
 	switch o := o.(type) {
 	case *longhorn.Volume:

@@ -9,34 +9,36 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/spelling"
 )
 
-// ClassParameter is a parameter of a StorageClass that this driver or Longhorn knows. An empty value asks for nothing,
-// whatever the parameter.
+// ClassParameter is a parameter of a StorageClass that this driver or Longhorn knows. An empty value requests
+// nothing, for every parameter.
 type ClassParameter struct {
 	Name string
-	// Offered: the driver acts on the parameter. The other fields about values, except Values and IsBool, are for those that are not.
+	// Offered: the driver acts on the parameter. Of the other fields about values, only Values and IsBool apply to an
+	// offered parameter.
 	Offered bool
 	// IsBool: the value must be a boolean as Go reads it ("true", "1", "F", ...).
 	IsBool bool
-	// Values are the only ones; nil: other rules decide.
+	// Values are the only allowed values; nil: other rules decide.
 	Values []string
-	// Neutral are the values that ask for nothing. Of a boolean, "true" or "false" stands for all its spellings.
+	// Neutral are the values that request nothing. For a boolean, "true" or "false" stands for all its spellings.
 	Neutral []string
-	// Moot: the other values only adjust something that is not offered, such as how a backup is compressed. The driver accepts
-	// them and reports that they have no effect. It refuses the other values of parameters that are not moot: a volume
-	// that silently is not encrypted, or not restored from its backup, is worse than none.
+	// Moot: all other values only adjust a feature that is not offered, such as the compression of a backup. The
+	// driver accepts them and reports that they have no effect. For a parameter that is not moot, the driver refuses
+	// these values. Without the refusal, a volume would silently not be encrypted, or not be restored from its
+	// backup.
 	Moot bool
-	// AsksFor is what the parameter asks for, as the object of a sentence.
+	// AsksFor is the feature that the parameter requests, as the object of a sentence.
 	AsksFor string
 }
 
-// The values that a volume's fields share with the settings that they override.
+// The values of a volume's fields that override settings.
 var (
 	ignoredOrSwitch = []string{"ignored", "enabled", "disabled"}
 	ignoredOrOff    = []string{"ignored", "disabled"}
 )
 
-// ClassParameters are all known parameters: first those that are offered, then Longhorn's other ones. The Helm chart's
-// schema may be generated from them.
+// ClassParameters are all known parameters: first the offered ones, then Longhorn's other parameters. The schema of
+// the Helm chart may be generated from them.
 var ClassParameters = []ClassParameter{
 	{Name: "numberOfReplicas", Offered: true},
 	{Name: "staleReplicaTimeout", Offered: true},
@@ -56,7 +58,7 @@ var ClassParameters = []ClassParameter{
 	{Name: ParameterShareNodeSelector, Offered: true},
 	{Name: ParameterShareTolerations, Offered: true},
 
-	// What would change the data, its protection or its place is refused.
+	// The driver refuses values that would change the data, its protection or its place.
 	{Name: "encrypted", IsBool: true, Neutral: []string{"false"}, AsksFor: "encryption"},
 	{Name: "fromBackup", AsksFor: "a restore from a backup"},
 	{Name: "dataSource", AsksFor: "a clone of another volume or of a snapshot"},
@@ -76,7 +78,7 @@ var ClassParameters = []ClassParameter{
 	{Name: "frontend", Neutral: []string{"blockdev"}, AsksFor: "another frontend"},
 	{Name: "offlineRebuilding", Values: ignoredOrSwitch, Neutral: ignoredOrOff, AsksFor: "rebuilds while the volume is detached"},
 
-	// What adjusts something that is not offered is accepted.
+	// The driver accepts values that adjust a feature that is not offered.
 	{Name: "cloneMode", Values: []string{"full-copy", "linked-clone"}, Neutral: []string{"full-copy", "linked-clone"}},
 	{Name: "unmapMarkSnapChainRemoved", Values: ignoredOrSwitch, Neutral: ignoredOrSwitch},
 	{Name: "restoreVolumeRecurringJob", Values: ignoredOrSwitch, Neutral: ignoredOrSwitch},
@@ -105,10 +107,10 @@ func ClassParameterNames() []string {
 	return names
 }
 
-// CheckClassParameter checks one parameter of a StorageClass, as far as ClassParameters tell. The error names the parameter
-// and the rule. hasEffect is false where the driver accepts the parameter and does not act on it, although it asks for
-// something: then its author should hear of that. A name that is like a known one is an error. Other unknown names
-// are accepted without effect, as Longhorn does, because classes have keys that other tools read.
+// CheckClassParameter checks one parameter of a StorageClass against ClassParameters. The error names the parameter
+// and the rule. hasEffect is false if the parameter requests something, but the driver accepts it and does not act on
+// it. The caller should then inform the author of the class. A name that resembles a known one is an error. Other
+// unknown names are accepted without effect, as in Longhorn, because classes have keys that other tools read.
 func CheckClassParameter(name, value string) (hasEffect bool, err error) {
 	value = strings.TrimSpace(value)
 	i := slices.IndexFunc(ClassParameters, func(p ClassParameter) bool {
@@ -132,11 +134,12 @@ func CheckClassParameter(name, value string) (hasEffect bool, err error) {
 	return hasEffect, err
 }
 
-// ReservedParameterPrefix begins the parameters of a StorageClass that belong to the side-cars, not to the driver.
+// ReservedParameterPrefix is the prefix of the StorageClass parameters that belong to the side-cars, not to the
+// driver.
 const ReservedParameterPrefix = "csi.storage.k8s.io/"
 
-// ParametersWithoutEffect lists, sorted, the parameters of a StorageClass that ask for something and that the driver accepts
-// without acting on them, each with its value.
+// ParametersWithoutEffect lists the parameters of a StorageClass that request something and that the driver accepts
+// but ignores. The list is sorted, and each entry contains the value.
 func ParametersWithoutEffect(params map[string]string) []string {
 	var list []string
 	for key, value := range params {

@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestCheckClassParameter: each value of a parameter that the driver does not act on, and what becomes of it.
+// TestCheckClassParameter checks what the driver does with each value of a parameter that it does not act on.
 func TestCheckClassParameter(t *testing.T) {
 	const (
 		neutral   = "neutral"
-		noEffect  = "no effect" // accepted, and its author hears of it
+		noEffect  = "no effect" // accepted; the author of the class is informed
 		noneOf    = "is none of "
 		notOffers = "which is not offered"
 	)
 	for _, c := range []struct{ name, value, want string }{
-		{"numberOfReplicas", "3", neutral}, // it acts, and its rule is the driver's
+		{"numberOfReplicas", "3", neutral}, // the driver acts on it, and has its own rule
 		{"dataLocality", "near", `parameter dataLocality: value "near" is none of disabled, best-effort, strict-local`},
 		{"share", "yes", `parameter share: value "yes" is neither true nor false`},
 		{"fstype", "xfs", neutral},
@@ -98,7 +98,7 @@ func TestCheckClassParameter(t *testing.T) {
 		{"numberofreplicas", "2", "did you mean numberOfReplicas?"},
 		{"encryptd", "true", "did you mean encrypted?"},
 		{"data-locality", "strict-local", "did you mean dataLocality?"},
-		{"numberOfReplica", "", noEffect}, // it asks for nothing
+		{"numberOfReplica", "", noEffect}, // it requests nothing
 	} {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			hasEffect, err := CheckClassParameter(c.name, c.value)
@@ -113,7 +113,7 @@ func TestCheckClassParameter(t *testing.T) {
 	}
 }
 
-// TestClassParameters: the table is sound, whoever adds a row.
+// TestClassParameters checks that every row of the table is sound.
 func TestClassParameters(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range ClassParameters {
@@ -134,8 +134,8 @@ func TestClassParameters(t *testing.T) {
 	assert.Equal(t, len(ClassParameters), len(ClassParameterNames()))
 }
 
-// TestNeutralValuesOfAClass has the classes' side of a table: a value that asks for something is refused, or its author hears that it has
-// no effect.
+// TestNeutralValuesOfAClass has a table of classes. A value that requests something is refused, or the author of the
+// class is informed that it has no effect.
 func TestNeutralValuesOfAClass(t *testing.T) {
 	text, err := os.ReadFile("../api/testdata/neutral.yaml")
 	require.NoError(t, err)
@@ -160,6 +160,6 @@ func TestNeutralValuesOfAClass(t *testing.T) {
 func TestParametersWithoutEffect(t *testing.T) {
 	assert.Equal(t, []string{`colour ("blue")`, `snapshotMaxCount ("7")`}, ParametersWithoutEffect(map[string]string{
 		"numberOfReplicas": "2", "fstype": "xfs", "backupCompressionMethod": "gzip", "colour": "blue", "snapshotMaxCount": "7",
-		"csi.storage.k8s.io/pvc/name": "data", "encrypted": "true", // refused elsewhere
+		"csi.storage.k8s.io/pvc/name": "data", "encrypted": "true", // another function refuses it
 	}))
 }

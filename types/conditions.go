@@ -11,86 +11,95 @@ const (
 	// Node and disk.
 	ConditionReady       = "Ready"
 	ConditionSchedulable = "Schedulable"
-	// Node: the daemon's pod sees mounts that others make, and they see its.
+	// Node: the daemon's pod sees the mounts of other processes, and they see its mounts.
 	ConditionMountPropagation = "MountPropagation"
-	// Node: what the Kubernetes node's label and annotations ask for cannot be applied
-	// to a node that has no disk, or no tag. Either is False while that is so, and
-	// absent otherwise: when it was applied, nothing is asked for, or the node has disks,
-	// or tags, already.
+	// Node: the label and annotations of the Kubernetes node cannot be applied to a node that has no disk
+	// (DefaultDisksConfig) or no tag (DefaultNodeTags). Each condition is False while that is the case. It is absent
+	// otherwise: when they were applied, when nothing is requested, or when the node already has disks or tags.
 	ConditionDefaultDisksConfig = "DefaultDisksConfig"
-	// Node: there is an annotation with default disks, and setting or label do not ask for them, or the node
-	// has disks that are not of it. The condition is there while that is so; for information, nothing waits.
+	// Node: there is an annotation with default disks, but the setting or the label does not request them, or the
+	// node has disks that are not in the annotation. The condition exists while that is the case. It is for
+	// information: nothing waits for it.
 	ConditionDefaultDisksConfigUsed = "DefaultDisksConfigUsed"
 	ConditionDefaultNodeTags        = "DefaultNodeTags"
-	// Node: the kernel offers what serving volumes needs, and what mounting shared ones needs. The latter
-	// is for information: nothing waits for it.
+	// Node: the kernel has the features for serving volumes (KernelModulesLoaded) and for mounting shared volumes
+	// (NFSClientInstalled). The latter is for information: nothing waits for it.
 	ConditionKernelModulesLoaded = "KernelModulesLoaded"
 	ConditionNFSClientInstalled  = "NFSClientInstalled"
-	// Node: block devices outlive the process that serves them. For information: where it
-	// is False, a volume loses its device with that process and is attached anew.
+	// Node: block devices survive the process that serves them. For information. If it is False, a volume loses its
+	// device when that process exits, and is attached again.
 	ConditionDeviceSuccession = "DeviceSuccession"
-	// Node: what new block devices are made with. For information.
+	// Node: the kernel interface that new block devices use. For information.
 	ConditionKernelNBDClient = "KernelNBDClient"
-	// Node: False while another node reports the same identifier of its NFS client. The condition is absent where that never was so.
+	// Node: False while another node reports the same identifier of its NFS client. The condition is absent if that
+	// has never been the case.
 	ConditionNFSClientIDUnique = "NFSClientIDUnique"
-	// Volume: every replica has a place, or those that have one are enough for a new volume.
+	// Volume: every replica has a place, or the replicas that have one are enough for a new volume.
 	ConditionScheduled = "Scheduled"
-	// Volume: the data cannot be served as it is; the message says why and what helps.
+	// Volume: the data cannot be served in the present state. The message gives the reason and the remedy.
 	ConditionFaulted = "Faulted"
-	// Volume: it is on its way to being attached; its LastTransitionTime is since when.
+	// Volume: it is being attached. LastTransitionTime is the start.
 	ConditionAttaching = "Attaching"
-	// Volume: the API server refuses an object of the volume's, or a change of one, as by a quota or a
-	// policy. The controller tries again; the condition turns False when it succeeds. Until then no
-	// other volume waits for a rebuild of this one.
+	// Volume: the API server refuses an object of the volume, or a change of one, for example because of a quota or a
+	// policy. The controller retries; the condition turns False when a retry succeeds. Until that happens, no other
+	// volume waits for a rebuild of this volume.
 	ConditionChildRefused = "ChildRefused"
-	// Disk: True once all replicas have left it, for that was asked for; False while some have not, and the message names their volumes.
-	// The condition is there while eviction is requested of the disk or its node.
+	// Disk: an eviction was requested. True: all replicas have left the disk. False: some replicas have not, and the
+	// message names their volumes. The condition exists while eviction is requested for the disk or its node.
 	ConditionEmptied = "Emptied"
-	// Volume: replicas are to leave their disks, and the volume is detached. Another replica is copied
-	// by an engine alone, so they move when the volume is attached; the message names them.
+	// Volume: replicas are to be evicted from their disks, and the volume is detached. Only an engine can copy a
+	// replica, so they move when the volume is attached. The message names them.
 	ConditionEvictionWaits = "EvictionWaits"
-	// Volume: it is detached, and has fewer good copies than asked for; the message names them. Others are
-	// rebuilt by an engine alone, so when the volume is attached.
+	// Volume: it is detached and has fewer good copies than requested; the message names them. Only an engine can
+	// rebuild more, so that happens when the volume is attached.
 	ConditionCopiesMissing = "CopiesMissing"
-	// Volume: spec.numberOfReplicas was lowered, and the volume has more good replicas than that. For five minutes from the condition's
-	// LastTransitionTime on they are left to people, who remove or evict the ones that they choose; then the manager removes some.
+	// Volume: spec.numberOfReplicas was lowered, and the volume has more good replicas than that. During the first
+	// five minutes after LastTransitionTime, users can choose which replicas to remove or evict. After that the
+	// manager removes some.
 	ConditionSurplusReplicas = "SurplusReplicas"
-	// Volume: it is attached or shall be, and all its good copies are on nodes that are down; the message names these. It starts by itself
-	// when they return.
+	// Volume: it is attached or should be, and all its good copies are on nodes that are down. The message names
+	// these nodes. The volume starts automatically when they return.
 	ConditionCopiesUnreachable = "CopiesUnreachable"
-	// Volume and engine: the volume shall be detached, and its device is in use; the message names the
-	// users as far as the node knows them.
+	// Volume and engine: the volume should be detached, but its device is in use. The message names the users as far
+	// as the node knows them.
 	ConditionDeviceInUse = "DeviceInUse"
-	// Volume: it was asked to grow; False until users get the size, with what holds it up. Replica: it was asked to grow; False while it
-	// cannot. ShareManager: False while the file system does not fill its device. The condition is absent where that never was so.
+	// Volume: a larger size was requested. False until users get the size; the message names what the expansion
+	// waits for.
+	// Replica: a larger size was requested. False while the replica cannot grow.
+	// ShareManager: False while the file system does not fill its device.
+	// The condition is absent if no larger size was ever requested.
 	ConditionExpanded = "Expanded"
-	// ShareManager: its pod is told to let only listed clients mount the volume. It does where its kernel has nftables; the share says where the kernel refuses.
+	// ShareManager: its pod is configured to let only listed clients mount the volume. The pod does so if its kernel
+	// has nftables. The share reports it if the kernel refuses.
 	ConditionClientsLimited = "ClientsLimited"
 	// Engine: an epoch that the engine proposes breaks the rules of membership, and is not recorded.
 	ConditionEpochRefused = "EpochRefused"
-	// Replica: it is deleted, and its data cannot be removed.
+	// Replica: it is being deleted, and its data cannot be removed.
 	ConditionRemovalRefused = "RemovalRefused"
 	// VolumeAttachment ticket.
 	ConditionSatisfied = "Satisfied"
 	// Engine and replica: the last attempt to start.
 	ConditionInstanceCreation = "InstanceCreation"
-	// Replica: it is deleted; False while it is kept all the same. Node that lacks its daemon's pod: whether it may be deleted.
+	// Replica: it is being deleted; False while it is retained anyway. Node without its daemon's pod: whether it may
+	// be deleted.
 	ConditionRemovable = "Removable"
 	// InstanceManager.
 	ConditionPodReady = "PodReady"
-	// InstanceManager, of a cordoned node alone: whether its pod may be evicted. The leader writes it.
+	// InstanceManager, only on a cordoned node: whether its pod may be evicted. The leader writes it.
 	ConditionDrainable = "Drainable"
-	// ShareManager: the server knows the open files and locks that clients had at the one before it, so they can claim them. False:
-	// they are lost, or will be when the pod ends. There is none while no workload uses the volume.
+	// ShareManager: the server knows the open files and locks that clients had at the previous server, so clients can
+	// reclaim them. False: they are lost, or will be lost when the pod stops. The condition is absent while no
+	// workload uses the volume.
 	ConditionClientStateKept = "ClientStateKept"
 	// Setting.
 	ConditionValid = "Valid"
-	// Setting rest-trusted-network: True while the REST API asks for no credential. The condition is absent where that never was so.
+	// Setting rest-trusted-network: True while the REST API requires no credential. The condition is absent if that
+	// has never been the case.
 	ConditionTrustedNetwork = "TrustedNetwork"
 )
 
-// Reasons of conditions. A reason of an engine's or replica's InstanceCreation is
-// passed on from the data plane and documented there.
+// Reasons of conditions. The data plane provides and documents the reasons of InstanceCreation of an engine or a
+// replica.
 const (
 	// Node Ready.
 	ReasonManagerPodDown         = "ManagerPodDown"
@@ -99,7 +108,8 @@ const (
 	ReasonKubernetesNodeNotReady = "KubernetesNodeNotReady"
 	ReasonKubernetesNodePressure = "KubernetesNodePressure"
 	ReasonNodeNotAnswering       = "NodeNotAnswering"
-	// KubeletNotReady: the kubelet itself reports that it is not ready, and the node serves shares and answers, so it is not down.
+	// KubeletNotReady: the kubelet itself reports that it is not ready. The node serves shares and answers, so it is
+	// not down.
 	ReasonKubeletNotReady        = "KubeletNotReady"
 	ReasonKubernetesNodeCordoned = "KubernetesNodeCordoned"
 	ReasonNoMountPropagation     = "NoMountPropagationSupport"
@@ -109,55 +119,61 @@ const (
 	ReasonKernelTooOld           = "KernelTooOld"
 	ReasonKernelNBDClientNotUsed = "KernelNBDClientNotUsed"
 	ReasonNFSClientIDShared      = "NFSClientIDShared"
-	// Node Removable: an engine or a share runs on it. The others are ManagerPodMissing and LastReplica.
+	// Node Removable: an engine or a share runs on it. The other reasons are ManagerPodMissing and LastReplica.
 	ReasonNodeInUse = "NodeInUse"
-	// Node DefaultDisksConfig: the annotation breaks a rule, the label has a value that
-	// means nothing, or the default disk could not be made. They are the Events' reasons too.
+	// Node DefaultDisksConfig: the annotation breaks a rule, the label has a value without meaning, or the default
+	// disk could not be created. The Events have the same reasons.
 	ReasonDefaultDisksConfigInvalid     = "DefaultDisksConfigInvalid"
 	ReasonCreateDefaultDiskLabelInvalid = "CreateDefaultDiskLabelInvalid"
 	ReasonDefaultDiskFailed             = "DefaultDiskFailed"
-	// Node DefaultDisksConfigUsed. They are the Events' reasons too.
+	// Node DefaultDisksConfigUsed. The Events have the same reasons.
 	ReasonCreateDefaultDiskSettingOff     = "CreateDefaultDiskSettingOff"
 	ReasonCreateDefaultDiskLabelNotConfig = "CreateDefaultDiskLabelNotConfig"
 	ReasonNodeHasDisks                    = "NodeHasDisks"
-	// Node DefaultNodeTags: the annotation breaks a rule. It is the Event's reason too.
+	// Node DefaultNodeTags: the annotation breaks a rule. The Event has the same reason.
 	ReasonDefaultNodeTagsInvalid = "DefaultNodeTagsInvalid"
 	// Disk Ready and Schedulable.
 	ReasonDiskNotReady = "DiskNotReady"
 	ReasonDiskPressure = "DiskPressure"
 	ReasonNodeNotReady = "NodeNotReady"
-	// Volume Scheduled. LocalReplicaWaits goes with True: the volume moves to and fro, and gets a local
-	// replica when it stays. LocalReplicaSchedulingFailure: there are enough replicas, and none can be placed
-	// where the volume is used. ReplicaSchedulingFailure: a replica has no place, be it in place of one that must
-	// leave its disk; for the latter, earlier releases wrote EvictionFailed. DegradedAvailability goes with True: some replicas have no place, and the volume may be used
-	// without them. They are the Events' reasons too.
+	// Volume Scheduled. The Events have the same reasons.
+	// LocalReplicaWaits, with True: the volume moves back and forth. It gets a local replica when it stays on a node.
+	// LocalReplicaSchedulingFailure: there are enough replicas, but none can be placed where the volume is used.
+	// ReplicaSchedulingFailure: a replica has no place. This includes a replica that replaces one that must leave its
+	// disk. For that case earlier releases wrote EvictionFailed.
+	// DegradedAvailability, with True: some replicas have no place, and the volume may be used without them.
 	ReasonReplicaSchedulingFailure      = "ReplicaSchedulingFailure"
 	ReasonLocalReplicaSchedulingFailure = "LocalReplicaSchedulingFailure"
 	ReasonLocalReplicaWaits             = "LocalReplicaWaits"
 	ReasonEvictionFailed                = "EvictionFailed"
-	// Volume Scheduled, with True: a strict-local volume, or a best-effort one of one replica, gets it where it is attached first.
+	// Volume Scheduled, with True: the volume is strict-local, or best-effort with one replica. Its replica is placed
+	// where the volume is first attached.
 	ReasonPlacedWhenAttached = "PlacedWhenAttached"
 	// Volume SurplusReplicas.
 	ReasonReplicaCountLowered = "ReplicaCountLowered"
 	// Disk Emptied.
 	ReasonReplicasLeft = "ReplicasLeft"
-	// Reason of EvictionWaits and CopiesMissing.
+	// EvictionWaits and CopiesMissing.
 	ReasonVolumeDetached       = "VolumeDetached"
 	ReasonDegradedAvailability = "DegradedAvailability"
-	// Volume Faulted. ReplicaMissing is also a replica's InstanceCreation, from the data
-	// plane: its directory is not there.
+	// Volume Faulted. ReplicaMissing is also a reason of a replica's InstanceCreation, from the data plane: its
+	// directory does not exist.
 	ReasonReplicaMissing = "ReplicaMissing"
 	ReasonReplicaFailed  = "ReplicaFailed"
 	ReasonEngineFailed   = "EngineFailed"
 	ReasonNotFenced      = "NotFenced"
-	// Volume Expanded. The first three: it has not begun, and can be taken back. SizeLimit: no replica of its size can have the new one.
-	// NodeCannotGrow: a node's data plane is of an earlier release. NoRoomToGrow: a disk has no room for what the replicas there would
-	// take more.
+	// Volume Expanded, before the expansion has started, so that it can still be canceled.
+	// SizeLimit: a replica of the present size cannot grow to the new size, because the regions of its intent map would
+	// be larger.
+	// NodeCannotGrow: the data plane of a node is of an earlier release.
+	// NoRoomToGrow: a disk lacks the additional space that its replicas would need.
 	ReasonSizeLimit      = "SizeLimit"
 	ReasonNodeCannotGrow = "NodeCannotGrow"
 	ReasonNoRoomToGrow   = "NoRoomToGrow"
-	// Volume Expanded, once it has begun. ReplicaNotGrown is a replica's Expanded too. EngineCannotGrow: the node where the volume is used has
-	// a data plane of an earlier release. EngineNotExpanded: the last attempt to offer the size failed.
+	// Volume Expanded, after the expansion has started.
+	// ReplicaNotGrown is also a reason of a replica's Expanded.
+	// EngineCannotGrow: the node where the volume is used has a data plane of an earlier release.
+	// EngineNotExpanded: the last attempt to offer the size failed.
 	ReasonReplicasGrow      = "ReplicasGrow"
 	ReasonReplicaNotGrown   = "ReplicaNotGrown"
 	ReasonEngineExpands     = "EngineExpands"
@@ -167,11 +183,13 @@ const (
 	ReasonWaitingForReplicas = "WaitingForReplicas"
 	ReasonWaitingForEngine   = "WaitingForEngine"
 	ReasonWaitingForNode     = "WaitingForNode"
-	// Reason of a volume's Attaching and of a ticket that is not satisfied: the volume is strict-local, and its data is on another node.
+	// A volume's Attaching, and a ticket that is not satisfied: the volume is strict-local, and its data is on
+	// another node.
 	ReasonStrictLocal = "StrictLocal"
-	// ShareManager Ready, besides those of pods. Delayed: the share has not started for a while, and the message says what it waits for.
-	// NotStarted: its pod was given up for that, and another one is tried. ForeignPod: a pod that is not the share's has the name of the
-	// share's pod, and must go first.
+	// ShareManager Ready, in addition to the reasons of pods.
+	// Delayed: the share has not started for a while. The message says what it waits for.
+	// NotStarted: the pod was abandoned for that reason, and another pod is tried.
+	// ForeignPod: a pod that does not belong to the share has the name of the share's pod, and must be deleted first.
 	ReasonShareNotUsed          = "NotUsed"
 	ReasonShareNodeDown         = "NodeDown"
 	ReasonShareNotAnswering     = "NotAnswering"
@@ -179,56 +197,64 @@ const (
 	ReasonShareDelayed          = "Delayed"
 	ReasonShareNotStarted       = "NotStarted"
 	ReasonShareForeignPod       = "ForeignPod"
-	// ShareManager ClientsLimited. AddressesNotKnown is also of a VolumeAttachment ticket of a shared volume: at which addresses the share sees the
-	// ticket's node is not known yet. KernelDoesNotLimitClients: the kernel of the share's node did not take the list, as one without nftables.
+	// ShareManager ClientsLimited.
+	// AddressesNotKnown is also a reason of a VolumeAttachment ticket of a shared volume: it is not yet known at
+	// which addresses the share sees the node of the ticket.
+	// KernelDoesNotLimitClients: the kernel of the share's node did not accept the list, for example because it lacks
+	// nftables.
 	ReasonClientsAllowedBySetting = "AllowedBySetting"
 	ReasonClientsNotKnown         = "AddressesNotKnown"
 	ReasonClientsNotListed        = "NotListedYet"
 	ReasonClientsOlderPod         = "PodOfEarlierRelease"
 	ReasonClientsNotLimited       = "KernelDoesNotLimitClients"
-	// ShareManager ClientStateKept. NoClientsBefore: no server served the volume since it was last stopped. RecoveryDataKept: the server
-	// found what the one before it had recorded of its clients. RecoveryDataMissing: it did not. RecoveryDataUnusable: nor can it
-	// record anything on the volume for the next one.
+	// ShareManager ClientStateKept.
+	// NoClientsBefore: no server has served the volume since it was last stopped.
+	// RecoveryDataKept: the server found the records of clients that the previous server had written.
+	// RecoveryDataMissing: the server did not find them.
+	// RecoveryDataUnusable: the server did not find them, and it cannot record clients on the volume for the next
+	// server.
 	ReasonNoClientsBefore      = "NoClientsBefore"
 	ReasonRecoveryDataKept     = "RecoveryDataKept"
 	ReasonRecoveryDataMissing  = "RecoveryDataMissing"
 	ReasonRecoveryDataUnusable = "RecoveryDataUnusable"
-	// ShareManager Expanded: the volume has its size, and its file system could not grow to it.
+	// ShareManager Expanded: the volume has its size, but its file system could not grow to it.
 	ReasonFilesystemNotGrown = "FilesystemNotGrown"
-	// VolumeAttachment ticket of a shared volume: its share manager does not run.
+	// VolumeAttachment ticket of a shared volume: the share manager of the volume does not run.
 	ReasonWaitingForShare = "WaitingForShare"
 	// InstanceCreation of replicas and engines. KeyMissing: the volume's Secret is gone.
 	ReasonKeyMissing = "KeyMissing"
 	// Engine EpochRefused.
 	ReasonRulesOfMembership = "RulesOfMembership"
-	// Engine InstanceCreation. EngineGone: the instance manager that ran the engine lives
-	// no more, or lost it. EngineSucceeds: the process that ran it has ended, its device is
-	// kept, and the next engine takes it over. EngineNodeDown: the engine is treated as stopped though its
-	// node did not answer, so it may not be gone but can have nothing acknowledged once
-	// its generation is fenced off.
+	// Engine InstanceCreation.
+	// EngineGone: the instance manager that ran the engine no longer exists, or it lost the engine.
+	// EngineSucceeds: the process that ran the engine has exited. Its device is kept, and the next engine takes it
+	// over.
+	// EngineNodeDown: the engine is treated as stopped although its node did not answer. So it may still exist, but
+	// none of its writes can be acknowledged once its generation is fenced off.
 	ReasonEngineGone     = "EngineGone"
 	ReasonEngineSucceeds = "EngineSucceeds"
 	ReasonEngineNodeDown = "EngineNodeDown"
-	// Replica InstanceCreation. NodeGone: its Kubernetes node was removed; the leader says so, for no
-	// daemon is left there. DiskNotFound: its node knows no disk of its UUID.
+	// Replica InstanceCreation.
+	// NodeGone: the Kubernetes node of the replica was removed. The leader writes this, because no daemon remains
+	// there.
+	// DiskNotFound: the node of the replica knows no disk with the replica's UUID.
 	ReasonNodeGone     = "NodeGone"
 	ReasonDiskNotFound = "DiskNotFound"
-	// Replica InstanceCreation, from the data plane: the disk of a replica that ran is
-	// not mounted any more, or something else is in its place. They are the Events'
-	// reasons too.
+	// Replica InstanceCreation, from the data plane: the disk of a running replica is no longer mounted, or another
+	// file system is in its place. The Events have the same reasons.
 	ReasonDiskUnmounted = "DiskUnmounted"
 	ReasonDiskReplaced  = "DiskReplaced"
-	// Replica InstanceCreation, from the data plane: the data of a replica that ran was
-	// deleted, moved away or replaced; of one that was to be opened, the data file is
-	// missing. The former is the Event's reason too.
+	// Replica InstanceCreation, from the data plane.
+	// DataDeleted: the data of a running replica was deleted, moved away or replaced. The Event has the same reason.
+	// DataMissing: the data file of a replica that should be opened is missing.
 	ReasonDataDeleted = "DataDeleted"
 	ReasonDataMissing = "DataMissing"
-	// Replica InstanceCreation, from the data plane: what the path of the disk of a replica
-	// that was to be opened leads to has no UUID file, or that of another disk.
+	// Replica InstanceCreation, from the data plane. The directory at the disk path of a replica that should be
+	// opened has no UUID file (DiskMissing), or the UUID file of another disk (DiskMismatch).
 	ReasonDiskMissing  = "DiskMissing"
 	ReasonDiskMismatch = "DiskMismatch"
-	// Replica InstanceCreation, from the data plane: another process has the replica's directory
-	// open; one that was killed and waits for a disk, as a rule.
+	// Replica InstanceCreation, from the data plane: another process has the replica's directory open. Usually that
+	// process was killed and waits for a disk.
 	ReasonLocked = "Locked"
 	// Replica InstanceCreation: the instance manager did not answer in time.
 	ReasonTimedOut = "TimedOut"
@@ -244,29 +270,31 @@ const (
 	ReasonPodFailed   = "Failed"
 	ReasonPodNotFound = "NotFound"
 	ReasonPodDeleting = "Deleting"
-	// InstanceManager PodReady, Unknown: the leader says so, for no daemon there can. Also the reason of a volume's CopiesUnreachable.
+	// InstanceManager PodReady, Unknown: the leader writes this, because no daemon on the node can. It is also the
+	// reason of a volume's CopiesUnreachable.
 	ReasonNodeDown = "NodeDown"
-	// The API server refuses to create a child of the object: the pod of an InstanceManager. The message has
-	// its words. It is the reason of the Event too.
+	// The API server refuses to create a child of the object: the pod of an InstanceManager. The message quotes the
+	// API server. The Event has the same reason.
 	ReasonChildRefused = "ChildRefused"
-	// InstanceManager Drainable. LastReplica is a deleted replica's Removable too.
+	// InstanceManager Drainable. LastReplica is also a reason of the Removable of a deleted replica.
 	ReasonEngineRuns  = "EngineRuns"
 	ReasonLastReplica = "LastReplica"
 	ReasonHasReplicas = "HasReplicas"
-	// Setting Valid. UnknownName: another release may know it, this one leaves it alone.
-	// NoEffectYet: the value is valid, and nothing reads it in this release.
+	// Setting Valid.
+	// UnknownName: another release may know the setting; this release does not change it.
+	// NoEffectYet: the value is valid, but no code of this release reads it.
 	ReasonInvalidValue = "InvalidValue"
 	ReasonUnknownName  = "UnknownName"
 	ReasonNoEffectYet  = "NoEffectYet"
-	// ReasonWaitsForPods: pods that serve were made with another value.
+	// ReasonWaitsForPods: pods that are in use were created with another value.
 	ReasonWaitsForPods = "WaitsForPods"
 	// Setting TrustedNetwork.
 	ReasonNoCredentialWanted = "NoCredentialWanted"
 )
 
-// SetCondition puts c into list and returns the new list and whether anything
-// changed. LastTransitionTime becomes now only when Status changes; the fields
-// LastProbeTime and LastTransitionTime of c are ignored. The given list is not modified.
+// SetCondition puts c into list and returns the new list and whether anything changed. LastTransitionTime becomes now
+// only if Status changes. The fields LastProbeTime and LastTransitionTime of c are ignored. The given list is not
+// modified.
 func SetCondition(list []longhorn.Condition, c longhorn.Condition, now time.Time) ([]longhorn.Condition, bool) {
 	c.LastProbeTime = ""
 	for i, old := range list {
@@ -288,7 +316,7 @@ func SetCondition(list []longhorn.Condition, c longhorn.Condition, now time.Time
 	return append(append([]longhorn.Condition(nil), list...), c), true
 }
 
-// FindCondition returns the condition of a type; Status is Unknown where there is none.
+// FindCondition returns the condition of a type. If it is missing, Status is Unknown.
 func FindCondition(list []longhorn.Condition, conditionType string) longhorn.Condition {
 	for _, c := range list {
 		if c.Type == conditionType {
@@ -298,16 +326,16 @@ func FindCondition(list []longhorn.Condition, conditionType string) longhorn.Con
 	return longhorn.Condition{Type: conditionType, Status: longhorn.ConditionUnknown}
 }
 
-// IsConditionTrue tells whether the condition of a type is there and True.
+// IsConditionTrue reports whether the condition of a type exists and is True.
 func IsConditionTrue(list []longhorn.Condition, conditionType string) bool {
 	return FindCondition(list, conditionType).Status == longhorn.ConditionTrue
 }
 
-// Timestamp is how times are written into objects: RFC 3339, UTC, whole seconds.
+// Timestamp formats a time for an object: RFC 3339, UTC, whole seconds.
 func Timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Until is how long it is from now until d after the stored time; 0 when that has
-// passed or the stored time cannot be read.
+// Until returns the time from now until d after the stored time. It is 0 if that time has passed or the stored time
+// cannot be parsed.
 func Until(stored string, d time.Duration, now time.Time) time.Duration {
 	t, err := time.Parse(time.RFC3339, stored)
 	if err != nil {
@@ -316,6 +344,6 @@ func Until(stored string, d time.Duration, now time.Time) time.Duration {
 	return max(0, t.Add(d).Sub(now))
 }
 
-// AllocatedStep is the change of a replica's allocated bytes that is written down, of a volume of
-// that size: 1 %, or 64 MiB if that is less.
+// AllocatedStep is the smallest change of a replica's allocated bytes that is recorded, for a volume of the given
+// size: 1 %, or 64 MiB if that is less.
 func AllocatedStep(sizeBytes int64) int64 { return max(1, min(sizeBytes/100, 64<<20)) }

@@ -6,11 +6,11 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// AnnotationLastGoodCopy is on a replica while its volume has no other good replica to rely on. The
-// leader writes it; the policy longhorn-keep-last-copies refuses the replica's deletion.
+// AnnotationLastGoodCopy is set on a replica while it is the only good replica of its volume. The leader writes it.
+// The policy longhorn-keep-last-copies refuses to delete such a replica.
 const AnnotationLastGoodCopy = "longhorn.io/last-good-copy"
 
-// GoodCopies are the replicas of an engine's volume that hold every acknowledged write and stay, as
+// GoodCopies are the replicas of an engine's volume that hold every acknowledged write and are not being deleted, as
 // far as their objects say.
 func GoodCopies(e *longhorn.Engine, replicas []*longhorn.Replica) []*longhorn.Replica {
 	var good []*longhorn.Replica
@@ -22,9 +22,9 @@ func GoodCopies(e *longhorn.Engine, replicas []*longhorn.Replica) []*longhorn.Re
 	return good
 }
 
-// IsGoodCopy tells whether a replica holds every acknowledged write of an engine's volume: it is a
-// member of the recorded epoch, and the running engine serves from it, or, while the engine does
-// not run, it has not failed. Without an epoch nothing was ever written.
+// IsGoodCopy reports whether a replica holds every acknowledged write of an engine's volume. The replica must be a
+// member of the recorded epoch. If the engine runs, it must serve from the replica; otherwise the replica must not
+// have failed. Without an epoch no data was ever written.
 func IsGoodCopy(e *longhorn.Engine, r *longhorn.Replica) bool {
 	switch {
 	case e.Status.Epoch == nil || r.Spec.VolumeName != e.Spec.VolumeName || r.Spec.NodeID == "":
@@ -37,14 +37,14 @@ func IsGoodCopy(e *longhorn.Engine, r *longhorn.Replica) bool {
 	return r.Spec.FailedAt == ""
 }
 
-// IsReachable tells whether a replica can be counted on, as far as its place is concerned: its node answers, and its disk is
-// ready there. n is its node; nil: there is none.
+// IsReachable reports whether the place of a replica is available: its node answers, and its disk on that node is
+// ready. n is the replica's node; nil: there is none.
 func IsReachable(r *longhorn.Replica, n *longhorn.Node) bool {
 	return !IsNodeDown(n) && IsConditionTrue(n.Status.DiskStatus[DiskOf(n, r.Spec.DiskID)].Conditions, ConditionReady)
 }
 
-// Stays tells whether a replica may be used: it is not deleted, or was and is kept as the last good
-// one (ConditionRemovable).
+// Stays reports whether a replica may be used: it is not being deleted, or it is being deleted but is retained as the
+// last good replica (ConditionRemovable).
 func Stays(r *longhorn.Replica) bool {
 	return r.DeletionTimestamp == nil || FindCondition(r.Status.Conditions, ConditionRemovable).Status == longhorn.ConditionFalse
 }

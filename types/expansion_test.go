@@ -37,7 +37,7 @@ func TestIsExpansionRequired(t *testing.T) {
 	}
 }
 
-// What one process said is not believed of the next one.
+// A report of one process must not be used for the next process.
 func TestGrowthIsOfOneProcess(t *testing.T) {
 	im := &longhorn.InstanceManager{}
 	assert.False(t, ReplicasGrow(nil))

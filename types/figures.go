@@ -9,13 +9,13 @@ import (
 
 var binaryUnits = []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
-// SizeText is a size for people: the bytes below 1 KiB, else a number of binary units with two places at most.
+// SizeText formats a size for users: bytes below 1 KiB, otherwise a number of binary units with at most two decimals.
 func SizeText(bytes int64) string { return sizeText(bytes, math.Round) }
 
-// SizeTextDown is SizeText of a size that people may request: the text never says more than there is.
+// SizeTextDown is SizeText for a size that users may request: the text never exceeds the size.
 func SizeTextDown(bytes int64) string { return sizeText(bytes, math.Floor) }
 
-// ExactSizeText is SizeText for a message that compares sizes: a size that SizeText rounds is followed by its bytes.
+// ExactSizeText is SizeText for a message that compares sizes. If SizeText rounds a size, its bytes follow.
 func ExactSizeText(bytes int64) string {
 	if isExact(bytes) {
 		return SizeText(bytes)
@@ -23,7 +23,7 @@ func ExactSizeText(bytes int64) string {
 	return fmt.Sprintf("%s (%d bytes)", SizeText(bytes), bytes)
 }
 
-// isExact tells whether SizeText says all of a size: it is a whole number of hundredths of the unit.
+// isExact reports whether SizeText does not round: the size is a whole number of hundredths of the unit.
 func isExact(bytes int64) bool {
 	unit := int64(1)
 	for range binaryUnits {
@@ -32,7 +32,8 @@ func isExact(bytes int64) bool {
 		}
 		unit <<= 10
 	}
-	// Two is the only prime that a hundred and the unit share, twice: hundredths are whole where quarters are.
+	// The only common prime factor of 100 and the unit is 2, twice. So a whole number of quarters has whole
+	// hundredths.
 	return unit == 1 || bytes%(unit/4) == 0
 }
 
@@ -50,11 +51,11 @@ func sizeText(bytes int64, round func(float64) float64) string {
 	return strconv.FormatFloat(round(value*100)/100, 'f', -1, 64) + " " + binaryUnits[unit]
 }
 
-// figure is a number that stands alone, not one in a name or an address.
+// figure matches a number that stands alone, not a number in a name or an address.
 var figure = regexp.MustCompile(`(^|[\s(=])-?[0-9]+(\.[0-9]+)?([\s),;:%]|$)`)
 
-// DiffersInFigures tells whether two messages say the same with other numbers, as of space that is left. An Event for each of these would
-// bury the others.
+// DiffersInFigures reports whether two messages differ only in numbers, such as the remaining space. Events with only
+// new numbers would bury the other Events.
 func DiffersInFigures(a, b string) bool {
 	return a != b && withoutFigures(a) == withoutFigures(b)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The types of file systems that are made on volumes. Without a word of the user it is ext4.
+// The types of file systems that can be created on volumes. The default is ext4.
 const (
 	FSTypeExt4 = "ext4"
 	FSTypeXFS  = "xfs"
@@ -15,7 +15,8 @@ const (
 
 var fsTypes = []string{FSTypeExt4, FSTypeXFS}
 
-// CheckFSType tells whether file systems of a type are made. The error is a clause that follows the value.
+// CheckFSType returns an error if the product does not create file systems of this type. The error is a clause that
+// follows the value.
 func CheckFSType(value string) error {
 	if !slices.Contains(fsTypes, value) {
 		return fmt.Errorf("is none of %s", strings.Join(fsTypes, ", "))
@@ -23,8 +24,8 @@ func CheckFSType(value string) error {
 	return nil
 }
 
-// MaximumFilesystemSize is the size in bytes up to which a file system of a type can grow. Of a type that it does not know it
-// knows no limit; xfs can be larger than any volume.
+// MaximumFilesystemSize returns the size in bytes up to which a file system of a type can grow. For an unknown type
+// it returns no limit; xfs can be larger than any volume.
 func MaximumFilesystemSize(fsType string) int64 {
 	switch fsType {
 	case "ext3", FSTypeExt4:

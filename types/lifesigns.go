@@ -9,9 +9,9 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// LifeAddresses are where something on a node answers if the node lives, as host:port: the health ports of its share managers, its kubelet and
-// its instance manager. Accepting a connection is as good as refusing it. None for a Kubernetes node that is not there (nil): the
-// other addresses may be somebody else's by now.
+// LifeAddresses returns addresses, as host:port, that answer if a node is alive: the health ports of its share
+// managers, its kubelet and its instance manager. A refused connection proves this as well as an accepted one. If the
+// Kubernetes node does not exist (nil), the result is empty: another machine may have the addresses by now.
 func LifeAddresses(n *corev1.Node, pods []*corev1.Pod, managers []*longhorn.InstanceManager) []string {
 	if n == nil {
 		return nil
@@ -25,7 +25,7 @@ func LifeAddresses(n *corev1.Node, pods []*corev1.Pod, managers []*longhorn.Inst
 	return slices.Concat(addresses, KubeletAddresses(n), InstanceManagerAddresses(n.Name, managers))
 }
 
-// InstanceManagerAddresses are where the instance managers of a node answer, as host:port.
+// InstanceManagerAddresses returns the addresses of a node's instance managers, as host:port.
 func InstanceManagerAddresses(node string, managers []*longhorn.InstanceManager) (addresses []string) {
 	for _, im := range managers {
 		ip, err := netip.ParseAddr(im.Status.IP)
@@ -36,7 +36,8 @@ func InstanceManagerAddresses(node string, managers []*longhorn.InstanceManager)
 	return addresses
 }
 
-// ShareHealthAddress is the health port of a share manager's pod, as host:port; "" where the pod is none, has ended or has no address yet.
+// ShareHealthAddress returns the health port of a share manager's pod, as host:port. It is "" if the pod is no share
+// manager's, has stopped or has no address yet.
 func ShareHealthAddress(pod *corev1.Pod) string {
 	ip, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || !IsSharePod(pod) {

@@ -8,14 +8,15 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// IsStrictLocal tells whether a volume has its one replica where it is attached, and is attached nowhere else.
+// IsStrictLocal reports whether a volume can be attached only on the node that has its one replica.
 func IsStrictLocal(v *longhorn.Volume) bool {
 	return v.Spec.DataLocality == longhorn.DataLocalityStrictLocal
 }
 
-// FillCopies sets the data locality and the number of replicas of a new volume that does not say, by the settings
-// default-data-locality and default-replica-count. A strict-local volume has one replica. Where the setting says strict-local
-// and the volume asks for more replicas or is shared, it gets best-effort: that is as near as it may come.
+// FillCopies sets the data locality and the number of replicas of a new volume that does not specify them. The values
+// come from the settings default-data-locality and default-replica-count. A strict-local volume has one replica. If
+// the setting is strict-local and the volume requests more replicas or is shared, the volume gets best-effort, which
+// is the closest possible locality.
 func FillCopies(spec *longhorn.VolumeSpec, locality longhorn.DataLocality, replicas int) {
 	if spec.DataLocality == "" {
 		spec.DataLocality = locality
@@ -26,7 +27,7 @@ func FillCopies(spec *longhorn.VolumeSpec, locality longhorn.DataLocality, repli
 	FillReplicas(spec, replicas)
 }
 
-// FillReplicas sets the number of replicas of a volume that does not say.
+// FillReplicas sets the number of replicas of a volume that does not specify it.
 func FillReplicas(spec *longhorn.VolumeSpec, replicas int) {
 	switch {
 	case spec.NumberOfReplicas != 0:
@@ -37,10 +38,11 @@ func FillReplicas(spec *longhorn.VolumeSpec, replicas int) {
 	}
 }
 
-// StrictLocalNodes are the nodes on which alone a strict-local volume may be attached, sorted: those of the replicas with all its data. There
-// are several if it had more replicas when it became strict-local. nil: it may be attached anywhere, since it is not strict-local, has no data
-// yet, or has lost the replicas that held it; then it does not start, and says so. The node of a replica that is down counts, too. The engine
-// may be nil.
+// StrictLocalNodes returns the only nodes on which a strict-local volume may be attached, sorted: the nodes of the
+// replicas with all its data. There are several if the volume had more replicas when it became strict-local. The node
+// of a replica that is down counts, too. nil means that the volume may be attached anywhere: it is not strict-local,
+// has no data yet, or has lost the replicas that held its data. In the last case the volume does not start and
+// reports the reason. The engine may be nil.
 func StrictLocalNodes(v *longhorn.Volume, e *longhorn.Engine, replicas []*longhorn.Replica) []string {
 	if !IsStrictLocal(v) {
 		return nil
@@ -55,7 +57,8 @@ func StrictLocalNodes(v *longhorn.Volume, e *longhorn.Engine, replicas []*longho
 	return nodes
 }
 
-// mayHoldData tells whether a replica is a member of the recorded epoch, or was seen to be good where none is recorded.
+// mayHoldData reports whether a replica is a member of the recorded epoch. Without a recorded epoch it reports
+// whether the replica has ever been good.
 func mayHoldData(e *longhorn.Engine, r *longhorn.Replica) bool {
 	if e == nil || e.Status.Epoch == nil {
 		return r.Spec.LastHealthyAt != ""
@@ -63,7 +66,8 @@ func mayHoldData(e *longhorn.Engine, r *longhorn.Replica) bool {
 	return slices.Contains(e.Status.Epoch.Members, r.Name)
 }
 
-// StrictLocalRefusal says why a volume cannot be attached to a node, with the nodes of StrictLocalNodes; "": it can be as far as they say.
+// StrictLocalRefusal returns the reason why a volume cannot be attached to a node, given the nodes of
+// StrictLocalNodes. "" means that these nodes permit it.
 func StrictLocalRefusal(volume, node string, nodes []string) string {
 	switch {
 	case len(nodes) == 0 || slices.Contains(nodes, node):

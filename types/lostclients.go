@@ -10,28 +10,29 @@ import (
 )
 
 const (
-	// LostClientsEnv is the variable of a share manager's pod that has a LostClients. It is no argument, because a pod whose image is of an earlier
-	// release must start with it. Images of an earlier release know another variable, which nothing sets, so they wait for all clients.
+	// LostClientsEnv is the environment variable of a share manager's pod that has a LostClients. It is not an
+	// argument, because a pod whose image is of an earlier release must start with it. Images of an earlier release
+	// read another variable, which no component sets any longer. So they wait for all clients.
 	LostClientsEnv = "LONGHORN_LOST_NODES"
-	// PodNodeEnv is the variable of a share manager's pod that has the name of its node. It is there if LostClientsEnv is.
+	// PodNodeEnv is the environment variable with the name of the pod's node. It is set if LostClientsEnv is set.
 	PodNodeEnv = "LONGHORN_POD_NODE"
 )
 
-// Bounds of a LostClients. A server that waits for a client too many only loses time.
+// Bounds of a LostClients. If the list has too few clients, the server only waits longer than necessary.
 const (
 	MaxLostNodes     = 16
 	MaxLostAddresses = 8
 	MaxControls      = 3
 )
 
-// LostClients are the NFS clients of nodes that are down, so that a new server of a share need not wait for them. The list is made with the server's
-// pod and used some seconds later, so the pod asks each node once more.
+// LostClients are the NFS clients of nodes that are down. A new server of a share need not wait for them. The list is
+// created with the server's pod and used some seconds later, so the pod asks each node once more.
 type LostClients struct {
-	// After is the generation of the engine that served the volume when the leader saw these nodes down. The list is about the server of that engine
-	// alone.
+	// After is the generation of the engine that served the volume when the leader saw that these nodes were down.
+	// The list applies only to the server of that engine.
 	After int64      `json:"after"`
 	Nodes []LostNode `json:"nodes"`
-	// Controls are other nodes that are up. If none of them answers, silence of Nodes says nothing.
+	// Controls are other nodes that are up. If none of them answers, the silence of Nodes proves nothing.
 	Controls []Control `json:"controls"`
 }
 
@@ -39,17 +40,17 @@ type LostClients struct {
 type LostNode struct {
 	// ClientID is the identifier of its NFS client (HasNFSClientID).
 	ClientID string `json:"clientID"`
-	// Addresses are where something on it answers if it lives (LifeAddresses), as IP:port.
+	// Addresses answer if the node is alive (LifeAddresses), as IP:port.
 	Addresses []string `json:"addresses"`
 }
 
-// Control is where a node that is up answers, as IP:port.
+// Control is the address of a node that is up, as IP:port.
 type Control struct {
 	Node    string `json:"node"`
 	Address string `json:"address"`
 }
 
-// String is the text of a list that is valid; "" if no client is lost.
+// String returns the text of a valid list; "" if no client is lost or the list is invalid.
 func (l LostClients) String() string {
 	if len(l.Nodes) == 0 || l.check() != nil {
 		return ""
@@ -61,7 +62,8 @@ func (l LostClients) String() string {
 	return string(text)
 }
 
-// ParseLostClients reads what String writes. What it does not know is an error: a later release may have added a condition.
+// ParseLostClients reads the output of String. An unknown field is an error, because a later release may have added a
+// condition.
 func ParseLostClients(text string) (LostClients, error) {
 	var l LostClients
 	if text == "" {
@@ -115,7 +117,7 @@ func isNoAddressPort(text string) bool {
 	return err != nil || a.Port() == 0
 }
 
-// IDs are the identifiers of all clients in the list.
+// IDs returns the identifiers of all clients in the list.
 func (l LostClients) IDs() (ids []string) {
 	for _, n := range l.Nodes {
 		ids = append(ids, n.ClientID)
@@ -123,7 +125,7 @@ func (l LostClients) IDs() (ids []string) {
 	return ids
 }
 
-// Of returns the identifier in the list that a client of that name has.
+// Of returns the identifier in the list that matches the name of a client.
 func (l LostClients) Of(client string) (id string, ok bool) {
 	for _, n := range l.Nodes {
 		if HasNFSClientID(client, n.ClientID) {

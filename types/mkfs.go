@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// mkfsOption is what may follow one letter.
+// mkfsOption describes the value of an option, which is one letter.
 type mkfsOption struct {
-	// flag: it has no value.
+	// flag: the option has no value.
 	flag bool
-	// keys are the parts that its value, a comma-separated list, may have; nil: one value.
+	// keys are the allowed parts of its value, a comma-separated list; nil: the value is not a list.
 	keys []string
 }
 
-// mkfsOptions are the options of mkfs that a StorageClass may give, by the type of the
-// file system. They shape the file system on the volume. What is missing here names
-// another device or file, makes something that cannot be mounted, or makes nothing.
+// mkfsOptions are the options of mkfs that a StorageClass may specify, by the type of the file system. They determine
+// the format of the file system on the volume. Options that are not listed here name another device or file, create a
+// file system that cannot be mounted, or create none.
 var mkfsOptions = map[string]map[string]mkfsOption{
 	FSTypeExt4: {
 		"b": {}, "C": {}, "e": {}, "g": {}, "G": {}, "i": {}, "I": {}, "L": {}, "m": {}, "N": {}, "T": {},
@@ -47,11 +47,11 @@ var mkfsOptions = map[string]map[string]mkfsOption{
 	},
 }
 
-// mkfsValue is what a value may consist of: no slash, so that none is a path.
+// mkfsValue matches an allowed value. A value has no slash, so it cannot be a path.
 var mkfsValue = regexp.MustCompile(`^[A-Za-z0-9_.,:=^%+-]+$`)
 
-// ParseMkfsParams splits further arguments of mkfs at spaces, and accepts only those that shape a
-// file system of that type on the volume. The error names the parameter, the value and the rule.
+// ParseMkfsParams splits additional arguments of mkfs at spaces. It accepts only arguments that determine the format
+// of a file system of that type on the volume. The error names the parameter, the value and the rule.
 func ParseMkfsParams(fsType, value string) ([]string, error) {
 	args, err := parseMkfsParams(fsType, value)
 	if err != nil {
@@ -60,7 +60,7 @@ func ParseMkfsParams(fsType, value string) ([]string, error) {
 	return args, nil
 }
 
-// parseMkfsParams is ParseMkfsParams with an error that is a clause: it follows the value.
+// parseMkfsParams is ParseMkfsParams, but its error is a clause that follows the value.
 func parseMkfsParams(fsType, value string) ([]string, error) {
 	args := strings.Fields(value)
 	for i := 0; i < len(args); i++ {

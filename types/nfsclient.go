@@ -7,27 +7,29 @@ import (
 	"strings"
 )
 
-// A node's NFS client tells a server its own name, which Linux makes of an identifier and of the host name that the process has which mounts (for
-// shared volumes, the CSI plugin's pod):
+// A node's NFS client tells a server its own name. Linux derives the name from an identifier and from the host name
+// of the mounting process (for shared volumes, of the CSI plugin's pod):
 //
 //	Linux NFSv4.2 IDENTIFIER/HOSTNAME              4.1 and later, and 4.0 with the option migration
 //	Linux NFSv4.0 HOSTNAME/IDENTIFIER/SERVER       4.0
 //	Linux NFSv4.2 HOSTNAME                         without an identifier; 4.0: HOSTNAME/SERVER
 //
-// NFSClientDirectory, on each node and gone with its boot, is where the node's daemon and its CSI plugin speak of the identifier. Each writes one
-// file there and reads the other; either may be of a release that does not.
+// NFSClientDirectory is on each node, until the node reboots. There the node's daemon and its CSI plugin exchange the
+// identifier. Each writes one file and reads the other's. Either may be of a release that does not.
 const (
 	NFSClientDirectory = RuntimeDirectory + "/nfs-client"
-	// NFSClientWanted is the daemon's: the identifier to set where none is set.
+	// NFSClientWanted is the daemon's file: the identifier to set if none is set.
 	NFSClientWanted = "wanted"
-	// NFSClientHeld is the plugin's: the identifier that all clients of shares have on this node; empty or missing: not known.
+	// NFSClientHeld is the plugin's file: the identifier of all clients of shares on this node; empty or missing:
+	// unknown.
 	NFSClientHeld = "held"
 )
 
-// maxNFSClientID is in bytes; the kernel's client cuts off what is longer.
+// maxNFSClientID is in bytes. The kernel's client truncates longer identifiers.
 const maxNFSClientID = 63
 
-// IsNFSClientID tells whether a text can be told apart within a client's name: printable ASCII, without spaces and slashes.
+// IsNFSClientID reports whether a text can be recognized within a client's name: printable ASCII, without spaces and
+// slashes.
 func IsNFSClientID(text string) bool {
 	for i := range len(text) {
 		if text[i] <= ' ' || text[i] > '~' || text[i] == '/' {
@@ -37,12 +39,14 @@ func IsNFSClientID(text string) bool {
 	return text != "" && len(text) <= maxNFSClientID
 }
 
-// HasNFSClientID tells whether a client of that name has the identifier. The identifier is compared as a whole, and only at the place where the
-// kernel writes it; host names are not compared. The name must be that which the client gave; see NFSClientOfRecord.
+// HasNFSClientID reports whether a client with this name has the identifier. The function compares the whole
+// identifier, and only at the place where the kernel writes it. It does not compare host names. The name must be the
+// one that the client gave; see NFSClientOfRecord.
 //
-// A client chooses its name, so this is no proof of who it is: who can mount a share can say any name, and is then the client of that name for the
-// server, too. A name in any other form than the kernel's has no identifier: neither a host name with a slash, nor clients other than Linux. Kernels
-// between 5.3 and 5.9 may have an identifier that their names lack.
+// A client chooses its name, so the name does not prove its identity. A client that can mount a share can use any
+// name, and the server then also takes it for the client of that name. A name in any other form than the kernel's has
+// no identifier. Examples are a host name with a slash, and clients other than Linux. Kernels between 5.3 and 5.9 may
+// have an identifier that their names do not contain.
 func HasNFSClientID(name, identifier string) bool {
 	if !IsNFSClientID(identifier) {
 		return false
@@ -69,10 +73,11 @@ func isAddress(text string) bool {
 	return err == nil
 }
 
-// NFSClientOfRecord returns a client's name, of the name of its record in Ganesha's recovery directory: ADDRESS-(LENGTH:NAME). Ganesha writes names
-// that have a slash or what cannot be printed, so all with an identifier, as 0x and hexadecimal digits, and the length is that of what is written. A
-// client that calls itself 0x and digits has the same record as one of the name that these stand for. A record of more than 255 bytes is in pieces,
-// of which none is a name.
+// NFSClientOfRecord returns a client's name, given the name of its record in Ganesha's recovery directory:
+// ADDRESS-(LENGTH:NAME). Ganesha writes names with a slash or with unprintable characters as 0x and hexadecimal
+// digits. This includes all names with an identifier. LENGTH is the length of the written form. A client that calls
+// itself 0x and digits has the same record as a client whose name these digits encode. A record of more than 255
+// bytes is split into pieces, and no piece is a name.
 func NFSClientOfRecord(record string) (name string, ok bool) {
 	address, rest, found := strings.Cut(record, "-(")
 	length, rest, colon := strings.Cut(rest, ":")

@@ -10,10 +10,10 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// IsNodeDown tells whether what runs on a node must be taken for unreachable: its Kubernetes
-// node does not answer or is gone, it serves shares and does not answer us, or there is no
-// Node (nil). A node that only lacks its daemon, as in an upgrade, is not down: its data
-// plane goes on.
+// IsNodeDown reports whether everything that runs on a node must be treated as unreachable. The reasons: its
+// Kubernetes node does not answer or is gone, the node serves shares and does not answer the leader, or there is no
+// Node (nil). A node that only lacks its daemon, for example during an upgrade, is not down: its data plane keeps
+// running.
 func IsNodeDown(n *longhorn.Node) bool {
 	if IsNodeGone(n) {
 		return true
@@ -22,13 +22,13 @@ func IsNodeDown(n *longhorn.Node) bool {
 	return reason == ReasonKubernetesNodeNotReady || reason == ReasonNodeNotAnswering
 }
 
-// IsNodeGone tells whether a node will not come back: its Kubernetes node was removed,
-// or the Node is not there (nil).
+// IsNodeGone reports whether a node will not come back: its Kubernetes node was removed, or the Node does not exist
+// (nil).
 func IsNodeGone(n *longhorn.Node) bool {
 	return n == nil || nodeReadyReason(n) == ReasonKubernetesNodeGone
 }
 
-// IsNodeCordoned tells whether a node gets no new replicas because its Kubernetes node is cordoned.
+// IsNodeCordoned reports whether a node gets no new replicas because its Kubernetes node is cordoned.
 func IsNodeCordoned(n *longhorn.Node) bool {
 	c := FindCondition(n.Status.Conditions, ConditionSchedulable)
 	return c.Status == longhorn.ConditionFalse && c.Reason == ReasonKubernetesNodeCordoned
@@ -42,9 +42,9 @@ func nodeReadyReason(n *longhorn.Node) string {
 	return c.Reason
 }
 
-// LacksDisk tells whether a node has come back without the disk of a replica: the Node was
-// registered after the replica was made, each disk of it is known by its UUID, and none of
-// them is the replica's. It is false without a Node (nil).
+// LacksDisk reports whether a node has come back without the disk of a replica. This is the case if the Node was
+// registered after the replica was created, the UUIDs of all its disks are known, and none of them is the UUID of the
+// replica's disk. Without a Node (nil) it returns false.
 func LacksDisk(n *longhorn.Node, r *longhorn.Replica) bool {
 	if n == nil || !r.CreationTimestamp.Before(&n.CreationTimestamp) {
 		return false
@@ -58,9 +58,9 @@ func LacksDisk(n *longhorn.Node, r *longhorn.Replica) bool {
 	return true
 }
 
-// DiskOf returns the name of a node's disk with a UUID; "" if there is none. A disk that was moved to
-// another path is there twice for as long as its old entry stays in the spec: then it is the entry that is
-// ready, else the first by name.
+// DiskOf returns the name of a node's disk with a UUID; "" if there is none. A disk that was moved to another path
+// has two entries while its old entry stays in the spec. Then DiskOf returns the ready entry, or else the first by
+// name.
 func DiskOf(n *longhorn.Node, uuid string) string {
 	first := ""
 	for _, name := range slices.Sorted(maps.Keys(n.Status.DiskStatus)) {
@@ -76,11 +76,11 @@ func DiskOf(n *longhorn.Node, uuid string) string {
 	return first
 }
 
-// kubeletPort is where a kubelet listens if its node does not say.
+// kubeletPort is the port of a kubelet if its node does not specify one.
 const kubeletPort = 10250
 
-// KubeletAddresses are where a node's kubelet listens, as host:port; none for a node that is not there (nil). What refuses a connection
-// there is a machine that runs.
+// KubeletAddresses returns the addresses of a node's kubelet, as host:port, or nothing if the node does not exist
+// (nil). A machine that refuses a connection there is running.
 func KubeletAddresses(n *corev1.Node) []string {
 	if n == nil {
 		return nil
@@ -98,13 +98,14 @@ func KubeletAddresses(n *corev1.Node) []string {
 	return addresses
 }
 
-// IsNodeNotReady tells whether a Node says that its Kubernetes node does not answer, or is not ready.
+// IsNodeNotReady reports whether the conditions of a Node say that its Kubernetes node does not answer, or is not
+// ready.
 func IsNodeNotReady(n *longhorn.Node) bool {
 	return n != nil && nodeReadyReason(n) == ReasonKubernetesNodeNotReady
 }
 
-// IsNodeRemovable tells whether a Node may be deleted although its Kubernetes node is there: its daemon has left for good, as the leader
-// says. The policy longhorn-keep-disks has the same rule.
+// IsNodeRemovable reports whether a Node may be deleted although its Kubernetes node exists: the leader has found
+// that its daemon has left permanently. The policy longhorn-keep-disks has the same rule.
 func IsNodeRemovable(n *longhorn.Node) bool {
 	return nodeReadyReason(n) == ReasonManagerPodMissing && IsConditionTrue(n.Status.Conditions, ConditionRemovable)
 }

@@ -1,11 +1,14 @@
 package types
 
-// Phase is what a node's instance manager says of a replica or an engine.
+// Phase is the state of a replica or an engine, as its node's instance manager reports it.
 type Phase string
 
-// The phases. PhaseUnknown: the instance manager did not answer yet, so nothing may be concluded. PhaseAbsent: it answers, and does
-// not host the instance. PhaseKept: it does not run the engine, for the process that did has ended; but the engine's device outlived
-// that process, its users wait, and another engine may take it over.
+// The phases.
+//
+//	PhaseUnknown  the instance manager has not answered yet, so no conclusion is allowed
+//	PhaseAbsent   the instance manager answers, and does not host the instance
+//	PhaseKept     the process that ran the engine has exited; the engine's device survived it, its users wait,
+//	              and another engine may take the device over
 const (
 	PhaseUnknown  Phase = "unknown"
 	PhaseAbsent   Phase = "absent"
@@ -16,8 +19,9 @@ const (
 	PhaseError    Phase = "error"
 )
 
-// Refusal is an error of an instance manager that repeating the call at once will not mend, and that users are shown: what is on the
-// disk is not this replica's, the disk fails, a higher generation was there.
+// Refusal is an error of an instance manager that users see, and that an immediate retry of the call will not fix.
+// Examples: the data on the disk does not belong to this replica, the disk fails, or a higher generation has been
+// there.
 type Refusal struct {
 	Reason  string // CamelCase, from the data plane
 	Message string

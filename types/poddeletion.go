@@ -5,7 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PodDeletionPolicy is a value of SettingNodeDownPodDeletionPolicy: which pods are deleted by force on a node that is down.
+// PodDeletionPolicy is a value of SettingNodeDownPodDeletionPolicy: which pods on a node that is down are deleted by
+// force.
 type PodDeletionPolicy string
 
 // The pod deletion policies.
@@ -16,8 +17,9 @@ const (
 	PodDeletionOfBothWorkloads PodDeletionPolicy = "delete-both-statefulset-and-deployment-pod"
 )
 
-// Covers tells whether the policy lets a pod be deleted. A pod of a Deployment is controlled by a ReplicaSet and has the label by which the
-// Deployment tells its ReplicaSets apart: a ReplicaSet that somebody made by hand is not covered.
+// Covers reports whether the policy permits the deletion of a pod. A pod of a Deployment is controlled by a
+// ReplicaSet, and has the label with which the Deployment distinguishes its ReplicaSets. So a ReplicaSet that a user
+// created directly is not covered.
 func (p PodDeletionPolicy) Covers(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {

@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// PodOwners are kinds of controllers that make pods, as the setting blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly lists
-// them: GROUP/KIND, separated by semicolons, as apps/ReplicaSet. Kinds of the core group are written without a group.
+// PodOwners are kinds of controllers that create pods. The setting
+// blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly lists them as GROUP/KIND, separated by semicolons,
+// for example apps/ReplicaSet. Kinds of the core group have no group.
 type PodOwners []string
 
 var podOwnerEntries = EntryRule{
@@ -18,7 +19,7 @@ var podOwnerEntries = EntryRule{
 	Says: "has the entry %q; each entry must be GROUP/KIND, as apps/StatefulSet, and entries are separated by semicolons",
 }
 
-// ParsePodOwners reads such a list; an empty text is an empty list.
+// ParsePodOwners parses such a list. An empty text is an empty list.
 func ParsePodOwners(text string) (PodOwners, error) {
 	var owners PodOwners
 	for _, part := range strings.Split(text, ";") {
@@ -43,10 +44,10 @@ func checkPodOwners(text string) error {
 	return err
 }
 
-// Has tells whether the list names the kind of an owner, whatever its version.
+// Has reports whether the list contains the kind of an owner, in any version.
 func (o PodOwners) Has(owner *metav1.OwnerReference) bool { return slices.Contains(o, PodOwner(owner)) }
 
-// PodOwner is the kind of an owner as such a list names it.
+// PodOwner returns the kind of an owner in the form of such a list.
 func PodOwner(owner *metav1.OwnerReference) string {
 	if group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group; group != "" {
 		return group + "/" + owner.Kind

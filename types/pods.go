@@ -17,7 +17,7 @@ func ContainerImage(pod *corev1.Pod, container string) string {
 	return ""
 }
 
-// ContainerStatus is what the kubelet said of a pod's container; nil before it has said anything.
+// ContainerStatus returns the status of a pod's container that the kubelet reported; nil before the first report.
 func ContainerStatus(pod *corev1.Pod, container string) *corev1.ContainerStatus {
 	for i := range pod.Status.ContainerStatuses {
 		if pod.Status.ContainerStatuses[i].Name == container {
@@ -27,7 +27,8 @@ func ContainerStatus(pod *corev1.Pod, container string) *corev1.ContainerStatus 
 	return nil
 }
 
-// WhyPodEnded says how a pod ended, by its container, or by itself where the container never ran.
+// WhyPodEnded describes how a pod stopped. The text comes from the pod's container, or from the pod itself if the
+// container never ran.
 func WhyPodEnded(pod *corev1.Pod, container string) string {
 	text := pod.Status.Reason + " " + pod.Status.Message
 	if s := ContainerStatus(pod, container); s != nil && s.State.Terminated != nil {
@@ -37,7 +38,7 @@ func WhyPodEnded(pod *corev1.Pod, container string) string {
 	return strings.TrimSpace(text)
 }
 
-// WhatPodWaitsFor says what a pod that does not run yet waits for.
+// WhatPodWaitsFor describes what a pod that is not running yet waits for.
 func WhatPodWaitsFor(pod *corev1.Pod, container string) string {
 	if s := ContainerStatus(pod, container); s != nil && s.State.Waiting != nil && s.State.Waiting.Reason != "" {
 		return strings.TrimSpace(fmt.Sprintf("its pod is starting: %s %s", s.State.Waiting.Reason, s.State.Waiting.Message))
@@ -45,8 +46,8 @@ func WhatPodWaitsFor(pod *corev1.Pod, container string) string {
 	return "its pod is starting"
 }
 
-// ClaimName is the claim, of the pod's namespace, behind a pod's volume; "" where there is none. The claim of a generic ephemeral
-// volume is named after pod and volume.
+// ClaimName returns the name of the claim behind a pod's volume, in the pod's namespace; "" if there is none. The
+// claim of a generic ephemeral volume is named after the pod and the volume.
 func ClaimName(pod *corev1.Pod, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:

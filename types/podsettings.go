@@ -15,21 +15,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// PodSettings are values in force of the settings that say how the product's own pods are made. A running pod keeps what it was made
-// with: it is never ended for a setting while it serves anything. Its annotation AnnotationPodSettings says what that is.
+// PodSettings are the values in force of the settings that determine how the product's own pods are created. A
+// running pod keeps the values it was created with: it is never stopped because of a setting while it serves
+// anything. Its annotation AnnotationPodSettings has these values.
 type PodSettings map[SettingName]string
 
-// The settings that each kind of pod is made with. An instance manager is bound to its node and tolerates every taint, so neither taints
-// nor labels of nodes matter to it.
+// The settings that apply to each kind of pod. An instance manager is bound to its node and tolerates every taint, so
+// neither taints nor labels of nodes matter to it.
 var (
 	instanceManagerPodSettings = []SettingName{SettingPriorityClass, SettingGuaranteedInstanceManagerCPU}
 	sharePodSettings           = []SettingName{SettingPriorityClass, SettingTaintToleration, SettingSystemManagedNodeSelector}
 )
 
-// noCPU is the value of SettingGuaranteedInstanceManagerCPU that guarantees nothing.
+// noCPU is the value of SettingGuaranteedInstanceManagerCPU that guarantees no CPU.
 const noCPU = "0"
 
-// PodSettingsOf are the values in force of these settings.
+// PodSettingsOf returns the values in force of these settings.
 func PodSettingsOf(v SettingValues, names ...SettingName) PodSettings {
 	s := PodSettings{}
 	for _, name := range names {
@@ -39,13 +40,13 @@ func PodSettingsOf(v SettingValues, names ...SettingName) PodSettings {
 	return s
 }
 
-// IsPodSetting tells whether a setting says how pods are made.
+// IsPodSetting reports whether a setting determines how pods are created.
 func IsPodSetting(name SettingName) bool {
 	return slices.Contains(instanceManagerPodSettings, name) || slices.Contains(sharePodSettings, name)
 }
 
-// SettingsOfPod are those that a pod of ours was made with; none for a pod that no setting concerns. A pod of an earlier release was made
-// with the built-in priority class and without anything else.
+// SettingsOfPod returns the settings with which a pod of this product was created; nil for a pod to which no setting
+// applies. A pod of an earlier release was created with the built-in priority class and without the other settings.
 func SettingsOfPod(pod *corev1.Pod) PodSettings {
 	names := sharePodSettings
 	switch {
@@ -68,7 +69,7 @@ func SettingsOfPod(pod *corev1.Pod) PodSettings {
 	return s
 }
 
-// Equal tells whether pods are made alike with both.
+// Equal reports whether both create identical pods.
 func (s PodSettings) Equal(other PodSettings) bool { return maps.Equal(s, other) }
 
 // Annotation is the value of AnnotationPodSettings.
@@ -80,7 +81,8 @@ func (s PodSettings) Annotation() string {
 	return string(text)
 }
 
-// Without is the same but for the settings that cannot be followed now: they are as if they asked for nothing.
+// Without returns the same settings, except those that cannot be applied now. Their values are replaced by the ones
+// that request nothing.
 func (s PodSettings) Without(names ...SettingName) PodSettings {
 	less := maps.Clone(s)
 	for _, name := range names {
@@ -95,7 +97,7 @@ func (s PodSettings) Without(names ...SettingName) PodSettings {
 	return less
 }
 
-// PriorityClass is the one asked for, or else the given one.
+// PriorityClass returns the priority class of the settings, or else the built-in one.
 func (s PodSettings) PriorityClass(builtIn string) string {
 	if class := s[SettingPriorityClass]; class != "" {
 		return class
@@ -103,22 +105,24 @@ func (s PodSettings) PriorityClass(builtIn string) string {
 	return builtIn
 }
 
-// Tolerations are those asked for. The value has passed its check.
+// Tolerations returns the tolerations of the settings. The value has passed its check.
 func (s PodSettings) Tolerations() []corev1.Toleration {
 	list, _ := parseTolerations(s[SettingTaintToleration])
 	return list
 }
 
-// NodeSelector is the one asked for; nil: none. The value has passed its check.
+// NodeSelector returns the node selector of the settings; nil: none. The value has passed its check.
 func (s PodSettings) NodeSelector() map[string]string {
 	selector, _ := parseNodeSelector(s[SettingSystemManagedNodeSelector])
 	return selector
 }
 
-// ofNode ends the CPU that a node asks for itself, in thousandths of a CPU: "250m". The setting's own values have no such end.
+// ofNode is the suffix of CPU that a node itself requests, in thousandths of a CPU: "250m". Values of the setting do
+// not have it.
 const ofNode = "m"
 
-// WithCPU is the same, with the CPU that a node asks for itself instead of what the setting says; 0: the node asks for none.
+// WithCPU returns the same settings, but with the CPU that a node itself requests instead of the setting's value; 0:
+// the node requests none.
 func (s PodSettings) WithCPU(milli int) PodSettings {
 	if milli <= 0 {
 		return s
@@ -128,11 +132,12 @@ func (s PodSettings) WithCPU(milli int) PodSettings {
 	return other
 }
 
-// IsOfNode tells whether a value is what a node asks for itself, so that the setting does not say what pods on it are made with.
+// IsOfNode reports whether a value is requested by the node itself. Then the setting does not determine how pods on
+// that node are created.
 func IsOfNode(value string) bool { return strings.HasSuffix(value, ofNode) }
 
-// CPURequest is what is guaranteed, in whole thousandths of a CPU: a part of the node's allocatable CPU, or what the node asks for; nil:
-// nothing is guaranteed.
+// CPURequest returns the guaranteed CPU in whole thousandths of a CPU: a part of the node's allocatable CPU, or the
+// amount that the node itself requests. nil: no CPU is guaranteed.
 func (s PodSettings) CPURequest(allocatable corev1.ResourceList) *resource.Quantity {
 	if text, own := strings.CutSuffix(s[SettingGuaranteedInstanceManagerCPU], ofNode); own {
 		milli, err := strconv.ParseInt(text, 10, 64)
@@ -149,7 +154,7 @@ func (s PodSettings) CPURequest(allocatable corev1.ResourceList) *resource.Quant
 	return resource.NewMilliQuantity(milli, resource.DecimalSI)
 }
 
-// qualified and labelValue match what Kubernetes takes for a label or a taint, and longer texts.
+// qualified and labelValue match the labels and taints that Kubernetes accepts, and also longer texts.
 const (
 	qualified  = `([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?`
 	labelValue = `([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?`
@@ -166,8 +171,8 @@ var (
 	}
 )
 
-// parseTolerations reads "key=value:Effect;key:Effect". Without a value any value is tolerated, without an effect any effect. The error
-// is a badEntry, of the first entry that is no toleration.
+// parseTolerations reads "key=value:Effect;key:Effect". Without a value any value is tolerated, without an effect any
+// effect. The error is a badEntry for the first entry that is not a toleration.
 func parseTolerations(text string) ([]corev1.Toleration, error) {
 	var list []corev1.Toleration
 	for _, part := range parts(text) {
@@ -180,7 +185,7 @@ func parseTolerations(text string) ([]corev1.Toleration, error) {
 	return list, nil
 }
 
-// badEntry is an entry of a list that is none; err is what is wrong with it, as the object of a sentence.
+// badEntry is an invalid entry of a list. err describes the fault, as the object of a sentence.
 type badEntry struct {
 	entry string
 	err   error
@@ -197,7 +202,7 @@ func checkTolerations(text string) error {
 	return err
 }
 
-// parseNodeSelector reads "key:value;key2:value2". Nothing is no selector.
+// parseNodeSelector reads "key:value;key2:value2". An empty text gives a nil selector.
 func parseNodeSelector(text string) (map[string]string, error) {
 	var selector map[string]string
 	for _, part := range parts(text) {

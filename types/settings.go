@@ -14,10 +14,10 @@ import (
 // SettingName names a global setting.
 type SettingName string
 
-// SettingType says how a setting's text is read.
+// SettingType says how the text of a setting is parsed.
 type SettingType string
 
-// The types of settings, as they stand on the wire.
+// The types of settings, as clients see them.
 const (
 	SettingTypeString SettingType = "string"
 	SettingTypeInt    SettingType = "int"
@@ -25,7 +25,7 @@ const (
 	SettingTypeBool   SettingType = "bool"
 )
 
-// The categories of settings, as they stand on the wire.
+// The categories of settings, as clients see them.
 const (
 	SettingCategoryGeneral    = "general"
 	SettingCategoryScheduling = "scheduling"
@@ -33,22 +33,20 @@ const (
 	SettingCategorySystemInfo = "system info"
 )
 
-// SettingEffect says whether this release acts on a setting, and on what a new value acts.
+// SettingEffect says whether this release acts on a setting, and to which objects a new value applies.
 type SettingEffect string
 
-// The effects. A test holds them against the code: a setting that nothing reads has
-// SettingEffectNone, and no other has.
+// The effects. A test compares them with the code: a setting has SettingEffectNone if, and only if, no code reads it.
 const (
 	SettingEffectNone       SettingEffect = "no effect yet"
 	SettingEffectAtOnce     SettingEffect = "at once"
-	SettingEffectNewPods    SettingEffect = "on pods made later"
-	SettingEffectNewVolumes SettingEffect = "on volumes made later"
-	SettingEffectNewDisks   SettingEffect = "on default disks made later"
-	SettingEffectTold       SettingEffect = "is told" // by REST alone: there is nothing to set
+	SettingEffectNewPods    SettingEffect = "on pods created later"
+	SettingEffectNewVolumes SettingEffect = "on volumes created later"
+	SettingEffectNewDisks   SettingEffect = "on default disks created later"
+	SettingEffectTold       SettingEffect = "only reports" // by REST alone: users cannot set it
 )
 
-// SettingDefinition is all that is known of a setting. REST, validation, defaults and
-// docs/SETTINGS.md come from it.
+// SettingDefinition describes a setting completely. REST, validation, defaults and docs/SETTINGS.md use it.
 type SettingDefinition struct {
 	Name        SettingName
 	DisplayName string
@@ -56,36 +54,41 @@ type SettingDefinition struct {
 	Category    string
 	Type        SettingType
 	Default     string
-	// Options are the values of a SettingTypeString that has a choice of a few; empty: any text.
+	// Options are the allowed values of a SettingTypeString; empty: any text is allowed.
 	Options []string
-	// Minimum and Maximum bound a SettingTypeInt or a SettingTypeFloat; a nil bound is open.
+	// Minimum and Maximum are the bounds of a SettingTypeInt or a SettingTypeFloat; nil: unbounded.
 	Minimum, Maximum *int64
-	// ReadOnly settings cannot be set; package manager knows what they tell.
+	// ReadOnly settings cannot be set. Package manager provides the values that they report.
 	ReadOnly bool
-	// PerEngine settings may also be written as Longhorn stores them, as JSON with a value
-	// for each data engine: {"v1":"3","v2":"3"}. The value of v1 counts.
+	// PerEngine settings also accept the form in which Longhorn stores them: JSON with a value for each data engine,
+	// such as
+	// {"v1":"3","v2":"3"}. The value of v1 is used.
 	PerEngine bool
 	Effect    SettingEffect
-	// Pattern is a regular expression that every valid value of a setting with a rule matches; empty: none is known. What cannot call the
-	// rule, as the admission policy and the chart's schema cannot, goes by it, and says PatternSays of a value that does not match:
-	// "it <PatternSays>".
+	// Pattern is a regular expression that every valid value of a setting with a rule matches; empty: there is none.
+	// The admission policy and the chart's schema use it, because they cannot call the rule. For a value that does
+	// not match they report "it <PatternSays>".
 	Pattern, PatternSays string
-	// Never is a regular expression that no valid value matches if it is a path in its shortest form; empty: none is known. It is used as
-	// Pattern is.
+	// Never is a regular expression that no valid value matches, provided that the value is a path in its shortest
+	// form; empty: there is none. It is used in the same way as Pattern.
 	Never, NeverSays string
-	// Entries is the rule of each entry of a setting that is a list; nil: it is no list. It is used as Pattern is.
+	// Entries is the rule of each entry of a setting that is a list; nil: the setting is not a list. It is used in
+	// the same way as Pattern.
 	Entries *EntryRule
-	// rule adds a rule beyond type, options and bounds; nil: there is none. values says, for the documentation, which values it allows.
+	// rule is a further rule besides type, options and bounds; nil: there is none.
+	// values tells the documentation which values rule allows.
 	rule   func(value string) error
 	values string
 }
 
-// EntryRule is the rule of the entries of a list. Spaces around an entry do not count. What goes by it says nothing of empty entries.
+// EntryRule is the rule of the entries of a list. Spaces around an entry are ignored. The rule does not apply to
+// empty entries.
 type EntryRule struct {
 	Separator string
 	// Pattern is a regular expression that every valid entry matches.
 	Pattern string
-	// Says follows "it " where an entry does not match, with the entry in place of %q. An error of the setting's own rule begins so.
+	// Says is the message for an entry that does not match. It follows "it ", and %q stands for the entry. An error
+	// of the setting's own rule starts with the same text.
 	Says string
 }
 
@@ -99,7 +102,8 @@ func Settings() []SettingName {
 	return names
 }
 
-// ChartNames are the names that Longhorn's Helm chart gives a setting: camel case, with the abbreviation of a word as it is or in capitals.
+// ChartNames returns the names of a setting in Longhorn's Helm chart. They are in camel case. An abbreviation such as
+// "url" is written in both ways: like any other word, and in capitals.
 func ChartNames(name SettingName) []string {
 	first, rest, _ := strings.Cut(string(name), "-")
 	camel, capitals := first, first
@@ -126,9 +130,9 @@ func DefinitionOf(name SettingName) (SettingDefinition, bool) {
 	return settingDefinitions[i], true
 }
 
-// CheckSetting returns an error that names the setting, the value and the rule broken, or nil.
-// An empty value is valid: it means the default. It is the only judge of values, whether they
-// come by kubectl, REST or ConfigMap.
+// CheckSetting returns an error that names the setting, the value and the broken rule, or nil. An empty value is
+// valid: it means the default. All values are checked by this function, whether they come from kubectl, REST or the
+// ConfigMap.
 func CheckSetting(name SettingName, value string) error {
 	d, ok := DefinitionOf(name)
 	if !ok {
@@ -137,9 +141,9 @@ func CheckSetting(name SettingName, value string) error {
 	return d.check(value)
 }
 
-// ValueInForce is the value that the product acts on: the object's own; the last valid
-// one, which its status keeps, where that is invalid; the default where there is neither.
-// It is "" for a name that this release does not know.
+// ValueInForce is the value that the product uses. It is the object's own value if that is valid. Otherwise it is the
+// last valid value, which the object's status stores, or the default if there is none. It is "" for a name that this
+// release does not know.
 func ValueInForce(s *longhorn.Setting) string {
 	d, ok := DefinitionOf(SettingName(s.Name))
 	if !ok {
@@ -156,9 +160,8 @@ func ValueInForce(s *longhorn.Setting) string {
 	return d.Default
 }
 
-// SettingValues returns the value in force of a setting; "" and whatever is invalid read
-// as the default. Its methods give the value its type; each panics where the setting is
-// of another type, or is not defined.
+// SettingValues returns the value in force of a setting. "" and invalid values are read as the default. The methods
+// convert the value to its type. They panic if the setting has another type or is not defined.
 type SettingValues func(SettingName) string
 
 // Int reads a SettingTypeInt.
@@ -241,13 +244,13 @@ func (d SettingDefinition) checkValue(value string) error {
 	return nil
 }
 
-// plain is a valid value without the JSON around it.
+// plain returns a valid value without the JSON around it.
 func (d SettingDefinition) plain(value string) string {
 	value, _ = d.perEngine(value)
 	return value
 }
 
-// perEngine takes the value of data engine v1 out of the JSON of a PerEngine setting.
+// perEngine returns the value of data engine v1 from the JSON of a PerEngine setting.
 func (d SettingDefinition) perEngine(value string) (string, error) {
 	if !d.PerEngine || !strings.HasPrefix(value, "{") {
 		return value, nil
@@ -262,8 +265,9 @@ func (d SettingDefinition) perEngine(value string) (string, error) {
 	return values["v1"], nil
 }
 
-// PerEngineText is a value in the form in which Longhorn's clients read it: JSON with the value for each data engine, where the
-// setting is PerEngine. A value that is stored in that form, or that is torn JSON, stays as it is.
+// PerEngineText returns a value in the form that Longhorn's clients read. For a PerEngine setting this is JSON with
+// the value for each data engine. A value that already has this form, or that is incomplete JSON, is returned
+// unchanged.
 func (d SettingDefinition) PerEngineText(value string) string {
 	if !d.PerEngine || strings.HasPrefix(value, "{") {
 		return value

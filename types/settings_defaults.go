@@ -14,19 +14,18 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// DefaultSettings are the values that the ConfigMap DefaultSettingsConfigMap gives to
-// settings. Each is given once to its Setting for each version of the ConfigMap, so what a
-// user sets afterwards stays until the ConfigMap changes again.
+// DefaultSettings are the values of settings in the ConfigMap DefaultSettingsConfigMap. Each version of the ConfigMap
+// sets the value of each Setting once. So a value that a user sets afterwards stays until the ConfigMap changes
+// again.
 type DefaultSettings struct {
 	// Version is the ConfigMap's resourceVersion.
 	Version string
-	// Values are valid, and of settings that this release knows.
+	// Values are valid values, for settings that this release knows.
 	Values map[SettingName]string
 }
 
-// ReadDefaultSettings reads the ConfigMap, nil where there is none. Each error names the
-// setting, the value and the rule, or what is wrong with the whole; what is not named by an
-// error is in the DefaultSettings.
+// ReadDefaultSettings reads the ConfigMap; nil means that there is none. Each error names the setting, the value and
+// the rule, or describes what is wrong with the whole text. All settings without an error are in the DefaultSettings.
 func ReadDefaultSettings(cm *corev1.ConfigMap) (DefaultSettings, []error) {
 	d := DefaultSettings{Values: map[SettingName]string{}}
 	if cm == nil {
@@ -39,7 +38,7 @@ func ReadDefaultSettings(cm *corev1.ConfigMap) (DefaultSettings, []error) {
 	}
 	var problems []error
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		if entries[key] == nil { // "name:" with nothing behind it
+		if entries[key] == nil { // "name:" without a value
 			continue
 		}
 		value, err := scalar(entries[key])
@@ -54,7 +53,8 @@ func ReadDefaultSettings(cm *corev1.ConfigMap) (DefaultSettings, []error) {
 	return d, problems
 }
 
-// CheckDefaultResource tells that a backup target in the ConfigMap DefaultResourceConfigMap has no effect.
+// CheckDefaultResource returns an error if the ConfigMap DefaultResourceConfigMap sets a backup target, which has no
+// effect.
 func CheckDefaultResource(cm *corev1.ConfigMap) error {
 	entries, err := yamlMap(cm.Data[DefaultResourceKey])
 	if err != nil {
@@ -68,14 +68,13 @@ func CheckDefaultResource(cm *corev1.ConfigMap) error {
 	return nil
 }
 
-// Pending tells whether a Setting still waits for its value; s is nil where the Setting is
-// not made yet.
+// Pending reports whether a Setting has yet to get its value. s is nil if the Setting has not been created yet.
 func (d DefaultSettings) Pending(name SettingName, s *longhorn.Setting) bool {
 	_, given := d.Values[name]
 	return given && (s == nil || s.Annotations[AnnotationConfigMapVersion] != d.Version)
 }
 
-// yamlMap reads YAML with the numbers as they are written; a key given twice is an error.
+// yamlMap parses YAML and keeps numbers as they are written. A duplicate key is an error.
 func yamlMap(text string) (map[string]any, error) {
 	asJSON, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
@@ -87,7 +86,7 @@ func yamlMap(text string) (map[string]any, error) {
 	return entries, decoder.Decode(&entries)
 }
 
-// scalar is the text of a YAML scalar.
+// scalar returns the text of a YAML scalar.
 func scalar(value any) (string, error) {
 	switch v := value.(type) {
 	case string:

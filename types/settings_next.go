@@ -2,8 +2,8 @@
 
 package types
 
-// SettingOfNextRelease stands for a setting of a coming release. The tests build this release once
-// more with the tag next and run the two side by side: only one of them knows the setting.
+// SettingOfNextRelease stands for a setting of a later release. The tests build this release a second time, with the
+// tag next, and run both builds side by side: only one of them knows the setting.
 const SettingOfNextRelease SettingName = "setting-of-the-next-release"
 
 func init() {

@@ -27,8 +27,8 @@ func TestAReadOnlySettingKeepsItsDefault(t *testing.T) {
 	assert.EqualError(t, d.check("b"), `setting told with invalid value "b": it cannot be set: the setting is read-only`)
 }
 
-// TestEffectsAreTrue: a setting acts if, and only if, the program outside this package
-// names its constant.
+// TestEffectsAreTrue: a setting has an effect if, and only if, code outside this package uses its constant. Tests do
+// not count.
 func TestEffectsAreTrue(t *testing.T) {
 	used := usedConstants(t, "..")
 	for identifier, name := range settingConstants(t) {
@@ -39,7 +39,7 @@ func TestEffectsAreTrue(t *testing.T) {
 		if used[identifier] {
 			assert.NotEqual(t, SettingEffectNone, d.Effect, "%s is used: say in the registry when it acts", identifier)
 		} else {
-			assert.Equal(t, SettingEffectNone, d.Effect, "nothing uses %s", identifier)
+			assert.Equal(t, SettingEffectNone, d.Effect, "no code uses %s", identifier)
 		}
 	}
 	assert.Len(t, settingConstants(t), len(settingDefinitions))
@@ -66,7 +66,7 @@ func settingConstants(t *testing.T) map[string]SettingName {
 	return constants
 }
 
-// usedConstants are the names that the program, without its tests, takes from this package.
+// usedConstants returns the names from this package that the program uses, without its tests.
 func usedConstants(t *testing.T, root string) map[string]bool {
 	t.Helper()
 	used := map[string]bool{}
@@ -101,11 +101,11 @@ func usedConstants(t *testing.T, root string) map[string]bool {
 
 const (
 	settingsDocument = "../docs/SETTINGS.md"
-	tableBegin       = "<!-- Made of the registry by: go test ./types -run TestSettingsDocument -update -->\n"
-	tableEnd         = "<!-- End of what is made. -->\n"
+	tableBegin       = "<!-- Generated from the registry by: go test ./types -run TestSettingsDocument -update -->\n"
+	tableEnd         = "<!-- End of the generated part. -->\n"
 )
 
-// TestSettingsDocument: the table of the documentation is the registry's.
+// TestSettingsDocument compares the table of the documentation with the registry.
 func TestSettingsDocument(t *testing.T) {
 	text, err := os.ReadFile(settingsDocument)
 	require.NoError(t, err)
@@ -134,7 +134,7 @@ func settingsTable() string {
 	return b.String() + "\n"
 }
 
-// allowed says which values a setting may have, beyond its type.
+// allowed describes the allowed values of a setting, beyond its type.
 func allowed(d SettingDefinition) string {
 	switch {
 	case d.ReadOnly:

@@ -13,23 +13,24 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// IsShared tells whether a volume is served over NFS, to pods of any number of nodes, by a share manager.
+// IsShared reports whether a share manager serves the volume over NFS, to pods on any number of nodes.
 func IsShared(v *longhorn.Volume) bool {
 	return v.Spec.AccessMode == longhorn.AccessModeReadWriteMany
 }
 
-// IsServed tells whether a shared volume can be mounted now.
+// IsServed reports whether a shared volume can be mounted now.
 func IsServed(v *longhorn.Volume) bool {
 	return IsShared(v) && v.Status.ShareState == longhorn.ShareManagerStateRunning && v.Status.ShareEndpoint != ""
 }
 
-// ShareNameRule is the rule of CanBeShared; the CRD has it in the same words.
+// ShareNameRule is the rule of CanBeShared. The CRD has the same text.
 const ShareNameRule = "must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
 
-// CanBeShared tells whether a volume of that name can be a shared one.
+// CanBeShared reports whether a volume with this name can be shared.
 func CanBeShared(name string) bool { return len(validation.IsDNS1035Label(name)) == 0 }
 
-// ShareEndpoint is where clients mount a volume: nfs://<address>/<volume>, an IPv6 address in brackets; "" if the address is none.
+// ShareEndpoint returns the endpoint that clients mount: nfs://<address>/<volume>, with an IPv6 address in brackets.
+// It is "" if the address is invalid.
 func ShareEndpoint(address, volume string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -42,29 +43,34 @@ func ShareEndpoint(address, volume string) string {
 	return "nfs://" + host + "/" + volume
 }
 
-// VolumeUIDEnv is the variable of a share manager's pod that has the UID of its Volume. It is no argument, because an image of an earlier release would
-// not start with one that it does not know.
+// VolumeUIDEnv is the environment variable of a share manager's pod that has the UID of its Volume. It is not an
+// argument, because an image of an earlier release would not start with an unknown argument.
 const VolumeUIDEnv = "LONGHORN_VOLUME_UID"
 
-// ShareRecovery is what a share manager says of the recovery data of the server before it.
+// ShareRecovery is what a share manager reports about the recovery data of the previous server.
 type ShareRecovery struct {
-	// Incident is a random name of the loss of that data; "": it was not lost, or the share manager is of a release that cannot tell.
+	// Incident is a random name of the loss of that data. "": the data was not lost, or the release of the share
+	// manager cannot tell.
 	Incident string
-	// Reason is ReasonRecoveryDataMissing or ReasonRecoveryDataUnusable, and Message says more; both "" without an Incident.
+	// Reason is ReasonRecoveryDataMissing or ReasonRecoveryDataUnusable, and Message has the details. Both are ""
+	// without an Incident.
 	Reason, Message string
-	// FoundAt is when the loss was found, by the clock of the share manager's node.
+	// FoundAt is the time at which the loss was found, by the clock of the share manager's node.
 	FoundAt time.Time
-	// NotGrown is why the file system does not fill its device; "": it does, or that is not known.
+	// NotGrown is the reason why the file system does not fill its device. "": it does, or that is unknown.
 	NotGrown string
-	// NotLimited is why the kernel does not limit clients as the list says; "": it does, or that is not known.
+	// NotLimited is the reason why the kernel does not limit clients to those on the list. "": it does, or that is
+	// unknown.
 	NotLimited string
-	// Dropped are the identifiers of NFS clients whose records the share manager has removed, or may have (LostClients).
+	// Dropped are the identifiers of NFS clients whose records the share manager has removed, or may have removed
+	// (LostClients).
 	Dropped []string
-	// PortGuarded: the NFS port closes by itself when the volume's engine is not confirmed. False for a release that does not say.
+	// PortGuarded: the NFS port closes automatically if the volume's engine is not confirmed. It is false for a
+	// release that does not report it.
 	PortGuarded bool
 }
 
-// Parameters of a StorageClass that a share manager reads, from the PersistentVolume of its volume.
+// Parameters of a StorageClass that a share manager reads from the PersistentVolume of its volume.
 const (
 	ParameterFSType            = "fsType"
 	ParameterMkfsParams        = "mkfsParams"
@@ -73,20 +79,21 @@ const (
 	ParameterShareTolerations  = "shareManagerTolerations"
 )
 
-// ShareParameters are these parameters.
+// ShareParameters lists these parameters.
 var ShareParameters = []string{ParameterFSType, ParameterMkfsParams, ParameterNFSSquash, ParameterShareNodeSelector, ParameterShareTolerations}
 
-// NFSSquash says as whom a share's server acts for the users of its clients.
+// NFSSquash determines the user IDs with which a share's server acts for users of its clients.
 type NFSSquash string
 
 // The values of NFSSquash.
 const (
-	NFSSquashNone NFSSquash = "none" // as themselves, root included
-	NFSSquashRoot NFSSquash = "root" // root is nobody
-	NFSSquashAll  NFSSquash = "all"  // all are nobody
+	NFSSquashNone NFSSquash = "none" // their own user IDs, including root
+	NFSSquashRoot NFSSquash = "root" // root becomes nobody
+	NFSSquashAll  NFSSquash = "all"  // all users become nobody
 )
 
-// ParseNFSSquash reads the parameter nfsSquash; nothing is NFSSquashNone. The error names the parameter, the value and the rule.
+// ParseNFSSquash reads the parameter nfsSquash. An empty text is NFSSquashNone. The error names the parameter, the
+// value and the rule.
 func ParseNFSSquash(text string) (NFSSquash, error) {
 	switch squash := NFSSquash(strings.TrimSpace(text)); squash {
 	case "":
@@ -97,8 +104,8 @@ func ParseNFSSquash(text string) (NFSSquash, error) {
 	return "", fmt.Errorf("%s: %q must be %s, %s or %s", ParameterNFSSquash, text, NFSSquashNone, NFSSquashRoot, NFSSquashAll)
 }
 
-// ParseShareNodeSelector reads the parameter shareManagerNodeSelector, "key:value;key2:value2". Nothing is no selector. The
-// error names the parameter, the value and the rule.
+// ParseShareNodeSelector reads the parameter shareManagerNodeSelector, "key:value;key2:value2". An empty text gives a
+// nil selector. The error names the parameter, the value and the rule.
 func ParseShareNodeSelector(text string) (map[string]string, error) {
 	selector := map[string]string{}
 	for _, part := range parts(text) {
@@ -118,8 +125,8 @@ func ParseShareNodeSelector(text string) (map[string]string, error) {
 	return selector, nil
 }
 
-// ParseShareTolerations reads the parameter shareManagerTolerations, "key=value:Effect;key:Effect". Without a value any value is
-// tolerated, without an effect any effect. The error names the parameter, the value and the rule.
+// ParseShareTolerations reads the parameter shareManagerTolerations, "key=value:Effect;key:Effect". Without a value any
+// value is tolerated, without an effect any effect. The error names the parameter, the value and the rule.
 func ParseShareTolerations(text string) ([]corev1.Toleration, error) {
 	list, err := parseTolerations(text)
 	if err != nil {
@@ -129,7 +136,7 @@ func ParseShareTolerations(text string) ([]corev1.Toleration, error) {
 	return list, nil
 }
 
-// parseToleration reads one entry. The error names the part of it that is wrong.
+// parseToleration reads one entry. The error names the wrong part of it.
 func parseToleration(text string) (corev1.Toleration, error) {
 	taint, effect, _ := strings.Cut(text, ":")
 	key, value, hasValue := strings.Cut(strings.TrimSpace(taint), "=")
@@ -151,7 +158,7 @@ func parseToleration(text string) (corev1.Toleration, error) {
 	return t, nil
 }
 
-// parts of a text that ';' separates, without empty ones.
+// parts splits a text at ';' and omits empty parts.
 func parts(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, ";"), func(part string) bool { return strings.TrimSpace(part) == "" })
 }

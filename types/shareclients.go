@@ -7,38 +7,41 @@ import (
 	"strings"
 )
 
-// The ConfigMap ShareClientsConfigMap says who may mount shared volumes: under ShareClientsKey the word ShareClientsAny, or addresses and networks,
-// one a line. The pod of a share has it as a directory. Earlier releases read ShareClientsKey alone, take an empty list for none, and write
-// ShareClientsAny where the addresses of a node are not known: a reader must believe that word only where the reason is
+// The ConfigMap ShareClientsConfigMap lists the clients that may mount shared volumes. Under ShareClientsKey it has
+// the word ShareClientsAny, or addresses and networks, one per line. The pod of a share mounts it as a directory.
+// Earlier releases read only ShareClientsKey and treat an empty list as missing. They write ShareClientsAny if the
+// addresses of a node are unknown. So a reader must trust that word only if the reason is
 // ReasonClientsAllowedBySetting, and a writer must never write an empty list (ShareClientsNobody).
 const (
 	ShareClientsConfigMap = "longhorn-share-clients"
 	ShareClientsKey       = "clients"
-	// ShareClientsReasonKey and ShareClientsMessageKey say why the list is as it is, where that needs saying.
+	// ShareClientsReasonKey and ShareClientsMessageKey explain the list where an explanation is needed.
 	ShareClientsReasonKey  = "reason"
 	ShareClientsMessageKey = "message"
-	// ShareClientsNodesKey says which addresses of the list belong to which node: the node's name and its addresses, a node a line. The next list
-	// keeps the addresses of a node whose daemon reports none any more.
+	// ShareClientsNodesKey says which addresses of the list belong to which node. Each line has a node's name and its
+	// addresses. The next list keeps the addresses of a node whose daemon no longer reports any.
 	ShareClientsNodesKey = "nodes"
-	// ShareClientsWaitingKey names the nodes whose clients the list does not know yet, one a line: no shared volume is published to them.
+	// ShareClientsWaitingKey names the nodes whose clients the list does not contain yet, one per line. No shared
+	// volume is published to these nodes.
 	ShareClientsWaitingKey = "waiting"
-	// ShareClientsNobody is the one line of a list without clients: the share's own machine, which may connect anyway.
+	// ShareClientsNobody is the only line of a list without clients: the share's own machine, which may always
+	// connect.
 	ShareClientsNobody = "127.0.0.1"
-	// ShareClientsDirectory is where a share's pod has the ConfigMap.
+	// ShareClientsDirectory is the mount path of the ConfigMap in a share's pod.
 	ShareClientsDirectory = "/etc/longhorn-share"
 )
 
-// The words of SettingRWXVolumeAllowedClients. ShareClientsAny stands in the ConfigMap, too.
+// The words of SettingRWXVolumeAllowedClients. The ConfigMap can contain ShareClientsAny, too.
 const (
 	ShareClientsNodes = "nodes"
 	ShareClientsAny   = "any"
 )
 
-// ShareClients are those that may mount shared volumes.
+// ShareClients describes the clients that may mount shared volumes.
 type ShareClients struct {
-	// Any: whoever reaches the server. The rest counts for nothing then.
+	// Any: every client that reaches the server. The other fields are then ignored.
 	Any bool
-	// Nodes of the cluster, and Networks, without host bits, in order.
+	// Nodes: the nodes of the cluster. Networks have no host bits and are sorted.
 	Nodes    bool
 	Networks []netip.Prefix
 }
@@ -48,8 +51,8 @@ var shareClientEntries = EntryRule{
 	Says: "must be " + ShareClientsNodes + ", " + ShareClientsAny + ", addresses and networks, separated by ','; %q is none of them",
 }
 
-// ParseShareClients reads the value of SettingRWXVolumeAllowedClients: words and networks with commas between them. An error is a clause that follows
-// the value.
+// ParseShareClients reads the value of SettingRWXVolumeAllowedClients: words and networks, separated by commas. An
+// error is a clause that follows the value.
 func ParseShareClients(value string) (ShareClients, error) {
 	var c ShareClients
 	for _, word := range strings.Split(value, ",") {
@@ -67,7 +70,7 @@ func ParseShareClients(value string) (ShareClients, error) {
 		}
 	}
 	if c.Any && (c.Nodes || len(c.Networks) > 0) {
-		return c, fmt.Errorf("must not have anything beside %s, which is all", ShareClientsAny)
+		return c, fmt.Errorf("must contain nothing else if it contains %s", ShareClientsAny)
 	}
 	c.Networks = SortShareClients(c.Networks)
 	return c, nil
@@ -78,7 +81,8 @@ func checkShareClients(value string) error {
 	return err
 }
 
-// ParseShareClient reads an address or a network (192.0.2.0/24). Host bits are dropped, and an IPv4 address within IPv6 is the IPv4 address.
+// ParseShareClient parses an address or a network (192.0.2.0/24). It drops host bits, and converts an IPv4 address
+// within IPv6 to the IPv4 address.
 func ParseShareClient(text string) (netip.Prefix, error) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
 		address = address.Unmap()
@@ -91,12 +95,12 @@ func ParseShareClient(text string) (netip.Prefix, error) {
 	return network.Masked(), nil
 }
 
-// ShareClientsWaiting are the nodes for which a list of clients has shared volumes wait.
+// ShareClientsWaiting returns the nodes to which no shared volume is published until the list knows their clients.
 func ShareClientsWaiting(data map[string]string) []string {
 	return strings.Fields(data[ShareClientsWaitingKey])
 }
 
-// SortShareClients returns the networks in order, each once.
+// SortShareClients returns the networks sorted and without duplicates.
 func SortShareClients(networks []netip.Prefix) []netip.Prefix {
 	sorted := slices.SortedFunc(slices.Values(networks), func(a, b netip.Prefix) int {
 		if order := a.Addr().Compare(b.Addr()); order != 0 {
