@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podGroups are where the kubelet may keep the control group of a pod, below the node's control groups: as a slice of systemd, or as plain
-// directories.
+// podGroups returns the paths at which the kubelet may create the control group of a pod, relative to the node's
+// control groups: as a slice of systemd, or as plain directories.
 func podGroups(pod *corev1.Pod) []string {
 	slice, directory := "kubepods", "kubepods"
 	if qos := strings.ToLower(string(pod.Status.QOSClass)); pod.Status.QOSClass != corev1.PodQOSGuaranteed {
@@ -24,8 +24,10 @@ func podGroups(pod *corev1.Pod) []string {
 	}
 }
 
-// ofPod is what the processes of a pod of this node use, as the kernel counts it for their control group, of version 2. Memory is what cannot
-// be taken back at once, as the kubelet counts it. It answers false where the kubelet keeps control groups elsewhere, or of version 1.
+// ofPod returns the CPU and memory that the processes of a pod of this node use, as the kernel counts them for the
+// pod's control group of version 2. Memory does not include pages that the kernel can reclaim immediately; the
+// kubelet counts in the same way. It returns false if the kubelet creates control groups elsewhere, or if they are of
+// version 1.
 func (u *usage) ofPod(groups string, pod *corev1.Pod) (figures, bool) {
 	for _, group := range podGroups(pod) {
 		dir := filepath.Join(groups, group)
@@ -54,7 +56,7 @@ func number(path string) (int64, bool) {
 	return n, err == nil
 }
 
-// keyed is the number behind a key, in a file of lines with a key and a number.
+// keyed returns the number after a key, in a file whose lines have a key and a number.
 func keyed(path, key string) (int64, bool) {
 	text, err := os.ReadFile(path)
 	if err != nil {

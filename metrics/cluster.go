@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// ofVolume are the labels that every family of a volume begins with.
+// ofVolume are the first labels of every family of a volume.
 const ofVolume = "node volume pvc pvc_namespace"
 
 var (
@@ -21,15 +21,15 @@ var (
 
 	volumeCapacity   = ofCluster.add("volume_capacity_bytes", ofVolume, "Size of the volume (spec.size).")
 	volumeActualSize = ofCluster.add("volume_actual_size_bytes", ofVolume, "Bytes that the largest replica of the volume has allocated.")
-	volumeState      = ofCluster.add("volume_state", ofVolume+" state", "One series for each state: 1 for the one that the volume is in, 0 for the others.")
-	volumeRobustness = ofCluster.add("volume_robustness", ofVolume+" state", "One series for each robustness: 1 for the one that the volume has, 0 for the others.")
+	volumeState      = ofCluster.add("volume_state", ofVolume+" state", "One series for each state: 1 for the present state of the volume, 0 for the others.")
+	volumeRobustness = ofCluster.add("volume_robustness", ofVolume+" state", "One series for each robustness: 1 for the present robustness of the volume, 0 for the others.")
 	volumeStatus     = ofCluster.ours("volume_status", ofVolume+" condition condition_reason", "1 if the condition of the volume is True, else 0.")
-	volumeDegraded   = ofCluster.ours("volume_degraded_since_timestamp_seconds", ofVolume, "Since when the volume has had fewer good copies than asked for (Unix time); absent while it has them all.")
-	rebuildProgress  = ofCluster.add("engine_rebuild_progress", "node engine rebuild_dst pvc pvc_namespace", "How much of a rebuild is done, in percent, while it goes on; rebuild_dst is the replica.")
-	shareState       = ofCluster.ours("share_manager_state", "node share_manager state", "1 for the state that the share of the volume of that name is in (status.state).")
-	nodeCount        = ofCluster.add("node_count_total", "", "How many Longhorn nodes the cluster has.")
-	nodeReady        = ofCluster.ours("node_ready", "node", "1 if the node's condition Ready is True, else 0, of every node: a daemon that is down cannot say it of its own.")
-	settingApplied   = ofCluster.ours("setting_applied", "setting", "0 while the value of the setting is refused, has no effect yet, or waits for pods that serve, else 1.")
+	volumeDegraded   = ofCluster.ours("volume_degraded_since_timestamp_seconds", ofVolume, "Time since which the volume has had fewer good copies than requested (Unix time); absent while it has all of them.")
+	rebuildProgress  = ofCluster.add("engine_rebuild_progress", "node engine rebuild_dst pvc pvc_namespace", "Progress of a running rebuild, in percent; rebuild_dst is the replica.")
+	shareState       = ofCluster.ours("share_manager_state", "node share_manager state", "1 for the present state of the share of the volume with that name (status.state).")
+	nodeCount        = ofCluster.add("node_count_total", "", "Number of Longhorn nodes of the cluster.")
+	nodeReady        = ofCluster.ours("node_ready", "node", "1 if the node's condition Ready is True, else 0, for every node: a daemon that is down cannot report its own node.")
+	settingApplied   = ofCluster.ours("setting_applied", "setting", "0 while the value of the setting is refused, has no effect yet, or waits until pods in use are replaced, else 1.")
 )
 
 var (
@@ -47,7 +47,7 @@ type ClaimFinder interface {
 	Claims(volume string) ([]*corev1.PersistentVolume, error)
 }
 
-// ClusterDeps are what Cluster needs; the stores are of the whole cluster.
+// ClusterDeps are the dependencies of Cluster. The stores contain the whole cluster.
 type ClusterDeps struct {
 	Volumes  Lister[*longhorn.Volume]
 	Engines  Lister[*longhorn.Engine]
@@ -58,11 +58,12 @@ type ClusterDeps struct {
 	Log      *logrus.Entry
 }
 
-// Cluster is the prometheus.Collector of the leader: it owns all volumes, for its volume controller alone writes their status. It must be
-// registered only while this daemon leads, or a volume would be shown by two.
+// Cluster is the prometheus.Collector of the leader. The leader owns all volumes, because only its volume controller
+// writes their status. The Cluster must be registered only while this daemon is the leader. Otherwise two daemons
+// would export the same volume.
 type Cluster struct{ deps ClusterDeps }
 
-// NewCluster makes it; it reads nothing.
+// NewCluster returns a Cluster. It reads nothing yet.
 func NewCluster(deps ClusterDeps) *Cluster { return &Cluster{deps: deps} }
 
 // Describe implements prometheus.Collector.
@@ -93,7 +94,7 @@ func (c *Cluster) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// list is what the cache holds; a kind that cannot be read is left out.
+// list returns the objects in the cache. If a kind cannot be read, its metrics are missing from the scrape.
 func list[T any](from Lister[T], what string, log *logrus.Entry) []T {
 	objects, err := from.List(labels.Everything())
 	if err != nil {
@@ -117,7 +118,7 @@ func (s series) volume(v *longhorn.Volume, identity ...string) {
 	}
 }
 
-// rebuilds sends the rebuild that the engine has under way.
+// rebuilds sends the running rebuild of an engine.
 func (c *Cluster) rebuilds(s series, e *longhorn.Engine) {
 	for replica, rebuild := range e.Status.RebuildStatus {
 		if rebuild.IsRebuilding {
@@ -130,7 +131,7 @@ func (c *Cluster) rebuilds(s series, e *longhorn.Engine) {
 // claim is a PersistentVolumeClaim; both are empty if the volume has none.
 type claim struct{ name, namespace string }
 
-// claimOf is the claim of a volume, the first by name if it has several.
+// claimOf returns the claim of a volume. If the volume has several, it is the first by name.
 func (c *Cluster) claimOf(volume string) claim {
 	bound, err := c.deps.Claims.Claims(volume)
 	if err != nil {

@@ -78,7 +78,7 @@ func TestCluster(t *testing.T) {
 	}, scrape(t, fullCluster()))
 }
 
-// TestClusterShowsNothingItDoesNotKnow: a volume without claim and status, and a kind that cannot be read.
+// TestClusterShowsNothingItDoesNotKnow has a volume without claim and status, and a kind that cannot be read.
 func TestClusterShowsNothingItDoesNotKnow(t *testing.T) {
 	deps := emptyCluster()
 	deps.Volumes = cache[*longhorn.Volume]{build.Volume("new")}
@@ -90,7 +90,7 @@ func TestClusterShowsNothingItDoesNotKnow(t *testing.T) {
 	assert.Contains(t, lines, "longhorn_node_count_total 0")
 }
 
-// TestEveryFamilyIsShown: the documentation lists no metric that is never there.
+// TestEveryFamilyIsShown: every metric in the documentation is exported.
 func TestEveryFamilyIsShown(t *testing.T) {
 	var shown []string
 	for _, line := range append(scrape(t, fullNode(t)), scrape(t, fullCluster())...) {

@@ -15,8 +15,8 @@ var update = flag.Bool("update", false, "write the tables of docs/METRICS.md")
 
 const document = "../docs/METRICS.md"
 
-// TestMetricsDocument: the tables of the documentation are what is declared here. That all of them are registered, and nothing else, is
-// tested in package app.
+// TestMetricsDocument compares the tables of the documentation with the declarations in this package. A test in
+// package app checks that all of them are registered, and no others.
 func TestMetricsDocument(t *testing.T) {
 	text, err := os.ReadFile(document)
 	require.NoError(t, err)

@@ -8,10 +8,10 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// prefix is that of all names here.
+// prefix is the prefix of all metric names of this package.
 const prefix = "longhorn_"
 
-// Family is all series of one name.
+// Family is the set of all series with one name.
 type Family struct {
 	Name   string
 	Labels []string
@@ -25,7 +25,7 @@ type Family struct {
 // families is one of the two sets that a Collector describes.
 type families struct{ all []*Family }
 
-// add makes a Family whose name lacks the prefix. Labels are separated by spaces.
+// add creates a Family. name lacks the prefix. Labels are separated by spaces.
 func (f *families) add(name, labels, help string) *Family {
 	family := &Family{Name: prefix + name, Labels: strings.Fields(labels), Help: help}
 	family.desc = prometheus.NewDesc(family.Name, help, family.Labels, nil)
@@ -33,7 +33,7 @@ func (f *families) add(name, labels, help string) *Family {
 	return family
 }
 
-// ours makes a Family that Longhorn does not have.
+// ours creates a Family that Longhorn does not have.
 func (f *families) ours(name, labels, help string) *Family {
 	family := f.add(name, labels, help)
 	family.Ours = true
@@ -54,16 +54,16 @@ func (f *families) list() []Family {
 	return all
 }
 
-// NodeFamilies are what each daemon shows, in the order of the documentation.
+// NodeFamilies returns the families that each daemon exports, in the order of the documentation.
 func NodeFamilies() []Family { return ofNode.list() }
 
-// ClusterFamilies are what the leader shows besides.
+// ClusterFamilies returns the families that only the leader exports.
 func ClusterFamilies() []Family { return ofCluster.list() }
 
-// series is where a Collector sends what it has read.
+// series is the channel to which a Collector sends the values that it has read.
 type series chan<- prometheus.Metric
 
-// gauge sends one value. The values of labels stand in the order of the family's.
+// gauge sends one value. The values of the labels are in the order of the family's labels.
 func (s series) gauge(f *Family, value float64, labels ...string) {
 	s <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, value, labels...)
 }
@@ -73,19 +73,19 @@ func (s series) bytes(f *Family, value int64, labels ...string) {
 	s.gauge(f, float64(value), labels...)
 }
 
-// conditions sends one series for each condition: 1 if it is True, else 0. Their types are in lower case.
+// conditions sends one series for each condition: 1 if it is True, else 0. The condition types are in lower case.
 func (s series) conditions(f *Family, conditions []longhorn.Condition, labels ...string) {
 	for _, c := range conditions {
 		s.gauge(f, oneIf(c.Status == longhorn.ConditionTrue), with(labels, strings.ToLower(c.Type), c.Reason)...)
 	}
 }
 
-// allowScheduling sends what the spec allows as one more condition, as Longhorn does.
+// allowScheduling sends the value of spec.allowScheduling as one more condition, as Longhorn does.
 func (s series) allowScheduling(f *Family, allowed bool, labels ...string) {
 	s.gauge(f, oneIf(allowed), with(labels, "allowScheduling", "")...)
 }
 
-// with is labels and more, in memory of its own.
+// with returns labels followed by more, in a new array.
 func with(labels []string, more ...string) []string {
 	return append(labels[:len(labels):len(labels)], more...)
 }

@@ -74,7 +74,7 @@ func emptyCluster() ClusterDeps {
 	}
 }
 
-// scrape returns what Prometheus would read of a Collector, a line for each series, sorted.
+// scrape returns what Prometheus would read from a Collector: one line for each series, sorted.
 func scrape(t testing.TB, c prometheus.Collector) []string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -92,19 +92,19 @@ func scrape(t testing.TB, c prometheus.Collector) []string {
 	return lines
 }
 
-// beginningWith are the lines of families whose names begin so.
+// beginningWith returns the lines of families whose names have a prefix.
 func beginningWith(lines []string, start string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.HasPrefix(line, start) })
 }
 
-// name is the family of a line.
+// name returns the family of a line.
 func name(line string) string {
 	end := strings.IndexAny(line, "{ ")
 	return line[:end]
 }
 
-// writeProc makes what is read of /proc. cpu are the numbers behind "cpu" in /proc/stat; utime and stime are of this process. All are in
-// hundredths of a second.
+// writeProc writes the files of /proc that the package reads. cpu are the numbers after "cpu" in /proc/stat. utime
+// and stime are the times of this process. All are in hundredths of a second.
 func writeProc(t testing.TB, root, cpu, utime, stime string) {
 	t.Helper()
 	dir := filepath.Join(root, "4711")

@@ -14,67 +14,67 @@ import (
 var (
 	ofNode families
 
-	nodeStatus         = ofNode.add("node_status", "node condition condition_reason", "1 if the condition of the node is True, else 0; condition=\"allowScheduling\" is what its spec says.")
+	nodeStatus         = ofNode.add("node_status", "node condition condition_reason", "1 if the condition of the node is True, else 0; condition=\"allowScheduling\" is the value in its spec.")
 	nodeCPUUsage       = ofNode.add("node_cpu_usage_millicpu", "node", "CPU that all processes of the node's machine used since the last scrape, in thousandths of a CPU, from /proc/stat.")
 	nodeCPUCapacity    = ofNode.add("node_cpu_capacity_millicpu", "node", "CPU of the Kubernetes node (status.capacity), in thousandths of a CPU.")
-	nodeMemoryUsage    = ofNode.add("node_memory_usage_bytes", "node", "Memory of the node's machine that is not available, from /proc/meminfo.")
+	nodeMemoryUsage    = ofNode.add("node_memory_usage_bytes", "node", "Memory of the node's machine that is in use (not available), from /proc/meminfo.")
 	nodeMemoryCapacity = ofNode.add("node_memory_capacity_bytes", "node", "Memory of the Kubernetes node (status.capacity).")
 	nodeStorage        = storage{
 		capacity:    ofNode.add("node_storage_capacity_bytes", "node", "Size of the file systems of the node's disks that are ready."),
-		usage:       ofNode.add("node_storage_usage_bytes", "node", "What is used on the file systems of the node's disks that are ready, by replicas and by others."),
-		reservation: ofNode.add("node_storage_reservation_bytes", "node", "What is reserved for others on the node's disks (storageReserved)."),
+		usage:       ofNode.add("node_storage_usage_bytes", "node", "Used space on the file systems of the node's disks that are ready, by replicas and by other files."),
+		reservation: ofNode.add("node_storage_reservation_bytes", "node", "Space on the node's disks that is reserved for other uses than replicas (storageReserved)."),
 		scheduled:   ofNode.add("node_storage_scheduled_bytes", "node", "Full size of all replicas that are placed on the node's disks that are ready."),
 	}
 
-	diskStatus  = ofNode.add("disk_status", "node disk condition condition_reason", "1 if the condition of the disk is True, else 0; condition=\"allowScheduling\" is what its spec says.")
+	diskStatus  = ofNode.add("disk_status", "node disk condition condition_reason", "1 if the condition of the disk is True, else 0; condition=\"allowScheduling\" is the value in its spec.")
 	diskStorage = storage{
 		capacity:    ofNode.add("disk_capacity_bytes", "node disk", "Size of the disk's file system; absent while the disk is not ready."),
-		usage:       ofNode.add("disk_usage_bytes", "node disk", "What is used on the disk's file system, by replicas and by others; absent while the disk is not ready."),
-		reservation: ofNode.add("disk_reservation_bytes", "node disk", "What is reserved for others on the disk (storageReserved)."),
+		usage:       ofNode.add("disk_usage_bytes", "node disk", "Used space on the disk's file system, by replicas and by other files; absent while the disk is not ready."),
+		reservation: ofNode.add("disk_reservation_bytes", "node disk", "Space on the disk that is reserved for other uses than replicas (storageReserved)."),
 		scheduled:   ofNode.ours("disk_scheduled_bytes", "node disk", "Full size of all replicas that are placed on the disk; absent while the disk is not ready."),
 	}
 
 	replicaInfo      = ofNode.add("replica_info", "replica volume node disk_path data_engine", "1 for each replica of the node.")
-	replicaState     = ofNode.add("replica_state", "replica volume node state", "1 for the state that the replica is in (status.currentState).")
-	replicaAllocated = ofNode.ours("replica_allocated_bytes", "replica volume node", "Space that the replica's data takes on its disk, as last written down.")
+	replicaState     = ofNode.add("replica_state", "replica volume node state", "1 for the present state of the replica (status.currentState).")
+	replicaAllocated = ofNode.ours("replica_allocated_bytes", "replica volume node", "Space that the replica's data uses on its disk, as last recorded.")
 
-	volumeReadThroughput  = ofNode.add("volume_read_throughput", "node volume", "Bytes per second that users read of the volume, since the last scrape.")
+	volumeReadThroughput  = ofNode.add("volume_read_throughput", "node volume", "Bytes per second that users read from the volume, since the last scrape.")
 	volumeWriteThroughput = ofNode.add("volume_write_throughput", "node volume", "Bytes per second that users write to the volume, since the last scrape.")
 	volumeReadIOPS        = ofNode.add("volume_read_iops", "node volume", "Reads per second that the volume's device has answered, since the last scrape.")
 	volumeWriteIOPS       = ofNode.add("volume_write_iops", "node volume", "Writes per second that the volume's device has answered, since the last scrape.")
-	volumeReadLatency     = ofNode.add("volume_read_latency", "node volume", "Nanoseconds that a read took on average, since the last scrape; 0 if there was none.")
-	volumeWriteLatency    = ofNode.add("volume_write_latency", "node volume", "Nanoseconds that a write took on average, since the last scrape; 0 if there was none.")
-	volumeReadOnly        = ofNode.add("volume_file_system_read_only", "node volume", "1 if the volume's file system, as it is mounted for pods of the node, is read-only as a whole, else 0; absent while none is mounted.")
+	volumeReadLatency     = ofNode.add("volume_read_latency", "node volume", "Average time of a read in nanoseconds, since the last scrape; 0 if there was none.")
+	volumeWriteLatency    = ofNode.add("volume_write_latency", "node volume", "Average time of a write in nanoseconds, since the last scrape; 0 if there was none.")
+	volumeReadOnly        = ofNode.add("volume_file_system_read_only", "node volume", "1 if the volume's file system, as it is mounted for pods of the node, is read-only as a whole, else 0; absent while it is not mounted.")
 
 	engineInfo  = ofNode.add("engine_info", "engine volume node data_engine", "1 for each engine of the node.")
-	engineState = ofNode.add("engine_state", "engine volume node state", "1 for the state that the engine is in (status.currentState).")
-	engineMode  = ofNode.add("engine_replica_mode", "engine volume replica mode", "1 for the mode in which the engine has the replica: RW, WO (it is being rebuilt) or ERR.")
+	engineState = ofNode.add("engine_state", "engine volume node state", "1 for the present state of the engine (status.currentState).")
+	engineMode  = ofNode.add("engine_replica_mode", "engine volume replica mode", "1 for the mode of the replica in the engine: RW, WO (it is being rebuilt) or ERR.")
 
 	managerCPURequests    = ofNode.add("instance_manager_cpu_requests_millicpu", "node instance_manager type", "CPU that the instance manager's pod requests, in thousandths of a CPU.")
 	managerMemoryRequests = ofNode.add("instance_manager_memory_requests_bytes", "node instance_manager type", "Memory that the instance manager's pod requests.")
-	managerCPUUsage       = ofNode.add("instance_manager_cpu_usage_millicpu", "node instance_manager type", "CPU that the instance manager's pod used since the last scrape, in thousandths of a CPU, from its control group; absent where that is not of version 2.")
-	managerMemoryUsage    = ofNode.add("instance_manager_memory_usage_bytes", "node instance_manager type", "Memory of the instance manager's pod, without files that are only cached, from its control group; absent where that is not of version 2.")
-	managerState          = ofNode.ours("instance_manager_state", "node instance_manager type state", "1 for the state that the instance manager is in (status.currentState).")
-	managerInfo           = ofNode.ours("instance_manager_info", "node instance_manager type version process", "1 for the serving process of the instance manager; process is its identity, which a restart changes.")
+	managerCPUUsage       = ofNode.add("instance_manager_cpu_usage_millicpu", "node instance_manager type", "CPU that the instance manager's pod used since the last scrape, in thousandths of a CPU, from its control group; absent if the control group is not of version 2.")
+	managerMemoryUsage    = ofNode.add("instance_manager_memory_usage_bytes", "node instance_manager type", "Memory of the instance manager's pod, without files that are only cached, from its control group; absent if the control group is not of version 2.")
+	managerState          = ofNode.ours("instance_manager_state", "node instance_manager type state", "1 for the present state of the instance manager (status.currentState).")
+	managerInfo           = ofNode.ours("instance_manager_info", "node instance_manager type version process", "1 for the serving process of the instance manager; process is its identity, which changes at a restart.")
 
 	daemonCPUUsage    = ofNode.add("manager_cpu_usage_millicpu", "node manager", "CPU that this daemon used since the last scrape, in thousandths of a CPU.")
 	daemonMemoryUsage = ofNode.add("manager_memory_usage_bytes", "node manager", "Memory of this daemon (resident set size).")
-	daemonLeads       = ofNode.ours("manager_leader", "node manager", "1 if this daemon leads, else 0.")
+	daemonLeads       = ofNode.ours("manager_leader", "node manager", "1 if this daemon is the leader, else 0.")
 )
 
-// Lister lists the cached objects of a kind; datastore.Store is one. They are not modified here.
+// Lister lists the cached objects of a kind; datastore.Store implements it. This package does not modify them.
 type Lister[T any] interface {
 	List(selector labels.Selector) ([]T, error)
 }
 
-// Getter gets one cached object; datastore.Store is one. It is not modified here.
+// Getter gets one cached object; datastore.Store implements it. This package does not modify it.
 type Getter[T any] interface {
 	GetRO(name string) (T, error)
 }
 
-// NodeDeps are what Node needs; the stores are of this node alone.
+// NodeDeps are the dependencies of Node. The stores contain only this node.
 type NodeDeps struct {
-	// Node is this daemon's; Manager is the daemon's pod.
+	// Node is the name of this daemon's node; Manager is the name of the daemon's pod.
 	Node, Manager    string
 	Nodes            Getter[*longhorn.Node]
 	KubeNodes        Getter[*corev1.Node]
@@ -82,25 +82,25 @@ type NodeDeps struct {
 	Engines          Lister[*longhorn.Engine]
 	InstanceManagers Getter[*longhorn.InstanceManager]
 	Pods             Getter[*corev1.Pod]
-	// Leads tells whether this daemon leads.
+	// Leads reports whether this daemon is the leader.
 	Leads func() bool
 	// DeviceAt finds the device at a path of the node.
 	DeviceAt func(path string) (Device, bool)
-	// Proc is where the kernel shows its figures: /proc. HostMounts is the file with the mounts of the node's first process.
-	// HostCgroups is the directory with the node's control groups.
+	// Proc is the mount point of the proc file system: /proc. HostMounts is the mount table of the node's first
+	// process. HostCgroups is the directory with the node's control groups.
 	Proc, HostMounts, HostCgroups string
 	Clock                         clock.PassiveClock
 	Log                           *logrus.Entry
 }
 
-// Node is the prometheus.Collector of one node. It may be asked by many at a time.
+// Node is the prometheus.Collector of one node. Concurrent scrapes are allowed.
 type Node struct {
 	deps  NodeDeps
 	usage *usage
 	io    *volumeIO
 }
 
-// NewNode makes it; it reads nothing.
+// NewNode returns a Node. It reads nothing yet.
 func NewNode(deps NodeDeps) *Node {
 	return &Node{deps: deps, usage: newUsage(deps.Proc, deps.Clock), io: newVolumeIO(deps.Clock)}
 }
@@ -108,7 +108,8 @@ func NewNode(deps NodeDeps) *Node {
 // Describe implements prometheus.Collector.
 func (n *Node) Describe(out chan<- *prometheus.Desc) { ofNode.describe(out) }
 
-// Collect implements prometheus.Collector. Until the caches are filled, what is missing there is missing here.
+// Collect implements prometheus.Collector. Until the caches are filled, the metrics of missing objects are missing,
+// too.
 func (n *Node) Collect(out chan<- prometheus.Metric) {
 	s := series(out)
 	if node, err := n.deps.Nodes.GetRO(n.deps.Node); err == nil {
@@ -125,7 +126,7 @@ func (n *Node) Collect(out chan<- prometheus.Metric) {
 	s.gauge(daemonLeads, oneIf(n.deps.Leads()), n.deps.Node, n.deps.Manager)
 }
 
-// kubeNode sends the capacities that Kubernetes knows.
+// kubeNode sends the capacities in the status of the Kubernetes node.
 func (s series) kubeNode(node *corev1.Node) {
 	if cpu, ok := node.Status.Capacity[corev1.ResourceCPU]; ok {
 		s.gauge(nodeCPUCapacity, float64(cpu.MilliValue()), node.Name)
@@ -159,7 +160,8 @@ func (n *Node) engines(s series) {
 	}
 }
 
-// instanceManager sends what is known of the node's instance manager, and what its pod, of the same name, requests and uses.
+// instanceManager sends the state of the node's instance manager, and what its pod, which has the same name, requests
+// and uses.
 func (n *Node) instanceManager(s series) {
 	manager, err := n.deps.InstanceManagers.GetRO(types.InstanceManagerName(n.deps.Node))
 	if err != nil {
@@ -188,7 +190,7 @@ func (n *Node) instanceManager(s series) {
 	}
 }
 
-// usages sends what the kernel says of the machine and of this process.
+// usages sends the kernel's values for the machine and for this process.
 func (n *Node) usages(s series) {
 	machine, err := n.usage.ofMachine()
 	if err != nil {

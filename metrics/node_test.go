@@ -107,7 +107,8 @@ func TestNode(t *testing.T) {
 		`longhorn_manager_leader{manager="manager-1",node="node-1"} 1`,
 		fmt.Sprintf(`longhorn_manager_memory_usage_bytes{manager="manager-1",node="node-1"} %d`, 25*os.Getpagesize()),
 		`longhorn_node_cpu_capacity_millicpu{node="node-1"} 2000`,
-		// 5 + 1 + 1 + 0.5 + 0.5 + 1 s in 10 s; idle time and waiting do not count, and a guest's is in the first.
+		// 5 + 1 + 1 + 0.5 + 0.5 + 1 s in 10 s. Idle time and waiting do not count. The time of a guest is in the
+		// first number.
 		`longhorn_node_cpu_usage_millicpu{node="node-1"} 900`,
 		`longhorn_node_memory_capacity_bytes{node="node-1"} 1.024e+06`,
 		`longhorn_node_memory_usage_bytes{node="node-1"} 614400`,
@@ -133,14 +134,15 @@ func TestNode(t *testing.T) {
 	}, scrape(t, fullNode(t)))
 }
 
-// TestNodeShowsNothingItDoesNotKnow: caches that are empty, a kind that cannot be read, and a /proc without files leave gaps and break no scrape.
+// TestNodeShowsNothingItDoesNotKnow: empty caches, a kind that cannot be read, and a /proc without files leave gaps
+// but do not break a scrape.
 func TestNodeShowsNothingItDoesNotKnow(t *testing.T) {
 	deps := emptyNode(t)
 	deps.Replicas = broken[*longhorn.Replica]{}
 	assert.Equal(t, []string{`longhorn_manager_leader{manager="manager-1",node="node-1"} 0`}, scrape(t, NewNode(deps)))
 }
 
-// TestDiskThatIsNotReady: figures that are left of a time when it was ready are not shown.
+// TestDiskThatIsNotReady: values that remain from a time when the disk was ready are not exported.
 func TestDiskThatIsNotReady(t *testing.T) {
 	deps := emptyNode(t)
 	deps.Nodes = cache[*longhorn.Node]{build.ReadyNode("node-1", "uuid-1", func(n *longhorn.Node) {
@@ -189,7 +191,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestThisProcess: the real /proc has what is read of it.
+// TestThisProcess: the real /proc contains the files that the package reads.
 func TestThisProcess(t *testing.T) {
 	u := newUsage("/proc", clocktesting.NewFakeClock(begin))
 	machine, err := u.ofMachine()

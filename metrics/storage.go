@@ -5,10 +5,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// storage are the four figures of a disk, or of all disks of a node.
+// storage are the four families of a disk, or of all disks of a node.
 type storage struct{ capacity, usage, reservation, scheduled *Family }
 
-// space is what storage shows, in bytes.
+// space has the values of a storage, in bytes.
 type space struct{ capacity, usage, reservation, scheduled int64 }
 
 func (a space) plus(b space) space {
@@ -21,9 +21,9 @@ func (s series) space(f storage, sp space, labels ...string) {
 	s.bytes(f.scheduled, sp.scheduled, labels...)
 }
 
-// node sends the conditions and the space of a node and of its disks. The status of a disk that is not ready has no figures
-// (controller/node): they are left out, not shown as 0. So the sums of a node are those of its disks that are ready; of the reservation,
-// which is the user's, those of all.
+// node sends the conditions and the space of a node and of its disks. The status of a disk that is not ready has no
+// sizes (controller/node). They are omitted, not exported as 0. So the sums of a node contain its ready disks only.
+// The exception is the reservation, which the user sets: it contains all disks.
 func (s series) node(n *longhorn.Node) {
 	s.conditions(nodeStatus, n.Status.Conditions, n.Name)
 	s.allowScheduling(nodeStatus, n.Spec.AllowScheduling, n.Name)

@@ -9,11 +9,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// shortest is the least time over which a use of CPU is measured: the kernel counts in hundredths of a second, so that a shorter one says
-// nothing. Who asks sooner is told the last figure again.
+// shortest is the minimum time over which CPU usage is measured. The kernel counts in hundredths of a second, so a
+// shorter time gives no meaningful value. A scrape that comes sooner gets the previous value again.
 const shortest = 5 * time.Second
 
-// usage reads what the kernel says of the machine and of this process. A container sees the whole machine's /proc/stat and /proc/meminfo.
+// usage reads the kernel's values for the machine and for this process. In a container, /proc/stat and /proc/meminfo
+// describe the whole machine.
 type usage struct {
 	proc             string
 	clock            clock.PassiveClock
@@ -23,10 +24,10 @@ type usage struct {
 
 func newUsage(proc string, c clock.PassiveClock) *usage { return &usage{proc: proc, clock: c} }
 
-// figures are a use of CPU and of memory.
+// figures are a CPU usage and a memory usage.
 type figures struct {
 	milliCPU    float64
-	isMeasured  bool // milliCPU is: a first reading alone gives none
+	isMeasured  bool // milliCPU is valid: the first reading alone gives no value
 	memoryBytes int64
 }
 
@@ -37,8 +38,8 @@ func (f figures) send(s series, cpu, memory *Family, labels ...string) {
 	s.bytes(memory, f.memoryBytes, labels...)
 }
 
-// ofMachine is the use of the whole machine: CPU time that was neither idle nor waiting for I/O, and memory that is not available to a new
-// process without swapping.
+// ofMachine returns the usage of the whole machine: CPU time that was neither idle nor waiting for I/O, and memory
+// that is not available to a new process without swapping.
 func (u *usage) ofMachine() (figures, error) {
 	fs, err := procfs.NewFS(u.proc)
 	if err != nil {
@@ -56,13 +57,13 @@ func (u *usage) ofMachine() (figures, error) {
 		return figures{}, fmt.Errorf("read the machine's memory: %s/meminfo lacks MemTotal or MemAvailable", u.proc)
 	}
 	t := stat.CPUTotal
-	// A guest's time is part of user and nice.
+	// The time of guests is part of user and nice.
 	f := figures{memoryBytes: int64(*memory.MemTotalBytes) - int64(*memory.MemAvailableBytes)}
 	f.milliCPU, f.isMeasured = u.machine.next(u.clock.Now(), t.User+t.Nice+t.System+t.IRQ+t.SoftIRQ+t.Steal)
 	return f, nil
 }
 
-// ofProcess is the use of this process.
+// ofProcess returns the usage of this process.
 func (u *usage) ofProcess() (figures, error) {
 	fs, err := procfs.NewFS(u.proc)
 	if err != nil {
@@ -81,18 +82,19 @@ func (u *usage) ofProcess() (figures, error) {
 	return f, nil
 }
 
-// rate makes a use of CPU of a counter of CPU seconds.
+// rate converts a counter of CPU seconds to a CPU usage.
 type rate struct {
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards all fields below
 	isBegun  bool
-	at       time.Time // of the reading that the next one is compared with
-	seconds  float64   // as read then
-	milliCPU float64   // the last figure
-	isKnown  bool      // there is a last figure
+	at       time.Time // time of the reading with which the next one is compared
+	seconds  float64   // the counter at that time
+	milliCPU float64   // the last value
+	isKnown  bool      // milliCPU is valid
 }
 
-// next takes a reading of the counter at now and returns the use since an earlier one, in thousandths of a CPU; false until there was one.
-// A counter that went back, as on another machine, begins anew.
+// next takes a reading of the counter at now. It returns the usage since an earlier reading, in thousandths of a CPU,
+// or false until there are two. If the counter has decreased, for example because the machine is another one, the
+// measurement restarts.
 func (r *rate) next(now time.Time, seconds float64) (milliCPU float64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,10 +21,10 @@ type Device struct{ Major, Minor uint32 }
 
 func (d Device) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
-// sectorBytes is the unit of /proc/diskstats, whatever the device's own is.
+// sectorBytes is the unit of /proc/diskstats, regardless of the device's own sector size.
 const sectorBytes = 512
 
-// counters are what the kernel has counted of one direction of a device since the device was made.
+// counters are the kernel's counters of one direction of a device, since the device was created.
 type counters struct{ requests, bytes, milliseconds uint64 }
 
 func (c counters) minus(b counters) counters {
@@ -35,7 +35,7 @@ func (c counters) isBefore(b counters) bool {
 	return c.requests < b.requests || c.bytes < b.bytes || c.milliseconds < b.milliseconds
 }
 
-// traffic is what the kernel has counted of a device.
+// traffic has the kernel's counters of a device.
 type traffic struct{ read, written counters }
 
 // pace is the traffic of a volume over some seconds.
@@ -44,8 +44,8 @@ type pace struct {
 	over time.Duration
 }
 
-// volumeIO measures what users of volumes do by the kernel's counters of the volumes' devices: between two scrapes, but over no less than
-// shortest. It shows the last figure again to those who ask sooner.
+// volumeIO measures the traffic of volumes' users with the kernel's counters of the volumes' devices. It measures
+// between two scrapes, but over at least shortest. A scrape that comes sooner gets the previous value again.
 type volumeIO struct {
 	clock clock.PassiveClock
 
@@ -53,21 +53,21 @@ type volumeIO struct {
 	last map[string]*reading // guarded by mu; by volume
 }
 
-// reading is a device's traffic at a time, and the pace up to then.
+// reading is a device's traffic at a time, and the pace before it.
 type reading struct {
 	device  Device
 	at      time.Time
 	traffic traffic
 	pace    pace
-	isKnown bool // pace is
+	isKnown bool // pace is valid
 }
 
 func newVolumeIO(c clock.PassiveClock) *volumeIO {
 	return &volumeIO{clock: c, last: map[string]*reading{}}
 }
 
-// next takes a reading of a volume's device, and returns its pace; false until it is known. A device that is another one, or whose
-// counters went back, begins anew.
+// next takes a reading of a volume's device and returns the volume's pace, or false if it is not known yet. If the
+// device is another one, or its counters have decreased, the measurement restarts.
 func (v *volumeIO) next(volume string, device Device, t traffic) (pace, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -83,7 +83,7 @@ func (v *volumeIO) next(volume string, device Device, t traffic) (pace, bool) {
 	return before.pace, before.isKnown
 }
 
-// keep forgets the volumes that are not named.
+// keep deletes the readings of all volumes that are not listed.
 func (v *volumeIO) keep(volumes []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -94,7 +94,8 @@ func (v *volumeIO) keep(volumes []string) {
 	}
 }
 
-// volumes sends what is seen of the devices of volumes that are attached to this node.
+// volumes sends the traffic of the devices of volumes that are attached to this node, and whether their file systems
+// are read-only.
 func (n *Node) volumes(s series) {
 	devices := map[string]Device{}
 	var names []string
@@ -113,7 +114,7 @@ func (n *Node) volumes(s series) {
 	}
 	counted, err := diskstats(n.deps.Proc)
 	if err != nil {
-		n.deps.Log.WithError(err).Warn("metrics lack what users of volumes do")
+		n.deps.Log.WithError(err).Warn("metrics lack the traffic of volumes")
 	}
 	readOnly, err := mountedReadOnly(n.deps.HostMounts)
 	if err != nil {
@@ -131,7 +132,7 @@ func (n *Node) volumes(s series) {
 	}
 }
 
-// pace sends the six figures of a volume. Where there were no requests their latency is 0.
+// pace sends the six values of a volume. Without requests the latency is 0.
 func (s series) pace(p pace, labels ...string) {
 	for _, d := range []struct {
 		counters
@@ -146,7 +147,7 @@ func (s series) pace(p pace, labels ...string) {
 	}
 }
 
-// diskstats reads /proc/diskstats. It lists all devices of the machine, whatever container reads it.
+// diskstats reads /proc/diskstats. The file lists all devices of the machine, also inside a container.
 func diskstats(proc string) (map[Device]traffic, error) {
 	file, err := os.Open(filepath.Join(proc, "diskstats"))
 	if err != nil {
@@ -166,7 +167,8 @@ func diskstats(proc string) (map[Device]traffic, error) {
 	return found, nil
 }
 
-// parseDiskstats reads a line: major, minor, name, and then of reads and of writes requests, merged ones, sectors and milliseconds.
+// parseDiskstats parses a line: major, minor, name, and then for reads and for writes: requests, merged requests,
+// sectors and milliseconds.
 func parseDiskstats(line string) (Device, traffic, bool) {
 	const first, last = 3, 10
 	fields := strings.Fields(line)
@@ -188,8 +190,8 @@ func parseDiskstats(line string) (Device, traffic, bool) {
 	return Device{uint32(numbers[0]), uint32(numbers[1])}, traffic{of(first), of(first + 4)}, true
 }
 
-// mountedReadOnly tells of each device with a mounted file system whether the file system as a whole is read-only. A mount that is
-// read-only does not count, for others of its file system may not be.
+// mountedReadOnly returns, for each device with a mounted file system, whether the whole file system is read-only. A
+// read-only mount alone does not count, because the same file system may have writable mounts.
 func mountedReadOnly(mountinfo string) (map[Device]bool, error) {
 	file, err := os.Open(mountinfo)
 	if err != nil {

@@ -16,7 +16,7 @@ func writeFile(t testing.TB, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// TestPace: what a volume's users did is measured between two scrapes of one device.
+// TestPace: the traffic of a volume's users is measured between two scrapes of one device.
 func TestPace(t *testing.T) {
 	at := func(reads, writes uint64) traffic {
 		return traffic{read: counters{reads, reads * 4096, reads * 2}, written: counters{writes, writes * 512, writes}}
@@ -26,7 +26,7 @@ func TestPace(t *testing.T) {
 		after  time.Duration
 		device Device
 		t      traffic
-		want   pace // over 0: none is known
+		want   pace // over 0: not known
 	}
 	for name, steps := range map[string][]step{
 		"two scrapes → what was done between them": {
