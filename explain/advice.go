@@ -7,24 +7,25 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// cause is a condition of a kind of object that is not as it should be, by its reason.
+// cause identifies a condition that is not in its good state: the kind of object, the condition's type, and its
+// reason.
 type cause struct {
 	kind      Kind
 	condition string
 	reason    string
 }
 
-// advice is what is said of a cause. Its texts name the object by words in braces: {ns} {node} {disk} {path} {uuid} {volume} {replica}
-// {name} {pod}.
+// advice is the text for a cause. Its texts refer to objects by words in braces: {ns} {node} {disk} {path} {uuid}
+// {volume} {replica} {name} {pod}.
 type advice struct {
 	severity Severity
 	what     string
 	next     []Step
-	// always: it is also told while the condition's status is the good one.
+	// always: it is also reported while the condition is in its good state.
 	always bool
 }
 
-// tables are all rows.
+// tables contains all rows.
 var tables = []map[cause]advice{nodeAdvice, diskAdvice, volumeAdvice, expansionAdvice, engineAdvice, replicaAdvice, ticketAdvice, shareAdvice, managerAdvice, settingAdvice}
 
 func adviceFor(c cause) (advice, bool) {
@@ -36,13 +37,13 @@ func adviceFor(c cause) (advice, bool) {
 	return advice{}, false
 }
 
-// troubles are the conditions that are there, True, while something is not as it should be. All others are False then.
+// troubles are the conditions that are True while something is wrong. All other conditions are False in that case.
 var troubles = []string{
 	types.ConditionFaulted, types.ConditionAttaching, types.ConditionChildRefused, types.ConditionEvictionWaits, types.ConditionCopiesMissing, types.ConditionCopiesUnreachable, types.ConditionSurplusReplicas,
 	types.ConditionDeviceInUse, types.ConditionEpochRefused, types.ConditionRemovalRefused, types.ConditionTrustedNetwork,
 }
 
-// isWell tells whether a condition says that all is well. Unknown with a reason is not.
+// isWell reports whether a condition is in its good state. Unknown with a reason is not.
 func isWell(c longhorn.Condition) bool {
 	if c.Status == longhorn.ConditionUnknown || c.Status == "" {
 		return c.Reason == ""
@@ -50,7 +51,7 @@ func isWell(c longhorn.Condition) bool {
 	return (c.Status == longhorn.ConditionTrue) != slices.Contains(troubles, c.Type)
 }
 
-// ofConditions has a finding for each condition of an object that is not well.
+// ofConditions returns a finding for each condition of an object that is not in its good state.
 func ofConditions(o Object, p place, list []longhorn.Condition) []Finding {
 	var found []Finding
 	for _, c := range list {
@@ -70,7 +71,7 @@ func ofCondition(o Object, p place, c longhorn.Condition) (Finding, bool) {
 	case isWell(c) && !a.always:
 		return Finding{}, false
 	case !known:
-		a = advice{Warning, "condition " + c.Type + " of the {kind} is " + string(c.Status) + ", for the reason " + c.Reason, seeEvents, false}
+		a = advice{Warning, "condition " + c.Type + " of the {kind} is " + string(c.Status) + ", with the reason " + c.Reason, seeEvents, false}
 	}
 	words := place{"kind": string(o.Kind), "name": o.Name}
 	for word, value := range p {
@@ -86,5 +87,5 @@ func ofCondition(o Object, p place, c longhorn.Condition) (Finding, bool) {
 	return f, true
 }
 
-// seeEvents is the step where nothing better is known.
-var seeEvents = []Step{{"See its Events, and the log of the daemon that leads", "kubectl -n {ns} get events --field-selector involvedObject.name={name}"}}
+// seeEvents are the steps if there is no better advice.
+var seeEvents = []Step{{"See its Events, and the log of the daemon that is the leader", "kubectl -n {ns} get events --field-selector involvedObject.name={name}"}}

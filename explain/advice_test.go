@@ -52,7 +52,7 @@ func TestAdviceFollowsTheCauseOfACondition(t *testing.T) {
 				w.disk(1, func(_ *longhorn.DiskSpec, s *longhorn.DiskStatus) { s.StorageAvailable, s.StorageMaximum = 0, 100<<20 })
 				w.diskSays(1, types.ConditionSchedulable, longhorn.ConditionFalse, types.ReasonDiskPressure, "too little")
 			},
-			object: "disk disk-1 on node n1", severity: Warning, reason: types.ReasonDiskPressure, what: "has no room for another replica", command: "df -h",
+			object: "disk disk-1 on node n1", severity: Warning, reason: types.ReasonDiskPressure, what: "has no space for another replica", command: "df -h",
 		},
 		{
 			name: "a path that leads nowhere → correct it", ask: "disk n1 nvme-ssd",
@@ -67,7 +67,7 @@ func TestAdviceFollowsTheCauseOfACondition(t *testing.T) {
 				w.share(longhorn.ShareManagerStateError, types.ReasonShareParameterInvalid, `name: "2024-media" ... must begin with a letter`)
 				w.rename("2024-media")
 			},
-			object: "share manager 2024-media", severity: Broken, reason: types.ReasonShareParameterInvalid, what: "its share cannot be configured as asked", why: "must begin with a letter", command: "",
+			object: "share manager 2024-media", severity: Broken, reason: types.ReasonShareParameterInvalid, what: "its share cannot be configured as requested", why: "must begin with a letter", command: "",
 		},
 		{
 			name: "an attribute of the PersistentVolume is refused → the PersistentVolume, by its own name", ask: "volume v",
@@ -94,7 +94,7 @@ func TestAdviceFollowsTheCauseOfACondition(t *testing.T) {
 	})
 }
 
-// rename gives volume v and its share another name.
+// rename changes the name of volume v and of its share.
 func (w *world) rename(name string) {
 	w.v.Name, w.e.Name, w.e.Spec.VolumeName, w.va.Name = name, types.EngineName(name), name, name
 	for _, r := range w.Replicas {
@@ -118,7 +118,7 @@ func TestNoAdviceTakesTheNameOfAVolumeForThatOfAPersistentVolume(t *testing.T) {
 	}
 }
 
-// mounts are the reasons of a disk or replica for which it helps to mount something.
+// mounts are the reasons of a disk or replica for which a mount is the remedy.
 var mounts = []string{
 	disk.ReasonNoDiskInfo, disk.ReasonDiskFilesystemChanged, disk.ReasonDiskReadOnly, types.ReasonDiskUnmounted, types.ReasonDiskReplaced, types.ReasonDiskMissing, types.ReasonDiskMismatch,
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// All explains the whole cluster, the worst first.
+// All explains the whole cluster, the worst findings first.
 func All(s *Snapshot) []Finding {
 	found := noNodes(s)
 	for _, n := range s.Nodes {
@@ -43,7 +43,7 @@ func All(s *Snapshot) []Finding {
 	return sorted(found)
 }
 
-// noNodes says that an installation has no node: none of its daemons has ever run.
+// noNodes reports that an installation has no node: none of its daemons has ever run.
 func noNodes(s *Snapshot) []Finding {
 	if len(s.Nodes) > 0 || !s.sees(ResourceNodes) {
 		return nil
@@ -56,7 +56,8 @@ func noNodes(s *Snapshot) []Finding {
 	}}
 }
 
-// ofSetting explains a setting that is not in force, or leaves the REST API open. The registry is asked where no daemon has written the condition yet.
+// ofSetting explains a setting that is not in force, or that leaves the REST API open. If no daemon has written the
+// condition yet, it checks the value against the registry.
 func ofSetting(s *Snapshot, setting *longhorn.Setting) []Finding {
 	c := types.FindCondition(setting.Status.Conditions, types.ConditionValid)
 	name := types.SettingName(setting.Name)
@@ -69,7 +70,7 @@ func ofSetting(s *Snapshot, setting *longhorn.Setting) []Finding {
 	})
 }
 
-// names of objects, sorted.
+// names returns the names of objects, sorted.
 func names[T metav1.Object](list []T) []string {
 	var all []string
 	for _, o := range list {
@@ -79,11 +80,11 @@ func names[T metav1.Object](list []T) []string {
 	return all
 }
 
-// maxNames bounds how many objects an error offers instead.
+// maxNames is the maximum number of existing objects that an error lists.
 const maxNames = 20
 
-// notThere says that there is no object of a name, and what may have been meant, or which there are. others are lines
-// for explain about objects of other kinds that have the name.
+// notThere returns the error that no object with this name exists. The error suggests the name that the user may have
+// meant, or lists the existing names. others are command lines that explain objects of other kinds with this name.
 func notThere(s *Snapshot, kind Kind, name, plural string, have []string, others ...string) error {
 	if !s.sees(plural) {
 		return fmt.Errorf("%s %q: your account may not read %s", kind, name, plural)
@@ -105,10 +106,10 @@ func notThere(s *Snapshot, kind Kind, name, plural string, have []string, others
 	return fmt.Errorf("%s", text)
 }
 
-// maxMeant bounds how many claims of one name an error offers.
+// maxMeant is the maximum number of claims of one name that an error suggests.
 const maxMeant = 5
 
-// ClaimsNamed are the lines for explain about all claims of a name, in any namespace that was read.
+// ClaimsNamed returns the command lines that explain all claims with a name, in any namespace that was read.
 func ClaimsNamed(s *Snapshot, name string) []string {
 	var lines []string
 	for _, c := range s.Claims {
@@ -120,8 +121,8 @@ func ClaimsNamed(s *Snapshot, name string) []string {
 	return lines[:min(len(lines), maxMeant)]
 }
 
-// volumesNamed are the lines for explain about what a user may have taken for the name of a volume: a claim's, or a
-// PersistentVolume's.
+// volumesNamed returns the command lines that explain what a user may have mistaken for the name of a volume: the
+// name of a claim or of a PersistentVolume.
 func volumesNamed(s *Snapshot, name string) []string {
 	if pv := named(s.PersistentVolumes, name); pv != nil && isOurs(pv) {
 		return []string{"explain pv " + name}
@@ -129,7 +130,7 @@ func volumesNamed(s *Snapshot, name string) []string {
 	return ClaimsNamed(s, name)
 }
 
-// Setting explains a setting. The error says that there is no such setting.
+// Setting explains a setting. It returns an error if the setting does not exist.
 func Setting(s *Snapshot, name string) ([]Finding, error) {
 	if setting := named(s.Settings, name); setting != nil {
 		return sorted(ofSetting(s, setting)), nil

@@ -15,7 +15,7 @@ import (
 // eventIgnoredParameters is the reason of the Event about parameters of a StorageClass that the driver does not know.
 const eventIgnoredParameters = "IgnoredParameters"
 
-// pvOf is the PersistentVolume of a claim; nil: there is none, or the user may not read it.
+// pvOf returns the PersistentVolume of a claim; nil: there is none, or the user may not read it.
 func (s *Snapshot) pvOf(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	if c.Spec.VolumeName == "" {
 		return nil
@@ -23,8 +23,8 @@ func (s *Snapshot) pvOf(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolum
 	return named(s.PersistentVolumes, c.Spec.VolumeName)
 }
 
-// pvOfVolume is the PersistentVolume of a volume: it names the volume in its volumeHandle, and may have any name. nil:
-// there is none.
+// pvOfVolume returns the PersistentVolume of a volume; nil: there is none. The PersistentVolume names the volume in
+// its volumeHandle, and can itself have any name.
 func (s *Snapshot) pvOfVolume(volume string) *corev1.PersistentVolume {
 	i := slices.IndexFunc(s.PersistentVolumes, func(pv *corev1.PersistentVolume) bool { return isOurs(pv) && pv.Spec.CSI.VolumeHandle == volume })
 	if i < 0 {
@@ -37,7 +37,7 @@ func isOurs(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == types.DriverName
 }
 
-// volumeOf is the volume behind a PersistentVolume; nil: there is none.
+// volumeOf returns the volume behind a PersistentVolume; nil: there is none.
 func volumeOf(s *Snapshot, pv *corev1.PersistentVolume) *longhorn.Volume {
 	if pv == nil || !isOurs(pv) {
 		return nil
@@ -63,7 +63,7 @@ func ofBound(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 	switch ref := pv.Spec.ClaimRef; {
 	case ref != nil && (ref.Namespace != c.Namespace || ref.Name != c.Name):
 		found = append(found, a.say(Broken, "PersistentVolumeTaken", "claim {claim} names PersistentVolume {pv}, which belongs to claim "+ref.Namespace+"/"+ref.Name, nil,
-			seePV, Step{"Give the claim another PersistentVolume", describeClaim.Command}))
+			seePV, Step{"Bind the claim to another PersistentVolume", describeClaim.Command}))
 	case c.Status.Phase == corev1.ClaimLost, ref != nil && c.UID != "" && ref.UID != "" && ref.UID != c.UID:
 		found = append(found, a.say(Broken, "ClaimLost", "claim {claim} is not bound to PersistentVolume {pv}, which belonged to an earlier claim of this name", nil,
 			Step{"To use the data again, remove spec.claimRef of the PersistentVolume", `kubectl patch pv {pv} --type merge -p '{"spec":{"claimRef":null}}'`}))
@@ -83,8 +83,9 @@ func ofBound(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 	return append(found, ofIgnoredParameters(s, c, a)...)
 }
 
-// ofIgnoredParameters names parameters of the claim's class that ask for something and have no effect. The Event says what was so when the
-// volume was made; when it is gone the class still shows them.
+// ofIgnoredParameters lists the parameters of the claim's class that request something and have no effect. The Event
+// describes the class as it was when the volume was created. If the Event no longer exists, the class itself is
+// checked.
 func ofIgnoredParameters(s *Snapshot, c *corev1.PersistentVolumeClaim, a claimFinding) []Finding {
 	severity, why := Warning, ""
 	if e := lastEvent(s, referenceOf(c), func(e *corev1.Event) bool { return e.Reason == eventIgnoredParameters }); e != nil {
@@ -100,7 +101,7 @@ func ofIgnoredParameters(s *Snapshot, c *corev1.PersistentVolumeClaim, a claimFi
 		Step{"If the volume must have them, change the volume, or delete the claim and create it again", "kubectl -n {ns} get lhv"})}
 }
 
-// ofClaimConditions explains what Kubernetes itself says of an expansion or a change of a claim.
+// ofClaimConditions explains what Kubernetes itself reports about an expansion or a change of a claim.
 func ofClaimConditions(c *corev1.PersistentVolumeClaim, a claimFinding) []Finding {
 	var found []Finding
 	for _, condition := range c.Status.Conditions {
@@ -114,11 +115,11 @@ func ofClaimConditions(c *corev1.PersistentVolumeClaim, a claimFinding) []Findin
 		reason := string(condition.Type)
 		switch condition.Type {
 		case corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
-			found = append(found, a.say(Warning, reason, "claim {claim} cannot grow", why, Step{"Correct what the message names, or ask for the old size again", describeClaim.Command}))
+			found = append(found, a.say(Warning, reason, "claim {claim} cannot grow", why, Step{"Fix what the message names, or request the old size again", describeClaim.Command}))
 		case corev1.PersistentVolumeClaimVolumeModifyVolumeError:
-			found = append(found, a.say(Warning, reason, "claim {claim} cannot be changed as its VolumeAttributesClass asks", why, describeClaim))
+			found = append(found, a.say(Warning, reason, "claim {claim} cannot be changed as its VolumeAttributesClass requests", why, describeClaim))
 		case corev1.PersistentVolumeClaimFileSystemResizePending:
-			found = append(found, a.say(Info, reason, "the volume of claim {claim} has grown, and its file system grows when a pod mounts it", why,
+			found = append(found, a.say(Info, reason, "the volume of claim {claim} has grown; its file system grows when a pod mounts it", why,
 				Step{"Start a pod that uses the claim, if none runs", describeClaim.Command}))
 		}
 	}
@@ -149,25 +150,25 @@ func ofPV(s *Snapshot, pv *corev1.PersistentVolume) []Finding {
 			Step{"If the volume was deleted, its data is gone: restore it from a backup into a new volume", ""})
 	case v != nil && v.DeletionTimestamp != nil && !deleted:
 		say(Broken, "VolumeDeleted", "volume {volume} of PersistentVolume {pv} is being deleted, with its data", finalizers(v.Finalizers),
-			Step{"The deletion cannot be taken back: copy the data from a running pod now, or restore it from a backup into a new volume", "kubectl longhorn explain volume {volume}"})
+			Step{"The deletion cannot be undone: copy the data from a running pod now, or restore it from a backup into a new volume", "kubectl longhorn explain volume {volume}"})
 	}
 	if ignored := ignoredMountOptions(s, pv); len(ignored) > 0 && !deleted {
 		say(Warning, "MountOptionsIgnored", "shared volume {volume} is mounted without mountOptions "+strings.Join(ignored, ", ")+" of PersistentVolume {pv}",
 			[]string{"a shared volume is mounted over NFS version 4, which has no such option"},
 			Step{"Remove the options from the PersistentVolume", "kubectl edit pv {pv}"},
-			Step{"Options of the kernel's NFS client belong in the parameter nfsOptions of the StorageClass; it acts on new claims", ""})
+			Step{"Put options of the kernel's NFS client into the parameter nfsOptions of the StorageClass; it applies to new claims", ""})
 	}
 	if pv.Status.Phase == corev1.VolumeFailed {
-		say(Warning, "PersistentVolumeFailed", "PersistentVolume {pv} could not be deleted", nonempty(pv.Status.Message), Step{"Correct what the message names; the deletion is retried automatically", "kubectl describe pv {pv}"})
+		say(Warning, "PersistentVolumeFailed", "PersistentVolume {pv} could not be deleted", nonempty(pv.Status.Message), Step{"Fix what the message names; the deletion is retried automatically", "kubectl describe pv {pv}"})
 	}
 	if pv.DeletionTimestamp != nil && pv.Status.Phase == corev1.VolumeBound {
-		say(Warning, "Deleting", "PersistentVolume {pv} is being deleted, and goes when its claim is deleted", finalizers(pv.Finalizers), Step{"See its claim", "kubectl describe pv {pv}"})
+		say(Warning, "Deleting", "PersistentVolume {pv} is being deleted, and waits until its claim is deleted", finalizers(pv.Finalizers), Step{"See its claim", "kubectl describe pv {pv}"})
 	}
 	return append(found, ofKubeAttachments(s, pv, o, p)...)
 }
 
-// ignoredMountOptions are the mount options of a shared volume's PersistentVolume that nodes leave out. New claims with such options are
-// refused; a PersistentVolume that an earlier release or a user created may have them.
+// ignoredMountOptions returns the mount options of a shared volume's PersistentVolume that nodes ignore. New claims
+// with such options are refused. But a PersistentVolume that an earlier release or a user created may have them.
 func ignoredMountOptions(s *Snapshot, pv *corev1.PersistentVolume) []string {
 	v := volumeOf(s, pv)
 	if v == nil || v.Spec.AccessMode != longhorn.AccessModeReadWriteMany {
@@ -184,7 +185,7 @@ func nonempty(text string) []string {
 	return []string{text}
 }
 
-// similarVolumes names the volumes whose names look like the one that a PersistentVolume asks for in vain.
+// similarVolumes returns the volumes whose names resemble the missing volume that a PersistentVolume names.
 func similarVolumes(s *Snapshot, pv *corev1.PersistentVolume) []string {
 	if near := Nearest(pv.Spec.CSI.VolumeHandle, names(s.Volumes)); near != "" {
 		return []string{fmt.Sprintf("a volume of a similar name exists: %s", near)}
@@ -192,8 +193,8 @@ func similarVolumes(s *Snapshot, pv *corev1.PersistentVolume) []string {
 	return nil
 }
 
-// ofKubeAttachments explains why the volume of a PersistentVolume cannot be attached to a node, or detached from it,
-// by the status of Kubernetes' own objects, which stays when Events are gone.
+// ofKubeAttachments explains why the volume of a PersistentVolume cannot be attached to a node, or detached from it.
+// It uses the status of Kubernetes' own objects, which exists longer than Events.
 func ofKubeAttachments(s *Snapshot, pv *corev1.PersistentVolume, o Object, p place) []Finding {
 	var found []Finding
 	for _, a := range s.KubeAttachments {

@@ -12,9 +12,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Claim explains a PersistentVolumeClaim: why it waits, or what is wrong with its PersistentVolume, the volume behind
-// it with engine, copies, share and nodes, and the pods that use it. Causes come first. The error says that there is
-// no such claim.
+// Claim explains a PersistentVolumeClaim. It says why the claim waits, or describes the problems of its
+// PersistentVolume, of the volume behind it (engine, copies, share and nodes), and of the pods that use it. Causes
+// come first. It returns an error if the claim does not exist.
 func Claim(s *Snapshot, namespace, name string) ([]Finding, error) {
 	c := s.claim(namespace, name)
 	if c == nil {
@@ -23,8 +23,8 @@ func Claim(s *Snapshot, namespace, name string) ([]Finding, error) {
 	return causesFirst(ofChain(s, c, s.pvOf(c))), nil
 }
 
-// PersistentVolume explains a PersistentVolume: like the claim that is bound to it, or by itself. The error says that
-// there is none.
+// PersistentVolume explains a PersistentVolume together with the claim that is bound to it, or alone if no claim is
+// bound to it. It returns an error if it does not exist.
 func PersistentVolume(s *Snapshot, name string) ([]Finding, error) {
 	pv := named(s.PersistentVolumes, name)
 	if pv == nil {
@@ -33,14 +33,14 @@ func PersistentVolume(s *Snapshot, name string) ([]Finding, error) {
 	if !isOurs(pv) {
 		return []Finding{{
 			Object{Kind: KindPV, Name: name},
-			Info, "OtherDriver", "PersistentVolume " + name + " is of another driver", nil,
+			Info, "OtherDriver", "PersistentVolume " + name + " belongs to another driver", nil,
 			place{"pv": name}.steps([]Step{{"See its driver", "kubectl describe pv {pv}"}}),
 		}}, nil
 	}
 	return causesFirst(ofChain(s, s.claimOf(pv), pv)), nil
 }
 
-// claimOf is the claim that is bound to a PersistentVolume; nil: there is none.
+// claimOf returns the claim that is bound to a PersistentVolume; nil: there is none.
 func (s *Snapshot) claimOf(pv *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
 	if pv == nil || pv.Spec.ClaimRef == nil {
 		return nil
@@ -52,12 +52,13 @@ func (s *Snapshot) claimOf(pv *corev1.PersistentVolume) *corev1.PersistentVolume
 	return c
 }
 
-// ofChain explains what a claim and its PersistentVolume rest on, from the volume to the pods. Either may be nil.
+// ofChain explains everything that a claim and its PersistentVolume depend on, from the volume to the pods. Either
+// may be nil.
 func ofChain(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) []Finding {
 	var found []Finding
 	v := volumeOf(s, pv)
 	if v == nil && pv == nil && c != nil && c.Spec.VolumeName == "" && c.UID != "" {
-		v = named(s.Volumes, "pvc-"+string(c.UID)) // the name that the provisioner gives
+		v = named(s.Volumes, "pvc-"+string(c.UID)) // the name that the provisioner assigns
 	}
 	if v != nil {
 		found = append(ofVolume(s, v), ofUsedNodes(s, v, waitingOn(s, c))...)
@@ -73,7 +74,7 @@ func ofChain(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.Persistent
 	return found
 }
 
-// claim is the claim of a name; nil: there is none.
+// claim returns the claim with a name; nil: there is none.
 func (s *Snapshot) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	for _, c := range s.Claims {
 		if c.Namespace == namespace && c.Name == name {
@@ -83,7 +84,7 @@ func (s *Snapshot) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	return nil
 }
 
-// causesFirst puts what keeps a claim from being used before the pods that wait for it, and what does not keep it
+// causesFirst moves problems that make a claim unusable before the pods that wait for the claim, and other problems
 // behind them.
 func causesFirst(list []Finding) []Finding {
 	place := func(f Finding) int {
@@ -110,7 +111,7 @@ func claimPlace(s *Snapshot, c *corev1.PersistentVolumeClaim) place {
 	return s.place("name", c.Name, "claimns", c.Namespace, "claim", c.Namespace+"/"+c.Name, "class", class, "pv", c.Spec.VolumeName)
 }
 
-// ofClaim explains a claim itself. A claim of another driver is not ours to explain.
+// ofClaim explains a claim itself. It does not explain a claim of another driver.
 func ofClaim(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 	if c.Spec.VolumeName == "" {
 		return ofPending(s, c)
@@ -118,7 +119,7 @@ func ofClaim(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 	return ofBound(s, c)
 }
 
-// claimFinding makes findings about one claim.
+// claimFinding creates findings about one claim.
 type claimFinding struct {
 	o Object
 	p place
@@ -159,7 +160,7 @@ func ofPending(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 		return []Finding{f}
 	}
 	if awaitsPod(c, class) {
-		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits until its pod has a node", podsWithoutNode(s, c), Step{"See what keeps the pod from every node", describeClaim.Command})}
+		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits until its pod has a node", podsWithoutNode(s, c), Step{"See why no node fits the pod", describeClaim.Command})}
 	}
 	if last != nil {
 		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", []string{last.Reason + ": " + message}, refusedSteps(message, class)...)}
@@ -168,7 +169,7 @@ func ofPending(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 		Step{"See whether the pods that create volumes run", "kubectl -n {ns} get pods -l app=" + types.AppCSIController}))
 }
 
-// podsWithoutNode says of each pod that uses a claim why it has no node.
+// podsWithoutNode returns the reasons why pods that use a claim have no node.
 func podsWithoutNode(s *Snapshot, c *corev1.PersistentVolumeClaim) []string {
 	var why []string
 	for _, pod := range usersOf(s, c) {
@@ -179,7 +180,7 @@ func podsWithoutNode(s *Snapshot, c *corev1.PersistentVolumeClaim) []string {
 	return why
 }
 
-// refusedSteps are what helps where a message says why no volume is created for a claim of a class.
+// refusedSteps returns the steps for a message that says why no volume is created for a claim of a class.
 func refusedSteps(message string, class *storagev1.StorageClass) []Step {
 	const again = "parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again; the claim is retried automatically"
 	see := "kubectl get storageclass {class} -o yaml"
@@ -192,7 +193,7 @@ func refusedSteps(message string, class *storagev1.StorageClass) []Step {
 	}
 }
 
-// namesParameter tells whether a message refuses a parameter of a class.
+// namesParameter reports whether a message refuses a parameter of a class.
 func namesParameter(message string, class *storagev1.StorageClass) bool {
 	for key := range class.Parameters {
 		if strings.Contains(message, "parameter "+key+":") {
@@ -202,7 +203,7 @@ func namesParameter(message string, class *storagev1.StorageClass) bool {
 	return false
 }
 
-// controllerMissing says that no pod makes volumes.
+// controllerMissing reports that no pod that creates volumes is ready.
 func controllerMissing(s *Snapshot) []Finding {
 	if !s.sees(ResourcePods) {
 		return nil
@@ -230,7 +231,7 @@ func isPodReady(pod *corev1.Pod) bool {
 	})
 }
 
-// notOurs says of a claim that was asked for why this product has nothing to do with it, or cannot tell.
+// notOurs explains why a requested claim does not concern this product, or why that cannot be determined.
 func notOurs(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) []Finding {
 	a, class := about(s, c), classOf(s, c)
 	switch {
@@ -239,12 +240,12 @@ func notOurs(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.Persistent
 	case pv != nil || c.Spec.VolumeName != "":
 		return nil
 	case class != nil && class.Provisioner != types.DriverName:
-		return []Finding{a.say(Info, "OtherDriver", "claim {claim} is of StorageClass {class}, whose provisioner is "+class.Provisioner, nil, Step{"Ask that driver", describeClaim.Command})}
+		return []Finding{a.say(Info, "OtherDriver", "claim {claim} has StorageClass {class}, whose provisioner is "+class.Provisioner, nil, Step{"See that driver's Events and logs", describeClaim.Command})}
 	case c.Spec.StorageClassName == nil:
 		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} names no StorageClass, and there was no default when it was created", nil,
 			Step{"Mark a class as the default, or create the claim again with a class", "kubectl get storageclass"})}
 	case *c.Spec.StorageClassName == "":
-		return []Finding{a.say(Info, "ClaimPending", "claim {claim} has an empty storageClassName: it waits for a PersistentVolume that someone creates", nil,
+		return []Finding{a.say(Info, "ClaimPending", "claim {claim} has an empty storageClassName: it waits until a user creates a PersistentVolume for it", nil,
 			Step{"Create the PersistentVolume, or create the claim again with a class", "kubectl get pv; kubectl get storageclass"})}
 	case class == nil && !s.sees(ResourceClasses):
 		return []Finding{a.say(Info, "ClaimPending", "claim {claim} waits for its volume", nil, describeClaim)}
@@ -263,13 +264,13 @@ func referenceOf(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: c.UID}
 }
 
-// awaitsPod tells whether the claim waits for its first pod, as its class says.
+// awaitsPod reports whether the claim waits for its first pod, as its class specifies.
 func awaitsPod(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
 	mode := class.VolumeBindingMode
 	return mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer && c.Annotations["volume.kubernetes.io/selected-node"] == ""
 }
 
-// deletingClaim says what a deleted claim waits for.
+// deletingClaim explains why a deleted claim still exists.
 func deletingClaim(s *Snapshot, c *corev1.PersistentVolumeClaim) Finding {
 	why := finalizers(c.Finalizers)
 	for _, pod := range usersOf(s, c) {

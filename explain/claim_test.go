@@ -35,7 +35,7 @@ func (w *world) claimed() (*corev1.PersistentVolumeClaim, *corev1.PersistentVolu
 	return c, pv, pod
 }
 
-// waits has a pod that has got a node and does not start.
+// waits makes a pod that has a node, but does not start.
 func waits(pod *corev1.Pod) {
 	pod.Status.Phase = corev1.PodPending
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
@@ -197,7 +197,7 @@ func TestAClaimIsFollowedToItsVolumeAndItsPods(t *testing.T) {
 		{
 			name: "a ticket waits → the ticket", ask: "claim shop data",
 			change: func(w *world) { w.claimed(); w.ticket("n2", types.ReasonAttachedElsewhere, "it is on n1") },
-			object: "ticket t", severity: Warning, reason: types.ReasonAttachedElsewhere, what: "cannot go to node n2", why: "it is on n1", command: "volumeattachments",
+			object: "ticket t", severity: Warning, reason: types.ReasonAttachedElsewhere, what: "cannot be attached to node n2", why: "it is on n1", command: "volumeattachments",
 		},
 		{
 			name: "parameters of the class were ignored → a finding of the claim", ask: "claim shop data",
@@ -237,7 +237,7 @@ func TestAClaimIsFollowedToItsVolumeAndItsPods(t *testing.T) {
 		{
 			name: "the PersistentVolume is being deleted under its claim", ask: "claim shop data",
 			change: func(w *world) { _, pv, _ := w.claimed(); pv.DeletionTimestamp = &metav1.Time{Time: now} },
-			object: "persistent volume pv-1", severity: Warning, reason: "Deleting", what: "goes when its claim is deleted", command: "describe pv pv-1",
+			object: "persistent volume pv-1", severity: Warning, reason: "Deleting", what: "waits until its claim is deleted", command: "describe pv pv-1",
 		},
 	})
 }
@@ -353,8 +353,8 @@ func TestWhatMayNotBeReadIsNotMissing(t *testing.T) {
 	}
 }
 
-// TestNothingIsConcludedFromWhatMayNotBeRead takes kinds away from a faulted volume: what remains must not tell people
-// to give data up.
+// TestNothingIsConcludedFromWhatMayNotBeRead removes kinds from the snapshot of a faulted volume. The remaining
+// findings must not advise users to abandon data.
 func TestNothingIsConcludedFromWhatMayNotBeRead(t *testing.T) {
 	for _, unseen := range []string{ResourceNodes, ResourceEngines, ResourceReplicas} {
 		w := newWorld()
@@ -376,7 +376,7 @@ func TestNothingIsConcludedFromWhatMayNotBeRead(t *testing.T) {
 			for _, step := range f.Next {
 				text += "\n" + step.Text + "\n" + step.Command
 			}
-			for _, wrong := range []string{"does not exist", "do not exist", "is down", "nothing was ever written", "from a backup", "0 nodes", "0 of 3"} {
+			for _, wrong := range []string{"does not exist", "do not exist", "no longer exist", "is down", "no data was ever written", "from a backup", "0 nodes", "0 of 3"} {
 				if strings.Contains(text, wrong) {
 					t.Errorf("without %s it says %q:\n%s", unseen, wrong, text)
 				}
@@ -422,7 +422,7 @@ func TestClaimsOfOthersAreNamedAsSuch(t *testing.T) {
 	}
 }
 
-// pendingClaim is a claim of a class that waits, for a size.
+// pendingClaim is a waiting claim of a class, with a size.
 func (w *world) pendingClaim(size string) *corev1.PersistentVolumeClaim {
 	c, _, _ := w.claimed()
 	w.PersistentVolumes, w.UserPods = nil, nil
@@ -437,7 +437,7 @@ func TestWhyAClaimWaitsIsNotReadFromEventsAlone(t *testing.T) {
 			name: "it asks for more than there is → the largest volume that fits", ask: "claim shop data",
 			change: func(w *world) { w.pendingClaim("5Ti") },
 			object: "claim shop/data", severity: Warning, reason: "ClaimPending",
-			what: "claim shop/data asks for 5 TiB with 3 replicas, and the largest volume that fits is ", command: "kubectl longhorn status",
+			what: "claim shop/data requests 5 TiB with 3 replicas, and the largest volume that fits is ", command: "kubectl longhorn status",
 		},
 		{
 			name: "no disk has the tag → each disk", ask: "claim shop data",
@@ -555,7 +555,8 @@ func TestWhatHelpsARefusedClaimFollowsItsMessage(t *testing.T) {
 	}
 }
 
-// A node without an NFS client is no matter of a volume that is not shared, whatever other volumes the cluster has.
+// A node without an NFS client does not matter to a volume that is not shared, even if the cluster has shared
+// volumes.
 func TestAClaimThatIsNotSharedNeedsNoNFSClient(t *testing.T) {
 	w := newWorld()
 	w.claimed()

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestACommandHasPlainWordsAlone: people paste commands into the shell of a node, and names are what users write.
+// TestACommandHasPlainWordsAlone: users paste commands into the shell of a node, and other users choose the names.
 func TestACommandHasPlainWordsAlone(t *testing.T) {
 	list := []Step{{Text: "Mount {path} of {disk}", Command: "mount {path}"}, {Text: "Look at {node}", Command: "kubectl describe node {node}"}}
 	for _, c := range []struct {

@@ -9,19 +9,19 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// degraded says how many good copies an attached volume lacks, and what each of the others waits for.
+// degraded reports how many good copies an attached volume lacks, and why each other copy is not good yet.
 func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	if v.Status.State != longhorn.VolumeStateAttached || v.Status.Robustness != longhorn.VolumeRobustnessDegraded {
 		return nil
 	}
 	e := s.engine(v.Name)
 	if e == nil || !s.sees(ResourceReplicas) {
-		return []Finding{{o, Warning, "Degraded", p.fill("volume {volume} has fewer good copies than asked for"), nil, p.steps([]Step{seeCopies})}}
+		return []Finding{{o, Warning, "Degraded", p.fill("volume {volume} has fewer good copies than requested"), nil, p.steps([]Step{seeCopies})}}
 	}
 	good := len(types.GoodCopies(e, s.replicasOf(v.Name)))
 	f := Finding{Object: o, Severity: Warning, Reason: "Degraded", What: fmt.Sprintf("volume %s has %d of %d good copies", v.Name, good, v.Spec.NumberOfReplicas)}
 	if v.Status.LastDegradedAt != "" {
-		f.Why = append(f.Why, "it has had too few since "+v.Status.LastDegradedAt)
+		f.Why = append(f.Why, "it has had too few good copies since "+v.Status.LastDegradedAt)
 	}
 	for _, r := range s.replicasOf(v.Name) {
 		if !types.IsGoodCopy(e, r) {
@@ -33,14 +33,14 @@ func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	}
 	f.Next = append(degradedSteps(s, v, e, p), p.steps([]Step{{"Wait if a rebuild runs or is due; otherwise fix what the lines above name", "kubectl -n {ns} get lhe {volume}-e-0 -o jsonpath='{.status.rebuildStatus}'"}})...)
 	if rebuildLimit(s) == 0 {
-		f.Why = append(f.Why, fmt.Sprintf("setting %s is 0, so nothing is rebuilt", types.SettingConcurrentReplicaRebuildPerNodeLimit))
+		f.Why = append(f.Why, fmt.Sprintf("setting %s is 0, so no replica is rebuilt", types.SettingConcurrentReplicaRebuildPerNodeLimit))
 		f.Next = p.steps([]Step{{"Allow rebuilds", fmt.Sprintf(`kubectl -n {ns} patch lhs %s --type merge -p '{"value":""}'`, types.SettingConcurrentReplicaRebuildPerNodeLimit)}})
 	}
 	return []Finding{f}
 }
 
-// degradedSteps are the steps by what the missing good copies lack: a place, or the node or disk where they are. Where the condition
-// Scheduled says that there is no place, its finding has the steps for that.
+// degradedSteps returns steps for missing good copies: they need a place, or their node or disk. If the condition
+// Scheduled says that they have no place, the finding of that condition has the steps.
 func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place) []Step {
 	var steps []Step
 	lacksPlace := v.Spec.NumberOfReplicas > len(s.replicasOf(v.Name))
@@ -50,7 +50,7 @@ func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place)
 		case r.Spec.NodeID == "":
 			lacksPlace = true
 		case !s.isReachable(r):
-			steps = append(steps, Step{fmt.Sprintf("Bring back node %s or its disk, or wait until another replica takes the place of %s", r.Spec.NodeID, r.Name), "kubectl longhorn explain node " + r.Spec.NodeID})
+			steps = append(steps, Step{fmt.Sprintf("Bring back node %s or its disk, or wait until another replica replaces %s", r.Spec.NodeID, r.Name), "kubectl longhorn explain node " + r.Spec.NodeID})
 		}
 	}
 	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
@@ -64,12 +64,12 @@ func rebuildLimit(s *Snapshot) int64 {
 	return s.values().Int(types.SettingConcurrentReplicaRebuildPerNodeLimit)
 }
 
-// progress says how far a replica that is no good copy has got on its way to become one.
+// progress describes how far a replica that is not a good copy has come in becoming one.
 func progress(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, r *longhorn.Replica) string {
 	status, rebuilds := e.Status.RebuildStatus[r.Name]
 	switch {
 	case rebuilds && status.IsRebuilding:
-		return "its rebuild runs: " + amount(status)
+		return "its rebuild is running: " + amount(status)
 	case r.DeletionTimestamp != nil:
 		return "it is being deleted"
 	case r.Status.CurrentState != longhorn.InstanceStateRunning:
@@ -80,39 +80,39 @@ func progress(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, r *longhorn.R
 		text = "its rebuild failed: " + status.Error
 	}
 	if n := r.Spec.RebuildRetryCount; n > 0 {
-		text += fmt.Sprintf("; rebuilds that failed one after the other: %d", n)
+		text += fmt.Sprintf("; failed rebuilds in a row: %d", n)
 	}
 	if left := types.RebuildDelay(&r.Spec, r.Status.UUID, s.Now); left > 0 {
-		return text + fmt.Sprintf("; the next one is due in %s", left.Round(time.Second))
+		return text + fmt.Sprintf("; the next rebuild is due in %s", left.Round(time.Second))
 	}
 	if other, runs := rebuildOn(s, r.Spec.NodeID, v.Name); runs >= int(rebuildLimit(s)) && runs > 0 {
-		return text + fmt.Sprintf("; node %s has as many rebuilds as it may, one of volume %s", r.Spec.NodeID, other)
+		return text + fmt.Sprintf("; node %s already runs as many rebuilds as allowed, one of them for volume %s", r.Spec.NodeID, other)
 	}
 	return text
 }
 
-// amount is how far a rebuild is.
+// amount describes the progress of a rebuild.
 func amount(status longhorn.RebuildStatus) string {
 	text := fmt.Sprintf("%d %%", status.Progress)
 	if status.CopyBytes > 0 {
 		text += fmt.Sprintf(" of %d MiB", status.CopyBytes>>20)
 	}
 	if status.Partial {
-		text += ", what it lacks alone"
+		text += ", only the missing data"
 	}
 	return text
 }
 
-// away says how long a lost replica may come back before another one is made.
+// away says how long a lost replica may come back before another replica is created.
 func away(s *Snapshot, v *longhorn.Volume) string {
 	wait := time.Duration(s.values().Int(types.SettingReplenishmentWaitIntervalS)) * time.Second
 	if left := types.Until(v.Status.LastDegradedAt, wait, s.Now); left > 0 {
-		return fmt.Sprintf("; if it does not come back, another one is made in %s (%s)", left.Round(time.Second), types.SettingReplenishmentWaitIntervalS)
+		return fmt.Sprintf("; if it does not come back, another replica is created in %s (%s)", left.Round(time.Second), types.SettingReplenishmentWaitIntervalS)
 	}
 	return ""
 }
 
-// rebuilding is the replica of a volume whose rebuild runs; empty: none does.
+// rebuilding returns the replica of a volume that is being rebuilt; "": none is.
 func rebuilding(s *Snapshot, volume string) (string, longhorn.RebuildStatus) {
 	e := s.engine(volume)
 	if e == nil {
@@ -126,7 +126,7 @@ func rebuilding(s *Snapshot, volume string) (string, longhorn.RebuildStatus) {
 	return "", longhorn.RebuildStatus{}
 }
 
-// rebuildOn counts the rebuilds of other volumes that run towards a node, and names the last.
+// rebuildOn counts the running rebuilds of other volumes to a node, and returns one of these volumes.
 func rebuildOn(s *Snapshot, node, except string) (volume string, runs int) {
 	for _, e := range s.Engines {
 		name, _ := rebuilding(s, e.Spec.VolumeName)
@@ -137,7 +137,7 @@ func rebuildOn(s *Snapshot, node, except string) (volume string, runs int) {
 	return volume, runs
 }
 
-// whereabouts says in what state a replica is, or why it cannot be reached.
+// whereabouts describes the state of a replica, or why it cannot be reached.
 func whereabouts(s *Snapshot, r *longhorn.Replica) string {
 	n := s.node(r.Spec.NodeID)
 	c := types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation)
@@ -147,7 +147,7 @@ func whereabouts(s *Snapshot, r *longhorn.Replica) string {
 	case n == nil && !s.sees(ResourceNodes):
 		return fmt.Sprintf("on node %s, %s", r.Spec.NodeID, stateOf(r))
 	case n == nil:
-		return "its node " + r.Spec.NodeID + " does not exist any more"
+		return "its node " + r.Spec.NodeID + " no longer exists"
 	case types.IsNodeDown(n):
 		return "its node " + r.Spec.NodeID + " is down"
 	case c.Status == longhorn.ConditionFalse:
@@ -166,7 +166,7 @@ func stateOf(r *longhorn.Replica) string {
 	return string(r.Status.CurrentState)
 }
 
-// ofReplicas explains the replicas whose own conditions say what is wrong, and those that are deleted and still there.
+// ofReplicas explains replicas with a problem in their own conditions, and replicas that are being deleted.
 func ofReplicas(s *Snapshot, v *longhorn.Volume) []Finding {
 	var found []Finding
 	for _, r := range s.replicasOf(v.Name) {
@@ -188,7 +188,7 @@ func ofReplica(s *Snapshot, r *longhorn.Replica) []Finding {
 		f := Finding{o, Info, "Deleting", p.fill("replica {replica} is being deleted"), finalizers(r.Finalizers), p.steps([]Step{{"See it", "kubectl -n {ns} describe lhr {replica}"}})}
 		if r.Spec.NodeID != "" && s.isDown(r.Spec.NodeID) {
 			f.Severity = Warning
-			f.Why = append(f.Why, "its data can be removed by node "+r.Spec.NodeID+" alone, which is down")
+			f.Why = append(f.Why, "only node "+r.Spec.NodeID+" can remove its data, and that node is down")
 			f.Next = p.steps([]Step{asNode})
 		}
 		found = append(found, f)
@@ -196,7 +196,7 @@ func ofReplica(s *Snapshot, r *longhorn.Replica) []Finding {
 	return found
 }
 
-// orphans explains replicas whose volume does not exist any more.
+// orphans explains replicas without an existing volume.
 func orphans(s *Snapshot, list []*longhorn.Replica) []Finding {
 	var found []Finding
 	for _, r := range list {
@@ -206,8 +206,8 @@ func orphans(s *Snapshot, list []*longhorn.Replica) []Finding {
 		found = append(found, Finding{
 			Object{Kind: KindReplica, Name: r.Name, Node: r.Spec.NodeID},
 			Warning, "Orphan",
-			p.fill("replica {replica} belongs to volume {volume}, which does not exist any more"), why,
-			p.steps([]Step{{"Its node removes its data when it is back. If it shall go now, delete it", "kubectl -n {ns} delete lhr {replica}"}, asNode}),
+			p.fill("replica {replica} belongs to volume {volume}, which no longer exists"), why,
+			p.steps([]Step{{"Its node removes its data when it is back. To remove the replica now, delete it", "kubectl -n {ns} delete lhr {replica}"}, asNode}),
 		})
 		found = append(found, ofReplica(s, r)...)
 	}

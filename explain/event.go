@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// lastEvent is the last Warning about an object that a test accepts; nil: there is none.
+// lastEvent returns the last Warning about an object for which accepts returns true; nil: there is none.
 func lastEvent(s *Snapshot, about corev1.ObjectReference, accepts func(*corev1.Event) bool) *corev1.Event {
 	var last *corev1.Event
 	for _, e := range s.Events {
@@ -26,7 +26,8 @@ func lastEvent(s *Snapshot, about corev1.ObjectReference, accepts func(*corev1.E
 	return last
 }
 
-// seenAt is when an Event was last seen. Which of its times are set depends on the client that wrote it.
+// seenAt returns the time at which an Event was last seen. The client that wrote the Event determines which of its
+// times are set.
 func seenAt(e *corev1.Event) time.Time {
 	last := e.LastTimestamp.Time
 	if e.Series != nil && e.Series.LastObservedTime.After(last) {
@@ -38,13 +39,13 @@ func seenAt(e *corev1.Event) time.Time {
 	return last
 }
 
-// combined is what a client puts before the message of an Event that stands for several.
+// combined is the text that a client puts before the message of an Event that represents several.
 const combined = "(combined from similar events): "
 
-// callError is what gRPC puts before the words of the one that was called.
+// callError matches the text that gRPC puts before the message of the called server.
 var callError = regexp.MustCompile(`rpc error: code = \w+ desc = `)
 
-// plainMessage is the message of an Event or an attachment without the words of its transport.
+// plainMessage returns the message of an Event or an attachment without the text of its transport.
 func plainMessage(message string) string {
 	return strings.TrimSpace(callError.ReplaceAllString(strings.TrimPrefix(message, combined), ""))
 }

@@ -17,12 +17,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// fault is a cluster in which one thing is wrong, and what must be said of it.
+// fault is a cluster with one problem, and the expected finding about it.
 type fault struct {
 	name   string
 	change func(w *world)
 	ask    string
-	// object, severity, reason and what are of the finding that must be there; why and command stand in one of its lines or commands.
+	// object, severity, reason and what belong to the expected finding; why and command are in one of its lines or
+	// commands.
 	object   string
 	severity Severity
 	reason   string
@@ -207,7 +208,7 @@ func TestNodesAreExplained(t *testing.T) {
 				w.Nodes[2].Spec.EvictionRequested, w.Nodes[2].Spec.AllowScheduling = true, false
 				w.volumeSays(types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonEvictionFailed, "there is no place for another one")
 			},
-			object: "node n3", severity: Info, reason: "EvictionRequested", what: "leave node n3", why: "replica v-r-3 of volume v: there is no place", command: `"evictionRequested":false`,
+			object: "node n3", severity: Info, reason: "EvictionRequested", what: "evicted from node n3", why: "replica v-r-3 of volume v: there is no place", command: `"evictionRequested":false`,
 		},
 		{
 			name: "a drain waits for the last copy → which", ask: "node n1",
@@ -277,7 +278,7 @@ func TestDisksAreExplained(t *testing.T) {
 			change: func(w *world) {
 				w.diskSays(1, types.ConditionSchedulable, longhorn.ConditionFalse, types.ReasonDiskPressure, "storageAvailable 1 must be more than 2")
 			},
-			object: disk1, severity: Warning, reason: types.ReasonDiskPressure, what: "no room for another replica", why: "must be more than 2", command: "longhorndiskuuid=uuid-n1",
+			object: disk1, severity: Warning, reason: types.ReasonDiskPressure, what: "no space for another replica", why: "must be more than 2", command: "longhorndiskuuid=uuid-n1",
 		},
 		{
 			name: "it is disabled → how to allow it", ask: "disk n1 disk-1",
@@ -296,7 +297,7 @@ func TestDisksAreExplained(t *testing.T) {
 				w.detach()
 				w.volumeSays(types.ConditionEvictionWaits, longhorn.ConditionTrue, types.ReasonVolumeDetached, "replica v-r-1")
 			},
-			object: disk1, severity: Info, reason: types.ReasonReplicasLeft, what: "being emptied", why: "replica v-r-1 of volume v: the volume is detached", command: "longhorndiskuuid=uuid-n1",
+			object: disk1, severity: Info, reason: types.ReasonReplicasLeft, what: "being evicted", why: "replica v-r-1 of volume v: the volume is detached", command: "longhorndiskuuid=uuid-n1",
 		},
 		{
 			name: "it is to be emptied, and a volume cannot be detached → its device is in use", ask: "disk n1 disk-1",
@@ -307,7 +308,7 @@ func TestDisksAreExplained(t *testing.T) {
 				w.diskSays(1, types.ConditionEmptied, longhorn.ConditionFalse, types.ReasonReplicasLeft, "replicas still to leave: 1")
 				w.volumeSays(types.ConditionDeviceInUse, longhorn.ConditionTrue, types.ConditionDeviceInUse, "pid 17 (dd)")
 			},
-			object: disk1, severity: Info, reason: types.ReasonReplicasLeft, what: "being emptied", why: "replica v-r-1 of volume v: the volume is to be detached, and its device is in use", command: "longhorndiskuuid=uuid-n1",
+			object: disk1, severity: Info, reason: types.ReasonReplicasLeft, what: "being evicted", why: "replica v-r-1 of volume v: the volume is to be detached, but its device is in use", command: "longhorndiskuuid=uuid-n1",
 		},
 		{
 			name: "it is to be emptied, and another copy is rebuilt → how far that is", ask: "disk n1 disk-1",
@@ -315,7 +316,7 @@ func TestDisksAreExplained(t *testing.T) {
 				w.diskSays(1, types.ConditionEmptied, longhorn.ConditionFalse, types.ReasonReplicasLeft, "replicas still to leave: 1")
 				w.e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"v-r-2": {IsRebuilding: true, Progress: 42}}
 			},
-			object: disk1, severity: Info, reason: types.ReasonReplicasLeft, what: "being emptied", why: "replica v-r-2 takes its place, and has 42 %", command: "get lhr",
+			object: disk1, severity: Info, reason: types.ReasonReplicasLeft, what: "being evicted", why: "replica v-r-2 replaces it; its rebuild is at 42 %", command: "get lhr",
 		},
 		{
 			name: "its node is not ready → the node is told with the disk", ask: "disk n1 disk-1",

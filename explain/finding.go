@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Kind is what a Finding is about, by the word that users know it by.
+// Kind is the kind of object that a Finding is about, in the words of users.
 type Kind string
 
 // The kinds.
@@ -32,23 +32,24 @@ type Severity string
 
 // The severities, the worst first.
 const (
-	// Broken: data or its use is lost for now.
+	// Broken: data is lost or unusable for now.
 	Broken Severity = "error"
-	// Warning: there is less than was asked for, or less is left than one more failure takes.
+	// Warning: less is available than requested, or one more failure would be too many.
 	Warning Severity = "warning"
-	// Info: it is on its way, it is wanted, or it only costs speed.
+	// Info: the operation is in progress, the state is intended, or the problem only costs speed.
 	Info Severity = "info"
 )
 
 // rank orders the severities, the worst first.
 func (s Severity) rank() int { return slices.Index([]Severity{Broken, Warning, Info}, s) }
 
-// Object names what a Finding is about.
+// Object names the object that a Finding is about.
 type Object struct {
 	Kind Kind `json:"kind"`
-	// Name of the object; of a ticket its id; of a claim and a pod namespace/name; of the installation its namespace.
+	// Name is the name of the object. A ticket has its id, a claim or a pod has namespace/name, and the installation
+	// has its namespace.
 	Name string `json:"name"`
-	// Node of a disk or replica; empty for other kinds, and for a replica without a place.
+	// Node is the node of a disk or replica. It is empty for other kinds, and for a replica without a place.
 	Node string `json:"node,omitempty"`
 }
 
@@ -59,29 +60,29 @@ func (o Object) String() string {
 	return string(o.Kind) + " " + o.Name
 }
 
-// Step is what a person does next.
+// Step is an action for the user.
 type Step struct {
 	Text string `json:"text"`
 	// Command is a line for a POSIX shell; empty where no command helps.
 	Command string `json:"command,omitempty"`
 }
 
-// Finding is one thing that is not as it was asked for.
+// Finding is one thing that differs from the requested state.
 type Finding struct {
 	Object   Object   `json:"object"`
 	Severity Severity `json:"severity"`
-	// Reason is a CamelCase word for programs: that of the condition where there is one.
+	// Reason is a CamelCase word for programs: the reason of the condition, if there is a condition.
 	Reason string `json:"reason"`
-	// What is wrong, a sentence without its full stop, as are the following.
+	// What describes the problem, in a sentence without its full stop. The following texts have none either.
 	What string `json:"what"`
-	// Why has the facts that it rests on; empty where What says it all.
+	// Why has the facts behind What. It is empty if What says everything.
 	Why []string `json:"why,omitempty"`
 	// Next has at least one step.
 	Next []Step `json:"next"`
 }
 
-// sorted puts the worst first and keeps the order within a severity: that is from the cause to what follows of it. A finding
-// that stands there twice is told once.
+// sorted puts the worst findings first and keeps the order within a severity, which is from cause to effect. It
+// removes duplicates.
 func sorted(list []Finding) []Finding {
 	var once []Finding
 	for _, f := range list {
@@ -93,7 +94,7 @@ func sorted(list []Finding) []Finding {
 	return once
 }
 
-// place has the words that texts of advice name in braces, such as {node}.
+// place has the values for the words in braces in texts of advice, such as {node}.
 type place map[string]string
 
 func (p place) fill(text string) string {
@@ -101,14 +102,14 @@ func (p place) fill(text string) string {
 	for word, value := range p {
 		pairs = append(pairs, "{"+word+"}", value)
 	}
-	return strings.NewReplacer(pairs...).Replace(text) // what a value has in braces stays
+	return strings.NewReplacer(pairs...).Replace(text) // braces within a value are not replaced
 }
 
-// plainWord is what no shell takes for anything else.
+// plainWord matches words that have no special meaning in a shell.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/:@-]*$`)
 
-// command is fill for what people paste into a shell. Where a name has other characters there is no command: who may name a disk would
-// say what root runs.
+// command is fill for text that users paste into a shell. If a name has other characters, it returns "". Otherwise a
+// user with the right to name a disk could choose the commands of root.
 func (p place) command(text string) string {
 	for word, value := range p {
 		if strings.Contains(text, "{"+word+"}") && !plainWord.MatchString(value) {

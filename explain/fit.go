@@ -15,11 +15,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// sizeUnit is what the size of a volume is a multiple of, in bytes.
+// sizeUnit is the unit in bytes of a volume's size: every size is a multiple of it.
 const sizeUnit = int64(2) << 20
 
-// tooLarge says of a claim that waits how large a volume of its class may be, if the scheduler finds no place for one
-// of its size.
+// tooLarge reports how large a volume of a waiting claim's class can be, if the scheduler finds no place for one of
+// the claim's size.
 func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, a claimFinding) (Finding, bool) {
 	spec, ok := specOf(s, c, class)
 	if !ok || !s.sees(ResourceNodes) || !s.sees(ResourceReplicas) || !s.sees(ResourceInstanceManagers) || len(s.Nodes) == 0 {
@@ -34,7 +34,7 @@ func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Sto
 	units := int64(sort.Search(int(int64(spec.Size)/sizeUnit), func(units int) bool {
 		return noRoomFor(s, cluster, spec, (int64(units)+1)*sizeUnit) != nil
 	}))
-	asks := fmt.Sprintf("claim {claim} asks for %s with %d replicas, ", types.SizeText(int64(spec.Size)), spec.NumberOfReplicas)
+	asks := fmt.Sprintf("claim {claim} requests %s with %d replicas, ", types.SizeText(int64(spec.Size)), spec.NumberOfReplicas)
 	if units > 0 {
 		return a.say(Warning, "ClaimPending", asks+"and the largest volume that fits is "+types.SizeTextDown(units*sizeUnit), nil,
 			Step{"Delete the claim and create a smaller one, or add disks: the claim is retried automatically", "kubectl longhorn status"}), true
@@ -48,10 +48,10 @@ func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Sto
 		why = append(why, fmt.Sprintf("%s: %s: %s", where, r.Reason, r.Message))
 	}
 	return a.say(Warning, "ClaimPending", asks+"and no volume of StorageClass {class} fits, not even a smaller one", why,
-		Step{"Correct what the nodes and disks lack; the claim is retried automatically", "kubectl longhorn status"}), true
+		Step{"Fix what the lines above say about nodes and disks; the claim is retried automatically", "kubectl longhorn status"}), true
 }
 
-// noRoomFor is why a volume of a size could not be created now; nil: it could.
+// noRoomFor returns the reason why a volume of a size could not be created now; nil: it could.
 func noRoomFor(s *Snapshot, cluster scheduler.Snapshot, spec longhorn.VolumeSpec, size int64) *scheduler.Unschedulable {
 	_, err := scheduler.ScheduleAll(cluster, scheduler.Request{SizeBytes: size, NodeSelector: spec.NodeSelector, DiskSelector: spec.DiskSelector}, spec.NumberOfReplicas)
 	var u *scheduler.Unschedulable
@@ -61,8 +61,8 @@ func noRoomFor(s *Snapshot, cluster scheduler.Snapshot, spec longhorn.VolumeSpec
 	return u
 }
 
-// specOf is what a volume for a claim would ask the scheduler for; false: its class has values that are refused for
-// themselves.
+// specOf returns the spec of a volume for a claim, as far as the scheduler reads it. false: the values of its class
+// are refused for another reason.
 func specOf(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (longhorn.VolumeSpec, bool) {
 	request := c.Spec.Resources.Requests[corev1.ResourceStorage]
 	spec := longhorn.VolumeSpec{
@@ -84,7 +84,7 @@ func specOf(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Stora
 	return spec, spec.Size > 0
 }
 
-// words are the parts of a list with commas.
+// words returns the parts of a comma-separated list.
 func words(list string) []string {
 	var parts []string
 	for _, part := range strings.Split(list, ",") {

@@ -13,8 +13,9 @@ import (
 // reasonAttachmentMissing is also the reason of the Event that the CSI controller records at the PersistentVolume.
 const reasonAttachmentMissing = "VolumeAttachmentMissing"
 
-// withoutHolder explains a ticket that the CSI driver holds for Kubernetes although no VolumeAttachment of Kubernetes asks for it: its
-// finalizers were removed by hand, or etcd was restored. The volume can be attached nowhere else for as long as the ticket is there.
+// withoutHolder explains a ticket that the CSI driver holds for Kubernetes although no VolumeAttachment of Kubernetes
+// requests it. The cause: a user removed the finalizers, or etcd was restored. The volume cannot be attached
+// elsewhere as long as the ticket exists.
 func withoutHolder(s *Snapshot, v *longhorn.Volume, t longhorn.AttachmentTicket, o Object, p place) []Finding {
 	if t.Type != longhorn.AttacherTypeCSI || !s.sees(ResourceKubeAttachments) || !s.sees(ResourcePVs) {
 		return nil
@@ -24,18 +25,19 @@ func withoutHolder(s *Snapshot, v *longhorn.Volume, t longhorn.AttachmentTicket,
 	}
 	f := Finding{
 		Object: o, Severity: Warning, Reason: reasonAttachmentMissing,
-		What: p.fill("the CSI driver holds volume {volume} on node {node} for Kubernetes, and no VolumeAttachment of Kubernetes asks for that"),
+		What: p.fill("the CSI driver keeps volume {volume} attached to node {node} for Kubernetes, but no VolumeAttachment of Kubernetes requests it"),
 	}
 	steps := []Step{{"Wait: once the volume is attached there, the CSI controller detaches it within three minutes", ""}}
 	if isUsedOn(s, v.Name, t.NodeID) {
-		f.Why = []string{p.fill("the kubelet of node {node} says that pods use the volume there, so it stays attached")}
+		f.Why = []string{p.fill("the kubelet of node {node} reports that pods use the volume there, so it stays attached")}
 		steps = []Step{{"Delete the pod that uses the volume on that node, so that Kubernetes creates the VolumeAttachment again", "kubectl get pods -A -o wide --field-selector spec.nodeName={node}"}}
 	}
-	f.Next = p.steps(append(steps, Step{"If that lasts, see whether the CSI controller runs", "kubectl -n {ns} get pods -l app=" + types.AppCSIController}))
+	f.Next = p.steps(append(steps, Step{"If this lasts, see whether the CSI controller runs", "kubectl -n {ns} get pods -l app=" + types.AppCSIController}))
 	return []Finding{f}
 }
 
-// mayAskFor tells whether a VolumeAttachment asks for a volume on a node. One of a PersistentVolume that is not known may.
+// mayAskFor reports whether a VolumeAttachment may request a volume on a node. It may if its PersistentVolume is
+// unknown.
 func mayAskFor(s *Snapshot, a *storagev1.VolumeAttachment, volume, node string) bool {
 	if a.Spec.NodeName != node {
 		return false
@@ -51,7 +53,7 @@ func mayAskFor(s *Snapshot, a *storagev1.VolumeAttachment, volume, node string) 
 	return pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.VolumeHandle == volume
 }
 
-// isUsedOn tells whether a kubelet that answers says that pods use a volume on its node.
+// isUsedOn reports whether a node's kubelet, if it answers, says that pods use a volume there.
 func isUsedOn(s *Snapshot, volume, node string) bool {
 	n := named(s.KubeNodes, node)
 	if n == nil {

@@ -24,7 +24,7 @@ func TestATicketThatNobodyHolds(t *testing.T) {
 		"one for a PersistentVolume that is not known":      {change: func(w *world) { w.asked("pv-gone", "n1") }},
 		"VolumeAttachments may not be read":                 {change: func(w *world) { w.Unseen = []string{ResourceKubeAttachments} }},
 		"a person holds it, by REST":                        {change: func(w *world) { w.attached(longhorn.AttacherTypeAPI) }},
-		"none, and a kubelet that answers uses it → so why": {change: func(w *world) { w.used(corev1.ConditionTrue) }, want: true, why: "the kubelet of node n1 says"},
+		"none, and a kubelet that answers uses it → so why": {change: func(w *world) { w.used(corev1.ConditionTrue) }, want: true, why: "the kubelet of node n1 reports"},
 		"none, and a kubelet that is silent used it":        {change: func(w *world) { w.used(corev1.ConditionUnknown) }, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestATicketThatNobodyHolds(t *testing.T) {
 			require.Len(t, found, 1)
 			assert.Equal(t, Object{Kind: KindTicket, Name: "t", Node: "n1"}, found[0].Object)
 			assert.Equal(t, "VolumeAttachmentMissing", found[0].Reason)
-			assert.Equal(t, "the CSI driver holds volume v on node n1 for Kubernetes, and no VolumeAttachment of Kubernetes asks for that", found[0].What)
+			assert.Equal(t, "the CSI driver keeps volume v attached to node n1 for Kubernetes, but no VolumeAttachment of Kubernetes requests it", found[0].What)
 			assert.Equal(t, tc.why != "", len(found[0].Why) > 0, found[0].Why)
 			for _, line := range found[0].Why {
 				assert.Contains(t, line, tc.why)
@@ -54,7 +54,7 @@ func TestATicketThatNobodyHolds(t *testing.T) {
 	}
 }
 
-// attached has the volume on node n1 by a ticket of a type.
+// attached attaches the volume to node n1 with a ticket of a type.
 func (w *world) attached(kind longhorn.AttacherType) {
 	w.va.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{"t": {ID: "t", Type: kind, NodeID: "n1"}}
 	s := longhorn.AttachmentTicketStatus{ID: "t", Satisfied: true}
@@ -62,7 +62,7 @@ func (w *world) attached(kind longhorn.AttacherType) {
 	w.va.Status.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{"t": s}
 }
 
-// used has the kubelet of node n1 say that pods use the volume.
+// used makes the kubelet of node n1 report that pods use the volume.
 func (w *world) used(ready corev1.ConditionStatus) {
 	n := named(w.KubeNodes, "n1")
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Nearest is the word of a list that is most like a mistyped one; empty: none is. The first of equals wins.
+// Nearest returns the word of a list that resembles a mistyped word most; "": none does. Among equals, it returns the
+// first.
 func Nearest(typed string, words []string) string {
 	near, least := "", 1+len(typed)/3
 	for _, word := range words {
@@ -16,8 +17,8 @@ func Nearest(typed string, words []string) string {
 	return near
 }
 
-// meant is the name of a list that a user most likely meant: one that is like the typed name, or the only one that
-// begins with it.
+// meant returns the name of a list that a user most likely meant: one that resembles the typed name, or the only one
+// that starts with it.
 func meant(typed string, names []string) string {
 	if near := Nearest(typed, names); near != "" {
 		return near
@@ -34,7 +35,7 @@ func meant(typed string, names []string) string {
 	return ""
 }
 
-// distance is how many letters must be inserted, deleted or replaced to make b of a.
+// distance returns the number of letters that must be inserted, deleted or replaced to change a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Node explains a node with its disks and its data plane. The error says that there is no such node.
+// Node explains a node with its disks and its data plane. It returns an error if the node does not exist.
 func Node(s *Snapshot, name string) ([]Finding, error) {
 	n := s.node(name)
 	if n == nil {
@@ -25,7 +25,8 @@ func Node(s *Snapshot, name string) ([]Finding, error) {
 	return sorted(found), nil
 }
 
-// Disk explains the disks of a name, on one node, or on all where node is empty. The error says that there is none.
+// Disk explains the disks with a name, on one node, or on all nodes if node is empty. It returns an error if the disk
+// does not exist.
 func Disk(s *Snapshot, node, name string) ([]Finding, error) {
 	var found []Finding
 	var have []string
@@ -50,8 +51,8 @@ func Disk(s *Snapshot, node, name string) ([]Finding, error) {
 	return sorted(found), nil
 }
 
-// NodeConditions explains conditions of a node that nobody has written into its object, as those that were just looked at on the
-// node itself.
+// NodeConditions explains conditions of a node that are not in its object, for example conditions that were just
+// determined on the node itself.
 func NodeConditions(namespace, node string, list []longhorn.Condition) []Finding {
 	return sorted(ofConditions(Object{Kind: KindNode, Name: node}, nodePlace(&Snapshot{Namespace: namespace}, node), list))
 }
@@ -82,11 +83,11 @@ func ofNode(s *Snapshot, n *longhorn.Node) []Finding {
 	if len(n.Status.Conditions) == 0 {
 		found = append(found, Finding{o, Warning, "NoStatus", p.fill("node {node} has no status yet: no daemon has written one"), nil, p.steps([]Step{seeDaemon})})
 	}
-	found = append(found, readiness(o, n.Status.Conditions, p.fill("it is not known whether node {node} is ready"), p.steps([]Step{seeLeader, describeKubeNode}))...)
+	found = append(found, readiness(o, n.Status.Conditions, p.fill("it is unknown whether node {node} is ready"), p.steps([]Step{seeLeader, describeKubeNode}))...)
 	return append(found, ofNodeSpec(s, n, o, p)...)
 }
 
-// ofNodeSpec tells what people have asked of the node that keeps replicas off it.
+// ofNodeSpec reports fields of the node's spec that keep replicas off it.
 func ofNodeSpec(s *Snapshot, n *longhorn.Node, o Object, p place) []Finding {
 	var found []Finding
 	say := func(severity Severity, reason, what string, why []string, next ...Step) {
@@ -94,18 +95,18 @@ func ofNodeSpec(s *Snapshot, n *longhorn.Node, o Object, p place) []Finding {
 	}
 	switch {
 	case n.DeletionTimestamp != nil:
-		say(Info, "Deleting", "node {node} is being deleted", finalizers(n.Finalizers), Step{"See what is left on it", "kubectl -n {ns} get lhr -l longhornnode={node}"})
+		say(Info, "Deleting", "node {node} is being deleted", finalizers(n.Finalizers), Step{"See which replicas remain on it", "kubectl -n {ns} get lhr -l longhornnode={node}"})
 	case n.Spec.EvictionRequested:
-		say(Info, "EvictionRequested", "all replicas are to leave node {node}, for its spec.evictionRequested is true", evictionHolds(s, func(r *longhorn.Replica) bool { return r.Spec.NodeID == n.Name }),
-			Step{"Take it back, and allow new replicas, when that is over", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"evictionRequested":false,"allowScheduling":true}}'`})
+		say(Info, "EvictionRequested", "all replicas are being evicted from node {node}: its spec.evictionRequested is true", evictionHolds(s, func(r *longhorn.Replica) bool { return r.Spec.NodeID == n.Name }),
+			Step{"When the eviction is complete, turn it off and allow new replicas", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"evictionRequested":false,"allowScheduling":true}}'`})
 	case !n.Spec.AllowScheduling:
 		say(Info, "SchedulingDisabled", "node {node} gets no new replicas: its spec.allowScheduling is false", nil,
-			Step{"Allow it, if that is not wanted any more", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"allowScheduling":true}}'`})
+			Step{"Allow new replicas, if that is no longer intended", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"allowScheduling":true}}'`})
 	}
 	if len(n.Spec.Disks) == 0 {
 		say(Warning, "NoDisks", "node {node} has no disk, so it gets no replicas", noDefaultDisk(s, n),
-			Step{"Give it the default disk by its label, if the setting create-default-disk-labeled-nodes is on, else add a disk", "kubectl label --overwrite node {node} node.longhorn.io/create-default-disk=true"},
-			Step{"Or add one: name, path, allowScheduling", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"disk-1":{"path":"/var/lib/longhorn","allowScheduling":true}}}}'`})
+			Step{"If the setting create-default-disk-labeled-nodes is on, label the node to get the default disk; otherwise add a disk", "kubectl label --overwrite node {node} node.longhorn.io/create-default-disk=true"},
+			Step{"Or add a disk with a name, a path and allowScheduling", `kubectl -n {ns} patch lhn {node} --type merge -p '{"spec":{"disks":{"disk-1":{"path":"/var/lib/longhorn","allowScheduling":true}}}}'`})
 	}
 	return found
 }
@@ -118,8 +119,8 @@ func noDefaultDisk(s *Snapshot, n *longhorn.Node) []string {
 	return []string{fmt.Sprintf("setting %s is on, and the Kubernetes node has no label %s", types.SettingCreateDefaultDiskLabeled, types.LabelCreateDefaultDisk)}
 }
 
-// ofDisksNode is what makes a disk unusable though the disk itself may be well: its node, or the data plane there,
-// does not serve it, or people keep replicas off the node.
+// ofDisksNode reports why a disk is unusable although the disk itself may be sound: its node or the data plane there
+// does not serve it, or the node's spec keeps replicas off it.
 func ofDisksNode(s *Snapshot, n *longhorn.Node) []Finding {
 	o, p := Object{Kind: KindNode, Name: n.Name}, nodePlace(s, n.Name)
 	found := ofConditions(o, p, []longhorn.Condition{types.FindCondition(n.Status.Conditions, types.ConditionReady), types.FindCondition(n.Status.Conditions, types.ConditionSchedulable)})
@@ -131,7 +132,7 @@ func ofDisksNode(s *Snapshot, n *longhorn.Node) []Finding {
 	return append(found, ofNodeSpec(s, n, o, p)...)
 }
 
-// ofInstanceManager tells how the node's data plane fares.
+// ofInstanceManager explains the state of the node's data plane.
 func ofInstanceManager(s *Snapshot, n *longhorn.Node) []Finding {
 	im, p := s.instanceManager(n.Name), nodePlace(s, n.Name)
 	p["name"] = types.InstanceManagerName(n.Name)
@@ -151,7 +152,7 @@ func ofInstanceManager(s *Snapshot, n *longhorn.Node) []Finding {
 	return append(found, unsaidOfManager(im, o, p, found)...)
 }
 
-// podTrouble says what the kubelet says of a pod that does not run; empty: nothing, or there is no pod.
+// podTrouble returns the kubelet's report about a pod that does not run; "": nothing, or the pod does not exist.
 func podTrouble(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""

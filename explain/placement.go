@@ -11,8 +11,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// placementLacks asks the scheduler why each disk is no place for another replica of a volume. The condition names the reasons
-// with the number of disks; this names the disks.
+// placementLacks runs the scheduler to find out why each disk has no place for another replica of a volume. The
+// condition has the reasons with the number of disks; placementLacks names the disks.
 func placementLacks(s *Snapshot, v *longhorn.Volume, reason string) []string {
 	switch reason {
 	case types.ReasonReplicaSchedulingFailure, types.ReasonEvictionFailed, types.ReasonDegradedAvailability:
@@ -23,8 +23,8 @@ func placementLacks(s *Snapshot, v *longhorn.Volume, reason string) []string {
 	return nil
 }
 
-// lacksOf has a line for each disk that another replica of a volume cannot be placed on, of one node or of all; none if there is
-// a place now, or a kind that this rests on could not be read.
+// lacksOf returns a line for each disk on which another replica of a volume cannot be placed, on one node or on all
+// nodes. It returns nothing if there is a place now, or if a necessary kind of object could not be read.
 func lacksOf(s *Snapshot, v *longhorn.Volume, node string) []string {
 	var lines []string
 	for _, r := range rejections(s, v, node) {
@@ -57,8 +57,8 @@ func rejections(s *Snapshot, v *longhorn.Volume, node string) []scheduler.Reject
 	return u.Rejections
 }
 
-// placementSteps are the steps for what most often keeps replicas from having a place: there are fewer nodes than replicas, nodes are
-// cordoned or closed, no disk has the tags, there is no room, or replicas are kept apart.
+// placementSteps returns steps for the most frequent reasons why replicas have no place: fewer nodes than replicas,
+// nodes that are cordoned or do not allow scheduling, missing tags, missing space, or anti-affinity.
 func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []Step {
 	if reason != types.ReasonReplicaSchedulingFailure && reason != types.ReasonDegradedAvailability && reason != types.ReasonEvictionFailed {
 		return nil
@@ -69,7 +69,7 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 	var steps []Step
 	if nodes := usableNodes(s); !scheduler.SettingsOf(s.values(), &v.Spec).NodeSoftAntiAffinity && nodes < v.Spec.NumberOfReplicas {
 		steps = append(steps, Step{
-			fmt.Sprintf("The volume asks for %d replicas on different nodes, and %d nodes can have one: ask for fewer, add nodes, or let a node have several (replicaSoftAntiAffinity: enabled)", v.Spec.NumberOfReplicas, nodes),
+			fmt.Sprintf("The volume requests %d replicas on different nodes, and %d nodes can have one: request fewer, add nodes, or allow several on one node (replicaSoftAntiAffinity: enabled)", v.Spec.NumberOfReplicas, nodes),
 			fmt.Sprintf(`kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"numberOfReplicas":%d}}'`, max(1, nodes)),
 		})
 	}
@@ -80,23 +80,23 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 	}
 	if has(scheduler.ReasonTagsNotFulfilled) {
 		steps = append(steps, Step{
-			fmt.Sprintf("The volume asks for nodes with the tags [%s] and disks with the tags [%s]: give a node or a disk these tags", strings.Join(v.Spec.NodeSelector, ", "), strings.Join(v.Spec.DiskSelector, ", ")),
+			fmt.Sprintf("The volume requests nodes with the tags [%s] and disks with the tags [%s]: add these tags to a node or a disk", strings.Join(v.Spec.NodeSelector, ", "), strings.Join(v.Spec.DiskSelector, ", ")),
 			"kubectl -n {ns} edit lhn " + nodeWith(lacks, scheduler.ReasonTagsNotFulfilled),
 		})
 	}
 	if has(scheduler.ReasonInsufficientStorage) {
-		steps = append(steps, Step{"Make room on a disk, or add one", "kubectl longhorn explain node " + nodeWith(lacks, scheduler.ReasonInsufficientStorage)})
+		steps = append(steps, Step{"Free space on a disk, or add a disk", "kubectl longhorn explain node " + nodeWith(lacks, scheduler.ReasonInsufficientStorage)})
 	}
 	if has(scheduler.ReasonAntiAffinity) {
 		steps = append(steps, Step{
-			"Replicas of a volume are kept apart by node, zone and disk. Add a node, zone or disk, or prefer that instead of insisting on it",
+			"Replicas of a volume must be on different nodes, zones or disks. Add a node, zone or disk, or make the rule soft",
 			`kubectl -n {ns} get lhs replica-soft-anti-affinity replica-zone-soft-anti-affinity replica-disk-soft-anti-affinity`,
 		})
 	}
 	for _, r := range s.replicasOf(v.Name) {
 		if r.Spec.EvictionRequested && r.Spec.NodeID != "" {
 			steps = append(steps, Step{
-				fmt.Sprintf("Replica %s must leave node %s: or take that eviction back, at the node or the disk (evictionRequested: false)", r.Name, r.Spec.NodeID),
+				fmt.Sprintf("Replica %s is being evicted from node %s: or cancel the eviction, at the node or the disk (evictionRequested: false)", r.Name, r.Spec.NodeID),
 				"kubectl -n {ns} edit lhn " + r.Spec.NodeID,
 			})
 			break
@@ -105,7 +105,7 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 	return p.steps(steps)
 }
 
-// closedSteps are the steps for nodes and disks that people have closed: cordoned nodes, and nodes and disks that get no new replicas.
+// closedSteps returns steps for cordoned nodes, and for nodes and disks that do not allow scheduling.
 func closedSteps(s *Snapshot) []Step {
 	var cordoned, closed, disks []string
 	for _, n := range s.Nodes {
@@ -125,12 +125,12 @@ func closedSteps(s *Snapshot) []Step {
 	}
 	if len(closed) > 0 {
 		steps = append(steps, Step{
-			"Nodes that are closed to new replicas: " + strings.Join(closed, ", ") + ". Let one have replicas",
+			"Nodes that accept no new replicas: " + strings.Join(closed, ", ") + ". Allow replicas on one of them",
 			"kubectl -n {ns} patch lhn " + closed[0] + ` --type merge -p '{"spec":{"allowScheduling":true}}'`,
 		})
 	}
 	if len(disks) > 0 {
-		steps = append(steps, Step{"Nodes whose disks are all closed to new replicas: " + strings.Join(disks, ", ") + ". Let a disk have replicas (allowScheduling)", "kubectl -n {ns} edit lhn " + disks[0]})
+		steps = append(steps, Step{"Nodes without a disk that accepts new replicas: " + strings.Join(disks, ", ") + ". Allow replicas on a disk (allowScheduling)", "kubectl -n {ns} edit lhn " + disks[0]})
 	}
 	return steps
 }
@@ -148,7 +148,7 @@ func nodeWith(list []scheduler.Rejection, reason string) string {
 	return list[slices.IndexFunc(list, func(r scheduler.Rejection) bool { return r.Reason == reason })].Node
 }
 
-// usableNodes counts the nodes that may have replicas as far as the nodes themselves go.
+// usableNodes counts the nodes that allow replicas, as far as their own state says.
 func usableNodes(s *Snapshot) int {
 	count := 0
 	for _, n := range s.Nodes {

@@ -11,14 +11,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// evicted has replica v-r-3 leave node n3, for which there is no place: the two other nodes have replicas.
+// evicted evicts replica v-r-3 from node n3, without a place for it: the two other nodes have replicas.
 func evicted(w *world) {
 	w.Nodes[2].Spec.EvictionRequested, w.Nodes[2].Spec.AllowScheduling = true, false
 	w.Replicas[2].Spec.EvictionRequested = true
 	w.volumeSays(types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, "a replica must leave its disk")
 }
 
-// unmade has two of three replicas, so that the volume is degraded, while no condition says that there is no place.
+// unmade has two of three replicas, so that the volume is degraded, but no condition says that there is no place.
 func unmade(w *world) {
 	w.Replicas = w.Replicas[:2]
 	w.e.Status.Epoch.Members = w.e.Status.Epoch.Members[:2]
@@ -37,10 +37,10 @@ func TestAdviceGoesByWhatKeepsAReplicaFromHavingAPlace(t *testing.T) {
 		"an eviction, a node is cordoned":          {evicted, cordoned, types.ReasonReplicaSchedulingFailure, "kubectl uncordon n2", "allowScheduling"},
 		"an eviction, another node is closed":      {evicted, closed, types.ReasonReplicaSchedulingFailure, `patch lhn n2 --type merge -p '{"spec":{"allowScheduling":true}}'`, "uncordon"},
 		"an eviction, a disk is closed":            {evicted, closedDisk, types.ReasonReplicaSchedulingFailure, "edit lhn n2", "uncordon"},
-		"an eviction, no node has the tags":        {evicted, tagged, types.ReasonReplicaSchedulingFailure, "give a node or a disk these tags", "uncordon"},
+		"an eviction, no node has the tags":        {evicted, tagged, types.ReasonReplicaSchedulingFailure, "add these tags to a node or a disk", "uncordon"},
 		"degraded, the third node is cordoned":     {unmade, func(w *world) { cordon(w, 3) }, "Degraded", "kubectl uncordon n3", "evictionRequested"},
-		"degraded, no node has the tags":           {unmade, tagged, "Degraded", "give a node or a disk these tags", "uncordon"},
-		"degraded, its disk is full":               {unmade, func(w *world) { full(w, 3) }, "Degraded", "Make room on a disk", "uncordon"},
+		"degraded, no node has the tags":           {unmade, tagged, "Degraded", "add these tags to a node or a disk", "uncordon"},
+		"degraded, its disk is full":               {unmade, func(w *world) { full(w, 3) }, "Degraded", "Free space on a disk", "uncordon"},
 		"degraded, replicas are kept apart":        {unmade, func(w *world) { w.Nodes = w.Nodes[:2] }, "Degraded", "replica-soft-anti-affinity", "uncordon"},
 		"degraded, and there is a place → nothing": {unmade, func(*world) {}, "Degraded", "rebuildStatus", "replica-soft-anti-affinity"},
 	} {

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// constants reads the text constants of a file whose names have a prefix.
+// constants reads the string constants of a file that have a prefix in their names.
 func constants(t *testing.T, path, prefix string) map[string]string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
@@ -47,13 +47,13 @@ func constants(t *testing.T, path, prefix string) map[string]string {
 	return found
 }
 
-// well are the reasons that go with a condition which says that all is well, and why.
+// well are the reasons that go with the good state of a condition, and why.
 var well = map[string]string{
 	types.ReasonPodRunning:       "the pod runs",
-	types.ReasonShareNotUsed:     "a share that nobody uses has no pod, and needs none",
-	types.ReasonRecoveryDataKept: "a server found what the one before it had recorded",
+	types.ReasonShareNotUsed:     "a share that no client uses has no pod, and needs none",
+	types.ReasonRecoveryDataKept: "a server found the records of the server before it",
 	types.ReasonNoClientsBefore:  "no client had anything that could be lost",
-	types.ReasonWaitsForPods:     "the value is valid; pods that serve get it when they are made anew",
+	types.ReasonWaitsForPods:     "the value is valid; pods that serve get it when they are created again",
 	types.ReasonNoEffectYet:      "the value is valid; docs/SETTINGS.md lists what this release does not act on",
 }
 

@@ -13,11 +13,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Snapshot is all that the Findings rest on: the objects as they were at Now. It is never modified.
+// Snapshot contains everything that the Findings are based on: the objects as they were at Now. It is never modified.
 type Snapshot struct {
-	// Now is when the objects were read; delays are told from it.
+	// Now is the time at which the objects were read. Delays are computed from it.
 	Now time.Time
-	// Namespace is where everything is installed.
+	// Namespace is the namespace of the installation.
 	Namespace string
 
 	Volumes          []*longhorn.Volume
@@ -29,7 +29,7 @@ type Snapshot struct {
 	ShareManagers    []*longhorn.ShareManager
 	Settings         []*longhorn.Setting
 
-	// The following may be empty where the user may not read them (Unseen); then nothing is concluded from their absence.
+	// The following may be empty if the user may not read them (Unseen). Then their absence proves nothing.
 	KubeNodes []*corev1.Node
 	Pods      []*corev1.Pod // of Namespace
 	Claims    []*corev1.PersistentVolumeClaim
@@ -37,16 +37,17 @@ type Snapshot struct {
 	Events    []*corev1.Event // Warnings about claims, and about pods whose volumes cannot be mounted
 
 	PersistentVolumes []*corev1.PersistentVolume
-	// UserPods are pods of any namespace that use claims; of the whole cluster only those that have not started yet.
+	// UserPods are pods of any namespace that use claims. For the whole cluster they contain only pods that have not
+	// started yet.
 	UserPods []*corev1.Pod
 	// KubeAttachments are Kubernetes' VolumeAttachments of this driver.
 	KubeAttachments []*storagev1.VolumeAttachment
 
-	// Unseen names the kinds that could not be read, by their plural as kubectl knows it.
+	// Unseen lists the kinds that could not be read, by the plural name that kubectl uses.
 	Unseen []string
 }
 
-// What Unseen may name.
+// Values that Unseen may contain.
 const (
 	ResourceVolumes          = "volumes.longhorn.io"
 	ResourceEngines          = "engines.longhorn.io"
@@ -67,19 +68,18 @@ const (
 	ResourceKubeAttachments  = "volumeattachments.storage.k8s.io"
 )
 
-// MayNotRead tells whether the user may not read the objects of a kind. Nothing may be concluded from their absence
-// then.
+// MayNotRead reports whether the user may not read the objects of a kind. Then their absence proves nothing.
 func (s *Snapshot) MayNotRead(plural string) bool { return slices.Contains(s.Unseen, plural) }
 
-// sees tells whether the objects of a kind were read.
+// sees reports whether the objects of a kind were read.
 func (s *Snapshot) sees(plural string) bool { return !s.MayNotRead(plural) }
 
-// IsEmpty tells whether there is no object of this product.
+// IsEmpty reports whether the snapshot has no object of this product.
 func (s *Snapshot) IsEmpty() bool {
 	return len(s.Volumes)+len(s.Engines)+len(s.Replicas)+len(s.Attachments)+len(s.Nodes)+len(s.InstanceManagers)+len(s.ShareManagers)+len(s.Settings) == 0
 }
 
-// named returns the object of a name; the zero value (nil) if there is none.
+// named returns the object with a name, or the zero value (nil) if there is none.
 func named[T metav1.Object](list []T, name string) T {
 	for _, o := range list {
 		if o.GetName() == name {
@@ -92,14 +92,15 @@ func named[T metav1.Object](list []T, name string) T {
 
 func (s *Snapshot) node(name string) *longhorn.Node { return named(s.Nodes, name) }
 
-// isDown tells whether a node is known to be down, or gone. A node that the user may not read is not.
+// isDown reports whether a node is known to be down, or gone. A node that the user may not read is not known to be
+// down.
 func (s *Snapshot) isDown(node string) bool {
 	n := s.node(node)
 	return types.IsNodeDown(n) && (n != nil || s.sees(ResourceNodes))
 }
 
-// isReachable tells whether a replica can be counted on; a replica whose node the user may not read is taken for
-// reachable.
+// isReachable reports whether the place of a replica is available. A replica counts as reachable if the user may not
+// read its node.
 func (s *Snapshot) isReachable(r *longhorn.Replica) bool {
 	n := s.node(r.Spec.NodeID)
 	if n == nil {
@@ -112,7 +113,7 @@ func (s *Snapshot) engine(volume string) *longhorn.Engine {
 	return named(s.Engines, types.EngineName(volume))
 }
 
-// replicasOf are the replicas of a volume, in the order of their names.
+// replicasOf returns the replicas of a volume, sorted by name.
 func (s *Snapshot) replicasOf(volume string) []*longhorn.Replica {
 	var list []*longhorn.Replica
 	for _, r := range s.Replicas {
@@ -128,7 +129,7 @@ func (s *Snapshot) instanceManager(node string) *longhorn.InstanceManager {
 	return named(s.InstanceManagers, types.InstanceManagerName(node))
 }
 
-// values are the settings in force.
+// values returns the settings in force.
 func (s *Snapshot) values() types.SettingValues {
 	return func(name types.SettingName) string {
 		if setting := named(s.Settings, string(name)); setting != nil {
@@ -138,7 +139,7 @@ func (s *Snapshot) values() types.SettingValues {
 	}
 }
 
-// place is what every text may name.
+// place returns the values that every text can use, and more.
 func (s *Snapshot) place(more ...string) place {
 	p := place{"ns": s.Namespace}
 	for i := 0; i+1 < len(more); i += 2 {

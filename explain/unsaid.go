@@ -8,21 +8,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// This file explains what no condition says: an object that is missing, is being deleted, or has a state for which it
-// has no condition. Without it, such an object would seem to be well.
+// This file explains problems that no condition reports: an object that is missing, is being deleted, or has a state
+// for which it has no condition. Without this file, such an object would seem to be in order.
 
-// readiness says that no one knows whether an object is ready: its conditions lack Ready, or it is Unknown without a
-// reason.
+// readiness reports that it is unknown whether an object is ready: its conditions lack Ready, or Ready is Unknown
+// without a reason.
 func readiness(o Object, list []longhorn.Condition, what string, next []Step) []Finding {
 	c := types.FindCondition(list, types.ConditionReady)
 	if len(list) == 0 || c.Reason != "" || c.Status == longhorn.ConditionTrue || c.Status == longhorn.ConditionFalse {
-		return nil // its conditions say it, or there are none at all, which is said by another finding
+		return nil // the conditions report it, or there are no conditions, which another finding reports
 	}
 	return []Finding{{o, Warning, "ReadyUnknown", what, nonempty(c.Message), next}}
 }
 
-// unsaidOfVolume explains what neither the conditions of a volume nor those of its other objects say. said is what
-// they do.
+// unsaidOfVolume explains what neither the conditions of a volume nor the conditions of its other objects report.
+// said are the findings from these conditions.
 func unsaidOfVolume(s *Snapshot, v *longhorn.Volume, o Object, p place, said []Finding) []Finding {
 	var found []Finding
 	say := func(severity Severity, reason, what string, why []string, next ...Step) {
@@ -34,13 +34,13 @@ func unsaidOfVolume(s *Snapshot, v *longhorn.Volume, o Object, p place, said []F
 	broken := slices.ContainsFunc(said, func(f Finding) bool { return f.Severity == Broken })
 	switch e := s.engine(v.Name); {
 	case e == nil && s.sees(ResourceEngines) && v.Status.CurrentNodeID != "":
-		say(Broken, "EngineMissing", "volume {volume} is used on node "+v.Status.CurrentNodeID+", and its engine does not exist", nil, seeLeader)
+		say(Broken, "EngineMissing", "volume {volume} is used on node "+v.Status.CurrentNodeID+", but its engine does not exist", nil, seeLeader)
 	case e != nil && e.DeletionTimestamp != nil && v.DeletionTimestamp == nil:
-		say(Warning, "EngineDeleted", "the engine of volume {volume} is being deleted, and the volume is not", finalizers(e.Finalizers), seeEngine)
+		say(Warning, "EngineDeleted", "the engine of volume {volume} is being deleted, but the volume is not", finalizers(e.Finalizers), seeEngine)
 	}
 	switch {
 	case v.Status.Robustness == longhorn.VolumeRobustnessFaulted && !has(types.ConditionFaulted) && !broken:
-		say(Broken, "Faulted", "volume {volume} is faulted, and does not say why", proof(s, v), seeEngine, seeCopies)
+		say(Broken, "Faulted", "volume {volume} is faulted, and no condition gives the reason", proof(s, v), seeEngine, seeCopies)
 	case v.Status.State == longhorn.VolumeStateAttaching && !has(types.ConditionAttaching) && !broken:
 		say(Info, "Attaching", "volume {volume} is being attached", nil, seeEngine)
 	case v.Status.State == longhorn.VolumeStateDetaching && !has(types.ConditionDeviceInUse) && !broken:
@@ -49,10 +49,10 @@ func unsaidOfVolume(s *Snapshot, v *longhorn.Volume, o Object, p place, said []F
 	return append(found, unreachableCopies(s, v, o, p)...)
 }
 
-var seeLeader = Step{"See whether a daemon leads, and what it says", "kubectl -n {ns} get lease " + types.LeaderLease}
+var seeLeader = Step{"See whether a daemon is the leader, and its log", "kubectl -n {ns} get lease " + types.LeaderLease}
 
-// unreachableCopies says of a detached volume which of its good copies could not be opened now. Of one that is
-// attached, or is to be, the conditions say it.
+// unreachableCopies reports which good copies of a detached volume could not be opened now. For a volume that is
+// attached, or should be, the conditions report it.
 func unreachableCopies(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	e := s.engine(v.Name)
 	if v.Status.State != longhorn.VolumeStateDetached || v.Spec.NodeID != "" || e == nil || !s.sees(ResourceNodes) || !s.sees(ResourceReplicas) {
@@ -70,7 +70,7 @@ func unreachableCopies(s *Snapshot, v *longhorn.Volume, o Object, p place) []Fin
 	case 0:
 		return nil
 	case len(good):
-		f.Severity, f.What = Broken, p.fill("volume {volume} is detached, and cannot be attached: no good copy can be opened")
+		f.Severity, f.What = Broken, p.fill("volume {volume} is detached and cannot be attached: no good copy can be opened")
 	default:
 		f.What = p.fill(fmt.Sprintf("volume {volume} is detached, and %d of its %d good copies cannot be opened", len(why), len(good)))
 	}
@@ -78,7 +78,7 @@ func unreachableCopies(s *Snapshot, v *longhorn.Volume, o Object, p place) []Fin
 	return []Finding{f}
 }
 
-// unsaidOfManager explains an instance manager whose conditions say nothing of why it does not run.
+// unsaidOfManager explains an instance manager that does not run, if its conditions do not say why.
 func unsaidOfManager(im *longhorn.InstanceManager, o Object, p place, said []Finding) []Finding {
 	switch {
 	case im.DeletionTimestamp != nil:
@@ -86,19 +86,19 @@ func unsaidOfManager(im *longhorn.InstanceManager, o Object, p place, said []Fin
 	case len(said) == 0 && im.Status.CurrentState != longhorn.InstanceManagerStateRunning:
 		state := string(im.Status.CurrentState)
 		if state == "" {
-			state = "not known yet"
+			state = "unknown"
 		}
 		return []Finding{{o, Warning, "NotRunning", p.fill("the data plane of node {node} does not run: its state is " + state), nil, p.steps([]Step{describePod, seeDaemon})}}
 	}
 	return nil
 }
 
-// unsaidOfShare explains the share of a shared volume that pods ask for, where its conditions say nothing of why it
-// does not serve.
+// unsaidOfShare explains the share of a shared volume that pods request, if its conditions do not say why it does not
+// serve.
 func unsaidOfShare(s *Snapshot, v *longhorn.Volume, said []Finding) []Finding {
 	sm, va := named(s.ShareManagers, v.Name), named(s.Attachments, v.Name)
 	o, p := Object{Kind: KindShareManager, Name: v.Name}, s.place("volume", v.Name, "pod", types.ShareManagerPodName(v.Name))
-	see := []Step{{"See what its share manager says", "kubectl -n {ns} describe lhsm {volume}"}}
+	see := []Step{{"See the conditions and Events of its share manager", "kubectl -n {ns} describe lhsm {volume}"}}
 	wanted := va != nil && wantedByPods(va)
 	switch {
 	case !types.IsShared(v) || !wanted || !s.sees(ResourceShareManagers) || len(said) > 0:
@@ -113,7 +113,7 @@ func unsaidOfShare(s *Snapshot, v *longhorn.Volume, said []Finding) []Finding {
 	return nil
 }
 
-// wantedByPods tells whether the driver asks for a volume.
+// wantedByPods reports whether the CSI driver requests a volume.
 func wantedByPods(va *longhorn.VolumeAttachment) bool {
 	for _, t := range va.Spec.AttachmentTickets {
 		if t.Type == longhorn.AttacherTypeCSI {

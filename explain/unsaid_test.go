@@ -26,7 +26,7 @@ func TestWhatNoConditionSaysIsExplained(t *testing.T) {
 			change: func(w *world) {
 				w.Nodes[0].Status.Conditions = []longhorn.Condition{{Type: types.ConditionSchedulable, Status: longhorn.ConditionTrue}}
 			},
-			object: "node n1", severity: Warning, reason: "ReadyUnknown", what: "it is not known whether node n1 is ready", command: "describe node n1",
+			object: "node n1", severity: Warning, reason: "ReadyUnknown", what: "it is unknown whether node n1 is ready", command: "describe node n1",
 		},
 		{
 			name: "a disk without Ready", ask: "disk n1 disk-1",
@@ -35,12 +35,12 @@ func TestWhatNoConditionSaysIsExplained(t *testing.T) {
 					s.Conditions = []longhorn.Condition{{Type: types.ConditionSchedulable, Status: longhorn.ConditionTrue}}
 				})
 			},
-			object: "disk disk-1 on node n1", severity: Warning, reason: "ReadyUnknown", what: "it is not known whether disk disk-1", command: "app=longhorn-manager",
+			object: "disk disk-1 on node n1", severity: Warning, reason: "ReadyUnknown", what: "it is unknown whether disk disk-1", command: "app=longhorn-manager",
 		},
 		{
 			name: "a disk on overlayfs that an earlier release let in", ask: "disk n1 disk-1",
 			change: func(w *world) { w.disk(1, func(_ *longhorn.DiskSpec, s *longhorn.DiskStatus) { s.FSType = "overlay" }) },
-			object: "disk disk-1 on node n1", severity: Warning, reason: "DiskOnOverlay", what: "could lose data unseen", command: "evictionRequested",
+			object: "disk disk-1 on node n1", severity: Warning, reason: "DiskOnOverlay", what: "could lose data unnoticed", command: "evictionRequested",
 		},
 		{
 			name: "a disk whose node has no data plane", ask: "disk n1 disk-1", change: func(w *world) { w.InstanceManagers = w.InstanceManagers[1:] },
@@ -72,11 +72,11 @@ func TestWhatNoConditionSaysIsExplained(t *testing.T) {
 		},
 		{
 			name: "an engine that is being deleted under its volume", ask: "volume v", change: func(w *world) { deleted(w.e) },
-			object: "volume v", severity: Warning, reason: "EngineDeleted", what: "is being deleted, and the volume is not", command: "describe lhe",
+			object: "volume v", severity: Warning, reason: "EngineDeleted", what: "is being deleted, but the volume is not", command: "describe lhe",
 		},
 		{
 			name: "a faulted volume without its condition", ask: "volume v", change: func(w *world) { w.v.Status.Robustness = longhorn.VolumeRobustnessFaulted },
-			object: "volume v", severity: Broken, reason: "Faulted", what: "does not say why", why: "replica v-r-1 holds all data", command: "describe lhe",
+			object: "volume v", severity: Broken, reason: "Faulted", what: "no condition gives the reason", why: "replica v-r-1 holds all data", command: "describe lhe",
 		},
 		{
 			name: "a volume that is being attached, and does not say for what it waits", ask: "volume v", change: func(w *world) { w.v.Status.State = longhorn.VolumeStateAttaching },
@@ -101,7 +101,7 @@ func TestWhatNoConditionSaysIsExplained(t *testing.T) {
 				w.Nodes = w.Nodes[:1]
 				w.diskSays(1, types.ConditionReady, longhorn.ConditionFalse, types.ReasonDiskNotResponding, "it hangs")
 			},
-			object: "volume v", severity: Broken, reason: types.ConditionCopiesUnreachable, what: "no good copy can be opened", why: "replica v-r-3: its node n3 does not exist any more", command: "get lhr",
+			object: "volume v", severity: Broken, reason: types.ConditionCopiesUnreachable, what: "no good copy can be opened", why: "replica v-r-3: its node n3 no longer exists", command: "get lhr",
 		},
 		{
 			name: "a shared volume without a share manager", ask: "volume v", change: func(w *world) { shared(w, nil) },
@@ -121,7 +121,7 @@ func TestWhatNoConditionSaysIsExplained(t *testing.T) {
 				deleted(w.v)
 				w.ticket("n2", types.ReasonAttachedElsewhere, "it is on n1")
 			},
-			object: "ticket t", severity: Warning, reason: types.ReasonAttachedElsewhere, what: "cannot go to node n2", why: "it is on n1", command: "volumeattachments",
+			object: "ticket t", severity: Warning, reason: types.ReasonAttachedElsewhere, what: "cannot be attached to node n2", why: "it is on n1", command: "volumeattachments",
 		},
 	})
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// MountEvents are the reasons of the Events by which Kubernetes says that a volume of a pod cannot be attached or
-// mounted.
+// MountEvents are the reasons of the Events with which Kubernetes reports that a volume of a pod cannot be attached
+// or mounted.
 var MountEvents = []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume"}
 
-// usersOf are the pods that use a claim and have not ended.
+// usersOf returns the pods that use a claim and have not terminated.
 func usersOf(s *Snapshot, c *corev1.PersistentVolumeClaim) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, pod := range s.UserPods {
@@ -26,7 +26,7 @@ func usersOf(s *Snapshot, c *corev1.PersistentVolumeClaim) []*corev1.Pod {
 	return pods
 }
 
-// volumeIn is the name that a claim's volume has within a pod; empty: the pod does not use the claim.
+// volumeIn returns the name of a claim's volume within a pod; "": the pod does not use the claim.
 func volumeIn(pod *corev1.Pod, claim string) string {
 	for _, v := range pod.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim || v.Ephemeral != nil && pod.Name+"-"+v.Name == claim {
@@ -54,17 +54,17 @@ func ofUsers(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.Persistent
 			continue
 		case pod.Spec.NodeName == "":
 			f.Severity, f.Reason, f.What, f.Why = Warning, "Unschedulable", "pod {podns}/{userpod} uses claim {claim} and has no node yet", nonempty(podTrouble(pod))
-			f.Next = []Step{{"See what keeps it from every node", "kubectl -n {podns} describe pod {userpod}"}}
+			f.Next = []Step{{"See why no node fits it", "kubectl -n {podns} describe pod {userpod}"}}
 		case len(events) > 0:
 			f.Severity, f.Reason, f.What = Broken, events[0].Reason, "pod {podns}/{userpod} cannot use claim {claim} on node {podnode}"
 			for _, e := range events {
 				plain := plainMessage(e.Message)
 				f.Why = append(f.Why, e.Reason+": "+plain)
 			}
-			f.Next = []Step{{"Correct what the lines above name first; the mount is retried automatically", "kubectl -n {podns} describe pod {userpod}"}}
+			f.Next = []Step{{"Fix what the lines above name first; the mount is retried automatically", "kubectl -n {podns} describe pod {userpod}"}}
 		case !isRunning(pod):
 			f.Severity, f.Reason, f.What, f.Why = Info, "PodStarting", "pod {podns}/{userpod}, which uses claim {claim}, has not started on node {podnode}", nonempty(podTrouble(pod))
-			f.Next = []Step{{"If that lasts, see what it waits for", "kubectl -n {podns} describe pod {userpod}"}}
+			f.Next = []Step{{"If this lasts, see what it waits for", "kubectl -n {podns} describe pod {userpod}"}}
 		default:
 			continue
 		}
@@ -74,7 +74,7 @@ func ofUsers(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.Persistent
 	return found
 }
 
-// waitingOn are the nodes of the pods that use a claim and have not started.
+// waitingOn returns the nodes of the pods that use a claim and have not started.
 func waitingOn(s *Snapshot, c *corev1.PersistentVolumeClaim) []string {
 	var nodes []string
 	if c == nil {
@@ -88,7 +88,7 @@ func waitingOn(s *Snapshot, c *corev1.PersistentVolumeClaim) []string {
 	return nodes
 }
 
-// isRunning tells whether a container of a pod runs or has run: its volumes are mounted.
+// isRunning reports whether a container of a pod runs or has run: then its volumes are mounted.
 func isRunning(pod *corev1.Pod) bool {
 	ran := func(c corev1.ContainerStatus) bool {
 		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
@@ -96,8 +96,8 @@ func isRunning(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, ran) || slices.ContainsFunc(pod.Status.ContainerStatuses, ran)
 }
 
-// mountEvents are the last Events, one of each reason, that say why a pod has not got a volume. The volume is known by
-// its name in the pod, or by its PersistentVolume: other volumes of the pod fail for reasons of their own.
+// mountEvents returns the last Event of each reason that says why a pod has not got a volume. It identifies the
+// volume by its name in the pod, or by its PersistentVolume, because other volumes of the pod fail for other reasons.
 func mountEvents(s *Snapshot, pod *corev1.Pod, volume, pv string) []*corev1.Event {
 	if isRunning(pod) {
 		return nil
@@ -113,7 +113,7 @@ func mountEvents(s *Snapshot, pod *corev1.Pod, volume, pv string) []*corev1.Even
 	return events
 }
 
-// isAboutVolume tells whether the message of an Event is about a volume. The kubelet writes `volume "PV"`, or lists
+// isAboutVolume reports whether the message of an Event is about a volume. The kubelet writes `volume "PV"`, or lists
 // names of the pod as `unmounted volumes=[data logs]`.
 func isAboutVolume(message, volume, pv string) bool {
 	if strings.Contains(message, `"`+pv+`"`) {
@@ -124,8 +124,8 @@ func isAboutVolume(message, volume, pv string) bool {
 	return found && slices.Contains(strings.FieldsFunc(list, func(r rune) bool { return r == ' ' || r == ',' }), volume)
 }
 
-// ofUsedNodes explains the nodes on which a volume is used, or is to be used, as far as that keeps it from being used.
-// used are the nodes of the pods that wait for it.
+// ofUsedNodes explains the nodes on which a volume is used, or should be used, as far as they prevent its use. used
+// are the nodes of the pods that wait for it.
 func ofUsedNodes(s *Snapshot, v *longhorn.Volume, used []string) []Finding {
 	used = append(used, v.Status.CurrentNodeID, v.Spec.NodeID)
 	if va := named(s.Attachments, v.Name); va != nil {
@@ -146,8 +146,8 @@ func ofUsedNodes(s *Snapshot, v *longhorn.Volume, used []string) []Finding {
 		case n == nil:
 			found = append(found, Finding{
 				Object{Kind: KindNode, Name: name},
-				Broken, "NodeMissing", fmt.Sprintf("node %s, where volume %s is to be used, is no node of this installation", name, v.Name), nil,
-				s.place("node", name).steps([]Step{seeDaemon, {"See why the pods of the installation are not there, as by a taint", describeKubeNode.Command}}),
+				Broken, "NodeMissing", fmt.Sprintf("node %s, where volume %s is to be used, does not belong to this installation", name, v.Name), nil,
+				s.place("node", name).steps([]Step{seeDaemon, {"See why the pods of the installation are not there, for example because of a taint", describeKubeNode.Command}}),
 			})
 			continue
 		}

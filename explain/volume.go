@@ -12,9 +12,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Volume explains a volume: what is wrong with it, its engine, its copies, its share, the nodes where it is used, and
-// those who want it attached; then with its PersistentVolume, its claim and the pods that use it. The error says that
-// there is no such volume.
+// Volume explains the problems of a volume, its engine, its copies, its share, the nodes where it is used, and the
+// tickets that request its attachment. It includes the volume's PersistentVolume, its claim and the pods that use it.
+// It returns an error if the volume does not exist.
 func Volume(s *Snapshot, name string) ([]Finding, error) {
 	v := named(s.Volumes, name)
 	if v == nil {
@@ -49,8 +49,8 @@ func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
 		found = append(found, f)
 	}
 	if v.Status.State == "" {
-		found = append(found, Finding{o, Info, "New", p.fill("volume {volume} is new: the volume controller has not seen it yet"), nil, p.steps([]Step{
-			{"If that lasts, see whether a daemon leads", "kubectl -n {ns} get lease " + types.LeaderLease},
+		found = append(found, Finding{o, Info, "New", p.fill("volume {volume} is new: the volume controller has not processed it yet"), nil, p.steps([]Step{
+			{"If this lasts, see whether a daemon is the leader", "kubectl -n {ns} get lease " + types.LeaderLease},
 		})})
 	}
 	found = append(found, ofEngine(s, v, p)...)
@@ -63,7 +63,8 @@ func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
 	return append(found, unsaidOfVolume(s, v, o, p, found)...)
 }
 
-// volumePlace has the words for texts about a volume. The node is the one where it is used, or shall be.
+// volumePlace returns the values for texts about a volume. The node is the one where the volume is used, or should
+// be.
 func volumePlace(s *Snapshot, v *longhorn.Volume) place {
 	node := v.Status.CurrentNodeID
 	if node == "" {
@@ -83,7 +84,7 @@ func volumePlace(s *Snapshot, v *longhorn.Volume) place {
 	return p
 }
 
-// members are the replicas that the recorded epoch lists and that exist.
+// members returns the existing replicas that the recorded epoch lists.
 func members(s *Snapshot, volume string) []*longhorn.Replica {
 	e := s.engine(volume)
 	if e == nil || e.Status.Epoch == nil {
@@ -92,18 +93,18 @@ func members(s *Snapshot, volume string) []*longhorn.Replica {
 	return slices.DeleteFunc(s.replicasOf(volume), func(r *longhorn.Replica) bool { return !slices.Contains(e.Status.Epoch.Members, r.Name) })
 }
 
-// proof says which replicas are known to hold all data of a faulted volume, and in what state each is.
+// proof says which replicas are known to hold all data of a faulted volume, and the state of each.
 func proof(s *Snapshot, v *longhorn.Volume) []string {
 	e := s.engine(v.Name)
 	if !s.sees(ResourceEngines) || !s.sees(ResourceReplicas) {
 		return nil
 	}
 	if e == nil || e.Status.Epoch == nil {
-		return []string{"no epoch is recorded: nothing was ever written to the volume"}
+		return []string{"no epoch is recorded: no data was ever written to the volume"}
 	}
 	list := members(s, v.Name)
 	if len(list) == 0 {
-		return []string{fmt.Sprintf("no replica is proven to hold all data: those that did (%s) do not exist any more", strings.Join(e.Status.Epoch.Members, ", "))}
+		return []string{fmt.Sprintf("no replica is proven to hold all data: the replicas that did (%s) no longer exist", strings.Join(e.Status.Epoch.Members, ", "))}
 	}
 	var lines []string
 	for _, r := range list {
@@ -112,37 +113,37 @@ func proof(s *Snapshot, v *longhorn.Volume) []string {
 	return lines
 }
 
-// salvageSteps are what helps where no node or disk can be brought back by itself.
+// salvageSteps returns the steps for the case that no node or disk can be brought back.
 func salvageSteps(s *Snapshot, v *longhorn.Volume, p place) []Step {
 	if len(members(s, v.Name)) > 0 {
 		return p.steps([]Step{{
-			"Salvage by REST starts the volume if one of these replicas will do, or says what is missing (docs/FEATURES.md, section REST)",
+			"Salvage with REST starts the volume if one of these replicas suffices, or reports what is missing (docs/FEATURES.md, section REST)",
 			`curl -X POST "$API/v1/volumes/{volume}?action=salvage" -d '{"names":["` + members(s, v.Name)[0].Name + `"]}'`,
 		}})
 	}
 	if !s.sees(ResourceEngines) || !s.sees(ResourceReplicas) {
 		return nil
 	}
-	steps := []Step{{"Restore the volume from a backup: an older copy is never used in place of one with later writes", ""}}
+	steps := []Step{{"Restore the volume from a backup: an older copy is never used instead of a copy with later writes", ""}}
 	for _, r := range s.replicasOf(v.Name) {
 		steps = append(steps, Step{
-			"Or read what an older copy has, by hand, on node " + r.Spec.NodeID,
+			"Or read the data of an older copy manually, on node " + r.Spec.NodeID,
 			"longhorn-manager replica serve --directory " + types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName) + " --socket /tmp/copy.sock",
 		})
 	}
 	return p.steps(steps)
 }
 
-// deleting says what a deleted volume waits for.
+// deleting explains why a deleted volume still exists.
 func deleting(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	f := Finding{Object: o, Severity: Info, Reason: "Deleting", What: p.fill("volume {volume} is being deleted"), Why: finalizers(v.Finalizers)}
 	e := s.engine(v.Name)
 	switch {
 	case e != nil && e.Status.CurrentState != longhorn.InstanceStateStopped && e.Status.CurrentState != "":
 		f.Why = append(f.Why, fmt.Sprintf("its engine on node %s is %s and must stop first", e.Spec.NodeID, e.Status.CurrentState))
-		f.Next = p.steps([]Step{{"End the pods that use it, and see the engine", "kubectl -n {ns} describe lhe {volume}-e-0"}})
+		f.Next = p.steps([]Step{{"Stop the pods that use it, and see the engine", "kubectl -n {ns} describe lhe {volume}-e-0"}})
 	case e != nil:
-		f.Why = append(f.Why, "its engine is to be deleted first")
+		f.Why = append(f.Why, "its engine must be deleted first")
 		f.Next = p.steps([]Step{seeEngine})
 	default:
 		f.Next = p.steps([]Step{seeCopies})
@@ -158,10 +159,10 @@ func finalizers(list []string) []string {
 	if len(list) == 0 {
 		return nil
 	}
-	return []string{"it waits for those who set the finalizers " + strings.Join(list, ", ")}
+	return []string{"it waits for the components that set the finalizers " + strings.Join(list, ", ")}
 }
 
-// ofEngine explains the engine while it is wanted.
+// ofEngine explains the engine while it should run.
 func ofEngine(s *Snapshot, v *longhorn.Volume, p place) []Finding {
 	e := s.engine(v.Name)
 	if e == nil {
@@ -171,7 +172,7 @@ func ofEngine(s *Snapshot, v *longhorn.Volume, p place) []Finding {
 	var told []longhorn.Condition
 	for _, c := range e.Status.Conditions {
 		if c.Type == types.ConditionInstanceCreation && e.Spec.DesireState != longhorn.DesireStateRunning && e.Status.CurrentState != longhorn.InstanceStateError {
-			continue // of an earlier attachment
+			continue // from an earlier attachment
 		}
 		told = append(told, c)
 	}
@@ -179,23 +180,23 @@ func ofEngine(s *Snapshot, v *longhorn.Volume, p place) []Finding {
 	if node := e.Spec.NodeID; node != "" && s.isDown(node) {
 		found = append(found, Finding{
 			o, Broken, "EngineNodeDown", p.fill("volume {volume} is used on node " + node + ", which is down"),
-			[]string{"what ran there may run still, so the volume goes elsewhere only when its pod is gone"},
+			[]string{"its processes there may still run, so the volume moves to another node only when its pod is gone"},
 			place{"node": node}.steps([]Step{
 				asNode,
-				{"If the node is off for certain, say so; Kubernetes then lets its volumes go", "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"},
+				{"If the node is certainly off, taint it; Kubernetes then detaches its volumes", "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"},
 			}),
 		})
 	}
 	return found
 }
 
-// ofLocality explains a volume that is to have a copy where it is used, and has none.
+// ofLocality explains a volume that should have a copy where it is used, but has none.
 func ofLocality(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	node := v.Status.CurrentNodeID
 	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled).Reason
 	if v.Spec.DataLocality != longhorn.DataLocalityBestEffort || v.Status.State != longhorn.VolumeStateAttached || node == "" ||
 		scheduled == types.ReasonLocalReplicaSchedulingFailure || scheduled == types.ReasonLocalReplicaWaits {
-		return nil // the condition says it
+		return nil // the condition reports it
 	}
 	if !s.sees(ResourceEngines) || !s.sees(ResourceReplicas) {
 		return nil
@@ -208,14 +209,14 @@ func ofLocality(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	}
 	why := lacksOf(s, v, node)
 	if v.Status.FrontendDisabled {
-		why = append(why, "it is attached without a device, so no copy is made there")
+		why = append(why, "it is attached without a device, so no copy is created there")
 	}
-	return []Finding{{o, Info, "NoLocalReplica", p.fill("volume {volume} is best-effort, and has no good copy on node " + node + ", where it is used"), why, place{"node": node, "ns": s.Namespace}.steps([]Step{
-		{"Wait if a place is there: one is made and rebuilt. Otherwise give the node room", "kubectl longhorn explain node {node}"},
+	return []Finding{{o, Info, "NoLocalReplica", p.fill("volume {volume} is best-effort, but has no good copy on node " + node + ", where it is used"), why, place{"node": node, "ns": s.Namespace}.steps([]Step{
+		{"Wait if there is a place: a copy is created and rebuilt. Otherwise free space on the node", "kubectl longhorn explain node {node}"},
 	})}}
 }
 
-// ofTickets explains each wish to have the volume attached that is not satisfied.
+// ofTickets explains each ticket of the volume that is not satisfied.
 func ofTickets(s *Snapshot, v *longhorn.Volume) []Finding {
 	va := named(s.Attachments, v.Name)
 	if va == nil {
@@ -233,7 +234,7 @@ func ofTickets(s *Snapshot, v *longhorn.Volume) []Finding {
 			nfs := types.FindCondition(n.Status.Conditions, types.ConditionNFSClientInstalled)
 			if f, bad := ofCondition(Object{Kind: KindNode, Name: n.Name}, p, nfs); bad {
 				f.Severity = Broken
-				f.Why = append(f.Why, "a pod there is to mount the shared volume "+v.Name)
+				f.Why = append(f.Why, "a pod on that node must mount the shared volume "+v.Name)
 				found = append(found, f)
 			}
 		}
@@ -241,7 +242,7 @@ func ofTickets(s *Snapshot, v *longhorn.Volume) []Finding {
 	return found
 }
 
-// ofShare explains the NFS server of a shared volume, unless nobody needs it.
+// ofShare explains the NFS server of a shared volume, unless no client needs it.
 func ofShare(s *Snapshot, v *longhorn.Volume) []Finding {
 	sm := named(s.ShareManagers, v.Name)
 	if sm == nil || sm.Status.State == longhorn.ShareManagerStateStopped {
@@ -262,17 +263,17 @@ func ofShare(s *Snapshot, v *longhorn.Volume) []Finding {
 			found[i].Why = append(found[i].Why, why)
 		}
 		if sm.Status.Failures > 0 {
-			found[i].Why = append(found[i].Why, fmt.Sprintf("%d pods have failed one after the other, the last at %s", sm.Status.Failures, sm.Status.FailedAt))
+			found[i].Why = append(found[i].Why, fmt.Sprintf("%d pods have failed in a row, the last at %s", sm.Status.Failures, sm.Status.FailedAt))
 		}
 	}
 	return found
 }
 
-// refusedShareSteps are what helps where the name of a shared volume, or an attribute of its PersistentVolume, is
-// refused. otherwise are the steps where neither is known.
+// refusedShareSteps returns the steps for a refused name of a shared volume, or a refused attribute of its
+// PersistentVolume. otherwise are the steps if neither is known.
 func refusedShareSteps(s *Snapshot, volume string, otherwise []Step) []Step {
 	if len(validation.IsDNS1035Label(volume)) > 0 {
-		return []Step{{"Create a volume whose name begins with a letter, and copy the data to it: the name of a volume cannot be changed", ""}}
+		return []Step{{"Create a volume whose name starts with a letter, and copy the data to it: the name of a volume cannot be changed", ""}}
 	}
 	if pv := s.pvOfVolume(volume); pv != nil {
 		return []Step{{otherwise[0].Text, place{"pv": pv.Name}.command("kubectl get pv {pv} -o yaml")}}

@@ -12,11 +12,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// unplaced has the volume ask for one copy more than there are, which a change of the cluster leaves without a place.
+// unplaced makes the volume request one copy more than exist. A change of the cluster leaves that copy without a
+// place.
 func unplaced(change func(w *world)) func(w *world) {
 	return func(w *world) {
 		for i := range 3 {
-			w.Nodes[i].Spec.AllowScheduling = i == 2 // n3 is the one that might do
+			w.Nodes[i].Spec.AllowScheduling = i == 2 // only n3 could have a place
 		}
 		w.Replicas = w.Replicas[:2]
 		w.volumeSays(types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, "replica scheduling failed")
@@ -76,7 +77,7 @@ func TestVolumesWithoutAPlaceAreExplained(t *testing.T) {
 				w.Nodes[2].Spec.AllowScheduling = false
 				w.volumeSays(types.ConditionScheduled, longhorn.ConditionTrue, types.ReasonDegradedAvailability, "2 of 3 replicas are scheduled")
 			}),
-			object: "volume v", severity: Warning, reason: types.ReasonDegradedAvailability, what: "fewer copies than asked for", why: n3, command: "longhorn status",
+			object: "volume v", severity: Warning, reason: types.ReasonDegradedAvailability, what: "fewer copies than requested", why: n3, command: "longhorn status",
 		},
 	})
 }
@@ -105,7 +106,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 		{
 			name: "faulted, and no copy is proven to be good → a backup, or reading by hand", ask: "volume v",
 			change: func(w *world) { faulted(w); w.e.Status.Epoch.Members = []string{"v-r-gone"} },
-			object: "volume v", severity: Broken, reason: types.ReasonReplicaMissing, what: "faulted", why: "no replica is proven to hold all data: those that did (v-r-gone)",
+			object: "volume v", severity: Broken, reason: types.ReasonReplicaMissing, what: "faulted", why: "no replica is proven to hold all data: the replicas that did (v-r-gone)",
 			command: "replica serve --directory /var/lib/longhorn/replicas/v-v-r-1",
 		},
 		{
@@ -115,7 +116,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 				w.e.Status.ReplicaModeMap["v-r-3"] = longhorn.ReplicaModeWO
 				w.e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"v-r-3": {IsRebuilding: true, Progress: 37, CopyBytes: 256 << 20, Partial: true}}
 			},
-			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3 good copies", why: "replica v-r-3: its rebuild runs: 37 % of 256 MiB, what it lacks alone", command: "rebuildStatus",
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3 good copies", why: "replica v-r-3: its rebuild is running: 37 % of 256 MiB, only the missing data", command: "rebuildStatus",
 		},
 		{
 			name: "degraded, the rebuild failed and waits → the error and when the next one is", ask: "volume v",
@@ -125,7 +126,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 				w.e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"v-r-3": {Error: "connection reset"}}
 			},
 			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3",
-			why: "its rebuild failed: connection reset; rebuilds that failed one after the other: 4; the next one is due in 1m40s", command: "rebuildStatus",
+			why: "its rebuild failed: connection reset; failed rebuilds in a row: 4; the next rebuild is due in 1m40s", command: "rebuildStatus",
 		},
 		{
 			name: "degraded, the node has a rebuild of another volume → its turn comes", ask: "volume v",
@@ -138,7 +139,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 				w.Volumes = append(w.Volumes, build.Volume("other"))
 				w.Replicas = append(w.Replicas, build.PlacedReplica("other-r-1", "other", "n3", "uuid-n3"))
 			},
-			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "as many rebuilds as it may, one of volume other", command: "rebuildStatus",
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "as many rebuilds as allowed, one of them for volume other", command: "rebuildStatus",
 		},
 		{
 			name: "degraded, and rebuilds are turned off → the setting", ask: "volume v",
@@ -146,7 +147,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 				w.lose(3, "", "")
 				w.Settings = append(w.Settings, build.Setting(types.SettingConcurrentReplicaRebuildPerNodeLimit, "0"))
 			},
-			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "is 0, so nothing is rebuilt", command: "patch lhs concurrent-replica-rebuild-per-node-limit",
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "is 0, so no replica is rebuilt", command: "patch lhs concurrent-replica-rebuild-per-node-limit",
 		},
 		{
 			name: "degraded, the copy's node is down → when another one is made", ask: "volume v",
@@ -154,12 +155,12 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 				w.lose(3, "", "").Status.CurrentState = longhorn.InstanceStateUnknown
 				w.nodeSays(3, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "no answer")
 			},
-			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "its node n3 is down; if it does not come back, another one is made in 9m0s", command: "rebuildStatus",
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "its node n3 is down; if it does not come back, another replica is created in 9m0s", command: "rebuildStatus",
 		},
 		{
 			name: "a copy's disk was unmounted → mount it", ask: "volume v",
 			change: func(w *world) { w.lose(3, types.ReasonDiskUnmounted, "the disk is not mounted any more") },
-			object: "replica v-r-3", severity: Warning, reason: types.ReasonDiskUnmounted, what: "not mounted", why: "not mounted any more", command: "findmnt -T /var/lib/longhorn",
+			object: "replica v-r-3", severity: Warning, reason: types.ReasonDiskUnmounted, what: "no longer mounted", why: "not mounted any more", command: "findmnt -T /var/lib/longhorn",
 		},
 		{
 			name: "a copy's data was deleted → it is made anew", ask: "volume v",
@@ -186,7 +187,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 			change: func(w *world) {
 				w.Replicas = append(w.Replicas, build.PlacedReplica("old-r-1", "old", "n9", "uuid-n9"))
 			},
-			object: "replica old-r-1", severity: Warning, reason: "Orphan", what: "volume old, which does not exist", why: "its node n9 does not exist", command: "delete lhr old-r-1",
+			object: "replica old-r-1", severity: Warning, reason: "Orphan", what: "volume old, which no longer exists", why: "its node n9 no longer exists", command: "delete lhr old-r-1",
 		},
 	})
 }
@@ -198,7 +199,7 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 			change: func(w *world) {
 				w.nodeSays(1, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "no answer")
 			},
-			object: "engine v-e-0", severity: Broken, reason: "EngineNodeDown", what: "used on node n1, which is down", why: "may run still", command: "taint node n1 node.kubernetes.io/out-of-service",
+			object: "engine v-e-0", severity: Broken, reason: "EngineNodeDown", what: "used on node n1, which is down", why: "may still run", command: "taint node n1 node.kubernetes.io/out-of-service",
 		},
 		{
 			name: "the device could not be made → the node's doctor", ask: "volume v",
@@ -211,7 +212,7 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 		{
 			name: "it is attached elsewhere → the ticket", ask: "volume v",
 			change: func(w *world) { w.ticket("n2", types.ReasonAttachedElsewhere, "volume v is attached to node n1") },
-			object: "ticket t", severity: Warning, reason: types.ReasonAttachedElsewhere, what: "cannot go to node n2", why: "node n1", command: "get volumeattachments.storage.k8s.io",
+			object: "ticket t", severity: Warning, reason: types.ReasonAttachedElsewhere, what: "cannot be attached to node n2", why: "node n1", command: "get volumeattachments.storage.k8s.io",
 		},
 		{
 			name: "the ticket's reason is the volume's own → the volume", ask: "volume v",
@@ -275,21 +276,21 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 			change: func(w *world) {
 				w.share(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "its pod has no node: 0/3 nodes are available")
 			},
-			object: "share manager v", severity: Broken, reason: types.ReasonShareDelayed, what: "late to start", why: "its pod has no node: 0/3", command: "describe pod share-manager-v",
+			object: "share manager v", severity: Broken, reason: types.ReasonShareDelayed, what: "has not started for a while", why: "its pod has no node: 0/3", command: "describe pod share-manager-v",
 		},
 		{
 			name: "the share stops and another's pod may have the device → that pod", ask: "volume v",
 			change: func(w *world) {
 				w.share(longhorn.ShareManagerStateStopping, types.ReasonShareForeignPod, "pod share-manager-v belongs to another")
 			},
-			object: "share manager v", severity: Broken, reason: types.ReasonShareForeignPod, what: "not the share's", why: "belongs to another", command: "delete pod share-manager-v",
+			object: "share manager v", severity: Broken, reason: types.ReasonShareForeignPod, what: "does not belong to the share", why: "belongs to another", command: "delete pod share-manager-v",
 		},
 		{
 			name: "the share's pod was given up → why", ask: "volume v",
 			change: func(w *world) {
 				w.share(longhorn.ShareManagerStateError, types.ReasonShareNotStarted, "its pod has not become ready within 5m0s: ErrImagePull")
 			},
-			object: "share manager v", severity: Broken, reason: types.ReasonShareNotStarted, what: "another one is tried", why: "ErrImagePull", command: "describe lhv v",
+			object: "share manager v", severity: Broken, reason: types.ReasonShareNotStarted, what: "another pod is tried", why: "ErrImagePull", command: "describe lhv v",
 		},
 		{
 			name: "the list of clients is not made → nobody is let in", ask: "volume v",
@@ -303,7 +304,7 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 			change: func(w *world) {
 				w.clients(types.ReasonClientsNotKnown, "the addresses of node n2 are not known")
 			},
-			object: "share manager v", severity: Warning, reason: types.ReasonClientsNotKnown, what: "if its pod is of an earlier release", why: "node n2", command: "kubectl longhorn status",
+			object: "share manager v", severity: Warning, reason: types.ReasonClientsNotKnown, what: "if the share's pod is of an earlier release", why: "node n2", command: "kubectl longhorn status",
 		},
 		{
 			name: "a pod on a node without NFS client waits for the share → the client", ask: "volume v",
@@ -342,7 +343,7 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 				w.Replicas[2].DeletionTimestamp, w.Replicas[2].Finalizers = &metav1.Time{Time: now}, []string{types.Finalizer}
 				w.nodeSays(3, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "no answer")
 			},
-			object: "replica v-r-3", severity: Warning, reason: "Deleting", what: "being deleted", why: "node n3 alone, which is down", command: "explain node n3",
+			object: "replica v-r-3", severity: Warning, reason: "Deleting", what: "being deleted", why: "only node n3 can remove its data", command: "explain node n3",
 		},
 		{
 			name: "a deleted copy is the last good one → it is kept", ask: "volume v",
@@ -350,7 +351,7 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 				w.Replicas[0].DeletionTimestamp = &metav1.Time{Time: now}
 				condition(&w.Replicas[0].Status.Conditions, types.ConditionRemovable, longhorn.ConditionFalse, types.ReasonLastReplica, "no other copy is good")
 			},
-			object: "replica v-r-1", severity: Warning, reason: types.ReasonLastReplica, what: "kept all the same", why: "no other copy", command: "explain volume v",
+			object: "replica v-r-1", severity: Warning, reason: types.ReasonLastReplica, what: "is retained", why: "no other copy", command: "explain volume v",
 		},
 	})
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// now is when the snapshots of the tests were taken.
+// now is the time of the tests' snapshots.
 var now = time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) string { return types.Timestamp(now.Add(-d)) }
 
-// world is a snapshot, with names for what the cases change.
+// world is a snapshot, with names for the objects that the cases change.
 type world struct {
 	Snapshot
 	v  *longhorn.Volume
@@ -29,7 +29,7 @@ type world struct {
 	va *longhorn.VolumeAttachment
 }
 
-// newWorld is a cluster in which all is well: nodes n1, n2, n3 with a disk each, and volume v, attached to n1, with a
+// newWorld is a cluster without problems: nodes n1, n2, n3 with a disk each, and volume v, attached to n1, with a
 // good copy on each node.
 func newWorld() *world {
 	w := &world{Snapshot: Snapshot{Now: now, Namespace: types.Namespace}}
@@ -89,7 +89,7 @@ func (w *world) diskSays(node int, kind string, status longhorn.ConditionStatus,
 	})
 }
 
-// lose has replica i fail, so that the volume is degraded since a minute.
+// lose makes replica i fail, so that the volume has been degraded for a minute.
 func (w *world) lose(i int, reason, message string) *longhorn.Replica {
 	r := w.Replicas[i-1]
 	w.v.Status.Robustness, w.v.Status.LastDegradedAt = longhorn.VolumeRobustnessDegraded, ago(time.Minute)
@@ -103,7 +103,7 @@ func (w *world) lose(i int, reason, message string) *longhorn.Replica {
 	return r
 }
 
-// detach leaves the volume detached.
+// detach detaches the volume.
 func (w *world) detach() {
 	w.v.Spec.NodeID, w.v.Status.CurrentNodeID = "", ""
 	w.v.Status.State, w.v.Status.Robustness = longhorn.VolumeStateDetached, longhorn.VolumeRobustnessUnknown
@@ -114,7 +114,7 @@ func (w *world) detach() {
 	}
 }
 
-// ticket asks for the volume on a node, in vain.
+// ticket requests the volume on a node, without success.
 func (w *world) ticket(node string, reason, message string) {
 	w.va.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{"t": {ID: "t", Type: longhorn.AttacherTypeCSI, NodeID: node}}
 	s := longhorn.AttachmentTicketStatus{ID: "t"}
@@ -122,14 +122,14 @@ func (w *world) ticket(node string, reason, message string) {
 	w.va.Status.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{"t": s}
 }
 
-// asked has Kubernetes ask for a PersistentVolume on a node.
+// asked makes Kubernetes request a PersistentVolume on a node.
 func (w *world) asked(pv, node string) {
 	a := &storagev1.VolumeAttachment{}
 	a.Name, a.Spec.Attacher, a.Spec.NodeName, a.Spec.Source.PersistentVolumeName = "csi-"+pv+"-"+node, types.DriverName, node, &pv
 	w.KubeAttachments = append(w.KubeAttachments, a)
 }
 
-// share makes the volume a shared one whose share is in a state.
+// share makes the volume a shared volume, with a share in a given state.
 func (w *world) share(state longhorn.ShareManagerState, reason, message string) *longhorn.ShareManager {
 	w.v.Spec.AccessMode = longhorn.AccessModeReadWriteMany
 	sm := &longhorn.ShareManager{Status: longhorn.ShareManagerStatus{State: state, CurrentNode: "n1"}}
@@ -139,7 +139,7 @@ func (w *world) share(state longhorn.ShareManagerState, reason, message string) 
 	return sm
 }
 
-// clients has the volume served by a share that does not limit its clients as it should.
+// clients makes a share serve the volume that does not limit its clients as it should.
 func (w *world) clients(reason, message string) {
 	sm := w.share(longhorn.ShareManagerStateRunning, "", "")
 	sm.Status.Conditions = nil
@@ -147,7 +147,7 @@ func (w *world) clients(reason, message string) {
 	condition(&sm.Status.Conditions, types.ConditionClientsLimited, longhorn.ConditionFalse, reason, message)
 }
 
-// ask explains what words name: "all", "volume v", "node n1", "disk n1 disk-1", "claim ns name".
+// ask explains the object that words names: "all", "volume v", "node n1", "disk n1 disk-1", "claim ns name".
 func (w *world) ask(t *testing.T, words string) []Finding {
 	t.Helper()
 	var found []Finding
@@ -174,7 +174,7 @@ func (w *world) ask(t *testing.T, words string) []Finding {
 
 var unfilled = regexp.MustCompile(`\{[a-z]+\}`)
 
-// checkText holds a finding against what all must have: an object, a sentence, a step, and no word left open.
+// checkText checks the parts that every finding must have: an object, a sentence, a step, and no word in braces.
 func checkText(t *testing.T, f Finding) {
 	t.Helper()
 	texts := append([]string{f.What}, f.Why...)
