@@ -22,16 +22,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// inspectCommands are the commands for people at a terminal: as longhorn-manager <command>, and as kubectl longhorn
+// inspectCommands returns the commands for users in a terminal: longhorn-manager <command>, or kubectl longhorn
 // <command>.
 func inspectCommands() []*cli.Command {
 	return []*cli.Command{statusCommand(), explainCommand(), doctorCommand(), bundleCommand()}
 }
 
-// exitUnwell is the exit code of doctor if the node lacks something that serving volumes needs.
+// exitUnwell is the exit code of doctor if the node cannot serve volumes.
 const exitUnwell = 2
 
-// Outputs of the flag --output.
+// Values of the flag --output.
 const (
 	outputTable = "table"
 	outputJSON  = "json"
@@ -49,18 +49,18 @@ func outputFlag() cli.Flag {
 	}
 }
 
-// clusterFlags select the cluster, and the account whose rights are used.
+// clusterFlags select the cluster and the user.
 func clusterFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "kubeconfig", Usage: "file with clusters and users; by default $KUBECONFIG, ~/.kube/config, or in a pod its service account"},
-		&cli.StringFlag{Name: "context", Usage: "the context of that file, instead of the current one"},
-		&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Value: types.Namespace, Usage: "where everything is installed"},
+		&cli.StringFlag{Name: "context", Usage: "context in that file, instead of the current context"},
+		&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Value: types.Namespace, Usage: "namespace of the installation"},
 	}
 }
 
 func statusCommand() *cli.Command {
 	return &cli.Command{
-		Name: "status", Usage: "nodes, volumes, and what is wrong", Flags: append(clusterFlags(), outputFlag()),
+		Name: "status", Usage: "nodes, volumes, and problems", Flags: append(clusterFlags(), outputFlag()),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			s, err := snapshot(ctx, c)
 			if err != nil {
@@ -75,27 +75,27 @@ func statusCommand() *cli.Command {
 	}
 }
 
-// explained is the JSON of the command explain.
+// explained is the JSON output of the command explain.
 type explained struct {
 	About    string            `json:"about"`
 	Findings []explain.Finding `json:"findings"`
 	Unseen   []string          `json:"unseen,omitempty"`
 }
 
-// explainable is a kind of objects that explain knows.
+// explainable is a kind of object that the command explain supports.
 type explainable struct {
 	kind string
-	// aliases are the names of the kind in kubectl.
+	// aliases are kubectl's words for the kind.
 	aliases         []string
 	argument, usage string
-	// namespace is the only namespace whose claims must be read; empty: all.
+	// namespace returns the only namespace from which claims must be read; "": all namespaces.
 	namespace func(name string) string
 	find      func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error)
 	names     func(*explain.Snapshot) []string
 	flags     []cli.Flag
 }
 
-// explainables returns all kinds. Find is called with the one argument.
+// explainables returns all kinds. find is called with the only argument of the command.
 func explainables() []explainable {
 	plain := func(find func(*explain.Snapshot, string) ([]explain.Finding, error)) func(*explain.Snapshot, *cli.Command, string) ([]explain.Finding, error) {
 		return func(s *explain.Snapshot, _ *cli.Command, name string) ([]explain.Finding, error) {
@@ -112,7 +112,7 @@ func explainables() []explainable {
 			find: plain(explain.Node), names: inspect.NodeNames,
 		},
 		{
-			kind: "disk", aliases: []string{"disks"}, argument: "NAME", usage: "a disk, of all nodes that have one of that name",
+			kind: "disk", aliases: []string{"disks"}, argument: "NAME", usage: "a disk, on all nodes that have a disk with that name",
 			find: func(s *explain.Snapshot, c *cli.Command, name string) ([]explain.Finding, error) {
 				return explain.Disk(s, c.String("node"), name)
 			}, names: inspect.DiskNames, flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only the disk of this node"}},
@@ -133,7 +133,7 @@ func explainables() []explainable {
 	}
 }
 
-// namespaceOf returns the namespace of a claim NAMESPACE/NAME; empty: it has none.
+// namespaceOf returns the namespace of a claim NAMESPACE/NAME; "": it has none.
 func namespaceOf(name string) string {
 	namespace, _, ok := strings.Cut(name, "/")
 	if !ok {
@@ -155,7 +155,7 @@ func findClaim(s *explain.Snapshot, name string) ([]explain.Finding, error) {
 }
 
 func explainCommand() *cli.Command {
-	command := &cli.Command{Name: "explain", Usage: "why an object is as it is, and what to do next"}
+	command := &cli.Command{Name: "explain", Usage: "the problems of an object, their causes, and the next steps"}
 	for _, e := range explainables() {
 		command.Commands = append(command.Commands, e.command())
 	}
@@ -194,12 +194,12 @@ func (e explainable) run(ctx context.Context, c *cli.Command) error {
 
 func doctorCommand() *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "what this node lacks; run it as root on the node, or in the daemon's pod there",
+		Name: "doctor", Usage: "the requirements that this node does not meet; run it as root on the node, or in the daemon's pod there",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "node-id", Usage: "name of this node, for messages", Sources: cli.EnvVars("NODE_NAME"), Value: "localhost"},
-			&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Value: types.Namespace, Usage: "where everything is, or will be, installed"},
-			&cli.StringFlag{Name: "host-root", Usage: "where the node's root directory is seen; by default /host where that is one, else /"},
-			&cli.StringFlag{Name: "path", Value: defaultDataPath(), Usage: "directory that is to be a disk"},
+			&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Value: types.Namespace, Usage: "namespace of the present or future installation"},
+			&cli.StringFlag{Name: "host-root", Usage: "path of the node's root directory; by default /host if it is one, else /"},
+			&cli.StringFlag{Name: "path", Value: defaultDataPath(), Usage: "directory that should become a disk"},
 			outputFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -220,18 +220,18 @@ func doctorCommand() *cli.Command {
 				inspect.PrintChecks(c.Root().Writer, checks)
 			}
 			if inspect.IsBroken(checks) {
-				return cli.Exit("this node cannot serve volumes as it is", exitUnwell)
+				return cli.Exit("this node cannot serve volumes in its present state", exitUnwell)
 			}
 			return nil
 		},
 	}
 }
 
-// podNamespaceFile contains the namespace of the pod in which this program runs. The file is missing on the node
+// podNamespaceFile contains the namespace of the pod in which this process runs. The file is missing on the node
 // itself.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// podNamespace returns the namespace of the pod in which this program runs; empty on the node itself.
+// podNamespace returns the namespace of the pod in which this process runs; "" on the node itself.
 func podNamespace() string {
 	text, err := os.ReadFile(podNamespaceFile)
 	if err != nil {
@@ -241,13 +241,13 @@ func podNamespace() string {
 }
 
 // doctorNamespace returns the namespace for the commands that doctor prints. In a pod of the installation it is the
-// pod's. doctor does not use the API server, so on the node itself it accepts any namespace.
+// pod's namespace. On the node itself any namespace is accepted, because doctor does not contact the API server.
 func doctorNamespace(asked string, isSet bool, pod string) (string, error) {
 	switch {
 	case pod == "":
 		return asked, nil
 	case isSet && asked != pod:
-		return "", fmt.Errorf("no installation is in namespace %q as far as this pod can see: the pod is in namespace %s; leave -n out", asked, pod)
+		return "", fmt.Errorf("no installation is in namespace %q as far as this pod can see: the pod is in namespace %s; omit -n", asked, pod)
 	}
 	return pod, nil
 }
@@ -257,7 +257,8 @@ func defaultDataPath() string {
 	return d.Default
 }
 
-// hostRoot returns the directory where the daemon's pod has the node's root directory, or / on the node itself.
+// hostRoot returns the path of the node's root directory: its mount path in the daemon's pod, or / on the node
+// itself.
 func hostRoot() string {
 	if _, err := os.Stat("/host/proc/1"); err == nil {
 		return "/host"
@@ -269,8 +270,8 @@ func bundleCommand() *cli.Command {
 	return &cli.Command{
 		Name: "support-bundle", Usage: "a tar.gz of all objects, Events, pods and logs of this product; no Secrets, no tokens",
 		Flags: append(clusterFlags(),
-			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "file to make; by default longhorn-support-<time>.tar.gz here. It must not exist"},
-			&cli.Int64Flag{Name: "log-bytes", Value: 10 << 20, Usage: "how much of each container's log is taken, from its end", Validator: func(n int64) error {
+			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "file to create; by default longhorn-support-<time>.tar.gz in the current directory. It must not exist"},
+			&cli.Int64Flag{Name: "log-bytes", Value: 10 << 20, Usage: "number of bytes to take from the end of each container's log", Validator: func(n int64) error {
 				if n < 1 {
 					return fmt.Errorf("--log-bytes is %d: it must be at least 1", n)
 				}
@@ -285,7 +286,7 @@ func writeBundle(ctx context.Context, c *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	// Any other error is not a reason to stop: a bundle is most useful when the API server answers little.
+	// Other errors do not stop the command: a bundle is most needed when the API server does not answer well.
 	if missing := new(inspect.NotInstalled); errors.As(cluster.CheckInstalled(ctx), &missing) {
 		return missing
 	}
@@ -310,19 +311,19 @@ func writeBundle(ctx context.Context, c *cli.Command) (err error) {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	fmt.Fprintf(c.Root().Writer, "%s is made, without Secrets and tokens; look through it before you give it away\n", filepath.Clean(path))
+	fmt.Fprintf(c.Root().Writer, "%s was created, without Secrets and tokens; check its content before you give it away\n", filepath.Clean(path))
 	if len(missing) > 0 {
-		fmt.Fprintf(c.Root().Writer, "%d things could not be read (errors.txt), the first: %s\n", len(missing), missing[0])
+		fmt.Fprintf(c.Root().Writer, "%d items could not be read (errors.txt), the first: %s\n", len(missing), missing[0])
 	}
 	return nil
 }
 
-// snapshot reads the cluster that the flags select.
+// snapshot reads the cluster that the flags name.
 func snapshot(ctx context.Context, c *cli.Command) (*explain.Snapshot, error) {
 	return snapshotOf(ctx, c, "")
 }
 
-// snapshotOf is like snapshot, but reads only the claims of one namespace; empty: of all.
+// snapshotOf is snapshot with the claims of one namespace only; "": of all namespaces.
 func snapshotOf(ctx context.Context, c *cli.Command, claimNamespace string) (*explain.Snapshot, error) {
 	cluster, _, err := clusterOf(c)
 	if err != nil {
@@ -332,10 +333,10 @@ func snapshotOf(ctx context.Context, c *cli.Command, claimNamespace string) (*ex
 	return cluster.Snapshot(ctx)
 }
 
-// requestTimeout bounds one request to the API server; the log of a container is one.
+// requestTimeout limits the time of one request to the API server. Reading the log of a container is one request.
 const requestTimeout = time.Minute
 
-// clusterOf creates the clients of the user in the kubeconfig, whose rights apply.
+// clusterOf creates the clients for the user in the kubeconfig, whose rights apply.
 func clusterOf(c *cli.Command) (inspect.Cluster, *rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.String("kubeconfig")

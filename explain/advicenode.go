@@ -15,7 +15,7 @@ var nodeAdvice = map[cause]advice{
 		{"If the node is to come back, add it to the cluster under the same name, with its disks", ""},
 		{"Otherwise no action is needed: its replicas are rebuilt on other nodes, and the Longhorn node is deleted", "kubectl -n {ns} get lhr -l longhornnode={node}"},
 	}, false},
-	{KindNode, types.ConditionReady, types.ReasonKubernetesNodeNotReady}: {Broken, "node {node} is not ready: its kubelet does not answer, or reports so itself", []Step{
+	{KindNode, types.ConditionReady, types.ReasonKubernetesNodeNotReady}: {Broken, "node {node} is not ready: its kubelet does not answer, or reports that it is not ready", []Step{
 		describeKubeNode,
 		{"Bring the node back: check its power, its network and the kubelet (systemctl status kubelet on the node). Its replicas come back with their data", ""},
 	}, false},

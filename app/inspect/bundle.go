@@ -23,16 +23,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// packed is a kind of objects that a bundle has. Secrets are no such kind, and must never become one.
+// packed is a kind of object in a bundle. Secrets are not such a kind, and must never become one.
 type packed struct {
 	group, version, resource string
-	// everywhere: of all namespaces, or of none; otherwise of the installation's namespace.
+	// everywhere: objects of all namespaces, or cluster-scoped objects. Otherwise only objects in the installation's
+	// namespace are packed.
 	everywhere bool
-	// keep tells which of them, where not all are ours to show; nil: all.
+	// keep selects the objects that belong to this product; nil: all.
 	keep func(o *unstructured.Unstructured) bool
 }
 
-// packedKinds are all that a bundle has, besides logs and findings.
+// packedKinds are all kinds in a bundle. It also contains logs and findings.
 var packedKinds = []packed{
 	{longhorn.GroupName, longhorn.SchemeGroupVersion.Version, "volumes", false, nil},
 	{longhorn.GroupName, longhorn.SchemeGroupVersion.Version, "volumeattachments", false, nil},
@@ -82,18 +83,19 @@ func field(o *unstructured.Unstructured, path ...string) string {
 	return text
 }
 
-// BundleOptions say what a bundle is made of.
+// BundleOptions specify the content of a bundle.
 type BundleOptions struct {
 	Cluster Cluster
 	Dynamic dynamic.Interface
-	// Version is this program's.
+	// Version is the version of this program.
 	Version string
-	// LogBytes is how much of each container's log is taken, from its end.
+	// LogBytes is the size of the part of each container's log that is packed, taken from the end.
 	LogBytes int64
 }
 
-// WriteBundle writes a tar.gz with the objects of this product, Events, pods and their logs, the nodes, and what package explain finds.
-// What cannot be read is listed in errors.txt, and returned, and does not end it; the error is of writing, or of a context that ended.
+// WriteBundle writes a tar.gz with the objects of this product, Events, pods and their logs, the nodes, and the
+// findings of package explain. An item that cannot be read does not stop it: the item is listed in errors.txt and in
+// missing. The error is a write error, or the end of the context.
 //
 //	longhorn-support/version.txt findings.txt status.json errors.txt
 //	longhorn-support/objects/<resource>[.<group>].yaml
@@ -115,11 +117,11 @@ type bundle struct {
 	BundleOptions
 	tar     *tar.Writer
 	at      time.Time
-	missing []string // what could not be read, and why
-	err     error    // of writing; nothing is written after it
+	missing []string // the items that could not be read, and why
+	err     error    // the first write error; nothing is written after it
 }
 
-// add writes a file, without the credentials that its text may quote.
+// add writes a file, and removes credentials from its text.
 func (b *bundle) add(name string, text []byte) {
 	text = scrubText(text)
 	if b.err != nil {
@@ -135,7 +137,7 @@ func (b *bundle) lacks(what string, err error) {
 	b.missing = append(b.missing, fmt.Sprintf("%s: %v", what, err))
 }
 
-// findings adds what the command status and explain say.
+// findings adds the output of the commands status and explain.
 func (b *bundle) findings(ctx context.Context) {
 	s, err := b.Cluster.Snapshot(ctx)
 	if err != nil {
@@ -154,7 +156,7 @@ func (b *bundle) findings(ctx context.Context) {
 	b.add("findings.txt", []byte(text.String()))
 }
 
-// objects adds those of a kind, as YAML documents.
+// objects adds the objects of a kind, as YAML documents.
 func (b *bundle) objects(ctx context.Context, kind packed) {
 	gvr := schema.GroupVersionResource{Group: kind.group, Version: kind.version, Resource: kind.resource}
 	name := gvr.GroupResource().String()
@@ -189,7 +191,7 @@ func (b *bundle) objects(ctx context.Context, kind packed) {
 	b.add("objects/"+name+".yaml", text)
 }
 
-// logs adds the end of each container's log, and that of the one before it where it was restarted.
+// logs adds the end of each container's log. For a restarted container it also adds the log of the previous run.
 func (b *bundle) logs(ctx context.Context) {
 	pods, err := b.Cluster.Kube.CoreV1().Pods(b.Cluster.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -227,15 +229,15 @@ func (b *bundle) log(ctx context.Context, pod, container string, previous bool) 
 	b.add(name+".log", text)
 }
 
-// tail returns the last bytes of a stream, from the beginning of a line where some were left out. What was read before an error is
-// returned with it.
+// tail returns the last bytes of a stream. If bytes were omitted, the result starts at the start of a line. If
+// reading fails, the bytes before the error are returned with it.
 func tail(r io.Reader, most int64) ([]byte, error) {
 	var kept []byte
 	cut := false
 	for chunk := make([]byte, 64<<10); ; {
 		n, err := r.Read(chunk)
 		kept = append(kept, chunk[:n]...)
-		if err == nil && int64(len(kept)) < 2*most { // so that bytes are moved once, not at every read
+		if err == nil && int64(len(kept)) < 2*most { // bytes are moved once, not at every read
 			continue
 		}
 		if over := int64(len(kept)) - most; over > 0 {

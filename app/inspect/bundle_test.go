@@ -39,7 +39,7 @@ const (
 
 var at = time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 
-// secrets are objects with what a bundle must not have, where it may turn up.
+// secrets are objects with values that a bundle must not contain, at the places where they may occur.
 func secrets() []runtime.Object {
 	key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.VolumeSecretName("v")}, Data: map[string][]byte{types.VolumeSecretKey: []byte(secretKey)}}
 	pod := build.Pod("longhorn-manager-x", "n1", func(p *corev1.Pod) {
@@ -57,7 +57,7 @@ func secrets() []runtime.Object {
 	return []runtime.Object{key, pod, event, own, other, class, foreign, build.KubeNode("n1")}
 }
 
-// bundled writes a bundle of fake clients and returns its files, and the clients.
+// bundled writes a bundle from fake clients, and returns its files and the clients.
 func bundled(t *testing.T, change func(kube *kubefake.Clientset, dynamic *dynamicfake.FakeDynamicClient)) (map[string]string, *kubefake.Clientset, *dynamicfake.FakeDynamicClient) {
 	t.Helper()
 	scheme := runtime.NewScheme()

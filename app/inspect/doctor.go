@@ -24,28 +24,29 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// moduleTimeout bounds the question whether the node has a kernel module.
+// moduleTimeout limits the time of the check whether the node has a kernel module.
 const moduleTimeout = 10 * time.Second
 
-// NodeFacts are what one look at a node finds.
+// NodeFacts are the results of a check of a node.
 type NodeFacts struct {
-	// Node is its name, Namespace where the product is or will be installed.
+	// Node is the name of the node. Namespace is the present or future namespace of the installation.
 	Node, Namespace string
-	// Kernel is its release, as uname -r says it; RootUser: the look was one of root's.
+	// Kernel is the kernel release as in uname -r. RootUser: root ran the check.
 	Kernel   string
 	RootUser bool
-	// Environment and DataPlane are what the node controller's conditions rest on.
+	// Environment and DataPlane are the input of the node controller's conditions.
 	Environment node.Environment
 	DataPlane   node.DataPlane
-	// MissingCommands are those that the mounting of volumes needs and that are not on the path. Modprobe is why the node has
-	// no modprobe; nil: it has.
+	// MissingCommands are commands that are necessary to mount volumes but are not in PATH. Modprobe is the reason
+	// why the node has no modprobe; nil: it has one.
 	MissingCommands []string
 	Modprobe        error
-	// Disk is the directory of the default disk, or the nearest one above it that is there.
+	// Disk describes the directory of the default disk, or its nearest existing ancestor.
 	Disk disk.Record
 }
 
-// LookAtNode asks this node. root is where its root directory is seen, path the directory that is to be a disk. It changes nothing, and loads no module.
+// LookAtNode checks this node. root is the path of the node's root directory, path the directory that should become a
+// disk. It changes nothing, and loads no module.
 func LookAtNode(ctx context.Context, name, namespace, root, path string) NodeFacts {
 	f := NodeFacts{Node: name, Namespace: namespace, RootUser: os.Geteuid() == 0}
 	var u unix.Utsname
@@ -64,7 +65,7 @@ func LookAtNode(ctx context.Context, name, namespace, root, path string) NodeFac
 	return f
 }
 
-// lookAtDevices finds what an instance manager here would make devices with.
+// lookAtDevices finds out how an instance manager on this node would create devices.
 func lookAtDevices(ctx context.Context, root string) node.DataPlane {
 	ctx, cancel := context.WithTimeout(ctx, moduleTimeout)
 	defer cancel()
@@ -82,7 +83,7 @@ func lookAtDevices(ctx context.Context, root string) node.DataPlane {
 	return d
 }
 
-// lookAtDisk scans a directory, or the nearest one above it that exists.
+// lookAtDisk scans a directory, or its nearest existing ancestor.
 func lookAtDisk(root, path string) disk.Record {
 	for ; ; path = filepath.Dir(path) {
 		r := disk.Scan(root, map[string]string{"disk": path})["disk"]
@@ -92,20 +93,20 @@ func lookAtDisk(root, path string) disk.Record {
 	}
 }
 
-// Check is one thing that a node must have.
+// Check is the result for one requirement of a node.
 type Check struct {
 	Name string `json:"name"`
-	// Severity is empty where all is well.
+	// Severity is empty if the requirement is met.
 	Severity explain.Severity `json:"severity,omitempty"`
 	Message  string           `json:"message"`
 	Next     []explain.Step   `json:"next,omitempty"`
 }
 
-// oldestKernel is the oldest that volumes can be served with (docs/GETTING-STARTED.md).
+// oldestKernel is the oldest kernel that can serve volumes (docs/GETTING-STARTED.md).
 var oldestKernel = [2]int{5, 9}
 
-// Examine holds the facts against what a node must have. Conditions are those of the node controller, and what they mean is
-// said by package explain.
+// Examine compares the facts with the requirements of a node. The conditions are the node controller's, and package
+// explain provides their meaning.
 func Examine(f NodeFacts) []Check {
 	checks := []Check{examineUser(f), examineKernel(f.Kernel)}
 	list := node.Conditions(f.Node, f.Environment, f.DataPlane)
@@ -123,10 +124,10 @@ func Examine(f NodeFacts) []Check {
 
 func examineUser(f NodeFacts) Check {
 	if f.RootUser {
-		return Check{Name: "User", Message: "root asks"}
+		return Check{Name: "User", Message: "the user is root"}
 	}
 	return Check{
-		Name: "User", Severity: explain.Warning, Message: "the user is not root: what the kernel offers to root alone is not seen, and shows as missing",
+		Name: "User", Severity: explain.Warning, Message: "the user is not root: kernel features that only root can see are reported as missing",
 		Next: []explain.Step{{Text: "Run it as root on the node, or in the daemon's pod there", Command: "sudo longhorn-manager doctor"}},
 	}
 }
@@ -135,14 +136,14 @@ func examineKernel(release string) Check {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
 		return Check{
-			Name: "Kernel", Severity: explain.Warning, Message: fmt.Sprintf("the release of the kernel, %q, cannot be read", release),
+			Name: "Kernel", Severity: explain.Warning, Message: fmt.Sprintf("the release of the kernel, %q, cannot be parsed", release),
 			Next: []explain.Step{{Text: "Make sure that it is Linux 5.9 or later", Command: "uname -r"}},
 		}
 	}
 	if major < oldestKernel[0] || major == oldestKernel[0] && minor < oldestKernel[1] {
 		return Check{
 			Name: "Kernel", Severity: explain.Broken, Message: fmt.Sprintf("Linux %s is too old: it must be %d.%d or later", release, oldestKernel[0], oldestKernel[1]),
-			Next: []explain.Step{{Text: "Install a later kernel; from 5.14 on with the module nbd, else from 6.9 on, devices outlive the process that serves them"}},
+			Next: []explain.Step{{Text: "Install a later kernel. With 5.14 or later and the module nbd, or with 6.9 or later, devices survive the process that serves them"}},
 		}
 	}
 	return Check{Name: "Kernel", Message: "Linux " + release}
@@ -150,11 +151,11 @@ func examineKernel(release string) Check {
 
 func examineCommands(f NodeFacts) Check {
 	if len(f.MissingCommands) == 0 {
-		return Check{Name: "MountTools", Message: "all commands for file systems are there"}
+		return Check{Name: "MountTools", Message: "all commands for file systems are available"}
 	}
 	return Check{
 		Name: "MountTools", Severity: explain.Warning,
-		Message: "commands are missing here: " + strings.Join(f.MissingCommands, ", ") + ". The image of this product has them; on a node itself they need not be there",
+		Message: "commands are missing here: " + strings.Join(f.MissingCommands, ", ") + ". The image of this product has them; a node itself does not need them",
 		Next:    []explain.Step{{Text: "In a pod of this product: use an image built by deploy/Dockerfile", Command: "apt-get install e2fsprogs xfsprogs util-linux mount"}},
 	}
 }
@@ -164,23 +165,23 @@ func examineModprobe(f NodeFacts) Check {
 		return Check{Name: "Modprobe", Message: "the node has /usr/sbin/modprobe"}
 	}
 	return Check{
-		Name: "Modprobe", Severity: explain.Info, Message: "the node has no modprobe, so modules are not loaded by themselves: " + f.Modprobe.Error(),
-		Next: []explain.Step{{Text: "Install it, or name the modules fuse, loop, nbd and nfsv4 in /etc/modules-load.d", Command: "apt-get install kmod"}},
+		Name: "Modprobe", Severity: explain.Info, Message: "the node has no modprobe, so modules are not loaded automatically: " + f.Modprobe.Error(),
+		Next: []explain.Step{{Text: "Install it, or list the modules fuse, loop, nbd and nfsv4 in /etc/modules-load.d", Command: "apt-get install kmod"}},
 	}
 }
 
-// examineDisk asks the scheduler, with the settings by default, whether a replica would fit on the default disk.
+// examineDisk asks the scheduler, with the default settings, whether a replica would fit on the default disk.
 func examineDisk(f NodeFacts) Check {
 	r := f.Disk
 	check := Check{Name: "DefaultDisk"}
-	room := []explain.Step{{Text: "Mount a file system of its own there, or name another directory with the setting default-data-path", Command: "df -h " + r.Path}}
+	room := []explain.Step{{Text: "Mount a separate file system there, or choose another directory with the setting default-data-path", Command: "df -h " + r.Path}}
 	byDefault := func(types.SettingName) string { return "" }
 	fits, _, message := scheduler.DiskSchedulable(f.Node, scheduler.Disk{
 		Name: "default", Path: r.Path, Ready: true, StorageMaximum: r.StorageMaximum, StorageAvailable: r.StorageAvailable,
 	}, scheduler.SettingsOf(byDefault, &longhorn.VolumeSpec{}))
 	switch {
 	case r.Err != nil:
-		check.Severity, check.Message, check.Next = explain.Broken, fmt.Sprintf("directory %s cannot be looked at: %v", r.Path, r.Err), room
+		check.Severity, check.Message, check.Next = explain.Broken, fmt.Sprintf("directory %s cannot be checked: %v", r.Path, r.Err), room
 	case r.ReadOnly:
 		check.Severity, check.Message, check.Next = explain.Broken, fmt.Sprintf("the file system of %s is read-only", r.Path), []explain.Step{{Text: "Mount it for writing", Command: "mount -o remount,rw " + r.Path}}
 	case !fits:
@@ -191,7 +192,7 @@ func examineDisk(f NodeFacts) Check {
 	return check
 }
 
-// PrintChecks writes them as people read them.
+// PrintChecks prints the checks for users.
 func PrintChecks(out io.Writer, checks []Check) {
 	for _, c := range checks {
 		severity := string(c.Severity)
@@ -208,7 +209,7 @@ func PrintChecks(out io.Writer, checks []Check) {
 	}
 }
 
-// IsBroken tells whether a check found what keeps the node from serving volumes.
+// IsBroken reports whether a check found a problem that prevents the node from serving volumes.
 func IsBroken(checks []Check) bool {
 	for _, c := range checks {
 		if c.Severity == explain.Broken {

@@ -20,28 +20,29 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Cluster is read with a user's rights.
+// Cluster reads a cluster with the rights of a user.
 type Cluster struct {
 	Kube      kubernetes.Interface
 	Longhorn  versioned.Interface
 	Namespace string
 	Clock     clock.PassiveClock
-	// ClaimNamespace is the only namespace whose claims, and the pods that use them, are read; empty: all.
+	// ClaimNamespace is the only namespace from which claims, and the pods that use them, are read; empty: all
+	// namespaces.
 	ClaimNamespace string
 }
 
-// pageSize is how many objects one answer of the API server has.
+// pageSize is the number of objects in one response of the API server.
 const pageSize = 500
 
-// Snapshot reads all objects that explanations rest on. A kind that the user may not read is named in Unseen. A
-// namespace without an installation is an error, and so are the API server's refusal of all of our kinds, and every
-// other failure.
+// Snapshot reads all objects that package explain needs. Unseen lists the kinds that the user may not read. A
+// namespace without an installation is an error. So are the API server's refusal of all kinds of this product, and
+// every other failure.
 func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 	s := &explain.Snapshot{Now: c.Clock.Now(), Namespace: c.Namespace}
 	g := gathering{ctx: ctx, s: s}
 	ours, core := c.Longhorn.LonghornV1beta2(), c.Kube.CoreV1()
-	// A claim is bound after its PersistentVolume is created, and that after the volume: read in this order, none
-	// seems to be missing.
+	// A claim is bound after its PersistentVolume is created, and the PersistentVolume is created after the volume.
+	// If the kinds are read in this order, no object seems to be missing.
 	s.Claims = gather[corev1.PersistentVolumeClaim](&g, explain.ResourceClaims, core.PersistentVolumeClaims(c.ClaimNamespace).List, "")
 	s.PersistentVolumes = gather[corev1.PersistentVolume](&g, explain.ResourcePVs, core.PersistentVolumes().List, "")
 	s.Volumes = gather[longhorn.Volume](&g, explain.ResourceVolumes, ours.Volumes(c.Namespace).List, "")
@@ -66,7 +67,7 @@ func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 		return s, nil
 	}
 	if s.MayNotRead(explain.ResourceVolumes) && s.MayNotRead(explain.ResourceNodes) && s.MayNotRead(explain.ResourceSettings) {
-		return nil, fmt.Errorf("your account may not list %s in namespace %s: ask for the rights get and list on longhorn.io there, or name another --namespace%s",
+		return nil, fmt.Errorf("your account may not list %s in namespace %s: request the rights get and list on longhorn.io there, or name another --namespace%s",
 			explain.ResourceVolumes, c.Namespace, c.elsewhere(ctx).where())
 	}
 	if err := c.CheckInstalled(ctx); err != nil {
@@ -75,8 +76,8 @@ func (c Cluster) Snapshot(ctx context.Context) (*explain.Snapshot, error) {
 	return s, nil
 }
 
-// userPods selects the pods that are read for the sake of their claims. Of a whole cluster they are those that have
-// not started: all of them would be many, and the others have their volumes.
+// userPods returns the field selector for pods that use claims. In a whole cluster it selects pods that have not
+// started. All pods would be too many, and the other pods have their volumes.
 func (c Cluster) userPods() string {
 	if c.ClaimNamespace == "" {
 		return "status.phase=" + string(corev1.PodPending)
@@ -88,8 +89,8 @@ func usesNoClaim(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
 
-// events are the Warnings about claims and about volumes that cannot be mounted, each once. One list could not be
-// selected by both.
+// events returns the Warnings about claims and about volumes that cannot be mounted, each once. A single list request
+// cannot select both.
 func (c Cluster) events(g *gathering) []*corev1.Event {
 	selectors := []string{"involvedObject.kind=PersistentVolumeClaim,type=Warning"}
 	for _, reason := range explain.MountEvents {
@@ -108,7 +109,7 @@ func (c Cluster) events(g *gathering) []*corev1.Event {
 	return all
 }
 
-// gathering keeps what went wrong, so that the kinds can be listed one after the other.
+// gathering stores the first error, so that the caller can list several kinds in a row and check for an error once.
 type gathering struct {
 	ctx context.Context
 	s   *explain.Snapshot
@@ -128,7 +129,7 @@ func gather[T any, L runtime.Object](g *gathering, resource string, list func(co
 			}
 			return nil
 		case apierrors.IsNotFound(err):
-			g.err = fmt.Errorf("the cluster does not know %s: nothing of this product is installed there, or your kubeconfig names another cluster", resource)
+			g.err = fmt.Errorf("the cluster has no resource %s: this product is not installed there, or your kubeconfig names another cluster", resource)
 			return nil
 		case err != nil:
 			g.err = fmt.Errorf("list %s: %w", resource, err)
@@ -144,13 +145,13 @@ func gather[T any, L runtime.Object](g *gathering, resource string, list func(co
 	return nil
 }
 
-// itemsOf takes the objects out of a list, and the token of its next page.
+// itemsOf returns the objects of a list, and the token of its next page.
 func itemsOf[T any](list runtime.Object) (items []*T, next string) {
 	if err := meta.EachListItem(list, func(o runtime.Object) error {
 		items = append(items, any(o).(*T))
 		return nil
 	}); err != nil {
-		panic("BUG: a list of the API server is none: " + err.Error())
+		panic("BUG: a list of the API server is not a list: " + err.Error())
 	}
 	if m, err := meta.ListAccessor(list); err == nil {
 		next = m.GetContinue()

@@ -30,7 +30,7 @@ func forbidIn(allowed string) clienttesting.ReactionFunc {
 	}
 }
 
-// freshInstallation has the DaemonSet alone.
+// freshInstallation has only the DaemonSet.
 func freshInstallation(t *testing.T, kube *kubefake.Clientset, namespace string) {
 	t.Helper()
 	set := &appsv1.DaemonSet{}
@@ -67,18 +67,18 @@ func TestANamespaceWithoutAnInstallationIsAnError(t *testing.T) {
 		{"DaemonSets may not be read → they are named, and absence is not claimed", func(c *Cluster, _ *longhornfake.Clientset, kube *kubefake.Clientset) {
 			c.Longhorn = longhornfake.NewSimpleClientset()
 			kube.PrependReactor("list", "daemonsets", refuse(apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))))
-		}, `no installation can be seen in namespace "wrong": your account may not read daemonsets there`},
+		}, `no installation is visible in namespace "wrong": your account may not read daemonsets there`},
 		{"only the driver may be seen → so", func(c *Cluster, _ *longhornfake.Clientset, kube *kubefake.Clientset) {
 			c.Longhorn = longhornfake.NewSimpleClientset()
 			kube.PrependReactor("list", "daemonsets", refuse(apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))))
 			driver := &storagev1.CSIDriver{}
 			driver.Name, driver.Labels = types.DriverName, map[string]string{types.InstallationLabel: "lep"}
 			_ = kube.Tracker().Add(driver)
-		}, `no installation can be seen in namespace "wrong": your account may not read daemonsets there; CSIDriver driver.longhorn.io exists, so one is in a namespace that your account may not read`},
+		}, `no installation is visible in namespace "wrong": your account may not read daemonsets there; CSIDriver driver.longhorn.io exists, so an installation is in a namespace that your account may not read`},
 		{"nothing may be read there → the rights, and where one is", func(_ *Cluster, ours *longhornfake.Clientset, kube *kubefake.Clientset) {
 			ours.PrependReactor("list", "*", forbidIn(types.Namespace))
 			kube.PrependReactor("list", "*", forbidIn(types.Namespace))
-		}, `your account may not list volumes.longhorn.io in namespace wrong: ask for the rights get and list on longhorn.io there, or name another --namespace; namespace longhorn-system has one: use -n longhorn-system`},
+		}, `your account may not list volumes.longhorn.io in namespace wrong: request the rights get and list on longhorn.io there, or name another --namespace; namespace longhorn-system has one: use -n longhorn-system`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, ours, kube := cluster()
@@ -131,8 +131,8 @@ func TestAllIsWellOnlyWhereAllWasRead(t *testing.T) {
 		unseen []string
 		want   string
 	}{
-		{nil, "All is well.\n"},
-		{[]string{explain.ResourceEvents}, "Nothing wrong was found in what your account may read.\nYour account may not read events: problems that only they show are not listed.\n"},
+		{nil, "No problems found.\n"},
+		{[]string{explain.ResourceEvents}, "No problems found in the objects that your account may read.\nYour account may not read events: problems that only these show are not listed.\n"},
 	} {
 		var out strings.Builder
 		if err := (Status{Unseen: tc.unseen}).Print(&out); err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// VolumeNames are those of all volumes, sorted; the following are the same of other kinds. They are what a shell completes.
+// VolumeNames returns the names of all volumes, sorted. The following functions do the same for other kinds. Shells
+// complete these names.
 func VolumeNames(s *explain.Snapshot) []string {
 	var names []string
 	for _, v := range s.Volumes {
@@ -16,7 +17,7 @@ func VolumeNames(s *explain.Snapshot) []string {
 	return unique(names)
 }
 
-// NodeNames are those of all nodes.
+// NodeNames returns the names of all nodes.
 func NodeNames(s *explain.Snapshot) []string {
 	var names []string
 	for _, n := range s.Nodes {
@@ -25,7 +26,7 @@ func NodeNames(s *explain.Snapshot) []string {
 	return unique(names)
 }
 
-// DiskNames are those of the disks of all nodes.
+// DiskNames returns the names of the disks of all nodes.
 func DiskNames(s *explain.Snapshot) []string {
 	var names []string
 	for _, n := range s.Nodes {
@@ -36,7 +37,7 @@ func DiskNames(s *explain.Snapshot) []string {
 	return unique(names)
 }
 
-// ClaimNames are namespace/name of all claims that wait, or have a volume of this driver.
+// ClaimNames returns namespace/name of all claims that wait, or have a volume of this driver.
 func ClaimNames(s *explain.Snapshot) []string {
 	var names []string
 	ours := map[string]bool{"": true}
@@ -51,7 +52,7 @@ func ClaimNames(s *explain.Snapshot) []string {
 	return unique(names)
 }
 
-// PersistentVolumeNames are those of all PersistentVolumes of this driver.
+// PersistentVolumeNames returns the names of all PersistentVolumes of this driver.
 func PersistentVolumeNames(s *explain.Snapshot) []string {
 	var names []string
 	for _, pv := range s.PersistentVolumes {
@@ -62,7 +63,7 @@ func PersistentVolumeNames(s *explain.Snapshot) []string {
 	return unique(names)
 }
 
-// SettingNames are those of all settings.
+// SettingNames returns the names of all settings.
 func SettingNames(s *explain.Snapshot) []string {
 	var names []string
 	for _, setting := range s.Settings {

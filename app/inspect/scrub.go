@@ -6,11 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// removed stands where something was that a bundle must not have.
+// removed replaces text that a bundle must not contain.
 const removed = "[removed]"
 
-// tokens are the forms of credentials that a log or a message may quote: a JSON Web Token, such as a service account's; what
-// follows the word Bearer, or Authorization: Basic; a password in a URL; a PEM block of a private key.
+// tokens are the forms of credentials that a log or a message may quote: a JSON Web Token, such as a service
+// account's; the text after the word Bearer, or Authorization: Basic; a password in a URL; a PEM block of a private
+// key.
 var tokens = []struct {
 	form *regexp.Regexp
 	by   string
@@ -22,7 +23,7 @@ var tokens = []struct {
 	{regexp.MustCompile(`(?i)\b((?:[a-z0-9_-]*(?:password|passwd|secret|token|api_?key|access_?key))["']?[ \t]*[:=][ \t]*["']?)[^\s"',}\[]{8,}`), "${1}" + removed},
 }
 
-// scrubText takes credentials out of a text.
+// scrubText removes credentials from a text.
 func scrubText(text []byte) []byte {
 	for _, t := range tokens {
 		text = t.form.ReplaceAll(text, []byte(t.by))
@@ -30,14 +31,14 @@ func scrubText(text []byte) []byte {
 	return text
 }
 
-// bulky are annotations and fields that repeat the object, and may have in them what was taken out of it.
+// bulky are annotations and fields that repeat the object. They may contain values that were removed from it.
 var bulky = [][]string{
 	{"metadata", "managedFields"},
 	{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"},
 }
 
-// scrubObject takes out of an object what repeats it, and the values of environment variables in pods and pod templates: people put
-// passwords there, and the names are enough to see what was set.
+// scrubObject removes repetitions from an object, and the values of environment variables from pods and pod
+// templates. Users put passwords there. The names suffice to see which variables are set.
 func scrubObject(o *unstructured.Unstructured) {
 	for _, path := range bulky {
 		unstructured.RemoveNestedField(o.Object, path...)

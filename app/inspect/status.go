@@ -13,17 +13,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Status is an overview of the cluster; its JSON is for scripts.
+// Status is an overview of the cluster. Scripts use its JSON.
 type Status struct {
 	Namespace string            `json:"namespace"`
 	Nodes     []NodeStatus      `json:"nodes"`
 	Volumes   []VolumeStatus    `json:"volumes"`
 	Findings  []explain.Finding `json:"findings"`
-	// Unseen names the kinds that the user may not read; what rests on them is missing.
+	// Unseen lists the kinds that the user may not read. Results that depend on them are missing.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
-// NodeStatus is one node; sizes are in bytes.
+// NodeStatus is the status of one node; sizes are in bytes.
 type NodeStatus struct {
 	Name             string `json:"name"`
 	Ready            bool   `json:"ready"`
@@ -35,19 +35,19 @@ type NodeStatus struct {
 	StorageScheduled int64  `json:"storageScheduled"`
 }
 
-// VolumeStatus is one volume; its size is in bytes.
+// VolumeStatus is the status of one volume; its size is in bytes.
 type VolumeStatus struct {
 	Name       string                    `json:"name"`
 	State      longhorn.VolumeState      `json:"state"`
 	Robustness longhorn.VolumeRobustness `json:"robustness"`
 	Node       string                    `json:"node"`
 	Size       int64                     `json:"size"`
-	// GoodCopies is null where the user may not read what it rests on.
+	// GoodCopies is null if the user may not read the objects that it is computed from.
 	GoodCopies *int `json:"goodCopies"`
 	Copies     int  `json:"copies"`
 }
 
-// StatusOf is the overview of a snapshot.
+// StatusOf returns the overview of a snapshot.
 func StatusOf(s *explain.Snapshot) Status {
 	status := Status{Namespace: s.Namespace, Nodes: []NodeStatus{}, Volumes: []VolumeStatus{}, Findings: explain.All(s), Unseen: s.Unseen}
 	if status.Findings == nil {
@@ -96,7 +96,7 @@ func volumeStatus(s *explain.Snapshot, v *longhorn.Volume) VolumeStatus {
 	return status
 }
 
-// Print writes the overview as tables: nodes, volumes, and what is wrong.
+// Print writes the overview as tables: nodes, volumes, and problems.
 func (s Status) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "NODE\tREADY\tSCHEDULABLE\tDISKS\tFREE\tSIZE\tPROMISED")
@@ -118,7 +118,7 @@ func (s Status) Print(out io.Writer) error {
 	return w.Flush()
 }
 
-// printSummary has a line for each error and warning, and a count of what is only for information.
+// printSummary prints a line for each error and warning, and the number of findings that are only for information.
 func printSummary(w io.Writer, found []explain.Finding, unseen []string) {
 	information := 0
 	header := "SEVERITY\tOBJECT\tWHAT\n"
@@ -132,19 +132,19 @@ func printSummary(w io.Writer, found []explain.Finding, unseen []string) {
 	}
 	switch {
 	case len(found) == 0 && len(unseen) > 0:
-		fmt.Fprintln(w, "Nothing wrong was found in what your account may read.")
+		fmt.Fprintln(w, "No problems found in the objects that your account may read.")
 	case len(found) == 0:
-		fmt.Fprintln(w, "All is well.")
+		fmt.Fprintln(w, "No problems found.")
 	case header != "":
 		fmt.Fprintf(w, "No errors, no warnings; for information: %d (see explain, or -o json).\n", information)
 	default:
-		fmt.Fprintf(w, "\nWhy, and what to do next: explain volume|node|disk NAME. For information alone: %d.\n", information)
+		fmt.Fprintf(w, "\nFor the cause and the next steps: explain volume|node|disk NAME. For information only: %d.\n", information)
 	}
 }
 
 func printUnseen(w io.Writer, unseen []string) {
 	for _, resource := range unseen {
-		fmt.Fprintf(w, "Your account may not read %s: problems that only they show are not listed.\n", resource)
+		fmt.Fprintf(w, "Your account may not read %s: problems that only these show are not listed.\n", resource)
 	}
 }
 
@@ -155,13 +155,13 @@ func yes(b bool) string {
 	return "no"
 }
 
-// PrintFindings writes what is said of one object: each finding with why and next steps.
+// PrintFindings prints the findings about one object, each with its cause and the next steps.
 func PrintFindings(out io.Writer, about string, found []explain.Finding, unseen []string) {
 	switch {
 	case len(found) == 0 && len(unseen) > 0:
-		fmt.Fprintf(out, "%s: nothing wrong was found in what your account may read.\n", about)
+		fmt.Fprintf(out, "%s: no problems found in the objects that your account may read.\n", about)
 	case len(found) == 0:
-		fmt.Fprintf(out, "%s: nothing is wrong with it.\n", about)
+		fmt.Fprintf(out, "%s: no problems found.\n", about)
 	}
 	for i, f := range found {
 		if i > 0 {

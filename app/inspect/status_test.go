@@ -89,7 +89,7 @@ func TestAFindingIsPrintedWithWhyAndNext(t *testing.T) {
 	}
 	out.Reset()
 	PrintFindings(&out, "disk disk-2", nil, []string{"pods"})
-	if want := "disk disk-2: nothing wrong was found in what your account may read.\nYour account may not read pods: problems that only they show are not listed.\n"; out.String() != want {
+	if want := "disk disk-2: no problems found in the objects that your account may read.\nYour account may not read pods: problems that only these show are not listed.\n"; out.String() != want {
 		t.Errorf("of what is well it says %q, want %q", out.String(), want)
 	}
 }
@@ -112,7 +112,7 @@ func TestWhatTheUserMayNotReadIsNamed(t *testing.T) {
 	}
 	c, ours, _ = cluster()
 	ours.PrependReactor("list", "volumes", refuse(apierrors.NewNotFound(schema.GroupResource{}, "")))
-	if _, err := c.Snapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "the cluster does not know volumes.longhorn.io") {
+	if _, err := c.Snapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "the cluster has no resource volumes.longhorn.io") {
 		t.Errorf("where nothing is installed: %v", err)
 	}
 	c, ours, _ = cluster()
