@@ -21,10 +21,10 @@ func uninstallCommand() *cli.Command {
 		Usage:  "remove the installation from the cluster, see docs/UNINSTALL.md",
 		Action: runUninstall,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "namespace", Value: types.Namespace, Usage: "where everything is installed"},
-			&cli.BoolFlag{Name: "delete-volumes", Usage: "delete volumes with their data though no setting says so, for the settings are gone"},
+			&cli.StringFlag{Name: "namespace", Value: types.Namespace, Usage: "namespace of the installation"},
+			&cli.BoolFlag{Name: "delete-volumes", Usage: "delete volumes with their data without the setting deleting-confirmation-flag, if the settings no longer exist"},
 			&cli.DurationFlag{
-				Name: "patience", Value: uninstall.DefaultPatience, Usage: "how long to wait for a node that does not answer, and for a disk that is not there",
+				Name: "patience", Value: uninstall.DefaultPatience, Usage: "how long to wait for a node that does not answer, and for a missing disk",
 				Validator: func(d time.Duration) error {
 					if d < 0 {
 						return fmt.Errorf("--patience is %s: it must not be negative", d)
@@ -32,7 +32,7 @@ func uninstallCommand() *cli.Command {
 					return nil
 				},
 			},
-			&cli.StringFlag{Name: "kubeconfig", Usage: "instead of the pod's service account"},
+			&cli.StringFlag{Name: "kubeconfig", Usage: "kubeconfig file to use instead of the pod's service account"},
 		},
 	}
 }
@@ -61,5 +61,5 @@ func runUninstall(ctx context.Context, c *cli.Command) error {
 	return err
 }
 
-// exitRefused is the exit code for the Job that means that a retry does not help: deploy/uninstall.yaml names it.
+// exitRefused tells the Job that a retry does not help; deploy/uninstall.yaml contains the same code.
 const exitRefused = 3

@@ -8,16 +8,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// volumesAndData deletes volumes and waits for the daemons, which delete what is theirs:
+// volumesAndData deletes volumes and waits for the daemons, which delete the data and the objects of their nodes:
 //
 //	daemons                                replica on a node with one   on a node without one       engine, volume
 //	run somewhere                          waits                        waits, then is stripped     wait
 //	run nowhere, their DaemonSet is there  –                            waits, then is stripped     wait, then as below
-//	run nowhere                            –                            is stripped at once         stripped when no replica, no engine is left
+//	run nowhere                            –                            is stripped at once         stripped after all replicas
 //
-// A replica on a node with a daemon is stripped as on a node without one when its disk is lost.
-// A replica that is stripped leaves its data behind. It is deleted before its volume goes, so a run
-// that is cut off finds it deleted.
+// A volume is stripped only after all engines, too. If the disk of a replica on a node with a daemon is lost, the
+// replica is stripped as on a node without a daemon. A stripped replica leaves its data behind. Replicas are deleted
+// before their volume is removed, so that the next run finds them deleted if this one is interrupted.
 func volumesAndData(s State, p *Plan) {
 	for _, v := range s.of(volumes) {
 		if !v.isDeleted() {
@@ -27,10 +27,10 @@ func volumesAndData(s State, p *Plan) {
 	if len(p.Actions) > 0 {
 		return
 	}
-	owned := map[string]bool{} // volumes whose children the leader deletes
+	owned := map[string]bool{} // volumes: the leader deletes their children
 	for _, v := range s.of(volumes) {
 		owned[v.Name] = s.isLed(v)
-		if users := s.Users[v.Name]; owned[v.Name] && len(users) > 0 { // first: this a person can end
+		if users := s.Users[v.Name]; owned[v.Name] && len(users) > 0 { // first: a user can resolve this
 			p.Waits = append(p.Waits, fmt.Sprintf("volumes/%s (used by pods %s)", v.Name, some(users)))
 		}
 	}
@@ -50,13 +50,13 @@ func volumesAndData(s State, p *Plan) {
 	}
 	for _, v := range s.of(volumes) {
 		if owned[v.Name] && len(s.Users[v.Name]) > 0 {
-			continue // it is among what is waited for
+			continue // it is already in Waits
 		}
 		p.end(volumes, v, !s.isLed(v) && len(s.of(replicas)) == 0 && len(s.of(engines)) == 0, "")
 	}
 }
 
-// isLed tells whether a daemon runs that ends a deleted object, or one may come back soon.
+// isLed reports whether a running daemon finishes the deletion of an object, or a daemon may come back soon to do it.
 func (s State) isLed(o Object) bool {
 	if s.hasDaemon("") {
 		return true
@@ -65,8 +65,8 @@ func (s State) isLed(o Object) bool {
 	return installed && s.Now.Before(o.DeletedAt.Add(s.untilDaemon("")))
 }
 
-// untilDaemon is how long to wait for a daemon on a node, or ("") on any, that has none. One whose kubelet
-// answers has the time to start it, however little is left to those that are dead.
+// untilDaemon returns how long to wait for a daemon on a node without one, or, if node is "", for any daemon. If the
+// kubelet of the node answers, it gets enough time to start the daemon, even if Patience for dead nodes is short.
 func (s State) untilDaemon(node string) time.Duration {
 	answers := func(o Object) bool { return o.Ready && (node == "" || o.Name == node) }
 	if slices.ContainsFunc(s.Objects[kubeNodes], answers) {
@@ -75,7 +75,7 @@ func (s State) untilDaemon(node string) time.Duration {
 	return s.Patience
 }
 
-// canStrip tells whether nobody is left who could delete a replica's data.
+// canStrip reports whether no component is left that could delete a replica's data.
 func (s State) canStrip(r Object) bool {
 	switch {
 	case r.Node == "" || !s.isLed(r):
@@ -86,15 +86,16 @@ func (s State) canStrip(r Object) bool {
 	return s.isDiskLost(r) && !s.Now.Before(r.DeletedAt.Add(s.Patience))
 }
 
-// diskReasons are those by which a daemon says that it cannot remove a replica's data, for the disk
-// is not there.
+// diskReasons are the reasons by which a daemon reports that it cannot remove a replica's data because the disk is
+// missing.
 var diskReasons = []string{
 	types.ReasonDiskNotFound, types.ReasonDiskNotReady, types.ReasonDiskUnmounted, types.ReasonDiskReplaced,
 	types.ReasonDiskMissing, types.ReasonDiskMismatch, types.ReasonDiskNotResponding,
 }
 
-// isDiskLost tells whether the daemon of a replica's node waits for its disk. The condition may be old,
-// so no daemon may see the disk now: one that does removes the data, and that may take long.
+// isDiskLost reports whether the daemon of a replica's node waits for the replica's disk. The condition may be old,
+// so isDiskLost also requires that no daemon sees the disk now. A daemon that sees the disk removes the data, which
+// may take long.
 func (s State) isDiskLost(r Object) bool {
 	return slices.Contains(diskReasons, r.Reason) && !slices.ContainsFunc(s.of(nodes), func(n Object) bool {
 		return slices.Contains(n.ReadyDisks, r.Disk) && s.hasDaemon(n.Name)
@@ -105,15 +106,16 @@ func (s State) leftBehind(r Object) string {
 	if r.Path == "" {
 		return ""
 	}
-	why := "no daemon of ours runs there"
+	why := "no daemon of this installation runs there"
 	if s.hasDaemon(r.Node) {
 		why = r.Reason + ": " + r.Message
 	}
 	return fmt.Sprintf("the data of replica %s stays in %s on node %s: %s", r.Name, r.Path, r.Node, why)
 }
 
-// lostPersistentVolumes deletes those of our driver whose volume is gone, and takes from them what the
-// CSI controller would have taken. It does not wait: Kubernetes keeps one until its claim is deleted.
+// lostPersistentVolumes deletes the PersistentVolumes of this driver without an existing volume. It removes the
+// finalizers that the CSI controller would have removed. It does not wait: Kubernetes keeps a PersistentVolume until
+// its claim is deleted.
 func lostPersistentVolumes(s State, p *Plan) {
 	for _, o := range s.of(persistentVolumes) {
 		if slices.ContainsFunc(s.Objects[volumes], func(v Object) bool { return v.Name == o.Volume }) {

@@ -1,13 +1,12 @@
-// Package uninstall removes an installation from a cluster, in whatever state that is: with the
-// manager running or gone, the namespace or the definitions already being deleted, nodes dead.
+// Package uninstall removes an installation from a cluster in any state: the manager may run or be gone, the
+// namespace or the definitions may already be in deletion, and nodes may be dead.
 //
-//	observe ──► plan ──► act, then again, until nothing is left
+//	observe ──► plan ──► act, then repeat until nothing is left
 //
-// It remembers nothing between two rounds: each round reads all that there is, so a run that
-// was cut off at any line is simply started again. It deletes volumes and replicas with data
-// only when a person confirmed that. The daemons of their nodes delete their data; the package
-// removes a finalizer only when no daemon is left that could do it, after a live look that says
-// the same, and reports what stays behind on which disk.
+// It stores nothing between two rounds: each round reads all objects. So a run that was interrupted at any line can
+// simply be started again. It deletes volumes and replicas with data only after a user has confirmed it. The daemons
+// of their nodes delete their data. The package removes a finalizer only if no daemon is left that could delete the
+// data, and only after a second look at the live objects confirms this. It reports which data stays on which disk.
 //
-// plan.go is pure. The package must not know what a volume is made of beyond the kinds' names.
+// plan.go is pure. The package must know nothing about the parts of a volume except the names of the kinds.
 package uninstall

@@ -23,16 +23,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// cluster is a fake one: objects with finalizers outlive their deletion, and step does what the
-// controllers of Kubernetes and the daemons would have done meanwhile.
+// cluster is a fake cluster. Objects with finalizers remain after their deletion, and step does the work of
+// Kubernetes' controllers and of the daemons.
 type cluster struct {
 	t       *testing.T
 	client  *dynamicfake.FakeDynamicClient
 	clock   *testclock.FakeClock
 	objects map[schema.GroupVersionResource]map[string]*unstructured.Unstructured
 	writes  int
-	fail    int // the write of this number fails; 0: none
-	// removed are the directories of replicas that daemons removed.
+	fail    int // the number of the write that fails; 0: none
+	// removed are the directories of replicas that daemons have removed.
 	removed []string
 	out     bytes.Buffer
 }
@@ -92,7 +92,7 @@ func (c *cluster) get(k Kind, name string) *unstructured.Unstructured {
 	return c.objects[k.GroupVersionResource][name]
 }
 
-// delete is what the API server does.
+// delete behaves like the API server.
 func (c *cluster) delete(k schema.GroupVersionResource, name string) {
 	u := c.objects[k][name]
 	if u == nil {
@@ -160,11 +160,11 @@ func (c *cluster) react(action clienttesting.Action) (bool, runtime.Object, erro
 	return false, nil, nil
 }
 
-// kubelet is the finalizer by which the fake lets a pod outlive its deletion until its node answers.
+// kubelet is the finalizer that keeps a deleted pod in the fake until its node answers.
 const kubelet = "fake/kubelet"
 
-// install fills the cluster with an installation on nodes a and b, with volume v on both. Daemons
-// run where a node is alive, if there is a manager at all.
+// install creates an installation on nodes a and b, with volume v on both. If there is a manager, daemons run on live
+// nodes.
 func (c *cluster) install(manager bool, alive ...string) {
 	for _, n := range []string{"a", "b"} {
 		ready := "False"
@@ -182,7 +182,7 @@ func (c *cluster) install(manager bool, alive ...string) {
 			c.add(pods, "longhorn-manager-"+n, map[string]any{"spec": map[string]any{"nodeName": n}, "status": conditions}, kubelet).
 				SetLabels(map[string]string{types.LabelApp: types.AppManager})
 		}
-		// A label is gone easily; a replica belongs to its volume by its spec.
+		// Labels are easily lost; the spec of a replica names its volume.
 		c.add(replicas, "v-r-"+n, map[string]any{
 			"spec":   map[string]any{"volumeName": "v", "nodeID": n, "diskPath": "/disk", "dataDirectoryName": "v-" + n},
 			"status": map[string]any{"directoryCreated": true},
@@ -231,11 +231,11 @@ func (c *cluster) confirm() {
 	c.get(settings, string(types.SettingDeletingConfirmation)).Object["value"] = "true"
 }
 
-// step is what others do in ten seconds.
+// step does what other components do in ten seconds.
 func (c *cluster) step() {
 	c.clock.Step(10 * time.Second)
 	c.daemons()
-	// Kubernetes: pods end with what made them, where their kubelet answers.
+	// Kubernetes: pods stop when their creators are deleted, if their kubelet answers.
 	for _, name := range c.names(pods) {
 		u := c.get(pods, name)
 		o := objectOf(u)
@@ -256,7 +256,7 @@ func (c *cluster) step() {
 			c.strip(pods.GroupVersionResource, name)
 		}
 	}
-	for _, name := range c.names(definitions) { // a definition that is deleted takes its objects along
+	for _, name := range c.names(definitions) { // the deletion of a definition deletes its objects
 		k := ours(name[:len(name)-len(".longhorn.io")])
 		if c.get(definitions, name).GetDeletionTimestamp() == nil {
 			continue
@@ -285,7 +285,7 @@ func (c *cluster) step() {
 	}
 }
 
-// daemons do their part for volumes that were deleted.
+// daemons do their work for volumes that were deleted.
 func (c *cluster) daemons() {
 	running := map[string]bool{}
 	for _, name := range c.names(pods) {
@@ -321,7 +321,7 @@ func (c *cluster) options(deleteVolumes bool) Options {
 	return Options{Client: c.client, Clock: c.clock, Namespace: types.Namespace, DeleteVolumes: deleteVolumes, Out: &c.out, Every: time.Second, Patience: patience}
 }
 
-// run makes rounds until the end, which must come within so many.
+// run executes rounds until the run is complete, and fails if it takes too many.
 func (c *cluster) run(deleteVolumes bool) Plan {
 	c.t.Helper()
 	for range 100 {
@@ -338,7 +338,7 @@ func (c *cluster) run(deleteVolumes bool) Plan {
 	return Plan{}
 }
 
-// comeBack has daemons run from the second list of pods on.
+// comeBack makes daemons run from the second list of pods on.
 type comeBack struct {
 	Options
 	c     *cluster

@@ -10,7 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Kind is a kind of objects, as the API server's path names it.
+// Kind is a kind of object, as in the path of the API server.
 type Kind struct {
 	schema.GroupVersionResource
 	Namespaced bool
@@ -57,31 +57,32 @@ var (
 	clusterRoles      = kind("rbac.authorization.k8s.io", "v1", "clusterroles")
 	clusterBindings   = kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
 	persistentVolumes = kind("", "v1", "persistentvolumes")
-	// kubeAttachments are what the CSI controller kept for kubelets; their finalizers are its own.
+	// kubeAttachments are the attachments that the CSI controller maintained for kubelets. Their finalizers belong to
+	// it.
 	kubeAttachments = kind("storage.k8s.io", "v1", "volumeattachments")
 )
 
-// data are the kinds that stand for data or its record, in the order in which they may end: the
-// record of who holds the data outlives the holder, so a volume is seen until the last moment.
+// data are the kinds that represent data, in the order in which they may be removed. The record of the members is
+// removed after the replicas, so a volume is visible until the end.
 var data = []Kind{replicas, engines, volumes}
 
-// rest are our other kinds; kinds of another version are found by their definitions.
+// rest are the other kinds of this product. Kinds that only another version has are found by their definitions.
 var rest = []Kind{shareManagers, attachments, instanceManagers, nodes, settings}
 
-// all are the kinds that are read, in their order: data after what makes it, so that when the makers
-// were seen to be gone, what they made is seen too.
+// all are the kinds that are read, in this order. Data is read after the components that create it. So if these
+// components were seen to be gone, everything that they created is seen, too.
 var all = slices.Concat([]Kind{
 	definitions, namespaces, kubeNodes, configMaps, storageClasses, deployments, replicaSets, pods, services, daemonSets, budgets,
 	policies, policyBindings, drivers, clusterRoles, clusterBindings, kubeAttachments, persistentVolumes,
 }, data, rest)
 
-// isReadEverywhere tells whether objects of a kind are read in all namespaces, so that one in
-// another than the given namespace is seen.
+// isReadEverywhere reports whether objects of a kind are read in all namespaces, so that an object in another than
+// the given namespace is found.
 func (k Kind) isReadEverywhere() bool {
 	return k.Namespaced && (k.Group == longhorn.GroupName || k == daemonSets)
 }
 
-// isInstallation tells whether an object, in whatever namespace, shows that we are installed there.
+// isInstallation reports whether an object shows that this product is installed in the object's namespace.
 func isInstallation(k Kind, o Object) bool {
 	if k != daemonSets {
 		return k.Group == longhorn.GroupName
@@ -90,7 +91,7 @@ func isInstallation(k Kind, o Object) bool {
 		o.Name == types.AppManager && o.Labels[types.LabelApp] == types.AppManager
 }
 
-// isOurs tells whether an object outside of our own kinds belongs to the installation.
+// isOurs reports whether an object belongs to the installation.
 func isOurs(k Kind, o Object, namespace string) bool {
 	switch k {
 	case policies, policyBindings, clusterRoles, clusterBindings:
@@ -111,21 +112,21 @@ func isOurs(k Kind, o Object, namespace string) bool {
 	case replicaSets:
 		return o.Labels[types.LabelApp] == types.AppCSIController
 	case configMaps:
-		return o.Name == types.StorageClassConfigMap || o.Name == types.StorageClassTemplate // the others end with the namespace
+		return o.Name == types.StorageClassConfigMap || o.Name == types.StorageClassTemplate // the namespace's deletion removes the others
 	case pods:
-		return isPodOurs(o) // they are deleted with what made them; the namespace's end takes the others
+		return isPodOurs(o) // they are deleted after their creators; the namespace's deletion removes the others
 	}
 	return k.Group == longhorn.GroupName
 }
 
-// isPodOurs tells whether a pod is of our workloads, is an instance manager or serves a share.
+// isPodOurs reports whether a pod belongs to a workload of this product, is an instance manager, or serves a share.
 func isPodOurs(o Object) bool {
 	return slices.Contains([]string{types.AppManager, types.AppCSIController, types.AppCSIPlugin}, o.Labels[types.LabelApp]) ||
 		o.Labels[types.LabelManagedBy] == types.ManagedByManager || o.Labels[types.LabelComponent] == types.ComponentShareManager
 }
 
-// isFinalizerOurs tells whether a finalizer of an object was set by the installation. On
-// PersistentVolumes, which have those of Kubernetes too, the CSI controller set these two alone.
+// isFinalizerOurs reports whether the installation set a finalizer of an object. PersistentVolumes also have
+// finalizers of Kubernetes; the CSI controller set only these two.
 func isFinalizerOurs(k Kind, finalizer string) bool {
 	switch k {
 	case persistentVolumes:
@@ -136,14 +137,13 @@ func isFinalizerOurs(k Kind, finalizer string) bool {
 	return finalizer == types.Finalizer
 }
 
-// The finalizers of the libraries that the CSI controller is made of; the latter has the driver's
-// name in it.
+// The finalizers of the libraries in the CSI controller. The second one contains the driver's name.
 const (
 	provisionerFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 	attacherFinalizer    = "external-attacher/driver-longhorn-io"
 )
 
-// unknown are kinds of ours that this version does not know, by their definitions.
+// unknown returns the kinds of this product that this version does not know, from their definitions.
 func unknown(definitions []Object) []Kind {
 	var kinds []Kind
 	for _, d := range definitions {
@@ -155,7 +155,7 @@ func unknown(definitions []Object) []Kind {
 	return kinds
 }
 
-// installed are the names of cluster-scoped objects without a label of ours.
+// installed are the names of cluster-scoped objects without a label of this product.
 var installed = map[Kind][]string{
 	policies:        policyNames,
 	policyBindings:  policyNames,

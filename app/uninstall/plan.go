@@ -9,7 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Object is one object, as far as its end is concerned.
+// Object is one object, with the fields that matter for its removal.
 type Object struct {
 	Name, Namespace string
 	UID             string
@@ -20,96 +20,96 @@ type Object struct {
 	Ready           bool   // of pods and Kubernetes nodes
 	Provisioner     string // of StorageClasses; of Kubernetes' VolumeAttachments the attacher, of PersistentVolumes the driver
 	Volume          string // of PersistentVolumes, engines and replicas: the volume's name
-	// ClaimNamespace and Claim are of PersistentVolumes: whose claim has it.
+	// ClaimNamespace and Claim, of PersistentVolumes, name the bound claim.
 	ClaimNamespace, Claim string
 	Value                 string // of settings
-	Path                  string // of replicas that were made: where their data is
-	Disk                  string // of replicas: its UUID
-	// Reason and Message are of replicas that are not open and cannot be: their condition's.
+	Path                  string // of replicas that were created: the directory of their data
+	Disk                  string // of replicas: the UUID
+	// Reason and Message are set for replicas that are not open and cannot be opened. They come from a condition.
 	Reason, Message string
 	ReadyDisks      []string // of nodes: the UUIDs
 }
 
-// volume is the volume of an engine or a replica.
+// volume returns the volume of an engine or a replica.
 func (o Object) volume() string { return cmp.Or(o.Volume, o.Labels[types.LabelVolume]) }
 
 func (o Object) isDeleted() bool { return !o.DeletedAt.IsZero() }
 
-// isHeld tells whether a finalizer of ours is on it.
+// isHeld reports whether the object has a finalizer of this product.
 func (o Object) isHeld(k Kind) bool {
 	return slices.ContainsFunc(o.Finalizers, func(f string) bool { return isFinalizerOurs(k, f) })
 }
 
-// State is all that there is.
+// State is everything that exists in the cluster.
 type State struct {
 	Namespace string
-	// Forced: the data may be deleted though no setting says so, for that may be gone already.
+	// Forced: the data may be deleted although no setting allows it, because the setting may already be gone.
 	Forced  bool
 	Objects map[Kind][]Object
-	// Elsewhere are objects of our kinds, and DaemonSets, of other namespaces than the given one.
+	// Elsewhere are DaemonSets and objects of this product's kinds in other namespaces than the given one.
 	Elsewhere map[Kind][]Object
-	// Users are the pods that use a volume that is being deleted, by its name: as <namespace>/<name>.
+	// Users are the pods that use a volume in deletion, as <namespace>/<name>, by the volume's name.
 	Users map[string][]string
 	Now   time.Time
 	// Patience is Options.Patience.
 	Patience time.Duration
 }
 
-// Verb is what to do to an object.
+// Verb is the kind of an action.
 type Verb string
 
-// The verbs. Strip removes our finalizer after a live look that shows the same deletion and, for
-// objects that stand for data, that no daemon can end them properly.
+// The verbs. Strip removes this product's finalizer. Before that, a second look at the live objects must show the
+// same deletion. For objects that represent data, it must also show that no daemon can remove them properly.
 const (
 	Delete Verb = "delete"
 	Strip  Verb = "strip"
 	Force  Verb = "force" // delete a pod whose kubelet does not answer
 )
 
-// Action is one step; each may be repeated.
+// Action is one step. Each step can be repeated.
 type Action struct {
 	Verb Verb
 	Kind Kind
 	Object
-	// Leaves says what stays behind; "" nothing.
+	// Leaves describes what stays behind; "": nothing.
 	Leaves string
 }
 
-// Plan is what to do in one round.
+// Plan is the plan for one round.
 type Plan struct {
 	Stage   string
 	Actions []Action
-	// Waits names what is on its way out.
+	// Waits names the objects whose removal is in progress.
 	Waits []string
-	// Refused says why the round does nothing at all.
+	// Refused is the reason why the round does nothing at all.
 	Refused string
-	// Removed names what the round deleted.
+	// Removed names the objects that the round deleted.
 	Removed []string
-	// Done: nothing is left but what is in Stays.
+	// Done: nothing is left, except what Stays names.
 	Done  bool
 	Stays string
 }
 
-// stage is one that must end before the next begins.
+// stage is a stage of the removal. It must be complete before the next stage starts.
 type stage struct {
 	name string
 	step func(s State, p *Plan)
 }
 
-// stages in their order. Each is over when it has nothing to do and nothing to wait for.
+// stages are in their order. A stage is complete when it has nothing to do and nothing to wait for.
 var stages = []stage{
-	// First, while the policies still protect what is there: a volume that is made meanwhile is seen
-	// in a later round, and refused unless it is confirmed. No policy refuses what is deleted here.
-	// The manager makes the ConfigMap anew while its template is there: both go in one round.
+	// First, while the policies still protect the data. If a volume is created in the meantime, a later round sees
+	// it, and refuses unless the deletion is confirmed. No policy refuses the deletions of this stage. The manager
+	// creates the ConfigMap again while its template exists, so one round deletes both.
 	{"the StorageClass's ConfigMap", deleteAll(configMaps)},
-	{"what makes new volumes", newVolumes},
-	// They would refuse what follows; what follows is confirmed.
+	{"the creation of new volumes", newVolumes},
+	// The policies would refuse the following deletions, which are confirmed.
 	{"admission policies", deleteAll(policyBindings, policies)},
 	{"volumes and their data", volumesAndData},
-	// While the CSI controller ran it would have ended them.
+	// While the CSI controller ran, it would have removed them.
 	{"PersistentVolumes", lostPersistentVolumes},
 	{"attachments and share managers", deleteAll(shareManagers, attachments)},
-	// Before what the daemons would make anew.
+	// Before the objects that the daemons would create again.
 	{"the manager and the CSI driver", workloads},
 	{"instance managers", deleteAll(instanceManagers, budgets)},
 	{"pods", waitForPods},
@@ -117,11 +117,11 @@ var stages = []stage{
 	{"definitions", deleteAll(definitions)},
 	{"the driver's registration", deleteAll(kubeAttachments, drivers)},
 	{"the namespace", theNamespace},
-	// Last, so that a namespace that is being deleted is never without the rights that its end needs.
+	// Last, so that a namespace in deletion always has the rights that its deletion needs.
 	{"roles", deleteAll(clusterBindings, clusterRoles)},
 }
 
-// strips tells whether the plan has that very step.
+// strips reports whether the plan contains the same Strip action.
 func (p Plan) strips(a Action) bool {
 	return slices.ContainsFunc(p.Actions, func(b Action) bool {
 		return b.Verb == Strip && b.Kind == a.Kind && b.Name == a.Name && b.UID == a.UID
@@ -146,13 +146,13 @@ func plan(s State) Plan {
 func (s State) stays() string {
 	for _, o := range s.Objects[namespaces] {
 		if o.Name == s.Namespace {
-			return fmt.Sprintf("namespace %s stays: it has no label %s=%s; if the installation alone used it, delete it by hand", o.Name, types.InstallationLabel, types.InstallationValue)
+			return fmt.Sprintf("namespace %s stays: it has no label %s=%s; if only the installation used it, delete it manually", o.Name, types.InstallationLabel, types.InstallationValue)
 		}
 	}
 	return ""
 }
 
-// of are the objects of a kind that belong to the installation.
+// of returns the objects of a kind that belong to the installation.
 func (s State) of(k Kind) []Object {
 	var mine []Object
 	for _, o := range s.Objects[k] {
@@ -163,7 +163,7 @@ func (s State) of(k Kind) []Object {
 	return mine
 }
 
-// deleteAll deletes all objects of these kinds, and removes our finalizer from what is deleted.
+// deleteAll deletes all objects of these kinds, and removes this product's finalizer from objects in deletion.
 func deleteAll(kinds ...Kind) func(State, *Plan) {
 	return func(s State, p *Plan) {
 		for _, k := range kinds {
@@ -174,7 +174,7 @@ func deleteAll(kinds ...Kind) func(State, *Plan) {
 	}
 }
 
-// end deletes an object, or waits for its end, or removes our finalizer where that may be.
+// end deletes an object, or removes this product's finalizer if strip allows it, or waits until the object is gone.
 func (p *Plan) end(k Kind, o Object, strip bool, leaves string) {
 	switch {
 	case !o.isDeleted():
@@ -186,7 +186,7 @@ func (p *Plan) end(k Kind, o Object, strip bool, leaves string) {
 	}
 }
 
-// waited names what is waited for, with what it says of itself.
+// waited names an object that the plan waits for, with the message of the object's condition.
 func waited(k Kind, o Object) string {
 	if o.Message != "" {
 		return fmt.Sprintf("%s/%s (%s: %s)", k.Resource, o.Name, o.Reason, o.Message)
@@ -198,11 +198,11 @@ func nodesAndSettings(s State, p *Plan) {
 	deleteAll(append(unknown(s.of(definitions)), nodes, settings)...)(s, p)
 }
 
-// newVolumes ends what provisions, and waits for its pods: they finish what they began. The manager
-// makes the StorageClass again while the ConfigMap is there, so that went before.
+// newVolumes deletes the components that provision volumes, and waits for their pods, which finish their work. The
+// manager creates the StorageClass again while the ConfigMap exists, so an earlier stage deleted the ConfigMap.
 func newVolumes(s State, p *Plan) {
 	deleteAll(storageClasses)(s, p)
-	for _, k := range []Kind{deployments, replicaSets} { // a ReplicaSet may be left without its Deployment
+	for _, k := range []Kind{deployments, replicaSets} { // a ReplicaSet may exist without its Deployment
 		for _, o := range s.of(k) {
 			p.end(k, o, false, "")
 		}
@@ -213,8 +213,8 @@ func newVolumes(s State, p *Plan) {
 	s.endPodsOf(types.AppCSIController, p)
 }
 
-// workloads are the DaemonSets and what is before them. CSI node plugins go with the daemons: until
-// then kubelets need them to unmount what is in use.
+// workloads deletes the DaemonSets and the objects in front of them. The CSI node plugins are deleted together with
+// the daemons. Until then kubelets need them to unmount volumes in use.
 func workloads(s State, p *Plan) {
 	deleteAll(deployments, daemonSets, services)(s, p)
 	if len(p.Actions) == 0 {
@@ -222,8 +222,8 @@ func workloads(s State, p *Plan) {
 	}
 }
 
-// endPodsOf waits for the pods of an app, and deletes them once their makers are gone: one that was
-// deleted without what it made (--cascade=orphan) leaves pods that nothing else ends.
+// endPodsOf waits for the pods of an app, and deletes them if their creators are gone. If a creator was deleted with
+// --cascade=orphan, no other component deletes its pods.
 func (s State) endPodsOf(app string, p *Plan) {
 	madeNoMore := len(p.Waits) == 0
 	for _, o := range s.of(pods) {
@@ -237,8 +237,8 @@ func (s State) endPodsOf(app string, p *Plan) {
 	}
 }
 
-// waitForPods deletes the pods whose makers are gone: the garbage collector does not, where the
-// definition of a maker went before it.
+// waitForPods deletes the pods without a creator. The garbage collector does not delete them if the definition of the
+// creator was deleted before them.
 func waitForPods(s State, p *Plan) {
 	for _, o := range s.of(pods) {
 		if !o.isDeleted() {
@@ -249,7 +249,8 @@ func waitForPods(s State, p *Plan) {
 	}
 }
 
-// theNamespace deletes it, and with it all pods; those whose kubelet does not answer would keep it.
+// theNamespace deletes the namespace, which deletes all pods. It deletes pods by force if their kubelet does not
+// answer, because they would block the deletion.
 func theNamespace(s State, p *Plan) {
 	deleteAll(namespaces)(s, p)
 	if len(p.Waits) == 0 {
@@ -262,7 +263,7 @@ func theNamespace(s State, p *Plan) {
 	}
 }
 
-// isStuck tells whether a pod was deleted long ago, and its kubelet does not answer.
+// isStuck reports whether a pod was deleted long ago and its kubelet does not answer.
 func (s State) isStuck(o Object) bool {
 	return o.isDeleted() && !s.isAlive(o.Node) && !s.Now.Before(o.DeletedAt.Add(s.Patience))
 }
@@ -272,15 +273,15 @@ func (s State) awaitPod(o Object, p *Plan) {
 		p.Waits = append(p.Waits, "pods/"+o.Name)
 		return
 	}
-	p.Actions = append(p.Actions, Action{Verb: Force, Kind: pods, Object: o, Leaves: "node " + o.Node + " does not answer; processes of pod " + o.Name + " may run there until it restarts"})
+	p.Actions = append(p.Actions, Action{Verb: Force, Kind: pods, Object: o, Leaves: "node " + o.Node + " does not answer; processes of pod " + o.Name + " may run there until the node restarts"})
 }
 
-// isAlive tells whether a node's kubelet answers.
+// isAlive reports whether a node's kubelet answers.
 func (s State) isAlive(node string) bool {
 	return slices.ContainsFunc(s.Objects[kubeNodes], func(o Object) bool { return o.Name == node && o.Ready })
 }
 
-// hasDaemon tells whether a daemon runs, on a node or ("") on any.
+// hasDaemon reports whether a daemon runs on a node, or, if node is "", on any node.
 func (s State) hasDaemon(node string) bool {
 	return slices.ContainsFunc(s.of(pods), func(o Object) bool {
 		return o.Labels[types.LabelApp] == types.AppManager && o.Ready && !o.isDeleted() && (node == "" || o.Node == node)

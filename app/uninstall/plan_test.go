@@ -18,7 +18,7 @@ import (
 
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// patience is another than the one that counts where none is given.
+// patience differs from the default.
 const patience = DefaultPatience - time.Minute
 
 type world map[Kind][]Object
@@ -66,7 +66,7 @@ func confirmed(w world) world {
 	return w.with(settings, Object{Name: string(types.SettingDeletingConfirmation), UID: "s", Value: "true"})
 }
 
-// did names the steps of a plan.
+// did returns the steps of a plan.
 func did(p Plan) []string {
 	var steps []string
 	for _, a := range p.Actions {
@@ -77,8 +77,8 @@ func did(p Plan) []string {
 
 func TestWhatIsRefused(t *testing.T) {
 	label := map[string]string{types.InstallationLabel: types.InstallationValue}
-	const rest = ". To delete it for ever, set setting deleting-confirmation-flag to true, " +
-		"or, where the settings are gone, give the uninstaller the argument --delete-volumes"
+	const rest = ". To delete it permanently, set setting deleting-confirmation-flag to true; " +
+		"if the settings no longer exist, give the uninstaller the argument --delete-volumes"
 	for _, tc := range []struct {
 		name   string
 		w      world
@@ -192,7 +192,7 @@ func TestWhoEndsAReplica(t *testing.T) {
 	}
 }
 
-// A daemon that runs waits for a lost disk for ever; one that has it back removes the data.
+// A running daemon waits for a lost disk without limit. If the disk comes back, the daemon removes the data.
 func TestAReplicaOfALostDisk(t *testing.T) {
 	lost := func(reason string, ago time.Duration) Object {
 		r := deleted(replica("r", "v", "a"), ago)
@@ -250,7 +250,7 @@ func TestWhatIsReadOfDisks(t *testing.T) {
 func TestWhatIsLeftBehindIsTold(t *testing.T) {
 	p := plan(confirmed(world{}.with(volumes, deleted(volume("v"), 0)).with(replicas, deleted(replica("r", "v", "b"), 0))).state())
 	require.Len(t, p.Actions, 1)
-	assert.Equal(t, "the data of replica r stays in /var/lib/longhorn/replicas/r on node b: no daemon of ours runs there", p.Actions[0].Leaves)
+	assert.Equal(t, "the data of replica r stays in /var/lib/longhorn/replicas/r on node b: no daemon of this installation runs there", p.Actions[0].Leaves)
 }
 
 func TestPodsOfADeadNodeAreForced(t *testing.T) {
@@ -286,7 +286,7 @@ func TestWhosePodsAreWaitedFor(t *testing.T) {
 		{"somebody's without labels → not waited for", pod(nil), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var steps []string // of one that nothing deletes any more, for what made it is gone
+			var steps []string // for a pod that no component deletes, because its creator is gone
 			for range tc.waits {
 				steps = append(steps, "delete pods/p")
 			}
@@ -337,7 +337,7 @@ func TestWhichPersistentVolumesEnd(t *testing.T) {
 	})
 }
 
-// TestTheInventoryIsWhole: what deploy/longhorn.yaml installs outside of the namespace is removed.
+// TestTheInventoryIsWhole: every object of deploy/longhorn.yaml outside the namespace is removed.
 func TestTheInventoryIsWhole(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/longhorn.yaml")
 	require.NoError(t, err)
@@ -368,7 +368,7 @@ func TestTheInventoryIsWhole(t *testing.T) {
 	}
 }
 
-// While the ConfigMap is there, the manager makes the StorageClass again.
+// While the ConfigMap exists, the manager creates the StorageClass again.
 func TestTheStorageClassGoesAfterItsConfigMap(t *testing.T) {
 	class := named("longhorn")
 	class.Provisioner, class.Labels = types.DriverName, map[string]string{types.InstallationLabel: types.InstallationValue}
@@ -377,8 +377,8 @@ func TestTheStorageClassGoesAfterItsConfigMap(t *testing.T) {
 	assert.Equal(t, []string{"delete configmaps/longhorn-storageclass"}, did(plan(w.with(configMaps, named(types.StorageClassConfigMap)).state())))
 }
 
-// New volumes are made until the provisioner's last pod is gone; only then do the policies go, which
-// until then protect what a refused run leaves.
+// New volumes are created until the provisioner's last pod is gone. Only then are the policies deleted, which protect
+// what a refused run leaves behind.
 func TestWhatMakesNewVolumesGoesBeforeThePolicies(t *testing.T) {
 	controller := deleted(Object{Name: "csi", UID: "u", Node: "a", Labels: map[string]string{types.LabelApp: "longhorn-csi-controller"}}, time.Hour)
 	left, replicaSet := controller, named("longhorn-csi-controller-5d")
@@ -413,7 +413,7 @@ func TestWhatMakesNewVolumesGoesBeforeThePolicies(t *testing.T) {
 	}
 }
 
-// A volume that is made before its maker's pod is seen to be gone must be in the same look.
+// If a volume is created before its creator's pod is gone, the same round must see the volume.
 func TestDataIsReadAfterWhatMakesIt(t *testing.T) {
 	for _, k := range []Kind{configMaps, storageClasses, deployments, replicaSets, pods} {
 		assert.Less(t, slices.Index(all, k), slices.Index(all, replicas), k.Resource)
@@ -421,7 +421,8 @@ func TestDataIsReadAfterWhatMakesIt(t *testing.T) {
 	}
 }
 
-// What the API server would delete with its definition is deleted before it: a finalizer would keep it, and the definition with it.
+// Objects that the API server would delete with their definition are deleted before it. Otherwise a finalizer would
+// keep them, and with them the definition.
 func TestObjectsAreDeletedBeforeTheirDefinitions(t *testing.T) {
 	definition := Object{Name: "things.longhorn.io", UID: "d", Labels: map[string]string{types.InstallationLabel: types.InstallationValue}}
 	for _, k := range []Kind{attachments, instanceManagers, shareManagers, nodes, settings} {

@@ -9,9 +9,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// refusal is why nothing may be removed: another Longhorn is here, we are installed in another
-// namespace, or there is data that nobody gave up. Replicas count as well: their volume may have
-// been removed by force.
+// refusal returns the reason why nothing may be removed: another Longhorn is here, the installation is in another
+// namespace, or there is data whose deletion no user has confirmed. Replicas count as data as well, because their
+// volume may have been removed by force.
 func (s State) refusal() string {
 	for _, o := range s.Objects[definitions] {
 		if strings.HasSuffix(o.Name, "."+longhorn.GroupName) && !isOurs(definitions, o, s.Namespace) {
@@ -37,12 +37,12 @@ func (s State) refusal() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("there is data:%sTo delete it for ever, set setting %s to true, "+
-		"or, where the settings are gone, give the uninstaller the argument --delete-volumes", listed(names, ". "), types.SettingDeletingConfirmation)
+	return fmt.Sprintf("there is data:%sTo delete it permanently, set setting %s to true; "+
+		"if the settings no longer exist, give the uninstaller the argument --delete-volumes", listed(names, ". "), types.SettingDeletingConfirmation)
 }
 
-// misplaced says where else the installation is. What is not of a namespace, such as the
-// definitions, would be taken from it unconfirmed: its volumes are not seen in the given namespace.
+// misplaced returns in which other namespace the installation is. Cluster-scoped objects such as the definitions
+// would be deleted without a confirmation, because the volumes are not seen in the given namespace.
 func (s State) misplaced() string {
 	for _, k := range slices.Concat(all, unknown(s.of(definitions))) {
 		for _, o := range s.Elsewhere[k] {
@@ -61,18 +61,18 @@ func (s State) isConfirmed() bool {
 	})
 }
 
-// aftermath is what a refused run says of what it had removed before.
+// aftermath says which objects a refused run had removed before.
 func aftermath(removed []string) string {
 	if len(removed) == 0 {
-		return "this run removed nothing; if an earlier one did, apply deploy/longhorn.yaml again to have it back"
+		return "this run removed nothing; if an earlier run removed objects, apply deploy/longhorn.yaml again to restore them"
 	}
-	return "this run had removed " + some(removed) + "; apply deploy/longhorn.yaml again to have it back"
+	return "this run had removed " + some(removed) + "; apply deploy/longhorn.yaml again to restore them"
 }
 
-// most is how many names a message has.
+// most is the maximum number of names in a message.
 const most = 10
 
-// listed are names in a message: one name with end behind it, or the first of several, one a line.
+// listed returns names for a message: a single name followed by end, or the first of several names, one per line.
 func listed(names []string, end string) string {
 	if len(names) == 1 {
 		return " " + names[0] + end
@@ -87,7 +87,7 @@ func listed(names []string, end string) string {
 	return b.String() + "\n"
 }
 
-// some are the first of many names.
+// some returns the first of many names.
 func some(names []string) string {
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)

@@ -22,33 +22,33 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Options say what is removed.
+// Options specify what is removed.
 type Options struct {
 	Client    dynamic.Interface
 	Clock     clock.Clock
 	Namespace string
-	// DeleteVolumes confirms what the setting deleting-confirmation-flag confirms.
+	// DeleteVolumes is a confirmation like the setting deleting-confirmation-flag.
 	DeleteVolumes bool
-	// Out gets the progress, a line for each step.
+	// Out receives the progress, one line for each step.
 	Out io.Writer
 	// Every is the pause between two rounds.
 	Every time.Duration
-	// Patience is how long deleted replicas and pods of a node that does not answer wait for it, and a
-	// deleted replica for its disk. A node that answers and has no daemon has DefaultPatience at least.
+	// Patience is how long deleted replicas and pods wait for their node if it does not answer, and how long a
+	// deleted replica waits for its disk. A node that answers but has no daemon gets at least DefaultPatience.
 	Patience time.Duration
 }
 
-// DefaultPatience leaves a node the time to start anew, or to start its daemon.
+// DefaultPatience is enough time for a node to restart, or to start its daemon.
 const DefaultPatience = 3 * time.Minute
 
-// RefusedError says why nothing more is removed, and what had been.
+// RefusedError says why the run stops, and which objects it had removed before.
 type RefusedError struct{ Why string }
 
 // Error returns why.
 func (e *RefusedError) Error() string { return e.Why }
 
-// Run removes the installation and returns when nothing is left of it, when ctx ends, or with a
-// RefusedError. A round that fails, as with an API server that is away, is repeated.
+// Run removes the installation. It returns when nothing is left of it, when ctx ends, or with a RefusedError. A
+// failed round is repeated, for example if the API server does not answer.
 func Run(ctx context.Context, o Options) error {
 	said := ""
 	var removed []string
@@ -57,7 +57,7 @@ func Run(ctx context.Context, o Options) error {
 		removed = append(removed, p.Removed...)
 		switch {
 		case err != nil:
-			fmt.Fprintf(o.Out, "trying again: %v\n", err)
+			fmt.Fprintf(o.Out, "retrying: %v\n", err)
 		case p.Refused != "":
 			return &RefusedError{p.Refused + ". " + aftermath(removed)}
 		case p.Done:
@@ -74,17 +74,17 @@ func Run(ctx context.Context, o Options) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("uninstall: %w; run it again to go on", context.Cause(ctx))
+			return fmt.Errorf("uninstall: %w; run it again to continue", context.Cause(ctx))
 		case <-o.Clock.After(o.Every):
 		}
 	}
 }
 
 func waiting(p Plan) string {
-	return strings.TrimSuffix(p.Stage+": waiting for the end of"+listed(p.Waits, ""), "\n")
+	return strings.TrimSuffix(p.Stage+": waiting for the removal of"+listed(p.Waits, ""), "\n")
 }
 
-// round observes, plans, and acts once. Before it removes finalizers it looks at all once more.
+// round observes, plans, and acts once. Before it removes finalizers, it reads all objects a second time.
 func round(ctx context.Context, o Options) (Plan, error) {
 	s, err := observe(ctx, o)
 	if err != nil {
@@ -102,7 +102,7 @@ func round(ctx context.Context, o Options) (Plan, error) {
 			again = &second
 		}
 		if a.Verb == Strip && !again.strips(a) {
-			return p, fmt.Errorf("%s %s is not to lose its finalizer any more", a.Kind.Resource, a.Name)
+			return p, fmt.Errorf("%s %s must keep its finalizer for now", a.Kind.Resource, a.Name)
 		}
 		if err := act(ctx, o, a); err != nil {
 			return p, fmt.Errorf("%s %s %s: %w", a.Verb, a.Kind.Resource, a.Name, err)
@@ -118,7 +118,7 @@ func round(ctx context.Context, o Options) (Plan, error) {
 	return p, nil
 }
 
-// resource is where an object of the installation is reached.
+// resource returns the client for the installation's objects of a kind.
 func (o Options) resource(k Kind) dynamic.ResourceInterface {
 	if k.Namespaced {
 		return o.Client.Resource(k.GroupVersionResource).Namespace(o.Namespace)
@@ -126,7 +126,7 @@ func (o Options) resource(k Kind) dynamic.ResourceInterface {
 	return o.Client.Resource(k.GroupVersionResource)
 }
 
-// observe reads all kinds. One whose definition is gone has no objects.
+// observe reads all kinds. A kind without a definition has no objects.
 func observe(ctx context.Context, o Options) (State, error) {
 	s := State{
 		Namespace: o.Namespace, Forced: o.DeleteVolumes, Now: o.Clock.Now(), Patience: o.Patience,
@@ -138,7 +138,8 @@ func observe(ctx context.Context, o Options) (State, error) {
 		}
 	}
 	for _, k := range unknown(s.of(definitions)) {
-		// The account may know no more kinds than this version: they go with their definition then.
+		// The account may have rights only for the kinds of this version. Other kinds are removed with their
+		// definition.
 		if err := o.list(ctx, k, &s); err != nil && !apierrors.IsForbidden(err) {
 			return s, err
 		}
@@ -146,8 +147,8 @@ func observe(ctx context.Context, o Options) (State, error) {
 	return s, o.findUsers(ctx, &s)
 }
 
-// findUsers reads the pods that use volumes that are being deleted, by their claims. They are waited for, and a
-// person must know which they are. Where the account may not see them, they are not named.
+// findUsers finds the pods that use volumes in deletion, through their claims. The run waits for these pods, so users
+// must know them. If the account may not read them, they are not named.
 func (o Options) findUsers(ctx context.Context, s *State) error {
 	s.Users = map[string][]string{}
 	for _, pv := range s.of(persistentVolumes) {
@@ -171,7 +172,7 @@ func (o Options) findUsers(ctx context.Context, s *State) error {
 	return nil
 }
 
-// uses tells whether a pod that has not ended has a claim among its volumes.
+// uses reports whether a pod that has not terminated has a claim among its volumes.
 func uses(pod *unstructured.Unstructured, claim string) bool {
 	if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase == "Succeeded" || phase == "Failed" {
 		return false
@@ -242,7 +243,7 @@ func objectOf(u *unstructured.Unstructured) Object {
 	return o
 }
 
-// readyDisks are the UUIDs of the disks that a node of ours can use.
+// readyDisks returns the UUIDs of the disks that a Longhorn node can use.
 func readyDisks(u *unstructured.Unstructured) []string {
 	var ready []string
 	disks, _, _ := unstructured.NestedMap(u.Object, "status", "diskStatus")
@@ -257,7 +258,7 @@ func readyDisks(u *unstructured.Unstructured) []string {
 	return ready
 }
 
-// condition returns the condition of a type; none is empty.
+// condition returns the condition of a type; nil if it is missing.
 func condition(conditions []any, kind string) map[string]any {
 	for _, c := range conditions {
 		if c, ok := c.(map[string]any); ok && c["type"] == kind {
@@ -267,7 +268,8 @@ func condition(conditions []any, kind string) map[string]any {
 	return nil
 }
 
-// act does one step to the very object that was seen. An object that is gone by now needs nothing.
+// act performs one step on the object that was observed, identified by its UID. If the object no longer exists, there
+// is nothing to do.
 func act(ctx context.Context, o Options, a Action) error {
 	uid := kubetypes.UID(a.UID)
 	opts := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
@@ -287,14 +289,15 @@ func act(ctx context.Context, o Options, a Action) error {
 	return err
 }
 
-// strip removes our finalizers, under the version that was read live and shows the same deletion.
+// strip removes this product's finalizers. It updates the version that it has read live and that shows the same
+// deletion.
 func strip(ctx context.Context, o Options, a Action) error {
 	live, err := o.resource(a.Kind).Get(ctx, a.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	if string(live.GetUID()) != a.UID || live.GetDeletionTimestamp() == nil {
-		return errors.New("it is another object now")
+		return errors.New("another object now has this name")
 	}
 	live.SetFinalizers(slices.DeleteFunc(live.GetFinalizers(), func(f string) bool { return isFinalizerOurs(a.Kind, f) }))
 	_, err = o.resource(a.Kind).Update(ctx, live, metav1.UpdateOptions{})

@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// expectNothingLeft: of the installation; what is of others stays.
+// expectNothingLeft checks that nothing of the installation is left, and that other objects stay.
 func (c *cluster) expectNothingLeft() {
 	c.t.Helper()
 	for k := range kindOf {
@@ -54,7 +54,7 @@ func TestUninstallWithTheManagerRunning(t *testing.T) {
 	assert.NotContains(t, c.out.String(), "stays in")
 }
 
-// TestTheUsersOfAVolumeAreNamed: a person must know which pods the uninstaller waits for.
+// TestTheUsersOfAVolumeAreNamed: a user must know which pods the uninstaller waits for.
 func TestTheUsersOfAVolumeAreNamed(t *testing.T) {
 	c := newCluster(t)
 	c.install(true, "a", "b")
@@ -93,14 +93,14 @@ func TestUninstallWithTheManagerGone(t *testing.T) {
 	require.True(t, c.run(false).Done)
 	c.expectNothingLeft()
 	assert.Empty(t, c.removed)
-	assert.Contains(t, c.out.String(), "the data of replica v-r-a stays in /disk/replicas/v-a on node a: no daemon of ours runs there")
+	assert.Contains(t, c.out.String(), "the data of replica v-r-a stays in /disk/replicas/v-a on node a: no daemon of this installation runs there")
 }
 
 func TestUninstallWithTheNamespaceTerminating(t *testing.T) {
 	c := newCluster(t)
 	c.install(true, "a", "b")
 	c.delete(namespaces.GroupVersionResource, types.Namespace)
-	for _, name := range c.names(settings) { // they go first, and with them what could confirm
+	for _, name := range c.names(settings) { // the settings are gone first, so none of them can confirm
 		c.delete(settings.GroupVersionResource, name)
 	}
 	for _, name := range c.names(daemonSets) {
@@ -133,8 +133,8 @@ func TestUninstallWithANodeDead(t *testing.T) {
 	require.True(t, c.run(false).Done)
 	c.expectNothingLeft()
 	assert.Equal(t, []string{"/disk/replicas/v-a"}, c.removed)
-	assert.Contains(t, c.out.String(), "the data of replica v-r-b stays in /disk/replicas/v-b on node b: no daemon of ours runs there")
-	assert.Contains(t, c.out.String(), "processes of pod im-b may run there until it restarts")
+	assert.Contains(t, c.out.String(), "the data of replica v-r-b stays in /disk/replicas/v-b on node b: no daemon of this installation runs there")
+	assert.Contains(t, c.out.String(), "processes of pod im-b may run there until the node restarts")
 }
 
 func TestNothingIsTouchedUnlessItIsConfirmed(t *testing.T) {
@@ -148,7 +148,7 @@ func TestNothingIsTouchedUnlessItIsConfirmed(t *testing.T) {
 	assert.Zero(t, c.writes)
 }
 
-// TestARunThatIsCutOffIsBegunAgain: each write fails once; all that others do goes on meanwhile.
+// TestARunThatIsCutOffIsBegunAgain: each write fails once, while the other components continue.
 func TestARunThatIsCutOffIsBegunAgain(t *testing.T) {
 	whole := newCluster(t)
 	whole.install(false, "a")
@@ -164,7 +164,7 @@ func TestARunThatIsCutOffIsBegunAgain(t *testing.T) {
 	}
 }
 
-// TestAFinalizerIsNotRemovedOnAnOldLook: a daemon is back when the second look is taken.
+// TestAFinalizerIsNotRemovedOnAnOldLook: a daemon is back at the second look.
 func TestAFinalizerIsNotRemovedOnAnOldLook(t *testing.T) {
 	c := newCluster(t)
 	c.install(false, "a", "b")
@@ -184,7 +184,7 @@ func TestAFinalizerIsNotRemovedOnAnOldLook(t *testing.T) {
 	back := &comeBack{Options: c.options(true), c: c}
 	c.client.PrependReactor("list", "pods", back.react)
 	_, err = round(t.Context(), back.Options)
-	require.ErrorContains(t, err, "is not to lose its finalizer any more")
+	require.ErrorContains(t, err, "must keep its finalizer for now")
 	assert.Equal(t, []string{"v-r-a", "v-r-b"}, c.names(replicas))
 }
 
@@ -194,11 +194,11 @@ func TestItEndsWithItsContext(t *testing.T) {
 	c.confirm()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	require.ErrorContains(t, Run(ctx, c.options(false)), "run it again to go on")
+	require.ErrorContains(t, Run(ctx, c.options(false)), "run it again to continue")
 }
 
-// TestAWrongNamespaceIsRefused: nothing of the installation is seen in it, and all the same nothing is
-// removed, though the definitions are of no namespace.
+// TestAWrongNamespaceIsRefused: the given namespace has nothing of the installation. Nothing is removed, although the
+// definitions belong to no namespace.
 func TestAWrongNamespaceIsRefused(t *testing.T) {
 	for _, forced := range []bool{false, true} {
 		c := newCluster(t)
@@ -218,21 +218,22 @@ func TestAWrongNamespaceIsRefused(t *testing.T) {
 	}
 }
 
-// TestANamespaceWithoutOurLabelStays: it may be another's; what is ours in it goes.
+// TestANamespaceWithoutOurLabelStays: the namespace may belong to other software. The installation's objects in it
+// are removed.
 func TestANamespaceWithoutOurLabelStays(t *testing.T) {
 	c := newCluster(t)
 	c.install(true, "a", "b")
 	c.confirm()
 	c.get(namespaces, types.Namespace).SetLabels(nil)
 	p := c.run(false)
-	assert.Equal(t, "namespace longhorn-system stays: it has no label longhorn.io/installation=lep; if the installation alone used it, delete it by hand", p.Stays)
+	assert.Equal(t, "namespace longhorn-system stays: it has no label longhorn.io/installation=lep; if only the installation used it, delete it manually", p.Stays)
 	assert.Nil(t, c.get(namespaces, types.Namespace).GetDeletionTimestamp())
 	assert.Empty(t, c.names(definitions))
 	assert.Empty(t, c.names(daemonSets))
 }
 
-// TestAVolumeThatIsMadeMeanwhileIsRefused: it is provisioned just before the provisioner's pod ends. Until
-// it is confirmed, the policies stay, and what was removed is told.
+// TestAVolumeThatIsMadeMeanwhileIsRefused: the volume is provisioned just before the provisioner's pod stops. Until
+// its deletion is confirmed, the policies stay. The error names the objects that were removed.
 func TestAVolumeThatIsMadeMeanwhileIsRefused(t *testing.T) {
 	c := newCluster(t)
 	c.install(true, "a", "b")
@@ -257,13 +258,13 @@ func TestAVolumeThatIsMadeMeanwhileIsRefused(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	assert.Contains(t, err.Error(), "there is data: volume pvc-1. ")
 	assert.Contains(t, err.Error(), "this run had removed configmaps/longhorn-storageclass, storageclasses/longhorn, deployments/longhorn-csi-controller; "+
-		"apply deploy/longhorn.yaml again to have it back")
+		"apply deploy/longhorn.yaml again to restore them")
 	assert.Len(t, c.names(policies), len(policyNames))
 	assert.Len(t, c.names(policyBindings), len(policyNames))
 	assert.Empty(t, c.get(volumes, "pvc-1").GetDeletionTimestamp())
 }
 
-// TestAPodOfSomebodyIsNotWaitedFor: nothing but the end of the namespace ends it, on a dead node as well.
+// TestAPodOfSomebodyIsNotWaitedFor: only the deletion of the namespace removes the pod, also on a dead node.
 func TestAPodOfSomebodyIsNotWaitedFor(t *testing.T) {
 	c := newCluster(t)
 	c.install(true, "a")

@@ -36,9 +36,9 @@ var uninstalls = []struct {
 	leaves bool
 }{
 	{name: "with the manager running", said: "nothing is left of the installation", before: func(context.Context, *testing.T, *cluster.Cluster) {}},
-	{name: "with Helm's release removed", install: installByHelm, before: liveByHelm, said: "no daemon of ours runs there", leaves: true},
+	{name: "with Helm's release removed", install: installByHelm, before: liveByHelm, said: "no daemon of this installation runs there", leaves: true},
 	{
-		name: "with the manager gone", said: "no daemon of ours runs there", leaves: true,
+		name: "with the manager gone", said: "no daemon of this installation runs there", leaves: true,
 		before: func(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 			c.Must(ctx, t, "-n", types.Namespace, "delete", "daemonset/longhorn-manager", "--cascade=foreground", "--timeout=120s")
 		},
@@ -61,7 +61,7 @@ var uninstalls = []struct {
 		},
 	},
 	{
-		name: "with a node dead", said: "no daemon of ours runs there", args: []string{"--patience=20s"}, dead: true,
+		name: "with a node dead", said: "no daemon of this installation runs there", args: []string{"--patience=20s"}, dead: true,
 		before: func(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 			dead := c.Nodes()[2]
 			_, err := c.Devcluster(ctx, "stop-node", dead, "--power-loss")
