@@ -19,15 +19,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// isTrustedNetwork reports whether the REST API requires no credential. Without the setting, it requires one.
+// isTrustedNetwork reports whether the REST API requires no credential. The default is that it requires one.
 func isTrustedNetwork(store *datastore.Datastore) bool {
 	return store.Setting(types.SettingRESTTrustedNetwork) == "true"
 }
 
 // decideTrustedNetwork creates the setting if it does not exist. The value is true in an installation of an earlier
-// release, whose clients have no credential, and false in a new one. The leader must call it before its setting
-// controller runs. The first leader of a new installation finds no setting that another leader has processed, although
-// people and daemons may have created settings and nodes.
+// release, whose clients have no credential, and false in a new installation. The leader must call it before its
+// setting controller runs. Then the first leader of a new installation finds no setting that another leader has
+// processed, although users and daemons may have created settings and nodes.
 func decideTrustedNetwork(ctx context.Context, store *datastore.Datastore, namespace string, log *logrus.Entry) error {
 	_, err := store.Settings.GetRO(string(types.SettingRESTTrustedNetwork))
 	if !apierrors.IsNotFound(err) {
@@ -47,24 +47,24 @@ func decideTrustedNetwork(ctx context.Context, store *datastore.Datastore, names
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: string(types.SettingRESTTrustedNetwork)}, Value: strconv.FormatBool(upgraded),
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("make setting %s: %w", types.SettingRESTTrustedNetwork, err)
+		return fmt.Errorf("create setting %s: %w", types.SettingRESTTrustedNetwork, err)
 	}
-	log.WithField("value", upgraded).Infof("Made setting %s", types.SettingRESTTrustedNetwork)
+	log.WithField("value", upgraded).Infof("Created setting %s", types.SettingRESTTrustedNetwork)
 	return nil
 }
 
-// definitionsPatience is how long the leader waits for the CRDs of this release: they are last in a manifest that is
-// being applied.
+// definitionsPatience is how long the leader waits for the definitions of this release. They are the last part of a
+// manifest that is being applied.
 const (
 	definitionsPatience = time.Minute
 	definitionsInterval = 2 * time.Second
 )
 
-// decideTrustedNetwork calls the function of the same name, and repeats it while the API server refuses the setting.
-// The reason may be that the CRD of settings is of an earlier release and does not know the setting. It may also be a
-// quota, a policy or a webhook. If the refusal persists, the leader works without the setting, and the API requires
-// credentials: nothing else needs the setting. No object exists yet for an Event. The controller of settings tries
-// again, and its Event is about the ConfigMap longhorn-default-setting.
+// decideTrustedNetwork calls the function of the same name, and retries while the API server refuses the setting.
+// Either the definition of settings is of an earlier release, which does not know the setting, or a quota, a policy
+// or a webhook refuses it. If the refusal lasts, the leader works without the setting, and the API requires
+// credentials: nothing else waits for the setting. There is no object yet for an Event. The controller of settings
+// retries, and its Event is about the ConfigMap longhorn-default-setting.
 func (d *daemon) decideTrustedNetwork(ctx context.Context, store *datastore.Datastore) error {
 	end := d.env.Clock.Now().Add(definitionsPatience)
 	for {
@@ -74,7 +74,7 @@ func (d *daemon) decideTrustedNetwork(ctx context.Context, store *datastore.Data
 		}
 		if !d.env.Clock.Now().Before(end) {
 			d.env.Log.WithError(err).Warn("The API server refuses the setting " + string(types.SettingRESTTrustedNetwork) +
-				", so the REST API wants credentials; if the definitions are of an earlier version, apply this version's manifest")
+				", so the REST API requires credentials; if the definitions are of an earlier version, apply this version's manifest")
 			return nil
 		}
 		select {
@@ -85,7 +85,7 @@ func (d *daemon) decideTrustedNetwork(ctx context.Context, store *datastore.Data
 	}
 }
 
-// newAuthority returns the authority that creates the daemons' certificates with the leader's account.
+// newAuthority returns the Authority, which creates the daemons' certificates with the account of the leader.
 func (d *daemon) newAuthority(store *datastore.Datastore) *trust.Authority {
 	return &trust.Authority{
 		Kube: d.clients.kube, Namespace: d.namespace, Trusted: func() bool { return isTrustedNetwork(store) },

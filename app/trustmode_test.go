@@ -60,7 +60,7 @@ func TestTheModeIsOnAfterAnUpgradeAlone(t *testing.T) {
 	}
 }
 
-// onlyReader accepts one token, with the right to get and list.
+// onlyReader accepts one token, with the rights get and list.
 type onlyReader struct{ token string } // "": reader
 
 func (o onlyReader) Authenticate(_ context.Context, token string) (api.Identity, error) {
@@ -74,7 +74,8 @@ func (onlyReader) Allowed(_ context.Context, _ api.Identity, what api.Attributes
 	return what.Verb == "get" || what.Verb == "list", nil
 }
 
-// TestADaemonAnswersNobodyUnasked tests the handlers in the order that a daemon uses, with and without the leader role.
+// TestADaemonAnswersNobodyUnasked tests the handlers in the order in which a daemon has them, with and without a
+// leader.
 func TestADaemonAnswersNobodyUnasked(t *testing.T) {
 	h := testutil.New(t)
 	for _, leads := range []bool{true, false} {
@@ -136,16 +137,16 @@ func TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate(t *testing.T) {
 	near, far := net.Pipe()
 	asked := make(chan error, 1)
 	go func() {
-		asked <- tls.Client(far, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()) //nolint:gosec // no certificate yet
+		asked <- tls.Client(far, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()) //nolint:gosec // there is no server identity to verify
 	}()
 	err := tls.Server(near, api.ServerTLS(identity.Certificate)).HandshakeContext(t.Context())
-	assert.EqualError(t, err, "the leader has made no certificate yet")
+	assert.EqualError(t, err, "the leader has not created a certificate yet")
 	assert.NoError(t, near.Close())
 	assert.Error(t, <-asked)
 }
 
-// TestTheModeWaitsForTheDefinitions: the CRD of settings refuses names that it does not know. It is changed a moment
-// after the daemons of this release start, or never.
+// TestTheModeWaitsForTheDefinitions: the definition of settings refuses unknown names. It is updated a moment after
+// the daemons of this release start, or never.
 func TestTheModeWaitsForTheDefinitions(t *testing.T) {
 	invalid := apierrors.NewInvalid(longhorn.SchemeGroupVersion.WithKind("Setting").GroupKind(), "rest-trusted-network", nil)
 	denied := apierrors.NewForbidden(longhorn.Resource("settings"), "rest-trusted-network", errors.New("denied by a policy"))
@@ -185,7 +186,7 @@ func TestTheModeWaitsForTheDefinitions(t *testing.T) {
 	}
 }
 
-// TestAScopeThatCannotBeginEnds: the leader must not keep its Lease without doing its work.
+// TestAScopeThatCannotBeginEnds: the leader must not keep its Lease without doing anything.
 func TestAScopeThatCannotBeginEnds(t *testing.T) {
 	h := testutil.New(t)
 	s := &scope{

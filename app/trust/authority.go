@@ -22,17 +22,19 @@ import (
 )
 
 const (
-	// publishEvery is how often the leader looks whether certificates and the published mode are as they must be.
+	// publishEvery is the interval at which the leader checks the certificates and the published mode.
 	publishEvery = 15 * time.Second
-	// warnEvery is how often an Event repeats that trusted-network mode is on: Events are kept for an hour.
+	// warnEvery is the interval of the Events that say that trusted-network mode is on. Kubernetes deletes Events
+	// after an hour.
 	warnEvery = 50 * time.Minute
 )
 
-// Authority makes the daemons' certificate, replaces it in time, and publishes what clients must know. It runs in the leader.
+// Authority creates the daemons' certificate, replaces it in time, and publishes the information that clients need.
+// It runs in the leader.
 type Authority struct {
 	Kube      kubernetes.Interface
 	Namespace string
-	// Trusted tells whether trusted-network mode is on.
+	// Trusted reports whether trusted-network mode is on.
 	Trusted  func() bool
 	Clock    clock.WithTicker
 	Recorder record.EventRecorder
@@ -40,17 +42,17 @@ type Authority struct {
 
 	refusals queue.Refusals[string]
 	told     bool      // an Event said that the mode is on
-	toldWhen time.Time // when the last one said so
+	toldWhen time.Time // time of the last such Event
 }
 
-// Run keeps certificates and the ConfigMap until ctx ends. What fails is logged and tried again.
+// Run maintains the certificates and the ConfigMap until ctx ends. It logs errors and retries.
 func (a *Authority) Run(ctx context.Context) error {
 	ticker := a.Clock.NewTicker(publishEvery)
 	defer ticker.Stop()
 	for {
 		err := a.Publish(ctx)
 		if err != nil && ctx.Err() == nil {
-			a.Log.WithError(err).Error("The REST API's certificates could not be brought up to date")
+			a.Log.WithError(err).Error("The REST API's certificates could not be updated")
 		}
 		if a.refusals.Tried(a.Namespace, err, a.Clock.Now()) {
 			a.Recorder.Event(a.setting(), corev1.EventTypeWarning, types.ReasonChildRefused, "REST clients cannot trust the daemons: "+queue.ChildRefusal(err))
@@ -64,8 +66,8 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
-// Publish brings Secret and ConfigMap up to date once. It may be repeated after a crash at any line: the Secret is written first, and
-// the ConfigMap follows from it.
+// Publish updates the Secret and the ConfigMap once. It can be repeated after a crash at any line, because it writes
+// the Secret first and derives the ConfigMap from it.
 func (a *Authority) Publish(ctx context.Context) error {
 	data, err := a.keepSecret(ctx)
 	if err != nil {
@@ -80,7 +82,7 @@ func (a *Authority) Publish(ctx context.Context) error {
 	return nil
 }
 
-// keepSecret returns the Secret's data.
+// keepSecret updates the Secret and returns its data.
 func (a *Authority) keepSecret(ctx context.Context) (map[string][]byte, error) {
 	secrets := a.Kube.CoreV1().Secrets(a.Namespace)
 	secret, err := secrets.Get(ctx, types.APITLSSecret, metav1.GetOptions{})
@@ -103,7 +105,7 @@ func (a *Authority) keepSecret(ctx context.Context) (map[string][]byte, error) {
 	if missing {
 		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
 	} else {
-		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{}) // of the version that was read
+		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{}) // fails if the version that was read has changed
 	}
 	if err == nil {
 		a.Log.Info("Changed the certificates of the REST API")
@@ -133,23 +135,23 @@ func (a *Authority) meta(name string) metav1.ObjectMeta {
 	}
 }
 
-// setting is what Events are about: the setting of who is trusted.
+// setting returns the object of the Events: the setting rest-trusted-network.
 func (a *Authority) setting() *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Setting", Namespace: a.Namespace, Name: string(types.SettingRESTTrustedNetwork),
 	}
 }
 
-// tell says by Events that the mode is on, again and again, and once that it is off.
+// tell records Events: repeatedly while the mode is on, and once when it is off again.
 func (a *Authority) tell() {
 	about, now := a.setting(), a.Clock.Now()
 	switch on := a.Trusted(); {
 	case on && (!a.told || now.Sub(a.toldWhen) >= warnEvery):
 		a.Recorder.Event(about, corev1.EventTypeWarning, types.EventTrustedNetwork,
-			"the REST API answers requests without a credential: whoever reaches port 9500 may delete volumes; set it to false when no client of an earlier release is left")
+			"the REST API answers requests without a credential: any client that reaches port 9500 can delete volumes; set the value to false when no client of an earlier release is left")
 		a.told, a.toldWhen = true, now
 	case !on && a.told:
-		a.Recorder.Event(about, corev1.EventTypeNormal, types.EventTrustedNetwork, "the REST API asks for a credential again")
+		a.Recorder.Event(about, corev1.EventTypeNormal, types.EventTrustedNetwork, "the REST API requires a credential again")
 		a.told = false
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// bench is a leader's Authority, and what a daemon and a client see of it.
+// bench has a leader's Authority, and the views of a daemon and a client.
 type bench struct {
 	*Authority
 	kube    *fake.Clientset
@@ -46,7 +46,7 @@ func newBench() *bench {
 	return b
 }
 
-// served is the certificate that a daemon serves now, after the leader has looked.
+// served returns the certificate that a daemon serves now, after a check by the leader.
 func (b *bench) served(t *testing.T) *x509.Certificate {
 	t.Helper()
 	require.NoError(t, b.Publish(t.Context()))
@@ -57,7 +57,7 @@ func (b *bench) served(t *testing.T) *x509.Certificate {
 	return leaf
 }
 
-// clientTrusts tells whether a client that reads the ConfigMap now takes a certificate.
+// clientTrusts reports whether a client that reads the ConfigMap now accepts a certificate.
 func (b *bench) clientTrusts(t *testing.T, leaf *x509.Certificate) bool {
 	t.Helper()
 	way, err := NewPublished(b.kube, "ns", b.clock).Way(t.Context(), false)
@@ -75,12 +75,12 @@ func trusts(t *testing.T, ca []byte, leaf *x509.Certificate, now time.Time) bool
 
 func never() bool { return false }
 
-// TestCertificatesAreReplacedInTime: in 200 days no client that read the ConfigMap within announceFor meets a certificate that it
-// does not trust, and none is served that is about to end.
+// TestCertificatesAreReplacedInTime: in 200 days no client that read the ConfigMap within announceFor meets a
+// certificate that it does not trust, and no certificate is served that is about to expire.
 func TestCertificatesAreReplacedInTime(t *testing.T) {
 	b := newBench()
 	seen := map[string]bool{}
-	var read []byte // what a client has read
+	var read []byte // the bundle that a client has read
 	for range 200 * 2 {
 		leaf := b.served(t)
 		require.True(t, b.clientTrusts(t, leaf), b.clock.Now())
@@ -100,7 +100,7 @@ func TestCertificatesAreReplacedInTime(t *testing.T) {
 	assert.Len(t, seen, 4, "one each 61 days")
 }
 
-// TestACertificateThatIsGoneIsMadeAnew: also one that nobody can use.
+// TestACertificateThatIsGoneIsMadeAnew also covers a certificate that cannot be used.
 func TestACertificateThatIsGoneIsMadeAnew(t *testing.T) {
 	b := newBench()
 	first := b.served(t)
@@ -118,11 +118,11 @@ func TestACertificateThatIsGoneIsMadeAnew(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, b.clientTrusts(t, b.served(t)))
 
-	b.clock.Step(certificateLife + time.Hour) // nobody led for long
+	b.clock.Step(certificateLife + time.Hour) // there was no leader for long
 	assert.True(t, b.clientTrusts(t, b.served(t)))
 }
 
-// TestTheCAsKeyIsNotKept: nobody who reads the Secret can make another certificate.
+// TestTheCAsKeyIsNotKept: a reader of the Secret cannot create another certificate.
 func TestTheCAsKeyIsNotKept(t *testing.T) {
 	b := newBench()
 	b.served(t)
@@ -158,7 +158,7 @@ func TestTheModeIsPublishedAndTold(t *testing.T) {
 	b.trusted = false
 	require.NoError(t, b.Publish(t.Context()))
 	b.tell()
-	assert.Contains(t, <-b.events, "Normal TrustedNetwork the REST API asks for a credential again")
+	assert.Contains(t, <-b.events, "Normal TrustedNetwork the REST API requires a credential again")
 	way, err = published.Way(t.Context(), true)
 	require.NoError(t, err)
 	assert.False(t, way.Trusted)
@@ -180,7 +180,8 @@ func TestATokenIsReadAgain(t *testing.T) {
 	require.ErrorIs(t, err, errEmptyToken)
 }
 
-// TestARefusedCertificateIsAnEventOnce: without the Secret no client can ask the REST API, so its refusal must not stay in a log.
+// TestARefusedCertificateIsAnEventOnce: without the Secret no client can use the REST API, so its refusal must not be
+// only in a log.
 func TestARefusedCertificateIsAnEventOnce(t *testing.T) {
 	for _, resource := range []string{"secrets", "configmaps"} {
 		t.Run(resource, func(t *testing.T) {
@@ -199,7 +200,7 @@ func TestARefusedCertificateIsAnEventOnce(t *testing.T) {
 			assert.Contains(t, e, "exceeded quota")
 			for len(tries) == 0 {
 				b.clock.Step(publishEvery)
-				time.Sleep(time.Millisecond) // the fake clock's ticker drops what nobody waits for
+				time.Sleep(time.Millisecond) // the fake clock's ticker drops ticks without a receiver
 			}
 			cancel()
 			require.NoError(t, <-ended)

@@ -9,31 +9,34 @@ import (
 )
 
 const (
-	// readEvery is how old a read Secret or ConfigMap may be. It is far below announceFor.
+	// readEvery is the maximum age of a Secret or ConfigMap that was read. It is far below announceFor.
 	readEvery = time.Minute
-	// retryEvery is how long a failed read is not repeated, nor one that found nothing, nor one that was asked to be fresh.
+	// retryEvery is the minimum time before a read is repeated if it failed, found nothing, or was requested to be
+	// fresh.
 	retryEvery = 2 * time.Second
-	// readTimeout bounds a read.
+	// readTimeout limits the time of a read.
 	readTimeout = 10 * time.Second
 )
 
-// cell holds something that is read again when it is old. One read is under way at a time, and all who need it wait for the same one.
+// cell holds a value that is read again when it is old. Only one read runs at a time, and all callers that need it
+// wait for the same read.
 type cell[T any] struct {
 	clock clock.PassiveClock
 	read  func(context.Context) (T, error)
-	// isThere tells whether a value is worth keeping for readEvery.
+	// isThere reports whether a value exists, so that it is used for readEvery.
 	isThere func(T) bool
 
 	mu      sync.Mutex
 	value   T             // guarded by mu
 	err     error         // guarded by mu; of the last read
-	when    time.Time     // guarded by mu; of the end of the last read, zero: never
-	reading chan struct{} // guarded by mu; closed at the end of the read that is under way, nil: there is none
+	when    time.Time     // guarded by mu; end of the last read, zero: never
+	reading chan struct{} // guarded by mu; closed at the end of the running read, nil: no read runs
 }
 
-// get returns a value that was read at most readEvery ago, or retryEvery if fresh. If a read fails, the last value is good, if there is
-// one. So it is for those who come while another one's read is under way, or after a failed one: an API server that hangs keeps nobody
-// waiting who can go on without it. Who asks for a fresh one waits.
+// get returns a value that was read at most readEvery ago, or at most retryEvery ago if fresh. If a read fails, get
+// returns the last value, if there is one. While another caller's read runs, or after a failed read, it also returns
+// the last value. So if the API server hangs, callers that can continue with the old value do not wait. A caller that
+// requests a fresh value waits.
 func (c *cell[T]) get(ctx context.Context, fresh bool) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +63,7 @@ func (c *cell[T]) get(ctx context.Context, fresh bool) (T, error) {
 	}
 }
 
-// isRecentLocked tells whether the last read need not be repeated.
+// isRecentLocked reports whether the last read need not be repeated. The caller holds mu.
 func (c *cell[T]) isRecentLocked(fresh bool) bool {
 	age := readEvery
 	if fresh || c.err != nil || !c.isThere(c.value) {
@@ -76,7 +79,7 @@ func (c *cell[T]) lastLocked() (T, error) {
 	return c.value, c.err
 }
 
-// readOnce does not end with the request that began it, as others wait for it, too.
+// readOnce does not stop with the request that started it, because other callers wait for it, too.
 func (c *cell[T]) readOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// server answers reads of a cell: with the value after a while, or, where that is negative, not at all.
+// server answers reads of a cell with the value after a delay, or never if the delay is negative.
 type server struct {
 	takes time.Duration
 	value string
@@ -38,14 +38,14 @@ func (s *server) cell() *cell[string] {
 	}
 }
 
-// answer is what a caller got, and after how long.
+// answer is the result that a caller got, and the time it took.
 type answer struct {
 	value string
 	err   error
 	took  time.Duration
 }
 
-// ask gets from a cell; the answer comes over the channel.
+// ask calls get of a cell, and returns a channel for the answer.
 func ask(ctx context.Context, c *cell[string], fresh bool) <-chan answer {
 	began, out := time.Now(), make(chan answer, 1)
 	go func() {
@@ -56,7 +56,7 @@ func ask(ctx context.Context, c *cell[string], fresh bool) <-chan answer {
 	return out
 }
 
-// TestOneReadServesAll: callers do not wait for each other's turn to wait.
+// TestOneReadServesAll: concurrent callers share one read.
 func TestOneReadServesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{takes: -1}
@@ -77,7 +77,8 @@ func TestOneReadServesAll(t *testing.T) {
 	})
 }
 
-// TestTheOldValueIsGoodWhileAReadIsUnderWay, and after one that failed, but for those who ask for a fresh one.
+// TestTheOldValueIsGoodWhileAReadIsUnderWay: the old value is also valid after a failed read, except for callers that
+// request a fresh value.
 func TestTheOldValueIsGoodWhileAReadIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{value: "old"}
@@ -113,7 +114,7 @@ func TestTheOldValueIsGoodWhileAReadIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestACallerThatLeavesEndsNoRead: others wait for it.
+// TestACallerThatLeavesEndsNoRead: other callers wait for the read.
 func TestACallerThatLeavesEndsNoRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{takes: 5 * time.Second, value: "value"}

@@ -17,19 +17,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// The life of a certificate.
+// The lifetime of a certificate.
 const (
-	// certificateLife is how long one is good.
+	// certificateLife is how long a certificate is valid.
 	certificateLife = 90 * 24 * time.Hour
-	// renewBefore is how long before its end the next one is made.
+	// renewBefore is the time before the end of a certificate at which the next certificate is created.
 	renewBefore = 30 * 24 * time.Hour
-	// announceFor is how long the next certificate's CA is published before daemons serve with it, so that all clients know it by then.
+	// announceFor is how long the CA of the next certificate is published before daemons serve with that certificate.
+	// In this time all clients learn the CA.
 	announceFor = 24 * time.Hour
-	// backdated allows for clocks that differ.
+	// backdated allows for clock differences.
 	backdated = 10 * time.Minute
 )
 
-// Keys of the Secret, besides types.APICAKey. What begins with next is announced and not served yet.
+// Keys of the Secret, in addition to types.APICAKey. The keys with the prefix "next." belong to a certificate that is
+// announced but not served yet.
 const (
 	certificateKey     = "tls.crt"
 	privateKey         = "tls.key"
@@ -37,19 +39,19 @@ const (
 	nextPrivateKey     = "next.key"
 )
 
-// pair is a certificate with its key and the CA that signed it, all PEM. The CA's own key is thrown away as soon as it has signed:
-// nobody can make another certificate that clients trust.
+// pair is a certificate with its key and the CA that signed it, all in PEM. The CA's own key is discarded as soon as
+// it has signed, so that no other certificate that clients trust can be created.
 type pair struct{ certificate, key, ca []byte }
 
-// newPair makes a certificate for the daemons of a namespace.
+// newPair creates a certificate for the daemons of a namespace.
 func newPair(namespace string, now time.Time) (pair, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return pair{}, fmt.Errorf("make the CA's key: %w", err)
+		return pair{}, fmt.Errorf("create the CA's key: %w", err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return pair{}, fmt.Errorf("make the daemons' key: %w", err)
+		return pair{}, fmt.Errorf("create the daemons' key: %w", err)
 	}
 	caTemplate := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: fmt.Sprintf("%s CA of %s", types.APIService, now.UTC().Format(time.DateOnly))},
@@ -82,21 +84,21 @@ func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// serial is a random serial number of 127 bits (RFC 5280 section 4.1.2.2 has 20 octets at most).
+// serial returns a random serial number of 127 bits (RFC 5280 section 4.1.2.2 allows 20 octets at most).
 func serial() *big.Int {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails (crypto/rand)
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	b[0] &= 0x7f
 	return new(big.Int).SetBytes(b[:])
 }
 
-// renewed returns the Secret's data as it must be now; data itself when nothing is to be done. newPair is called when a certificate is
-// to be made.
+// renewed returns the Secret's data as they must be now. If no change is needed, it returns data itself. It calls
+// newPair to create a certificate.
 //
-//	no certificate that is good                  → one is made and served at once
-//	the served one ends within renewBefore       → the next one is made, and its CA announced
-//	the next one has been announced announceFor, → it is served; what it replaces stays trusted until its end
-//	  or the served one has ended
+//	no certificate is valid                         → one is created and served at once
+//	the served one expires within renewBefore       → the next one is created, and its CA is announced
+//	the next one has been announced for announceFor → it is served; the replaced one stays trusted until it expires
+//	  or the served one has expired
 func renewed(data map[string][]byte, now time.Time, newPair func() (pair, error)) (map[string][]byte, error) {
 	served, next := leafOf(data[certificateKey], data[privateKey], now), leafOf(data[nextCertificateKey], data[nextPrivateKey], now)
 	announced := next != nil && !now.Before(next.NotBefore.Add(backdated+announceFor))
@@ -127,7 +129,7 @@ func renewed(data map[string][]byte, now time.Time, newPair func() (pair, error)
 	return data, nil
 }
 
-// leafOf is the certificate of a key, if it is good now; nil otherwise.
+// leafOf returns the certificate of a key, if it is valid now; nil otherwise.
 func leafOf(certificate, key []byte, now time.Time) *x509.Certificate {
 	all, err := parse(certificate)
 	if err != nil || len(all) == 0 || now.Before(all[0].NotBefore) || now.After(all[0].NotAfter) {
@@ -139,11 +141,11 @@ func leafOf(certificate, key []byte, now time.Time) *x509.Certificate {
 	return all[0]
 }
 
-// unexpired are the certificates of a bundle that are good now or will be.
+// unexpired returns the certificates of a bundle that are valid now or later.
 func unexpired(bundle []byte, now time.Time) []byte {
 	all, err := parse(bundle)
 	if err != nil {
-		return nil // whatever it was, nobody could trust it
+		return nil // no client can trust an unreadable bundle
 	}
 	var kept bytes.Buffer
 	for _, c := range all {
@@ -170,7 +172,7 @@ func parse(text []byte) ([]*x509.Certificate, error) {
 	return all, nil
 }
 
-// namesOf are the names by which pods reach a Service.
+// namesOf returns the names by which pods reach a Service.
 func namesOf(service, namespace string) []string {
 	name := service + "." + namespace
 	return []string{service, name, name + ".svc", name + ".svc.cluster.local"}

@@ -7,12 +7,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/api"
 )
 
-// Either is an api.Access that takes the tokens of both. Metrics are read with it: Prometheus has tokens for the API server, as
-// its operator takes them from Secrets, and what it reads is worth less than what a token could change.
+// Either is an api.Access that accepts the tokens of First and of Second. Metrics are read with it: Prometheus has
+// tokens for the API server, because its operator takes them from Secrets. Reading metrics needs less protection than
+// changes.
 type Either struct{ First, Second api.Access }
 
-// Authenticate asks Second about a token that is not good for First, or that First does not ask about among too many guesses: Second may
-// know it. Another error that leaves it open whose the token is ends the search.
+// Authenticate asks Second if First refuses a token, or if First does not review it because there are too many
+// guesses: Second may know the token. Any other error of First ends the search, because it does not tell whose token
+// it is.
 func (e Either) Authenticate(ctx context.Context, token string) (api.Identity, error) {
 	who, err := e.First.Authenticate(ctx, token)
 	isLeftOpen := errors.Is(err, api.ErrTooManyReviews)
@@ -26,7 +28,7 @@ func (e Either) Authenticate(ctx context.Context, token string) (api.Identity, e
 	return who, second
 }
 
-// Allowed asks First: rights do not depend on what the token is for.
+// Allowed asks First: rights do not depend on the audience of the token.
 func (e Either) Allowed(ctx context.Context, who api.Identity, what api.Attributes) (bool, error) {
 	return e.First.Allowed(ctx, who, what)
 }

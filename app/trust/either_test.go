@@ -16,7 +16,7 @@ func TestEither(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		first, second authenticationv1.TokenReviewStatus
-		failed        error // what the first review fails with
+		failed        error // error of the first review
 		want          error
 	}{
 		{"good for the first → taken", good("us"), authenticationv1.TokenReviewStatus{}, nil, nil},
@@ -47,7 +47,8 @@ func TestEitherAsksForRightsOnce(t *testing.T) {
 	assert.Empty(t, second.asked)
 }
 
-// TestAScraperThatIsKnownGoesOn while somebody guesses tokens: its token is none for the first.
+// TestAScraperThatIsKnownGoesOn: a known scraper is served while another client guesses tokens. First does not know
+// its token.
 func TestAScraperThatIsKnownGoesOn(t *testing.T) {
 	first, second := newAPIServer(), newAPIServer()
 	second.token = good("https://kubernetes.default.svc")

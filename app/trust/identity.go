@@ -16,18 +16,19 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Identity is the daemons' certificate and what they trust, read from the Secret.
+// Identity is the daemons' certificate and the CAs that they trust, read from the Secret.
 type Identity struct {
 	trusted func() bool
 	secret  cell[identity]
 }
 
 type identity struct {
-	certificate *tls.Certificate // nil: the Secret is not there
+	certificate *tls.Certificate // nil: the Secret does not exist
 	ca          []byte
 }
 
-// NewIdentity returns an Identity that reads the Secret when it is asked. trusted tells whether trusted-network mode is on.
+// NewIdentity returns an Identity that reads the Secret when it is used. trusted reports whether trusted-network mode
+// is on.
 func NewIdentity(kube kubernetes.Interface, namespace string, trusted func() bool, c clock.PassiveClock) *Identity {
 	i := &Identity{trusted: trusted}
 	i.secret.clock = c
@@ -49,19 +50,20 @@ func NewIdentity(kube kubernetes.Interface, namespace string, trusted func() boo
 	return i
 }
 
-// Certificate is what this daemon serves with; an error while the leader has made none.
+// Certificate returns the certificate with which this daemon serves. It returns an error while the leader has not
+// created one.
 func (i *Identity) Certificate(ctx context.Context) (*tls.Certificate, error) {
 	v, err := i.secret.get(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	if v.certificate == nil {
-		return nil, errors.New("the leader has made no certificate yet")
+		return nil, errors.New("the leader has not created a certificate yet")
 	}
 	return v.certificate, nil
 }
 
-// Way is how this daemon reaches the leader. It implements api.Way.
+// Way returns how this daemon reaches the leader. It implements api.Way.
 func (i *Identity) Way(ctx context.Context, fresh bool) (client.Way, error) {
 	v, err := i.secret.get(ctx, fresh)
 	if err != nil {
@@ -70,10 +72,10 @@ func (i *Identity) Way(ctx context.Context, fresh bool) (client.Way, error) {
 	return client.Way{CA: v.ca, Trusted: i.trusted()}, nil
 }
 
-// Published is what a client reads in the ConfigMap.
+// Published is the content of the ConfigMap that clients read.
 type Published struct{ configMap cell[client.Way] }
 
-// NewPublished returns a Published that reads the ConfigMap when it is asked.
+// NewPublished returns a Published that reads the ConfigMap when it is used.
 func NewPublished(kube kubernetes.Interface, namespace string, c clock.PassiveClock) *Published {
 	p := &Published{}
 	p.configMap.clock = c
@@ -92,7 +94,7 @@ func NewPublished(kube kubernetes.Interface, namespace string, c clock.PassiveCl
 	return p
 }
 
-// Way is how the client reaches a daemon; see client.TransportOptions.
+// Way returns how the client reaches a daemon; see client.TransportOptions.
 func (p *Published) Way(ctx context.Context, fresh bool) (client.Way, error) {
 	return p.configMap.get(ctx, fresh)
 }

@@ -13,17 +13,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/api"
 )
 
-// sum stands for a question in memory: whoever reads the memory of a daemon does not find tokens there.
+// sum is the key of a question in memory, a hash, so that the memory of a daemon contains no tokens.
 type sum [sha256.Size]byte
 
-// memory has answers, each believed for a short time. Those that say no are kept apart: guesses push nothing out that says yes.
+// memory stores answers, each for a short time. Negative answers are stored separately, so that guesses do not
+// displace positive answers.
 type memory[T any] struct {
 	clock   clock.PassiveClock
 	yes, no *lru.Cache // sum → remembered[T]
 	flights *singleflight.Group
 }
 
-// remembered is an answer, and until when it is believed.
+// remembered is an answer and the end of its validity.
 type remembered[T any] struct {
 	answer T
 	until  time.Time
@@ -33,7 +34,7 @@ func newMemory[T any](c clock.PassiveClock) memory[T] {
 	return memory[T]{clock: c, yes: lru.New(maxRemembered), no: lru.New(maxRemembered), flights: &singleflight.Group{}}
 }
 
-// lastYes is the last answer, if it said yes, however old it is.
+// lastYes returns the last answer if it was positive, regardless of its age.
 func (m memory[T]) lastYes(key sum) (T, bool) {
 	found, ok := m.yes.Get(key)
 	if !ok {
@@ -43,7 +44,7 @@ func (m memory[T]) lastYes(key sum) (T, bool) {
 	return found.(remembered[T]).answer, true
 }
 
-// fresh is an answer that is believed still.
+// fresh returns an answer that is still valid.
 func (m memory[T]) fresh(key sum) (T, bool) {
 	for _, answers := range []*lru.Cache{m.yes, m.no} {
 		if found, ok := answers.Get(key); ok {
@@ -56,7 +57,7 @@ func (m memory[T]) fresh(key sum) (T, bool) {
 	return none, false
 }
 
-// add remembers an answer that was asked for at a time.
+// add stores the answer to a question that was asked at the given time.
 func (m memory[T]) add(key sum, answer T, isYes bool, asked time.Time) {
 	if isYes {
 		m.yes.Add(key, remembered[T]{answer, asked.Add(YesLife)})
@@ -66,8 +67,9 @@ func (m memory[T]) add(key sum, answer T, isYes bool, asked time.Time) {
 	m.no.Add(key, remembered[T]{answer, asked.Add(noLife)})
 }
 
-// recall returns what is remembered, or asks if the budget has a place. ask returns the answer and whether it says yes. Requests that
-// want to know the same at a time ask once. An error is not remembered.
+// recall returns the stored answer. If there is none, it calls ask, provided that the budget allows it. ask returns
+// the answer and whether the answer is positive. Concurrent requests with the same question share one call. Errors
+// are not stored.
 func (m memory[T]) recall(ctx context.Context, key sum, budget *rate.Limiter, ask func(context.Context) (T, bool, error)) (T, error) {
 	if answer, ok := m.fresh(key); ok {
 		return answer, nil
@@ -76,7 +78,7 @@ func (m memory[T]) recall(ctx context.Context, key sum, budget *rate.Limiter, as
 		if !budget.AllowN(m.clock.Now(), 1) {
 			return nil, api.ErrTooManyReviews
 		}
-		// Others wait for it too, so it does not end with the first one's request.
+		// Other requests wait for it too, so it does not stop with the request that started it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
 		asked := m.clock.Now()

@@ -22,59 +22,61 @@ import (
 )
 
 const (
-	// YesLife is how long a review that says yes is believed: a token that is revoked, and a right that is taken away, may be used
-	// so long. The API server's own delegated authentication has the same.
+	// YesLife is how long a positive review is valid. A revoked token or a removed right can be used for this time.
+	// The API server's own delegated authentication uses the same value.
 	YesLife = 10 * time.Second
-	// noLife is how long a review that says no is believed.
+	// noLife is how long a negative review is valid.
 	noLife = 5 * time.Second
-	// reviewTimeout bounds a review.
+	// reviewTimeout limits the time of a review.
 	reviewTimeout = 10 * time.Second
-	// maxRemembered is how many answers of a kind are remembered: tokens that are good and others, rights that are given and others.
+	// maxRemembered is the maximum number of stored answers of each kind: valid and other tokens, granted and other
+	// rights.
 	maxRemembered = 4096
-	// guessesPerSecond and guessesBurst bound what tokens cost the API server that are not known to be good, all together.
+	// guessesPerSecond and guessesBurst limit the reviews of all tokens that are not known to be valid, together.
 	guessesPerSecond = 50
 	guessesBurst     = 200
-	// userPerSecond and userBurst bound what one user costs it: reviews of rights, and of tokens that were good before. CSI is one user,
-	// and asks for rights to each volume.
+	// userPerSecond and userBurst limit the reviews of one user: of rights, and of tokens that were valid before. CSI
+	// is one user, and requests rights to each volume.
 	userPerSecond = 200
 	userBurst     = 400
 )
 
-// Reviews asks the API server about tokens and rights, and remembers its answers for a short time. It implements api.Access.
+// Reviews asks the API server about tokens and rights, and stores its answers for a short time. It implements
+// api.Access.
 type Reviews struct {
 	kube      kubernetes.Interface
 	namespace string
-	audience  string // "": the API server's
+	audience  string // "": the API server's audience
 	clock     clock.PassiveClock
 	salt      [32]byte
 
 	tokens memory[verdict]
 	rights memory[bool]
-	// A review needs a place in a budget: guesses, or that of the user whom it is about. So who guesses tokens, or asks for rights
-	// without end, takes nothing from users that are known.
+	// Each review needs a place in a budget: guesses, or the budget of its user. So a client that guesses tokens, or
+	// requests rights endlessly, takes nothing from known users.
 	guesses *rate.Limiter
 	users   *lru.Cache // name → *rate.Limiter
 }
 
-// NewReviews returns an Access that takes tokens for the audience alone, and rights in the namespace. An empty audience means the
-// API server's own.
+// NewReviews returns an Access that accepts only tokens for the audience, and checks rights in the namespace. An
+// empty audience means the audience of the API server.
 func NewReviews(kube kubernetes.Interface, namespace, audience string, c clock.PassiveClock) *Reviews {
 	r := &Reviews{
 		kube: kube, namespace: namespace, audience: audience, clock: c,
 		tokens: newMemory[verdict](c), rights: newMemory[bool](c),
 		guesses: rate.NewLimiter(guessesPerSecond, guessesBurst), users: lru.New(maxRemembered),
 	}
-	_, _ = rand.Read(r.salt[:]) // it never fails (crypto/rand)
+	_, _ = rand.Read(r.salt[:]) // never fails (crypto/rand)
 	return r
 }
 
-// verdict is what a TokenReview said.
+// verdict is the result of a TokenReview.
 type verdict struct {
 	who  api.Identity
 	good bool
 }
 
-// Authenticate returns the owner of a token. api.ErrUnauthenticated: it is not good for this API.
+// Authenticate returns the owner of a token. api.ErrUnauthenticated means that the token is not valid for this API.
 func (r *Reviews) Authenticate(ctx context.Context, token string) (api.Identity, error) {
 	key, budget := r.sumOf(token), r.guesses
 	if before, ok := r.tokens.lastYes(key); ok {
@@ -104,7 +106,7 @@ func (r *Reviews) reviewToken(ctx context.Context, token string) (verdict, error
 	}
 	status := review.Status
 	switch {
-	// An authenticator that knows no audiences answers without any: the token is for the API server.
+	// An authenticator that does not support audiences returns none: the token is for the API server.
 	case status.Authenticated && r.audience != "" && !slices.Contains(status.Audiences, r.audience):
 		return verdict{}, nil
 	case status.Authenticated && status.User.Username != "":
@@ -114,11 +116,11 @@ func (r *Reviews) reviewToken(ctx context.Context, token string) (verdict, error
 		}
 		return verdict{who, true}, nil
 	}
-	// status.Error says why: of a token that has expired as of a webhook that does not answer. Both mean no.
+	// status.Error has the reason: for example an expired token, or a webhook that does not answer. Both mean no.
 	return verdict{}, nil
 }
 
-// Allowed tells whether the API server's authorizers give a right in the namespace.
+// Allowed reports whether the API server's authorizers grant a right in the namespace.
 func (r *Reviews) Allowed(ctx context.Context, who api.Identity, what api.Attributes) (bool, error) {
 	key := r.sumOf(fmt.Sprintf("%q %q %q %q %q", who.User, who.UID, who.Groups, who.Extra,
 		[]string{what.Verb, what.Group, what.Namespace, what.Resource, what.Name, what.Path}))
@@ -146,11 +148,11 @@ func (r *Reviews) reviewRight(ctx context.Context, who api.Identity, what api.At
 	if err != nil {
 		return false, err
 	}
-	// status.EvaluationError may be about a binding that has nothing to do with this right.
+	// status.EvaluationError may be about a binding that does not concern this right.
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// resourceOf is what is asked for, as authorizers know it.
+// resourceOf returns the requested right in the form of the authorizers.
 func (r *Reviews) resourceOf(what api.Attributes) *authorizationv1.ResourceAttributes {
 	a := &authorizationv1.ResourceAttributes{
 		Namespace: cmp.Or(what.Namespace, r.namespace), Verb: what.Verb, Name: what.Name,
@@ -165,12 +167,12 @@ func (r *Reviews) resourceOf(what api.Attributes) *authorizationv1.ResourceAttri
 	return a
 }
 
-// budgetOf is what a user's reviews are paid from.
+// budgetOf returns the budget for a user's reviews.
 func (r *Reviews) budgetOf(who api.Identity) *rate.Limiter {
 	if known, ok := r.users.Get(who.User); ok {
 		return known.(*rate.Limiter)
 	}
-	// Two first reviews at a time may make two; the later one stays.
+	// Two concurrent first reviews may create two budgets; the later one stays.
 	fresh := rate.NewLimiter(userPerSecond, userBurst)
 	r.users.Add(who.User, fresh)
 	return fresh

@@ -27,7 +27,7 @@ type apiServer struct {
 	err    error
 	// asked are the specs of the reviews.
 	asked []any
-	// guessed is how many tokens guess has made up.
+	// guessed is the number of tokens that guess has made up.
 	guessed int
 }
 
@@ -59,7 +59,7 @@ func good(audiences ...string) authenticationv1.TokenReviewStatus {
 	}
 }
 
-// TestARevokedTokenStopsWorking within YesLife, and not before another review is needed.
+// TestARevokedTokenStopsWorking: it stops working within YesLife, but not before another review is needed.
 func TestARevokedTokenStopsWorking(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
@@ -112,7 +112,8 @@ func TestWhatATokenReviewMustSay(t *testing.T) {
 	}
 }
 
-// TestNoReviewOpensNothing: an API server that does not answer is an error, neither yes nor no, and is asked again at once.
+// TestNoReviewOpensNothing: if the API server does not answer, the result is an error, neither yes nor no, and the
+// next request asks again at once.
 func TestNoReviewOpensNothing(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
@@ -126,7 +127,7 @@ func TestNoReviewOpensNothing(t *testing.T) {
 	s.err = nil
 	_, err = r.Authenticate(t.Context(), "secret")
 	require.NoError(t, err)
-	// What was remembered is good while the API server is away, and no longer than otherwise.
+	// Stored answers are valid while the API server is away, but no longer than otherwise.
 	s.err = errors.New("timeout")
 	_, err = r.Authenticate(t.Context(), "secret")
 	require.NoError(t, err)
@@ -179,7 +180,8 @@ func TestARightThatIsTakenAwayStopsWorking(t *testing.T) {
 	assert.False(t, allowed, "denied is denied")
 }
 
-// TestARightIsReviewedWhereItIs: in the namespace named, of the group named; and an answer about one is none about another.
+// TestARightIsReviewedWhereItIs: a review uses the namespace and the group of the request. The answer for one right
+// is not used for another.
 func TestARightIsReviewedWhereItIs(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
@@ -216,7 +218,7 @@ func TestARightIsReviewedWhereItIs(t *testing.T) {
 	}
 }
 
-// guess asks about as many tokens as the budget of guesses has places, and about one more, which is not reviewed.
+// guess uses up the budget of guesses with unknown tokens. It also sends one more token, which is not reviewed.
 func (s *apiServer) guess(t *testing.T, r *Reviews) {
 	t.Helper()
 	for {
@@ -231,8 +233,8 @@ func (s *apiServer) guess(t *testing.T, r *Reviews) {
 	}
 }
 
-// TestUnknownTokensCostTheAPIServerLittle: those that are known go on, and so do the rights of their owners, also when they must be
-// reviewed again, after however many guesses.
+// TestUnknownTokensCostTheAPIServerLittle: after any number of guesses, known tokens and the rights of their owners
+// still work, even if they must be reviewed again.
 func TestUnknownTokensCostTheAPIServerLittle(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
@@ -260,7 +262,7 @@ func TestUnknownTokensCostTheAPIServerLittle(t *testing.T) {
 	s.guess(t, r)
 }
 
-// TestARevokedTokenIsAGuess: whoever has one takes nothing from its former owner.
+// TestARevokedTokenIsAGuess: a client with a revoked token takes nothing from the token's former owner.
 func TestARevokedTokenIsAGuess(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
@@ -277,7 +279,8 @@ func TestARevokedTokenIsAGuess(t *testing.T) {
 	require.ErrorIs(t, err, api.ErrTooManyReviews)
 }
 
-// TestAUserWhoAsksWithoutEndTakesNothingFromOthers: of rights.
+// TestAUserWhoAsksWithoutEndTakesNothingFromOthers: a user who requests rights endlessly takes nothing from other
+// users.
 func TestAUserWhoAsksWithoutEndTakesNothingFromOthers(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// TokenFile returns a function that reads a projected service account token. It reads the file each time: the kubelet replaces the token
-// before it expires.
+// TokenFile returns a function that reads a projected service account token. The function reads the file each time,
+// because the kubelet replaces the token before it expires.
 func TokenFile(path string) func() (string, error) {
 	return func() (string, error) {
 		text, err := os.ReadFile(path)

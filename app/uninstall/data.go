@@ -13,11 +13,12 @@ import (
 //	daemons                                replica on a node with one   on a node without one       engine, volume
 //	run somewhere                          waits                        waits, then is stripped     wait
 //	run nowhere, their DaemonSet is there  –                            waits, then is stripped     wait, then as below
-//	run nowhere                            –                            is stripped at once         stripped after all replicas
+//	run nowhere                            –                            is stripped at once         stripped after replicas
 //
-// A volume is stripped only after all engines, too. If the disk of a replica on a node with a daemon is lost, the
-// replica is stripped as on a node without a daemon. A stripped replica leaves its data behind. Replicas are deleted
-// before their volume is removed, so that the next run finds them deleted if this one is interrupted.
+// An engine is stripped after all replicas are gone, a volume after all replicas and engines are gone. If the disk of
+// a replica on a node with a daemon is lost, the replica is stripped as on a node without a daemon. A stripped
+// replica leaves its data behind. Replicas are deleted before their volume is removed, so that the next run finds
+// them deleted if this one is interrupted.
 func volumesAndData(s State, p *Plan) {
 	for _, v := range s.of(volumes) {
 		if !v.isDeleted() {
