@@ -393,8 +393,9 @@ func TestASettingIsShownWithItsDefinition(t *testing.T) {
 	s := decoded[v1.Setting](t, do(t, b.server, "GET", "/v1/settings/node-drain-policy", ""))
 	want := v1.SettingDefinition{
 		DisplayName: "Node Drain Policy",
-		Description: "What a drain of a node waits for, so that no volume loses its last good replica. " +
-			"The two policies for eviction also move replicas of attached volumes off a cordoned node: all of them, or last good ones.",
+		Description: "Which replicas block the drain of a node, so that no volume loses its last good replica. " +
+			"The two policies for eviction also move replicas of attached volumes off a cordoned node: " +
+			"block-for-eviction moves all of them, block-for-eviction-if-contains-last-replica the last good ones.",
 		Category: "general", Type: "string", Required: true, Default: "block-if-contains-last-replica", Effect: s.Definition.Effect,
 		Options: []string{
 			"block-if-contains-last-replica", "block-for-eviction", "block-for-eviction-if-contains-last-replica",
