@@ -80,12 +80,12 @@ var settingDefinitions = []SettingDefinition{
 	{
 		Name: SettingDefaultReplicaCount, DisplayName: "Default Replica Count", Category: SettingCategoryGeneral,
 		Type: SettingTypeInt, Default: "3", Minimum: bound(1), Maximum: bound(20), PerEngine: true, Effect: SettingEffectNewVolumes,
-		Description: "Number of replicas of a new volume whose request does not specify it.",
+		Description: "Number of replicas of a new volume, if its request does not specify it.",
 	},
 	{
 		Name: SettingDefaultDataLocality, DisplayName: "Default Data Locality", Category: SettingCategoryGeneral,
 		Type: SettingTypeString, Default: "disabled", Options: []string{"disabled", "best-effort", "strict-local"}, Effect: SettingEffectNewVolumes,
-		Description: "Data locality of a new volume whose request does not specify it. best-effort: the volume keeps a replica on the node where it is attached if there is a place for one, and is attached in any case. " +
+		Description: "Data locality of a new volume, if its request does not specify it. best-effort: the volume keeps a replica on the node where it is attached if there is a place for one, and is attached in any case. " +
 			"strict-local: the volume's only replica is on the node where the volume is first attached, and the volume can be attached on that node only. A volume that requests more replicas gets best-effort instead.",
 	},
 	{
@@ -114,7 +114,7 @@ var settingDefinitions = []SettingDefinition{
 	{
 		Name: SettingEngineReplicaTimeoutS, DisplayName: "Timeout between Engine and Replica", Category: SettingCategoryGeneral,
 		Type: SettingTypeInt, Default: "8", Minimum: bound(8), Maximum: bound(30), PerEngine: true, Effect: SettingEffectNone,
-		Description: "How long, in seconds, a replica may take to answer after another replica has answered, before the engine expels it. It is 8 s for every volume, whatever the value: " +
+		Description: "How long, in seconds, a replica may take to answer after another replica has answered, before the engine expels it. It is 8 s for all volumes, regardless of the value: " +
 			"the amount of data that an engine has in progress, and the timeouts of the components that wait for it, are chosen for 8 s.",
 	},
 	{
@@ -147,7 +147,7 @@ var settingDefinitions = []SettingDefinition{
 	{
 		Name: SettingAutoDeletePodBlacklist, DisplayName: "Black List for Auto Delete Pod When The Volume Is Detached Unexpectedly",
 		Category: SettingCategoryGeneral, Type: SettingTypeString, Default: "", rule: checkPodOwners, Entries: &podOwnerEntries, values: "`GROUP/KIND;GROUP/KIND`", Effect: SettingEffectAtOnce,
-		Description: "Kinds of controllers whose pods auto-delete-pod-when-volume-detached-unexpectedly never restarts, such as apps/StatefulSet;apps/DaemonSet. The pods of a Deployment belong to an apps/ReplicaSet.",
+		Description: "Kinds of controllers, such as apps/StatefulSet;apps/DaemonSet. auto-delete-pod-when-volume-detached-unexpectedly never restarts their pods. The pods of a Deployment belong to an apps/ReplicaSet.",
 	},
 	{
 		Name: SettingDefaultStaticStorageClass, DisplayName: "Default Longhorn Static StorageClass Name", Category: SettingCategoryGeneral,
@@ -165,7 +165,7 @@ var settingDefinitions = []SettingDefinition{
 		Type: SettingTypeString, Default: ShareClientsNodes, rule: checkShareClients, Entries: &shareClientEntries, values: "`nodes`, `any`, addresses, networks", Effect: SettingEffectAtOnce,
 		Description: "Clients that may mount shared volumes over NFS, separated by commas: nodes (the cluster's nodes), addresses, and networks such as 192.0.2.0/24; or any, which sets no limit. " +
 			"With nodes alone, no shared volume is published to a node until its daemon has reported the node's addresses. If addresses or networks are listed too, that list is taken as complete. " +
-			"A change reaches running shares within two minutes. It also cuts off clients that have a share mounted and are no longer allowed.",
+			"A change reaches running shares within two minutes. It also cuts off mounted clients that are no longer allowed.",
 	},
 	{
 		Name: SettingCSIAllowedTopologyKeys, DisplayName: "CSI Allowed Topology Keys", Category: SettingCategoryGeneral,
