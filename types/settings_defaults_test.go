@@ -49,7 +49,7 @@ func TestReadDefaultSettings(t *testing.T) {
 			},
 		},
 		{
-			name: "a name given twice → none of it, for nobody knows which is meant", text: "default-replica-count: 2\ndefault-replica-count: 3\n",
+			name: "a name given twice → none of it is applied, because the value is ambiguous", text: "default-replica-count: 2\ndefault-replica-count: 3\n",
 			problems: []string{"key default-setting.yaml is not a YAML map of settings' names to values, none of it is applied: yaml: unmarshal errors:\n" +
 				"  line 2: key \"default-replica-count\" already set in map"},
 		},
