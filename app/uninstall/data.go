@@ -13,7 +13,7 @@ import (
 //	daemons                                replica on a node with one   on a node without one       engine, volume
 //	run somewhere                          waits                        waits, then is stripped     wait
 //	run nowhere, their DaemonSet is there  –                            waits, then is stripped     wait, then as below
-//	run nowhere                            –                            is stripped at once         stripped after replicas
+//	run nowhere                            –                            is stripped at once         is stripped last
 //
 // An engine is stripped after all replicas are gone, a volume after all replicas and engines are gone. If the disk of
 // a replica on a node with a daemon is lost, the replica is stripped as on a node without a daemon. A stripped
