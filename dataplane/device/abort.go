@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
 )
 
-// abortPatience is how long Abort waits for another operation on the device, which fails with the connection.
+// abortPatience is how long Abort waits for another operation on the device. That operation fails with the connection.
 const abortPatience = 5 * time.Second
 
 // Abort implements Keeper.
@@ -35,13 +35,13 @@ func (s session) Abort(_ context.Context, volume string) error {
 	return s.abort(k)
 }
 
-// abort ends a device. What is under way on it fails first, so the operation that has op is soon done with it. When that takes longer,
-// abort returns ErrServed. When the kernel cannot be had to disconnect the device, abort returns that error. In both cases
-// it removes what is left of the device later, because no call may ask again.
+// abort removes a device. It first lets the requests on the device fail, so the operation that holds op soon finishes.
+// If that takes longer, abort returns ErrServed. If the kernel cannot disconnect the device at this time, abort returns
+// that error. In both cases it removes the remaining parts later, because the caller may never call it again.
 func (l *Local) abort(k *kept) error {
 	l.removeNode(k)
 	if err := k.cut(); err != nil {
-		if k.nbd != nil { // a FUSE connection's number says too little to be used later
+		if k.nbd != nil { // the number of a FUSE connection may belong to another one later
 			l.removeLater(k)
 		}
 		return err
@@ -59,7 +59,8 @@ const (
 	removeLate = 5 * time.Second
 )
 
-// removeLater has one goroutine remove a device that could not be removed at once, as soon as that can be.
+// removeLater starts one goroutine that removes a device as soon as possible. It is for devices that could not be
+// removed at once.
 func (l *Local) removeLater(k *kept) {
 	l.mu.Lock()
 	again := k.removing
@@ -85,7 +86,7 @@ func (l *Local) removeLater(k *kept) {
 	})
 }
 
-// removeOnce removes a device unless it was removed before. The caller has op; removeOnce gives it back.
+// removeOnce removes a device unless it was removed before. The caller holds op; removeOnce releases it.
 func (l *Local) removeOnce(k *kept) error {
 	defer func() { <-k.op }()
 	if l.find(k.held.Volume) != k {
@@ -106,8 +107,8 @@ func (k *kept) lock(patience time.Duration) bool {
 	}
 }
 
-// remove ends a device, in use or not. The caller has op. A device that the kernel cannot be had to disconnect stays
-// known, so that its volume gets no second one, and is removed later.
+// remove removes a device, in use or not. The caller holds op. If the kernel cannot disconnect the device at this time,
+// the Local still lists it, so that its volume gets no second device. It is then removed later.
 func (l *Local) remove(k *kept) error {
 	err := k.cut()
 	l.removeNode(k)
@@ -129,21 +130,21 @@ func (l *Local) remove(k *kept) error {
 	return err
 }
 
-// parkersAtOnce is how many devices are parked side by side. One whose lock is held by a disconnection that waits in
-// the kernel holds up one.
+// parkersAtOnce is how many devices are parked in parallel. A disconnection that waits in the kernel holds the lock of
+// one device, and so delays one of these.
 const parkersAtOnce = 64
 
-// ServerEnded says that the process which served all devices has ended. A device that it was having made is removed; a removal that it
-// waited for is given up, or finished where it cannot be; all others stay, for a successor, which must not start before this returns.
-// The requests of each device must find a connection before the kernel gives up on them: this comes first, and side
-// by side.
+// ServerEnded says that the process which served all devices has exited. If it was creating a device, that device is
+// removed. If it waited for a removal, the removal is abandoned, or completed where it cannot be undone. All other
+// devices stay for a successor, which must not start before ServerEnded returns. The requests of each device must find
+// a connection before the kernel fails them. So the devices are parked first, and in parallel.
 func (l *Local) ServerEnded() {
 	l.mu.Lock()
 	l.server++
 	var unsettled []*kept
 	var parking errgroup.Group
 	parking.SetLimit(parkersAtOnce)
-	parted := map[*kept]int{} // with its turn
+	parted := map[*kept]int{} // the turn of each device
 	for _, k := range l.devices {
 		k.turn++
 		k.held.Served = false
@@ -167,7 +168,8 @@ func (l *Local) ServerEnded() {
 	}
 }
 
-// awaitOperation waits for the operation on a device. One that waits for the server that ended gets no answer any more: its connection is aborted.
+// awaitOperation waits for the operation on a device. An operation that waits for the exited server can no longer get
+// an answer, so its connection is aborted.
 func (l *Local) awaitOperation(k *kept) {
 	l.mu.Lock()
 	number, device, patience := k.held.Connection, k.nbd, time.Second
@@ -193,7 +195,7 @@ func (l *Local) awaitOperation(k *kept) {
 	<-k.op
 }
 
-// cut makes all that is done on a device fail, now and later.
+// cut lets all requests on a device fail, now and later.
 func (k *kept) cut() error {
 	if k.nbd != nil {
 		return k.nbd.disconnect()
@@ -204,7 +206,7 @@ func (k *kept) cut() error {
 // AbortAll removes all devices at once.
 func (l *Local) AbortAll() { l.abortAll(func(Held) bool { return true }) }
 
-// AbortFUSE removes those of KindFUSE.
+// AbortFUSE removes the devices of KindFUSE.
 func (l *Local) AbortFUSE() { l.abortAll(func(h Held) bool { return h.Kind == KindFUSE }) }
 
 func (l *Local) abortAll(which func(Held) bool) {

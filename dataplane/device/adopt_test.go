@@ -13,8 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// A device has one server, of the latest generation. The keeper sees to that, whatever those who ask have looked at
-// before.
+// A device has one server: the server of the latest generation. The keeper enforces this, whatever the processes that
+// ask have checked before.
 func TestWhoMayAdoptADevice(t *testing.T) {
 	other := owner(1)
 	other.Session = "other"
@@ -71,7 +71,7 @@ func TestWhoMayAdoptADevice(t *testing.T) {
 	}
 }
 
-// What a process asked for and the keeper has not begun when the process ends is not done.
+// When a process exits, the requests that the keeper has not started are not performed.
 func TestAServerThatEndedIsRefusedEverything(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, k Keeper) error{
 		"attach": func(ctx context.Context, k Keeper) error {
@@ -105,8 +105,8 @@ func TestAServerThatEndedIsRefusedEverything(t *testing.T) {
 	}
 }
 
-// The last data of plain writers is given to the server before the removal of an NBD device passes the point of no
-// return. The block device is one of FUSE here: the kernel writes back its cache alike.
+// The last data of plain writers reaches the server before the removal of an NBD device passes the point of no return.
+// The block device here is a FUSE device: the kernel writes back its cache in the same way.
 func TestARemovalOfAnNBDDeviceWritesBackBeforeItProceeds(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
@@ -115,7 +115,7 @@ func TestARemovalOfAnNBDDeviceWritesBackBeforeItProceeds(t *testing.T) {
 	f := frontend(keeper, 1)
 	path, err := f.Start(t.Context(), "vol-1", size, m)
 	require.NoError(t, err)
-	user, err := os.OpenFile(path, os.O_RDWR, 0) // the last to close it would write it back
+	user, err := os.OpenFile(path, os.O_RDWR, 0) // the last user that closes it would write it back
 	require.NoError(t, err)
 	defer user.Close()
 	want := pattern(5, 8192)

@@ -37,7 +37,7 @@ func (s session) AttachSocket(_ context.Context, spec Spec, socket int) (Held, e
 	return s.attach(spec, func(k *kept) error { return s.makeNBD(k, socket) })
 }
 
-// attach has a device made and keeps it.
+// attach creates a device by the function make, and keeps it.
 func (s session) attach(spec Spec, make func(*kept) error) (Held, error) {
 	l := s.Local
 	if err := spec.validate(); err != nil {
@@ -71,7 +71,7 @@ func (s session) attach(spec Spec, make func(*kept) error) (Held, error) {
 	return held, nil
 }
 
-// giveUp removes what is left of a device that could not be made.
+// giveUp removes the remaining parts of a device that could not be created.
 func (l *Local) giveUp(k *kept) error {
 	if k.nbd != nil {
 		return l.remove(k)
@@ -82,7 +82,7 @@ func (l *Local) giveUp(k *kept) error {
 
 func oneAtATime() chan struct{} { return make(chan struct{}, 1) }
 
-// make makes all parts of a device, or none.
+// make creates all parts of a device, or none.
 func (l *Local) make(k *kept, conn, file int) error {
 	number, err := fuse.Number(file)
 	if err != nil {
@@ -106,7 +106,7 @@ func (l *Local) make(k *kept, conn, file int) error {
 	if err := makeNode(k.held.Path, loop.dev); err != nil {
 		_ = unix.Close(fd)
 		if _, inUse := loop.detach(func() error { return nil }, func() {}); inUse != nil {
-			loop.release() // another process looks at the new device: all of it frees itself when that lets go
+			loop.release() // another process inspects the new device: all parts disappear when it closes the device
 		}
 		return err
 	}

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// background has the goroutines that a Local starts and no operation waits for: attempts that are repeated until they
-// succeed. They end with the Local.
+// background runs the goroutines that a Local starts and that no operation waits for: attempts that are repeated until
+// they succeed. They stop when the Local is closed.
 type background struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	mu    sync.Mutex // held while a goroutine is added, and while ctx ends
+	mu    sync.Mutex // held while a goroutine is added, and while ctx is cancelled
 	tasks sync.WaitGroup
 }
 
@@ -22,7 +22,7 @@ func newBackground() *background {
 	return b
 }
 
-// run starts a goroutine, unless the Local has ended. The goroutine must return soon after ctx has ended.
+// run starts a goroutine, unless the Local was closed. The goroutine must return soon after ctx is done.
 func (b *background) run(task func(ctx context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -31,7 +31,7 @@ func (b *background) run(task func(ctx context.Context)) {
 	}
 }
 
-// end ends all goroutines and waits for them.
+// end stops all goroutines and waits for them.
 func (b *background) end() {
 	b.mu.Lock()
 	b.cancel()
@@ -39,7 +39,7 @@ func (b *background) end() {
 	b.tasks.Wait()
 }
 
-// pauseFor waits for a while, and returns false if ctx ended first.
+// pauseFor waits for the given time. It returns false if ctx is done first.
 func pauseFor(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

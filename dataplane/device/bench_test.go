@@ -12,8 +12,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// BenchmarkDevice measures what a device adds: its user is fio, and the backend is memory. The processor's time is the server's. Run it with
-// -benchtime 1x.
+// BenchmarkDevice measures the cost that a device adds: its user is fio, and the backend is memory. The processor time
+// counts the server only. Run it with -benchtime 1x.
 func BenchmarkDevice(b *testing.B) {
 	if _, err := exec.LookPath("fio"); err != nil {
 		b.Skip("needs fio")
@@ -56,7 +56,7 @@ func BenchmarkDevice(b *testing.B) {
 	}
 }
 
-// processorTime is that of this process, without its children.
+// processorTime returns the processor time of this process, without its children.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

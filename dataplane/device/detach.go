@@ -11,8 +11,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 )
 
-// detachPatience is how long Detach waits for programs that open any new device for a moment, such as udev, and detachPause how often it
-// looks.
+// detachPatience is how long Detach waits for programs that open any new device for a moment, such as udev. detachPause
+// is the time between two checks.
 const (
 	detachPatience = time.Second
 	detachPause    = 50 * time.Millisecond
@@ -35,7 +35,7 @@ func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
 	k.op <- struct{}{}
 	defer func() { <-k.op }()
 	if l.find(volume) != k {
-		return nil // aborted while this waited
+		return nil // aborted while Detach waited
 	}
 	deadline := time.NewTimer(detachPatience)
 	defer deadline.Stop()
@@ -46,7 +46,7 @@ func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
 		if !errors.Is(err, engine.ErrInUse) || errors.Is(err, errClaimed) {
 			return err
 		}
-		select { // wait a moment for programs that only look at the device
+		select { // wait a moment for programs that only inspect the device
 		case <-pause.C:
 		case <-deadline.C:
 			return err
@@ -56,7 +56,7 @@ func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
 	}
 }
 
-// tryDetach ends the device if it is not in use. The caller has op.
+// tryDetach removes the device if it is not in use. The caller holds op.
 func (l *Local) tryDetach(k *kept, turn int) error {
 	detach := k.detacher()
 	lost, err := detach(func() error {
@@ -84,7 +84,7 @@ func (l *Local) tryDetach(k *kept, turn int) error {
 	return nil
 }
 
-// detacher returns what ends the device if it is not in use.
+// detacher returns the function that removes the device if it is not in use.
 func (k *kept) detacher() func(proceed func() error, gone func()) (lost, err error) {
 	if k.nbd != nil {
 		return k.nbd.detach

@@ -5,26 +5,26 @@ import (
 	"errors"
 )
 
-// Owner is one start of an engine: the one that serves a device, or served it last.
+// Owner is one start of an engine: the start that serves a device, or that served it last.
 type Owner struct {
 	Engine     string `json:"engine"`
 	Generation int64  `json:"generation"`
 	Session    string `json:"session"`
 }
 
-// Spec is a device to be kept.
+// Spec describes a device that a Keeper must keep.
 type Spec struct {
 	Volume    string `json:"volume"`
 	SizeBytes int64  `json:"sizeBytes"`
 	Owner     Owner  `json:"owner"`
-	// MaxWrite is what was agreed with the kernel when the file system was mounted: the longest data of one request, in bytes. It stays
-	// for the life of the device, so a successor must be able to take requests of this length.
+	// MaxWrite is the longest data of one request, in bytes. The server and the kernel agreed on it when the file
+	// system was mounted, and it stays for the life of the device. So a successor must accept requests of this length.
 	MaxWrite uint32 `json:"maxWrite"`
-	// Kind is how the kernel reaches the process that serves; "", in what earlier releases wrote, is KindFUSE.
+	// Kind is the way in which the kernel reaches the process that serves. "" is KindFUSE; earlier releases wrote "".
 	Kind Kind `json:"kind,omitempty"`
 }
 
-// Kind is how the kernel reaches the process that serves a device.
+// Kind is the way in which the kernel reaches the process that serves a device.
 type Kind string
 
 const (
@@ -32,68 +32,75 @@ const (
 	KindNBD  Kind = "nbd" // the kernel's NBD client, on a socket
 )
 
-// Held is a device that is kept.
+// Held is a device that a Keeper keeps.
 type Held struct {
 	Spec
-	Path       string `json:"path"`       // where users find it
+	Path       string `json:"path"`       // the path where users find the device
 	Loop       string `json:"loop"`       // path of the loop device
 	Dev        uint64 `json:"dev"`        // major and minor number of the loop device
 	Connection uint32 `json:"connection"` // the kernel's number of the FUSE connection
-	// Served says that a Frontend of this process, or of the process that the Keeper serves, has the device. One that is not served holds
-	// its users up until it is adopted or aborted.
+	// Served says that a Frontend serves the device: one of this process, or one of the process that the Keeper serves.
+	// The users of a device that is not served wait until it is adopted or aborted.
 	Served bool `json:"served"`
 }
 
 var (
-	// ErrFenced says that a device belongs to another start of an engine: one of a higher generation, or another one of the same.
+	// ErrFenced says that a device belongs to another start of an engine: one of a higher generation, or another one of
+	// the same generation.
 	ErrFenced = errors.New("the device belongs to another start of an engine")
-	// ErrNotHeld says that no device of the volume is kept.
+	// ErrNotHeld says that the Keeper keeps no device of the volume.
 	ErrNotHeld = errors.New("no device of the volume is kept")
-	// ErrNoNBD says that devices of KindNBD are not made here.
+	// ErrNoNBD says that this Keeper does not create devices of KindNBD.
 	ErrNoNBD = errors.New("devices are not made with NBD here")
-	// ErrNoResize says that devices cannot grow here.
+	// ErrNoResize says that this Keeper cannot make devices larger.
 	ErrNoResize = errors.New("the process that keeps the device is of a release that cannot make it larger: its pod must be replaced first")
-	// ErrServed says that a device is served, or has an operation under way that must end first.
+	// ErrServed says that a device is served, or that it has an operation under way that must finish first.
 	ErrServed = errors.New("the device is busy with its owner")
-	// ErrEnded says that an operation was given up because the process that asked for it ended, or the device got another owner. Nothing
-	// was changed.
+	// ErrEnded says that an operation was abandoned: the process that requested it has exited, or the device has got
+	// another owner. Nothing was changed.
 	ErrEnded = errors.New("the owner that asked has ended")
 )
 
-// Keeper keeps devices for the processes that serve them, one after the other. It knows nothing of their content.
+// Keeper keeps devices for the processes that serve them, one after the other. It knows nothing about their content.
 type Keeper interface {
-	// List returns the devices that are kept, in order of volumes.
+	// List returns the devices that the Keeper keeps, in order of volumes.
 	List(ctx context.Context) ([]Held, error)
-	// Attach makes a device of a mounted file system: it configures a loop device on file, puts the node in place and keeps the FUSE
-	// descriptor. The caller keeps its own descriptors, serves the file system already, and counts as serving the device. Nothing is left
-	// when it fails.
+	// Attach creates a device from a mounted file system. It configures a loop device on file, puts the node in place
+	// and keeps the FUSE descriptor. The caller keeps its own descriptors. It must already serve the file system, and
+	// it counts as serving the device. If Attach fails, it leaves nothing behind.
 	Attach(ctx context.Context, spec Spec, conn, file int) (Held, error)
-	// Adopt gives a descriptor of the FUSE connection of a device that no process serves, and records owner as the one that serves it. The
-	// caller must ask the kernel for what its predecessor had taken (fuse.Resend) before it reads. It returns ErrNotHeld, ErrServed, and
-	// ErrFenced for a lower generation than the recorded one or the same one with another session.
+	// Adopt returns a descriptor of the FUSE connection of a device that no process serves. It records owner as the one
+	// that serves the device. Before the caller reads from the connection, it must tell the kernel to resend the
+	// requests that its predecessor had taken (fuse.Resend). The errors are ErrNotHeld, ErrServed, and ErrFenced.
+	// ErrFenced means that the generation is lower than the recorded one, or is the same with another session.
 	Adopt(ctx context.Context, volume string, owner Owner) (conn int, h Held, err error)
-	// AttachSocket is Attach for a device of KindNBD: it gives the kernel the socket, on whose other end the caller serves already. The
-	// descriptor stays the caller's. It returns ErrNoNBD where devices of that kind are not made.
+	// AttachSocket is Attach for a device of KindNBD: it gives the kernel the socket. The caller must already serve the
+	// other end of it. The descriptor stays the caller's. The error is ErrNoNBD where devices of that kind are not
+	// created.
 	AttachSocket(ctx context.Context, spec Spec, socket int) (Held, error)
-	// AdoptSocket is Adopt for a device of KindNBD: the kernel sends on the socket what it sent to the predecessor and got no answer to.
+	// AdoptSocket is Adopt for a device of KindNBD. On the socket, the kernel again sends the requests that it sent to
+	// the predecessor and that got no answer.
 	AdoptSocket(ctx context.Context, volume string, owner Owner, socket int) (Held, error)
-	// MakesNBD tells whether devices of KindNBD are made here, and if not, why.
+	// MakesNBD reports whether this Keeper creates devices of KindNBD, and if not, the reason.
 	MakesNBD() (bool, string)
-	// Leave says that the owner serves the device no more: it has let go of the descriptor and has no request under way. The device stays.
+	// Leave says that the owner no longer serves the device: it has closed the descriptor and has no request under way.
+	// The device stays.
 	Leave(ctx context.Context, volume string, owner Owner) error
-	// Detach removes a device: what users wrote is given to the owner first, which must go on serving until Detach returns. While the device
-	// is open or mounted anywhere it returns engine.ErrInUse and has changed nothing. When ctx ends it looks no more whether users let go,
-	// but what it began it finishes. No device of the volume is success.
+	// Detach removes a device. First it gives the owner the data that users wrote, so the owner must continue to serve
+	// until Detach returns. If the device is open or mounted anywhere, Detach returns engine.ErrInUse and has changed
+	// nothing. When ctx is done, Detach no longer waits for users to close the device, but it completes the steps that
+	// it has started. It returns nil if there is no device of the volume.
 	Detach(ctx context.Context, volume string, owner Owner) error
-	// Resize makes a device as large as its file by now is, for its users too; the owner serves the file, of sizeBytes, and has told the
-	// kernel (fuse.Server.Grow). A size that the device has is success. It returns ErrNotHeld, ErrFenced, and ErrNoResize from a keeper of
-	// an earlier release.
+	// Resize makes a device as large as its file is now, also for its users. The owner must already serve the file with
+	// sizeBytes, and must have informed the kernel (fuse.Server.Grow). Resize returns nil if the device already has
+	// that size. The errors are ErrNotHeld, ErrFenced, and ErrNoResize from a keeper of an earlier release.
 	Resize(ctx context.Context, volume string, owner Owner, sizeBytes int64) error
-	// Abort removes a device at once: its node goes, all that is done on it from now on fails, and what is left of it goes with its last
-	// user. It never waits for users. No device of the volume is success.
+	// Abort removes a device at once: it removes the node, and all requests on the device fail from now on. The
+	// remaining parts disappear when the last user closes the device. Abort never waits for users. It returns nil if
+	// there is no device of the volume.
 	Abort(ctx context.Context, volume string) error
-	// Successions tells whether devices outlive the process that serves them.
+	// Successions reports whether devices outlive the process that serves them.
 	Successions() bool
-	// Resizes tells whether devices can grow.
+	// Resizes reports whether devices can grow.
 	Resizes() bool
 }

@@ -1,17 +1,19 @@
-// Package device offers a volume as a block device: a FUSE file, a loop device with direct I/O on it, and a node with that device's
-// numbers where users find it.
+// Package device offers a volume as a block device. The device has three parts: a file of a FUSE file system, a loop
+// device with direct I/O on that file, and a node with the loop device's numbers at the place where users find it.
 //
 //	/dev/longhorn/<volume>   node, put in place by rename      ┐
 //	/dev/loopN               direct I/O, autoclear             │ kept by a Keeper
 //	FUSE connection          its descriptor                    ┘
 //	Frontend                 serves the requests of the FUSE connection from an engine
 //
-// A device of KindNBD has the kernel's NBD client in place of FUSE file and loop device, and is what is made where the kernel has it;
-// docs/decisions/0012-nbd-beside-fuse.md says why, and how it differs.
+// A device of KindNBD has the kernel's NBD client in place of the FUSE file and the loop device. New devices are of
+// this kind where the kernel has the client. docs/decisions/0012 gives the reasons and the differences.
 //
-// A Keeper keeps what must outlive the process that serves: then the death of that process is a pause to the device's users, not its
-// end. Local keeps it in the process that serves, for tests and where there is nothing better; package device/holder in a process of
-// its own. docs/decisions/0007-a-device-outlives-its-server.md has the steps of a succession and what a crash between them leaves.
+// A Keeper keeps the parts that must outlive the process that serves. Then the death of that process only pauses the
+// device's users, and the device remains. Local keeps these parts in the process that serves: it is for tests, and for
+// nodes where nothing better is available. Package device/holder keeps them in a separate process.
+// docs/decisions/0007-a-device-outlives-its-server.md lists the steps of a succession, and the state that a crash
+// leaves between two steps.
 //
-// It must not know how an engine reaches its data, nor Kubernetes.
+// The package must not know how an engine reaches its data, nor Kubernetes.
 package device

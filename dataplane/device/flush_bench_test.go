@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// slowFlush is a disk whose flushes take as long as those of a cheap one.
+// slowFlush is a disk that flushes as slowly as a cheap disk.
 type slowFlush struct{ nbd.Backend }
 
 func (s slowFlush) Flush(ctx context.Context) error {
@@ -24,8 +24,8 @@ func (s slowFlush) Flush(ctx context.Context) error {
 	return s.Backend.Flush(ctx)
 }
 
-// BenchmarkWriteBesideAFlush measures how long writes of 4 KiB at depth 1 take alone, and while another program flushes without pause: the
-// disk can do both at once, so what is lost is lost in the device. The ratio is that of the two p99.
+// BenchmarkWriteBesideAFlush measures how long writes of 4 KiB at depth 1 take alone, and while another program flushes
+// without pause. The disk can do both at once, so the device causes any loss. The ratio compares the two p99 values.
 func BenchmarkWriteBesideAFlush(b *testing.B) {
 	_, path := blockDevice(b, 64<<20, slowFlush{memory.New(64 << 20)})
 	file, err := os.OpenFile(path, os.O_WRONLY|unix.O_DIRECT, 0)

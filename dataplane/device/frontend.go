@@ -17,36 +17,38 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// FrontendOptions say where a frontend has its device kept, and for whom.
+// FrontendOptions name the keeper of a frontend's device, and the owner of the device.
 type FrontendOptions struct {
 	Keeper Keeper
 	Owner  Owner
-	// Predecessor is the session whose device is taken over; "": the device is made, in place of any that is kept.
+	// Predecessor is the session of the device that the frontend takes over. With "" the frontend creates a device, and
+	// ends any device that the keeper has for the volume.
 	Predecessor string
 	Log         *logrus.Entry
 }
 
-// Frontend offers a volume as a block device. It needs root, a kernel of 5.8 or later, and /dev/fuse. It belongs to one start of one
-// engine.
+// Frontend offers a volume as a block device. It needs root, Linux 5.8 or later, and /dev/fuse. It belongs to one start
+// of one engine.
 type Frontend struct {
 	opts FrontendOptions
 
 	mu     sync.Mutex
-	held   *Held   // guarded by mu; the device, nil while there is none
+	held   *Held   // guarded by mu; the device, nil if there is none
 	server service // guarded by mu; serves the device
 
-	number atomic.Uint64 // of held; apart from mu, which is held for long
+	number atomic.Uint64 // of held; not guarded by mu, which is held for a long time
 }
 
 // service answers the requests of a device.
 type service interface {
-	// Stop has no more requests taken; those that were taken are answered.
+	// Stop stops reading requests. The service still answers the requests that it has read.
 	Stop()
-	// Ended is closed when the kernel has let go of the device, or after Stop, and all requests that were taken are answered.
+	// Ended is closed when the kernel has released the device, or after Stop. All requests that were read are answered
+	// by then.
 	Ended() <-chan struct{}
 	// Grow serves a larger size from now on.
 	Grow(sizeBytes int64) error
-	// HoldChanges keeps answers to changes back for as long as the kernel must not see them.
+	// HoldChanges delays the answers to changes for as long as the kernel must not see them.
 	HoldChanges() (resume func())
 }
 
@@ -64,8 +66,9 @@ func NewFrontend(opts FrontendOptions) *Frontend {
 	return &Frontend{opts: opts}
 }
 
-// Start implements engine.Frontend. The device of the predecessor is taken over, with all its users. What users of any other device have
-// in their caches may be older than the volume: such a device is ended, and never taken over because it happens to be there.
+// Start implements engine.Frontend. It takes over the device of the predecessor, with all its users. The users of any
+// other device may have cached data that is older than the volume. So Start ends such a device, and does not take it
+// over only because it exists.
 func (f *Frontend) Start(ctx context.Context, volume string, sizeBytes int64, b nbd.Backend) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,7 +95,8 @@ func (f *Frontend) Start(ctx context.Context, volume string, sizeBytes int64, b 
 
 type starter func(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error)
 
-// prepare decides whether a device is made or taken over, and says what was done then.
+// prepare decides whether the device is created or taken over. It returns the function for that, and the message to log
+// afterwards.
 func (f *Frontend) prepare(ctx context.Context, spec Spec) (start starter, done string, err error) {
 	all, err := f.opts.Keeper.List(ctx)
 	if err != nil {
@@ -122,13 +126,13 @@ func (f *Frontend) prepare(ctx context.Context, spec Spec) (start starter, done 
 	return f.createNBD, "Device made", nil
 }
 
-// create makes all parts of a device, or none.
+// create creates all parts of a device, or none.
 func (f *Frontend) create(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
 	mount, err := fuse.NewMount()
 	if err != nil {
 		return Held{}, nil, err
 	}
-	defer mount.Close() // afterwards only the loop device, if made, holds the file system
+	defer mount.Close() // afterwards only the loop device, if created, holds the file system
 	conn, err := fuse.Dup(mount.Conn())
 	if err != nil {
 		return Held{}, nil, err
@@ -143,7 +147,8 @@ func (f *Frontend) create(ctx context.Context, spec Spec, b nbd.Backend) (Held, 
 	}
 	defer unix.Close(file)
 	held, err := f.opts.Keeper.Attach(ctx, spec, mount.Conn(), file)
-	if err != nil { // nothing was written; a process that looks at the loop device already must not keep the file system alive
+	// Nothing was written. If another process already inspects the loop device, it must not keep the file system alive.
+	if err != nil {
 		if number, e := fuse.Number(file); e == nil {
 			err = errors.Join(err, fuse.Abort(number))
 		}
@@ -152,7 +157,8 @@ func (f *Frontend) create(ctx context.Context, spec Spec, b nbd.Backend) (Held, 
 	return held, server, nil
 }
 
-// adopt takes a device over. The requests that the predecessor had taken come again, before any other is read.
+// adopt takes a device over. The kernel resends the requests that the predecessor had taken, before any other
+// request is read.
 func (f *Frontend) adopt(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
 	conn, held, err := f.opts.Keeper.Adopt(ctx, spec.Volume, f.opts.Owner)
 	if err != nil {
@@ -163,7 +169,7 @@ func (f *Frontend) adopt(ctx context.Context, spec Spec, b nbd.Backend) (Held, s
 		return Held{}, nil, errors.Join(err, f.opts.Keeper.Leave(ctx, spec.Volume, f.opts.Owner))
 	}
 	served := held.Spec
-	served.SizeBytes = spec.SizeBytes // its predecessor may have ended while the device grew; Resize finishes that
+	served.SizeBytes = spec.SizeBytes // the predecessor may have exited while the device grew; Resize finishes that
 	server, err := f.serve(conn, served, b)
 	if err != nil {
 		return Held{}, nil, errors.Join(err, f.opts.Keeper.Leave(ctx, spec.Volume, f.opts.Owner))
@@ -171,7 +177,7 @@ func (f *Frontend) adopt(ctx context.Context, spec Spec, b nbd.Backend) (Held, s
 	return held, server, nil
 }
 
-// serve serves a connection, whose descriptor it takes over.
+// serve serves a connection. It takes over the descriptor.
 func (f *Frontend) serve(conn int, spec Spec, b nbd.Backend) (*fuse.Server, error) {
 	server, err := fuse.NewServer(conn, spec.SizeBytes, spec.MaxWrite, backend{b})
 	if err != nil {
@@ -185,7 +191,7 @@ func (f *Frontend) serve(conn int, spec Spec, b nbd.Backend) (*fuse.Server, erro
 	return server, nil
 }
 
-// Resize implements engine.Resizer. It waits without mu: an Abort must not wait for it.
+// Resize implements engine.Resizer. It waits without holding mu, so that an Abort does not wait for it.
 func (f *Frontend) Resize(ctx context.Context, sizeBytes int64) error {
 	f.mu.Lock()
 	held, server := f.held, f.server
@@ -220,17 +226,18 @@ func (f *Frontend) Size() int64 {
 	return f.held.SizeBytes
 }
 
-// Device is the major and minor number of the device, as in st_rdev, and in st_dev of a file system on it; 0 while there is none.
+// Device returns the major and minor number of the device, in the form of st_rdev, and of st_dev for a file system on
+// the device. It returns 0 if there is no device.
 func (f *Frontend) Device() uint64 { return f.number.Load() }
 
-// endService ends the service of a device that could not be made.
+// endService stops the service of a device that could not be created, and waits for its end.
 func endService(ctx context.Context, server service) error {
 	server.Stop()
 	return awaitEnd(ctx, server)
 }
 
-// awaitEnd waits until the kernel has let go of the file system. That is soon after its last user has, so it waits for a moment also when
-// ctx has ended.
+// awaitEnd waits until the kernel has released the file system. The kernel does so soon after the last user has closed
+// it. So awaitEnd waits for a moment even if ctx is done.
 func awaitEnd(ctx context.Context, server service) error {
 	select {
 	case <-server.Ended():
@@ -247,8 +254,8 @@ func awaitEnd(ctx context.Context, server service) error {
 	}
 }
 
-// Stop implements engine.Frontend. It returns ErrInUse while the device is mounted or open, under any of its names and in any mount
-// namespace.
+// Stop implements engine.Frontend. It returns ErrInUse while the device is mounted or open, under any of its names and
+// in any mount namespace.
 func (f *Frontend) Stop(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -289,8 +296,8 @@ func (f *Frontend) Abort(ctx context.Context) error {
 	return nil
 }
 
-// Leave ends the service and leaves the device to a successor: no request is read any more, those under way are answered. When it fails
-// a request is still under way, and only the end of this process makes room for a successor.
+// Leave ends the service and leaves the device to a successor. It reads no further requests, and answers those under
+// way. If it fails, a request is still under way. Then only the exit of this process allows a successor to take over.
 func (f *Frontend) Leave(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -310,7 +317,7 @@ func (f *Frontend) Leave(ctx context.Context) error {
 	return nil
 }
 
-// backend is an engine's side as the file system sees it.
+// backend adapts the engine's backend to the interface that the file system needs.
 type backend struct{ nbd.Backend }
 
 // ReadLate implements fuse.LateReader.

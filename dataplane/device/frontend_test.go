@@ -27,7 +27,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// needDevices skips a test where no block device can be made.
+// needDevices skips a test where no block device can be created.
 func needDevices(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -40,15 +40,15 @@ func needDevices(t testing.TB) {
 	}
 }
 
-// owner is a start of the engine of a volume.
+// owner returns one start of the engine of a volume.
 func owner(generation int64) Owner {
 	return Owner{Engine: "vol-1-e-0", Generation: generation, Session: fmt.Sprintf("session-%d", generation)}
 }
 
-// nbdEnv has the tests make devices with NBD.
+// nbdEnv is the environment variable that makes the tests use NBD devices.
 const nbdEnv = "LONGHORN_TEST_NBD"
 
-// devicesIn makes devices of the kind that nbdEnv says.
+// devicesIn returns options for devices in dir. Their kind is the one that nbdEnv selects.
 func devicesIn(dir string) Options {
 	opts := Options{DeviceDir: dir, NoNBD: "a test", Node: "test"}
 	if os.Getenv(nbdEnv) != "" {
@@ -61,8 +61,8 @@ func devicesIn(dir string) Options {
 	return opts
 }
 
-// newKeeper keeps devices until the end of the test. What still waits for a server then fails, so that a test which
-// fails does not leave threads that wait in the kernel for ever.
+// newKeeper keeps devices until the end of the test. The requests that still wait for a server then fail. So a failed
+// test does not leave threads that wait in the kernel forever.
 func newKeeper(t testing.TB, dir string) *Local {
 	t.Helper()
 	l := NewLocal(devicesIn(dir))
@@ -70,7 +70,7 @@ func newKeeper(t testing.TB, dir string) *Local {
 	return l
 }
 
-// onlyFUSE skips a test of what only devices of KindFUSE have.
+// onlyFUSE skips a test of a feature that only devices of KindFUSE have.
 func onlyFUSE(t *testing.T) {
 	t.Helper()
 	if os.Getenv(nbdEnv) != "" {
@@ -78,12 +78,12 @@ func onlyFUSE(t *testing.T) {
 	}
 }
 
-// local returns a frontend whose devices are in dir.
+// local returns a frontend with its devices in dir.
 func local(dir string) *Frontend {
 	return NewFrontend(FrontendOptions{Keeper: NewLocal(devicesIn(dir)), Owner: owner(1)})
 }
 
-// loopOf is the directory of a device in sysfs while it is bound.
+// loopOf returns the directory of a device in sysfs; it exists while the device is bound.
 func loopOf(t testing.TB, path string) string {
 	t.Helper()
 	var st unix.Stat_t
@@ -111,7 +111,7 @@ func execute(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// expectNothingLeft fails the test if a device or loop device of a stopped frontend is still there.
+// expectNothingLeft fails the test if a device or loop device of a stopped frontend still exists.
 func expectNothingLeft(t testing.TB, path, loop string) {
 	t.Helper()
 	_, err := os.Lstat(path)
@@ -124,7 +124,7 @@ func expectNothingLeft(t testing.TB, path, loop string) {
 	assert.NotContains(t, string(mounts), path, "a mount is left")
 }
 
-// recorder counts what passes.
+// recorder counts the requests that pass.
 type recorder struct {
 	nbd.Backend
 	zeroes, flushes atomic.Int64
@@ -147,7 +147,7 @@ func alignedPage() []byte {
 	return p[at : at+4096]
 }
 
-// pattern returns bytes that tell their place.
+// pattern returns bytes from which their place can be recognized.
 func pattern(seed uint64, n int) []byte {
 	p := make([]byte, n)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -158,7 +158,8 @@ func pattern(seed uint64, n int) []byte {
 }
 
 func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
-	if !mountns.Own(t) { // another namespace made of the machine's mounts in the meantime would hold the device
+	// A namespace that another process copies from the machine's mounts during the test would hold the device.
+	if !mountns.Own(t) {
 		return
 	}
 	const size = 128 << 20
@@ -260,12 +261,12 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(b))
-	// What a dead process left is replaced.
+	// A node that a dead process left is replaced.
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, 4000))))
 	first, err := start()
 	require.NoError(t, err)
-	// The device of a running engine is not.
+	// The device of a running engine is not replaced.
 	_, err = start()
 	assert.Error(t, err, "the device of a running engine was replaced")
 	require.NoError(t, first.Stop(t.Context()))
@@ -275,7 +276,7 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 	}
 }
 
-// The node cannot be made, and another process looks at the loop device already, as udev does.
+// The node cannot be created, and another process already inspects the loop device, as udev does.
 func TestADeviceThatCannotBeMadeLeavesNoLoopDevice(t *testing.T) {
 	onlyFUSE(t)
 	needDevices(t)
@@ -287,7 +288,7 @@ func TestADeviceThatCannotBeMadeLeavesNoLoopDevice(t *testing.T) {
 	next, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
 	require.NoError(t, err)
 	looker := &loopDevice{blockNode{path: fmt.Sprintf("/dev/loop%d", next), dev: unix.Mkdev(loopMajor, uint32(next))}}
-	// before it is bound: nothing has to be raced for
+	// before it is bound, so the test needs no race
 	require.NoError(t, errors.Join(looker.makeNode(), looker.hold()))
 	defer looker.release()
 	f := local(dir)
@@ -315,7 +316,7 @@ func TestStaleDevicesAreRemovedAndNothingElse(t *testing.T) {
 	_, err := f.Start(t.Context(), "live", 1<<20, memory.New(1<<20))
 	require.NoError(t, err)
 	for name, mode := range map[string]uint32{"stale": unix.S_IFBLK, "char": unix.S_IFCHR, "file": unix.S_IFREG} {
-		// even with the numbers of a live one
+		// even with the numbers of an existing device
 		require.NoError(t, unix.Mknod(filepath.Join(dir, name), mode|0o600, int(f.held.Dev)))
 	}
 	require.NoError(t, RemoveStaleDevices(dir, []Held{*f.held}))

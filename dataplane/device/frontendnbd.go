@@ -13,12 +13,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// createNBD makes a device of KindNBD, and serves it.
+// createNBD creates a device of KindNBD, and serves it.
 func (f *Frontend) createNBD(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
 	return f.onSocket(ctx, spec, b, func(socket int) (Held, error) { return f.opts.Keeper.AttachSocket(ctx, spec, socket) })
 }
 
-// adoptNBD takes a device of KindNBD over. The requests that the predecessor had not answered come again.
+// adoptNBD takes a device of KindNBD over. The kernel resends the requests that the predecessor had not answered.
 func (f *Frontend) adoptNBD(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
 	return f.onSocket(ctx, spec, b, func(socket int) (Held, error) {
 		held, err := f.opts.Keeper.AdoptSocket(ctx, spec.Volume, f.opts.Owner, socket)
@@ -29,7 +29,7 @@ func (f *Frontend) adoptNBD(ctx context.Context, spec Spec, b nbd.Backend) (Held
 	})
 }
 
-// onSocket serves one end of a socket pair and gives the other to the kernel.
+// onSocket serves one end of a socket pair and gives the other end to the kernel.
 func (f *Frontend) onSocket(ctx context.Context, spec Spec, b nbd.Backend, give func(socket int) (Held, error)) (Held, service, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -49,7 +49,7 @@ func (f *Frontend) onSocket(ctx context.Context, spec Spec, b nbd.Backend, give 
 	return held, server, nil
 }
 
-// connOf takes a descriptor of a socket over.
+// connOf returns a connection for the descriptor of a socket. It takes over the descriptor.
 func connOf(fd int) (net.Conn, error) {
 	file := os.NewFile(uintptr(fd), "device")
 	defer file.Close()
@@ -86,7 +86,8 @@ func (s *nbdService) Stop() {
 		<-s.ended
 		cancel()
 	}()
-	go func() { _ = s.server.Shutdown(ctx) }() // ends with the service; what its backend has is not cut
+	// Shutdown returns with the end of the service. It does not interrupt the requests that the backend has.
+	go func() { _ = s.server.Shutdown(ctx) }()
 }
 
 // Ended implements service.
@@ -102,10 +103,12 @@ func (s *nbdService) Grow(sizeBytes int64) error {
 	}
 }
 
-// HoldChanges implements service: the kernel is told the size, and asks for nothing.
+// HoldChanges implements service. The kernel learns the size from this process, and sends no request for it. So nothing
+// must be delayed.
 func (s *nbdService) HoldChanges() (resume func()) { return func() {} }
 
-// zeroing is a backend whose discarded ranges read as zeroes, as those of a FUSE device do: both kinds of device are the same to users.
+// zeroing is a backend on which discarded ranges read as zeroes, as on a FUSE device. So both kinds of device behave
+// the same for users.
 type zeroing struct{ nbd.Backend }
 
 // ReadLate implements nbd.LateReader.

@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// lateBackend leaves each read behind in a disk that hangs, and answers it from elsewhere.
+// lateBackend leaves each read in a disk that hangs, and answers it from elsewhere.
 type lateBackend struct {
 	*memory.Backend
 	answers chan struct{} // closed when the disk answers
@@ -30,7 +30,7 @@ func (b lateBackend) ReadLate(ctx context.Context, p []byte, off int64, elsewher
 	return true, nil
 }
 
-// A user of the device gets what was read elsewhere while the disk hangs.
+// A user of the device gets the data that was read elsewhere while the disk hangs.
 func TestAReadOfADeviceDoesNotWaitForADiskThatHangs(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20

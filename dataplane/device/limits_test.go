@@ -14,8 +14,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// The kernel sends no larger requests than a request of FUSE holds, and cuts long discards. The loop device that the kernel gives may have
-// been used before, with limits of another: most likely the second one here, which the first left with others.
+// The kernel sends no requests larger than a FUSE request, and splits long discards. The loop device that the kernel
+// gives may have been used before, with the limits of another device. In this test it is probably the second one, which
+// the first left with other limits.
 func TestADeviceHasItsLimits(t *testing.T) {
 	const size = 256 << 20
 	limits := map[string]string{"discard_max_bytes": "67108864", "max_sectors_kb": "1024"}

@@ -14,12 +14,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/kernel"
 )
 
-// Options say where devices are found and made.
+// Options say where devices are found and created.
 type Options struct {
 	DeviceDir string // where users find the volumes; /dev/longhorn if empty
 	LoopDir   string // where loop-control and the loop devices are; /dev if empty
-	// NBD makes devices of KindNBD, and ends those that a keeper of the same Node left. None are made where it is nil, or where NoNBD says
-	// why not. Node tells the devices of this keeper from those of others of this kernel; it must not have a slash.
+	// NBD creates devices of KindNBD, and disconnects the devices that a keeper of the same Node left. No such devices
+	// are created if NBD is nil, or if NoNBD gives a reason. Node distinguishes the devices of this keeper from those
+	// of other keepers on this kernel; it must not contain a slash.
 	NBD   *kernel.Link
 	NoNBD string
 	Node  string
@@ -36,14 +37,14 @@ type Local struct {
 	server  int              // guarded by mu; counts the processes that have served
 }
 
-// session is what one serving process sees of a Local. When it has ended, what it asked for and was not begun yet is refused: a request
-// that is read after its sender's death must not change anything.
+// session is a Local as one serving process sees it. After that process has exited, the Local refuses all its requests
+// that it has not started: a request that is read after its sender's death must not change anything.
 type session struct {
 	*Local
 	number int
 }
 
-// Session returns the Keeper of the process that serves now, until ServerEnded.
+// Session returns the Keeper of the process that serves now. It is valid until ServerEnded.
 func (l *Local) Session() Keeper {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,12 +71,13 @@ func (l *Local) Resize(ctx context.Context, volume string, owner Owner, sizeByte
 	return l.Session().Resize(ctx, volume, owner, sizeBytes)
 }
 
-// Detach implements Keeper. What cannot be written back because the backend fails is lost with the device, and logged.
+// Detach implements Keeper. If the backend fails, data that cannot be written back is lost with the device, and the
+// loss is logged.
 func (l *Local) Detach(ctx context.Context, volume string, owner Owner) error {
 	return l.Session().Detach(ctx, volume, owner)
 }
 
-// findLocked returns the device of a volume, nil if there is none. The caller must have mu.
+// findLocked returns the device of a volume, or nil. The caller holds mu.
 func (s session) findLocked(volume string) (*kept, error) {
 	if s.number != s.server {
 		return nil, ErrEnded
@@ -86,19 +88,21 @@ func (s session) findLocked(volume string) (*kept, error) {
 	return nil, nil
 }
 
-// kept is one device of a Local. Operations that may wait for the kernel hold op, one at a time. The fields are guarded by Local.mu, but
-// loop, which belongs to the operation that has op.
+// kept is one device of a Local. Operations that may wait for the kernel hold op, one at a time. The fields are guarded
+// by Local.mu, except loop, which belongs to the operation that holds op.
 type kept struct {
-	op   chan struct{} // holds one token while an operation is under way
+	op   chan struct{} // contains one token while an operation is under way
 	held Held
 	conn int // descriptor of the FUSE connection; -1 when closed
 	loop *loopDevice
-	nbd  *nbdDevice // of KindNBD, which has neither conn nor loop
-	// phase is where the device is in its life; one that is being made is not listed.
+	nbd  *nbdDevice // set for KindNBD, which has neither conn nor loop
+	// phase is the current part of the device's life. A device that is being created is not listed.
 	phase phase
-	// removing says that a goroutine removes the device, because that could not be done at once. It is guarded by Local.mu.
+	// removing says that a goroutine removes the device, because that was not possible at once. It is guarded by
+	// Local.mu.
 	removing bool
-	// turn counts the changes of who serves, so that an operation can tell that the process which asked for it serves no more.
+	// turn counts the changes of the serving process. By it an operation detects that the process which requested it no
+	// longer serves.
 	turn int
 }
 
@@ -107,12 +111,12 @@ type phase int
 const (
 	making phase = iota
 	keeping
-	clearing // past the point of no return of Detach
+	clearing // past the last point at which Detach can be undone
 )
 
 var _ Keeper = (*Local)(nil)
 
-// NewLocal returns a Keeper in this process. The caller must Close it at the end, unless the process ends then.
+// NewLocal returns a Keeper in this process. The caller must Close it at the end, unless the process exits then.
 func NewLocal(opts Options) *Local {
 	if opts.DeviceDir == "" {
 		opts.DeviceDir = "/dev/longhorn"
@@ -126,7 +130,7 @@ func NewLocal(opts Options) *Local {
 	return &Local{opts: opts, later: newBackground(), devices: map[string]*kept{}}
 }
 
-// Close removes all devices at once, as AbortAll does, and ends what the Local repeats in the background.
+// Close removes all devices at once, as AbortAll does, and stops the background goroutines of the Local.
 func (l *Local) Close() {
 	l.AbortAll()
 	l.later.end()
@@ -138,7 +142,7 @@ func silent() *logrus.Entry {
 	return logrus.NewEntry(l)
 }
 
-// Successions implements Keeper: what is kept here ends with this process.
+// Successions implements Keeper. It returns false: the devices kept here disappear with this process.
 func (l *Local) Successions() bool { return false }
 
 // Resizes implements Keeper.
@@ -190,7 +194,7 @@ func (s session) Adopt(_ context.Context, volume string, owner Owner) (int, Held
 	return fd, k.held, nil
 }
 
-// adoptableLocked returns the device of a volume if the owner may adopt it.
+// adoptableLocked returns the device of a volume if the owner may adopt it. The caller holds mu.
 func (s session) adoptableLocked(volume string, owner Owner, kind Kind) (*kept, error) {
 	k, err := s.findLocked(volume)
 	switch {
@@ -226,7 +230,7 @@ func (s session) Leave(_ context.Context, volume string, owner Owner) error {
 	turn := k.turn
 	s.mu.Unlock()
 	if k.nbd != nil {
-		s.park(k, turn) // before another may adopt it
+		s.park(k, turn) // before another process may adopt it
 	}
 	s.leave(k, turn)
 	return nil

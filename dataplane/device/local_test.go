@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// gate is a backend whose writes wait until it is open.
+// gate is a backend that delays writes until it is open.
 type gate struct {
 	nbd.Backend
 	arrived chan struct{} // gets a token for each write
@@ -35,17 +35,17 @@ func newGate(b nbd.Backend) *gate {
 	return &gate{Backend: b, arrived: make(chan struct{}, 256), open: make(chan struct{})}
 }
 
-// frontend returns a frontend of a start of an engine.
+// frontend returns a frontend of one start of an engine.
 func frontend(k Keeper, generation int64) *Frontend {
 	return NewFrontend(FrontendOptions{Keeper: k, Owner: owner(generation)})
 }
 
-// successor is a frontend that takes over the device of generation 1.
+// successor returns a frontend that takes over the device of generation 1.
 func successor(k Keeper, generation int64) *Frontend {
 	return NewFrontend(FrontendOptions{Keeper: k, Owner: owner(generation), Predecessor: owner(1).Session})
 }
 
-// A device that is left is taken over with its users: what they ask meanwhile waits for the next engine.
+// A successor takes over a device together with its users: requests in the meantime wait for the next engine.
 func TestADeviceIsTakenOver(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
@@ -101,7 +101,8 @@ func TestADeviceIsTakenOver(t *testing.T) {
 	assert.Empty(t, all)
 }
 
-// Only the device of the session that is named is taken over: what the users of any other have cached may be older than the volume.
+// A start takes over only the device of the session that it names: the users of any other device may have cached data
+// that is older than the volume.
 func TestADeviceOfAnotherSessionIsNotTakenOver(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
@@ -129,7 +130,8 @@ func TestADeviceOfAnotherSessionIsNotTakenOver(t *testing.T) {
 	assert.NoError(t, second.Stop(t.Context()))
 }
 
-// Leave answers what was read before, and fails when it cannot in time: a request is still under way, and no other process may serve.
+// Leave answers the requests that were read before. It fails if it cannot do so in time: a request is still under way
+// then, and no other process may serve.
 func TestLeaveWaitsForRequests(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
@@ -161,8 +163,8 @@ func TestLeaveWaitsForRequests(t *testing.T) {
 	assert.NoError(t, next.Stop(t.Context()))
 }
 
-// The process that served ends while its device is being removed, and the last data waits for it. The removal is given up, a successor has
-// the device, and nothing was lost.
+// The process that served exits while its device is being removed, and the last data waits for it. The removal is
+// abandoned, a successor gets the device, and nothing was lost.
 func TestARemovalWhoseServerEndsIsGivenUp(t *testing.T) {
 	onlyFUSE(t)
 	needDevices(t)
@@ -178,8 +180,8 @@ func TestARemovalWhoseServerEndsIsGivenUp(t *testing.T) {
 	stopped := make(chan error)
 	go func() { stopped <- f.Stop(t.Context()) }()
 	<-g.arrived
-	keeper.ServerEnded() // as far as the keeper knows
-	close(g.open)        // the first write is served after all; a successor would be sent it again
+	keeper.ServerEnded() // for the keeper, the server has exited
+	close(g.open)        // the first write is served after all; the kernel would send it to a successor again
 	assert.ErrorIs(t, <-stopped, ErrEnded, "the removal")
 	f.server.Stop()
 	<-f.server.Ended()
@@ -193,7 +195,7 @@ func TestARemovalWhoseServerEndsIsGivenUp(t *testing.T) {
 	assert.True(t, bytes.Equal(got, want), "the last data is lost")
 }
 
-// The engine has failed, and answers EIO; then it is stopped by force while a user has the device open.
+// The engine has failed, and answers EIO. Then it is stopped by force while a user has the device open.
 func TestAbortLeavesNothing(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
@@ -225,8 +227,8 @@ func TestAbortLeavesNothing(t *testing.T) {
 	assert.NoError(t, again.Stop(t.Context()))
 }
 
-// The kernel takes its time for what is under way on a device that is aborted. No call asks again, and the volume can have a device when
-// it is through.
+// The kernel takes a long time for the requests on an aborted device. The caller does not repeat the call, and the
+// volume can have a device when the kernel has finished.
 func TestAnAbortThatTakesLongIsFinished(t *testing.T) {
 	needDevices(t)
 	const size = 4 << 20
@@ -236,7 +238,7 @@ func TestAnAbortThatTakesLongIsFinished(t *testing.T) {
 	require.NoError(t, err)
 	loop := loopOf(t, path)
 	k := keeper.find("vol-1")
-	k.op <- struct{}{} // as an operation has that waits in the kernel
+	k.op <- struct{}{} // like an operation that waits in the kernel
 	assert.ErrorIs(t, f.Abort(t.Context()), ErrServed)
 	<-k.op
 	for late := time.Now().Add(10 * time.Second); keeper.find("vol-1") != nil; time.Sleep(time.Millisecond) {

@@ -12,10 +12,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 )
 
-// logicalBlock is the device's logical block size in bytes, for ever: file systems bake it in.
+// logicalBlock is the device's logical block size in bytes. It must never change: file systems depend on it.
 const logicalBlock = 512
 
-// loopMajor is the kernel's number for loop devices.
+// loopMajor is the kernel's major number of loop devices.
 const loopMajor = 7
 
 // errClaimed says that a device is not merely open: it is mounted, or opened exclusively.
@@ -25,13 +25,14 @@ var errClaimed = errors.New("it is mounted or claimed")
 type blockNode struct {
 	path string
 	dev  uint64 // major and minor
-	held int    // descriptor that keeps it; -1 when closed
+	held int    // descriptor that keeps the device open; -1 when closed
 }
 
-// loopDevice is a loop device of this process. It clears itself with its last user, so the death of this process leaks none.
+// loopDevice is a loop device of this process. The kernel clears it when its last user closes it, so the death of this
+// process leaves no loop device behind.
 type loopDevice struct{ blockNode }
 
-// attachLoop makes a loop device on a file. dir is where the kernel's device nodes are; name is shown by losetup.
+// attachLoop creates a loop device on a file. dir contains the kernel's device nodes; losetup shows name.
 func attachLoop(dir string, file int, name string) (*loopDevice, error) {
 	control, err := unix.Open(filepath.Join(dir, "loop-control"), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -41,7 +42,7 @@ func attachLoop(dir string, file int, name string) (*loopDevice, error) {
 	config := unix.LoopConfig{Fd: uint32(file), Size: logicalBlock}
 	config.Info.Flags = unix.LO_FLAGS_DIRECT_IO | unix.LO_FLAGS_AUTOCLEAR
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], name)
-	const tries = 64 // others take free devices too, between the two calls
+	const tries = 64 // other processes may take the free device between the two calls
 	for range tries {
 		n, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
 		if err != nil {
@@ -55,7 +56,8 @@ func attachLoop(dir string, file int, name string) (*loopDevice, error) {
 	return nil, errors.New("no free loop device: each was taken by another process first")
 }
 
-// configureLoop binds loop device n. The kernel asks the file system of the file meanwhile, so a thread apart does it.
+// configureLoop binds loop device n. During that call the kernel sends requests to the file's file system, so a
+// separate thread does it.
 func configureLoop(dir string, n int, config *unix.LoopConfig) (*loopDevice, error) {
 	d := &loopDevice{blockNode{path: filepath.Join(dir, fmt.Sprintf("loop%d", n)), dev: unix.Mkdev(loopMajor, uint32(n)), held: -1}}
 	if err := d.makeNode(); err != nil {
@@ -81,7 +83,7 @@ func configureLoop(dir string, n int, config *unix.LoopConfig) (*loopDevice, err
 	return d, nil
 }
 
-// makeNode makes the kernel's node of the device where there is none.
+// makeNode creates the kernel's node of the device if it does not exist.
 func (d *blockNode) makeNode() error {
 	err := unix.Mknod(d.path, unix.S_IFBLK|0o660, int(d.dev))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
@@ -94,7 +96,8 @@ func (d *blockNode) makeNode() error {
 	return nil
 }
 
-// hold keeps the device open, at a number that is closed after the FUSE connections.
+// hold keeps the device open. The number of its descriptor is lower than those of the FUSE connections, so a dying
+// process closes it after them.
 func (d *blockNode) hold() error {
 	low, err := unix.Open(d.path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -113,8 +116,9 @@ func (d *blockNode) hold() error {
 	return nil
 }
 
-// limit makes the kernel send no larger requests than fit: what is longer than a request of FUSE would be split, and a discard of many
-// gigabytes would hold its range, and all that waits for it, for as long as it takes. A kernel that refuses keeps its own limits.
+// limit makes the kernel send no requests that are too large. A request that is longer than a FUSE request would be
+// split. A discard of many gigabytes would hold its range, and all requests that wait for the range, for as long as it
+// takes. If the kernel refuses, its own limits apply.
 func (d *loopDevice) limit() error {
 	queue := fmt.Sprintf("/sys/dev/block/%d:%d/queue", unix.Major(d.dev), unix.Minor(d.dev))
 	return errors.Join(
@@ -123,14 +127,18 @@ func (d *loopDevice) limit() error {
 	)
 }
 
-// detach ends the device if nothing else uses it; otherwise it returns ErrInUse and the device stays.
+// detach removes the device if nothing else uses it. Otherwise it returns ErrInUse and the device stays. The steps:
 //
-//  1. open it exclusively: fails while it is mounted or otherwise claimed, in any mount namespace, and keeps new claims away
-//  2. write back what plain writers left in its page cache; that takes as long as the server of the file system takes
-//  3. ask proceed: the last moment at which all can stay as it is
-//  4. close the descriptor that held it, so that the exclusive one is the last, unless others have it open
-//  5. clear it: the kernel then refuses new openers, or does not, if there are others; asking for the status tells which
-//  6. call gone, while no other can have the device's number; close; the kernel drops the file
+//  1. Open the device exclusively. This fails while it is mounted or otherwise claimed, in any mount namespace. It
+//     also prevents new claims.
+//  2. Write back the data that plain writers left in its page cache. This takes as long as the server of the file
+//     system takes.
+//  3. Call proceed: the last moment at which everything can stay as it is.
+//  4. Close the descriptor that held the device. The exclusive descriptor is then the last one, unless other
+//     processes have the device open.
+//  5. Clear the device. If other processes have it open, the kernel keeps it bound; otherwise it refuses new openers.
+//     A query of the status shows which is the case.
+//  6. Call gone, while no other device can have the number. Then close the device; the kernel releases the file.
 func (d *loopDevice) detach(proceed func() error, gone func()) (syncErr, err error) {
 	claim, err := openHandle(d.path, unix.O_RDWR|unix.O_EXCL)
 	if errors.Is(err, unix.EBUSY) {
@@ -156,7 +164,7 @@ func (d *loopDevice) detach(proceed func() error, gone func()) (syncErr, err err
 	return syncErr, nil
 }
 
-// clear unbinds a device that is open nowhere else.
+// clear unbinds a device that no other process has open.
 func (d *loopDevice) clear(fd int) error {
 	if err := unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
 		return fmt.Errorf("clear %s: %w", d.path, err)
@@ -167,8 +175,8 @@ func (d *loopDevice) clear(fd int) error {
 	return nil
 }
 
-// release lets go of the device, which clears itself when all have. If this was the last, its page cache is written back, in another thread:
-// that is waited for only for a moment.
+// release closes the device. The kernel clears it when all users have closed it. If this was the last user, another
+// thread writes back the page cache, and release waits for that only for a moment.
 func (d *blockNode) release() {
 	if d.held < 0 {
 		return

@@ -16,13 +16,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/kernel"
 )
 
-// nbdDevice is a device of the kernel's NBD client. This process does not have it open: closing a device writes back its page cache, and a
-// process that dies together with the server would wait for that without end. The next keeper of the node ends what it left.
+// nbdDevice is a device of the kernel's NBD client. This process does not have it open: closing a device writes back
+// its page cache, and a process that dies together with the server would wait for that without end. If this process
+// dies, the next keeper of the node disconnects the devices that it left.
 //
-//	kernel ── socket ── the process that serves        while one does
-//	kernel ── socket ── parked                         while none does: requests wait, for as long as this process lives
+//	kernel ── socket ── the process that serves        while a process serves
+//	kernel ── socket ── parked                         while none does: requests wait while this process lives
 //
-// The kernel gives up on requests a while (kernel.deadTimeout) after a connection has ended without another, which is when this process has died too.
+// If a connection has ended and gets no replacement, the kernel fails the requests after kernel.deadTimeout. This
+// happens only when this process has died too.
 type nbdDevice struct {
 	blockNode
 	link   nbdLink
@@ -30,36 +32,36 @@ type nbdDevice struct {
 	later  *background
 
 	mu     sync.Mutex
-	socket int  // guarded by mu; the kernel's end, to shut it down by; -1 when closed
-	parked int  // guarded by mu; the other end while no process serves; -1 else
-	cut    bool // guarded by mu; it no longer gets a connection
-	ended  bool // guarded by mu; disconnected, so the number may be that of another device, of the same volume too
-	// connection counts the sockets; guarded by mu.
+	socket int  // guarded by mu; the kernel's end, needed to shut it down; -1 when closed
+	parked int  // guarded by mu; the other end while no process serves; otherwise -1
+	cut    bool // guarded by mu; the device no longer gets a connection
+	ended  bool // guarded by mu; disconnected: another device may have the number, even one of the same volume
+	// connection counts the sockets of the device; guarded by mu.
 	connection int
 	// detaching counts the attempts to detach the device; guarded by mu.
 	detaching int
 }
 
-// nbdLink is what a device needs of a kernel.Link.
+// nbdLink is the part of kernel.Link that a device needs.
 type nbdLink interface {
 	Reconnect(d kernel.Device, socket int) error
 	Disconnect(d kernel.Device) error
 	EndWithUsers(d kernel.Device, ends bool) error
 	Resize(d kernel.Device, sizeBytes int64) error
 	Limit(d kernel.Device) error
-	// IsConfigured tells whether the kernel has the device. An error says that it is not known.
+	// IsConfigured reports whether the kernel has the device. An error means that this is unknown.
 	IsConfigured(d kernel.Device) (bool, error)
 	Number(d kernel.Device) (uint64, error)
 	Size(d kernel.Device) (int64, error)
 }
 
-// nbdID is how the kernel knows a device.
+// nbdID returns the name by which the kernel knows a device.
 func (l *Local) nbdID(volume string) string { return l.nbdPrefix() + volume }
 
 func (l *Local) nbdPrefix() string { return "longhorn:" + l.opts.Node + "/" }
 
-// RemoveLostNBD ends the NBD devices of a keeper of the same node that died: no process serves them any more. It must be called before
-// the first device is made.
+// RemoveLostNBD disconnects the NBD devices of a keeper of the same node that has died: no process serves them. The
+// caller must call it before the first device is created.
 func (l *Local) RemoveLostNBD() {
 	if l.opts.NBD == nil {
 		return
@@ -73,9 +75,9 @@ func (l *Local) RemoveLostNBD() {
 	}
 }
 
-// makeNBD makes all parts of a device of a socket. When it fails and k has an nbdDevice, that must be removed.
+// makeNBD creates all parts of a device from a socket. If it fails and k has an nbdDevice, the caller must remove that.
 func (l *Local) makeNBD(k *kept, socket int) error {
-	own, err := fuse.Dup(socket) // at a number that is closed before the device is, see lowestConnFD
+	own, err := fuse.Dup(socket) // its number is closed before that of the device, see lowestConnFD
 	if err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func (l *Local) makeNBD(k *kept, socket int) error {
 	return nil
 }
 
-// prepare puts the node where users find it.
+// prepare puts the node at the path where users find it.
 func (d *nbdDevice) prepare(path string) (err error) {
 	if d.dev, err = d.link.Number(d.device); err != nil {
 		return err
@@ -120,9 +122,9 @@ func (d *nbdDevice) prepare(path string) (err error) {
 	return makeNode(path, d.dev)
 }
 
-// disconnect makes all that is done on the device fail, now and later. It waits for neither users nor a server. When it
-// returns an error the kernel may have the device still, which has no connection and gets none: then what is done on it
-// fails within kernel.deadTimeout, and disconnect must be repeated.
+// disconnect lets all requests on the device fail, now and later. It waits for neither users nor a server. If it
+// returns an error, the kernel may still have the device. The device then has no connection and gets none, so its
+// requests fail within kernel.deadTimeout, and the caller must repeat disconnect.
 func (d *nbdDevice) disconnect() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,14 +140,16 @@ func (d *nbdDevice) disconnect() error {
 	return nil
 }
 
-// isGone tells whether the kernel is known to have the device no longer. Where that cannot be found out, for example
-// because no descriptor is left, the device counts as there: its users wait for what would be given up otherwise.
+// isGone reports whether the kernel is known not to have the device. If this cannot be found out, for example because
+// no descriptor is available, the device counts as present: its users wait for the actions that would otherwise be
+// abandoned.
 func (d *nbdDevice) isGone() bool {
 	is, err := d.link.IsConfigured(d.device)
 	return err == nil && !is
 }
 
-// endConnectionLocked ends what is left of the connection: what the kernel sends or waits for there fails.
+// endConnectionLocked closes both ends of the connection: the requests that the kernel sends or waits for there fail.
+// The caller holds mu.
 func (d *nbdDevice) endConnectionLocked() {
 	for _, fd := range []*int{&d.socket, &d.parked} {
 		if *fd >= 0 {
@@ -156,20 +160,22 @@ func (d *nbdDevice) endConnectionLocked() {
 	}
 }
 
-// The kernel replaces a connection only when it has seen its end, which is moments after that, and does not say whether it has: until then
-// it does nothing, and so it does with one that works. So it is asked again, by another goroutine, until it must have
-// seen the end: its callers have many devices to connect before the first request fails.
+// The kernel replaces a connection only after it has seen the connection's end, which it sees a moment later. Until
+// then a command to replace the connection has no effect, and the kernel does not report this. A command to replace a
+// working connection has no effect either. So another goroutine repeats the command until the kernel must have seen the
+// end. The caller does not wait for it: it has many devices to connect before the first request fails.
 const (
 	reconnectSoon  = time.Millisecond
 	reconnectLate  = 10 * time.Second
-	reconnectPause = 4 // each pause is so many times as long as the one before
+	reconnectPause = 4 // factor from one pause to the next
 )
 
 // errCut says that a device was aborted or removed.
 var errCut = errors.New("the device was aborted")
 
-// connect ends the connection, and has the kernel use another socket, of which it takes over the descriptors. It does
-// nothing if may says no, which it asks when nobody else can connect the device; nil: it may.
+// connect ends the connection, and tells the kernel to use another socket. It takes over the descriptors of socket and
+// parked. It does nothing if may returns false. It calls may while no other caller can connect the device; a nil may
+// means yes.
 func (d *nbdDevice) connect(socket, parked int, may func() bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -204,8 +210,8 @@ func closeAll(fds ...int) {
 	}
 }
 
-// connectAgain asks the kernel for a connection's sake until it must have seen the end of the one before. A question
-// that fails is asked again: whether an earlier one was heard is not known.
+// connectAgain repeats the command to use the socket until the kernel must have seen the end of the earlier connection.
+// It also repeats a command that failed, because an earlier one may have had no effect.
 func (d *nbdDevice) connectAgain(ctx context.Context, number int) {
 	for pause := reconnectSoon; pause < reconnectLate; {
 		if !pauseFor(ctx, pause) { // the kernel has nothing to wait on
@@ -221,7 +227,8 @@ func (d *nbdDevice) connectAgain(ctx context.Context, number int) {
 	}
 }
 
-// ask asks the kernel once more to use the socket of a connection, unless there is another one or the device is gone.
+// ask tells the kernel once more to use the socket of a connection, unless there is a newer connection or the device is
+// gone.
 func (d *nbdDevice) ask(number int) (asked bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -231,15 +238,15 @@ func (d *nbdDevice) ask(number int) (asked bool, err error) {
 	return true, d.link.Reconnect(d.device, d.socket)
 }
 
-// The pauses between attempts to park a device whose requests fail soon otherwise.
+// The pauses between attempts to park a device. Until it is parked, its requests may fail soon.
 const (
 	parkSoon = 10 * time.Millisecond
 	parkLate = time.Second
 )
 
-// park has the requests of a device that no process serves wait, unless it is another's turn already. When that
-// fails because descriptors or memory are short, another goroutine repeats it until it succeeds, the device has
-// another turn, the device is known to be gone, or the Local ends.
+// park lets the requests of a device that no process serves wait, unless the device has another turn already. If that
+// fails because descriptors or memory are short, another goroutine repeats it. It stops when the device is parked, when
+// the device has another turn, when the device is known to be gone, or when the Local is closed.
 func (l *Local) park(k *kept, turn int) {
 	err := k.nbd.park(l.isTurn(k, turn))
 	if !isWorthAgain(err) {
@@ -264,7 +271,8 @@ func isWorthAgain(err error) bool {
 	return err != nil && !errors.Is(err, errCut) && !errors.Is(err, ErrEnded)
 }
 
-// isTurn returns what tells whether nobody has adopted or left a device since a turn, and its server has not ended.
+// isTurn returns a function that reports whether the device still has this turn: no process has adopted or left it
+// since, and its server has not exited.
 func (l *Local) isTurn(k *kept, turn int) func() bool {
 	return func() bool {
 		l.mu.Lock()
@@ -273,7 +281,7 @@ func (l *Local) isTurn(k *kept, turn int) func() bool {
 	}
 }
 
-// park gives the kernel a socket on whose other end nothing is read.
+// park gives the kernel a socket, and reads nothing from the other end of it.
 func (d *nbdDevice) park(may func() bool) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -292,8 +300,9 @@ func (d *nbdDevice) park(may func() bool) error {
 	return d.connect(socket, parked, may)
 }
 
-// AdoptSocket implements Keeper. It is not in the way of an operation: one may wait for the very process that adopts.
-// The socket of a process that has ended meanwhile is not used: its successor may have the device by then.
+// AdoptSocket implements Keeper. It does not wait for an operation on the device, because the operation may wait for
+// the process that adopts. If the process has exited in the meantime, its socket is not used: its successor may already
+// have the device.
 func (s session) AdoptSocket(_ context.Context, volume string, owner Owner, socket int) (Held, error) {
 	own, err := fuse.Dup(socket)
 	if err != nil {
@@ -311,14 +320,14 @@ func (s session) AdoptSocket(_ context.Context, volume string, owner Owner, sock
 	turn, held := k.turn, k.held
 	s.mu.Unlock()
 	if err := k.nbd.connect(own, -1, s.isTurn(k, turn)); err != nil {
-		s.park(k, turn) // before another may adopt it
+		s.park(k, turn) // before another process may adopt it
 		s.leave(k, turn)
 		return Held{}, err
 	}
 	return held, nil
 }
 
-// leave makes a device adoptable, unless it is another's turn already.
+// leave lets other processes adopt a device, unless the device has another turn already.
 func (l *Local) leave(k *kept, turn int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -327,7 +336,7 @@ func (l *Local) leave(k *kept, turn int) {
 	}
 }
 
-// grow makes the device larger. The owner serves the new size already.
+// grow makes the device larger. The owner already serves the new size.
 func (d *nbdDevice) grow(wanted int64) (int64, error) {
 	size, err := d.link.Size(d.device)
 	if err != nil || size >= wanted {
@@ -342,18 +351,21 @@ func (d *nbdDevice) grow(wanted int64) (int64, error) {
 	return size, err
 }
 
-// detach ends the device if nothing else uses it; otherwise it returns ErrInUse and the device stays.
+// detach removes the device if nothing else uses it. Otherwise it returns ErrInUse and the device stays. The steps:
 //
-//  1. open it exclusively: fails while it is mounted or otherwise claimed, in any mount namespace, and keeps new claims away
-//  2. write back what plain writers left in its page cache; that takes as long as the server takes
-//  3. ask proceed: the last moment at which all can stay as it is
-//  4. have the device end with its last user, and close it: the kernel disconnects it if nobody else has it open, after it has written
-//     back what came since 2
-//  5. unless it is known to be gone, others have it open: it must no longer end with its last user. These may have gone by then, and the
-//     device with them. Where the kernel does not accept that, it is repeated in the background
-//  6. call gone
+//  1. Open the device exclusively. This fails while it is mounted or otherwise claimed, in any mount namespace. It
+//     also prevents new claims.
+//  2. Write back the data that plain writers left in its page cache. This takes as long as the server takes.
+//  3. Call proceed: the last moment at which everything can stay as it is.
+//  4. Tell the kernel to remove the device with its last user, and close it. If no other process has it open, the
+//     kernel first writes back the data that came after step 2, and then disconnects it.
+//  5. If the device is not known to be gone, other processes have it open. Tell the kernel to keep it after its last
+//     user has closed it. By then these users may have closed it, and the device may be gone. If the kernel does not
+//     accept the command, repeat it in the background.
+//  6. Call gone.
 //
-// Between 4 and 6 another program of the machine may be given the device's number; its node is there until 6.
+// Between steps 4 and 6 the kernel may give the device's number to another program of the machine. The volume's node
+// exists until step 6.
 func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err error) {
 	claim, err := openHandle(d.path, unix.O_RDWR|unix.O_EXCL)
 	if errors.Is(err, unix.EBUSY) {
@@ -385,7 +397,8 @@ func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err erro
 	return syncErr, nil
 }
 
-// endWithUsers has the device end with its last user, unless it was disconnected: see kernel.Link.Disconnect.
+// endWithUsers tells the kernel to remove the device with its last user, unless it was disconnected: see
+// kernel.Link.Disconnect.
 func (d *nbdDevice) endWithUsers() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -396,15 +409,16 @@ func (d *nbdDevice) endWithUsers() error {
 	return d.link.EndWithUsers(d.device, true)
 }
 
-// The pauses between attempts to have a device outlive its users.
+// The pauses between attempts to let a device outlive its users.
 const (
 	outliveSoon = 10 * time.Millisecond
 	outliveLate = 5 * time.Second
 )
 
-// outliveUsers undoes endWithUsers. If the kernel does not accept that, because memory is short for example, the device is
-// still in use and would end with the next user that closes it. So another goroutine repeats it until the kernel accepts
-// it, the device is cut or gone, another attempt to detach it has begun, or the Local ends.
+// outliveUsers undoes endWithUsers. If the kernel does not accept that, for example because memory is short, the device
+// is still in use, and the next user that closes it would remove it. So another goroutine repeats the command. It stops
+// when the kernel has accepted the command, when the device is cut or gone, when another attempt to detach it has
+// started, or when the Local is closed.
 func (d *nbdDevice) outliveUsers() error {
 	d.mu.Lock()
 	attempt := d.detaching
@@ -424,8 +438,8 @@ func (d *nbdDevice) outliveUsers() error {
 	return err
 }
 
-// askToOutlive asks the kernel once to have the device outlive its users, unless that is of no use, or would be in the
-// way of another attempt to detach it.
+// askToOutlive tells the kernel once to let the device outlive its users. It does nothing if that is useless, or if it
+// would disturb another attempt to detach the device.
 func (d *nbdDevice) askToOutlive(attempt int) (asked bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -435,5 +449,5 @@ func (d *nbdDevice) askToOutlive(attempt int) (asked bool, err error) {
 	return true, d.link.EndWithUsers(d.device, false)
 }
 
-// NodeName makes of a node's name what Options.Node may be.
+// NodeName turns the name of a node into a valid value of Options.Node.
 func NodeName(name string) string { return strings.ReplaceAll(name, "/", "_") }

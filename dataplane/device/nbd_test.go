@@ -11,20 +11,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// A removal has the last data written back when the server ends: it waits for the successor, which is sent the data again, and is given up.
+// A removal is writing back the last data when the server exits. It waits for the successor, which gets the data again,
+// and is then abandoned.
 func TestARemovalOfAnNBDDeviceWhoseServerEndsWaitsForTheSuccessor(t *testing.T) {
 	if os.Getenv(nbdEnv) == "" {
 		t.Skip("needs the kernel's NBD client")
 	}
 	const size = 4 << 20
 	m := memory.New(size)
-	g := newGate(memory.New(size)) // what is written there is lost
+	g := newGate(memory.New(size)) // data that is written there is lost
 	keeper := newKeeper(t, t.TempDir())
 	f := frontend(keeper.Session(), 1)
 	path, err := f.Start(t.Context(), "vol-1", size, g)
 	require.NoError(t, err)
 	want := pattern(3, 8192)
-	user, err := os.OpenFile(path, os.O_RDWR, 0) // the last to close it would write it back
+	user, err := os.OpenFile(path, os.O_RDWR, 0) // the last user that closes it would write it back
 	require.NoError(t, err)
 	defer user.Close()
 	_, err = user.Write(want)

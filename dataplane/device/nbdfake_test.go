@@ -18,22 +18,24 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/kernel"
 )
 
-// fakeKernel is the kernel's NBD client as a keeper sees it.
+// fakeKernel imitates the kernel's NBD client for a keeper.
 type fakeKernel struct {
-	takes time.Duration // what each command takes
-	late  int           // how many commands to reconnect it does nothing for, because it has not seen the end of the connection yet
+	takes time.Duration // duration of each command
+	// late is the number of commands to reconnect that have no effect, because the kernel has not yet seen the end of
+	// the connection.
+	late int
 
 	mu     sync.Mutex
-	refuse error          // guarded by mu; what a command to reconnect answers
-	asked  map[uint32]int // guarded by mu; commands to reconnect, by device
-	uses   map[uint32]int // guarded by mu; the socket that it uses
-	gone   bool           // guarded by mu; no device is there
-	blind  error          // guarded by mu; why sysfs cannot be read
-	ended  map[uint32]int // guarded by mu; commands to disconnect that were accepted, by device
+	refuse error          // guarded by mu; answer to a command to reconnect
+	asked  map[uint32]int // guarded by mu; number of commands to reconnect, by device
+	uses   map[uint32]int // guarded by mu; the socket that the device uses
+	gone   bool           // guarded by mu; the kernel has no device
+	blind  error          // guarded by mu; the reason why sysfs cannot be read
+	ended  map[uint32]int // guarded by mu; accepted commands to disconnect, by device
 
-	endsWithUsers map[uint32]bool // guarded by mu; the device ends when its last user closes it
-	outlives      map[uint32]int  // guarded by mu; commands to have a device outlive its users
-	keepsEnd      error           // guarded by mu; what such a command answers
+	endsWithUsers map[uint32]bool // guarded by mu; the kernel removes the device when its last user closes it
+	outlives      map[uint32]int  // guarded by mu; number of commands to let a device outlive its users
+	keepsEnd      error           // guarded by mu; answer to such a command
 }
 
 func newFakeKernel() *fakeKernel {
@@ -101,7 +103,7 @@ func (f *fakeKernel) count(d *nbdDevice) int {
 	return f.asked[d.device.Index]
 }
 
-// endsWith tells whether a device ends with its users.
+// endsWith reports whether the kernel removes a device with its last user.
 func (f *fakeKernel) endsWith(d *nbdDevice) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +122,7 @@ func (f *fakeKernel) isUsing(d *nbdDevice, socket int) bool {
 	return f.uses[d.device.Index] == socket
 }
 
-// keepNBD is a keeper with devices of a kernel, each served by the session's process.
+// keepNBD returns a keeper with devices of a kernel, each served by the session's process.
 func keepNBD(t *testing.T, f *fakeKernel, devices int) *Local {
 	t.Helper()
 	l := NewLocal(Options{DeviceDir: t.TempDir(), LoopDir: t.TempDir(), Node: "n"})
@@ -139,7 +141,7 @@ func keepNBD(t *testing.T, f *fakeKernel, devices int) *Local {
 	return l
 }
 
-// socketTo is one end of a socket pair whose other end is closed, as that of a process that has ended.
+// socketTo returns one end of a socket pair. Its other end is closed, as if its process had exited.
 func socketTo(t *testing.T) int {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -148,7 +150,7 @@ func socketTo(t *testing.T) int {
 	return pair[0]
 }
 
-// ends returns the kernel's end, and the other one if the device is parked; -1: there is none.
+// ends returns the kernel's end, and the other end if the device is parked; -1 means that there is none.
 func (d *nbdDevice) ends() (socket, parked int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,15 +165,15 @@ func assertParked(t *testing.T, f *fakeKernel, d *nbdDevice) {
 	assert.True(t, f.isUsing(d, socket), "%s: the kernel was not given the parked connection", d.path)
 }
 
-// disconnectAll ends what waits in the background.
+// disconnectAll disconnects all devices, which stops the attempts in the background.
 func disconnectAll(l *Local) {
 	for _, k := range l.devices {
 		_ = k.nbd.disconnect()
 	}
 }
 
-// The kernel gives up on requests of a device 10 s after its connection has ended. A node has hundreds of devices,
-// and only then does the next process start.
+// The kernel fails the requests of a device 10 s after its connection has ended. A node has hundreds of devices, and
+// the next process starts only after that.
 func TestAllDevicesOfAServerThatEndedAreParkedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const devices = 300
@@ -190,7 +192,7 @@ func TestAllDevicesOfAServerThatEndedAreParkedAtOnce(t *testing.T) {
 	})
 }
 
-// A disconnection that waits in the kernel has the lock of its device, and no other's.
+// A disconnection that waits in the kernel holds only the lock of its own device.
 func TestADeviceThatIsBeingDisconnectedKeepsNoOtherFromBeingParked(t *testing.T) {
 	f := newFakeKernel()
 	l := keepNBD(t, f, 5)
@@ -214,19 +216,19 @@ func TestADeviceThatIsBeingDisconnectedKeepsNoOtherFromBeingParked(t *testing.T)
 	assertParked(t, f, hangs)
 }
 
-// eventually waits for what another goroutine does.
+// eventually waits for a result of another goroutine.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 30*time.Second, time.Millisecond, what)
 }
 
-// awaitTurn waits until an operation has begun a turn of a device.
+// awaitTurn waits until an operation has started a turn of a device.
 func awaitTurn(t *testing.T, l *Local, k *kept, turn int) {
 	t.Helper()
 	eventually(t, "operation", func() bool { return l.isTurn(k, turn)() })
 }
 
-// Until the kernel has seen the end of a connection it does nothing with another socket, and does not say so.
+// Until the kernel has seen the end of a connection, it ignores another socket and does not report this.
 func TestAKernelThatSeesTheEndOfAConnectionLateIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeKernel()
@@ -239,7 +241,7 @@ func TestAKernelThatSeesTheEndOfAConnectionLateIsAskedAgain(t *testing.T) {
 	})
 }
 
-// A successor that cannot have a device costs nothing but its time: the requests wait for the next one.
+// A successor that cannot adopt a device costs only time: the requests wait for the next one.
 func TestADeviceThatCouldNotBeAdoptedIsParkedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeKernel()
@@ -267,7 +269,7 @@ func TestADeviceThatCouldNotBeAdoptedIsParkedAgain(t *testing.T) {
 	})
 }
 
-// What keeps a device from being parked passes, or the device ends.
+// An error that prevents parking passes, or the device disappears.
 func TestADeviceIsParkedUntilThatHoldsOrItIsGone(t *testing.T) {
 	for name, end := range map[string]func(*fakeKernel, *Local){
 		"it holds":             func(f *fakeKernel, _ *Local) { f.set(func() { f.refuse = nil }) },
@@ -300,7 +302,8 @@ func TestADeviceIsParkedUntilThatHoldsOrItIsGone(t *testing.T) {
 	}
 }
 
-// A process without descriptors cannot read sysfs. That says nothing of the device, whose users would get errors.
+// A process without descriptors cannot read sysfs. That proves nothing about the device, and its users would get
+// errors.
 func TestADeviceIsParkedThoughItIsNotKnownWhetherItIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeKernel()
@@ -312,7 +315,7 @@ func TestADeviceIsParkedThoughItIsNotKnownWhetherItIsThere(t *testing.T) {
 		tried := f.count(d)
 		f.set(func() {
 			f.refuse = nil
-			f.late = tried + 4 // it has not seen the end of the connection before yet
+			f.late = tried + 4 // the kernel has not yet seen the end of the previous connection
 		})
 		time.Sleep(2 * reconnectLate)
 		assertParked(t, f, d)
@@ -322,7 +325,7 @@ func TestADeviceIsParkedThoughItIsNotKnownWhetherItIsThere(t *testing.T) {
 	})
 }
 
-// The Local owns what it repeats: nothing of that is left when it has ended.
+// The Local owns the goroutines that repeat attempts: none is left after the Local is closed.
 func TestAttemptsToParkEndWithTheKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeKernel()
@@ -340,7 +343,7 @@ func TestAttemptsToParkEndWithTheKeeper(t *testing.T) {
 	})
 }
 
-// An Abort that could not disconnect a device must not count as done, and is finished without another call.
+// An Abort that could not disconnect a device must not count as done. It is completed without another call.
 func TestAnAbortThatCouldNotDisconnectIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeKernel()
@@ -363,12 +366,12 @@ func TestAnAbortThatCouldNotDisconnectIsRepeated(t *testing.T) {
 	})
 }
 
-// A device that could not be made, and not be disconnected either, may be in the kernel: it must not be forgotten.
+// A device that could be neither created nor disconnected may be in the kernel: the Local must not forget it.
 func TestADeviceThatCouldNotBeMadeIsRemoved(t *testing.T) {
 	errTest := errors.New("no node")
 	for _, c := range []struct {
 		name string
-		make func(s session) error // what it returns to make
+		make func(s session) error // the error that it returns to make
 		err  error
 	}{
 		{"it fails when the kernel has the device", func(session) error { return errTest }, errTest},
@@ -409,7 +412,7 @@ func TestADeviceThatCouldNotBeMadeIsRemoved(t *testing.T) {
 	}
 }
 
-// A device that its engine leaves is adoptable when its requests wait, not before.
+// A device that its engine leaves becomes adoptable only after its requests wait.
 func TestADeviceThatIsLeftIsParkedBeforeItIsAdoptable(t *testing.T) {
 	f := newFakeKernel()
 	l := keepNBD(t, f, 1)
@@ -430,8 +433,8 @@ func TestADeviceThatIsLeftIsParkedBeforeItIsAdoptable(t *testing.T) {
 	assert.False(t, served())
 }
 
-// An operation of a process that has ended may be held up for as long as its successor takes to adopt the device.
-// What it does then must not end the successor's connection, nor make the device adoptable.
+// The operation of an exited process may be delayed until its successor has adopted the device. The operation must then
+// neither end the successor's connection nor make the device adoptable.
 func TestOperationsOfAServerThatEndedLeaveItsSuccessorsConnectionAlone(t *testing.T) {
 	for name, operate := range map[string]func(t *testing.T, k Keeper) error{
 		"adoption": func(t *testing.T, k Keeper) error {
@@ -446,11 +449,11 @@ func TestOperationsOfAServerThatEndedLeaveItsSuccessorsConnectionAlone(t *testin
 			k := l.devices["vol-0"]
 			k.held.Served = name == "leave"
 			d := k.nbd
-			d.mu.Lock() // the operation is held up here
+			d.mu.Lock() // the operation waits here
 			done := make(chan error, 1)
 			go func() { done <- operate(t, l.Session()) }()
 			awaitTurn(t, l, k, 1)
-			l.mu.Lock() // its server ends, and the successor adopts the device
+			l.mu.Lock() // its server exits, and the successor adopts the device
 			l.server++
 			k.turn += 2
 			k.held.Owner, k.held.Served = owner(3), true
@@ -470,7 +473,7 @@ func TestOperationsOfAServerThatEndedLeaveItsSuccessorsConnectionAlone(t *testin
 	}
 }
 
-// The socket of a process that ends while it adopts a device is used by nobody; the device's requests wait.
+// A process exits while it adopts a device. Then no process uses its socket, and the device's requests wait.
 func TestAServerThatEndsWhileItAdoptsADeviceDoesNotKeepIt(t *testing.T) {
 	f := newFakeKernel()
 	l := keepNBD(t, f, 1)
@@ -494,8 +497,9 @@ func TestAServerThatEndsWhileItAdoptsADeviceDoesNotKeepIt(t *testing.T) {
 	assertParked(t, f, k.nbd)
 }
 
-// A device that others have open is told to end with its last user, and then not to. If the kernel does not accept the second, the next
-// program that closes the device would end it under its users.
+// While other processes have a device open, the keeper tells the kernel to remove it with its last user, and then to
+// keep it. If the kernel does not accept the second command, the next program that closes the device would remove it
+// while other users have it open.
 func TestADeviceThatIsInUseOutlivesItsUsersThoughTheKernelRefusesThatFirst(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -513,7 +517,7 @@ func TestADeviceThatIsInUseOutlivesItsUsersThoughTheKernelRefusesThatFirst(t *te
 				f.keepsEnd = unix.ENOMEM
 				l := keepNBD(t, f, 1)
 				d := l.devices["vol-0"].nbd
-				require.NoError(t, os.WriteFile(d.path, nil, 0o600)) // something to open
+				require.NoError(t, os.WriteFile(d.path, nil, 0o600)) // a file that can be opened
 				err := l.Session().Detach(t.Context(), "vol-0", owner(1))
 				assert.ErrorIs(t, err, engine.ErrInUse)
 				assert.ErrorIs(t, err, unix.ENOMEM)
@@ -531,7 +535,8 @@ func TestADeviceThatIsInUseOutlivesItsUsersThoughTheKernelRefusesThatFirst(t *te
 	}
 }
 
-// Another attempt to detach the device has it end with its users again. What is left of the attempt before must not undo that.
+// Another attempt to detach the device tells the kernel again to remove it with its last user. The repeats of the
+// earlier attempt must not undo that.
 func TestAnotherAttemptToDetachADeviceEndsTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeKernel()

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveStaleDevices removes the block device nodes that dead processes left in a device directory, lest they show the device of
-// another volume: one process of a machine owns a device directory, so a node there that is of no device that is held was left by a
-// process that died. Its numbers mean nothing: another device may have them by now. The owner of the directory calls it once, before its
-// first device is made. Anything that is not a block device stays. A missing directory is success.
+// RemoveStaleDevices removes the block device nodes that dead processes left in a device directory. Otherwise such a
+// node could show the device of another volume. One process of a machine owns a device directory. So a node there that
+// belongs to no kept device was left by a process that died. Its numbers mean nothing, because another device may have
+// them by now. The owner of the directory calls it once, before it creates its first device. Anything that is not a
+// block device stays. It returns nil if the directory is missing.
 func RemoveStaleDevices(dir string, held []Held) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -36,7 +37,8 @@ func RemoveStaleDevices(dir string, held []Held) error {
 	return nil
 }
 
-// makeNode puts a block device node at path, in place of one that a dead process left there. It refuses anything else there.
+// makeNode puts a block device node at path. It replaces a node that a dead process left there, and refuses to replace
+// anything else.
 func makeNode(path string, dev uint64) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make the device directory: %w", err)
@@ -63,7 +65,7 @@ func makeNode(path string, dev uint64) error {
 	return nil
 }
 
-// removeNode removes the node if it is still that of dev.
+// removeNode removes the node if it still has the number dev.
 func removeNode(path string, dev uint64) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)

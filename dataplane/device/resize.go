@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resize implements Keeper. The kernel asks the file's server, which is the owner's process: so a thread apart waits for the answer, and if
-// the owner ends meanwhile its successor gives it.
+// Resize implements Keeper. The kernel asks the server of the file for the size, and that is the owner's process. So a
+// separate thread waits for the answer. If the owner exits in the meantime, its successor gives the answer.
 func (s session) Resize(ctx context.Context, volume string, owner Owner, sizeBytes int64) error {
 	l := s.Local
 	l.mu.Lock()
@@ -50,10 +50,11 @@ func (s session) Resize(ctx context.Context, volume string, owner Owner, sizeByt
 	return nil
 }
 
-// growTries is how often the kernel is asked to look at the file: what it is told of the size is lost when users write meanwhile.
+// growTries is how often growOnce tells the kernel to read the file's size. Repeats are needed because the kernel can
+// lose the new size when users write at the same time.
 const growTries = 20
 
-// grow has the kernel take the size of the file for that of the device, and returns what can be read of it.
+// grow makes the kernel use the size of the file as the size of the device. It returns the size that can be read.
 func (d *loopDevice) grow(wanted int64) (size int64, err error) {
 	h, err := openHandle(d.path, unix.O_RDWR|unix.O_DIRECT)
 	if err != nil {
@@ -77,8 +78,9 @@ func (d *loopDevice) grow(wanted int64) (size int64, err error) {
 	return size, nil
 }
 
-// growOnce asks for the status, for which the kernel looks at the file, and has it set the capacity. The loop device may see the new size
-// and the file system beneath it the old one: then the end of the device cannot be read.
+// growOnce asks for the status, which makes the kernel read the attributes of the file, and then tells the kernel to
+// set the capacity. The loop device may see the new size while the file system below it still has the old one. In that
+// case the end of the device cannot be read.
 func growOnce(fd int) (size int64, err error) {
 	if _, err := unix.IoctlLoopGetStatus64(fd); err != nil {
 		return 0, fmt.Errorf("look at the file: %w", err)

@@ -23,7 +23,7 @@ func sizeOf(t *testing.T, path string) string {
 	return strings.TrimSpace(execute(t, "blockdev", "--getsize64", path))
 }
 
-// mayGrowExt4 tells whether this process may grow a mounted ext4, which needs CAP_SYS_RESOURCE.
+// mayGrowExt4 reports whether this process may grow a mounted ext4, which needs CAP_SYS_RESOURCE.
 func mayGrowExt4(t *testing.T) bool {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/status")
@@ -35,7 +35,8 @@ func mayGrowExt4(t *testing.T) bool {
 	return have&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
-// mount mounts a device until the test ends, however it ends: this process serves it, and must not end with it in use.
+// mount mounts a device until the test ends, however it ends: this process serves the device, and must not exit while
+// it is in use.
 func mount(t *testing.T, device string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -49,7 +50,7 @@ func mount(t *testing.T, device string) (dir string) {
 	return dir
 }
 
-// writeOn writes to a file again and again, until stop or the end of the test.
+// writeOn writes to a file repeatedly, until stop or the end of the test.
 func writeOn(t *testing.T, path string) (stop func() error) {
 	t.Helper()
 	enough, written := make(chan struct{}), make(chan error, 1)
@@ -74,7 +75,7 @@ func writeOn(t *testing.T, path string) (stop func() error) {
 	return stop
 }
 
-// A device grows beneath a mounted file system that is written to, and the file system with it.
+// A device grows below a mounted file system that programs write to, and the file system grows too.
 func TestADeviceGrowsWhileItIsMounted(t *testing.T) {
 	needDevices(t)
 	if !mountns.Own(t) {
@@ -107,9 +108,10 @@ func TestADeviceGrowsWhileItIsMounted(t *testing.T) {
 	}
 }
 
-// An engine that ended while its device grew leaves the old size. Its successor serves the new one, takes the device over, and finishes.
+// An engine that exited while its device grew leaves the old size. Its successor serves the new size, takes the device
+// over, and finishes the growth.
 func TestASuccessorFinishesTheGrowth(t *testing.T) {
-	onlyFUSE(t) // the growth that fails asks the server
+	onlyFUSE(t) // in the growth that fails, the kernel asks the server
 	needDevices(t)
 	const before, after = 4 << 20, 16 << 20
 	m, keeper := memory.New(after), newKeeper(t, t.TempDir())

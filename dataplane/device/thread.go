@@ -8,24 +8,26 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/thread"
 )
 
-// The numbers of kept descriptors: those of loop devices lie in [lowestLoopFD, lowestConnFD), those of FUSE connections above. A process
-// that is killed closes its files from the highest number down, and closing the last descriptor of a loop device writes back its page
-// cache: the FUSE connection must be gone by then, or no server answers and the process never ends.
+// The numbers of kept descriptors: those of loop devices lie in [lowestLoopFD, lowestConnFD), those of FUSE connections
+// above that range. A killed process closes its files from the highest number down. Closing the last descriptor of a
+// loop device writes back its page cache. By then the FUSE connection must be closed: otherwise no server answers, and
+// the process never exits.
 const (
 	lowestLoopFD = 2048
-	lowestConnFD = 4096 // fuse.Dup keeps to it
+	lowestConnFD = 4096 // fuse.Dup uses this too
 )
 
-// handle is an open loop device that belongs to a thread of its own, with nothing else in its table of descriptors. What may wait for the
-// answers of a FUSE server is done there: a thread that waits in the kernel keeps its table of descriptors, so in the table of the process
-// it would keep the very connection open whose end it waits for, should the process and the server be killed at once.
+// handle is an open loop device that belongs to a separate thread, with nothing else in its table of descriptors. The
+// thread performs the operations that may wait for the answers of a FUSE server. A thread that waits in the kernel
+// keeps its table of descriptors. With the table of the process, the thread would keep a connection open and wait for
+// the end of that connection, if the process and the server are killed at once.
 type handle struct {
 	thread *thread.Thread
 	fd     int
 	ended  chan struct{} // closed when the device is closed
 }
 
-// openHandle opens a device. The descriptors in keep are open in its thread too.
+// openHandle opens a device. The descriptors in keep are also open in its thread.
 func openHandle(path string, flags int, keep ...int) (*handle, error) {
 	t, err := thread.New(thread.Options{Keep: keep})
 	if err != nil {
@@ -48,7 +50,8 @@ func (h *handle) do(f func(fd int) error) error {
 	return h.thread.Do(func() error { return f(h.fd) })
 }
 
-// close closes the device, and does not wait: it may take until a FUSE server answers. The handle must not be used any more.
+// close closes the device, and does not wait: closing may take until a FUSE server answers. The caller must not use the
+// handle afterwards.
 func (h *handle) close() {
 	go func() {
 		defer close(h.ended)
