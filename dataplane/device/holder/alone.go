@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeLock takes the lock that a holder has for its life. What another one of the node has left is lost only if that one is dead; after
-// a forced deletion of its pod two may run for a while.
+// takeLock takes the lock that a holder keeps for its life. The devices of another holder of the node are lost only if
+// that holder is dead. After a forced deletion of its pod, two holders may run for a while.
 func takeLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -21,11 +21,12 @@ func takeLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// removeLost ends the NBD devices of a holder that died together with the process that served them, whatever kind this one makes: their
-// users wait for it. It returns what to do at the end.
+// removeLost disconnects the NBD devices of a holder that died together with its serving process. It does so whatever
+// kind of device this holder creates, because the users of those devices wait for it. It returns a function to call at
+// the end.
 func (h *holder) removeLost() (release func()) {
 	if h.opts.ControlSocket == "" {
-		return func() {} // nobody's but a test's
+		return func() {} // only a test has no control socket
 	}
 	lock, err := takeLock(h.opts.ControlSocket + ".lock")
 	if err != nil {

@@ -25,8 +25,8 @@ func TestOneHolderOfANodeHasTheLock(t *testing.T) {
 	require.NoError(t, next.Close())
 }
 
-// Holder and serving process die at once, and the next holder makes devices of the other kind: who waits for the old device gets an error.
-// A holder that starts while the first one lives takes nothing from it.
+// Holder and serving process die at once, and the next holder creates devices of the other kind. A program that waits
+// for the old device gets an error. A holder that starts while the first holder lives takes nothing from it.
 func TestTheNextHolderEndsWhatOneThatDiedHasLeft(t *testing.T) {
 	if os.Getenv(nbdEnv) == "" {
 		t.Skip("needs the kernel's NBD client")
@@ -55,7 +55,8 @@ func TestTheNextHolderEndsWhatOneThatDiedHasLeft(t *testing.T) {
 		written <- err
 	}()
 	awaitThreadsInKernel(t, os.Getpid())
-	require.NoError(t, syscall.Kill(first.Process.Pid, syscall.SIGSTOP)) // it sees nothing of the other's death
+	// The holder does not notice the death of the serving process.
+	require.NoError(t, syscall.Kill(first.Process.Pid, syscall.SIGSTOP))
 	require.NoError(t, syscall.Kill(s.PID, syscall.SIGKILL))
 	require.NoError(t, syscall.Kill(first.Process.Pid, syscall.SIGKILL))
 	require.Error(t, <-ended)

@@ -14,21 +14,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
 )
 
-// socketEnv tells the serving process the number of its socket.
+// socketEnv is the environment variable with the number of the serving process's socket.
 const socketEnv = "LONGHORN_HOLDER_SOCKET"
 
 // ErrNoHolder says that this process was not started by a holder.
 var ErrNoHolder = errors.New("this process was not started by a holder")
 
-// Client is the holder as the serving process sees it.
+// Client is the serving process's connection to the holder.
 type Client struct {
 	socket      *packets
 	successions bool
 	resizes     bool
 	nbd         bool
-	noNBD       string // why not
+	noNBD       string // the reason
 
-	leaving chan struct{} // closed when the holder asks the process to leave
+	leaving chan struct{} // closed when the holder tells the process to leave
 	ended   chan struct{} // closed when the holder is gone
 	mounts  string
 
@@ -44,13 +44,13 @@ type reply struct {
 
 var _ device.Keeper = (*Client)(nil)
 
-// Connect reaches the holder that started this process.
+// Connect connects to the holder that started this process.
 func Connect() (*Client, error) {
 	fd, err := strconv.Atoi(os.Getenv(socketEnv))
 	if err != nil {
 		return nil, ErrNoHolder
 	}
-	if err := os.Unsetenv(socketEnv); err != nil { // children of this process are no serving processes
+	if err := os.Unsetenv(socketEnv); err != nil { // children of this process are not serving processes
 		return nil, fmt.Errorf("connect to the holder: %w", err)
 	}
 	unix.CloseOnExec(fd)
@@ -65,8 +65,8 @@ func Connect() (*Client, error) {
 	return c, err
 }
 
-// Mounts is the file of a mount namespace (setns(2)) in which the node's mounts of volumes are seen; "" with a holder that keeps none: one
-// of an earlier version, or one that was not allowed to.
+// Mounts returns the file of a mount namespace (setns(2)) that contains the node's mounts of volumes. It returns "" if
+// the holder keeps no such namespace, because it is of an earlier version or was not allowed to.
 func (c *Client) Mounts() string { return c.mounts }
 
 func newClient(socket *packets) (*Client, error) {
@@ -83,19 +83,19 @@ func newClient(socket *packets) (*Client, error) {
 	return c, nil
 }
 
-// Leaving is closed when this process shall make room for a successor: it stops its service, leaves its devices as they are, and ends with
-// success.
+// Leaving is closed when this process must leave its devices to a successor. Then it stops its service, leaves its
+// devices as they are, and exits with success.
 func (c *Client) Leaving() <-chan struct{} { return c.leaving }
 
-// Ended is closed when the holder is gone. Its devices end with it, so this process must end too.
+// Ended is closed when the holder is gone. Its devices disappear with it, so this process must exit too.
 func (c *Client) Ended() <-chan struct{} { return c.ended }
 
-// Ready tells the holder that this process serves.
+// Ready informs the holder that this process serves.
 func (c *Client) Ready(version string) error {
 	return c.socket.send(message{Op: opReady, Version: version})
 }
 
-// receive hands out replies until the holder is gone.
+// receive passes replies to their callers until the holder is gone.
 func (c *Client) receive() {
 	room := make([]byte, packetBytes)
 	var left sync.Once
@@ -129,8 +129,8 @@ func (c *Client) receive() {
 	}
 }
 
-// call asks the holder and waits for its answer, also when ctx has ended: call tells the holder of that, which finishes what it cannot
-// undo.
+// call sends a request to the holder and waits for its answer, even after ctx is done. When ctx is done, call informs
+// the holder, which completes the steps that it cannot undo.
 func (c *Client) call(ctx context.Context, m message, fds ...int) (reply, error) {
 	answer := make(chan reply, 1)
 	c.mu.Lock()
@@ -197,7 +197,7 @@ func (c *Client) Adopt(ctx context.Context, volume string, owner device.Owner) (
 		return -1, device.Held{}, fmt.Errorf("adopt %s: %d descriptors came (%w)", volume, len(r.fds), errors.Join(err, unix.EPROTO))
 	}
 	defer closeAll(r.fds)
-	conn, err := fuse.Dup(r.fds[0]) // where package device wants connections
+	conn, err := fuse.Dup(r.fds[0]) // at the number that package device requires for connections
 	return conn, h, err
 }
 

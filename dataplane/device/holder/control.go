@@ -16,23 +16,23 @@ import (
 
 // Status is what a holder reports about itself.
 type Status struct {
-	PID         int           `json:"pid"`     // of the serving process; 0 between two
+	PID         int           `json:"pid"`     // of the serving process; 0 between two processes
 	Version     string        `json:"version"` // of the serving process
-	SHA256      string        `json:"sha256"`  // of its executable, if that came as a replacement
+	SHA256      string        `json:"sha256"`  // of its executable, if it is a replacement
 	Since       time.Time     `json:"since"`   // of the serving process
-	Ready       bool          `json:"ready"`   // it has said that it serves
+	Ready       bool          `json:"ready"`   // it has reported that it serves
 	Restarts    int           `json:"restarts"`
 	Successions bool          `json:"successions"` // devices outlive the serving process
 	Devices     []device.Held `json:"devices"`
-	Replacement string        `json:"replacement"` // how the last replacement went; empty if there was none
+	Replacement string        `json:"replacement"` // outcome of the last replacement; empty if there was none
 }
 
-// listenControl makes the socket, in place of one that a dead process left.
+// listenControl creates the socket. It replaces a socket that a dead process left.
 func listenControl(path string) (*net.UnixListener, error) {
 	if err := unix.Unlink(path); err != nil && !errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("make the control socket: %w", err)
 	}
-	old := unix.Umask(0o177) // from its first moment on the socket is root's alone
+	old := unix.Umask(0o177) // only root can reach the socket, from its first moment
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	unix.Umask(old)
 	if err != nil {
@@ -41,7 +41,7 @@ func listenControl(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// serveControl answers one request of each connection, until ctx ends.
+// serveControl answers one request of each connection, until ctx is done.
 func (h *holder) serveControl(ctx context.Context, l *net.UnixListener) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
@@ -115,7 +115,7 @@ func (h *holder) ended() {
 	h.status.PID, h.status.Ready = 0, false
 }
 
-// Query asks the holder at a socket for its status.
+// Query returns the status of the holder at a socket.
 func Query(ctx context.Context, socket string) (Status, error) {
 	r, err := ask(ctx, socket, message{Op: opStatus})
 	if err != nil {
@@ -127,9 +127,9 @@ func Query(ctx context.Context, socket string) (Status, error) {
 	return *r.Status, nil
 }
 
-// Replace makes the holder at a socket run another executable as its serving process. It returns nil when that serves, and the reason
-// when the holder has gone back to the one before; that may take a minute. When ctx ends it goes on without the caller. ErrBusy: it was
-// not begun.
+// Replace tells the holder at a socket to run another executable as its serving process. It returns nil when that
+// executable serves. It returns the reason when the holder has gone back to the previous one; that may take a minute.
+// If ctx is done, the holder continues without the caller. ErrBusy means that the replacement was not started.
 func Replace(ctx context.Context, socket string, executable *os.File, version, sha256 string) error {
 	_, err := ask(ctx, socket, message{Op: opReplace, Version: version, SHA256: sha256}, int(executable.Fd()))
 	return err

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holder and serving process die at once, with data in the page cache of the device, and in the middle of a removal that writes such data
-// back: nothing hangs, and the loop device is free. Of NBD devices TestTheNextHolderEndsWhatOneThatDiedHasLeft says it: the holder does not
-// have them open.
+// Holder and serving process die at once, with data in the page cache of the device, and in the middle of a removal
+// that writes such data back. Nothing hangs, and the loop device is free. For NBD devices,
+// TestTheNextHolderEndsWhatOneThatDiedHasLeft tests this: the holder does not have them open.
 func TestNothingHangsWhenHolderAndServingProcessDieAtOnce(t *testing.T) {
 	for _, removing := range []bool{false, true} {
 		name := "in peace"
@@ -35,12 +35,13 @@ func TestNothingHangsWhenHolderAndServingProcessDieAtOnce(t *testing.T) {
 			require.NoError(t, err)
 			_, err = file.Write(make([]byte, 8<<20))
 			require.NoError(t, err)
-			require.NoError(t, file.Close()) // the holder has it open as well, so this writes nothing back
+			require.NoError(t, file.Close()) // the holder also has it open, so this writes nothing back
 			if removing {
 				require.NoError(t, syscall.Kill(s.PID, syscall.SIGTERM))
 				awaitThreadsInKernel(t, r.holder.Process.Pid)
 			}
-			require.NoError(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGSTOP)) // it sees nothing of the other's death
+			// The holder does not notice the death of the serving process.
+			require.NoError(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGSTOP))
 			require.NoError(t, syscall.Kill(s.PID, syscall.SIGKILL))
 			require.NoError(t, syscall.Kill(r.holder.Process.Pid, syscall.SIGKILL))
 			r.awaitEnd()
@@ -61,12 +62,13 @@ func awaitThreadsInKernel(t *testing.T, pid int) {
 				return
 			}
 		}
-		time.Sleep(10 * time.Millisecond) // there is nothing to wait on
+		time.Sleep(10 * time.Millisecond) // there is no event to wait for
 	}
 	t.Fatal("the removal does not write back")
 }
 
-// The serving process dies at a step of an operation. The next one has the device, or makes it, and nothing is left of what was half made.
+// The serving process dies at a step of an operation. The next one gets the device, or creates it, and no incomplete
+// parts are left.
 func TestTheServingProcessMayDieAtAnyStep(t *testing.T) {
 	for _, step := range []string{"start", "before-attach", "during-attach", "after-attach"} {
 		t.Run(step, func(t *testing.T) {
@@ -95,7 +97,7 @@ func TestTheServingProcessMayDieAtAnyStep(t *testing.T) {
 			r := newRig(t)
 			s := r.serving(0)
 			r.flag("die-" + step)
-			require.NoError(t, syscall.Kill(s.PID, syscall.SIGTERM)) // it ends in order, and the holder does not
+			require.NoError(t, syscall.Kill(s.PID, syscall.SIGTERM)) // it exits in order, and the holder continues
 			next := r.serving(s.PID)
 			r.expectWorks()
 			require.NoError(t, r.terminate())
@@ -118,8 +120,8 @@ func (r *rig) expectWorks() {
 	u.check(0)
 }
 
-// A thread of the serving process waits for an answer that this process would have to give. It is killed, and its devices are aborted, or
-// it would never end.
+// A thread of the serving process waits for an answer that this process would have to give. The process is killed. Its
+// devices are aborted, because it would never exit otherwise.
 func TestAProcessThatHangsInItsOwnDeviceLosesItAndASuccessorStarts(t *testing.T) {
 	r := newRig(t, "write-own-device")
 	resume := r.disk.pause()
@@ -136,8 +138,8 @@ func TestAProcessThatHangsInItsOwnDeviceLosesItAndASuccessorStarts(t *testing.T)
 	r.expectNothingLeft(next.Devices[0], false)
 }
 
-// A thread apart, with none of the device's descriptors, waits for the device of its own process. That is killed: its successor has the
-// same device, and answers the thread.
+// A separate thread, with none of the device's descriptors, waits for the device of its own process. That process is
+// killed. Its successor gets the same device, and answers the thread.
 func TestAThreadAsideWaitsForTheSuccessor(t *testing.T) {
 	r := newRig(t, "write-own-device-aside")
 	resume := r.disk.pause()
@@ -157,19 +159,20 @@ func TestAThreadAsideWaitsForTheSuccessor(t *testing.T) {
 	r.expectNothingLeft(next.Devices[0], false)
 }
 
-// awaitReaped waits until nothing is left of a process that was killed: each of its threads has its answer, and the holder has reaped it.
+// awaitReaped waits until nothing is left of a process that was killed: each of its threads has its answer, and the
+// holder has reaped it.
 func awaitReaped(t *testing.T, pid int) {
 	t.Helper()
 	for range 1000 {
 		if _, err := os.Stat(filepath.Join("/proc", itoa(pid))); errors.Is(err, os.ErrNotExist) {
 			return
 		}
-		time.Sleep(10 * time.Millisecond) // it is another process's child
+		time.Sleep(10 * time.Millisecond) // another process is its parent
 	}
 	t.Errorf("process %d is never reaped", pid)
 }
 
-// The same with the holder killed as well: no process will answer, and the kernel says so to the thread.
+// The same test, with the holder killed as well: no process will answer, and the kernel reports this to the thread.
 func TestAThreadAsideEndsWithHolderAndServingProcess(t *testing.T) {
 	r := newRig(t, "write-own-device-aside")
 	resume := r.disk.pause()
@@ -183,7 +186,8 @@ func TestAThreadAsideEndsWithHolderAndServingProcess(t *testing.T) {
 	r.expectNothingLeft(s.Devices[0], true)
 }
 
-// A replacement serves when it is ready and stays; one that is not is taken back. Users of the device notice neither.
+// A replacement serves when it is ready, and stays. The holder undoes a replacement that does not become ready. Users
+// of the device notice neither.
 func TestReplace(t *testing.T) {
 	r := newRig(t)
 	s := r.serving(0)
@@ -246,7 +250,7 @@ func TestReplace(t *testing.T) {
 	require.NoError(t, r.terminate())
 }
 
-// A successor cannot even be started at first. The device waits with its users until one can.
+// At first a successor cannot even be started. The device waits with its users until a start succeeds.
 func TestASuccessorThatCannotBeStartedIsTriedAgain(t *testing.T) {
 	r := newRig(t)
 	s := r.serving(0)
@@ -267,7 +271,8 @@ func TestASuccessorThatCannotBeStartedIsTriedAgain(t *testing.T) {
 	r.expectNothingLeft(next.Devices[0], false)
 }
 
-// The executable of a replacement is gone when it is to be started again: the one before the replacement serves.
+// The executable of a replacement has disappeared when the holder must start it again. Then the program before the
+// replacement serves.
 func TestAReplacementWhoseExecutableIsGoneIsFollowedByTheFirst(t *testing.T) {
 	r := newRig(t)
 	s := r.serving(0)
@@ -307,7 +312,7 @@ func TestHowOftenAProcessIsStarted(t *testing.T) {
 	}
 }
 
-// A process that dies again and again is given up, and the holder ends with its code.
+// A process dies repeatedly. The holder stops starting it, and exits with its code.
 func TestAProcessThatDiesTooOftenIsGivenUp(t *testing.T) {
 	err := Run(t.Context(), Options{Command: []string{"/bin/sh", "-c", "exit 7"}, limits: limits{deaths: 3, backoff: time.Millisecond}})
 	var exit *ExitError

@@ -29,14 +29,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/thread"
 )
 
-// The test binary is also the holder and the serving process: roleEnv says which, dirEnv where the test's files are.
+// The test binary is also the holder and the serving process. roleEnv selects the role, and dirEnv names the directory
+// of the test's files.
 const (
 	roleEnv = "HOLDER_TEST_ROLE"
 	dirEnv  = "HOLDER_TEST_DIR"
 
-	// nbdEnv has devices made with NBD.
+	// nbdEnv is the environment variable that makes the tests use NBD devices.
 	nbdEnv = "LONGHORN_TEST_NBD"
-	// onlyFUSE in a rig's directory has a holder make FUSE devices all the same.
+	// onlyFUSE is a file in a rig's directory. With it, a holder creates FUSE devices despite nbdEnv.
 	onlyFUSE = "only-fuse"
 
 	volume  = "vol-1"
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runHolder is a holder whose serving processes are this binary.
+// runHolder runs a holder. Its serving processes are this binary.
 func runHolder(dir string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -82,7 +83,7 @@ func runHolder(dir string) int {
 	return 0
 }
 
-// devicesIn makes devices of the kind that nbdEnv says.
+// devicesIn returns options for devices in dir. Their kind is the one that nbdEnv selects.
 func devicesIn(dir string) device.Options {
 	opts := device.Options{DeviceDir: dir, NoNBD: "a test", Node: "test"}
 	if os.Getenv(nbdEnv) != "" {
@@ -157,7 +158,7 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
-// dieAt kills this process if the test wants it dead at a step, once.
+// dieAt kills this process if the test has requested its death at a step, once.
 func dieAt(dir, step string) {
 	if os.Remove(filepath.Join(dir, "die-"+step)) == nil {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -174,7 +175,7 @@ type mortal struct {
 func (m mortal) around(op string) (after func()) {
 	dieAt(m.dir, "before-"+op)
 	if os.Remove(filepath.Join(m.dir, "die-during-"+op)) == nil {
-		go func() { // the request is on its way or there, and not answered or just so
+		go func() { // the request is on its way, has arrived, or is being answered
 			time.Sleep(time.Duration(os.Getpid()%8) * 100 * time.Microsecond)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}()
@@ -197,7 +198,8 @@ func (m mortal) Detach(ctx context.Context, volume string, owner device.Owner) e
 	return m.Client.Detach(ctx, volume, owner)
 }
 
-// writeOwnDevice is what a serving process must never do: a thread of it waits for an answer of its own.
+// writeOwnDevice does what a serving process must never do: one of its threads waits for an answer of the process
+// itself.
 func writeOwnDevice(dir string) error {
 	fd, err := unix.Open(filepath.Join(dir, "devices", volume), unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -211,7 +213,7 @@ func writeOwnDevice(dir string) error {
 	return err
 }
 
-// writeAside is what a serving process with a disk on its own device does.
+// writeAside writes to the device in the way of a serving process with a disk on its own device.
 func writeAside(dir, mounts string) {
 	t, err := thread.New(thread.Options{Name: thread.Aside, Mounts: mounts})
 	if err == nil {
@@ -223,13 +225,13 @@ func writeAside(dir, mounts string) {
 	}
 }
 
-// disk is the volume's data, which outlives the processes under test. As replicas do, it admits one writer: what an earlier connection
-// still brings is refused.
+// disk is the volume's data, which outlives the processes under test. Like a replica, it admits one writer: it refuses
+// the requests that still arrive on an earlier connection.
 type disk struct {
 	*memory.Backend
-	mu     sync.RWMutex  // held for writing by who admits
+	mu     sync.RWMutex  // held for writing while a writer is admitted
 	writer int           // guarded by mu
-	paused chan struct{} // guarded by mu; closed when it goes on, nil if it does
+	paused chan struct{} // guarded by mu; nil, or a channel that is closed when the disk continues
 }
 
 func (d *disk) List(context.Context) []string { return nil }
@@ -241,7 +243,7 @@ func (d *disk) Open(context.Context, string, nbd.ConnInfo) (*nbd.Export, error) 
 	return &nbd.Export{Name: volume, Size: volSize, Backend: &diskConn{disk: d, number: d.writer, Backend: d.Backend}}, nil
 }
 
-// pause holds requests up until the returned function is called.
+// pause delays requests until the returned function is called.
 func (d *disk) pause() (resume func()) {
 	c := make(chan struct{})
 	d.mu.Lock()
@@ -278,7 +280,7 @@ func (c *diskConn) WriteAt(ctx context.Context, p []byte, off int64, fua bool) e
 	return c.Backend.WriteAt(ctx, p, off, fua)
 }
 
-// rig is a disk, and a holder in a process of its own.
+// rig is a disk, and a holder in a separate process.
 type rig struct {
 	t      *testing.T
 	dir    string
@@ -287,7 +289,7 @@ type rig struct {
 	ended  chan error
 
 	mu    sync.Mutex
-	conns map[uint32]bool // guarded by mu; FUSE connections that were seen
+	conns map[uint32]bool // guarded by mu; FUSE connections that the test has seen
 }
 
 func newRig(t *testing.T, die ...string) *rig {
@@ -307,12 +309,14 @@ func newRig(t *testing.T, die ...string) *rig {
 	require.NoError(t, err)
 	s := nbd.NewServer(r.disk, nbd.ServerOptions{})
 	go func() { _ = s.Serve(context.Background(), l) }()
-	require.NoError(t, os.Symlink("/proc/self/exe", filepath.Join(dir, "program"))) // of the holder, which starts it
+	// The executable of the holder, which starts it.
+	require.NoError(t, os.Symlink("/proc/self/exe", filepath.Join(dir, "program")))
 	for _, d := range die {
 		r.flag(d)
 	}
 	r.start()
-	// Users of a device that no process serves cannot be killed, the test itself among them, so no end of the test would free them.
+	// Users of a device that no process serves cannot be killed. The test itself is one of them, so the end of the test
+	// would not free them.
 	patience := time.AfterFunc(rigPatience(), func() {
 		t.Error("the test takes too long: its devices are aborted")
 		r.abortAll()
@@ -334,14 +338,14 @@ func (r *rig) start() {
 	r.holder = exec.Command(os.Args[0])
 	r.holder.Env = append(os.Environ(), roleEnv+"=holder", dirEnv+"="+r.dir)
 	r.holder.Stderr = &logWriter{t: r.t}
-	// A test that is ended from outside leaves nothing that users of a device would wait for.
+	// If the test is killed from outside, it leaves nothing behind that users of a device would wait for.
 	r.holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(r.t, r.holder.Start())
 	r.ended = make(chan error, 1)
 	go func(cmd *exec.Cmd, ended chan<- error) { ended <- cmd.Wait() }(r.holder, r.ended)
 }
 
-// kill ends holder and serving process at once, if they run.
+// kill kills holder and serving process at once, if they run.
 func (r *rig) kill() {
 	s, err := Query(context.Background(), r.control())
 	_ = r.holder.Process.Kill()
@@ -351,7 +355,8 @@ func (r *rig) kill() {
 	r.awaitEnd()
 }
 
-// awaitEnd waits for the end of the holder. One that hangs in a device is freed, so that nothing of a failed test is left.
+// awaitEnd waits until the holder has exited. It frees a holder that hangs in a device, so that nothing of a failed
+// test is left.
 func (r *rig) awaitEnd() {
 	r.t.Helper()
 	for {
@@ -374,10 +379,11 @@ func (r *rig) abortAll() {
 	}
 }
 
-// rigPatience is how long a test with a rig may take. On a machine with much else to do a guest's programs run at a hundredth of their pace.
+// rigPatience is how long a test with a rig may take. On a busy machine, programs in a guest run at a hundredth of
+// their speed.
 func rigPatience() time.Duration { return 5*time.Minute + time.Duration(successions())*5*time.Second }
 
-// terminate ends the holder in order and returns how it exited.
+// terminate stops the holder in order and returns its exit status.
 func (r *rig) terminate() error {
 	require.NoError(r.t, r.holder.Process.Signal(syscall.SIGTERM))
 	err := <-r.ended
@@ -397,13 +403,13 @@ func (r *rig) until(what string, ok func(s Status) bool) Status {
 		if s, err = Query(r.t.Context(), r.control()); err == nil && ok(s) {
 			return s
 		}
-		time.Sleep(10 * time.Millisecond) // there is nothing to wait on
+		time.Sleep(10 * time.Millisecond) // there is no event to wait for
 	}
 	r.t.Fatalf("%s did not come: %+v, %v", what, s, err)
 	return s
 }
 
-// serving waits until another process than that of a pid serves.
+// serving waits until a process with another pid serves.
 func (r *rig) serving(not int) Status {
 	r.t.Helper()
 	s := r.until("a serving process", func(s Status) bool {
@@ -415,7 +421,7 @@ func (r *rig) serving(not int) Status {
 	return s
 }
 
-// expectNothingLeft waits until the loop device has cleared itself; the node is gone.
+// expectNothingLeft waits until the loop device has cleared itself. It also checks whether the node exists.
 func (r *rig) expectNothingLeft(h device.Held, node bool) {
 	r.t.Helper()
 	_, err := os.Lstat(h.Path)
@@ -429,8 +435,9 @@ func (r *rig) expectNothingLeft(h device.Held, node bool) {
 	r.t.Errorf("%s is left", h.Loop)
 }
 
-// isConfigured tells whether the kernel's device is still the one that was made. A loop device must be on the file that it was made on. Its number is given to the next on the machine who
-// asks for one. To open it here is no hindrance: what is to clear itself does so when the last of all has closed it.
+// isConfigured reports whether the kernel's device is still the one that the test created. A loop device must be bound
+// to the same file, because the kernel gives its number to the next program that requests a loop device. The descriptor
+// opened here prevents nothing: the device clears itself when its last user has closed it.
 func isConfigured(t *testing.T, h device.Held) bool {
 	t.Helper()
 	if h.Kind == device.KindNBD {
@@ -461,7 +468,7 @@ func execute(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// logWriter puts what a holder says into the test's log.
+// logWriter writes the messages of a holder to the test's log.
 type logWriter struct {
 	t    *testing.T
 	mu   sync.Mutex

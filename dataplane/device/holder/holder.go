@@ -16,17 +16,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/backoff"
 )
 
-// Options say what a holder runs and where it keeps devices.
+// Options say which program a holder runs and where it keeps devices.
 type Options struct {
-	// Command is the serving process: path and arguments. Version is what Status shows of it.
+	// Command is the serving process: path and arguments. Version is the version that Status shows for it.
 	Command []string
 	Version string
-	// Devices say where devices are.
+	// Devices are the options of the devices.
 	Devices device.Options
-	// ControlSocket is where Query and Replace reach this holder; none if empty.
+	// ControlSocket is the path at which Query and Replace reach this holder. If it is empty, there is no such socket.
 	ControlSocket string
-	// Dir is where the executables of replacements are put, and is made for the first; programs must be allowed to run there. Check are the arguments with which one
-	// must exit with success before it is used; none are tried if empty.
+	// Dir is the directory for the executables of replacements. It is created for the first one, and must allow the
+	// execution of programs. Check holds the arguments with which an executable must exit with success before it is
+	// used. If Check is empty, executables are not checked.
 	Dir   string
 	Check []string
 	Log   *logrus.Entry
@@ -34,17 +35,17 @@ type Options struct {
 	limits limits
 }
 
-// first is the program that a holder begins with.
+// first returns the program that a holder runs first.
 func (o Options) first() program { return program{path: o.Command[0], version: o.Version} }
 
 // limits are the times of a holder. Zero fields get the values of production.
 type limits struct {
-	ready   time.Duration // a replacement must be ready within this, and live as long
-	leave   time.Duration // a serving process that was asked to leave is killed after this
-	stuck   time.Duration // a process that is dying for so long loses its devices, for it may hang in one
-	window  time.Duration // so many deaths and failed starts within this and the holder gives up:
+	ready   time.Duration // a replacement must be ready within this time, and must also live for it
+	leave   time.Duration // a serving process that was told to leave is killed after this time
+	stuck   time.Duration // a process that has been dying for so long loses its devices: it may hang in one
+	window  time.Duration // with this many deaths and failed starts in this time, the holder stops:
 	deaths  int
-	backoff time.Duration // before the second of several starts; doubled with each
+	backoff time.Duration // pause before the second of several starts; doubled with each start
 }
 
 func (l limits) withDefaults() limits {
@@ -64,7 +65,7 @@ func (l limits) withDefaults() limits {
 	return l
 }
 
-// ExitError says how the last serving process ended, when the holder ends with it.
+// ExitError describes how the last serving process exited, when the holder exits with it.
 type ExitError struct {
 	Code int
 	Why  string
@@ -74,17 +75,17 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("the serving process exited with code %d: %s", e.Code, e.Why)
 }
 
-// holder is the state of Run, whose goroutine has all fields but status.
+// holder is the state of Run. The goroutine of Run owns all fields except status.
 type holder struct {
 	opts        Options
 	log         *logrus.Entry
 	devices     *device.Local
 	successions bool
-	resends     bool // the same of FUSE devices: the kernel sends their requests again
+	resends     bool // the same for FUSE devices: the kernel can resend their requests
 	mounts      *mounts
 
 	current  program
-	trial    *trial // current is on trial
+	trial    *trial // set while current is on trial
 	started  bool   // a serving process was started
 	deaths   []time.Time
 	replaces chan *trial
@@ -98,18 +99,19 @@ type program struct {
 	path    string
 	version string
 	sum     string
-	own     bool // the holder's copy, to be removed when it is used no more
+	own     bool // a copy that the holder made; removed when it is no longer used
 }
 
-// trial is a replacement on its way: asked for, then current until it has proven itself.
+// trial is a replacement under way. It is requested first, and is then the current program until it has proven that it
+// works.
 type trial struct {
 	next, last program
 	done       chan error // gets the outcome, once
 }
 
-// Run keeps the serving process running, and its devices, until ctx ends: then it sends the serving process SIGTERM and aborts what is
-// left of the devices. It returns an *ExitError when the serving process ended with another code than 0, or too often, and why no process
-// could be started: at once for the first.
+// Run keeps the serving process and its devices until ctx is done. Then it sends SIGTERM to the serving process and
+// aborts the devices that remain. It returns an *ExitError if the serving process exited with a code other than 0, or
+// too often. It returns another error if no process could be started; if the first start fails, it returns at once.
 func Run(ctx context.Context, opts Options) error {
 	if len(opts.Command) == 0 {
 		return errors.New("a holder needs the command of a serving process")
@@ -159,7 +161,7 @@ func Run(ctx context.Context, opts Options) error {
 	return h.run(ctx)
 }
 
-// run is one serving process after the other.
+// run runs one serving process after the other.
 func (h *holder) run(ctx context.Context) error {
 	defer h.devices.Close()
 	for {
@@ -170,8 +172,8 @@ func (h *holder) run(ctx context.Context) error {
 			}
 			continue
 		}
-		// Its death is complete: not one of its threads writes any more, but for those that hold a lock until they end (thread.Aside). Only
-		// now may devices change hands.
+		// The death of the process is complete: none of its threads writes any longer, except those that hold a lock
+		// until they exit (thread.Aside). Only now may devices change hands.
 		h.devices.ServerEnded()
 		if !h.resends {
 			h.devices.AbortFUSE()
@@ -190,7 +192,8 @@ func (h *holder) run(ctx context.Context) error {
 	}
 }
 
-// afterTrial settles a replacement: the program that it told to leave has left, or the one on trial has failed.
+// afterTrial settles a replacement: either the program that was told to leave has left, or the program on trial has
+// failed.
 func (h *holder) afterTrial(end ending) bool {
 	switch t := h.trial; {
 	case end.replacement != nil:
@@ -204,7 +207,7 @@ func (h *holder) afterTrial(end ending) bool {
 	return false
 }
 
-// concludeTrial keeps the program on trial, or goes back to the one before.
+// concludeTrial keeps the program on trial, or goes back to the previous program.
 func (h *holder) concludeTrial(failure error) {
 	t := h.trial
 	h.trial = nil
@@ -225,8 +228,9 @@ func (h *holder) concludeTrial(failure error) {
 	t.done <- failure
 }
 
-// mayStartAgain is mayRestart for a process that could not even be started: memory or descriptors may be short for a moment, and the devices
-// wait. An executable of the holder's own that is gone does not come back: then the one that the holder was started with serves.
+// mayStartAgain is mayRestart for a process that could not be started. Memory or descriptors may be short for a moment,
+// and the devices wait. If the executable is a copy that has disappeared, it does not come back. Then the holder uses
+// the executable with which it was itself started.
 func (h *holder) mayStartAgain(ctx context.Context, why error) bool {
 	if h.current.own && errors.Is(why, fs.ErrNotExist) {
 		h.log.WithField("version", h.current.version).Error("The executable that served is gone; the holder's first one takes its place")
@@ -235,13 +239,14 @@ func (h *holder) mayStartAgain(ctx context.Context, why error) bool {
 	return h.isWorthATry(ctx, h.log.WithError(why), "Serving process cannot be started", 0)
 }
 
-// mayRestart waits before a process that died is started anew; not at all before the first restart for a while. False when it died too
-// often, or the time is over.
+// mayRestart waits before the next start of a process that died. It does not wait before the first restart within a
+// while. It returns false if the process died too often, or if ctx is done.
 func (h *holder) mayRestart(ctx context.Context, end ending) bool {
 	return h.isWorthATry(ctx, h.log.WithField("end", end.String()), "Serving process died", end.after)
 }
 
-// isWorthATry counts the end of a serving process, after it ran for a time, and waits until the next one is to be started.
+// isWorthATry counts the exit of a serving process that ran for the given time. It waits until the next process should
+// start, and reports whether another start is allowed.
 func (h *holder) isWorthATry(ctx context.Context, log *logrus.Entry, what string, ran time.Duration) bool {
 	now := time.Now()
 	h.deaths = append(h.deaths, now)

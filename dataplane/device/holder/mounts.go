@@ -9,25 +9,26 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/thread"
 )
 
-// mountsEnv tells a serving process where Client.Mounts is.
+// mountsEnv is the environment variable that gives a serving process the value of Client.Mounts.
 const mountsEnv = "LONGHORN_HOLDER_MOUNTS"
 
-// mounts is a mount namespace beside that of the container, in which the node's mounts of volumes stay. In the container's nothing may be
-// mounted that lies on a device which is served from here: were all its processes killed while it held the last mount of a file system, the
-// kernel would write that out with no process left to answer. Here a thread holds the namespace that has none of the connections of
-// devices, so these end before it does.
+// mounts is a mount namespace in addition to that of the container. The node's mounts of volumes stay in it. In the
+// container's namespace, no file system may be mounted that lies on a device which is served from here. Suppose all
+// processes of the container were killed while it held the last mount of such a file system. Then the kernel would
+// write the file system out while no process is left to answer. In this case a thread holds the namespace. It has none
+// of the connections of devices, so these close before the namespace does.
 //
 //	node -- propagates --> container (a serving process detaches its volumes' mounts)
-//	     -- propagates --> this one  (all is there, for threads that a serving process has for such disks)
+//	     -- propagates --> this one  (has all mounts, for threads that a serving process has for such disks)
 type mounts struct{ thread *thread.Thread }
 
-// keepMounts must be called before the first device is made.
+// keepMounts creates the namespace. The caller must call it before the first device is created.
 func keepMounts() (*mounts, error) {
 	t, err := thread.New(thread.Options{Name: thread.Aside, OwnMounts: true})
 	if err != nil {
 		return nil, fmt.Errorf("keep the mounts of disks on volumes: %w", err)
 	}
-	// Slave: what happens here must not propagate to where the container's mounts are shared.
+	// Slave: a mount made here must not propagate to the places with which the container shares its mounts.
 	if err := t.Do(func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") }); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("keep the mounts of disks on volumes to ourselves: %w", err)
@@ -35,7 +36,7 @@ func keepMounts() (*mounts, error) {
 	return &mounts{t}, nil
 }
 
-// path is the namespace's file, "" if there is none.
+// path returns the namespace's file, or "" if there is none.
 func (m *mounts) path() string {
 	if m == nil {
 		return ""

@@ -13,8 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/thread"
 )
 
-// The node's mounts of volumes come to the namespace that the holder keeps. Nothing comes from there: the node's own mounts are shared with
-// it where the container's are.
+// The node's mounts of volumes propagate to the namespace that the holder keeps. Nothing propagates from there: where
+// the container's mounts are shared with the node, so is this namespace.
 func TestMountsComeToTheKeptNamespaceAndNotFromIt(t *testing.T) {
 	if !mountns.Own(t) {
 		return
@@ -22,7 +22,8 @@ func TestMountsComeToTheKeptNamespaceAndNotFromIt(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, unix.Mount("none", root, "tmpfs", 0, "size=1m"))
 	defer func() { require.NoError(t, unix.Unmount(root, unix.MNT_DETACH)) }()
-	require.NoError(t, unix.Mount("", root, "", unix.MS_SHARED, "")) // as the node's root is in the container, if not a slave there
+	// Like the node's root in the container, if it is not a slave there.
+	require.NoError(t, unix.Mount("", root, "", unix.MS_SHARED, ""))
 	ours, theirs := filepath.Join(root, "ours"), filepath.Join(root, "theirs")
 	require.NoError(t, os.Mkdir(ours, 0o700))
 	require.NoError(t, os.Mkdir(theirs, 0o700))
@@ -44,7 +45,7 @@ func TestMountsComeToTheKeptNamespaceAndNotFromIt(t *testing.T) {
 	assert.True(t, isMounted(t, ours), "the kept namespace took a mount away from the node")
 }
 
-// isMounted tells whether a file system is mounted on a directory, which lies on another one.
+// isMounted reports whether a file system is mounted on a directory. The directory lies on another file system.
 func isMounted(t *testing.T, dir string) bool {
 	t.Helper()
 	var st, parent unix.Stat_t

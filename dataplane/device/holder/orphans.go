@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children are those that this process started and reaps by itself. The first process of a container gets others, whose parents died.
+// children are the processes that this process started and waits for. The first process of a container also gets other
+// children, whose parents died.
 var children = family{pids: map[int]bool{}}
 
 type family struct {
@@ -40,7 +41,8 @@ func (f *family) wait(cmd *exec.Cmd) error {
 	return err
 }
 
-// reapOrphans reaps what became this process's child because its parent died, if this is the first process of a container.
+// reapOrphans reaps processes that became children of this process because their parents died. It does so only in the
+// first process of a container.
 func reapOrphans(ctx context.Context, running *sync.WaitGroup) {
 	if os.Getpid() != 1 {
 		return
@@ -60,11 +62,13 @@ func reapOrphans(ctx context.Context, running *sync.WaitGroup) {
 	})
 }
 
-// reapOthers reaps the dead children that start did not start. It asks for each by its number: another one must stay for wait.
+// reapOthers reaps the dead children that start did not start. It waits for each by its number, because the other
+// children must stay for wait.
 func (f *family) reapOthers() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	threads, _ := filepath.Glob("/proc/self/task/*/children") // a child belongs to the thread that started it, an orphan to any
+	// A child belongs to the thread that started it, an orphan to any.
+	threads, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, thread := range threads {
 		pids, _ := os.ReadFile(thread)
 		for _, field := range strings.Fields(string(pids)) {

@@ -23,16 +23,16 @@ type process struct {
 	cmd     *exec.Cmd
 	session *session
 	started time.Time
-	exited  chan struct{} // closed when it is reaped
+	exited  chan struct{} // closed when the process is reaped
 	socket  sync.WaitGroup
 }
 
-// ending is how a serving process ended.
+// ending describes how a serving process ended.
 type ending struct {
-	state       *os.ProcessState // nil: it is not reaped yet, see onlyAsideLeft
+	state       *os.ProcessState // nil if it is not reaped yet, see onlyAsideLeft
 	after       time.Duration
-	replacement *trial // the holder told it to leave for this
-	reason      string // what the holder killed it for
+	replacement *trial // the replacement for which the holder told it to leave
+	reason      string // why the holder killed it
 }
 
 func (e ending) String() string {
@@ -46,7 +46,7 @@ func (e ending) String() string {
 	return state
 }
 
-// error is what Run returns when it ends with the process.
+// error returns the result of Run when it ends with the process.
 func (e ending) error(why string) error {
 	if e.state == nil {
 		return &ExitError{Code: 128 + int(syscall.SIGKILL), Why: why}
@@ -91,12 +91,12 @@ func (h *holder) start() (*process, error) {
 	p.socket.Go(p.session.serve)
 	go func() {
 		defer close(p.exited)
-		_ = children.wait(p.cmd) // the state tells more
+		_ = children.wait(p.cmd) // the state contains more than the error
 	}()
 	return p, nil
 }
 
-// close ends the session: what the process still asked for is not begun.
+// close ends the session. Requests of the process that were not started are dropped.
 func (p *process) close() {
 	_ = p.session.socket.conn.Close()
 	p.socket.Wait()
@@ -104,7 +104,8 @@ func (p *process) close() {
 
 func (p *process) signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// isDying tells whether the process has been killed and is not gone: one of its threads waits in the kernel for something else.
+// isDying reports whether the process was killed and still exists: one of its threads waits in the kernel for something
+// else.
 func (p *process) isDying() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -128,7 +129,8 @@ func (p *process) isDying() bool {
 	return false
 }
 
-// onlyAsideLeft tells whether of a dying process just threads are left whose name says that a successor need not wait for them.
+// onlyAsideLeft reports whether only threads are left of a dying process that are named thread.Aside. A successor need
+// not wait for these.
 func (p *process) onlyAsideLeft() bool {
 	dir := fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)
 	tasks, err := os.ReadDir(dir)
@@ -138,7 +140,7 @@ func (p *process) onlyAsideLeft() bool {
 	for _, task := range tasks {
 		stat, err := os.ReadFile(filepath.Join(dir, task.Name(), "stat")) // <tid> (<name>) <state> …
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // it has ended
+			continue // the thread has exited
 		}
 		_, rest, ok := strings.Cut(string(stat), "(")
 		name, state, ended := strings.Cut(rest, ") ")
@@ -152,7 +154,8 @@ func (p *process) onlyAsideLeft() bool {
 	return true
 }
 
-// serve runs one serving process until it is reaped, or nothing of it is left that a successor must wait for.
+// serve runs one serving process. It returns when the process is reaped, or when a successor need not wait for the
+// threads that are left.
 func (h *holder) serve(ctx context.Context) (ending, error) {
 	p, err := h.start()
 	if err != nil && h.trial != nil {
@@ -178,18 +181,18 @@ func (h *holder) serve(ctx context.Context) (ending, error) {
 	return end, nil
 }
 
-// watch is what a holder does while a process serves.
+// watch is the state of a holder while a process serves.
 type watch struct {
 	h   *holder
 	p   *process
 	end *ending
 
 	ready     bool
-	dyingFrom time.Time // when it was first seen dying
-	cut       bool      // it lost its devices, for it may hang in one
+	dyingFrom time.Time // when the holder first saw that it was dying
+	cut       bool      // it lost its devices, because it may hang in one
 }
 
-// until returns when the process is reaped, or only threads are left that a successor need not wait for.
+// until returns when the process is reaped, or when only threads are left that a successor need not wait for.
 func (w *watch) until(ctx context.Context) {
 	limits := w.h.opts.limits
 	told := ctx.Done()
@@ -232,7 +235,7 @@ func (w *watch) until(ctx context.Context) {
 	}
 }
 
-// prove ends the time in which a program on trial must have become ready.
+// prove checks, at the end of the time limit, whether a program on trial has become ready.
 func (w *watch) prove() {
 	switch {
 	case w.h.trial == nil || w.end.replacement != nil:
@@ -244,10 +247,11 @@ func (w *watch) prove() {
 	}
 }
 
-// look tells whether of a process that dies only threads are left that wait for a disk on a device of it (thread.Aside): then its
-// successor starts, for they wait for that one. If any other thread does not end, the process loses its devices: that thread may wait for
-// an answer that the process would have to give. No successor starts before it is reaped then, however long that takes: what it still does
-// would be done after its successor.
+// look reports whether the only threads left of a dying process wait for a disk on one of its own devices
+// (thread.Aside). These threads wait for the successor, so the successor starts now. If any other thread does not exit,
+// the process loses its devices, because that thread may wait for an answer that the process would have to give. In
+// that case no successor starts before the process is reaped, however long that takes: the thread's pending writes
+// would be applied after those of its successor.
 func (w *watch) look() (left bool) {
 	if !w.p.isDying() {
 		w.dyingFrom = time.Time{}

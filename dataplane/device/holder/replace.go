@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrBusy says that a replacement was not begun, for another one is still on trial.
+// ErrBusy says that a replacement was not started, because another one is still on trial.
 var ErrBusy = errors.New("another replacement is on trial")
 
-// checkTimeout bounds the trial run of an executable.
+// checkTimeout limits the check of an executable.
 const checkTimeout = 30 * time.Second
 
-// replace puts another executable in the place of the serving one and waits for the outcome. Until the holder tells the serving process
-// to leave, nothing has changed.
+// replace replaces the serving executable and waits for the outcome. Nothing has changed until the holder tells the
+// serving process to leave.
 func (h *holder) replace(ctx context.Context, m message, fds []int) error {
 	if len(fds) != 1 {
 		return fmt.Errorf("a replacement with %d descriptors: %w", len(fds), unix.EINVAL)
@@ -53,7 +53,7 @@ func (h *holder) replace(ctx context.Context, m message, fds []int) error {
 	}
 }
 
-// refuse ends a replacement that was not begun.
+// refuse ends a replacement that was not started.
 func (t *trial) refuse(err error) {
 	t.next.remove()
 	t.done <- err
@@ -65,10 +65,10 @@ func (p program) remove() {
 	}
 }
 
-// copies is the pattern of the names of the holder's own executables.
+// copies is the pattern of the names of the executables that the holder copied.
 const copies = "serve-*"
 
-// removeCopies removes what a dead holder left in a directory that is the holder's alone.
+// removeCopies removes the copies that a dead holder left in a directory. Only the holder uses this directory.
 func removeCopies(dir string) {
 	if dir == "" {
 		return
@@ -79,7 +79,8 @@ func removeCopies(dir string) {
 	}
 }
 
-// take copies an executable to a file of the holder's own, which does not change or go with an image, and compares what it copied.
+// take copies an executable to a file of the holder, and compares the checksum of the copy. The copy neither changes
+// nor disappears with an image.
 func (h *holder) take(fd int, m message) (program, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

@@ -16,15 +16,16 @@ type session struct {
 	socket      *packets
 	keeper      device.Keeper
 	successions bool
-	ready       chan string // gets the version when the process says that it serves
+	ready       chan string // gets the version when the process reports that it serves
 
 	mu      sync.Mutex
 	cancels map[uint64]context.CancelFunc // guarded by mu
 }
 
-// serve ends when the socket is closed, here or there. Requests may be under way then; their answers go nowhere. It also ends with a packet
-// that cannot be taken, such as one whose descriptors find no room in this process. Its sender would wait for the answer for ever, so serve
-// closes the socket, and the sender makes room for a successor.
+// serve returns when either side has closed the socket. Requests may still be under way then, and their answers are
+// dropped. It also returns after a packet that it cannot receive, for example because this process has no free
+// descriptors. The sender would wait for the answer forever. So serve closes the socket, and the sender leaves its
+// devices to a successor.
 func (s *session) serve() {
 	defer func() { _ = s.socket.conn.Close() }()
 	room := make([]byte, packetBytes)
@@ -51,7 +52,7 @@ func (s *session) serve() {
 			s.cancels[m.ID] = cancel
 			s.mu.Unlock()
 			go func() {
-				defer cancel() // by this name, for another request may have taken the id
+				defer cancel() // not by the map: another request may have the id by now
 				s.answer(ctx, m, fds)
 			}()
 			continue
@@ -72,7 +73,7 @@ func (s *session) answer(ctx context.Context, m message, fds []int) {
 	delete(s.cancels, m.ID)
 }
 
-// do does what is asked and returns the descriptors of the reply.
+// do performs a request and returns the descriptors of the reply.
 func (s *session) do(ctx context.Context, m message, fds []int, r *message) ([]int, error) {
 	switch m.Op {
 	case opHello:
@@ -92,7 +93,8 @@ func (s *session) do(ctx context.Context, m message, fds []int, r *message) ([]i
 		if m.Spec == nil || len(fds) != 2 {
 			return nil, fmt.Errorf("attach with %d descriptors: %w", len(fds), unix.EINVAL)
 		}
-		// Where package device wants connections, before a thread is made that must not have one (see device.handle).
+		// Move the connection to the number that package device requires, before a thread is created that must not have
+		// it (see device.handle).
 		conn, err := fuse.Dup(fds[0])
 		if err != nil {
 			return nil, err
@@ -125,7 +127,7 @@ func (s *session) do(ctx context.Context, m message, fds []int, r *message) ([]i
 	return nil, fmt.Errorf("%q is not known here: %w", m.Op, unix.EOPNOTSUPP)
 }
 
-// onSocket does what is asked with the kernel's end of a socket pair.
+// onSocket performs a request that comes with the kernel's end of a socket pair.
 func (s *session) onSocket(ctx context.Context, m message, fds []int) (device.Held, error) {
 	switch {
 	case len(fds) != 1:

@@ -27,7 +27,7 @@ func successions() int {
 	return 12
 }
 
-// user writes and reads blocks of its own, with direct I/O, and knows what each must hold.
+// user writes and reads its own blocks with direct I/O. It knows the expected content of each block.
 type user struct {
 	t     *testing.T
 	fd    int
@@ -58,7 +58,7 @@ func (u *user) run(stop *atomic.Bool, requests *atomic.Int64) {
 
 func (u *user) at(block int) int64 { return (u.first + int64(block)) * blockBytes }
 
-// check reads a block, which must hold what was written last.
+// check reads a block, which must contain the data that was written last.
 func (u *user) check(b int) {
 	if n, err := unix.Pread(u.fd, u.page, u.at(b)); err != nil || n != blockBytes {
 		u.t.Errorf("read of block %d: %d, %v", b, n, err)
@@ -73,8 +73,8 @@ func (u *user) check(b int) {
 	}
 }
 
-// The serving process is killed again and again under users with direct I/O on one half of the device, and none of them sees an error or a
-// wrong block.
+// The serving process is killed repeatedly while users do direct I/O on one half of the device. None of the users sees
+// an error or a wrong block.
 func TestUsersOfADeviceNoticeNoSuccession(t *testing.T) {
 	r := newRig(t)
 	s := r.serving(0)
@@ -115,7 +115,8 @@ func TestUsersOfADeviceNoticeNoSuccession(t *testing.T) {
 	r.expectNothingLeft(held, false)
 }
 
-// A file system on the device goes on: each record that was synced is there, nothing was mounted again, and the check finds nothing.
+// A file system on the device keeps working: each synced record exists, nothing was mounted again, and the check finds
+// no error.
 func TestAFileSystemSurvivesSuccessions(t *testing.T) {
 	if !mountns.Own(t) {
 		return

@@ -14,11 +14,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 )
 
-// What is asked. A reply carries the id of its request. Requests without an id have none.
+// The operations of messages. A reply carries the id of its request. A request without an id gets no reply.
 const (
 	opReply        = "reply"
-	opHello        = "hello"   // which holder is this?
-	opList         = "list"    // in parts; After names the last volume of the part before
+	opHello        = "hello"   // asks which holder this is
+	opList         = "list"    // in parts; Volume names the last volume of the previous part
 	opAttach       = "attach"  // with two descriptors: the connection and the file
 	opAdopt        = "adopt"   // the reply has a descriptor
 	opAbandon      = "abandon" // Keeper.Leave
@@ -27,14 +27,14 @@ const (
 	opAttachSocket = "attachSocket" // with a descriptor: the kernel's end; known if the reply to hello has NBD
 	opAdoptSocket  = "adoptSocket"  // the same
 	opResize       = "resize"       // to SizeBytes; known if the reply to hello has Resizes
-	opCancel       = "cancel"       // without an id of its own: the context of the request of this id has ended
+	opCancel       = "cancel"       // without an id of its own: the context of the request with this id is done
 	opReady        = "ready"        // from the serving process, without an id: it serves
-	opLeave        = "leave"        // to the serving process, without an id: it shall leave its devices to a successor and end
+	opLeave        = "leave"        // to the serving process, without an id: leave the devices to a successor and exit
 	opStatus       = "status"
 	opReplace      = "replace" // with a descriptor: the executable
 )
 
-// message is all that goes over the sockets, one JSON object in a packet.
+// message is the content of each packet on the sockets: one JSON object.
 type message struct {
 	ID     uint64        `json:"id,omitempty"`
 	Op     string        `json:"op"`
@@ -49,23 +49,24 @@ type message struct {
 	Successions bool    `json:"successions,omitempty"`
 	Resizes     bool    `json:"resizes,omitempty"`
 	NBD         bool    `json:"nbd,omitempty"`
-	NoNBD       string  `json:"noNBD,omitempty"` // why not
+	NoNBD       string  `json:"noNBD,omitempty"` // the reason
 	Version     string  `json:"version,omitempty"`
 	SHA256      string  `json:"sha256,omitempty"`
 	Status      *Status `json:"status,omitempty"`
 
 	Error string `json:"error,omitempty"`
-	Kind  string `json:"kind,omitempty"` // of Error, by kinds
+	Kind  string `json:"kind,omitempty"` // of Error, a key of kinds
 }
 
-// listPart is how many devices one packet lists, packetBytes the longest packet, and versionBytes the longest name of a version.
+// listPart is the number of devices in one packet, packetBytes the longest packet, and versionBytes the longest name of
+// a version.
 const (
 	listPart     = 64
 	packetBytes  = 128 << 10
 	versionBytes = 1 << 10
 )
 
-// kinds are the errors that the other side must recognise.
+// kinds are the errors that the other process must recognize.
 var kinds = map[string]error{
 	"inUse": engine.ErrInUse, "fenced": device.ErrFenced, "notHeld": device.ErrNotHeld, "served": device.ErrServed, "ended": device.ErrEnded, "noResize": device.ErrNoResize, "noNBD": device.ErrNoNBD, "busy": ErrBusy,
 }
@@ -91,7 +92,7 @@ func (m *message) err() error {
 	return &remoteError{text: m.Error, kind: kinds[m.Kind]}
 }
 
-// remoteError is an error of the other process: its text, and what kind it is.
+// remoteError is an error of the other process: its text, and its kind.
 type remoteError struct {
 	text string
 	kind error
@@ -100,13 +101,13 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.kind }
 
-// packets is a socket of packets, with descriptors.
+// packets is a socket for packets with descriptors.
 type packets struct {
 	conn *net.UnixConn
-	mu   sync.Mutex // one packet at a time
+	mu   sync.Mutex // held while one packet is sent
 }
 
-// fromFD takes a descriptor of a socket over.
+// fromFD takes over the descriptor of a socket.
 func fromFD(fd int, name string) (*packets, error) {
 	file := os.NewFile(uintptr(fd), name)
 	defer file.Close()
@@ -161,7 +162,7 @@ func (p *packets) receive(room []byte) (m message, fds []int, err error) {
 	} else {
 		err = json.Unmarshal(room[:n], &m)
 	}
-	if err == nil && len(m.Version) > versionBytes { // it is in every status, which must fit
+	if err == nil && len(m.Version) > versionBytes { // every status contains it, and a status must fit
 		err = unix.EMSGSIZE
 	}
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
 )
 
-// slowKeeper answers List when the test lets it.
+// slowKeeper delays its answer to List until the test allows it.
 type slowKeeper struct {
 	device.Keeper
 	asked, answer chan struct{}
@@ -36,7 +36,7 @@ func (k slowKeeper) Resizes() bool { return false }
 
 func (k slowKeeper) MakesNBD() (bool, string) { return false, "a test" }
 
-// sessionPair is a holder's side of a socket, which serves, and the other one.
+// sessionPair returns one end of a socket. The holder's session serves the other end.
 func sessionPair(t *testing.T, k device.Keeper) (theirs *packets, ended <-chan struct{}) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -76,7 +76,7 @@ func TestTwoRequestsOfOneIDAreBothAnswered(t *testing.T) {
 	assert.Equal(t, uint64(8), m.ID)
 }
 
-// A process that sent what the holder cannot take must not wait for its answer.
+// A process that sent a packet which the holder cannot receive must not wait for the answer.
 func TestWhoSendsWhatCannotBeTakenIsCut(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestWhoSendsWhatCannotBeTakenIsCut(t *testing.T) {
 	}
 }
 
-// An answer that does not fit is left out; the holder goes on.
+// The holder drops an answer that does not fit, and continues.
 func TestAnAnswerThatDoesNotFitEndsNothing(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -123,7 +123,7 @@ func TestAnAnswerThatDoesNotFitEndsNothing(t *testing.T) {
 	c, err := net.Dial("unixpacket", path)
 	require.NoError(t, err)
 	defer c.Close()
-	// Each of these bytes needs six in the answer, which names what was asked.
+	// Each of these bytes needs six bytes in the answer, which names the operation of the request.
 	_, err = c.Write([]byte(`{"op":"` + strings.Repeat("<", 30<<10) + `"}`))
 	require.NoError(t, err)
 	n, err := c.Read(make([]byte, packetBytes))
@@ -135,18 +135,18 @@ func TestAnAnswerThatDoesNotFitEndsNothing(t *testing.T) {
 	<-served
 }
 
-// growth is what a keeper was asked for.
+// growth is one request to a keeper to resize a device.
 type growth struct {
 	volume string
 	owner  device.Owner
 	size   int64
 }
 
-// growingKeeper tells what is asked to grow.
+// growingKeeper reports the requests to resize a device.
 type growingKeeper struct {
 	device.Keeper
 	can   bool
-	asked chan growth // of 1
+	asked chan growth // capacity 1
 }
 
 func (growingKeeper) MakesNBD() (bool, string) { return false, "a test" }
@@ -158,7 +158,7 @@ func (k growingKeeper) Resize(_ context.Context, volume string, owner device.Own
 	return device.ErrFenced
 }
 
-// A holder of an earlier release says nothing of growth in its hello, and is not asked for what it does not know.
+// A holder of an earlier release does not mention growth in its hello, and gets no request that it does not know.
 func TestADeviceGrowsIfTheHolderCanDoThat(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		k := growingKeeper{can: can, asked: make(chan growth, 1)}
@@ -180,10 +180,10 @@ func TestADeviceGrowsIfTheHolderCanDoThat(t *testing.T) {
 	}
 }
 
-// handingKeeper sees the descriptors that are attached, and hands one out.
+// handingKeeper records the files of the descriptors that are attached, and hands one out.
 type handingKeeper struct {
 	device.Keeper
-	attached chan [2]string // what they lead to: the connection, the file
+	attached chan [2]string // their files: the connection, the file
 	given    string         // a path
 }
 
@@ -205,7 +205,8 @@ func (k handingKeeper) Adopt(_ context.Context, volume string, _ device.Owner) (
 	return fd, device.Held{Spec: device.Spec{Volume: volume}}, err
 }
 
-// Of two descriptors in one packet the first is the connection: in the other order the holder would keep the file in its place.
+// Of two descriptors in one packet the first is the connection. In the other order the holder would keep the file in
+// its place.
 func TestDescriptorsComeInTheirOrder(t *testing.T) {
 	dir := t.TempDir()
 	var files []*os.File
@@ -231,12 +232,12 @@ func TestDescriptorsComeInTheirOrder(t *testing.T) {
 	assert.Equal(t, k.given, to)
 	require.NoError(t, theirs.conn.Close())
 	<-ended
-	for _, f := range files { // the session closes its own after it has answered
+	for _, f := range files { // the session closes its own descriptors after it has answered
 		assert.Eventually(t, func() bool { return opened(f.Name()) == 1 }, 10*time.Second, time.Millisecond, "%s is open elsewhere", f.Name())
 	}
 }
 
-// opened counts this process's descriptors that lead to a path.
+// opened counts the descriptors of this process that lead to a path.
 func opened(path string) int {
 	all, _ := os.ReadDir("/proc/self/fd")
 	n := 0
@@ -248,7 +249,7 @@ func opened(path string) int {
 	return n
 }
 
-// An attachment with another number of descriptors is refused, and the session goes on.
+// An attachment with another number of descriptors is refused, and the session continues.
 func TestAnAttachmentHasTwoDescriptors(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
