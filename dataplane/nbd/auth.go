@@ -8,38 +8,40 @@ import (
 	"slices"
 )
 
-// Authentication is a private option, sent before NBD_OPT_GO for an export that wants it. Over TLS each end proves the secret to the other:
+// Authentication is a private option. The client sends it before NBD_OPT_GO, for an export that requires it. Over TLS
+// each end proves the secret to the other:
 //
 //	client  optAuthTLS, proof (32 bytes)            HMAC-SHA256(secret, tlsAuthLabel || "client" || binding)
 //	server  repAuthProof, proof (32 bytes), ACK     HMAC-SHA256(secret, tlsAuthLabel || "server" || binding)
 //	        or NBD_REP_ERR_POLICY
 //
-// The binding is the key material that TLS exports as "EXPORTER-Channel-Binding" (RFC 9266). Both ends of one TLS connection have the same,
-// no other connection ever has it, and neither end can choose it. So a relay that ends TLS on both of its sides cannot pass a proof on, and
-// a recorded one is worth nothing. The client says no name before the server has proved itself: which secret is meant the server finds out
-// by trying those that it knows. The proof opens every export with that secret.
+// The binding is the key material that TLS exports as "EXPORTER-Channel-Binding" (RFC 9266). Both ends of one TLS
+// connection have the same binding, no other connection ever has it, and neither end can choose it. So a relay that
+// terminates TLS on both of its sides cannot forward a proof, and a recorded proof is worthless. The client sends no
+// name before the server has proved itself: the server tries the secrets that it knows until one fits. The proof opens
+// every export with that secret.
 //
-// Without TLS the client alone proves itself:
+// Without TLS only the client proves itself:
 //
-//	client  optAuth, no data                        asks for a nonce
+//	client  optAuth, no data                        requests a nonce
 //	server  repAuthNonce, 32 random bytes           replaces any nonce given before
 //	client  optAuth, proof (32 bytes) then name     proof = HMAC-SHA256(secret, authLabel || nonce || name)
 //	server  ACK, or NBD_REP_ERR_POLICY              the nonce is spent either way
 //
-// Such a proof is good for the one export it names, on the one connection that holds the nonce. It shows that the peer knew the secret when
-// it connected and nothing more: it does not prove the server to the client, it hides nothing, and an attacker who can change packets on
-// the path can take the connection over. Over TLS it is refused.
+// Such a proof is valid for the one export that it names, on the one connection that holds the nonce. It shows only
+// that the peer knew the secret when it connected. It does not prove the server to the client, and it hides nothing. An
+// attacker who can change packets on the path can take the connection over. Over TLS the server refuses it.
 const (
 	authLabel    = "longhorn-nbd-auth-v1"
 	tlsAuthLabel = "longhorn-nbd-auth-v2"
 	nonceLen     = 32
 	proofLen     = sha256.Size
 
-	// maxAuthFailures is how many wrong proofs a connection may offer before it is cut.
+	// maxAuthFailures is how many wrong proofs a connection may offer before the server cuts it.
 	maxAuthFailures = 3
 )
 
-// end is one of the two of a connection.
+// end is one of the two ends of a connection.
 type end string
 
 const (
@@ -56,7 +58,8 @@ func channelProof(secret, binding []byte, by end) []byte {
 	return m.Sum(nil)
 }
 
-// authProof computes the proof of secret for name. The nonce has a fixed length, so what is hashed can be read one way only.
+// authProof computes the proof of secret for name. The nonce has a fixed length, so the hashed bytes can be parsed in
+// only one way.
 func authProof(secret, nonce []byte, name string) []byte {
 	m := hmac.New(sha256.New, secret)
 	m.Write([]byte(authLabel))
@@ -65,18 +68,18 @@ func authProof(secret, nonce []byte, name string) []byte {
 	return m.Sum(nil)
 }
 
-// authenticator is the server's side for one connection.
+// authenticator is the server's side of authentication on one connection.
 type authenticator struct {
 	secret   func(export string) (secret []byte, required bool)
-	secrets  func() [][]byte // that may be proved over TLS
-	nonce    []byte          // nil when there is none to answer
-	proved   map[string]bool // export names whose secret the peer has shown to know, without TLS
-	binding  []byte          // of the TLS connection; nil: there is none
-	known    [][]byte        // secrets that the peer has shown to know, over TLS
+	secrets  func() [][]byte // the secrets that a peer may prove over TLS
+	nonce    []byte          // nil if there is none to answer
+	proved   map[string]bool // names of exports; the peer has proved their secrets without TLS
+	binding  []byte          // of the TLS connection; nil without TLS
+	known    [][]byte        // secrets that the peer has proved over TLS
 	failures int
 }
 
-// challenge makes a new nonce.
+// challenge creates a new nonce.
 func (a *authenticator) challenge() ([]byte, error) {
 	a.nonce = make([]byte, nonceLen)
 	if _, err := rand.Read(a.nonce); err != nil {
@@ -85,8 +88,8 @@ func (a *authenticator) challenge() ([]byte, error) {
 	return a.nonce, nil
 }
 
-// verify judges proof-then-name against the nonce, which it spends. An export without a secret cannot be proved: an empty key
-// would be one that everybody knows.
+// verify checks proof-then-name against the nonce, which it spends. An export without a secret cannot be proved,
+// because everybody knows an empty key.
 func (a *authenticator) verify(data []byte) bool {
 	nonce := a.nonce
 	a.nonce = nil
@@ -108,7 +111,7 @@ func (a *authenticator) verify(data []byte) bool {
 	return true
 }
 
-// verifyChannel judges a proof over TLS and returns the server's own, nil if it is wrong.
+// verifyChannel checks a proof over TLS and returns the server's own proof, or nil if the client's proof is wrong.
 func (a *authenticator) verifyChannel(proof []byte) []byte {
 	for _, secret := range a.secrets() {
 		if len(secret) > 0 && hmac.Equal(channelProof(secret, a.binding, clientEnd), proof) {
@@ -120,7 +123,7 @@ func (a *authenticator) verifyChannel(proof []byte) []byte {
 	return nil
 }
 
-// hasProved says whether the peer has shown to know the secret of an export.
+// hasProved reports whether the peer has proved that it knows the secret of an export.
 func (a *authenticator) hasProved(name string) bool {
 	if a.proved[name] || a.secret == nil || len(a.known) == 0 {
 		return a.proved[name]
@@ -129,7 +132,7 @@ func (a *authenticator) hasProved(name string) bool {
 	return len(secret) > 0 && slices.ContainsFunc(a.known, func(k []byte) bool { return hmac.Equal(k, secret) })
 }
 
-// admits says whether the peer may open name as far as authentication goes.
+// admits reports whether authentication allows the peer to open name.
 func (a *authenticator) admits(name string) bool {
 	if a.secret == nil || a.hasProved(name) {
 		return true

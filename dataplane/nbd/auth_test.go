@@ -31,7 +31,7 @@ func TestAuthentication(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		prove func(c *rawClient) uint32 // the last reply to the authentication option; 0 if none was sent
+		prove func(c *rawClient) uint32 // returns the last reply to the authentication option; 0 if none was sent
 		reply uint32
 		open  string
 		want  uint32
@@ -98,7 +98,7 @@ func TestClientAuthenticates(t *testing.T) {
 	var option *nbd.OptionError
 	for _, c := range []struct {
 		name, path, secret string
-		as                 any // nil: opened
+		as                 any // nil if the export opened
 	}{
 		{"right secret → opened, and the exporter knows", path, "secret of vol", nil},
 		{"no secret → refused by policy", path, "", &policy},

@@ -9,13 +9,13 @@ import (
 type ZeroFlags uint8
 
 const (
-	// ZeroFUA asks that the zeroes be durable before Zero returns.
+	// ZeroFUA requests that the zeroes are durable before Zero returns.
 	ZeroFUA ZeroFlags = 1 << iota
-	// ZeroNoHole asks that the range stay allocated, so that a later write there cannot run out of space.
+	// ZeroNoHole requests that the range stays allocated, so that a later write there cannot run out of space.
 	ZeroNoHole
 )
 
-// ExtentFlags describe an extent in the words of base:allocation. No flag means allocated data.
+// ExtentFlags describe an extent in the terms of base:allocation. No flag means allocated data.
 type ExtentFlags uint32
 
 const (
@@ -32,39 +32,44 @@ type Extent struct {
 	Flags  ExtentFlags
 }
 
-// Backend serves one export. Offsets and lengths are in bytes and were checked (range, flags, alignment to the export's block
-// size) before the call. Calls arrive concurrently, in any order, and overlapping; an implementation must order what it must.
-// Errors may be a syscall.Errno or an *Error, wrapped or not; any other is sent as EIO with its text.
+// Backend serves one export. Offsets and lengths are in bytes. The server checks them before the call: range, flags,
+// alignment to the export's block size. Calls arrive concurrently, in any order, and may overlap; an implementation
+// must establish the order that it needs. Errors may be a syscall.Errno or an *Error, wrapped or not. Any other error
+// is sent as EIO with its text.
 //
-// The context of a call served for a connection is not cancelled when the client goes away: what has begun is finished, for half
-// a fan-out is worse than an unread reply. It is cancelled only when Server.Shutdown runs out of patience.
+// The context of a call for a connection is not cancelled when the client leaves. A started call is completed, because
+// half a fan-out is worse than an unread reply. The context is cancelled only when the context of Server.Shutdown is
+// done.
 type Backend interface {
-	// ReadAt fills p whole or returns an error. It must not keep p.
+	// ReadAt fills the whole of p or returns an error. It must not keep p.
 	ReadAt(ctx context.Context, p []byte, off int64) error
-	// WriteAt writes p whole or returns an error, after which any part of the range may have changed. With fua the data must be
-	// durable before it returns. It must not keep or change p.
+	// WriteAt writes the whole of p or returns an error. After an error any part of the range may have changed. With
+	// fua the data must be durable before WriteAt returns. It must not keep or change p.
 	WriteAt(ctx context.Context, p []byte, off int64, fua bool) error
 	// Flush makes durable every write that returned before Flush was called.
 	Flush(ctx context.Context) error
-	// Trim says that the content of the range is no longer wanted; the backend may ignore it, and what is read after is not defined.
+	// Trim says that the content of the range is no longer needed. The backend may ignore it. The content of later
+	// reads is undefined.
 	Trim(ctx context.Context, off, length int64, fua bool) error
 	// Zero makes the range read as zeroes.
 	Zero(ctx context.Context, off, length int64, flags ZeroFlags) error
-	// Extents describes the range from off: at least one extent, the first beginning at off, each beginning where the one before
-	// ended, none empty. It may stop short of length or run past it.
+	// Extents describes the range from off. It returns at least one extent. The first extent starts at off, each
+	// further extent starts at the end of the previous one, and none is empty. The extents may cover less than length,
+	// or more.
 	Extents(ctx context.Context, off, length int64) ([]Extent, error)
 }
 
-// LateReader is a Backend whose reads are answered though a disk hangs, if their caller can do without the buffer.
+// LateReader is a Backend that answers reads although a disk hangs, if the caller can spare the buffer.
 type LateReader interface {
-	// ReadLate is ReadAt, unless the disk hangs that it reads from. Then the answer comes by elsewhere, once and from another goroutine:
-	// what was read in other memory, or why nothing could be. When the disk has answered at last, if ever, ReadLate returns left; the
-	// call of elsewhere may come after that too. p is not used any more when ReadLate returns.
+	// ReadLate is ReadAt, except if the disk that it reads from hangs. Then the answer comes by elsewhere, once and
+	// from another goroutine: the data in other memory, or an error. When the disk has answered, if ever, ReadLate
+	// returns left as true; elsewhere may be called even after that. After ReadLate has returned, p is no longer used.
 	ReadLate(ctx context.Context, p []byte, off int64, elsewhere func(got []byte, err error)) (left bool, err error)
 }
 
-// BlockSize holds an export's block size constraints in bytes. Zero fields mean Min 1, Preferred 4096, Max MaxPayload. Min and
-// Preferred must be powers of two. Requests not aligned to Min are refused with EINVAL before they reach the Backend.
+// BlockSize holds an export's block size constraints in bytes. Zero fields mean Min 1, Preferred 4096, Max MaxPayload.
+// Min and Preferred must be powers of two. Requests that are not aligned to Min are refused with EINVAL before they
+// reach the Backend.
 type BlockSize struct {
 	Min, Preferred, Max uint32
 }
@@ -82,21 +87,22 @@ func (b BlockSize) withDefaults() BlockSize {
 	return b
 }
 
-// Export is what a server offers under a name.
+// Export describes the data that a server offers under a name.
 type Export struct {
 	Name, Description string
 	// Size is in bytes and must not be negative.
 	Size int64
-	// SizeNow, if set, tells the size as it is now: requests beyond Size are taken once it is larger. A client learns of that by other
-	// means, and must call Client.Grow. It must not block.
+	// SizeNow, if set, returns the current size: requests beyond Size are accepted when it has become larger. A client
+	// learns of that by other means, and must call Client.Grow. SizeNow must not block.
 	SizeNow  func() int64
 	ReadOnly bool
-	// MultiConn promises that a flush on one connection covers writes completed on every other.
+	// MultiConn promises that a flush on one connection covers completed writes of all connections.
 	MultiConn bool
 	BlockSize BlockSize
 	Backend   Backend
-	// Closed, if set, is called once per successful Open: after the last request of the connection has finished and before the
-	// connection is closed, so that a client which has seen the end of the connection knows that the export was released.
+	// Closed, if set, is called once per successful Open. The server calls it after the last request of the connection
+	// has finished and before it closes the connection. So a client that has seen the end of the connection knows that
+	// the export was released.
 	Closed func()
 }
 
@@ -117,24 +123,26 @@ func (e *Export) txFlags(structured bool) uint16 {
 	return f
 }
 
-// ConnInfo tells an Exporter who asks.
+// ConnInfo describes the peer of a connection to an Exporter.
 type ConnInfo struct {
 	LocalAddr, RemoteAddr net.Addr
 	// Authenticated says that the peer has proved, on this connection, that it knows the secret of exactly this export.
 	Authenticated bool
-	// InfoOnly says that the peer wants a description (NBD_OPT_INFO): the Backend will not be called and may be nil, and Closed
-	// follows at once. An Exporter must not let such an Open take the export over from anyone.
+	// InfoOnly says that the peer wants a description (NBD_OPT_INFO). The Backend will not be called and may be nil,
+	// and Closed follows at once. Because of such an Open, an Exporter must not take the export away from another
+	// connection.
 	InfoOnly bool
-	// Drop cuts the connection. Requests already handed to the Backend still finish, their replies go nowhere, and Closed is
-	// called after the last of them. It may be called at any time, from any goroutine, more than once, and does not wait.
+	// Drop cuts the connection. Requests that the Backend already has still finish, and their replies are dropped.
+	// Closed is called after the last of them. Drop may be called at any time, from any goroutine, more than once, and
+	// does not wait.
 	Drop func()
 }
 
 // Exporter resolves names. Its methods are called concurrently.
 type Exporter interface {
-	// Open returns the export of that name for one connection. The client gets ErrUnknownExport and ErrPolicy as such, with their
-	// text; of any other error the client learns only that the export cannot be opened, and the server logs it. An Export may be
-	// shared between connections if its Closed may be called once for each.
+	// Open returns the export of that name for one connection. The client gets ErrUnknownExport and ErrPolicy
+	// unchanged, with their text. For any other error the client learns only that the export cannot be opened, and the
+	// server logs the error. Connections may share an Export if its Closed may be called once for each.
 	Open(ctx context.Context, name string, c ConnInfo) (*Export, error)
 	// List returns the names that anyone who can connect may know. It may return none.
 	List(ctx context.Context) []string

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What came before a handshake was not encrypted, and anybody can have sent it: it must not be taken for a part of
-// what is.
+// Bytes that came before a handshake were not encrypted, and anyone can have sent them. They must not be taken for
+// encrypted data.
 func TestBytesBeforeAHandshakeAreRefused(t *testing.T) {
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })

@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// BenchmarkUnixSocket measures the wire alone: client and server in one process, a memory backend behind them.
+// BenchmarkUnixSocket measures only the wire: client and server in one process, with a memory backend.
 func BenchmarkUnixSocket(b *testing.B) {
 	const span = 64 << 20
 	m := memory.New(span)
@@ -72,8 +72,8 @@ func measure(b *testing.B, ctx context.Context, c *nbd.Client, write bool, depth
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "IOPS")
 }
 
-// BenchmarkFlushBesideWriters measures how long a flush takes while eight others write 1 MiB each, over TCP on loopback: it waits
-// for what was queued before it, and must not be held for what came after.
+// BenchmarkFlushBesideWriters measures how long a flush takes while eight other goroutines write 1 MiB each, over TCP
+// on loopback. The flush waits for the requests that were queued before it, and must not wait for later ones.
 func BenchmarkFlushBesideWriters(b *testing.B) {
 	const writers, size = 8, 1 << 20
 	s := nbd.NewServer(serving(memory.New(writers*size).Export("vol")), nbd.ServerOptions{})
@@ -113,7 +113,7 @@ func BenchmarkFlushBesideWriters(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)-1].Microseconds()), "µs-max")
 }
 
-// BenchmarkTLS measures the wire with and without TLS over the loopback device, and what a handshake costs.
+// BenchmarkTLS measures the wire with and without TLS over the loopback device, and the cost of a handshake.
 func BenchmarkTLS(b *testing.B) {
 	const span = 64 << 20
 	address := listenTCP(b, serving(memory.New(span).Export("vol")), securing(false, "vol"))

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// buffer is a payload buffer borrowed from a pool of its size class. Classes are powers of two, so at most half is wasted.
+// buffer is a payload buffer from the pool of its size class. Classes are powers of two, so at most half is wasted.
 type buffer struct {
-	data  []byte // as long as was asked for
+	data  []byte // of the requested length
 	class int
 }
 
@@ -28,5 +28,5 @@ func getBuffer(n int) *buffer {
 	return &buffer{data: make([]byte, n, 1<<class), class: class}
 }
 
-// release gives the buffer back. It must not be used after.
+// release returns the buffer to the pool. The caller must not use it afterwards.
 func (b *buffer) release() { bufferPools[b.class].Put(b) }

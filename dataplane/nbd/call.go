@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// call is one request of a Client. Three parties may hold it at once; all fields below `client` change under Client.mu.
+// call is one request of a Client. Three parties may hold it at once. All fields below `client` change under Client.mu.
 //
-//	caller   waits on done, or gives up
+//	caller   waits on done, or abandons the call
 //	queue    (queued)  the send queue holds head and data, and may be sending them
 //	reader   (claimed) the reader may be filling data
 //
-// done is signalled once, when the reply is complete and the queue has let go: so the caller, once woken, owns data again and the
-// call may be used anew. A caller that gives up while one of the others may be using data waits on idle instead, until both have
-// let go, and leaves the call in Client.calls for the reader to recognise and skip.
+// done is signalled once, when the reply is complete and the queue no longer holds the call. So the caller, when it
+// wakes up, owns data again, and the call may be reused. A caller may abandon the call while the queue or the reader
+// may be using data. Then it waits on idle instead, until neither holds data. It leaves the call in Client.calls, so
+// that the reader recognizes and skips the reply.
 type call struct {
 	client *Client
 	req    request
@@ -24,17 +25,18 @@ type call struct {
 	done   chan struct{}
 
 	queued, claimed, replied, abandoned bool
-	finished                            bool          // the reader is through with the call, so it may be used anew
-	idle                                chan struct{} // made by a caller that gives up, closed when queue and reader have let go of data
-	err                                 error
-	answer                              answer
-	covered                             coverage
+	finished                            bool // the reader has finished with the call, so it may be reused
+	// idle is created by a caller that abandons the call. It is closed when neither queue nor reader holds data.
+	idle    chan struct{}
+	err     error
+	answer  answer
+	covered coverage
 
-	notify func(error) // called with the outcome in place of done, if set; without Client.mu held
+	notify func(error) // if set, called with the outcome instead of done; without Client.mu held
 	next   *call       // in Client.told
 }
 
-// answer is what a reply brought besides success and the bytes of a read.
+// answer is the content of a reply, except success and the bytes of a read.
 type answer struct {
 	extents []Extent
 	control []byte
@@ -42,7 +44,8 @@ type answer struct {
 
 var callPool = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
-// do performs one request and waits for its reply. data is what to send for a write, what to fill for a read.
+// do performs one request and waits for its reply. For a write, data is the data to send; for a read, the memory to
+// fill.
 func (c *Client) do(ctx context.Context, r request, data []byte) (answer, error) {
 	if invalid := validate(r, c.limitsNow()); invalid != nil {
 		return answer{}, invalid
@@ -63,7 +66,8 @@ func (c *Client) do(ctx context.Context, r request, data []byte) (answer, error)
 	}
 }
 
-// doAsync performs one request without waiting: any goroutine calls notify once, with the outcome, without a lock held.
+// doAsync performs one request without waiting. Some goroutine calls notify once, with the outcome, without a lock
+// held.
 func (c *Client) doAsync(r request, data []byte, notify func(error)) {
 	if invalid := validate(r, c.limitsNow()); invalid != nil {
 		notify(invalid)
@@ -77,7 +81,7 @@ func (c *Client) doAsync(r request, data []byte, notify func(error)) {
 	c.out.send(k.frame())
 }
 
-// frame returns what to send for a call.
+// frame returns the frame to send for a call.
 func (k *call) frame() frame {
 	f := frame{head: k.head[:], owner: k}
 	if k.req.hasPayload() {
@@ -86,7 +90,7 @@ func (k *call) frame() frame {
 	return f
 }
 
-// register makes a call known to the reader.
+// register adds a call to the calls that the reader knows.
 func (c *Client) register(r request, data []byte, notify func(error)) (*call, error) {
 	k := callPool.Get().(*call)
 	c.mu.Lock()
@@ -107,8 +111,8 @@ func (c *Client) register(r request, data []byte, notify func(error)) (*call, er
 	return k, nil
 }
 
-// result takes the outcome out of a call whose done was received. The call is used anew only if the reader ended it: if a lost
-// connection did, the reader may still have it in its hands.
+// result takes the outcome out of a call after done was received. The call is reused only if the reader has finished
+// it. If a lost connection has finished it, the reader may still use it.
 func (k *call) result() (answer, error) {
 	a, err := k.answer, k.err
 	if k.finished {
@@ -118,7 +122,7 @@ func (k *call) result() (answer, error) {
 	return a, err
 }
 
-// giveUp ends a call whose context has ended. See Client for what it promises.
+// giveUp finishes a call after its context is done. The documentation of Client lists the guarantees.
 func (c *Client) giveUp(ctx context.Context, k *call) (answer, error) {
 	op := k.req.Type
 	c.mu.Lock()
@@ -134,7 +138,7 @@ func (c *Client) giveUp(ctx context.Context, k *call) (answer, error) {
 	}
 	k.abandoned = true
 	var idle chan struct{}
-	if k.queued && k.req.hasPayload() || k.claimed { // a header alone is no memory of the caller's
+	if k.queued && k.req.hasPayload() || k.claimed { // the header alone is not the caller's memory
 		idle = make(chan struct{})
 		k.idle = idle
 	} else {
@@ -147,7 +151,8 @@ func (c *Client) giveUp(ctx context.Context, k *call) (answer, error) {
 	return answer{}, fmt.Errorf("%s: %w: %w", op, ErrUnknownOutcome, ctx.Err())
 }
 
-// awaitIdle waits until neither the queue nor the reader holds a call's memory, and breaks the connection if that takes too long.
+// awaitIdle waits until neither the queue nor the reader holds a call's memory. It breaks the connection if that takes
+// too long.
 func (c *Client) awaitIdle(idle <-chan struct{}, op command) {
 	grace := time.NewTimer(c.opts.CancelGrace)
 	defer grace.Stop()
@@ -159,7 +164,7 @@ func (c *Client) awaitIdle(idle <-chan struct{}, op command) {
 	}
 }
 
-// settleLocked signals the caller of k, if what it waits for has come.
+// settleLocked signals the caller of k, if the event that the caller waits for has happened.
 func (k *call) settleLocked() {
 	switch {
 	case k.queued || k.claimed:
@@ -176,7 +181,7 @@ func (k *call) settleLocked() {
 	}
 }
 
-// unlock gives mu back, then calls notify of each call that was settled under it.
+// unlock releases mu, then calls notify of each call that was settled under it.
 func (c *Client) unlock() {
 	k := c.told
 	c.told = nil
@@ -194,7 +199,8 @@ func (k *call) frameDone(f fate) {
 	c := k.client
 	c.mu.Lock()
 	if f == fateUnsent && !k.abandoned {
-		// The queue had failed, and so has the connection or is about to: the reader will find no such call.
+		// The queue had failed. So the connection has failed too, or will fail now, and the reader will find no such
+		// call.
 		delete(c.calls, k.req.Cookie)
 		k.replied = true
 		k.err = fmt.Errorf("%s: %w: %w", k.req.Type, ErrNotSent, c.lostLocked())
@@ -207,7 +213,8 @@ func (k *call) frameDone(f fate) {
 	}
 }
 
-// fail makes the client unusable, once: calls that are under way end with ErrUnknownOutcome, later ones with ErrNotSent.
+// fail makes the client unusable, once. Calls that are under way fail with ErrUnknownOutcome, later calls with
+// ErrNotSent.
 func (c *Client) fail(cause error) {
 	c.mu.Lock()
 	if c.err != nil {

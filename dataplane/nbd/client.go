@@ -11,24 +11,25 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// DialOptions tune a Client. The zero value is good for an export that wants no authentication.
+// DialOptions tune a Client. The zero value is suitable for an export without authentication.
 type DialOptions struct {
-	// Secret, if not empty, is proved to the server before the export is opened. A server that does not offer authentication is
-	// then refused, for it is not the one that was meant.
+	// Secret, if not empty, is proved to the server before the export is opened. A server that does not offer
+	// authentication is then refused, because it is not the intended server.
 	Secret []byte
-	// TLS has the connection go through TLS 1.3, and client and server prove Secret, which must not be empty, to each other over it. A
-	// server that does not do so, or somebody in between who has it seem so, is refused. It says nothing of what the server demands.
+	// TLS sends the connection through TLS 1.3. Over it, client and server prove Secret to each other; it must not be
+	// empty. The client refuses a server that does not do so, even if only an attacker in between makes it appear so.
+	// TLS says nothing about the demands of the server.
 	TLS bool
-	// Timeout bounds connecting and the handshake; 10 s if zero.
+	// Timeout limits connecting and the handshake together; 10 s if zero.
 	Timeout time.Duration
-	// CancelGrace bounds how long a cancelled request waits for the socket to finish with the caller's memory before the whole
-	// connection is given up; 1 s if zero. See Client.
+	// CancelGrace limits how long a cancelled request waits for the socket to release the caller's memory. After that
+	// the client abandons the whole connection; 1 s if zero. See Client.
 	CancelGrace time.Duration
-	// CloseTimeout bounds how long Close waits for the server to finish; 2 s if zero.
+	// CloseTimeout limits how long Close waits for the server to finish; 2 s if zero.
 	CloseTimeout time.Duration
-	// DialContext makes the connection; a net.Dialer's if nil.
+	// DialContext creates the connection. If it is nil, a net.Dialer does so.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Log receives why a connection was given up; nil discards it.
+	// Log receives the reason when the client abandons a connection; nil discards it.
 	Log *logrus.Entry
 }
 
@@ -51,7 +52,7 @@ func (o DialOptions) withDefaults() DialOptions {
 	return o
 }
 
-// ExportInfo is what the server said of the export when it was opened.
+// ExportInfo is the description that the server gave when the export was opened.
 type ExportInfo struct {
 	Name, Description string
 	Size              int64 // bytes
@@ -62,41 +63,43 @@ type ExportInfo struct {
 	CanTrim           bool
 	CanZero           bool
 	Structured        bool      // replies are structured: errors have texts
-	CanExtents        bool      // Extents asks the server; without it everything is reported as data
-	BlockSize         BlockSize // Max never above MaxPayload
+	CanExtents        bool      // Extents asks the server; otherwise it reports everything as data
+	BlockSize         BlockSize // Max is at most MaxPayload
 }
 
-// Client is one connection to one export, and a Backend. Any number of requests may be under way at once; nothing bounds them
-// here, so callers should. A connection that failed stays failed: make another.
+// Client is one connection to one export, and a Backend. Any number of requests may be under way at once. The Client
+// does not limit them, so callers should. A connection that failed stays failed: create another one.
 //
-// The context of a request may end at any time. If no byte of the request was sent the error wraps ErrNotSent and the context's;
-// otherwise ErrUnknownOutcome and the context's, and the reply is dropped when it comes. Either way the caller's memory is not
-// touched after the return. If the socket is holding that memory at this moment, half written or half filled, the call waits for
-// it, for at most DialOptions.CancelGrace; then the peer counts as stalled and the whole connection is given up.
+// The context of a request may be done at any time. If no byte of the request was sent, the error wraps ErrNotSent and
+// the context's error. Otherwise it wraps ErrUnknownOutcome and the context's error, and the reply is dropped when it
+// comes. In both cases the caller's memory is not used after the return. The socket may hold that memory at this
+// moment, half written or half filled. Then the call waits for the socket, for at most DialOptions.CancelGrace. After
+// that the peer counts as stalled, and the client abandons the whole connection.
 type Client struct {
 	in        source
 	opts      DialOptions
 	info      ExportInfo
-	limits    limits       // but for the size
+	limits    limits       // except the size
 	size      atomic.Int64 // of the export
-	statusID  uint32       // the number the server gave base:allocation
+	statusID  uint32       // the server's number for base:allocation
 	out       *sendQueue
 	done      chan struct{} // closed when the connection is unusable
 	reading   chan struct{} // closed when the reader has returned
 	closeOnce sync.Once
 
 	mu     sync.Mutex
-	calls  map[uint64]*call // guarded by mu; requests not answered, abandoned ones included
+	calls  map[uint64]*call // guarded by mu; unanswered requests, including abandoned ones
 	cookie uint64           // guarded by mu; of the last request
 	closed bool             // guarded by mu; Close was called
 	err    error            // guarded by mu; set when done is closed
-	told   *call            // guarded by mu; settled calls to notify when mu is given back, see unlock
+	told   *call            // guarded by mu; settled calls to notify when mu is released, see unlock
 }
 
 var _ Backend = (*Client)(nil)
 
-// Dial connects to addr and opens exportName. Nothing was asked of the export when it fails, but the server may have opened and
-// closed it. The error wraps ErrUnknownExport, a *PolicyError or an *OptionError where the server said so.
+// Dial connects to addr and opens exportName. If Dial fails, it has sent no request to the export, but the server may
+// have opened and closed the export. The error wraps ErrUnknownExport, a *PolicyError or an *OptionError if the server
+// sent that.
 func Dial(ctx context.Context, network, addr, exportName string, opts DialOptions) (*Client, error) {
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
@@ -109,7 +112,8 @@ func Dial(ctx context.Context, network, addr, exportName string, opts DialOption
 	return NewClient(ctx, conn, exportName, opts)
 }
 
-// Describe asks a server about an export without opening it (NBD_OPT_INFO). An error that is a *PolicyError is the server's refusal.
+// Describe requests the description of an export from a server without opening the export (NBD_OPT_INFO). A
+// *PolicyError is the server's refusal.
 func Describe(ctx context.Context, network, addr, exportName string, opts DialOptions) (ExportInfo, error) {
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
@@ -126,7 +130,7 @@ func Describe(ctx context.Context, network, addr, exportName string, opts DialOp
 	return h.exportInfo(), nil
 }
 
-// NewClient is Dial on a connection that the caller made. It takes conn over, and closes it if it fails.
+// NewClient is Dial on a connection that the caller created. It takes conn over, and closes it if it fails.
 func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialOptions) (*Client, error) {
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
@@ -153,8 +157,8 @@ func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialO
 // Size returns the size of the export in bytes.
 func (c *Client) Size() int64 { return c.size.Load() }
 
-// Grow says that the export has become larger, which the caller knows of the server by other means (Export.SizeNow). It never makes it
-// smaller.
+// Grow says that the export has become larger. The caller must know this from the server by other means
+// (Export.SizeNow). Grow never makes the export smaller.
 func (c *Client) Grow(size int64) {
 	for {
 		now := c.size.Load()
@@ -164,30 +168,31 @@ func (c *Client) Grow(size int64) {
 	}
 }
 
-// limitsNow is what requests are judged by.
+// limitsNow returns the limits by which requests are checked.
 func (c *Client) limitsNow() limits {
 	l := c.limits
 	l.size = uint64(c.size.Load())
 	return l
 }
 
-// Info returns what the server said of the export.
+// Info returns the server's description of the export.
 func (c *Client) Info() ExportInfo { return c.info }
 
-// Done is closed when the connection is unusable.
+// Done returns a channel that is closed when the connection is unusable.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err returns nil while the connection is usable, ErrClosed when Close ended it, and otherwise why it was lost.
+// Err returns nil while the connection is usable. It returns ErrClosed after Close, and otherwise the reason for the
+// loss.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close tells the server that no more requests come and waits, up to DialOptions.CloseTimeout, for it to answer those under way
-// and hang up; a server of this package has then released the export. What is still unanswered after that returns
-// ErrUnknownOutcome. Close always succeeds, and returns when every goroutine of the Client has ended: closing the socket ends them,
-// whatever the peer does.
+// Close informs the server that no further request follows. It waits, up to DialOptions.CloseTimeout, until the server
+// has answered the requests under way and closed the connection. A server of this package has then released the export.
+// Requests that are still unanswered after that return ErrUnknownOutcome. Close always succeeds. It returns when every
+// goroutine of the Client has exited: closing the socket makes them exit, whatever the peer does.
 func (c *Client) Close() error {
 	c.closeOnce.Do(func() {
 		c.sayGoodbye()
@@ -200,20 +205,21 @@ func (c *Client) Close() error {
 		c.fail(ErrClosed)
 	})
 	<-c.reading
-	c.out.fail(ErrClosed) // a goroutine that failed the client meanwhile may not have come to this yet
+	c.out.fail(ErrClosed) // a goroutine that failed the client in the meantime may not have done this yet
 	c.out.wait()
 	return nil
 }
 
-// Cut gives the connection up at once, for the reason given, and tells the server nothing. Calls under way fail with
-// ErrUnknownOutcome (those of which no byte was sent with ErrNotSent), later ones with ErrNotSent. It never blocks: a call whose
-// memory the socket is using at this moment fails as soon as the socket lets go, which Cut brings about.
+// Cut abandons the connection at once, for the given reason, and does not inform the server. Calls under way fail with
+// ErrUnknownOutcome, or with ErrNotSent if no byte of them was sent. Later calls fail with ErrNotSent. Cut never
+// blocks. The socket may be using the memory of a call at this moment: such a call fails as soon as the socket releases
+// the memory, which Cut brings about.
 //
-// Cut itself may call the done of a WriteAsync, so its caller must not hold a lock that done takes. Close must be called as well;
-// after Cut it does not wait for the server.
+// Cut itself may call the done of a WriteAsync, so its caller must not hold a lock that done takes. Close must be
+// called as well; after Cut it does not wait for the server.
 func (c *Client) Cut(cause error) { c.fail(cause) }
 
-// sayGoodbye refuses further requests and queues the DISC, unless the connection is lost already.
+// sayGoodbye refuses further requests. It queues the DISC, unless the connection is already lost.
 func (c *Client) sayGoodbye() {
 	c.mu.Lock()
 	c.closed = true
@@ -226,12 +232,12 @@ func (c *Client) sayGoodbye() {
 	}
 }
 
-// nobody is the frameOwner of a frame that has no reply.
+// A frame that has no reply has this frameOwner.
 type nobody struct{}
 
 func (nobody) frameDone(fate) {}
 
-// maxRange is the longest range, in bytes, that one trim, zero or block status request names. Lengths have 32 bits on the wire.
+// maxRange is the longest range, in bytes, of one trim, zero or block status request. Lengths have 32 bits on the wire.
 const maxRange = 1 << 30
 
 // ReadAt implements Backend. len(p) must be within Info().BlockSize.Max.
@@ -254,9 +260,9 @@ func (c *Client) WriteAt(ctx context.Context, p []byte, off int64, fua bool) err
 	})
 }
 
-// WriteAsync is WriteAt without waiting: any goroutine, this one included, calls done once, with the outcome. done must not block.
-// p must stay as it is until then. WriteAsync never blocks in the socket, whatever the peer does, so the same goroutine may send to
-// several peers one after another and none of them holds the others up.
+// WriteAsync is WriteAt without waiting. Some goroutine, perhaps this one, calls done once, with the outcome. done must
+// not block. The caller must not change p until then. WriteAsync never blocks in the socket, whatever the peer does. So
+// one goroutine may send to several peers one after another, and no peer delays the others.
 func (c *Client) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
 	if len(p) > MaxPayload {
 		done(errorf(EINVAL, "write of %d bytes, more than %d", len(p), MaxPayload))
@@ -279,7 +285,7 @@ func (c *Client) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
 	c.doAsync(r, p, done)
 }
 
-// Flush implements Backend. On a read-only export that does not offer it, there is nothing to do.
+// Flush implements Backend. On a read-only export that does not offer it, there is nothing to flush.
 func (c *Client) Flush(ctx context.Context) error {
 	if !c.info.CanFlush {
 		if c.info.ReadOnly {
@@ -291,7 +297,7 @@ func (c *Client) Flush(ctx context.Context) error {
 	return err
 }
 
-// flushAsync is Flush as WriteAsync needs it.
+// flushAsync is Flush in the form that WriteAsync needs.
 func (c *Client) flushAsync(done func(error)) {
 	if !c.info.CanFlush {
 		done(errorf(ENOTSUP, "the server does not offer flush"))
@@ -323,7 +329,7 @@ func (c *Client) Zero(ctx context.Context, off, length int64, zf ZeroFlags) erro
 	})
 }
 
-// Extents implements Backend. One call is one request, so it may stop short of a long range.
+// Extents implements Backend. One call is one request, so the result may cover less than a long range.
 func (c *Client) Extents(ctx context.Context, off, length int64) ([]Extent, error) {
 	if size := c.Size(); off < 0 || length <= 0 || off > size || length > size-off {
 		return nil, errorf(EINVAL, "block status of %d bytes at %d, past the end at %d", length, off, size)
@@ -335,7 +341,7 @@ func (c *Client) Extents(ctx context.Context, off, length int64) ([]Extent, erro
 	return a.extents, err
 }
 
-// durable performs a change with the FUA flag, or with a flush after it where the server has no such flag.
+// durable performs a change with the FUA flag. If the server has no such flag, a flush follows the change.
 func (c *Client) durable(ctx context.Context, fua bool, change func(flags uint16) error) error {
 	var flags uint16
 	if fua && c.info.CanFUA {
@@ -350,7 +356,8 @@ func (c *Client) durable(ctx context.Context, fua bool, change func(flags uint16
 	return nil
 }
 
-// pieces performs r on a range of any length, one maxRange after another. The range is judged whole before the first is sent.
+// pieces performs r on a range of any length, in parts of at most maxRange. The whole range is checked before the first
+// part is sent.
 func (c *Client) pieces(ctx context.Context, r request, off, length int64) error {
 	if size := c.Size(); off < 0 || length <= 0 || off > size || length > size-off {
 		no := EINVAL

@@ -141,7 +141,8 @@ func TestDialReportsRefusals(t *testing.T) {
 	assert.ErrorIs(t, err, context.DeadlineExceeded, "silent server")
 }
 
-// TestConcurrentRequestsDoNotMix has workers that each own a region, write it, and read it back, over TCP and a few connections.
+// TestConcurrentRequestsDoNotMix runs workers over TCP and a few connections. Each worker owns a region, writes it, and
+// reads it back.
 func TestConcurrentRequestsDoNotMix(t *testing.T) {
 	const workers, rounds, region = 16, 60, 128 << 10
 	m := memory.New(workers * region)
@@ -162,7 +163,7 @@ func TestConcurrentRequestsDoNotMix(t *testing.T) {
 			rng, c, base := rand.New(rand.NewPCG(1, uint64(w))), clients[w%2], int64(w*region)
 			ctx := context.Background()
 			if w%3 == 0 {
-				ctx = within(t) // both ways of sending
+				ctx = within(t) // covers both ways of sending
 			}
 			for range rounds {
 				off, n := rng.IntN(region/2), 1+rng.IntN(region/2)

@@ -12,14 +12,15 @@ import (
 	"net"
 )
 
-// clientHandshake is the client's side of negotiation. It needs a server that knows NBD_OPT_GO; every other option may be refused.
+// clientHandshake is the client's side of negotiation. It needs a server that knows NBD_OPT_GO. The server may refuse
+// every other option.
 type clientHandshake struct {
 	conn   net.Conn
 	in     source
 	name   string
 	secret []byte
-	tls    bool // nothing but STARTTLS is said outside of TLS
-	// describe asks for a description (NBD_OPT_INFO) in place of the export: nothing is opened.
+	tls    bool // everything except STARTTLS goes over TLS
+	// describe requests a description (NBD_OPT_INFO) instead of the export: nothing is opened.
 	describe bool
 
 	binding []byte // of the TLS connection
@@ -30,10 +31,10 @@ type clientHandshake struct {
 	got        info
 }
 
-// maxReplies bounds the replies to one option, lest a server keep a client for ever.
+// maxReplies limits the replies to one option, so that a server cannot delay a client forever.
 const maxReplies = 1024
 
-// runWithin is run until ctx ends, which closes the connection.
+// runWithin runs the handshake. It closes the connection when ctx is done.
 func (h *clientHandshake) runWithin(ctx context.Context) error {
 	interrupted, conn := make(chan struct{}), h.conn
 	stop := context.AfterFunc(ctx, func() {
@@ -79,7 +80,7 @@ func (h *clientHandshake) run() error {
 	return nil
 }
 
-// ask sends one option and gives every reply before the ACK to each.
+// ask sends one option. It passes every reply before the ACK to each.
 func (h *clientHandshake) ask(option uint32, data []byte, each func(reply uint32, data []byte) error) error {
 	if _, err := h.conn.Write(appendOption(nil, option, data)); err != nil {
 		return fmt.Errorf("send option %#x: %w", option, err)
@@ -107,13 +108,14 @@ func noReply(reply uint32, _ []byte) error {
 	return fmt.Errorf("%w: unexpected option reply %#x", ErrProtocol, reply)
 }
 
-// isRefusal says whether the server merely does not offer an option, so that the handshake may go on without it.
+// isRefusal reports whether the server merely does not offer an option, so that the handshake may continue without it.
 func isRefusal(err error) bool {
 	var o *OptionError
 	return errors.As(err, &o)
 }
 
-// secure begins TLS, proves the secret and has the server prove it. Whatever the server or somebody in between says, it is this or nothing.
+// secure starts TLS, proves the secret and requires the server's proof. No answer of the server, or of an attacker in
+// between, makes it continue without these steps.
 func (h *clientHandshake) secure() error {
 	if len(h.secret) == 0 {
 		return errors.New("TLS without a secret: nothing would tell the server from another")
@@ -138,7 +140,7 @@ func (h *clientHandshake) secure() error {
 	return nil
 }
 
-// beginTLS goes on over TLS, with a peer of whom nothing is known yet.
+// beginTLS continues over TLS. At this time nothing is known about the peer.
 func (h *clientHandshake) beginTLS() error {
 	if err := h.ask(optStartTLS, nil, noReply); err != nil {
 		return fmt.Errorf("begin TLS: %w", err)

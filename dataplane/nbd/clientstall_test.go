@@ -26,20 +26,20 @@ func tcpPair(t *testing.T) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-// transports are the connections that a client can send without blocking on, and one that it cannot.
+// transports are connections on which a client can send without blocking, and one on which it cannot.
 var transports = map[string]func(t *testing.T) (ours, theirs net.Conn){
 	"tcp":  tcpPair,
 	"pipe": func(*testing.T) (net.Conn, net.Conn) { return net.Pipe() },
 }
 
-// large is more than the kernel takes for a peer that does not read.
+// large is more than the kernel accepts for a peer that does not read.
 const large = 24 << 20
 
 func TestARequestDoesNotSendThoseOfOthers(t *testing.T) {
 	s := newStub(t, false, nbd.DialOptions{})
 	flushed, wrote := make(chan error, 1), make(chan error, 1)
 	go func() { flushed <- s.client.Flush(context.Background()) }()
-	s.read(1) // the flush is being sent; the write queues behind it
+	s.read(1) // the flush is being sent; the write waits behind it
 	asked := make(chan struct{})
 	go func() {
 		s.client.WriteAsync(make([]byte, 4096), 0, false, func(err error) { wrote <- err })
@@ -57,7 +57,7 @@ func TestARequestDoesNotSendThoseOfOthers(t *testing.T) {
 
 func TestWriteAsyncNeverBlocks(t *testing.T) {
 	for name, pair := range transports {
-		for _, fua := range []bool{false, true} { // the stub knows no FUA, so that is a flush after it
+		for _, fua := range []bool{false, true} { // the stub does not know FUA, so that is a flush after it
 			t.Run(name, func(t *testing.T) {
 				ours, theirs := pair(t)
 				s := newStubOn(t, ours, theirs, false, nbd.DialOptions{})
@@ -84,7 +84,7 @@ func TestWriteAsyncNeverBlocks(t *testing.T) {
 	}
 }
 
-// stalls are the states in which a peer can leave a client. Each begins a call, whose outcome it passes on.
+// stalls are the states in which a peer can leave a client. Each starts a call and passes its outcome on.
 var stalls = []struct {
 	name  string
 	stall func(s *stub, result chan<- error)
@@ -153,8 +153,8 @@ func TestCloseIsBoundedWhateverThePeerDoes(t *testing.T) {
 	}
 }
 
-// TestACancelledRequestWithoutPayloadDoesNotWaitForTheSocket queues a flush behind a write that the peer does not read. Nothing of
-// the flush's caller is in the socket's hands, so cancelling it costs neither time nor the connection.
+// TestACancelledRequestWithoutPayloadDoesNotWaitForTheSocket queues a flush behind a write that the peer does not read.
+// The socket holds no memory of the flush's caller, so cancelling the flush costs neither time nor the connection.
 func TestACancelledRequestWithoutPayloadDoesNotWaitForTheSocket(t *testing.T) {
 	s := newStub(t, false, nbd.DialOptions{CancelGrace: time.Hour})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -14,13 +14,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// stub is a server that a test plays by hand, on the other end of a pipe or socket.
+// stub is a server on the other end of a pipe or socket. The test sends its messages one by one.
 type stub struct {
 	*rawClient
 	client *nbd.Client
 }
 
-// newStub plays a handshake up to the transmission phase; without structured replies if plain.
+// newStub performs a handshake up to the transmission phase. With plain it does so without structured replies.
 func newStub(t *testing.T, plain bool, opts nbd.DialOptions) *stub {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -82,7 +82,7 @@ func TestClientTakesRepliesInAllForms(t *testing.T) {
 		name  string
 		plain bool
 		reply func(cookie string) string
-		want  string // what an 8 byte read at 64 returns; empty: EIO
+		want  string // result of an 8 byte read at 64; empty: EIO
 	}{
 		{"simple reply", true, func(k string) string { return "\x67\x44\x66\x98" + u32(0) + k + "abcdefgh" }, "abcdefgh"},
 		{"simple error", true, func(k string) string { return "\x67\x44\x66\x98" + u32(5) + k }, ""},
@@ -145,7 +145,7 @@ func TestClientGivesUpAServerThatBreaksTheProtocol(t *testing.T) {
 			result := make(chan error, 1)
 			go func() { result <- s.client.ReadAt(context.Background(), make([]byte, 8), 64) }()
 			_, cookie := s.request()
-			_, _ = io.WriteString(s.conn, c.reply(cookie)) // the client may hang up before it has all of it
+			_, _ = io.WriteString(s.conn, c.reply(cookie)) // the client may hang up before it has read all of it
 			err := receive(t, result, "the read")
 			assert.ErrorIs(t, err, nbd.ErrUnknownOutcome)
 			assert.ErrorIs(t, err, nbd.ErrProtocol)
@@ -158,7 +158,7 @@ func TestCancelBeforeSendingIsCertain(t *testing.T) {
 	s := newStub(t, false, nbd.DialOptions{})
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- s.client.WriteAt(context.Background(), make([]byte, 4096), 0, false) }()
-	s.read(1) // the first write is stuck in the pipe; whatever comes now queues behind it
+	s.read(1) // the first write is stuck in the pipe; later writes queue behind it
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { second <- s.client.WriteAt(ctx, make([]byte, 4096), 8192, false) }()
 	cancel()

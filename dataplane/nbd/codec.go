@@ -9,9 +9,9 @@ var be = binary.BigEndian
 
 // Messages of the transmission phase, big endian:
 //
-//	request     magic32 flags16 type16 cookie64 offset64 length32          28 bytes, then the payload of a write or control
-//	simple      magic32 errno32 cookie64                                   16 bytes, then the data of a read
-//	structured  magic32 flags16 type16 cookie64 length32                   20 bytes, then length bytes:
+//	request     magic32 flags16 type16 cookie64 offset64 length32      28 bytes, then the payload of a write or control
+//	simple      magic32 errno32 cookie64                               16 bytes, then the data of a read
+//	structured  magic32 flags16 type16 cookie64 length32               20 bytes, then length bytes:
 //	              OFFSET_DATA   offset64 data
 //	              OFFSET_HOLE   offset64 length32
 //	              BLOCK_STATUS  context32 (length32 flags32)...
@@ -42,7 +42,7 @@ func (r request) encode(b []byte) {
 	be.PutUint32(b[24:], r.Length)
 }
 
-// hasPayload says whether bytes follow the header.
+// hasPayload reports whether bytes follow the header.
 func (r request) hasPayload() bool { return r.Type == cmdWrite || r.Type == cmdControl }
 
 func decodeRequest(b []byte) (request, error) {
@@ -114,14 +114,15 @@ func decodeChunk(b []byte) (chunk, error) {
 	}, nil
 }
 
-// appendErrorPayload adds the payload of an ERROR chunk.
+// appendErrorPayload appends the payload of an ERROR chunk.
 func appendErrorPayload(b []byte, errno uint32, text string) []byte {
 	b = be.AppendUint32(b, errno)
 	b = be.AppendUint16(b, uint16(len(text)))
 	return append(b, text...)
 }
 
-// decodeErrorPayload reads the payload of an ERROR or ERROR_OFFSET chunk. What follows the text is ignored: it only says where.
+// decodeErrorPayload reads the payload of an ERROR or ERROR_OFFSET chunk. It ignores the bytes after the text, which
+// only give the offset.
 func decodeErrorPayload(b []byte) (*Error, error) {
 	if len(b) < 6 {
 		return nil, fmt.Errorf("%w: error chunk of %d bytes", ErrProtocol, len(b))
@@ -137,7 +138,7 @@ func decodeErrorPayload(b []byte) (*Error, error) {
 	return &Error{Errno: errnoFromWire(no), Msg: string(b[6 : 6+n])}, nil
 }
 
-// appendStatusPayload adds the payload of a BLOCK_STATUS chunk. Lengths must fit 32 bits.
+// appendStatusPayload appends the payload of a BLOCK_STATUS chunk. Lengths must fit in 32 bits.
 func appendStatusPayload(b []byte, context uint32, extents []Extent) []byte {
 	b = be.AppendUint32(b, context)
 	for _, e := range extents {
@@ -147,7 +148,7 @@ func appendStatusPayload(b []byte, context uint32, extents []Extent) []byte {
 	return b
 }
 
-// decodeStatusPayload reads the payload of a BLOCK_STATUS chunk about a range that begins at off.
+// decodeStatusPayload reads the payload of a BLOCK_STATUS chunk about a range that starts at off.
 func decodeStatusPayload(b []byte, off int64) (context uint32, extents []Extent, err error) {
 	if len(b) < 12 || (len(b)-4)%8 != 0 {
 		return 0, nil, fmt.Errorf("%w: block status chunk of %d bytes", ErrProtocol, len(b))

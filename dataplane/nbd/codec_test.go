@@ -44,7 +44,7 @@ func TestHeadersOnTheWire(t *testing.T) {
 func TestPayloadsRoundTrip(t *testing.T) {
 	b := appendErrorPayload(nil, uint32(ENOSPC), "disk full")
 	assert.Equal(t, []byte("\x00\x00\x00\x1c\x00\x09disk full"), b)
-	e, err := decodeErrorPayload(append(b, 0, 0, 0, 0, 0, 0, 0, 7)) // as in ERROR_OFFSET
+	e, err := decodeErrorPayload(append(b, 0, 0, 0, 0, 0, 0, 0, 7)) // like in ERROR_OFFSET
 	require.NoError(t, err)
 	assert.Equal(t, Error{Errno: ENOSPC, Msg: "disk full"}, *e)
 

@@ -6,19 +6,21 @@ import (
 	"math"
 )
 
-// Controller is what a Backend may offer beside bytes: a private command with a small payload each way. What the operations mean
-// is between the two ends.
+// Controller is an optional interface of a Backend: a private command with a small payload in each direction. The two
+// ends define the meaning of the operations.
 //
-// On the wire it is a request of the private type 0x4c48: its offset is op, its length that of the payload, and the payload follows
-// the header as that of a write does. The reply is one chunk of the private content type 0x4c48, or an error. It needs structured
-// replies and a writable export. No handshake says whether a server knows the command, so only send it to a server that is known
-// to: another would take the payload for requests.
+// On the wire it is a request of the private type 0x4c48. Its offset is op, and its length is the length of the
+// payload. As in a write, the payload follows the header. The reply is one chunk of the private content type 0x4c48, or
+// an error. The command needs structured replies and a writable export. The handshake does not show whether a server
+// knows the command. So send it only to a server that is known to know it: any other server would parse the payload as
+// requests.
 type Controller interface {
-	// Control performs op. Payload and reply may be empty; neither may be longer than MaxControl. It must not keep the payload.
+	// Control performs op. Payload and reply may be empty. Neither may be longer than MaxControl. It must not keep the
+	// payload.
 	Control(ctx context.Context, op uint16, payload []byte) ([]byte, error)
 }
 
-// MaxControl is the longest payload of a Control, in bytes, each way.
+// MaxControl is the longest payload of a Control, in bytes, in each direction.
 const MaxControl = 1 << 20
 
 var _ Controller = (*Client)(nil)
@@ -48,7 +50,7 @@ func (t *task) control(ctx context.Context) error {
 	if len(reply) > MaxControl {
 		return fmt.Errorf("BUG: reply of %d bytes to a control: %w", len(reply), EOVERFLOW)
 	}
-	t.extra = append(t.extra[:0], reply...) // a copy, for its array is used again
+	t.extra = append(t.extra[:0], reply...) // a copy, because its array is reused
 	return nil
 }
 

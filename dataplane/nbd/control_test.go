@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// echo is a memory with a control that answers with op and payload.
+// echo is a memory backend with a control that answers with op and payload.
 type echo struct{ nbd.Backend }
 
 func (echo) Control(_ context.Context, op uint16, payload []byte) ([]byte, error) {

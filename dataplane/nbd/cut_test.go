@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testClient is a Client on a connection whose handshake is over, without a reader.
+// testClient returns a Client on a connection after its handshake, without a reader.
 func testClient(v *valve) *Client {
 	c := &Client{
 		opts: DialOptions{}.withDefaults(), out: newSendQueue(v), info: ExportInfo{Size: 1 << 20, Structured: true, CanFlush: true},
@@ -21,7 +21,8 @@ func testClient(v *valve) *Client {
 	return c
 }
 
-// TestACallThatTheReaderHoldsIsNotUsedAgain makes a connection fail while the reader is between a reply's header and its end.
+// TestACallThatTheReaderHoldsIsNotUsedAgain makes a connection fail while the reader is between the header and the end
+// of a reply.
 func TestACallThatTheReaderHoldsIsNotUsedAgain(t *testing.T) {
 	v := newValve()
 	c := testClient(v)
@@ -37,11 +38,11 @@ func TestACallThatTheReaderHoldsIsNotUsedAgain(t *testing.T) {
 	_, err = k.result()
 	assert.ErrorIs(t, err, ErrUnknownOutcome)
 	assert.ErrorIs(t, err, cause)
-	c.finish(held, nil) // the reader comes to the end of the reply
+	c.finish(held, nil) // the reader reaches the end of the reply
 	assert.Empty(t, k.done, "who uses the call now was told the outcome of another")
 }
 
-// TestMemoryIsGivenBackOnlyWhenTheSocketHasLetGo cuts a connection while a write of it is held in the socket.
+// TestMemoryIsGivenBackOnlyWhenTheSocketHasLetGo cuts a connection while the socket holds one of its writes.
 func TestMemoryIsGivenBackOnlyWhenTheSocketHasLetGo(t *testing.T) {
 	v := newValve()
 	c := testClient(v)

@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// DeviceFlags are the transmission flags of an export that the kernel's client makes a block device of.
+// DeviceFlags are the transmission flags of an export from which the kernel's client creates a block device.
 const DeviceFlags = txHasFlags | txFlush | txFUA | txTrim
 
-// ServeExport serves one connection to a peer that needs no handshake: one that this process gave its end, such as the kernel. It returns
-// when the connection has ended and all requests have been answered. It takes conn over and closes it. Its replies are simple ones.
+// ServeExport serves one connection to a peer that needs no handshake: this process gave the peer its end. The kernel
+// is an example. ServeExport returns when the connection has ended and all requests have been answered. It takes conn
+// over and closes it. Its replies are simple replies.
 func (s *Server) ServeExport(conn net.Conn, e *Export) {
 	c := s.admit(conn)
 	if c == nil {
@@ -21,8 +22,9 @@ func (s *Server) ServeExport(conn net.Conn, e *Export) {
 	c.transmit(e, false, false)
 }
 
-// readLate performs a read of a Backend that may leave it behind in a disk which hangs. It tells whether the reply was taken over: then
-// it goes out when the data come from elsewhere, and the buffer stays the disk's until that answers.
+// readLate performs a read of a Backend that may leave the read in a disk which hangs. It reports whether the reply was
+// left to another goroutine. Then the reply is sent when the data come from elsewhere, and the disk keeps the buffer
+// until it answers.
 func (t *task) readLate(r LateReader) (left bool) {
 	c := t.conn
 	l := &lateRead{conn: c, cookie: t.request.Cookie, weight: t.weight}
@@ -37,7 +39,7 @@ func (t *task) readLate(r LateReader) (left bool) {
 	return true
 }
 
-// lateRead answers a read in the place of its task.
+// lateRead answers a read instead of its task.
 type lateRead struct {
 	conn   *serverConn
 	cookie uint64

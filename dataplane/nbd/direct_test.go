@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// deviceClient speaks as the kernel's client does: no handshake, simple replies.
+// deviceClient behaves like the kernel's client: no handshake, simple replies.
 type deviceClient struct {
 	t    *testing.T
 	conn net.Conn
@@ -52,7 +52,7 @@ func (c deviceClient) send(command uint16, cookie uint64, off int64, length int,
 	require.NoError(c.t, err)
 }
 
-// reply returns the next reply with n bytes of data if it has no error.
+// reply reads the next reply. It also reads n bytes of data if the reply has no error.
 func (c deviceClient) reply(n int) (cookie uint64, errno uint32, data []byte) {
 	c.t.Helper()
 	var head [16]byte
@@ -89,7 +89,7 @@ func TestServeExportNeedsNoHandshake(t *testing.T) {
 	assert.EqualValues(t, 22, errno, "a read past the end")
 }
 
-// hanging leaves each read behind in a disk, and answers it from elsewhere.
+// hanging leaves each read in a disk, and answers it from elsewhere.
 type hanging struct {
 	*memory.Backend
 	answers chan struct{} // closed when the disk answers
@@ -103,7 +103,7 @@ func (h hanging) ReadLate(_ context.Context, p []byte, _ int64, elsewhere func([
 	return true, nil
 }
 
-// Reads are answered while a disk hangs, more of them than one connection may have under way.
+// Reads are answered while a disk hangs, even more reads than one connection may have under way.
 func TestServeExportAnswersReadsLeftBehind(t *testing.T) {
 	h := hanging{memory.New(1 << 20), make(chan struct{})}
 	c := serveDevice(t, 1<<20, h)

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Errno is an error number. On the wire only those named below exist; every other is sent as the nearest of them.
+// Errno is an error number. On the wire only the numbers below exist; any other number is sent as the nearest of them.
 type Errno = syscall.Errno
 
 // The error numbers of the protocol. Their values on the wire are those of Linux.
@@ -23,20 +23,20 @@ const (
 )
 
 var (
-	// ErrUnknownOutcome is wrapped by a client error when the request may have reached the server and no reply was seen.
+	// ErrUnknownOutcome is wrapped by a client error if the request may have reached the server and no reply came.
 	ErrUnknownOutcome = errors.New("outcome unknown")
-	// ErrNotSent is wrapped by a client error when no byte of the request was sent.
+	// ErrNotSent is wrapped by a client error if no byte of the request was sent.
 	ErrNotSent = errors.New("request not sent")
-	// ErrClosed is the reason of a Client that was closed by its owner.
+	// ErrClosed is the reason of a Client that its owner has closed.
 	ErrClosed = errors.New("client closed")
-	// ErrUnknownExport says that there is no export of that name. An Exporter may return it, wrapped or not.
+	// ErrUnknownExport says that there is no export with that name. An Exporter may return it, wrapped or not.
 	ErrUnknownExport = errors.New("unknown export")
-	// ErrProtocol is wrapped by errors that report a peer which broke the protocol. The connection is given up.
+	// ErrProtocol is wrapped by errors that report a peer which broke the protocol. The connection is abandoned.
 	ErrProtocol = errors.New("protocol violation")
 )
 
-// Error is an error that travels: what a Backend returned on the server side, what the Client returns for it on the other.
-// errors.Is(err, syscall.ENOSPC) and the like hold on both.
+// Error is an error that goes over the wire. On the server side a Backend returns it, and the Client returns it on the
+// other side. errors.Is(err, syscall.ENOSPC) and the like work on both sides.
 type Error struct {
 	Errno Errno
 	Msg   string
@@ -57,16 +57,17 @@ func errorf(no Errno, format string, args ...any) *Error {
 	return &Error{Errno: no, Msg: fmt.Sprintf(format, args...)}
 }
 
-// ErrImpostor says that a server did not prove the secret over TLS: it is not the one that was meant, or somebody is in between.
+// ErrImpostor says that a server did not prove the secret over TLS. It is not the intended server, or an attacker is in
+// between.
 var ErrImpostor = errors.New("the server has not proved that it knows the secret")
 
-// PolicyError says that the server knows the export and will not serve it to this peer, now or ever, with the reason.
+// PolicyError says that the server knows the export and will never serve it to this peer. It contains the reason.
 type PolicyError struct{ Text string }
 
 // Error returns the reason.
 func (e *PolicyError) Error() string { return "refused by policy: " + e.Text }
 
-// ErrPolicy returns a *PolicyError. An Exporter uses it to refuse; text is sent to the client.
+// ErrPolicy returns a *PolicyError. An Exporter uses it to refuse an export; text is sent to the client.
 func ErrPolicy(text string) error { return &PolicyError{Text: text} }
 
 // OptionError is the refusal of a handshake option for a reason that has no type of its own.
@@ -80,7 +81,7 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("option %#x refused with reply %#x: %s", e.Option, e.Reply, e.Text)
 }
 
-// optionError turns an error reply into the error of its kind.
+// optionError turns an error reply into the matching error.
 func optionError(option, reply uint32, text string) error {
 	switch reply {
 	case repErrUnknown:
@@ -91,7 +92,7 @@ func optionError(option, reply uint32, text string) error {
 	return &OptionError{Option: option, Reply: reply, Text: text}
 }
 
-// wireError gives what to send for err: a number of the protocol and a text of bounded length.
+// wireError returns what is sent for err: a number of the protocol and a text of limited length.
 func wireError(err error) (uint32, string) {
 	var e *Error
 	var no Errno
@@ -104,12 +105,12 @@ func wireError(err error) (uint32, string) {
 		no = ESHUTDOWN
 	}
 	if errors.Is(err, ErrUnknownOutcome) {
-		no = EIO // the protocol has no word for it; an I/O error is the one that callers trust least
+		no = EIO // the protocol has no number for it; callers trust an I/O error least
 	}
 	return wireErrno(no), msg[:min(len(msg), maxErrorText)]
 }
 
-// maxErrorText bounds the text sent with an error, in bytes.
+// maxErrorText limits the text sent with an error, in bytes.
 const maxErrorText = 1024
 
 func wireErrno(no Errno) uint32 {
@@ -124,7 +125,8 @@ func wireErrno(no Errno) uint32 {
 	return uint32(EIO)
 }
 
-// errnoFromWire reads a number from the wire. One that the protocol does not name counts as EINVAL, as the specification says.
+// errnoFromWire reads a number from the wire. A number that the protocol does not name counts as EINVAL, as in the
+// specification.
 func errnoFromWire(v uint32) Errno {
 	switch no := Errno(v); no {
 	case EPERM, EIO, ENOMEM, EINVAL, ENOSPC, EOVERFLOW, ENOTSUP, ESHUTDOWN:

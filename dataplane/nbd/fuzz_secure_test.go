@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// fuzzPatience bounds one input; nothing waits for it when all is well.
+// fuzzPatience limits the time of one input; a passing test does not wait for it.
 const fuzzPatience = time.Minute
 
-// FuzzServerTLS plays a client that is through with the TLS handshake and then says anything.
+// FuzzServerTLS plays a client that has completed the TLS handshake and then sends arbitrary bytes.
 func FuzzServerTLS(f *testing.F) {
 	open := appendOption(nil, optGo, goOption{Name: "zero"}.encode())
 	f.Add([]byte{}, false)
@@ -64,7 +64,8 @@ func FuzzServerTLS(f *testing.F) {
 	})
 }
 
-// FuzzClientTLS plays a server that is through with the TLS handshake and then says anything. Without the secret it is never believed.
+// FuzzClientTLS plays a server that has completed the TLS handshake and then sends arbitrary bytes. Without the secret
+// the client never accepts it.
 func FuzzClientTLS(f *testing.F) {
 	proof := appendOptionReply(nil, optAuthTLS, repAuthProof, make([]byte, proofLen))
 	f.Add(append(appendOptionReply(proof, optAuthTLS, repAck, nil), clientScript()[18:]...))
@@ -100,7 +101,7 @@ func FuzzClientTLS(f *testing.F) {
 	})
 }
 
-// FuzzVerifyChannel: no input is taken for a proof but the one proof.
+// FuzzVerifyChannel checks that no input is accepted as a proof, except the only valid proof.
 func FuzzVerifyChannel(f *testing.F) {
 	f.Add([]byte("proof"), []byte("binding"))
 	f.Fuzz(func(t *testing.T, proof, binding []byte) {

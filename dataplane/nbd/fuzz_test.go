@@ -53,7 +53,7 @@ func FuzzDecodeOptions(f *testing.F) {
 	})
 }
 
-// scriptConn is a connection on which the peer has said all it will say. What is written to it is dropped.
+// scriptConn is a connection on which the peer has already sent everything. Data written to it is dropped.
 type scriptConn struct {
 	net.Conn // nil: only the methods below are used
 	in       io.Reader
@@ -127,7 +127,8 @@ func FuzzServerConnection(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		s.ServeConn(&scriptConn{in: bytes.NewReader(in)})
 		runtime.ReadMemStats(&after)
-		// 64 MiB may be in flight; pools may miss now and then, so the bound is a multiple of it and of nothing in the input.
+		// 64 MiB may be in flight. Pools may miss now and then. So the bound is a multiple of 64 MiB, and does not
+		// depend on the content of the input.
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20+uint64(len(in)/requestLen+1)*MaxPayload {
 			t.Errorf("%d bytes of input made the server allocate %d", len(in), grown)
 		}
@@ -137,7 +138,7 @@ func FuzzServerConnection(f *testing.F) {
 	})
 }
 
-// clientScript is the server's part of a handshake that offers everything, up to the transmission phase.
+// clientScript returns the server's part of a handshake that offers everything, up to the transmission phase.
 func clientScript() []byte {
 	b := be.AppendUint64(nil, magicServer)
 	b = be.AppendUint64(b, magicOption)
@@ -193,7 +194,7 @@ func FuzzClientReplies(f *testing.F) {
 			k.frameDone(fateSent)
 			calls = append(calls, k)
 		}
-		c.readReplies() // ends, at the latest, with the input
+		c.readReplies() // returns, at the latest, at the end of the input
 		for _, k := range calls {
 			<-k.done // and every call has an outcome
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// An export grows under a connection when both ends know of it; one alone changes nothing.
+// An export grows under a connection when both ends know it. If only one end knows it, nothing changes.
 func TestAnExportGrowsUnderItsConnection(t *testing.T) {
 	const before, after = 1 << 20, 2 << 20
 	ctx, m := within(t), memory.New(after)

@@ -18,10 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait of these tests; nothing waits for it when all is well.
+// patience limits every wait of these tests; a passing test does not wait for it.
 const patience = 20 * time.Second
 
-// exports is an Exporter over a fixed set. It counts what is open and remembers who opened it.
+// exports is an Exporter over a fixed set. It counts the open exports and records the peers that opened them.
 type exports struct {
 	set map[string]*nbd.Export
 	err map[string]error
@@ -76,7 +76,7 @@ func (x *exports) stillOpen(name string) int {
 	return x.open[name]
 }
 
-// opens returns who opened anything, in order.
+// opens returns the peers that opened any export, in order.
 func (x *exports) opens() []nbd.ConnInfo {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,7 +110,7 @@ func dial(t testing.TB, path, name string, opts nbd.DialOptions) *nbd.Client {
 	return c
 }
 
-// within returns a context that ends when the test has waited too long.
+// within returns a context that is done when the test has waited too long.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)

@@ -20,7 +20,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// need skips the test where a tool is missing, except in CI, where it must be there.
+// need skips the test if a tool is missing, except in CI, where it must exist.
 func need(t *testing.T, tool string) {
 	t.Helper()
 	if _, err := exec.LookPath(tool); err != nil {
@@ -29,7 +29,7 @@ func need(t *testing.T, tool string) {
 	}
 }
 
-// run runs a tool and returns what it printed.
+// run runs a tool and returns its output.
 func run(t *testing.T, tool string, args ...string) string {
 	t.Helper()
 	need(t, tool)
@@ -42,7 +42,7 @@ func run(t *testing.T, tool string, args ...string) string {
 
 func uri(path, name string) string { return "nbd+unix:///" + name + "?socket=" + path }
 
-// randomFile makes a file of size bytes whose middle third is a hole.
+// randomFile creates a file of size bytes. Its middle third is a hole.
 func randomFile(t *testing.T, size int) (path string, content []byte) {
 	t.Helper()
 	content = make([]byte, size)
@@ -172,7 +172,7 @@ func TestQemuIoMayNotWriteAReadOnlyExport(t *testing.T) {
 	assert.Error(t, err, "opened for writing: %s", out)
 }
 
-// TestClientUnderstandsQemuNbd lets the client talk to a server of another project.
+// TestClientUnderstandsQemuNbd connects the client to a server of another project.
 func TestClientUnderstandsQemuNbd(t *testing.T) {
 	need(t, "qemu-nbd")
 	const size = 3 << 20
@@ -189,7 +189,7 @@ func TestClientUnderstandsQemuNbd(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Wait() }) // qemu-nbd leaves when its one client has
+	t.Cleanup(func() { _ = cmd.Wait() }) // qemu-nbd exits when its only client has disconnected
 	c := dial(t, path, "vol", nbd.DialOptions{})
 	ctx, got := within(t), make([]byte, size)
 	i := c.Info()

@@ -9,14 +9,15 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// maxUnproved is how many connections of one server may be in a handshake without having proved a secret. Each costs a goroutine, its
-// read buffer, and the one option that it is sending: at most 90 KiB.
+// maxUnproved is how many connections of one server may be in a handshake without a proved secret. Each costs a
+// goroutine, its read buffer, and the one option that it is sending: at most 90 KiB.
 const maxUnproved = 256
 
-// lobby holds the connections that have proved nothing yet. When there is one too many, the oldest of the address that has the most
-// is cut: so a flood from one address pushes out its own connections and no others. A handshake from the same address, or from among
-// more addresses than there are places, survives if it proves its secret, which takes two round trips (three over TLS), before as many newcomers as
-// there are places have come.
+// lobby holds the connections that have proved nothing yet. If there is one too many, the lobby cuts the oldest
+// connection of the address that has the most. So a flood from one address displaces its own connections and no others.
+// Consider a handshake from the same address, or in a flood from more addresses than there are places. It survives if
+// it proves its secret before as many newcomers have come as there are places. The proof takes two round trips (three
+// over TLS).
 type lobby struct {
 	places int
 
@@ -33,7 +34,7 @@ type guest struct {
 	cut     func()
 }
 
-// enter takes a newcomer in, and cuts one guest if there are too many. It says whether it has.
+// enter adds a newcomer, and cuts one guest if there are too many. It reports whether it has cut one.
 func (l *lobby) enter(g *guest) (cut bool) {
 	l.mu.Lock()
 	l.arrived++
@@ -56,7 +57,7 @@ func (l *lobby) enter(g *guest) (cut bool) {
 	return true
 }
 
-// leave removes a guest that has proved itself or gone. It may be called again, and for one that was cut.
+// leave removes a guest that has proved itself or has left. It may be called repeatedly, also for a guest that was cut.
 func (l *lobby) leave(g *guest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +78,8 @@ func (l *lobby) removeLocked(g *guest) {
 	l.waiting[g.from] = list
 }
 
-// victimLocked returns the oldest guest of the address with the most; of several such addresses the one that came first.
+// victimLocked returns the oldest guest of the address with the most guests. Among several such addresses it takes the
+// guest that came first.
 func (l *lobby) victimLocked() (victim *guest) {
 	most := 0
 	for _, list := range l.waiting {
@@ -88,7 +90,8 @@ func (l *lobby) victimLocked() (victim *guest) {
 	return victim
 }
 
-// lobbyAddress is what guests are counted by: the host of a network address, all together on others.
+// lobbyAddress returns the key by which guests are counted: the host of a network address. Guests on networks without
+// hosts are counted together.
 func lobbyAddress(a net.Addr) string {
 	if host, _, err := net.SplitHostPort(a.String()); err == nil {
 		return host
@@ -96,7 +99,8 @@ func lobbyAddress(a net.Addr) string {
 	return a.Network()
 }
 
-// sparseLog logs what peers can bring about at will: each message once in a while, with the number of those left out since.
+// sparseLog logs messages that peers can cause at will. It logs each message once in a while, with the number of
+// messages left out since.
 type sparseLog struct {
 	every time.Duration
 	now   func() time.Time

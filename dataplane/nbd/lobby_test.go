@@ -33,7 +33,7 @@ func TestALobbyThatIsFullCutsTheOldestOfTheAddressWithTheMost(t *testing.T) {
 			for _, name := range c.arrive {
 				if name[0] == '-' {
 					l.leave(guests[name[1:]])
-					l.leave(guests[name[1:]]) // as often as one likes
+					l.leave(guests[name[1:]]) // may be repeated
 					continue
 				}
 				g := &guest{from: name[:1], cut: func() { cut = append(cut, name) }}
@@ -89,7 +89,7 @@ func TestSparseLog(t *testing.T) {
 	assert.Nil(t, last.Data["leftOut"], "lines counted again")
 }
 
-// slowExporter takes its time.
+// slowExporter delays its answer.
 type slowExporter struct {
 	zeroExporter
 	took time.Duration
@@ -103,7 +103,7 @@ func (x *slowExporter) Open(ctx context.Context, name string, c ConnInfo) (*Expo
 	return x.zeroExporter.Open(ctx, name, c)
 }
 
-// deadlines is a scriptConn that remembers its deadlines.
+// deadlines is a scriptConn that records its deadlines.
 type deadlines struct {
 	scriptConn
 	set []time.Time
@@ -149,7 +149,8 @@ func TestOptionsOfOneHandshakeAreBounded(t *testing.T) {
 	assert.Equal(t, optionLen, len(in.rest)+c.in.Buffered(), "bytes of options are left")
 }
 
-// TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut has a peer ask for more than the kernel holds, say goodbye, and read nothing.
+// TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut has a peer that requests more than the kernel holds, says goodbye,
+// and reads nothing.
 func TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut(t *testing.T) {
 	ours, theirs := unixPair(t)
 	closed := make(chan struct{})
@@ -173,7 +174,7 @@ func TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut(t *testing.T) {
 	assert.NoError(t, s.Shutdown(t.Context()))
 }
 
-// closing tells when its export was closed.
+// closing reports when its export was closed.
 type closing struct{ closed chan struct{} }
 
 func (x closing) List(context.Context) []string { return nil }
@@ -196,7 +197,8 @@ func (x waitsToOpen) Open(ctx context.Context, name string, c ConnInfo) (*Export
 	return x.zeroExporter.Open(ctx, name, c)
 }
 
-// TestAPeerThatHasProvedItselfIsNotCut fills a lobby with one place while an engine that has proved the secret waits for the gate.
+// TestAPeerThatHasProvedItselfIsNotCut fills a lobby with one place while an engine that has proved the secret waits
+// for the gate.
 func TestAPeerThatHasProvedItselfIsNotCut(t *testing.T) {
 	x := waitsToOpen{arrived: make(chan struct{}, 1), open: make(chan struct{})}
 	s := NewServer(x, ServerOptions{Secret: func(string) ([]byte, bool) { return []byte("s"), true }})

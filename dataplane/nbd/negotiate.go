@@ -15,7 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// errGoodbye ends a negotiation that came to no export, without anything being wrong.
+// errGoodbye ends a negotiation in which the client opened no export, without any error.
 var errGoodbye = errors.New("client left")
 
 // negotiator is the server's side of one handshake. It runs in the connection's only goroutine.
@@ -27,7 +27,7 @@ type negotiator struct {
 	log      *logrus.Entry
 	sparse   *sparseLog
 	auth     authenticator
-	tls      *serverTLS // nil: TLS is not offered
+	tls      *serverTLS // nil if TLS is not offered
 	tlsOnly  func(export string) bool
 	drop     func()
 	proved   func()                   // called when the peer has proved a secret
@@ -37,10 +37,10 @@ type negotiator struct {
 	structured bool
 	metaFor    string // the export for which base:allocation was selected, if metaSet
 	metaSet    bool
-	openedName string // the name under which the export was opened; Export.Name may be another
+	openedName string // the name under which the export was opened; may differ from Export.Name
 }
 
-// run negotiates until the client has an export, which the caller must close, or leaves.
+// run negotiates until the client has an export, which the caller must close, or until the client leaves.
 func (n *negotiator) run(ctx context.Context) (*Export, error) {
 	greeting := be.AppendUint64(nil, magicServer)
 	greeting = be.AppendUint64(greeting, magicOption)
@@ -75,10 +75,10 @@ func (n *negotiator) run(ctx context.Context) (*Export, error) {
 	return nil, fmt.Errorf("%w: more than %d options", ErrProtocol, maxOptions)
 }
 
-// maxOptions bounds the options of one handshake.
+// maxOptions limits the options of one handshake.
 const maxOptions = 256
 
-// option reads and answers one option. A non-nil export ends the handshake.
+// option reads and answers one option. If it returns an export, the handshake is complete.
 func (n *negotiator) option(ctx context.Context) (*Export, error) {
 	opt, data, err := readOption(n.in)
 	if errors.Is(err, errTooBig) {
@@ -127,7 +127,7 @@ func (n *negotiator) flush() error {
 	return err
 }
 
-// startTLS goes on over TLS, and forgets all that was negotiated or proved without it.
+// startTLS continues over TLS. It discards everything that was negotiated or proved without TLS.
 func (n *negotiator) startTLS(data []byte) error {
 	switch {
 	case n.tls == nil:
@@ -175,7 +175,8 @@ func (n *negotiator) structuredReply(data []byte) {
 	n.reply(optStructuredReply, repAck, "")
 }
 
-// metaContext answers for any name, known or not: the one context is the same for all, and a name is judged when it is opened.
+// metaContext answers for any name, known or not. The one context is the same for all names, and a name is checked when
+// it is opened.
 func (n *negotiator) metaContext(opt uint32, data []byte) {
 	o, err := decodeMetaOption(data)
 	if err != nil {
@@ -253,7 +254,7 @@ func (n *negotiator) refuseProof(opt uint32) error {
 	return nil
 }
 
-// open resolves a name, and turns every refusal into a reply code and a text that the peer may see.
+// open resolves a name. It turns every refusal into a reply code and a text that the peer may see.
 func (n *negotiator) open(ctx context.Context, name string, infoOnly bool) (*Export, uint32, string) {
 	if !n.auth.admits(name) {
 		return nil, repErrPolicy, "authentication required"
@@ -289,7 +290,7 @@ func (n *negotiator) open(ctx context.Context, name string, infoOnly bool) (*Exp
 	return nil, repErrPlatform, "the export cannot be opened"
 }
 
-// note logs the outcome of an Open: always if the peer has proved itself, else sparsely.
+// note logs the outcome of an Open: always if the peer has proved itself, otherwise sparsely.
 func (n *negotiator) note(proved bool, log *logrus.Entry, level logrus.Level, message string) {
 	if proved {
 		log.Log(level, message)
@@ -329,7 +330,7 @@ func (n *negotiator) goOrInfo(ctx context.Context, opt uint32, data []byte) (*Ex
 	return nil, nil
 }
 
-// exportName is the old way in. It has no way to say no but to hang up.
+// exportName handles the old option to open an export. Its only way to refuse is to close the connection.
 func (n *negotiator) exportName(ctx context.Context, name string) (*Export, error) {
 	if len(name) > maxName {
 		return nil, fmt.Errorf("%w: export name of %d bytes", ErrProtocol, len(name))

@@ -25,7 +25,8 @@ func appendOption(b []byte, option uint32, data []byte) []byte {
 	return append(b, data...)
 }
 
-// readOption reads one option. With errTooBig the option is named, its data was skipped, and the stream is still in step.
+// readOption reads one option. With errTooBig it returns the option's number, it has skipped the data, and the stream
+// is still in step.
 func readOption(r source) (option uint32, data []byte, err error) {
 	var head [optionLen]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -108,7 +109,8 @@ func decodeGoOption(b []byte) (goOption, error) {
 	return o, nil
 }
 
-// metaOption is the data of NBD_OPT_LIST_META_CONTEXT and NBD_OPT_SET_META_CONTEXT: namelen32 name count32 (len32 query)...
+// metaOption is the data of NBD_OPT_LIST_META_CONTEXT and NBD_OPT_SET_META_CONTEXT: namelen32 name count32 (len32
+// query)...
 type metaOption struct {
 	Name    string
 	Queries []string
@@ -134,7 +136,7 @@ func decodeMetaOption(b []byte) (metaOption, error) {
 	n := be.Uint32(b)
 	o := metaOption{Name: name}
 	b = b[4:]
-	for range n { // every turn consumes at least four bytes or ends it, whatever the count says
+	for range n { // every turn consumes at least four bytes or ends the loop, whatever the count says
 		var q string
 		if q, b, err = cutString(b); err != nil {
 			return metaOption{}, err
@@ -166,7 +168,7 @@ func encodeBlockSize(s BlockSize) []byte {
 	return be.AppendUint32(b, s.Max)
 }
 
-// info holds the information replies of one NBD_OPT_GO; each reply fills its part.
+// info holds the information replies of one NBD_OPT_GO. Each reply fills its part.
 type info struct {
 	HasExport   bool
 	Export      exportInfo
@@ -175,7 +177,7 @@ type info struct {
 	BlockSize   BlockSize
 }
 
-// add reads one repInfo. Types it does not know are skipped, as the specification asks.
+// add reads one repInfo. It skips types that it does not know, as the specification requires.
 func (i *info) add(b []byte) error {
 	if len(b) < 2 {
 		return fmt.Errorf("%w: information reply of %d bytes", ErrProtocol, len(b))
@@ -205,7 +207,7 @@ func appendString(b []byte, s string) []byte {
 	return append(be.AppendUint32(b, uint32(len(s))), s...)
 }
 
-// cutString reads a string preceded by its length and returns what follows it.
+// cutString reads a string preceded by its length. It returns the string and the bytes after it.
 func cutString(b []byte) (s string, rest []byte, err error) {
 	if len(b) < 4 {
 		return "", nil, fmt.Errorf("%w: %d bytes where a string was expected", ErrProtocol, len(b))

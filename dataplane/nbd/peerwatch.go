@@ -10,23 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerWatch tells a dead peer from a slow one while something sent to it is unanswered by its kernel. The kernel's own means do not:
-// keepalive rests while anything is unsent or unacknowledged, and TCP_USER_TIMEOUT also ends a connection whose peer answers every
-// probe of its closed window, as the kernel of a process does that is frozen or slow.
+// peerWatch distinguishes a dead peer from a slow one while the peer's kernel has not answered something that was sent.
+// The kernel's own mechanisms do not: keepalive rests while anything is unsent or unacknowledged. TCP_USER_TIMEOUT also
+// ends a connection to a peer that answers every probe of its closed window. The kernel of a frozen or slow process
+// does so.
 //
-//	the last transmission was answered                 alive, however long its window has been closed
-//	it was not, nor two more, nor came anything else   dead, if deadAfter has passed
+//	the last transmission was answered                          alive, however long its window has been closed
+//	it was not, nor were two more, and nothing else arrived     dead, if deadAfter has passed
 //
-// One unanswered transmission proves nothing: probes of a closed window are up to two minutes apart, a packet may be lost, and a
-// kernel leaves probes that come too soon unanswered. So a peer that dies while its window has been closed for long is noticed late.
+// One unanswered transmission proves nothing. Probes of a closed window are up to two minutes apart, a packet may be
+// lost, and a kernel does not answer probes that come too soon. So if a peer dies while its window has been closed for
+// a long time, this is noticed late.
 //
-// It costs nothing while the connection is idle: sending arms a timer, and the timer stops once the peer has taken everything.
+// It costs nothing while the connection is idle: sending arms a timer, and the timer stops once the peer has taken
+// everything.
 type peerWatch struct {
 	raw  syscall.RawConn
-	busy func() bool // whether a write is under way, so that more may enter the kernel at any time
+	busy func() bool // reports whether a write is under way, so that more may enter the kernel at any time
 	dead func(error)
 
-	every, after time.Duration // watchEvery and deadAfter, but for tests
+	every, after time.Duration // watchEvery and deadAfter, except in tests
 
 	armed atomic.Bool // the timer runs
 
@@ -37,7 +40,7 @@ type peerWatch struct {
 }
 
 const (
-	// watchEvery is the pause between two looks at a connection with something unanswered.
+	// watchEvery is the pause between two checks of a connection with something unanswered.
 	watchEvery = 5 * time.Second
 	// deadAfter is how long a peer's kernel may leave transmissions unanswered.
 	deadAfter = 20 * time.Second
@@ -49,7 +52,7 @@ func newPeerWatch(raw syscall.RawConn, busy func() bool, dead func(error)) *peer
 	return &peerWatch{raw: raw, busy: busy, dead: dead, every: watchEvery, after: deadAfter}
 }
 
-// arm starts the timer of the next look. It is called after bytes were given to the kernel.
+// arm starts the timer of the next check. It is called after bytes were given to the kernel.
 func (w *peerWatch) arm() {
 	if !w.armed.CompareAndSwap(false, true) {
 		return
@@ -65,7 +68,7 @@ func (w *peerWatch) arm() {
 	}
 }
 
-// stop ends the watch. A look that is under way finds the connection closed.
+// stop stops the watch. A check that is under way finds the connection closed.
 func (w *peerWatch) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,9 +78,10 @@ func (w *peerWatch) stop() {
 	}
 }
 
-// look examines the connection once.
+// look checks the connection once.
 func (w *peerWatch) look() {
-	// Before the kernel is asked: a later send arms the timer again, and the kernel's answer covers an earlier one.
+	// Clear armed before asking the kernel: a later send arms the timer again, and the kernel's answer covers an
+	// earlier one.
 	w.armed.Store(false)
 	var info *unix.TCPInfo
 	var err error
@@ -97,19 +101,20 @@ func (w *peerWatch) look() {
 	}
 }
 
-// suspicion remembers since when a peer's kernel has answered nothing. The zero value suspects nothing.
+// suspicion records the time since which a peer's kernel has answered nothing. The zero value means no suspicion.
 type suspicion struct {
 	since time.Time
 	sent  uint32 // segments sent by then
 }
 
-// enoughUnanswered is how many segments, after the one that made the peer suspect, must have gone unanswered.
+// enoughUnanswered is the number of further segments that must be unanswered, after the segment that caused the
+// suspicion.
 const enoughUnanswered = 2
 
-// confirms takes what the kernel knows at a moment and says whether the peer is dead.
+// confirms takes the kernel's information at a moment and reports whether the peer is dead.
 func (s *suspicion) confirms(now time.Time, info *unix.TCPInfo, after time.Duration) (dead bool) {
-	// Times since the last segment with data was sent and since the last acknowledgement came, in milliseconds. A probe of a closed
-	// window has no data, but is counted until anything comes.
+	// Times in milliseconds: since the last segment with data was sent, and since the last acknowledgement came. A
+	// probe of a closed window has no data, but is counted until anything arrives.
 	unanswered := info.Unacked > 0 && info.Last_ack_recv > info.Last_data_sent || info.Probes > 0
 	lastAnswer := now.Add(-time.Duration(info.Last_ack_recv) * time.Millisecond)
 	switch {

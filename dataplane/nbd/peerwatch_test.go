@@ -30,7 +30,8 @@ func TestSuspicion(t *testing.T) {
 		}},
 		{"a closed window whose probes are answered → alive, though they are far apart", []look{
 			{0, unix.TCPInfo{Notsent_bytes: 1, Last_data_sent: ms(100), Last_ack_recv: ms(50)}, false},
-			{5, unix.TCPInfo{Notsent_bytes: 1, Probes: 1, Last_data_sent: ms(220), Last_ack_recv: ms(110)}, false}, // sent a moment ago
+			// The last was sent a moment ago.
+			{5, unix.TCPInfo{Notsent_bytes: 1, Probes: 1, Last_data_sent: ms(220), Last_ack_recv: ms(110)}, false},
 			{10, unix.TCPInfo{Notsent_bytes: 1, Last_data_sent: ms(225), Last_ack_recv: ms(5)}, false},
 			{125, unix.TCPInfo{Notsent_bytes: 1, Probes: 1, Last_data_sent: ms(340), Last_ack_recv: ms(120)}, false},
 		}},
@@ -71,7 +72,7 @@ func TestSuspicion(t *testing.T) {
 	}
 }
 
-// watched is a send queue on a TCP connection whose watch looks often and has little patience.
+// watched returns a send queue on a TCP connection with a watch that checks often and has little patience.
 func watched(t *testing.T) (q *sendQueue, theirs net.Conn) {
 	t.Helper()
 	ours, theirs := tcpPair(t)
@@ -93,7 +94,7 @@ func TestTheKernelCountsNoClosedWindow(t *testing.T) {
 	assert.Zero(t, ms, "the kernel ends the connection to a peer that has not read for %d ms", ms)
 }
 
-// deafen has a connection's kernel drop whatever comes for it, as if the machine were gone.
+// deafen makes a connection's kernel drop all packets that arrive for it, as if the machine were gone.
 func deafen(t *testing.T, conn net.Conn) {
 	t.Helper()
 	raw, err := conn.(syscall.Conn).SyscallConn()
@@ -106,11 +107,11 @@ func deafen(t *testing.T, conn net.Conn) {
 	require.NoError(t, err)
 }
 
-// awaitDeath waits for the connection to be given up because the peer's machine is gone.
+// awaitDeath waits until the connection is abandoned because the peer's machine is gone.
 func awaitDeath(t *testing.T, q *sendQueue) {
 	t.Helper()
 	_ = q.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
-	_, err := q.conn.Read(make([]byte, 1)) // as a client's reader
+	_, err := q.conn.Read(make([]byte, 1)) // like a client's reader
 	assert.ErrorIs(t, err, net.ErrClosed)
 	assert.ErrorIs(t, q.explain(err), errPeerDead)
 }
@@ -128,7 +129,8 @@ func TestADeadPeerIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAPeerThatDoesNotReadIsNotCut looks a hundred times at a peer that is alive and reads nothing, with little patience for a dead one.
+// TestAPeerThatDoesNotReadIsNotCut checks a peer a hundred times. The peer is alive and reads nothing, and the watch
+// has little patience for a dead peer.
 func TestAPeerThatDoesNotReadIsNotCut(t *testing.T) {
 	for name, after := range map[string]func(*testing.T, *sendQueue, *fates, net.Conn){
 		"then it reads → it gets everything": func(t *testing.T, _ *sendQueue, to *fates, theirs net.Conn) {
@@ -162,7 +164,7 @@ func TestAPeerThatDoesNotReadIsNotCut(t *testing.T) {
 	}
 }
 
-// TestTheWatchRestsWhenEverythingWasTaken shows that an idle connection is not looked at.
+// TestTheWatchRestsWhenEverythingWasTaken shows that an idle connection is not checked.
 func TestTheWatchRestsWhenEverythingWasTaken(t *testing.T) {
 	q, theirs := watched(t)
 	to := newFates()

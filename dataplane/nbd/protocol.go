@@ -2,7 +2,7 @@ package nbd
 
 import "fmt"
 
-// Numbers of the protocol, named as in its specification less the NBD_ prefix.
+// Numbers of the protocol, with the names of its specification without the NBD_ prefix.
 const (
 	magicServer     uint64 = 0x4e42444d41474943 // "NBDMAGIC"
 	magicOption     uint64 = 0x49484156454f5054 // "IHAVEOPT"
@@ -33,7 +33,7 @@ const (
 	optAuthTLS         uint32 = 0x4c480002 // private: "LH" 2, see auth.go
 )
 
-// Option replies. Those with the top bit set are errors.
+// Option replies. Replies with the top bit set are errors.
 const (
 	repAck         uint32 = 1
 	repServer      uint32 = 2
@@ -60,7 +60,7 @@ const (
 	infoBlockSize   uint16 = 3
 )
 
-// Transmission flags: what an export can do.
+// Transmission flags: the capabilities of an export.
 const (
 	txHasFlags    uint16 = 1 << 0
 	txReadOnly    uint16 = 1 << 1
@@ -87,7 +87,7 @@ const (
 	cmdControl     command = 0x4c48 // private: "LH", see control.go
 )
 
-// String names the command as it appears in errors and logs.
+// String returns the name of the command as it appears in errors and logs.
 func (c command) String() string {
 	switch c {
 	case cmdRead:
@@ -134,29 +134,29 @@ const (
 	chunkError              = chunkErrBit | 1
 )
 
-// contextAllocation is the one metadata context served, and contextID the number this server gives it.
+// contextAllocation is the only metadata context that is served. contextID is the number that this server gives it.
 const (
 	contextAllocation        = "base:allocation"
 	contextID         uint32 = 1
 )
 
 const (
-	// MaxPayload is the largest READ or WRITE, in bytes, that the server takes and the client sends. It is also the most that the
-	// specification lets a peer assume when nothing else was said.
+	// MaxPayload is the largest READ or WRITE, in bytes, that the server accepts and the client sends. It is also the
+	// most that the specification allows a peer to assume without negotiation.
 	MaxPayload = 32 << 20
 
 	// maxName is the specification's limit on strings: export names, context names, error texts.
 	maxName = 4096
 
-	// maxOptionData bounds what one option or option reply may make the other side hold in memory, in bytes.
+	// maxOptionData limits the memory, in bytes, that one option or option reply can make the other side hold.
 	maxOptionData = 64 << 10
 
-	// maxOptionSkip bounds what is read and thrown away to stay in step with a peer that sent too much, in bytes.
+	// maxOptionSkip limits the bytes that are read and dropped to stay in step with a peer that sent too much.
 	maxOptionSkip = 1 << 20
 
-	// maxExtents bounds the extents of one block status reply.
+	// maxExtents limits the extents of one block status reply.
 	maxExtents = 16 << 10
 
-	// maxStatusChunk bounds the block status chunk that the client accepts from a server, in bytes.
+	// maxStatusChunk limits the block status chunk that the client accepts from a server, in bytes.
 	maxStatusChunk = 4 + 8*(128<<10)
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// readReplies is the Client's reader goroutine. It ends when the connection does.
+// readReplies is the Client's reader goroutine. It exits when the connection ends.
 func (c *Client) readReplies() {
 	defer close(c.reading)
 	for {
@@ -63,7 +63,7 @@ func (c *Client) readSimple() error {
 	return nil
 }
 
-// find returns the call that a reply is for.
+// find returns the call that a reply belongs to.
 func (c *Client) find(cookie uint64) (*call, command, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,11 +74,11 @@ func (c *Client) find(cookie uint64) (*call, command, error) {
 	return k, k.req.Type, nil
 }
 
-// finish records the outcome of a call whose reply is complete.
+// finish records the outcome of a call when its reply is complete.
 func (c *Client) finish(k *call, err error) {
 	c.mu.Lock()
 	defer c.unlock()
-	if k.replied { // the client failed meanwhile and has said so to the caller
+	if k.replied { // the client has failed in the meantime and has informed the caller
 		return
 	}
 	delete(c.calls, k.req.Cookie)
@@ -89,8 +89,8 @@ func (c *Client) finish(k *call, err error) {
 	k.settleLocked()
 }
 
-// fill reads the part of a read reply at off: into the caller's memory (or zeroes there, if the part is a hole), or into nothing
-// when the caller has given up.
+// fill reads the part of a read reply at off. It writes the part to the caller's memory, as zeroes if the part is a
+// hole. If the caller has abandoned the call, fill drops the part.
 func (c *Client) fill(k *call, off, n uint64, fromWire bool) error {
 	start := off - k.req.Offset
 	if off < k.req.Offset || start > uint64(k.req.Length) || n > uint64(k.req.Length)-start || !k.covered.add(start, start+n) {
@@ -201,7 +201,7 @@ func (c *Client) chunkHole(k *call) error {
 	return c.fill(k, be.Uint64(b[:]), uint64(be.Uint32(b[8:])), false)
 }
 
-// chunkError keeps the first error of a reply; the reply ends with the chunk that says so.
+// chunkError keeps the first error of a reply. The reply ends with the chunk that has the done flag.
 func (c *Client) chunkError(k *call, h chunk) error {
 	if h.Length > maxName+16 {
 		return fmt.Errorf("%w: error chunk of %d bytes", ErrProtocol, h.Length)
@@ -257,7 +257,7 @@ func (c *Client) chunkStatus(k *call, h chunk) error {
 	return nil
 }
 
-// coverage is the set of byte ranges of a read that its reply has filled: sorted, apart, and none twice.
+// coverage is the set of byte ranges of a read that its reply has filled. The ranges are sorted and disjoint.
 type coverage struct {
 	spans []span
 	one   [1]span // the usual case needs no allocation
@@ -265,10 +265,10 @@ type coverage struct {
 
 type span struct{ from, to uint64 }
 
-// maxSpans bounds how scattered a reply may be at any time.
+// maxSpans limits the number of separate ranges of a reply at any time.
 const maxSpans = 4096
 
-// add adds a range and says whether all of it was new, and the reply not too scattered.
+// add adds a range. It reports whether the whole range was new and the number of separate ranges is within the limit.
 func (v *coverage) add(from, to uint64) bool {
 	if v.spans == nil {
 		v.one[0] = span{from, to}
@@ -298,7 +298,7 @@ func (v *coverage) add(from, to uint64) bool {
 	return true
 }
 
-// whole says whether exactly the range from 0 to n was added.
+// whole reports whether exactly the range from 0 to n was added.
 func (v *coverage) whole(n uint64) bool {
 	return len(v.spans) == 1 && v.spans[0] == span{0, n}
 }

@@ -11,29 +11,30 @@ import (
 	"sync"
 )
 
-// TLS is begun by the protocol's own option, and the peers then prove the volume's secret to each other over what only the two ends of
-// one TLS connection have in common (see auth.go). So certificates vouch for nothing, and no one issues or keeps any: a server makes one
-// at its start, because TLS cannot do without, and forgets its key when it ends. Every connection has keys of its own.
+// TLS starts by the protocol's own option. The peers then prove the volume's secret to each other over a value that
+// only the two ends of one TLS connection share (see auth.go). So certificates prove nothing, and no certificate is
+// issued or stored. A server creates a certificate at its start, because TLS requires one, and forgets its key when it
+// exits. Every connection has its own keys.
 
-// exporterLabel names the channel binding of RFC 9266, which has bindingLen bytes.
+// exporterLabel is the name of the channel binding of RFC 9266, which has bindingLen bytes.
 const (
 	exporterLabel = "EXPORTER-Channel-Binding"
 	bindingLen    = 32
 )
 
-// tlsRules are what both sides want: one version, no resumption, and records as long as may be, which bulk data need and a lone request
-// does not notice.
+// tlsRules is the configuration of both sides: one version, no resumption, and records of the maximum length. Bulk data
+// needs long records, and they do not slow down a single request.
 func tlsRules() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true}
 }
 
-// newServerTLS returns the configuration of one server, with a key that was made for it.
+// newServerTLS returns the configuration of one server, with a key that is created for it.
 func newServerTLS() (*tls.Config, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a key for TLS: %w", err)
 	}
-	// Nobody reads what it says.
+	// No peer reads the content of the certificate.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {
@@ -47,23 +48,27 @@ func newServerTLS() (*tls.Config, error) {
 // newClientTLS returns the configuration of a client.
 func newClientTLS() *tls.Config {
 	c := tlsRules()
-	c.InsecureSkipVerify = true // the certificate says nothing; the server proves the secret before anything is said to it
+	// The certificate proves nothing; the server proves the secret before the client sends anything else.
+	c.InsecureSkipVerify = true
 	return c
 }
 
-// secureConn is one end of a TLS connection over another connection. Its deadlines, addresses and Close are those of the other: a
-// connection is closed without TLS's word for it, for nothing is concluded from how it ends.
+// secureConn is one end of a TLS connection over another connection. Its deadlines, addresses and Close are those of
+// the underlying connection. It is closed without TLS's close message, because nothing is concluded from the way in
+// which it ends.
 //
-// Reads must come from one goroutine, and writes from one at a time. Beneath it no write blocks while it holds, see hold.
+// Reads must come from one goroutine, and writes from one at a time. While it holds records, no write blocks in the
+// underlying connection, see hold.
 type secureConn struct {
-	net.Conn // beneath
+	net.Conn // the underlying connection
 	tls      *tls.Conn
 	records  *recordConn
-	binding  []byte // which this connection has in common with its other end alone
-	plain    []byte // room to gather what becomes one record
+	binding  []byte // a value that only this connection and its other end share
+	plain    []byte // room to collect the content of one record
 }
 
-// newSecureConn performs a handshake over conn, of which in is the source. It ends with the deadline of conn, or when that is closed.
+// newSecureConn performs a handshake over conn; in is the source of conn. The handshake ends with the deadline of conn,
+// or when conn is closed.
 func newSecureConn(conn net.Conn, in source, wrap func(net.Conn) *tls.Conn) (*secureConn, error) {
 	if in.Buffered() > 0 {
 		return nil, fmt.Errorf("%w: %d bytes came before the TLS handshake", ErrProtocol, in.Buffered())
@@ -84,24 +89,24 @@ func newSecureConn(conn net.Conn, in source, wrap func(net.Conn) *tls.Conn) (*se
 	return s, nil
 }
 
-// Read implements net.Conn. It returns what is left of one record, at most.
+// Read implements net.Conn. It returns at most the rest of one record.
 func (s *secureConn) Read(p []byte) (int, error) { return s.tls.Read(p) }
 
-// Write implements net.Conn, for handshakes; it sends at once, and must not be called after hold.
+// Write implements net.Conn, for handshakes. It sends at once, and must not be called after hold.
 func (s *secureConn) Write(p []byte) (int, error) { return s.tls.Write(p) }
 
-// hold has all records kept from now on until they are taken.
+// hold makes the connection keep all records from now on, until they are taken.
 func (s *secureConn) hold() { s.records.hold() }
 
 const (
-	// maxRecord is the most, in bytes, that one record carries.
+	// maxRecord is the maximum content of one record, in bytes.
 	maxRecord = 16 << 10
-	// maxSeal is how much is sealed before it is sent, in bytes.
+	// maxSeal is the number of bytes that are sealed before they are sent.
 	maxSeal = 8 * maxRecord
 )
 
-// seal makes records of parts, one after the other, and calls full whenever at least maxSeal bytes are held. Parts are read and not kept.
-// Small parts share a record.
+// seal turns parts into records, one after the other. It calls full whenever at least maxSeal bytes are held. It reads
+// the parts and does not keep them. Small parts share a record.
 func (s *secureConn) seal(parts [][]byte, full func() error) error {
 	if s.plain == nil {
 		s.plain = make([]byte, 0, maxRecord)
@@ -144,20 +149,21 @@ func (s *secureConn) sealPlain(p []byte, full func() error) error {
 	return full()
 }
 
-// recordConn is what the TLS layer reads and writes. Once it holds, its Write keeps what it is given: so what is to be sent is sealed
-// without blocking, and leaves with few system calls.
+// recordConn is the connection that the TLS layer reads and writes. After hold, its Write keeps the records. So data is
+// sealed without blocking, and is sent with few system calls.
 type recordConn struct {
 	net.Conn
 	in source
 
 	mu    sync.Mutex
 	holds bool    // guarded by mu
-	held  *[]byte // guarded by mu; nil: nothing. The reader may add to it too: TLS answers some of what it reads
+	held  *[]byte // guarded by mu; nil if empty. The reader may add to it too: TLS answers some of the records
 }
 
 var heldPool = sync.Pool{New: func() any { b := make([]byte, 0, maxSeal+8*maxRecordOverhead+maxRecord); return &b }}
 
-// maxRecordOverhead is how much longer a record is than what it carries, in bytes; TLS 1.3 with any of its ciphers needs less.
+// maxRecordOverhead is the difference in bytes between the length of a record and its content. TLS 1.3 needs less with
+// any of its ciphers.
 const maxRecordOverhead = 32
 
 // Read implements net.Conn.
@@ -193,7 +199,7 @@ func (r *recordConn) heldBytes() int {
 	return len(*r.held)
 }
 
-// take returns what is held, which must be given to giveBack once it was sent; nil: nothing is.
+// take returns the held records, or nil. After sending them the caller must pass the buffer to giveBack.
 func (r *recordConn) take() *[]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,16 +208,16 @@ func (r *recordConn) take() *[]byte {
 	return b
 }
 
-// giveBack takes a buffer back that take has returned.
+// giveBack returns a buffer of take to the pool.
 func giveBack(b *[]byte) {
 	*b = (*b)[:0]
 	heldPool.Put(b)
 }
 
-// Close implements net.Conn; the TLS layer never calls it, for it is never closed itself.
+// Close implements net.Conn. The TLS layer never calls it, because that layer is never closed itself.
 func (r *recordConn) Close() error { return r.Conn.Close() }
 
-// serverTLS makes the configuration of a server when it is needed first.
+// serverTLS creates the configuration of a server when it is first needed.
 type serverTLS struct {
 	once   sync.Once
 	config *tls.Config

@@ -37,7 +37,7 @@ const (
 
 func secretNamed(name string) []byte { return []byte("the secret of volume " + name) }
 
-// securing are the options of a server that offers TLS for exports of these names, each with a secret of its own.
+// securing returns the options of a server that offers TLS for exports of these names. Each export has its own secret.
 func securing(only bool, names ...string) nbd.ServerOptions {
 	return nbd.ServerOptions{
 		Secret: func(name string) ([]byte, bool) { return secretNamed(name), true },
@@ -51,7 +51,7 @@ func securing(only bool, names ...string) nbd.ServerOptions {
 	}
 }
 
-// listenTCP is listen on the loopback device, as instance managers do.
+// listenTCP is listen on the loopback device, like in an instance manager.
 func listenTCP(t testing.TB, x nbd.Exporter, opts nbd.ServerOptions) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,7 +68,7 @@ func listenTCP(t testing.TB, x nbd.Exporter, opts nbd.ServerOptions) string {
 	return l.Addr().String()
 }
 
-// between stands between a client and a server, and hands each pair of connections to a test.
+// between is a proxy between a client and a server. It passes each pair of connections to a test.
 func between(t *testing.T, server string, handle func(client, server net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,7 +97,7 @@ func between(t *testing.T, server string, handle func(client, server net.Conn)) 
 	return l.Addr().String()
 }
 
-// pass copies both ways until either side ends; each is shown what it copies.
+// pass copies in both directions until either side ends. It shows the copied bytes to each function.
 func pass(a, b io.ReadWriteCloser, toB, toA func([]byte)) {
 	var back sync.WaitGroup
 	copying := func(to, from io.ReadWriteCloser, show func([]byte)) {
@@ -116,7 +116,7 @@ func pass(a, b io.ReadWriteCloser, toB, toA func([]byte)) {
 	back.Wait()
 }
 
-// record keeps what several goroutines add to it.
+// record collects the bytes that several goroutines add to it.
 type record struct {
 	mu sync.Mutex
 	b  bytes.Buffer // guarded by mu
@@ -159,7 +159,7 @@ func TestAReaderOfTheWireSeesNothing(t *testing.T) {
 	}
 }
 
-// relay ends TLS on both of its sides: towards the client with a certificate of its own.
+// relay terminates TLS on both of its sides. It shows the client its own certificate.
 func relay(t *testing.T, server string, handle func(client, server *tls.Conn)) string {
 	return between(t, server, func(near, far net.Conn) {
 		play := func(c net.Conn, n int) { _, _ = io.CopyN(io.Discard, c, int64(n)) }
@@ -224,7 +224,7 @@ func TestARelayThatEndsTLSIsRefused(t *testing.T) {
 	}
 }
 
-// spied is a connection that shows what it reads.
+// spied is a connection that shows the bytes that it reads.
 type spied struct {
 	*tls.Conn
 	show func([]byte)
@@ -300,7 +300,7 @@ func TestWhoMayOpenAnExport(t *testing.T) {
 		name   string
 		server nbd.ServerOptions
 		client nbd.DialOptions
-		as     any // nil: opened
+		as     any // nil if the export opened
 	}{
 		{"TLS, which is offered → opened", securing(false, "other", "vol"), nbd.DialOptions{Secret: secretNamed("vol"), TLS: true}, nil},
 		{"TLS, which is demanded → opened", securing(true, "vol"), nbd.DialOptions{Secret: secretNamed("vol"), TLS: true}, nil},
@@ -330,7 +330,7 @@ func TestWhoMayOpenAnExport(t *testing.T) {
 	}
 }
 
-// rawTLS is a client of which a test plays every word, over TLS.
+// rawTLS returns a client over TLS. The test sends its messages one by one.
 func rawTLS(t *testing.T, address string, before func(c *rawClient)) (*rawClient, *tls.Conn) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -350,7 +350,7 @@ func rawTLS(t *testing.T, address string, before func(c *rawClient)) (*rawClient
 	return &rawClient{t, secure}, secure
 }
 
-// proofOver computes the proof as its description says it.
+// proofOver computes the proof according to its description.
 func proofOver(t *testing.T, c *tls.Conn, secret []byte, by string) string {
 	state := c.ConnectionState()
 	binding, err := state.ExportKeyingMaterial("EXPORTER-Channel-Binding", nil, 32)
@@ -447,7 +447,7 @@ func TestHandshakesThatGoWrong(t *testing.T) {
 			raw.write("\x00\x00\x00\x03")
 			reply, _ := raw.option(optStartTLS, "")
 			require.Equal(t, uint32(repAck), reply)
-			_, _ = io.WriteString(conn, c.after) // it may be gone before the end of this
+			_, _ = io.WriteString(conn, c.after) // it may close the connection before the end of this
 			_, err = io.Copy(io.Discard, conn)
 			assert.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server waits for ever")
 		})
@@ -477,7 +477,7 @@ func TestHandshakesThatGoWrong(t *testing.T) {
 	assert.Empty(t, x.opens())
 }
 
-// TestABitThatIsChangedOnTheWayEndsTheConnection: nothing of a changed record is believed, in either direction.
+// TestABitThatIsChangedOnTheWayEndsTheConnection checks that a changed record is not accepted, in either direction.
 func TestABitThatIsChangedOnTheWayEndsTheConnection(t *testing.T) {
 	for _, toServer := range []bool{true, false} {
 		t.Run(fmt.Sprintf("towards the server: %v", toServer), func(t *testing.T) {
@@ -558,7 +558,8 @@ func TestDataOverTLS(t *testing.T) {
 	}
 }
 
-// TestNoWriterOverTLSWaitsForAPeer: a peer that takes nothing holds up nobody who sends to it, and its own calls end when they are cut.
+// TestNoWriterOverTLSWaitsForAPeer checks that a peer which takes nothing delays no sender, and that its own calls fail
+// when the connection is cut.
 func TestNoWriterOverTLSWaitsForAPeer(t *testing.T) {
 	release := make(chan struct{})
 	address := listenTCP(t, serving(memory.New(64<<20).Export("vol")), securing(true, "vol"))
@@ -580,7 +581,7 @@ func TestNoWriterOverTLSWaitsForAPeer(t *testing.T) {
 	outcome := make(chan error, writes)
 	p := make([]byte, 1<<20)
 	for i := range writes {
-		client.WriteAsync(p, int64(i)<<20, false, func(err error) { outcome <- err }) // would wait here for ever
+		client.WriteAsync(p, int64(i)<<20, false, func(err error) { outcome <- err }) // would wait here forever
 	}
 	ctx, cancel := context.WithCancel(within(t))
 	cancel()

@@ -13,28 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frame is one message to send: a header and, for some, a payload that is not copied.
+// frame is one message to send: a header and sometimes a payload, which is not copied.
 type frame struct {
 	head, payload []byte
 	owner         frameOwner
 }
 
-// size is the length of what is left to send, in bytes.
+// size returns the number of bytes that are left to send.
 func (f frame) size() int { return len(f.head) + len(f.payload) }
 
-// after returns what is left of f once n bytes of it were sent.
+// after returns the rest of f after n bytes of it were sent.
 func (f frame) after(n int) frame {
 	fromHead := min(n, len(f.head))
 	f.head, f.payload = f.head[fromHead:], f.payload[n-fromHead:]
 	return f
 }
 
-// frameOwner learns the fate of its frame by one call, without any lock held. After that the frame's bytes are no longer used.
+// frameOwner learns the fate of its frame by one call, without any lock held. After that the frame's bytes are no
+// longer used.
 type frameOwner interface {
 	frameDone(f fate)
 }
 
-// fate is how a frame ended.
+// fate is the outcome of a frame.
 type fate int
 
 const (
@@ -45,43 +46,46 @@ const (
 
 // sendQueue writes frames to a connection, whole and one after another. No sender blocks in the socket:
 //
-//	send, socket free      the sender takes the socket, lets other goroutines run, and offers its own frame and those that were left with
-//	                       it meanwhile to the kernel, in one system call that does not block
-//	  taken                the frames are done
-//	  taken in part        the writer sends the rest first
-//	  not taken            the frames are the first that wait
-//	send, socket in use    the frame waits
-//	frames wait, and the sender that has the socket is through with its turn   the writer starts
+//	send, socket free     the sender takes the socket, lets other goroutines run, and then offers frames to the kernel
+//	                      in one system call that does not block: its own frame, and those that others left with it
+//	                      in the meantime
+//	  taken               the frames are done
+//	  taken in part       the writer sends the rest first
+//	  not taken           the frames are the first that wait
+//	send, socket in use   the frame waits
+//	frames wait, and the sender that has the socket has finished its turn   the writer starts
 //
-// Over TLS senders offer nothing: the writer seals what waits and sends it.
+// Over TLS senders offer nothing: the writer seals and sends the waiting frames.
 //
-// The writer is a goroutine that may block. It sends what waits, many frames with one system call, and ends when nothing does. So
-// an idle connection costs nothing, a lone small request no switch of goroutines, and a busy connection few calls per frame.
+// The writer is a goroutine that may block. It sends the waiting frames, many with one system call, and exits when no
+// frame waits. So an idle connection costs nothing, a single small request needs no switch of goroutines, and a busy
+// connection needs few system calls per frame.
 type sendQueue struct {
 	conn    net.Conn
-	secure  *secureConn     // nil: frames are sent as they are; else conn is beneath it
+	secure  *secureConn     // nil: frames are sent unchanged; otherwise conn is the connection below it
 	raw     syscall.RawConn // nil if conn cannot be written without blocking; then the writer sends everything
-	watch   *peerWatch      // nil if the kernel cannot tell whether the peer is alive
+	watch   *peerWatch      // nil if the kernel cannot show whether the peer is alive
 	writers sync.WaitGroup  // the writer; Add only under mu while not failed
 
 	mu      sync.Mutex
-	pending []frame // guarded by mu; of none was a byte sent
+	pending []frame // guarded by mu; no byte of them was sent
 	writing bool    // guarded by mu; a sender or the writer has the socket, and owns the fields at the end
 	failed  bool    // guarded by mu
-	cause   error   // guarded by mu; why it failed
+	cause   error   // guarded by mu; the reason of the failure
 
-	patience atomic.Int64 // nanoseconds that one write may take, see hurry; 0: no bound
+	patience atomic.Int64 // nanoseconds that one write may take, see hurry; 0: no limit
 
 	batch   []frame // being sent; the first may have been sent in part
 	vec     [][]byte
 	bufs    net.Buffers
-	yield   func() // lets other goroutines run, which may have something to send
+	yield   func() // lets other goroutines run, which may have frames to send
 	offered func(fd uintptr) bool
 	n       int
 	err     error
 }
 
-// maxBatch is the payload, in bytes, after which a batch is closed: a frame's owner hears of it only when its batch is out.
+// maxBatch is the payload, in bytes, after which a batch is closed. A frame's owner is informed only after the whole
+// batch was sent.
 const maxBatch = 256 << 10
 
 func newSendQueue(conn net.Conn) *sendQueue {
@@ -142,11 +146,11 @@ func (q *sendQueue) offer() (int, error) {
 	return n, err
 }
 
-// maxVector is how many pieces of memory one system call takes (IOV_MAX).
+// maxVector is how many pieces of memory one system call accepts (IOV_MAX).
 const maxVector = 1024
 
-// writeOnce writes vec to the connection's descriptor for offer. The descriptor is non-blocking, as all of package net are.
-// writeOnce always returns true: false would wait for the socket.
+// writeOnce writes vec to the connection's descriptor for offer. The descriptor is non-blocking, like all descriptors
+// of package net. writeOnce always returns true: false would wait for the socket.
 func (q *sendQueue) writeOnce(fd uintptr) bool {
 	n, err := unix.Writev(int(fd), q.vec[:min(len(q.vec), maxVector)])
 	switch err {
@@ -159,7 +163,8 @@ func (q *sendQueue) writeOnce(fd uintptr) bool {
 	return true
 }
 
-// endOffer ends the turn of a sender after the kernel took n bytes of the batch. What it did not begin waits again, first of all.
+// endOffer ends the turn of a sender after the kernel took n bytes of the batch. The frames of which the kernel took no
+// byte wait again, before all others.
 func (q *sendQueue) endOffer(n int, err error) {
 	rest := q.batch
 	for len(rest) > 0 && n >= rest[0].size() {
@@ -173,7 +178,7 @@ func (q *sendQueue) endOffer(n int, err error) {
 	if q.giveBack(rest, n) {
 		return
 	}
-	for i, f := range rest { // the socket stays taken: nothing is sent any more
+	for i, f := range rest { // the socket stays taken: nothing more is sent
 		if i == 0 && n > 0 {
 			f.owner.frameDone(fateBroken)
 		} else {
@@ -183,8 +188,8 @@ func (q *sendQueue) endOffer(n int, err error) {
 	clear(q.batch)
 }
 
-// giveBack gives the socket up after an offer, of which the kernel left rest but for the first n bytes. It returns false if the queue has
-// failed.
+// giveBack releases the socket after an offer. The kernel took only the first n bytes of rest. giveBack returns false
+// if the queue has failed.
 func (q *sendQueue) giveBack(rest []frame, n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -204,7 +209,8 @@ func (q *sendQueue) giveBack(rest []frame, n int) bool {
 	return true
 }
 
-// startWriterLocked starts the writer unless a sender has the socket, which starts it when it is through, or the writer itself.
+// startWriterLocked starts the writer, unless a sender or the writer itself has the socket. A sender starts the writer
+// after its turn. The caller holds mu.
 func (q *sendQueue) startWriterLocked() {
 	if q.writing || q.failed {
 		return
@@ -214,23 +220,24 @@ func (q *sendQueue) startWriterLocked() {
 	go q.write()
 }
 
-// write is the writer.
+// write is the writer goroutine.
 func (q *sendQueue) write() {
 	defer q.writers.Done()
 	if q.secure != nil {
-		q.yield() // no sender has: what others are about to send shares a record and a system call
+		// No sender has called yield: frames that others are about to send share a record and a system call.
+		q.yield()
 	}
 	for q.takeBatch() {
 		q.sendBatch()
 	}
 }
 
-// takeBatch moves frames from pending to batch, or gives the socket up if there is nothing to send.
+// takeBatch moves frames from pending to batch, or releases the socket if there is nothing to send.
 func (q *sendQueue) takeBatch() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, size := 0, 0
-	for i := range q.batch { // the rest of a frame that a sender began
+	for i := range q.batch { // the rest of a frame that a sender has started
 		size += len(q.batch[i].payload)
 	}
 	for n < len(q.pending) && size < maxBatch {
@@ -245,7 +252,7 @@ func (q *sendQueue) takeBatch() bool {
 	return q.writing
 }
 
-// sendBatch writes the batch and tells the owners.
+// sendBatch writes the batch and informs the owners.
 func (q *sendQueue) sendBatch() {
 	f := fateSent
 	if err := q.writeBatch(); err != nil {
@@ -273,12 +280,12 @@ func (q *sendQueue) writeBatch() error {
 	if q.watch != nil {
 		q.watch.arm()
 	}
-	_, err := q.bufs.WriteTo(q.conn) // one writev where the connection can
+	_, err := q.bufs.WriteTo(q.conn) // one writev if the connection supports it
 	clear(q.vec)
 	return err
 }
 
-// writeSealed sends the records that are held.
+// writeSealed sends the held records.
 func (q *sendQueue) writeSealed() error {
 	sealed := q.secure.records.take()
 	if sealed == nil {
@@ -305,8 +312,8 @@ func (q *sendQueue) gather() {
 	}
 }
 
-// hurry bounds every write from now on, the one under way included: for a peer that has nothing more to ask and must only take its
-// replies.
+// hurry limits the time of every write from now on, including the write under way. It is for a peer that will send no
+// further request and must only take its replies.
 func (q *sendQueue) hurry(patience time.Duration) {
 	q.patience.Store(int64(patience))
 	q.extend()
@@ -324,8 +331,9 @@ func (q *sendQueue) isWriting() bool {
 	return q.writing
 }
 
-// fail ends the queue: frames not begun are returned to their owners, later ones at once. It closes the connection, for a frame
-// cut short leaves the stream without meaning; that also wakes a writer that is blocked in it.
+// fail ends the queue. It returns the frames that were not started to their owners, and later frames at once. It closes
+// the connection, because the stream has no meaning after an incomplete frame. Closing also wakes a writer that is
+// blocked in the connection.
 func (q *sendQueue) fail(cause error) {
 	q.mu.Lock()
 	if !q.failed {
@@ -343,7 +351,7 @@ func (q *sendQueue) fail(cause error) {
 	}
 }
 
-// explain returns why the connection ended, for a reader that has found it closed with err.
+// explain returns the reason for the end of the connection, to a reader that has found it closed with err.
 func (q *sendQueue) explain(err error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -353,7 +361,7 @@ func (q *sendQueue) explain(err error) error {
 	return err
 }
 
-// wait returns when the writer has ended. Nothing may be sent any more, or the queue must have failed.
+// wait returns when the writer has exited. The caller must send nothing more, or the queue must have failed.
 func (q *sendQueue) wait() { q.writers.Wait() }
 
 // withdraw removes the frame of owner if its first byte has not been written. It does not call frameDone.

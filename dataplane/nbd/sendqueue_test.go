@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// valve is a connection whose writes go through, wait or fail as the test says. Closing it does not end a write.
+// valve is a connection on which writes succeed, wait or fail, as the test decides. Closing it does not end a write.
 type valve struct {
 	net.Conn // nil: only the methods below are used
 	entered  chan struct{}
@@ -159,7 +159,7 @@ func tcpPair(t *testing.T) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-// overTLS makes the two ends of a TLS connection over the two ends of another.
+// overTLS creates the two ends of a TLS connection over the two ends of another connection.
 func overTLS(pair func(*testing.T) (net.Conn, net.Conn)) func(*testing.T) (net.Conn, net.Conn) {
 	return func(t *testing.T) (net.Conn, net.Conn) {
 		t.Helper()
@@ -183,7 +183,7 @@ func overTLS(pair func(*testing.T) (net.Conn, net.Conn)) func(*testing.T) (net.C
 	}
 }
 
-// random returns n bytes of which any two parts differ.
+// random returns n bytes in which any two parts differ.
 func random(n int) string {
 	p := make([]byte, n)
 	r := rand.New(rand.NewPCG(1, uint64(n)))
@@ -193,14 +193,14 @@ func random(n int) string {
 	return string(p)
 }
 
-// large is more than the kernel takes for a peer that does not read.
+// large is more than the kernel accepts for a peer that does not read.
 const large = 24 << 20
 
 func TestNoSenderWaitsForThePeer(t *testing.T) {
 	ours, theirs := tcpPair(t)
 	q, to := newSendQueue(ours), newFates()
 	big := random(large)
-	q.send(to.frame("a", big)) // the peer reads nothing, so this would not end if it waited
+	q.send(to.frame("a", big)) // the peer reads nothing, so this would not return if it waited
 	q.send(to.frame("b", "B"))
 	q.send(to.frame("c", "C"))
 	told := to.all()
@@ -218,7 +218,7 @@ func TestNoSenderWaitsForThePeer(t *testing.T) {
 	q.fail(errors.New("the end"))
 }
 
-// fillSocket writes to a connection until the kernel takes no more, and returns how much it took.
+// fillSocket writes to a connection until the kernel accepts no further bytes. It returns how many the kernel accepted.
 func fillSocket(t *testing.T, conn net.Conn) (n int) {
 	t.Helper()
 	raw, err := conn.(syscall.Conn).SyscallConn()
@@ -237,7 +237,7 @@ func fillSocket(t *testing.T, conn net.Conn) (n int) {
 	}
 }
 
-// asSender has the queue taken by a sender of these frames, which is about to offer them.
+// asSender makes a sender of these frames take the queue. The sender is about to offer them.
 func asSender(q *sendQueue, frames ...frame) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -252,7 +252,7 @@ func TestFramesOfWhichNothingWasTakenAreTheFirstThatWait(t *testing.T) {
 	n, err := q.offer()
 	require.Zero(t, n, "a full socket took %d bytes", n)
 	require.NoError(t, err)
-	q.send(to.frame("c", "C")) // meanwhile
+	q.send(to.frame("c", "C")) // in the meantime
 	q.endOffer(n, err)
 	got := make([]byte, filler+6)
 	_, err = io.ReadFull(theirs, got)
@@ -262,7 +262,8 @@ func TestFramesOfWhichNothingWasTakenAreTheFirstThatWait(t *testing.T) {
 	assert.Equal(t, []string{"a sent", "b sent", "c sent"}, to.all())
 }
 
-// What is left with a sender before it offers its own frame goes out with that, in one system call.
+// Frames that are left with a sender before it offers its own frame are sent together with that frame, in one system
+// call.
 func TestASenderOffersWhatOthersLeftWithIt(t *testing.T) {
 	ours, theirs := unixPair(t)
 	q, to := newSendQueue(ours), newFates()
@@ -325,7 +326,7 @@ func TestAQueueThatFailsTellsEachOwnerOnce(t *testing.T) {
 	assert.EqualError(t, q.explain(io.EOF), "the first reason")
 }
 
-// TestFramesOfManySendersStayWhole has senders of small and large frames at once, on sockets that are full now and then.
+// TestFramesOfManySendersStayWhole has senders of small and large frames at once, on sockets that are sometimes full.
 func TestFramesOfManySendersStayWhole(t *testing.T) {
 	for name, pair := range map[string]func(*testing.T) (net.Conn, net.Conn){
 		"tcp": tcpPair, "unix": unixPair, "pipe": func(*testing.T) (net.Conn, net.Conn) { return net.Pipe() },
@@ -380,8 +381,8 @@ func TestFramesOfManySendersStayWhole(t *testing.T) {
 func TestAnOfferThatEndsWithTheConnection(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		lost      bool // meanwhile
-		n         int  // bytes taken of two frames of two
+		lost      bool // during the offer
+		n         int  // bytes taken of two frames of two bytes
 		err       error
 		want      []string
 		explained string
@@ -415,7 +416,7 @@ func TestAnOfferThatIsTakenInPart(t *testing.T) {
 		q, to := newSendQueue(ours), newFates()
 		asSender(q, to.frame("a", "A"), to.frame("b", "B"), to.frame("c", "C"))
 		q.pending = []frame{to.frame("d", "D")}
-		_, err := ours.Write([]byte("aAbBcC")[:n]) // what the kernel took
+		_, err := ours.Write([]byte("aAbBcC")[:n]) // the bytes that the kernel took
 		require.NoError(t, err)
 		q.endOffer(n, nil)
 		got := make([]byte, 8)
@@ -442,7 +443,7 @@ func TestTheWriterBeginsWithWhatWasBegun(t *testing.T) {
 	assert.Equal(t, []string{"a sent", "b sent", "c sent", "d sent"}, to.all())
 }
 
-// TestAHurryBoundsEachWriteByItself has a deadline pass between two writes.
+// TestAHurryBoundsEachWriteByItself waits for a deadline between two writes.
 func TestAHurryBoundsEachWriteByItself(t *testing.T) {
 	for name, pair := range map[string]func(*testing.T) (net.Conn, net.Conn){"offered": tcpPair, "by the writer": func(*testing.T) (net.Conn, net.Conn) { return net.Pipe() }} {
 		t.Run(name, func(t *testing.T) {
@@ -460,7 +461,7 @@ func TestAHurryBoundsEachWriteByItself(t *testing.T) {
 	}
 }
 
-// One system call takes so many pieces of memory and no more.
+// One system call accepts a limited number of pieces of memory.
 func TestASenderOffersNoMoreThanTheKernelTakes(t *testing.T) {
 	ours, theirs := unixPair(t)
 	q, to := newSendQueue(ours), newFates()

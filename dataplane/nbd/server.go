@@ -16,25 +16,26 @@ import (
 
 // ServerOptions tune a Server. The zero value serves without authentication, with the defaults named below.
 type ServerOptions struct {
-	// Secret returns the secret of an export and whether a peer must prove that it knows it. Nil means that no peer must, and that the
-	// authentication option is not offered. It must answer for names that do not exist as it does for those that do.
+	// Secret returns the secret of an export and whether a peer must prove that it knows it. Nil means that no peer
+	// must, and that the authentication option is not offered. Secret must answer for names that do not exist in the
+	// same way as for names that exist.
 	Secret func(export string) (secret []byte, required bool)
-	// Secrets returns all that Secret returns of exports which exist, in any order. Peers may begin TLS, and prove one of them over it; nil
-	// means that TLS is not offered. Secret must be set too.
+	// Secrets returns all values that Secret returns for existing exports, in any order. Peers may start TLS, and prove
+	// one of these secrets over it. Nil means that TLS is not offered. Secret must be set too.
 	Secrets func() [][]byte
-	// TLSOnly says whether an export is opened over TLS alone; nil: none is. It is asked only when the peer has proved the export's secret,
-	// if it must, and about names that do not exist too.
+	// TLSOnly reports whether an export is opened over TLS only; nil means that no export is. It is called only after
+	// the peer has proved the export's secret, if it must prove it. It is also called for names that do not exist.
 	TLSOnly func(export string) bool
-	// Log receives what is worth knowing of connections; nil discards it.
+	// Log receives important events of connections; nil discards them.
 	Log *logrus.Entry
-	// MaxInFlight bounds the requests that one connection may have unanswered; 128 if zero. Above it the server stops reading.
+	// MaxInFlight limits the unanswered requests of one connection; 128 if zero. Above it the server stops reading.
 	MaxInFlight int64
-	// MaxInFlightBytes bounds the payload bytes held for one connection; 64 MiB if zero, and never under MaxPayload.
+	// MaxInFlightBytes limits the payload bytes held for one connection; 64 MiB if zero, and never under MaxPayload.
 	MaxInFlightBytes int64
-	// HandshakeTimeout bounds the time from accept to the end of negotiation, less the time that the Exporter takes to open; 5 s if
-	// zero.
+	// HandshakeTimeout limits the time from accept to the end of negotiation, without the time that the Exporter takes
+	// for Open; 5 s if zero.
 	HandshakeTimeout time.Duration
-	// CutGrace is how long Shutdown waits for Backends to return once it has run out of patience; 1 s if zero.
+	// CutGrace is how long Shutdown still waits for Backends to return after its context is done; 1 s if zero.
 	CutGrace time.Duration
 }
 
@@ -69,13 +70,13 @@ type Server struct {
 	exporter Exporter
 	opts     ServerOptions
 
-	// base is the parent of every Backend call; abort cancels it when Shutdown loses patience.
+	// base is the parent of the context of every Backend call. abort cancels it when the context of Shutdown is done.
 	base  context.Context
 	abort context.CancelFunc
 
-	tls    *serverTLS   // nil: not offered
-	lobby  lobby        // those of conns that have proved no secret
-	sparse *sparseLog   // for what a peer can have logged before it has an export
+	tls    *serverTLS   // nil if not offered
+	lobby  lobby        // the members of conns that have proved no secret
+	sparse *sparseLog   // for messages that a peer can cause before it has an export
 	inside atomic.Int64 // requests in their Backend
 
 	farewell time.Duration // the constant, except in tests
@@ -87,7 +88,7 @@ type Server struct {
 	empty     chan struct{}             // closed when stopping and conns is empty
 }
 
-// NewServer makes a Server that serves nothing yet.
+// NewServer creates a Server that serves nothing yet.
 func NewServer(e Exporter, opts ServerOptions) *Server {
 	s := &Server{
 		exporter: e, opts: opts.withDefaults(),
@@ -101,11 +102,11 @@ func NewServer(e Exporter, opts ServerOptions) *Server {
 	return s
 }
 
-// acceptRetry is the pause after an accept that failed for want of descriptors or memory.
+// acceptRetry is the pause after an accept that failed because descriptors or memory were short.
 const acceptRetry = 50 * time.Millisecond
 
-// Serve accepts connections until ctx is done or Shutdown is called, then returns nil; or until the listener fails, then returns
-// why. It closes the listener. Connections it accepted go on: only Shutdown ends them.
+// Serve accepts connections until ctx is done or Shutdown is called, and then returns nil. If the listener fails, it
+// returns the error. It closes the listener. The accepted connections continue: only Shutdown ends them.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer l.Close()
 	if !s.track(l) {
@@ -136,20 +137,22 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// ServeConn serves one connection that the caller made, and returns when it has ended. It takes conn over and closes it.
+// ServeConn serves one connection that the caller created. It returns when the connection has ended. It takes conn over
+// and closes it.
 func (s *Server) ServeConn(conn net.Conn) {
 	if c := s.admit(conn); c != nil {
 		c.serve()
 	}
 }
 
-// Shutdown stops accepting, lets every request that was read finish and be answered, closes all connections and returns when the
-// last one's Closed has been called.
+// Shutdown stops accepting. It waits until every request that was read has finished and is answered, closes all
+// connections, and returns when the Closed of the last connection has been called.
 //
-// When ctx ends first, it closes the connections as they are and cancels the contexts given to Backends. It returns when they have
-// returned, or after ServerOptions.CutGrace, with an error that wraps ctx's and counts what is left behind. What is left behind
-// belongs only to the goroutines that are inside the Backend, or the Exporter: their answers go nowhere, and when the last call of a
-// connection returns its Closed is called. One that never returns keeps its goroutine, its buffer and its export.
+// If ctx is done first, Shutdown closes the connections in their current state and cancels the contexts of Backend
+// calls. It returns when these calls have returned, or after ServerOptions.CutGrace. Its error then wraps the error of
+// ctx and counts the remaining calls. These calls belong only to the goroutines that are inside the Backend, or the
+// Exporter. Their answers are dropped, and when the last call of a connection returns, its Closed is called. A call
+// that never returns keeps its goroutine, its buffer and its export.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.stopping && len(s.conns) == 0 {
@@ -188,8 +191,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return fmt.Errorf("%w: left %d connections behind, with %d requests inside their backends", ctx.Err(), left, s.inside.Load())
 }
 
-// cut ends all connections without waiting for anything. They are closed first: no answer must tell a client that its request was
-// cancelled, for it may have happened.
+// cut ends all connections without waiting for anything. It closes them first. No answer may tell a client that its
+// request was cancelled, because the request may have happened.
 func (s *Server) cut() {
 	s.mu.Lock()
 	for c := range s.conns {
@@ -199,7 +202,7 @@ func (s *Server) cut() {
 	s.abort()
 }
 
-// admit makes a serverConn of conn, or closes it if the server is stopping.
+// admit creates a serverConn for conn, or closes conn if the server is stopping.
 func (s *Server) admit(conn net.Conn) *serverConn {
 	tuneTCP(conn)
 	c := newServerConn(s, conn)

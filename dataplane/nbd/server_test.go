@@ -20,7 +20,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// rawClient speaks the protocol byte by byte, with numbers taken from the specification and not from the code under test.
+// rawClient speaks the protocol byte by byte, with numbers from the specification and not from the code under test.
 type rawClient struct {
 	t    *testing.T
 	conn net.Conn
@@ -88,7 +88,7 @@ func (c *rawClient) expect(what, want string) {
 	require.Equal(c.t, want, string(c.read(len(want))), what)
 }
 
-// openOld enters by EXPORT_NAME: simple replies.
+// openOld opens an export by EXPORT_NAME: simple replies.
 func (c *rawClient) openOld(name string, size uint64, flags uint16) {
 	c.t.Helper()
 	c.write("IHAVEOPT" + u32(1) + u32(uint32(len(name))) + name)
@@ -219,7 +219,7 @@ func TestOversizedWriteIsAnsweredAndEndsTheConnection(t *testing.T) {
 	c.expectEnd()
 }
 
-// gated serves "vol" with operations that match held at a gate. The caller must open it before the test ends.
+// gated serves "vol". Operations that match wait at a gate. The caller must open the gate before the test ends.
 func gated(t *testing.T, match func(faulty.Op) bool) (*exports, *faulty.Backend, *faulty.Gate) {
 	f := faulty.Wrap(memory.New(1<<20), clocktesting.NewFakeClock(time.Unix(0, 0)))
 	g := faulty.NewGate()
@@ -277,7 +277,7 @@ func TestShutdownOutOfPatienceCancelsBackends(t *testing.T) {
 	assert.Zero(t, x.stillOpen("vol"), "opens after shutdown")
 }
 
-// lastWord is a connection that notes whether requests had been cancelled when it was closed first.
+// lastWord is a connection that records, at its first close, whether requests had been cancelled.
 type lastWord struct {
 	net.Conn
 	isCancelled func() bool
@@ -290,7 +290,7 @@ func (l lastWord) Close() error {
 	return l.Conn.Close()
 }
 
-// cancellable is a backend whose writes wait until they are cancelled.
+// cancellable is a backend on which writes wait until they are cancelled.
 type cancellable struct {
 	nbd.Backend
 	arrived chan context.Context
@@ -302,7 +302,7 @@ func (c cancellable) WriteAt(ctx context.Context, _ []byte, _ int64, _ bool) err
 	return ctx.Err()
 }
 
-// TestNoClientIsToldThatItsRequestWasCancelled: its outcome is unknown.
+// TestNoClientIsToldThatItsRequestWasCancelled checks this because the outcome of such a request is unknown.
 func TestNoClientIsToldThatItsRequestWasCancelled(t *testing.T) {
 	backend := cancellable{arrived: make(chan context.Context, 1)}
 	s := nbd.NewServer(serving(&nbd.Export{Name: "vol", Size: 1 << 20, Backend: backend}), nbd.ServerOptions{})

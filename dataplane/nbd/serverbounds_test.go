@@ -19,8 +19,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// TestPeersThatProveNothingAreBounded floods a server with silent peers. They cost a bounded number of goroutines and log lines, and
-// an engine with the secret gets in, from the flood's own address as from another.
+// TestPeersThatProveNothingAreBounded floods a server with silent peers. They cost a limited number of goroutines and
+// log lines. An engine with the secret gets in, from the flood's own address and from another address.
 func TestPeersThatProveNothingAreBounded(t *testing.T) {
 	const flood, bound = 1500, 300
 	secret := []byte("0123456789abcdef")
@@ -39,7 +39,7 @@ func TestPeersThatProveNothingAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		_ = c.SetDeadline(time.Now().Add(patience))
-		// each is greeted: a newcomer is not the one that is cut
+		// each gets a greeting: the server does not cut a newcomer
 		_, err = io.ReadFull(c, make([]byte, 18))
 		require.NoError(t, err)
 	}
@@ -75,7 +75,7 @@ func TestAPeerThatDoesNotFinishItsHandshakeIsCut(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// stuck is a backend whose writes hang, whatever their context says.
+// stuck is a backend on which writes hang, whatever their context says.
 type stuck struct {
 	nbd.Backend
 	arrived chan struct{}
@@ -118,7 +118,7 @@ func TestShutdownLeavesABackendThatHangsBehind(t *testing.T) {
 		assert.ErrorIs(t, receive(t, wrote, "a write"), nbd.ErrUnknownOutcome)
 	}
 	assert.Equal(t, 1, x.stillOpen("vol"), "an export was closed under a request")
-	close(hung.answer) // the disk comes back; no client hears of it, and the export is released
+	close(hung.answer) // the disk answers again; no client gets that answer, and the export is released
 	receive(t, ended, "the end of the connection")
 	assert.Zero(t, x.stillOpen("vol"), "opens after the last request")
 	assert.NoError(t, s.Shutdown(ctx), "shutdown with nothing left")
@@ -161,7 +161,7 @@ func TestShutdownLeavesAnExporterThatHangsBehind(t *testing.T) {
 	assert.Zero(t, x.stillOpen("vol"), "opens after the end")
 }
 
-// What peers that have proved nothing bring about again and again is logged once in a while.
+// Messages that unproved peers cause repeatedly are logged once in a while.
 func TestPeersThatProveNothingFillNoLog(t *testing.T) {
 	logger, hook := logrustest.NewNullLogger()
 	logger.SetLevel(logrus.DebugLevel)

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// serverConn is one connection of a Server. One goroutine reads; each request has one more until its reply is written.
+// serverConn is one connection of a Server. One goroutine reads. Each request has one more goroutine until its reply is
+// written.
 //
 //	reader:  header -> validate -> wait for room -> payload -> go handle
-//	handle:  Backend -> reply into the send queue -> (written) -> room given back
+//	handle:  Backend -> reply into the send queue -> (written) -> room released
 type serverConn struct {
 	server *Server
 	conn   net.Conn
@@ -27,7 +28,7 @@ type serverConn struct {
 	deadline time.Time // of the handshake
 
 	mu      sync.Mutex
-	stopped bool // guarded by mu; no read may be waited for any more
+	stopped bool // guarded by mu; no read may wait any longer
 
 	// Set once negotiation is over.
 	export     *Export
@@ -65,7 +66,7 @@ func (c *serverConn) setDeadline(t time.Time) {
 	}
 }
 
-// serve runs the connection from greeting to end.
+// serve runs the connection from the greeting to its end.
 func (c *serverConn) serve() {
 	defer c.server.forget(c)
 	defer c.conn.Close()
@@ -97,11 +98,11 @@ func (c *serverConn) transmit(exp *Export, structured, blockStatus bool) {
 	}
 }
 
-// farewell bounds each write of the remaining replies to a peer that can ask nothing more. A write to a peer that may ask more has
-// no bound: the peer may be slow, and what it can make the server hold is bounded.
+// farewell limits each write of the remaining replies to a peer that can send no further request. A write to any other
+// peer has no limit: the peer may be slow, and the memory that it can make the server hold is limited.
 const farewell = 10 * time.Second
 
-// negotiate runs the handshake. The export is nil if the peer came to none.
+// negotiate runs the handshake. The export is nil if the peer opened none.
 func (c *serverConn) negotiate() (*negotiator, *Export) {
 	defer c.server.lobby.leave(&c.guest)
 	c.deadline = time.Now().Add(c.server.opts.HandshakeTimeout)
@@ -111,7 +112,7 @@ func (c *serverConn) negotiate() (*negotiator, *Export) {
 		auth: authenticator{secret: c.server.opts.Secret, secrets: c.server.opts.Secrets},
 		tls:  c.server.tls, tlsOnly: c.server.opts.TLSOnly, drop: func() { _ = c.conn.Close() },
 		proved: func() { c.server.lobby.leave(&c.guest) },
-		opened: func(took time.Duration) { // the peer can do nothing about how long it took
+		opened: func(took time.Duration) { // the peer cannot influence how long it took
 			c.deadline = c.deadline.Add(took)
 			c.setDeadline(c.deadline)
 		},
@@ -123,7 +124,8 @@ func (c *serverConn) negotiate() (*negotiator, *Export) {
 	return n, exp
 }
 
-// readRequests reads until the client disconnects, breaks the protocol, or the server stops. It returns why.
+// readRequests reads until the client disconnects or breaks the protocol, or until the server stops. It returns the
+// reason.
 func (c *serverConn) readRequests() error {
 	var head [requestLen]byte
 	for {
@@ -143,9 +145,9 @@ func (c *serverConn) readRequests() error {
 	}
 }
 
-// accept takes one request: it waits for room, reads the payload and starts the work. Nothing is allocated for a payload before
-// the request was found valid; what belongs to an invalid one is read past, or, if longer than any peer may send, ends the
-// connection after the reply.
+// accept takes one request: it waits for room, reads the payload and starts the work. It allocates nothing for a
+// payload before the request was found valid. The payload of an invalid request is read and dropped. If it is longer
+// than any peer may send, the connection ends after the reply.
 func (c *serverConn) accept(r request) error {
 	if c.export.SizeNow != nil {
 		c.limits.size = max(c.limits.size, uint64(c.export.SizeNow()))
@@ -179,7 +181,7 @@ func (c *serverConn) accept(r request) error {
 			return err
 		}
 	}
-	if err != nil { // cut in the middle of a payload: nothing was asked
+	if err != nil { // cut in the middle of a payload: this was no request
 		t.frameDone(fateUnsent)
 		return fmt.Errorf("read payload: %w", err)
 	}
@@ -187,8 +189,8 @@ func (c *serverConn) accept(r request) error {
 	return nil
 }
 
-// acquire waits for one slot and weight bytes. It ends early only when the server is cut: room is always given back by requests
-// that finish, and a reply that its peer does not read ends with the connection.
+// acquire waits for one slot and weight bytes. It returns early only when the server is cut. Room is always released:
+// requests finish, and a reply that the peer does not read ends with the connection.
 func (c *serverConn) acquire(weight int64) error {
 	if err := c.slots.Acquire(c.server.base, 1); err != nil {
 		return err
@@ -203,11 +205,11 @@ func (c *serverConn) acquire(weight int64) error {
 	return nil
 }
 
-// task is one request being served, with all it holds.
+// task is one request being served, with everything that it holds.
 type task struct {
 	conn    *serverConn
 	request request
-	buf     *buffer // of a read or write, else nil
+	buf     *buffer // of a read or write, otherwise nil
 	weight  int64   // payload bytes taken from room
 	err     error   // set before handle if the request is invalid
 	head    [offsetDataLen]byte
@@ -319,7 +321,7 @@ func (t *task) errorReply() (head, payload []byte) {
 	return t.head[:chunkLen], t.extra
 }
 
-// frameDone gives back all that the request held. Whether the reply got out no longer matters.
+// frameDone releases everything that the request held. It no longer matters whether the reply was sent.
 func (t *task) frameDone(fate) {
 	c := t.conn
 	if t.buf != nil {
@@ -338,7 +340,7 @@ func (t *task) frameDone(fate) {
 	c.tasks.Done()
 }
 
-// clipExtents checks what a Backend said of a range and cuts it to what may be sent about it.
+// clipExtents checks a Backend's description of a range. It cuts the description to the part that may be sent.
 func clipExtents(extents []Extent, off, length int64, one bool) ([]Extent, error) {
 	if one && len(extents) > 1 {
 		extents = extents[:1]

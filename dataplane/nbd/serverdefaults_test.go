@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A handshake is bounded where nobody says how.
+// A handshake has a time limit even if the options set none.
 func TestAHandshakeHasATimeByDefault(t *testing.T) {
 	assert.Equal(t, 5*time.Second, ServerOptions{}.withDefaults().HandshakeTimeout)
 	assert.Equal(t, time.Minute, ServerOptions{HandshakeTimeout: time.Minute}.withDefaults().HandshakeTimeout)

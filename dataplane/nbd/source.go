@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// source is where a connection's bytes are read. Its methods do what those of bufio.Reader of the same names do.
+// source reads the bytes of a connection. Its methods behave like the methods of bufio.Reader with the same names.
 type source interface {
 	io.Reader
 	Peek(n int) ([]byte, error)
@@ -34,8 +34,9 @@ func newSource(conn net.Conn) source {
 	return s
 }
 
-// rawOf returns how a connection is read and written without blocking, nil if that cannot be: by these types and no others, for what
-// embeds one of them may have a Read or a Write of its own. It is nil too for one that is closed already: the first use says so.
+// rawOf returns the raw connection for reading and writing without blocking, or nil if that is impossible. It knows
+// only these types, because a type that embeds one of them may have its own Read or Write. It also returns nil for a
+// closed connection: the first use of that reports the error.
 func rawOf(conn net.Conn) syscall.RawConn {
 	var sc syscall.Conn
 	switch c := conn.(type) {
@@ -53,16 +54,16 @@ func rawOf(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// socketSource reads a socket. It has a buffer only while there are bytes in it, or a read that does not block is under way: a connection
-// that waits for its peer holds none.
+// socketSource reads a socket. It has a buffer only while the buffer contains bytes, or while a read that does not
+// block is under way. A connection that waits for its peer has none.
 type socketSource struct {
 	raw  syscall.RawConn
-	buf  *[readBuffer]byte // nil: none
-	r, w int               // buf[r:w] was read and not taken
+	buf  *[readBuffer]byte // nil if there is none
+	r, w int               // buf[r:w] was read and not yet taken
 
 	fillOnce, readOnce func(fd uintptr) bool
-	direct             []byte // where readOnce reads to
-	n                  int    // what the last of either read
+	direct             []byte // destination of readOnce
+	n                  int    // result of the last read of either kind
 	err                error
 }
 
@@ -71,7 +72,7 @@ var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
 // Buffered implements source.
 func (s *socketSource) Buffered() int { return s.w - s.r }
 
-// tryFill reads once into the buffer. It returns false when there is nothing to read yet.
+// tryFill reads once into the buffer. It returns false if there is nothing to read yet.
 func (s *socketSource) tryFill(fd uintptr) bool {
 	if s.buf == nil {
 		s.buf = readBuffers.Get().(*[readBuffer]byte)
@@ -102,7 +103,8 @@ func (s *socketSource) try(fd uintptr, p []byte) bool {
 	}
 }
 
-// await runs one of the reads as soon as there is something to read, and returns how much it read, or why nothing.
+// await runs one of the reads as soon as there is something to read. It returns the number of bytes, or the reason why
+// there are none.
 func (s *socketSource) await(once func(fd uintptr) bool) (int, error) {
 	s.n, s.err = 0, nil
 	err := s.raw.Read(once)
@@ -112,7 +114,7 @@ func (s *socketSource) await(once func(fd uintptr) bool) (int, error) {
 	return max(s.n, 0), err
 }
 
-// drop gives the buffer back, which must be empty.
+// drop releases the buffer, which must be empty.
 func (s *socketSource) drop() {
 	if s.buf != nil {
 		readBuffers.Put(s.buf)
@@ -120,7 +122,7 @@ func (s *socketSource) drop() {
 	s.buf, s.r, s.w = nil, 0, 0
 }
 
-// fill reads something into the buffer, which must not be full of what was not taken.
+// fill reads some bytes into the buffer, which must not be full of bytes that were not taken.
 func (s *socketSource) fill() error {
 	if s.r > 0 {
 		s.w = copy(s.buf[:], s.buf[s.r:s.w])
@@ -134,7 +136,7 @@ func (s *socketSource) fill() error {
 	return err
 }
 
-// Peek implements source. n must be readBuffer at most.
+// Peek implements source. n must be at most readBuffer.
 func (s *socketSource) Peek(n int) ([]byte, error) {
 	for s.Buffered() < n {
 		if err := s.fill(); err != nil {
@@ -144,7 +146,7 @@ func (s *socketSource) Peek(n int) ([]byte, error) {
 	return s.buf[s.r : s.r+n], nil
 }
 
-// Read implements io.Reader. What is at least as long as the buffer is read where it belongs.
+// Read implements io.Reader. If p is at least as long as the buffer, Read bypasses the buffer.
 func (s *socketSource) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is taken in pieces of all lengths, by all methods, is what was sent in pieces of all lengths.
+// The sent bytes are read unchanged. They are sent in pieces of all lengths, and read in pieces of all lengths, by all
+// methods.
 func TestASourceGivesWhatWasSent(t *testing.T) {
 	for name, pair := range map[string]func(*testing.T) (net.Conn, net.Conn){
 		"TCP": tcpPair, "unix": unixPair, "another": func(*testing.T) (net.Conn, net.Conn) { return net.Pipe() },
@@ -68,7 +69,7 @@ func TestASourceGivesWhatWasSent(t *testing.T) {
 	}
 }
 
-// A connection that waits holds no buffer; one that has something holds one.
+// A connection that waits holds no buffer. A connection that has bytes holds one.
 func TestASourceThatWaitsHoldsNoBuffer(t *testing.T) {
 	ours, theirs := tcpPair(t)
 	s := newSource(ours).(*socketSource)
@@ -89,7 +90,7 @@ func TestASourceThatWaitsHoldsNoBuffer(t *testing.T) {
 	}
 }
 
-// What was read before the end, or before a deadline, stays.
+// Bytes that were read before the end, or before a deadline, stay available.
 func TestASourceKeepsWhatItHasWhenItFails(t *testing.T) {
 	ours, theirs := unixPair(t)
 	s := newSource(ours)

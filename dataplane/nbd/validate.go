@@ -1,6 +1,6 @@
 package nbd
 
-// limits is what validate must know of an export and its negotiation to judge a request.
+// limits is the information about an export and its negotiation that validate needs to check a request.
 type limits struct {
 	size        uint64
 	readOnly    bool
@@ -21,10 +21,11 @@ func (e *Export) limits(structured, blockStatus bool) limits {
 	}
 }
 
-// validate judges a request before anything is allocated for it. Nil means that a Backend may be called with it. The numbers are
-// those that the specification gives: EPERM on a read-only export, ENOSPC for writing past the end, EINVAL for the rest.
+// validate checks a request before anything is allocated for it. Nil means that a Backend may be called with it. The
+// error numbers are those of the specification: EPERM on a read-only export, ENOSPC for writing past the end, otherwise
+// EINVAL.
 func validate(r request, l limits) *Error {
-	allowed := cmdFlagFUA // valid, if without meaning, on every command
+	allowed := cmdFlagFUA // valid on every command, even without meaning
 	switch r.Type {
 	case cmdRead:
 		if l.structured {

@@ -1,5 +1,5 @@
-// Package memory is an nbd.Backend that keeps its bytes in memory, sparsely: for tests, examples and tools. It owns nothing
-// durable, so Flush and FUA have nothing to do, and it must not be mistaken for a model of what a disk does in a crash.
+// Package memory is an nbd.Backend that stores its bytes sparsely in memory. It is for tests, examples and tools. It
+// owns nothing durable, so Flush and FUA do nothing, and it does not model a disk in a crash.
 package memory
 
 import (
@@ -12,7 +12,7 @@ import (
 // pageSize is the unit of allocation, and so of Extents, in bytes.
 const pageSize = 4096
 
-// Backend is a sparse array of bytes. What was never written reads as zeroes and is a hole.
+// Backend is a sparse array of bytes. A range that was never written reads as zeroes and is a hole.
 type Backend struct {
 	size int64
 
@@ -22,7 +22,7 @@ type Backend struct {
 
 var _ nbd.Backend = (*Backend)(nil)
 
-// New makes a Backend of size bytes, all hole.
+// New creates a Backend of size bytes that is one hole.
 func New(size int64) *Backend {
 	return &Backend{size: size, pages: map[int64]*[pageSize]byte{}}
 }
@@ -42,7 +42,8 @@ func (b *Backend) check(off, length int64, past nbd.Errno) error {
 	return nil
 }
 
-// each calls f for every page touched by the range: its number, the part of the page, and how far into the range it begins.
+// each calls f for every page in the range: the page's number, the part of the page, and the position of that part in
+// the range.
 func each(off, length int64, f func(page, from, to, at int64)) {
 	for at := int64(0); at < length; {
 		page, from := (off+at)/pageSize, (off+at)%pageSize

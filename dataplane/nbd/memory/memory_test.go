@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
 )
 
-// TestBehavesLikeAPlainArray does the same random changes to a Backend and to a byte slice.
+// TestBehavesLikeAPlainArray applies the same random changes to a Backend and to a byte slice.
 func TestBehavesLikeAPlainArray(t *testing.T) {
 	const size = 50_000 // not a whole number of pages
 	m, plain, rng := memory.New(size), make([]byte, size), rand.New(rand.NewPCG(1, 2))
