@@ -1,6 +1,7 @@
-// Package faulty wraps an nbd.Backend so that tests decide what goes wrong, where and when: errors, torn writes, delays on an
-// injected clock, and gates that hold an operation until the test lets it go. It records every operation. It owns no goroutine and
-// no randomness: the rules and the order of the operations alone decide what happens.
+// Package faulty wraps an nbd.Backend so that tests decide which faults occur, where and when: errors, torn writes,
+// delays on an injected clock, and gates that delay an operation until the test releases it. It records every
+// operation. It owns no goroutine and no randomness: only the rules and the order of the operations decide what
+// happens.
 package faulty
 
 import (
@@ -17,7 +18,7 @@ import (
 // Kind is a Backend method.
 type Kind string
 
-// The methods of a Backend.
+// The kinds of operations.
 const (
 	Read    Kind = "read"
 	Write   Kind = "write"
@@ -36,22 +37,22 @@ type Op struct {
 	NoHole      bool
 }
 
-// Rule says what happens to the operations it matches. Its parts act in this order: Gate, Delay, Tear, Err; an operation that
-// passes them all without an error reaches the wrapped Backend.
+// Rule describes the faults of the operations that it matches. Its parts act in this order: Gate, Delay, Tear, Err. An
+// operation that passes all of them without an error reaches the wrapped Backend.
 type Rule struct {
-	// Match chooses operations; nil chooses all. It is called under the Backend's lock and must not call the Backend.
+	// Match selects operations; nil selects all. It is called under the Backend's lock and must not call the Backend.
 	Match func(Op) bool
-	// Times bounds how many operations the rule acts on; zero means no bound.
+	// Times limits how many operations the rule acts on; zero means no limit.
 	Times int
-	// Gate, if set, holds the operation until the gate is opened or its context ends.
+	// Gate, if set, delays the operation until the gate is opened or the operation's context is done.
 	Gate *Gate
-	// Delay, if positive, is waited for on the Backend's clock.
+	// Delay, if positive, is a waiting time on the Backend's clock.
 	Delay time.Duration
 	// Tear, if positive, writes this many bytes of a write to the wrapped Backend before Err is returned.
 	Tear int
-	// After lets the operation reach the wrapped Backend before Err is returned: the lost acknowledgement.
+	// After passes the operation to the wrapped Backend before Err is returned: the lost acknowledgement.
 	After bool
-	// Err, if set, is returned in place of the result.
+	// Err, if set, is returned instead of the result.
 	Err error
 }
 
@@ -60,30 +61,30 @@ func Of(kinds ...Kind) func(Op) bool {
 	return func(op Op) bool { return slices.Contains(kinds, op.Kind) }
 }
 
-// Touching matches operations of the given kind whose range has a byte in [off, off+length).
+// Touching matches operations of the given kind with a range that has a byte in [off, off+length).
 func Touching(kind Kind, off, length int64) func(Op) bool {
 	return func(op Op) bool { return op.Kind == kind && op.Off < off+length && off < op.Off+op.Length }
 }
 
-// Gate holds operations. The zero value is not usable; see NewGate.
+// Gate delays operations. The zero value is not usable; see NewGate.
 type Gate struct {
 	arrived chan Op
 	open    chan struct{}
 	once    sync.Once
 }
 
-// maxArrivals is how many arrivals a Gate remembers for a test that has not yet asked.
+// maxArrivals is how many arrivals a Gate remembers for a test that has not received them yet.
 const maxArrivals = 4096
 
-// NewGate makes a closed gate.
+// NewGate creates a closed gate.
 func NewGate() *Gate {
 	return &Gate{arrived: make(chan Op, maxArrivals), open: make(chan struct{})}
 }
 
-// Arrived delivers each operation as it reaches the gate, but drops those that come while maxArrivals wait.
+// Arrived delivers each operation that reaches the gate. It drops operations that come while maxArrivals wait.
 func (g *Gate) Arrived() <-chan Op { return g.arrived }
 
-// Open lets all operations through, held and future. It may be called more than once.
+// Open releases all operations, delayed and future. It may be called more than once.
 func (g *Gate) Open() { g.once.Do(func() { close(g.open) }) }
 
 func (g *Gate) pass(ctx context.Context, op Op) error {
@@ -114,13 +115,14 @@ var _ nbd.Backend = (*Backend)(nil)
 
 type active struct {
 	Rule
-	left int // operations it may still act on, if Times is set
+	left int // operations that it may still act on, if Times is set
 }
 
-// Wrap returns inner with no faults yet. The clock serves Rule.Delay only.
+// Wrap returns inner without any faults. The clock serves only Rule.Delay.
 func Wrap(inner nbd.Backend, c clock.Clock) *Backend { return &Backend{inner: inner, clock: c} }
 
-// Inject adds a rule, after those already there. The function it returns removes it again; operations it holds stay held.
+// Inject adds a rule after the existing rules. The returned function removes the rule again; operations that the rule
+// delays stay delayed.
 func (b *Backend) Inject(r Rule) (remove func()) {
 	a := &active{Rule: r, left: r.Times}
 	b.mu.Lock()
@@ -140,7 +142,7 @@ func (b *Backend) Ops() []Op {
 	return slices.Clone(b.ops)
 }
 
-// Forget empties the record. Seq goes on counting.
+// Forget empties the record. Seq continues to count.
 func (b *Backend) Forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +166,8 @@ func (b *Backend) admit(op *Op) *active {
 	return nil
 }
 
-// run performs op: perform is the wrapped Backend's part, tear what a torn write does first (nil for other operations).
+// run performs op. perform calls the wrapped Backend. tear performs the first part of a torn write; it is nil for other
+// operations.
 func (b *Backend) run(ctx context.Context, op Op, tear func(n int) error, perform func() error) error {
 	r := b.admit(&op)
 	if r == nil {

@@ -31,7 +31,7 @@ func TestRulesDecideWhatAWriteDoes(t *testing.T) {
 		name string
 		rule faulty.Rule
 		errs [2]error // of two writes of "abcd"
-		left string   // what they leave after the first
+		left string   // the content after the first
 	}{
 		{"no rule matches → written", faulty.Rule{Match: faulty.Of(faulty.Read), Err: syscall.EIO}, [2]error{}, "abcd"},
 		{"error → nothing written", faulty.Rule{Err: syscall.EIO}, [2]error{syscall.EIO, syscall.EIO}, "\x00\x00\x00\x00"},

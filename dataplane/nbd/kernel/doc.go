@@ -1,9 +1,10 @@
-// Package kernel configures the kernel's NBD client (the nbd module) over generic netlink: it makes block devices of sockets on which a
-// Server serves one export each, without a handshake (nbd.Server.ServeExport).
+// Package kernel configures the kernel's NBD client (the nbd module) over generic netlink. It creates block devices
+// from sockets. On each socket a Server serves one export, without a handshake (nbd.Server.ServeExport).
 //
-// A device has one connection. With several, the kernel gives a request that takes longer than its timeout to another connection while the
-// first may still be at it, so that an old write could be applied after a newer one. With one connection and no timeout it waits, and sends
-// a request again only when its connection was replaced (Reconnect); it looks whether that happened each lookAgain.
+// A device has one connection. With several connections, the kernel gives a request that takes longer than its timeout
+// to another connection. The first connection may still be processing it, so an old write could be applied after a
+// newer write. With one connection and no timeout the kernel waits. It sends a request again only after the request's
+// connection was replaced (Reconnect); it checks this at intervals of lookAgain.
 //
-// It must not know volumes, engines or processes.
+// The package must not know volumes, engines or processes.
 package kernel

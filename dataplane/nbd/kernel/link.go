@@ -42,12 +42,13 @@ const (
 )
 
 const (
-	// deadTimeout is how long the kernel keeps requests of a device whose connection ended: then they fail.
+	// deadTimeout is how long the kernel keeps requests of a device after its connection has ended. Then they fail.
 	deadTimeout = 10 * time.Second
-	// lookAgain is how often the kernel looks whether the connection of a request was replaced, to send it again. Of a request that takes
-	// longer the kernel logs a line each time.
+	// lookAgain is how often the kernel checks whether the connection of a request was replaced, to send the request
+	// again. For a request that takes longer, the kernel logs a line at each check.
 	lookAgain = 2 * time.Second
-	// maxDiscardBytes and maxRequestBytes are the longest requests: a discard of many gigabytes would hold its range for as long as it takes.
+	// maxDiscardBytes and maxRequestBytes are the longest requests. A discard of many gigabytes would hold its range
+	// for as long as it takes.
 	maxDiscardBytes = 64 << 20
 	maxRequestBytes = 1 << 20
 )
@@ -55,24 +56,24 @@ const (
 // Device is a configured device.
 type Device struct {
 	Index uint32
-	// ID is shown in sysfs, and the kernel refuses changes by those who do not know it.
+	// ID is visible in sysfs. The kernel refuses changes by callers that do not know it.
 	ID string
 }
 
-// Link configures devices. It keeps its way to the kernel open: to open another one needs descriptors, and a change
-// of the network namespace, for each command.
+// Link configures devices. It keeps its connection to the kernel open. To open another connection for each command
+// would need descriptors, and a change of the network namespace.
 type Link struct {
 	dial     func() (*genetlink.Conn, error)
 	sysfs    string // the directory of block devices
 	readFile func(path string) ([]byte, error)
 
 	mu     sync.Mutex
-	conn   *genetlink.Conn  // guarded by mu; nil: dial first. No answer to an earlier command is left in it.
-	family genetlink.Family // guarded by mu; as conn knows it
+	conn   *genetlink.Conn  // guarded by mu; nil: dial first. It contains no answer to an earlier command.
+	family genetlink.Family // guarded by mu; valid for conn
 }
 
-// Open returns a Link, if the kernel has the module. The interface is seen in the machine's first network namespace alone, of which netNS is
-// the file; "": the caller is in it.
+// Open returns a Link, if the kernel has the module. The interface exists only in the machine's first network
+// namespace. netNS is the file of that namespace; with "" the caller is in it.
 func Open(netNS string) (*Link, error) {
 	l := &Link{sysfs: "/sys/block", readFile: os.ReadFile, dial: func() (*genetlink.Conn, error) {
 		if netNS == "" {
@@ -98,8 +99,8 @@ func Open(netNS string) (*Link, error) {
 	return l, nil
 }
 
-// namesOwners tells whether a kernel of this release keeps the backend identifier of a device (since 5.14). One of which the release cannot be
-// read is taken for new: making a device finds out.
+// namesOwners reports whether a kernel of this release keeps the backend identifier of a device (since 5.14). If the
+// release cannot be parsed, the kernel counts as new enough; the creation of a device shows the truth.
 func namesOwners(release string) bool {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
@@ -135,23 +136,24 @@ func (l *Link) do(command uint8, flags netlink.HeaderFlags, encode func(*netlink
 		if !wasOpen || answer != unix.ENOENT {
 			return nil, err
 		}
-		wasOpen = false // the kernel did nothing: since conn was opened, the module was loaded again, and has another number
+		// The kernel did nothing: since conn was opened, the module was loaded again and has another number.
+		wasOpen = false
 	}
 }
 
-// answerOf returns the error number with which the kernel answered a command. The answer has been read then, so conn has
-// nothing left of it and serves the next command: another conn would need descriptors, of which a refusal may say that they
-// are short. A failed system call has no such number, nor has an answer to something else.
+// answerOf returns the error number with which the kernel answered a command. Such an answer was read completely, so
+// conn is empty and serves the next command. Another conn would need descriptors, and the refusal may say that they are
+// short. A failed system call has no such number, and neither has an answer to something else.
 func answerOf(err error) (unix.Errno, bool) {
 	var op *netlink.OpError
 	if !errors.As(err, &op) {
 		return 0, false
 	}
-	no, is := op.Err.(unix.Errno) //nolint:errorlint // the error of a system call is an *os.SyscallError, which is no answer
+	no, is := op.Err.(unix.Errno) //nolint:errorlint // a failed system call has an *os.SyscallError, which is no answer
 	return no, is
 }
 
-// reach opens the way to the kernel's NBD client unless it is open.
+// reach opens the connection to the kernel's NBD client unless it is open.
 func (l *Link) reach() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +177,7 @@ func (l *Link) reachLocked() error {
 	return nil
 }
 
-// hangUpLocked closes a way on which an answer may be left.
+// hangUpLocked closes a connection that may still contain an answer. The caller holds mu.
 func (l *Link) hangUpLocked() {
 	_ = l.conn.Close()
 	l.conn = nil
@@ -191,8 +193,8 @@ func sockets(fd int) func(*netlink.AttributeEncoder) error {
 	}
 }
 
-// Connect makes a device of a connected socket, on whose other end the export is served. The kernel keeps the socket itself; the descriptor
-// stays the caller's. It has the logical block size blockBytes.
+// Connect creates a device from a connected socket. The export is served on the other end of the socket. The kernel
+// keeps the socket itself; the descriptor stays the caller's. The device has the logical block size blockBytes.
 func (l *Link) Connect(id string, sizeBytes, blockBytes int64, socket int) (Device, error) {
 	replies, err := l.do(cmdConnect, 0, func(ae *netlink.AttributeEncoder) {
 		ae.Uint64(attrSizeBytes, uint64(sizeBytes))
@@ -221,7 +223,7 @@ func (l *Link) Connect(id string, sizeBytes, blockBytes int64, socket int) (Devi
 	return Device{}, errors.New("connect an NBD device: the kernel does not say which")
 }
 
-// Limit sets the longest requests, and how soon a request is sent again.
+// Limit sets the longest requests, and the time after which a request is sent again.
 func (l *Link) Limit(d Device) error {
 	var err error
 	for file, value := range map[string]int64{
@@ -232,9 +234,9 @@ func (l *Link) Limit(d Device) error {
 	return err
 }
 
-// reconfigure changes a device. The kernel refuses the change if the number belongs to a device with another ID. It does
-// not refuse where the number belongs to a device without any ID, as those of nbd-client are: so sysfs is read first.
-// Where sysfs cannot be read the kernel decides.
+// reconfigure changes a device. The kernel refuses the change if the number belongs to a device with another ID. It
+// does not refuse the change if the number belongs to a device without any ID, like the devices of nbd-client. So
+// reconfigure reads sysfs first. If sysfs cannot be read, the kernel decides.
 func (l *Link) reconfigure(d Device, what string, encode func(*netlink.AttributeEncoder)) error {
 	if is, err := l.IsConfigured(d); err == nil && !is {
 		return fmt.Errorf("%s of nbd%d: it is not the device %q: %w", what, d.Index, d.ID, unix.EINVAL)
@@ -250,7 +252,7 @@ func (l *Link) reconfigure(d Device, what string, encode func(*netlink.Attribute
 	return nil
 }
 
-// EndWithUsers says whether a device ends when its last user closes it.
+// EndWithUsers sets whether the kernel disconnects a device when its last user closes it.
 func (l *Link) EndWithUsers(d Device, ends bool) error {
 	var flags uint64
 	if ends {
@@ -259,30 +261,32 @@ func (l *Link) EndWithUsers(d Device, ends bool) error {
 	return l.reconfigure(d, "set the end", func(ae *netlink.AttributeEncoder) { ae.Uint64(attrClientFlags, flags) })
 }
 
-// Resize makes a device larger, for its users too.
+// Resize makes a device larger, also for its users.
 func (l *Link) Resize(d Device, sizeBytes int64) error {
 	return l.reconfigure(d, "change the size", func(ae *netlink.AttributeEncoder) { ae.Uint64(attrSizeBytes, uint64(sizeBytes)) })
 }
 
-// Reconnect gives a device another socket in place of one whose connection has ended. If it has not, as far as the kernel knows yet, nothing
-// happens, which is no error.
+// Reconnect gives a device another socket to replace a connection that has ended. If the kernel has not seen the end
+// yet, nothing happens, and this is no error.
 func (l *Link) Reconnect(d Device, socket int) error {
 	return l.reconfigure(d, "replace the connection", func(ae *netlink.AttributeEncoder) { ae.Nested(attrSockets, sockets(socket)) })
 }
 
-// Disconnect ends a device: what is under way and what comes later fails. Its number is free when its last user has let go of it. The caller
-// must have shut its connection down: Disconnect waits for what the kernel is sending. The caller must not have the
-// device end with its users meanwhile.
+// Disconnect disconnects a device: requests that are under way and later requests fail. The number of the device is
+// free when its last user has closed it. Before the call, the caller must have shut the connection down, because
+// Disconnect waits for the data that the kernel is sending. During the call, the caller must not call EndWithUsers for
+// the device.
 //
-// The kernel's command to disconnect has a number only, and no ID: the device of another program may have the number
-// by then. So the device is first told to stay when its last user goes, which the kernel refuses if the ID is another
-// one. From then on the number is free only after a disconnection, and no program but this one disconnects the
-// device. A device without an ID takes any ID, so sysfs must show the ID after that. Where sysfs cannot be read,
-// nothing is disconnected, and the caller must try again.
+// The kernel's command to disconnect contains only a number, and no ID. By then the device of another program may have
+// the number. So Disconnect first tells the kernel to keep the device after its last user has closed it. The kernel
+// refuses this if the device has another ID. From then on the number becomes free only after a disconnection, and no
+// other program disconnects the device. A device without an ID accepts any ID, so after that sysfs must show the ID. If
+// sysfs cannot be read, nothing is disconnected, and the caller must try again.
 func (l *Link) Disconnect(d Device) error {
 	err := l.EndWithUsers(d, false)
 	if errors.Is(err, unix.EINVAL) {
-		return nil // it is gone, or another program's, or was disconnected before and is open still
+		// The device is gone, or belongs to another program. Or it was disconnected before, and is still open.
+		return nil
 	}
 	is, unknown := l.IsConfigured(d)
 	switch {
@@ -302,8 +306,9 @@ func (l *Link) Disconnect(d Device) error {
 
 func (l *Link) dir(d Device) string { return filepath.Join(l.sysfs, fmt.Sprintf("nbd%d", d.Index)) }
 
-// IsConfigured tells whether a device is there: connected, or still open. An error says that it is not known: the caller
-// must not take the device for gone, for example because this process had no descriptor left to look.
+// IsConfigured reports whether a device exists: connected, or still open. An error says that this is unknown. Then the
+// caller must not conclude that the device is gone. For example, this process may have had no free descriptor for the
+// check.
 func (l *Link) IsConfigured(d Device) (bool, error) {
 	id, found, err := l.backend(filepath.Join(l.dir(d), "backend"))
 	if err != nil {
@@ -312,8 +317,8 @@ func (l *Link) IsConfigured(d Device) (bool, error) {
 	return found && id == d.ID, nil
 }
 
-// backend reads the ID in a device's file in sysfs. The file is there as long as a device with an ID is configured; one
-// that goes while it is open fails with ENODEV.
+// backend reads the ID in a device's file in sysfs. The file exists as long as a device with an ID is configured. If it
+// disappears while it is open, the read fails with ENODEV.
 func (l *Link) backend(file string) (id string, found bool, err error) {
 	b, err := l.readFile(file)
 	switch {
@@ -351,9 +356,10 @@ func (l *Link) Size(d Device) (int64, error) {
 	return sectors * 512, nil
 }
 
-// Configured lists the devices whose ID begins so. With an error, it lists those that could be read.
+// Configured lists the devices with an ID that starts with prefix. If it returns an error, it also returns the devices
+// that it could read.
 func (l *Link) Configured(prefix string) ([]Device, error) {
-	disks, err := os.ReadDir(l.sysfs) // not filepath.Glob, which lists nothing where it has no descriptor left
+	disks, err := os.ReadDir(l.sysfs) // not filepath.Glob, which lists nothing if no descriptor is free
 	if err != nil {
 		return nil, fmt.Errorf("list NBD devices: %w", err)
 	}

@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// command is what the fake kernel was sent.
+// command is one message that the fake kernel received.
 type command struct {
 	number uint8
 	flags  netlink.HeaderFlags
 	attrs  map[uint16]any
 }
 
-// fake is a kernel that answers with err, or with the number of a device.
+// fake returns a Link to a kernel that answers with err, or with the number of a device.
 func fake(t *testing.T, err error) (*Link, *[]command) {
 	t.Helper()
 	var sent []command
@@ -46,7 +46,7 @@ func fake(t *testing.T, err error) (*Link, *[]command) {
 	return l, &sent
 }
 
-// decode reads attributes as the kernel's policy has them.
+// decode reads attributes according to the kernel's policy.
 func decode(t *testing.T, data []byte) map[uint16]any {
 	t.Helper()
 	ad, err := netlink.NewAttributeDecoder(data)
@@ -81,7 +81,7 @@ func decode(t *testing.T, data []byte) map[uint16]any {
 	return got
 }
 
-// A device has one connection, no timeout of requests, and a bound for the time without a connection.
+// A device has one connection, no timeout of requests, and a limit for the time without a connection.
 func TestConnect(t *testing.T) {
 	l, sent := fake(t, nil)
 	d, err := l.Connect("longhorn:n/v", 1<<20, 512, 42)
@@ -119,7 +119,7 @@ func TestReconfigurations(t *testing.T) {
 	}
 }
 
-// configure makes a device seen in sysfs.
+// configure makes a device visible in sysfs.
 func configure(t *testing.T, l *Link, d Device) {
 	t.Helper()
 	dir := l.dir(d)
@@ -127,8 +127,8 @@ func configure(t *testing.T, l *Link, d Device) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "backend"), []byte(d.ID+"\n"), 0o600))
 }
 
-// The command to disconnect says a number only. So the kernel is asked first whether the number is that device's, in
-// a way that keeps it so.
+// The command to disconnect contains only a number. So Disconnect first checks with the kernel that the number belongs
+// to the device, by a command that also prevents a change of this.
 func TestTheDeviceOfAnotherProgramIsNotDisconnected(t *testing.T) {
 	d := Device{Index: 3, ID: "longhorn:n/v"}
 	l, sent := fake(t, nil)
@@ -139,14 +139,14 @@ func TestTheDeviceOfAnotherProgramIsNotDisconnected(t *testing.T) {
 	assert.Equal(t, map[uint16]any{1: uint32(3), 10: "longhorn:n/v", 6: uint64(0)}, (*sent)[0].attrs, "it stays when its last user goes")
 	assert.EqualValues(t, 2, (*sent)[1].number)
 	assert.Equal(t, map[uint16]any{1: uint32(3)}, (*sent)[1].attrs)
-	l, sent = fake(t, unix.EINVAL) // the number is another's by now
+	l, sent = fake(t, unix.EINVAL) // the number belongs to another device by now
 	configure(t, l, d)
 	require.NoError(t, l.Disconnect(d))
 	require.Len(t, *sent, 1)
 	assert.EqualValues(t, 3, (*sent)[0].number)
 }
 
-// The kernel takes any ID for a device that has none. So only sysfs tells whose the number is.
+// The kernel accepts any ID for a device that has none. So only sysfs shows to which device the number belongs.
 func TestADeviceWithoutAnIDIsNeverChanged(t *testing.T) {
 	d := Device{Index: 3, ID: "longhorn:n/v"}
 	for name, do := range map[string]func(*Link) error{
@@ -188,7 +188,7 @@ func TestADeviceWithoutAnIDIsNeverChanged(t *testing.T) {
 	}
 }
 
-// fails returns a reader of files that never succeeds.
+// fails returns a reader of files that always fails.
 func fails(err error) func(string) ([]byte, error) {
 	return func(path string) ([]byte, error) { return nil, &os.PathError{Op: "open", Path: path, Err: err} }
 }
@@ -233,7 +233,7 @@ func TestADeviceIsGoneOnlyIfSysfsSaysSo(t *testing.T) {
 	assert.Error(t, err, "no directory to list")
 }
 
-// Each command would need descriptors, and a thread in another network namespace, to reach the kernel again.
+// A new connection to the kernel for each command would need descriptors, and a thread in another network namespace.
 func TestCommandsShareAWayToTheKernel(t *testing.T) {
 	d := Device{Index: 3, ID: "longhorn:n/v"}
 	l, sent := fake(t, nil)
@@ -250,8 +250,8 @@ func TestCommandsShareAWayToTheKernel(t *testing.T) {
 	assert.Equal(t, 1, dials)
 }
 
-// A connection on which the kernel refused a command has no answer left, and is used again: another one would need
-// descriptors. A connection that failed may have an answer left. A module that was loaded again has another number.
+// A connection on which the kernel refused a command is empty, and is used again: another one would need descriptors. A
+// connection that failed may still contain an answer. A module that was loaded again has another number.
 func TestAConnectionIsUsedAgainUnlessItFailed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer error
