@@ -8,16 +8,16 @@ import (
 )
 
 var (
-	// ErrLastMember: the last member is never expelled. Its errors go to the volume's users.
+	// ErrLastMember says that the last member is never expelled. Its errors go to the volume's users.
 	ErrLastMember = errors.New("the last member is never expelled")
-	// ErrOvertaken: the API object belongs to another generation or session than the proposal.
+	// ErrOvertaken says that the API object belongs to another generation or session than the proposal.
 	ErrOvertaken = errors.New("the object belongs to another start of the engine")
-	// ErrOutOfOrder: the proposal does not follow the epoch that the API object holds.
+	// ErrOutOfOrder says that the proposal does not follow the epoch that the API object holds.
 	ErrOutOfOrder = errors.New("the epoch does not follow the recorded one")
 )
 
-// PlanExpel returns the epoch after current without those of its members that failed; current itself when none of them has.
-// Without any member left it is ErrLastMember: the caller must choose one to stay.
+// PlanExpel returns the epoch after current without those members that failed. If none of the members failed, it
+// returns current. If no member would be left, it returns ErrLastMember: the caller must choose one to stay.
 func PlanExpel(current Epoch, failed []string) (Epoch, error) {
 	rest := slices.DeleteFunc(slices.Clone(current.Members), func(name string) bool { return slices.Contains(failed, name) })
 	switch len(rest) {
@@ -29,9 +29,9 @@ func PlanExpel(current Epoch, failed []string) (Epoch, error) {
 	return NewEpoch(current.Generation, current.Counter+1, rest), nil
 }
 
-// PlanJoin returns the epoch after current with one more member; current itself if it is one. The replica must have been given,
-// and have flushed, all that the members hold, and must be given every change from before this epoch is proposed: the object may
-// hold the epoch as soon as it is proposed.
+// PlanJoin returns the epoch after current with one more member. If the replica is a member already, it returns
+// current. Before the call the replica must have received, and flushed, all data of the members. It must also receive
+// every change from before the proposal on: the object may hold the epoch as soon as it is proposed.
 func PlanJoin(current Epoch, name string) Epoch {
 	if current.Has(name) {
 		return current
@@ -39,18 +39,18 @@ func PlanJoin(current Epoch, name string) Epoch {
 	return NewEpoch(current.Generation, current.Counter+1, append(slices.Clone(current.Members), name))
 }
 
-// Object is the part of the API object that decides what may be recorded in it.
+// Object is the part of the API object that decides which epochs may be recorded in it.
 type Object struct {
 	Generation int64
 	Session    string // of the engine that was started with Generation
 	Epoch      Epoch
 }
 
-// CanRecord says whether the API object may take a proposed epoch; it must be written under the resourceVersion that was read. The
-// same epoch again may be (nothing needs to be written then).
+// CanRecord checks whether the API object may take a proposed epoch. The caller must write the epoch under the
+// resourceVersion that it has read. The recorded epoch is accepted again; then nothing needs to be written.
 //
-//	generation, session   those of the object, else ErrOvertaken
-//	counter               1 at the start of a generation, then each the next of the one before, else ErrOutOfOrder
+//	generation, session   equal to those of the object, else ErrOvertaken
+//	counter               1 at the start of a generation, then one more than before, else ErrOutOfOrder
 //	members               at least one, and one that was a member before, else ErrOutOfOrder
 func CanRecord(o Object, session string, proposed Epoch) error {
 	first := proposed.Counter == 1 && o.Epoch.Generation < proposed.Generation
@@ -69,36 +69,38 @@ func CanRecord(o Object, session string, proposed Epoch) error {
 }
 
 const (
-	// SlowAfter is how long after another member's answer to the same request a member that has not answered counts as slow.
+	// SlowAfter is the time after which an unanswered request makes a member slow. It counts from another member's
+	// answer to the same request.
 	SlowAfter = 8 * time.Second
-	// LookEvery is how often an engine looks at the requests that some members have answered and others have not.
+	// LookEvery is how often an engine checks the requests that some members have answered and others have not.
 	LookEvery = SlowAfter / 8
 )
 
-// SlowRule is the slow rule. It is relative: without another member's answer there is no wait, so an engine that was paused, or
-// whose members are all slow alike, expels no member.
+// SlowRule decides which members are slow. It is relative: without another member's answer there is no wait. So an
+// engine that was paused expels no member, and neither does an engine with members that are all equally slow.
 type SlowRule struct {
-	// After is SlowAfter, but for those that have no patience; the other times keep their relation to it.
+	// After is SlowAfter, except for callers without patience. The other times stay in proportion to it.
 	After time.Duration
 }
 
-// LookEvery is how often an engine looks: LookEvery when After is SlowAfter.
+// LookEvery is how often an engine checks: the constant LookEvery if After is SlowAfter.
 func (r SlowRule) LookEvery() time.Duration { return r.After / (SlowAfter / LookEvery) }
 
-// ProbeAfter is how long a read may take before the engine asks another member the like, to see whether one member is slow or all
-// are.
+// ProbeAfter is how long a read may take before the engine sends a similar read to another member. The answer shows
+// whether one member is slow or all members are.
 func (r SlowRule) ProbeAfter() time.Duration { return 2 * r.LookEvery() }
 
-// AloneAfter is how long a replica that is being rebuilt may take for what no other is asked at the time, as a flush of the copy.
+// AloneAfter is how long a replica under rebuild may take for a request that no other replica gets at that time, such
+// as a flush of the copy.
 func (r SlowRule) AloneAfter() time.Duration { return 8 * r.After }
 
-// maxLook is what one look may add to a wait. An engine that looks later than that was not running itself, and answers that came
-// meanwhile are still to be read.
+// maxLook is the most that one check may add to a wait. If the engine checks later than that, it was not running
+// itself, and answers that arrived in the meantime are still unread.
 func (r SlowRule) maxLook() time.Duration { return 2 * r.LookEvery() }
 
-// Waited returns for how long a member has kept a request waiting since another one answered it, as far as the engine was running
-// to see: before is what the last look gave (zero at the first), answered when the other's answer was seen, lastLook when the
-// engine looked last.
+// Waited returns how long a member has kept a request waiting since another member answered it. It counts only the time
+// in which the engine was running. before is the result of the last check (zero at the first), answered is when the
+// engine saw the other member's answer, and lastLook is the time of the last check.
 func (r SlowRule) Waited(before time.Duration, answered, lastLook, now time.Time) time.Duration {
 	since := lastLook
 	if answered.After(lastLook) {
@@ -107,5 +109,5 @@ func (r SlowRule) Waited(before time.Duration, answered, lastLook, now time.Time
 	return before + max(0, min(now.Sub(since), r.maxLook()))
 }
 
-// IsSlow says whether a member that has kept a request waiting for so long is slow.
+// IsSlow reports whether a member that has kept a request waiting for this time is slow.
 func (r SlowRule) IsSlow(waited time.Duration) bool { return waited >= r.After }

@@ -80,7 +80,7 @@ func TestSlowRule(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		answered float64   // when another member answered
-		looks    []float64 // when the engine looked; the first is before the answer
+		looks    []float64 // when the engine checked; the first is before the answer
 		want     time.Duration
 		slow     bool
 	}{

@@ -1,9 +1,9 @@
-// Package membership holds the rules about who has every acknowledged write of a
-// volume, as values and pure functions, and the few messages by which an engine
-// and a replica speak of them. docs/DATAPLANE.md states the invariants.
+// Package membership holds the rules about which replicas have every acknowledged write of a volume. The rules are
+// values and pure functions. The package also holds the few messages about them between an engine and a replica.
+// docs/DATAPLANE.md states the invariants.
 //
-//	generation   who may write: raised in the API object at each start of an engine
-//	epoch        who holds every acknowledged write: (generation, counter, members)
+//	generation   which engine may write: raised in the API object at each start of an engine
+//	epoch        which replicas have every acknowledged write: (generation, counter, members)
 //
 //	API object       engine                        replica
 //	----------       ------                        -------
@@ -13,14 +13,14 @@
 //	               -> record(epoch)             --> durable, as evidence
 //	                  serves from here on
 //
-// While it serves, an engine changes the members by further epochs of its generation,
-// each in the same order: proposed, recorded, stored, and only then relied upon.
+// While it serves, an engine changes the members by further epochs of its generation. Each epoch takes the same steps
+// in the same order: it is proposed, recorded, and stored, and only then the engine relies on it.
 //
-//	member fails, is slow, is removed  --> PlanExpel   --> what it missed is acknowledged
+//	member fails, is slow, is removed  --> PlanExpel   --> changes that it missed are acknowledged
 //	copy to a replica is flushed       --> PlanJoin    --> the replica is a member
 //
-// The order matters: the object holds an epoch before any replica does, so a replica
-// that shows a newer epoch than the object proves that the object was rolled back.
+// The order matters: the object holds an epoch before any replica does. So a replica that shows a newer epoch than the
+// object proves that the object was rolled back.
 //
-// It must not know sockets, files, Kubernetes or time.
+// The package must not know sockets, files, Kubernetes or time.
 package membership

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Epoch says which replicas hold every acknowledged write. The zero Epoch is "none yet".
+// Epoch names the replicas that hold every acknowledged write. The zero Epoch means "none yet".
 type Epoch struct {
 	Generation int64    `json:"generation"`
 	Counter    int64    `json:"counter"`
@@ -20,7 +20,7 @@ func NewEpoch(generation, counter int64, members []string) Epoch {
 	return Epoch{Generation: generation, Counter: counter, Members: slices.Compact(m)}
 }
 
-// IsZero tells whether there is no epoch yet.
+// IsZero reports whether there is no epoch yet.
 func (e Epoch) IsZero() bool { return e.Generation == 0 && e.Counter == 0 }
 
 // Compare orders epochs by generation, then counter: -1, 0 or 1.
@@ -33,18 +33,18 @@ func (e Epoch) Compare(o Epoch) int {
 	}
 }
 
-// Equal tells whether both are the same epoch with the same members.
+// Equal reports whether both are the same epoch with the same members.
 func (e Epoch) Equal(o Epoch) bool {
 	return e.Compare(o) == 0 && slices.Equal(e.Members, o.Members)
 }
 
-// Foreign tells whether e is neither the recorded epoch nor before it: newer, or its number was given twice.
+// Foreign reports whether e is neither the recorded epoch nor before it: it is newer, or its number was given twice.
 func (e Epoch) Foreign(recorded Epoch) bool { return e.Compare(recorded) >= 0 && !e.Equal(recorded) }
 
-// Has tells whether a replica is a member.
+// Has reports whether a replica is a member.
 func (e Epoch) Has(replica string) bool { return slices.Contains(e.Members, replica) }
 
-// String is for messages: 4.1[a b c].
+// String returns the form for messages: 4.1[a b c].
 func (e Epoch) String() string {
 	if e.IsZero() {
 		return "none"

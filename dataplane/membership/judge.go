@@ -2,25 +2,25 @@ package membership
 
 import "slices"
 
-// Standing is how a replica stands to the volume at the moment of a judgement.
+// Standing is the relation of a replica to the volume at the moment of a judgement.
 type Standing int
 
 const (
-	// Serving: it is a member of the epoch in force, or of the one that is proposed, and has not failed.
+	// Serving: the replica is a member of the epoch in force, or of the proposed one, and has not failed.
 	Serving Standing = iota
 	// Leaving: it has failed, and an epoch in force or proposed still lists it.
 	Leaving
 	// Joining: it is being rebuilt, and no epoch lists it.
 	Joining
-	// Left: no epoch lists it, nor ever will without a rebuild.
+	// Left: no epoch lists it, and none ever will without a rebuild.
 	Left
 )
 
-// Result is what one replica did with one change.
+// Result is the outcome of one change on one replica.
 type Result int
 
 const (
-	// Missed: it was not asked, or has not answered.
+	// Missed: it did not get the change, or has not answered.
 	Missed Result = iota
 	// Stored: it has the change.
 	Stored
@@ -28,24 +28,24 @@ const (
 	NoSpace
 	// Unsupported: it does not offer this kind of change and did nothing.
 	Unsupported
-	// Broken: everything else, unknown outcomes included: it may or may not have the change.
+	// Broken: everything else, including unknown outcomes: it may or may not have the change.
 	Broken
 )
 
-// Part is one replica's part in a change. There must be one for every replica that is Serving or Leaving.
+// Part is one replica's part in a change. Every replica that is Serving or Leaving must have one.
 type Part struct {
 	Standing Standing
 	Result   Result
 }
 
-// Answer is what to tell the user of a change.
+// Answer is the reply to the user who requested a change.
 type Answer int
 
 const (
 	// Acknowledge: the change is done.
 	Acknowledge Answer = iota
-	// WaitForEpoch: the change is done as soon as an epoch is in force that lists none of the replicas that did not store it:
-	// recorded in the API object, and stored by its members.
+	// WaitForEpoch: the change is done as soon as an epoch is in force that lists only replicas that stored it. In
+	// force means: recorded in the API object, and stored by its members.
 	WaitForEpoch
 	// RefuseNoSpace: no space; the members may differ in the range.
 	RefuseNoSpace
@@ -55,30 +55,33 @@ const (
 	RefuseBroken
 )
 
-// Judgement is what to do when all have answered a change, or are not waited for.
+// Judgement is the decision about a change, after all replicas have answered or are no longer waited for.
 type Judgement struct {
 	Answer Answer
-	// Expel are the parts, by index, whose replicas must be treated as failed from now on: a member leaves by a new epoch, a
-	// joining one ends its rebuild. It never names the last that serves. The caller must judge again after acting on it, for
-	// others may have failed at the same time.
+	// Expel are the parts, by index, with replicas that must be treated as failed from now on. A member leaves by a new
+	// epoch. A joining replica ends its rebuild. Expel never names the last serving replica. After acting on it the
+	// caller must judge again, because other replicas may have failed at the same time.
 	Expel []int
-	// Uneven says that several serving replicas may hold different data in the range: it must stay marked until it was made equal.
+	// Uneven says that several serving replicas may hold different data in the range. It must stay marked until it was
+	// made equal.
 	Uneven bool
 }
 
-// Judge is the rule of acknowledgement: a change is acknowledged only when every replica that a successor might start from has
-// stored it, and that is every member of the epoch in force and of one that is proposed, for the object may hold it already.
+// Judge is the rule of acknowledgement: a change is acknowledged only when every replica that a successor might start
+// from has stored it. These are all members of the epoch in force and of a proposed epoch, because the object may
+// already hold the proposed epoch.
 //
 //	serving                   leaving             answer
 //	all stored                all stored          Acknowledge
 //	all stored                some did not        WaitForEpoch
-//	some stored, some not     any                 WaitForEpoch; those that did not are expelled
-//	all full                  any                 RefuseNoSpace, all go on; a rebuild ends
-//	all refuse the kind       any                 RefuseUnsupported, all go on
-//	anything else             any                 RefuseBroken; the broken ones are expelled, but for the last
+//	some stored, some not     any                 WaitForEpoch; the replicas that did not are expelled
+//	all full                  any                 RefuseNoSpace, all continue; a rebuild ends
+//	all refuse the kind       any                 RefuseUnsupported, all continue
+//	anything else             any                 RefuseBroken; the broken ones are expelled, except the last
 //
-// A joining replica never changes the answer; one that did other than the members ends its rebuild. So does one that was full like
-// them: each may hold another part of the change, and the rebuild does not copy again what it has copied.
+// A joining replica never changes the answer. If its result differs from that of the members, its rebuild ends. If it
+// was full like the members, its rebuild ends too: each replica may hold another part of the change, and the rebuild
+// does not copy a range twice.
 func Judge(parts []Part) Judgement {
 	var serving [Broken + 1]int
 	total := 0
@@ -124,7 +127,7 @@ func judgeStored(parts []Part) Judgement {
 	return j
 }
 
-// joining returns the joining replicas but those with one of these results.
+// joining returns the joining replicas, except those with one of these results.
 func joining(parts []Part, but ...Result) []int {
 	var out []int
 	for i, p := range parts {

@@ -55,9 +55,10 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Every combination of standing and result for up to three replicas: acknowledged at once only when each that an epoch may list has
-// it, and one serves; the last that serves is never expelled; and a rebuild goes on only if the joining replica has all of the change
-// like those that serve, or nothing of it like them.
+// The test covers every combination of standing and result for up to three replicas. A change is acknowledged at once
+// only if every replica that an epoch may list has it, and one serves. The last serving replica is never expelled. A
+// rebuild continues only if the joining replica has the whole change like the serving replicas, or nothing of it like
+// them.
 func TestJudgeOverAllCombinations(t *testing.T) {
 	var try func(prefix []Part)
 	try = func(prefix []Part) {

@@ -7,39 +7,42 @@ import (
 	"strings"
 )
 
-// Why an engine may not start. Each is wrapped in an error that names the replicas.
+// The reasons why an engine may not start. Each is wrapped in an error that names the replicas.
 var (
-	// ErrMemberMissing: no member of the recorded epoch has admitted the engine.
+	// ErrMemberMissing says that no member of the recorded epoch has admitted the engine.
 	ErrMemberMissing = errors.New("every member is missing")
-	// ErrRolledBack: a replica shows an epoch that the API object does not lead to, so the object is older than the data.
+	// ErrRolledBack says that the API object is older than the data: a replica shows an epoch that cannot precede the
+	// object's epoch.
 	ErrRolledBack = errors.New("the cluster's record is older than the data")
-	// ErrNotEmpty: the volume was never started, yet a replica shows an epoch.
+	// ErrNotEmpty says that a replica shows an epoch although the volume was never started.
 	ErrNotEmpty = errors.New("a replica of a new volume is not new")
-	// ErrNoMembers: there is no replica to start with.
+	// ErrNoMembers says that there is no replica to start with.
 	ErrNoMembers = errors.New("the volume has no replica")
 )
 
-// Shown is what a replica that admitted the engine says of itself.
+// Shown is the information that a replica which admitted the engine gives about itself.
 type Shown struct {
 	Epoch Epoch
-	// Rebuilding: a copy to it was begun and, as far as it knows, not finished.
+	// Rebuilding says that a copy to it was started and, as far as it knows, not finished.
 	Rebuilding bool
 }
 
 // PlanStart decides with which epoch an engine of the given generation starts.
 //
-// recorded is the epoch in the API object (zero before the first start), wanted names
-// all replicas of the volume, shown has an entry for each replica that admitted the
-// engine. Any members of the recorded epoch will do, at least one, for each holds every
-// acknowledged write; at the first start, when nothing was ever written, any of the
-// wanted replicas. Those that are absent are left out of the new epoch: it is recorded
-// before the first acknowledgement, so they cannot come back with less than the others.
+// recorded is the epoch in the API object (zero before the first start). wanted names all replicas of the volume. shown
+// has an entry for each replica that admitted the engine. Any members of the recorded epoch suffice, at least one,
+// because each holds every acknowledged write. At the first start nothing was ever written, so any wanted replicas
+// suffice. The new epoch leaves absent replicas out. It is recorded before the first acknowledgement, so they cannot
+// come back with less data than the others.
 //
-// Rules: a replica with an epoch that is not before the recorded one, nor is it, stops
-// everything (ErrRolledBack), whether it is a member or not: it is newer, or its number
-// was given a second time, after the record was restored from a backup. One outside the
-// recorded epoch is never taken. One that is being rebuilt is taken only if the record
-// lists it: then the copy was finished and flushed before that was recorded.
+// Rules:
+//
+//   - If a replica shows an epoch that is neither before the recorded one nor equal to it, nothing starts
+//     (ErrRolledBack), whether the replica is a member or not. The epoch is newer, or its number was given a second
+//     time after the record was restored from a backup.
+//   - A replica outside the recorded epoch is never taken.
+//   - A replica under rebuild is taken only if the record lists it. In that case the copy was finished and flushed
+//     before the epoch was recorded.
 func PlanStart(recorded Epoch, generation int64, wanted []string, shown map[string]Shown) (Epoch, error) {
 	var foreign []string
 	for name, s := range shown {

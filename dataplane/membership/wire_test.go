@@ -55,7 +55,7 @@ func TestBadRegionsAreRefused(t *testing.T) {
 	}
 }
 
-// What earlier releases send and take stays as it is.
+// The formats that earlier releases send and accept stay unchanged.
 func TestTheLastQuestionOnTheWire(t *testing.T) {
 	b, err := json.Marshal(State{LastAsked: &LastAsked{Generation: 5, AgoMillis: 2500}})
 	require.NoError(t, err)

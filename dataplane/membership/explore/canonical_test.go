@@ -1,8 +1,8 @@
 package explore
 
-// A state and the same state with replicas or engines renamed lead to the same violations: no rule and no event prefers a name (the
-// rules name a source nowhere; the model tries every one). So of each such class one state is searched, the one whose encoding is the
-// lowest. Sessions are not renamed: they order the starts.
+// A state and the same state with renamed replicas or engines lead to the same violations, because no rule and no event
+// prefers a name. (The rules name a source nowhere; the model tries every one.) So the search visits one state of each
+// such class: the state with the lowest encoding. Sessions are not renamed, because they order the starts.
 
 type renaming [replicas]int // of replica i to r[i]
 
@@ -104,8 +104,9 @@ func bit(b bool) uint8 {
 	return 0
 }
 
-// canonical returns the state of the class that is searched, and its encoding: engines in the order of their sessions, replicas in
-// that of what each is by itself; where that leaves a choice, the one with the lowest encoding.
+// canonical returns the state that represents the class in the search, and its encoding. Engines are in the order of
+// their sessions, and replicas in the order of their nature. If several orders remain, it takes the state with the
+// lowest encoding.
 func (s *state) canonical() (best state, code encoding) {
 	in := *s
 	if in.engine[0].session > in.engine[1].session {
@@ -132,7 +133,7 @@ func (s *state) canonical() (best state, code encoding) {
 	return best, code
 }
 
-// nature is what a replica is by itself, whatever the replicas are called.
+// nature returns the properties of a replica that do not depend on the names of replicas.
 func (s *state) nature(i int) uint64 {
 	r := &s.replica[i]
 	n := uint64(r.epoch>>3)<<41 | uint64(r.generation)<<28 | uint64(r.session)<<24 | uint64(r.live)<<20 |

@@ -1,21 +1,22 @@
-// Package explore searches, exhaustively within bounds, what the rules of package membership allow: three replicas, two engines, an
-// API object that can be unreachable or rolled back, and every point at which any of them can stop. It has tests only.
+// Package explore searches, exhaustively within bounds, the states that the rules of package membership allow. The
+// model has three replicas, two engines, an API object that can be unreachable or rolled back, and every point at which
+// any of them can stop. The package has only tests.
 //
-//	state      object, replicas, engines, and a few ghosts that only the invariants read
-//	events     one indivisible step each: what is durable after it is durable, what is not is lost by the next stop
-//	invariants looked at in every state and at every acknowledgement
+//	state       object, replicas, engines, and a few ghosts that only the invariants read
+//	events      one indivisible step each: durable data survives the next stop; everything else is lost
+//	invariants  checked in every state and at every acknowledgement
 //
-// The search is complete within its bounds: so many writes, starts, failures, stops, rebuilds and so on along one way. States that
-// differ only in the names of replicas or engines count as one. Run without the race detector, whose build searches less; LONG=1
-// widens the bounds.
+// The search is complete within its bounds. These limit the number of writes, starts, failures, stops, rebuilds and so
+// on along one way. States that differ only in the names of replicas or engines count as one. Run it without the race
+// detector, because that build searches less. LONG=1 widens the bounds.
 //
-// The transitions call the rule functions; what the functions do not decide (who may speak to whom, in which order) is the protocol
-// of docs/DATAPLANE.md, written down here a second time, without sockets and files. Mutants show that the search can fail: one rule
-// changed, one violation found.
+// The transitions call the rule functions. The functions do not decide the rest: which component may send to which
+// other one, and in which order. That part is the protocol of docs/DATAPLANE.md, written here a second time, without
+// sockets and files. Mutants show that the search can fail: each changes one rule, and the search finds one violation.
 //
-// A rebuild is a full copy in one step, or, in the scenarios of what a replica lacks, a copy of that, one write after the other, with each
-// member asked on its own.
+// A rebuild is a full copy in one step. In the scenarios about the data that a replica lacks, it copies only that data,
+// one write after the other, and asks each member separately.
 //
-// What a replica writes survives its stop here; loss of power, and how reads are routed, are left to the tests of the engine and of
-// package test/faults.
+// In this model a replica's writes survive its stop. Loss of power, and the routing of reads, are covered by the tests
+// of the engine and of package test/faults.
 package explore

@@ -2,7 +2,7 @@ package explore
 
 import "github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 
-// admission: replicas let the engine in one by one; at any moment it may decide that the others are absent.
+// admission: replicas admit the engine one by one. At any moment it may decide that the others are absent.
 func (st *step) admission(k int) {
 	s, e := st.from, &st.from.engine[k]
 	asked := false
@@ -23,7 +23,7 @@ func (st *step) admission(k int) {
 	}
 }
 
-// plan decides with which replicas to start. Its decision is checked here, because only here is its input known.
+// plan decides with which replicas to start. The decision is checked here, because only here its input is known.
 func (st *step) plan(k int) {
 	s, e := st.from, st.from.engine[k]
 	ev := event{kind: evPlan, k: uint8(k)}
@@ -45,7 +45,7 @@ func (st *step) plan(k int) {
 	}
 	if broken == "" && s.restored && !s.hold(proposed.members(), s.acked) {
 		st.reach("a rollback that no replica present could prove")
-		return // nothing can be demanded of what follows
+		return // nothing can be demanded of later steps
 	}
 	if proposed.members().len() < e.recorded.members().len() {
 		st.reach("a start with a part of the members")
@@ -63,7 +63,8 @@ func (st *step) plan(k int) {
 	}, broken)
 }
 
-// epochs: proposed, recorded by the object, stored by those that serve, in force. A proposal stands until then.
+// epochs: an epoch is proposed, recorded by the object, and stored by the serving replicas; then it is in force. Until
+// that, the proposal stands.
 func (st *step) epochs(k int) {
 	s, e := st.from, &st.from.engine[k]
 	if e.proposed == 0 {
@@ -99,8 +100,9 @@ func (st *step) epochs(k int) {
 	}
 }
 
-// settle puts a proposal in force that the object holds and all who serve have stored. It is no event of its own: it only allows
-// more, and whatever it allows may be late anyway. For the same reason the engine knows at once that the object holds a proposal.
+// settle puts a proposal in force when the object holds it and all serving replicas have stored it. It is no separate
+// event: it only allows more, and the allowed events may be late anyway. For the same reason the engine knows at once
+// that the object holds a proposal.
 func (e *engineState) settle() {
 	if e.proposed == 0 || !e.told || !e.serving.within(e.stored) {
 		return
@@ -109,7 +111,7 @@ func (e *engineState) settle() {
 	e.leaving &= e.inForce.members()
 }
 
-// propose follows failures first, then a copy that is complete; one who joins serves from here on.
+// propose handles failures first, then a complete copy. A joining replica serves from here on.
 func (st *step) propose(k int) {
 	e := &st.from.engine[k]
 	ev := event{kind: evPropose, k: uint8(k)}
@@ -136,7 +138,8 @@ func (st *step) propose(k int) {
 	}
 }
 
-// opening: what was under way when the last engine stopped is made equal, unmarked, and the volume served.
+// opening: writes that were under way when the last engine stopped are made equal and unmarked, and the engine serves
+// the volume.
 func (st *step) opening(k int) {
 	s, e := st.from, &st.from.engine[k]
 	if e.phase != starting || e.inForce == 0 || e.proposed != 0 || (e.leaving != 0 && !st.rules.unmarksWhileLeaving) {
@@ -174,8 +177,9 @@ func (st *step) opening(k int) {
 	}, broken)
 }
 
-// failures: a replica that no longer serves this session is noticed for nothing; one that does may fail all the same (an error, a
-// cut connection, slowness, a person's order). The last one takes the engine with it, if it is gone.
+// failures: the engine notices at no cost that a replica no longer serves this session. A replica that serves it may
+// fail all the same (an error, a cut connection, slowness, an administrator's order). If the last replica is gone, the
+// engine stops too.
 func (st *step) failures(k int) {
 	s, e := st.from, &st.from.engine[k]
 	for i := range replicas {
@@ -186,7 +190,7 @@ func (st *step) failures(k int) {
 		}
 		last := e.serving == one(i)
 		if last && !gone {
-			continue // its errors are its users': refuse
+			continue // its errors go to the users: refuse
 		}
 		st.to(event{evFail, uint8(k), uint8(i)}, func(s *state) {
 			e := &s.engine[k]
@@ -209,7 +213,8 @@ func (st *step) failures(k int) {
 	}
 }
 
-// changes: a write goes to all that serve and to the one that joins, and is judged when all of them have answered or failed.
+// changes: a write goes to all serving replicas and to the joining one. It is judged when all of them have answered or
+// failed.
 func (st *step) changes(k int) {
 	s, e := st.from, &st.from.engine[k]
 	if e.phase != running {
@@ -267,7 +272,7 @@ func (st *step) begin(k int) {
 	}
 }
 
-// refuse: all that serve are full, and any of them may have a part of the write.
+// refuse: all serving replicas are full, and any of them may have a part of the write.
 func (st *step) refuse(k int, w set) {
 	s, e := st.from, &st.from.engine[k]
 	if e.applied&e.serving != 0 || e.skipped&e.serving != 0 || s.spent.fails >= st.fails || !st.reachesAll(k, e.serving) {
@@ -293,7 +298,8 @@ func (st *step) refuse(k int, w set) {
 				}
 			}
 			e.uneven |= w
-			if i := int(e.target) - 1; i >= 0 { // it did other than the members, or as they did: its copy is worth nothing now
+			// Whether it did other than the members or the same: its copy is worthless now.
+			if i := int(e.target) - 1; i >= 0 {
 				s.replica[i].live = nobody
 				e.target, e.copied, e.lacking = nobody, false, lacking{}
 			}
@@ -302,7 +308,8 @@ func (st *step) refuse(k int, w set) {
 	}
 }
 
-// parts are what the rule of acknowledgement is shown: unless says what those did that have not confirmed the write.
+// parts returns the input for the rule of acknowledgement. unless is the result of the replicas that have not confirmed
+// the write.
 func (e *engineState) parts(unless membership.Result) []membership.Part {
 	var out []membership.Part
 	for i := range replicas {
@@ -323,8 +330,8 @@ func (e *engineState) parts(unless membership.Result) []membership.Part {
 	return out
 }
 
-// rebuilding: one replica that no epoch lists is let in, marked, given new writes, and then a copy. A copy waits for the write that is
-// under way.
+// rebuilding: one replica that no epoch lists is admitted, marked, and given new writes; then it gets a copy. A copy
+// waits for the write that is under way.
 func (st *step) rebuilding(k int) {
 	s, e := st.from, &st.from.engine[k]
 	if e.phase != running {

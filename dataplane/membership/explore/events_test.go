@@ -41,7 +41,7 @@ var kindNames = [...]string{
 	"clears marks", "begins to rebuild", "copies from", "asks what was changed", "stops",
 }
 
-// event is one step: of engine k, about replica (or subset) i, where the kind has them.
+// event is one step: of engine k, about replica (or subset) i, for the kinds that have them.
 type event struct {
 	kind kind
 	k, i uint8
@@ -66,12 +66,12 @@ func (e event) String() string {
 type step struct {
 	*search
 	from *state
-	emit func(event, state, string) bool // false: enough
+	emit func(event, state, string) bool // returns false when it needs no further ones
 	done bool
 }
 
-// successors calls emit for each event that can happen now, with the state that it leads to and the rule that the event itself
-// breaks, if any, until emit returns false.
+// successors calls emit for each event that can happen now, with the state that the event leads to and the rule that
+// the event itself breaks, if any. It stops when emit returns false.
 func (s *search) successors(from *state, emit func(ev event, to state, broken string) bool) {
 	st := &step{search: s, from: from, emit: emit}
 	st.cluster()
@@ -95,7 +95,7 @@ func (s *search) successors(from *state, emit func(ev event, to state, broken st
 	}
 }
 
-// to emits what change makes of the state.
+// to emits the state after change.
 func (st *step) to(ev event, change func(*state)) { st.toBroken(ev, change, "") }
 
 func (st *step) toBroken(ev event, change func(*state), broken string) {
@@ -107,7 +107,8 @@ func (st *step) toBroken(ev event, change func(*state), broken string) {
 	st.done = !st.emit(ev, next, broken)
 }
 
-// cluster has what happens to the object: all of it needs the API server, but for its going away.
+// cluster covers the events of the object. All of them need the API server, except the one in which the server becomes
+// unreachable.
 func (st *step) cluster() {
 	s := st.from
 	if !s.api {
@@ -132,7 +133,7 @@ func (st *step) cluster() {
 	}
 }
 
-// replicaEvents has what a replica does without an engine.
+// replicaEvents covers the events of a replica without an engine.
 func (st *step) replicaEvents(i int) {
 	s, r := st.from, &st.from.replica[i]
 	ev := event{i: uint8(i)}
@@ -160,7 +161,8 @@ func (st *step) replicaEvents(i int) {
 	}
 }
 
-// startEngine raises the generation by a compare-and-swap and starts an engine under it, while the other one may still run.
+// startEngine raises the generation by a compare-and-swap and starts an engine under it, while the other engine may
+// still run.
 func (st *step) startEngine(k int) {
 	if !st.from.api || st.from.spent.starts >= st.starts || st.alone && st.from.engine[1-k].phase != off {
 		return
@@ -173,7 +175,7 @@ func (st *step) startEngine(k int) {
 	})
 }
 
-// engineStops has an engine lose all it knows, at any moment.
+// engineStops makes an engine lose all its knowledge, at any moment.
 func (st *step) engineStops(k int) {
 	if st.from.engine[k].phase == off || st.from.spent.crashes >= st.crashes {
 		return
@@ -184,7 +186,7 @@ func (st *step) engineStops(k int) {
 	})
 }
 
-// end is an engine's end, for whatever reason: its connections close.
+// end ends an engine, for whatever reason: its connections close.
 func (s *state) end(k int) {
 	for i := range s.replica {
 		if s.replica[i].live == s.engine[k].session {
@@ -194,7 +196,7 @@ func (s *state) end(k int) {
 	s.engine[k] = engineState{}
 }
 
-// reaches says whether a request of engine k would be served by replica i.
+// reaches reports whether replica i would serve a request of engine k.
 func (s *state) reaches(k, i int) bool {
 	return s.replica[i].up && s.replica[i].live == s.engine[k].session
 }

@@ -20,7 +20,8 @@ const (
 	goalUnprovable = "a rollback that no replica present could prove"
 )
 
-// scenario is one search: what may happen, and what must have been seen at least once for it to be worth anything.
+// scenario is one search: the events that may happen, and the events that must have happened at least once for a useful
+// search.
 type scenario struct {
 	name   string
 	bounds bounds
@@ -85,7 +86,8 @@ var scenarios = []scenario{
 	},
 }
 
-// The limits of a search that LONG makes too large for the machine; what was not reached is said, and no failure.
+// The limits of a search that LONG makes too large for the machine. The test reports which goals were not reached, and
+// does not fail.
 const (
 	mostStates = 40_000_000
 	mostTime   = 4 * time.Minute
@@ -113,7 +115,7 @@ func TestEveryReachableStateKeepsTheInvariants(t *testing.T) {
 				assert.True(t, long, "the normal bounds must be searched to the end")
 			}
 			for _, g := range sc.goals {
-				// a search that was cut off may not have come so far
+				// a search that was cut off may not have reached this
 				assert.False(t, r.goals[g] == 0 && r.complete, "never seen: %s", g)
 			}
 			t.Logf("seen: %v", r.goals)

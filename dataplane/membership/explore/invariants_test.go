@@ -2,7 +2,7 @@ package explore
 
 import "fmt"
 
-// hold says whether every one of the members has all the writes.
+// hold reports whether every one of the members has all the writes.
 func (s *state) hold(members, writes set) bool {
 	for i := range replicas {
 		if members.has(i) && !writes.within(s.replica[i].held) {
@@ -12,7 +12,7 @@ func (s *state) hold(members, writes set) bool {
 	return true
 }
 
-// equal says whether the members have the same of some writes.
+// equal reports whether the members agree on some writes.
 func (s *state) equal(members, writes set) bool {
 	all, any := writes, set(0)
 	for i := range replicas {
@@ -24,7 +24,7 @@ func (s *state) equal(members, writes set) bool {
 	return all == any
 }
 
-// marks is the union of the members' marks.
+// marks returns the union of the members' marks.
 func (s *state) marks(members set) (out set) {
 	for i := range replicas {
 		if members.has(i) {
@@ -34,15 +34,16 @@ func (s *state) marks(members set) (out set) {
 	return out
 }
 
-// violation says which invariant the state breaks; empty if none.
+// violation returns the invariant that the state breaks, or "".
 //
 //	I1  every acknowledged write is on every member of the recorded epoch
 //	I3  a recorded epoch has a member
-//	I6  members of a serving engine that nothing is under way to are equal, or the difference is marked on one of them
-//	I7  a write that an engine began after a member of the recorded epoch had confirmed a higher generation is never acknowledged
+//	I6  members of a serving engine without requests under way are equal, or one of them has marked the difference
+//	I7  if a member of the recorded epoch had confirmed a higher generation before an engine started a write,
+//	    that write is never acknowledged
 //
-// I1 is about the object as it was written: of one that was rolled back, nothing of the kind can be said, and starts are looked at
-// instead (brokenStart).
+// I1 is about the object as it was written. For an object that was rolled back it cannot be checked, and starts are
+// checked instead (brokenStart).
 func (s *state) violation() string {
 	switch {
 	case s.object.epoch != 0 && s.object.epoch.members() == 0:
@@ -80,10 +81,10 @@ func (s *state) unequal(k int) (int, int) {
 	return -1, -1
 }
 
-// brokenStart looks at the plan of a start.
+// brokenStart checks the plan of a start.
 //
-//	I4  it takes only members of the recorded epoch, none whose copy was not complete
-//	I5  it is refused when a replica that answered has stored an epoch that the object has lost, and only then
+//	I4  it takes only members of the recorded epoch, and no replica with an incomplete copy
+//	I5  it is refused if, and only if, a replica that answered has stored an epoch that the object has lost
 func (s *state) brokenStart(e *engineState, planned epoch) string {
 	members := planned.members()
 	if members == 0 {
@@ -103,7 +104,7 @@ func (s *state) brokenStart(e *engineState, planned epoch) string {
 	return ""
 }
 
-// takesPartial says whether a start takes a replica whose rebuild was begun and not finished.
+// takesPartial reports whether a start takes a replica with a rebuild that was started and not finished.
 func (s *state) takesPartial(e *engineState, planned epoch) bool {
 	for i, sh := range e.shown {
 		if planned.members().has(i) && sh.partial {
@@ -113,9 +114,9 @@ func (s *state) takesPartial(e *engineState, planned epoch) bool {
 	return false
 }
 
-// brokenAck looks at an acknowledgement by engine k.
+// brokenAck checks an acknowledgement by engine k.
 //
-//	I2  what an older engine acknowledges, every newer one that was planned, or serves, already has
+//	I2  when an older engine acknowledges a write, every newer engine that was planned, or serves, already has it
 func (st *step) brokenAck(k int, w set) string {
 	s, e := st.from, &st.from.engine[k]
 	if e.leaving != 0 || e.proposed != 0 {
@@ -136,5 +137,5 @@ func (st *step) brokenAck(k int, w set) string {
 	return ""
 }
 
-// reach counts that something happened which must be possible, or the search proves little.
+// reach counts an event that must be possible. If it never happens, the search proves little.
 func (s *search) reach(goal string) { s.goals[goal]++ }

@@ -1,24 +1,24 @@
 package explore
 
-// Each write has a region of its own, so a set of writes is a set of regions too.
+// Each write has its own region, so a set of writes is also a set of regions.
 
-// record is what a replica has on disk of the time since an epoch (package replica, since.go).
+// record is the information that a replica stores on disk about the time since an epoch (package replica, since.go).
 type record struct {
-	base    epoch           // the last epoch that it was a member of, while it is none
-	away    [replicas]epoch // the last epoch of each that was left out since; 0: none
+	base    epoch           // the last epoch that it was a member of, while it is not a member
+	away    [replicas]epoch // the last epoch of each replica that was left out since; 0: none
 	changed set             // marks that were cleared since
 }
 
-// lacking is what an engine knows of the replica that is being rebuilt.
+// lacking is an engine's knowledge about the replica that is being rebuilt.
 type lacking struct {
 	base    epoch // of that replica
-	lacks   set   // while members are asked what it may lack, then what is still to be copied
-	asked   set   // who has answered, in the end the replica itself
+	lacks   set   // the writes that it may lack, while members are asked; then the writes that are still to be copied
+	asked   set   // the replicas that have answered, at the end also the replica itself
 	knows   bool  // one of them has it on record
-	skipped set   // the replica, when the write under way began before it joined
+	skipped set   // the replica, if the write under way started before it joined
 }
 
-// follow has replica i store an epoch.
+// follow makes replica i store an epoch.
 func (s *search) follow(r *replicaState, i int, next epoch) {
 	prior := r.epoch
 	r.epoch = next
@@ -48,7 +48,7 @@ func (s *search) follow(r *replicaState, i int, next epoch) {
 	}
 }
 
-// last is the last epoch that the replica was a member of, as far as it knows.
+// last returns the last epoch that the replica was a member of, as far as it knows.
 func (r *replicaState) last(i int) epoch {
 	if r.epoch.members().has(i) && !r.rebuilding {
 		return r.epoch
@@ -56,7 +56,7 @@ func (r *replicaState) last(i int) epoch {
 	return r.base
 }
 
-// unmark clears marks on members, which record them first while somebody is away.
+// unmark clears marks on members. While a replica is away, the members record the marks first.
 func (s *search) unmark(to *state, members, writes set) {
 	for i := range replicas {
 		r := &to.replica[i]
@@ -70,7 +70,7 @@ func (s *search) unmark(to *state, members, writes set) {
 	}
 }
 
-// join notes what is under way when a replica joins: it does not go to the replica.
+// join records the write that is under way when a replica joins: this write does not go to the replica.
 func (s *search) join(e *engineState) {
 	if !s.delta || e.write == nobody {
 		return
@@ -81,7 +81,7 @@ func (s *search) join(e *engineState) {
 	}
 }
 
-// copyLacking asks the members, and then the replica, what it may lack, and copies one write after the other.
+// copyLacking asks the members, and then the replica, what it may lack. It copies one write after the other.
 func (st *step) copyLacking(k, t int) {
 	s, e := st.from, &st.from.engine[k]
 	if e.copied || !s.reaches(k, t) {

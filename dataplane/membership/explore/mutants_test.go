@@ -8,8 +8,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// Each mutant breaks one rule, or the order of two steps. The search must find what that allows: this shows that the invariants and
-// the bounds are sharp enough to see it, and why the rule is there.
+// Each mutant breaks one rule, or the order of two steps. The search must find the consequence. This shows that the
+// invariants and the bounds are strict enough to detect it, and why the rule exists.
 func TestABrokenRuleIsFound(t *testing.T) {
 	small := bounds{writes: 1, starts: 2, fails: 1, crashes: 1}
 	rebuild := bounds{writes: 1, starts: 2, fails: 1, crashes: 1, rebuilds: 1, alone: true}
@@ -18,7 +18,7 @@ func TestABrokenRuleIsFound(t *testing.T) {
 		name   string
 		bounds bounds
 		change func(*rules)
-		want   string // how the violation begins
+		want   string // the start of the violation
 	}{
 		{
 			name: "a write is acknowledged before the epoch without the failed member is recorded", bounds: small, want: "I1",

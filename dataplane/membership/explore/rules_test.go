@@ -7,8 +7,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// rules are the functions that the transitions ask, in the model's values. protocol calls package membership; a mutant has one of them
-// changed.
+// rules are the functions that the transitions call, in the model's values. protocol calls package membership. In a
+// mutant one of them is changed.
 type rules struct {
 	admit     func(heldGeneration, heldSession, generation, session uint8) bool
 	planStart func(recorded epoch, generation uint8, shown [replicas]shown) (epoch, error)
@@ -17,16 +17,16 @@ type rules struct {
 	canRecord func(o object, generation, session uint8, proposed epoch) bool
 	judge     func(parts []membership.Part) membership.Answer
 
-	// The order of things, which no function decides; false in the protocol.
+	// The order of steps, which no function decides; false in the protocol.
 	storesBeforeRecord  bool // replicas store an epoch before the object holds it
 	joinsBeforeCopy     bool // a replica is proposed as a member before it has everything
-	unmarksWhileLeaving bool // marks are cleared though a failed member is still listed
+	unmarksWhileLeaving bool // marks are cleared although a failed member is still listed
 	fencesOutsiders     bool // a fence counts when any replica has confirmed it
 	servesUnsynced      bool // marked writes are not made equal at a start
-	unmarksUnrecorded   bool // marks are cleared without a record, though a replica is away
-	forgetsTheWrite     bool // a write under way when a replica joins is not counted as something that it may lack
+	unmarksUnrecorded   bool // marks are cleared without a record, although a replica is away
+	forgetsTheWrite     bool // a write under way when a replica joins does not count as one that it may lack
 	forgetsItsMarks     bool // a replica that joins is not asked for its own marks
-	rebuildsUntold      bool // a replica does not store the epoch in force, which does not list it, before its rebuild
+	rebuildsUntold      bool // before its rebuild, a replica does not store the epoch in force, which does not list it
 }
 
 func protocol() rules {
@@ -40,7 +40,8 @@ func protocol() rules {
 	}
 }
 
-// gate is the rule of a replica's door (replica.Admit): higher generations, or the same one of the same session.
+// gate is the rule of a replica's gate (replica.Admit): it admits higher generations, or the same generation with the
+// same session.
 func gate(heldGeneration, heldSession, generation, session uint8) bool {
 	return generation > heldGeneration || generation == heldGeneration && session == heldSession
 }
@@ -66,7 +67,7 @@ func canRecord(o object, generation, session uint8, proposed epoch) bool {
 	return membership.CanRecord(held, fmt.Sprint(session), proposed.value()) == nil
 }
 
-// The functions are pure, so each question is asked once.
+// The functions are pure, so each question is asked only once.
 
 type planned struct {
 	epoch epoch
@@ -125,7 +126,7 @@ func memoRecord(f func(object, uint8, uint8, epoch) bool) func(object, uint8, ui
 	}
 }
 
-// isRolledBack says whether a start was refused because the object is older than the data.
+// isRolledBack reports whether a start was refused because the object is older than the data.
 func isRolledBack(err error) bool {
 	return errors.Is(err, membership.ErrRolledBack) || errors.Is(err, membership.ErrNotEmpty)
 }

@@ -7,15 +7,17 @@ import (
 	"time"
 )
 
-// bounds limit how often each thing may happen on the way to a state.
+// bounds limit how often each event may happen on the way to a state.
 type bounds struct {
 	writes, starts, raises, fails, crashes, rebuilds, cuts, rollbacks uint8
-	alone                                                             bool // an engine starts only when the other has stopped
-	delta                                                             bool // a rebuild copies what the replica lacks, one write at a time
+	// alone says that an engine starts only after the other has stopped.
+	alone bool
+	// delta says that a rebuild copies what the replica lacks, one write at a time.
+	delta bool
 }
 
-// search is one breadth-first walk over all states within the bounds. States are remembered by a 128-bit hash of their encoding: that
-// two different ones share it among some 10^7 has a chance below 10^-23.
+// search is one breadth-first search over all states within the bounds. It remembers states by a 128-bit hash of their
+// encoding. Among some 10^7 states, the probability that two different ones share a hash is below 10^-23.
 type search struct {
 	bounds
 	rules    rules
@@ -29,7 +31,7 @@ type search struct {
 	deadline time.Time
 }
 
-// link says how a state was reached first.
+// link describes how a state was first reached.
 type link struct {
 	parent uint32
 	event  event
@@ -37,7 +39,7 @@ type link struct {
 
 type result struct {
 	states, depth int
-	complete      bool // false when the limit of states or time ended it
+	complete      bool // false if the limit of states or time ended the search
 	goals         map[string]int
 	violation     string // with the events that lead to it; empty if none
 }
@@ -77,7 +79,7 @@ func (s *search) hash(code encoding) [2]uint64 {
 	return [2]uint64{maphash.Bytes(s.seeds[0], code[:]), maphash.Bytes(s.seeds[1], code[:])}
 }
 
-// expand looks at every state that one event leads to, and says which invariant it breaks, if any.
+// expand checks every state that one event leads to. It returns the invariant that is broken, if any.
 func (s *search) expand(from *state, number uint32) (why string, last event) {
 	s.successors(from, func(ev event, to state, broken string) bool {
 		if broken == "" {
@@ -100,7 +102,7 @@ func (s *search) expand(from *state, number uint32) (why string, last event) {
 	return why, last
 }
 
-// trace plays the events again that led to a state, and one more.
+// trace repeats the events that led to a state, and one more event.
 func (s *search) trace(number uint32, last event) string {
 	events := []event{last}
 	for ; number != 0; number = s.parents[number].parent {

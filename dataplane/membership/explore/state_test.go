@@ -15,7 +15,7 @@ const (
 	fence    = 15 // the session of a generation that was raised for no engine
 )
 
-// set is a set of replicas or of writes, a bit each.
+// set is a set of replicas or of writes, one bit for each.
 type set uint8
 
 func one(i int) set             { return 1 << i }
@@ -66,15 +66,15 @@ func fromValue(v membership.Epoch) epoch {
 
 func (e epoch) String() string { return e.value().String() }
 
-// object is what the API server holds.
+// object is the state of the object in the API server.
 type object struct {
 	generation, session uint8
 	epoch               epoch
 }
 
 type replicaState struct {
-	// Durable: who was admitted last, the epoch it was told of, whether it is being rebuilt, which writes its data has and which are
-	// marked as possibly unequal.
+	// Durable: the last admitted engine, the stored epoch, whether the replica is being rebuilt, the writes that its
+	// data has, and the writes that are marked as possibly unequal.
 	generation, session uint8
 	epoch               epoch
 	rebuilding          bool
@@ -83,7 +83,7 @@ type replicaState struct {
 	// Lost when it stops.
 	up   bool
 	live uint8 // the session that it serves
-	// Ghost: a rebuild of it was begun, and no epoch was recorded since that lists it.
+	// Ghost: a rebuild of it was started, and since then no epoch was recorded that lists it.
 	partial bool
 }
 
@@ -96,7 +96,7 @@ const (
 	running         // serves
 )
 
-// shown is what a replica said when it admitted the engine.
+// shown is the answer of a replica when it admitted the engine.
 type shown struct {
 	asked, rebuilding bool
 	epoch             epoch
@@ -107,36 +107,36 @@ type shown struct {
 type engineState struct {
 	phase               phase
 	generation, session uint8
-	recorded            epoch // in the object, when the generation was raised; until the plan
+	recorded            epoch // in the object when the generation was raised; until the plan
 	shown               [replicas]shown
 
 	inForce  epoch // the object and all members hold it
-	proposed epoch // 0 if none; it stands until it is in force
-	told     bool  // the object holds, or held, what is proposed, and the engine knows
-	stored   set   // who stored what is proposed
-	synced   bool  // at a start: marked writes were made equal, not yet unmarked
+	proposed epoch // 0 if none; the proposal stands until it is in force
+	told     bool  // the object holds, or held, the proposal, and the engine knows this
+	stored   set   // the replicas that stored the proposal
+	synced   bool  // at a start: marked writes were made equal, and are not yet unmarked
 
 	serving set   // get every write; listed by the epoch in force or proposed
 	leaving set   // failed, but still listed
-	uneven  set   // writes that serving members may hold or not, for they all refused
+	uneven  set   // writes that serving members may hold or not, because all of them refused
 	write   uint8 // 1 + the write under way, or 0
-	applied set   // who confirmed it
+	applied set   // the replicas that confirmed it
 	target  uint8 // 1 + the replica that is being rebuilt, or 0
 	copied  bool
 	lacking
 }
 
-// spent counts what is bounded.
+// spent counts the events that are bounded.
 type spent struct {
 	starts, raises, fails, crashes, rebuilds, cuts, backups uint8
 }
 
-// state is everything. It is a value: no pointers, comparable.
+// state is the whole state. It is a value: no pointers, comparable.
 type state struct {
 	object   object
 	api      bool // reachable
 	backup   object
-	restored bool // the object is older than what was once written to it
+	restored bool // the object is older than its newest version
 	replica  [replicas]replicaState
 	engine   [engines]engineState
 	begun    uint8 // writes
@@ -144,9 +144,10 @@ type state struct {
 
 	// Ghosts.
 	acked  set   // writes acknowledged to a user
-	newest epoch // highest ever recorded
-	fenced uint8 // generation that a member of the recorded epoch confirmed for a fence; the volume counts as detached
-	late   set   // writes begun after that by an older engine
+	newest epoch // the highest epoch ever recorded
+	// fenced is a generation that a member of the recorded epoch confirmed for a fence; the volume counts as detached.
+	fenced uint8
+	late   set // writes that an older engine started after that
 }
 
 func initial() state {
@@ -157,7 +158,7 @@ func initial() state {
 	return s
 }
 
-// String is for the trace of a violation.
+// String returns the form for the trace of a violation.
 func (s state) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "object %d/%d %v", s.object.generation, s.object.session, s.object.epoch)

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// link says how a state was reached first.
+// link describes how a state was first reached.
 type link struct {
 	from  state
 	event string
 }
 
-// explore walks through all states, the nearest first, and returns how many there are; or how the first bad one is reached.
+// explore visits all states, the nearest first. It returns how many there are, or the events that lead to the first bad
+// state.
 func explore(r rules) (states int, seen map[string]int, trace string) {
 	begin := initial()
 	if r.oldServer {

@@ -1,21 +1,21 @@
 package mutemodel
 
-// rules are what is explored: the zero value is the protocol, and each field weakens one rule.
+// rules is the protocol to explore: the zero value is the real protocol, and each field weakens one rule.
 type rules struct {
 	fromAnswer     bool // the port's time is counted from the answer
-	fromRenewal    bool // the port's time is counted from when the share manager acts on the answer
-	oneYes         bool // the answer of one member is a "yes"
+	fromRenewal    bool // the port's time is counted from the moment when the share manager acts on the answer
+	oneYes         bool // one member's answer is a "yes"
 	leadersSilence bool // the successor grants when the old server was silent to the leader for wait
-	restartIsAge   bool // a member that was restarted tells the time since then as the age
+	restartIsAge   bool // a restarted member reports the time since its restart as the age
 	waitLess       bool // the successor grants after open, not after wait
-	yesWhileLeaves bool // "yes" without a member that has failed, before the object lists it no longer
-	keepsAge       bool // a replica that becomes a member again remembers when it was asked as a member before
-	unlimitedAge   bool // a member remembers a question of a server whose port is open without limit
-	opensUntold    bool // a server opens its port without limit before the members have heard that it has no limit
+	yesWhileLeaves bool // "yes" without a failed member, although the object still lists it
+	keepsAge       bool // a replica that becomes a member again remembers questions from its earlier membership
+	unlimitedAge   bool // a member remembers a question of a server with a port that is open without limit
+	opensUntold    bool // a server opens its port without limit before the members know that it has no limit
 	fenceIsAge     bool // no age is known: the successor grants wait after the last fence
 
 	oldMember bool // the second member is of a release that does not know the question
-	oldServer bool // the old server is of a release that asks nothing, and has its port open
+	oldServer bool // the old server is of a release that asks nothing, and its port is open
 }
 
 // successors calls next with every state that one event leads to.
@@ -27,7 +27,7 @@ func (r rules) successors(s state, next func(event string, to state)) {
 	r.succession(s, next)
 }
 
-// passes lets time pass. Nothing else needs to happen for as long as one likes.
+// passes lets time pass. During that time nothing else needs to happen.
 func (r rules) passes(s state, next func(string, state)) {
 	for i := range s.m {
 		s.m[i].heard = older(s.m[i].heard)
@@ -48,7 +48,7 @@ func (r rules) passes(s state, next func(string, state)) {
 	next("time passes", s)
 }
 
-// asking is a question on its way to the members and back. The old engine drops one that it asked before.
+// asking covers a question on its way to the members and back. The old engine drops an earlier question.
 func (r rules) asking(s state, next func(string, state)) {
 	if s.silence > 0 && r.leadersSilence && !s.raised {
 		to := s
@@ -88,7 +88,8 @@ func (r rules) asking(s state, next func(string, state)) {
 
 func (r rules) knows(member int) bool { return member == 0 || !r.oldMember }
 
-// acting is what the share manager does with an answer. A "yes" needs that the members are still those that were asked.
+// acting covers the share manager's reaction to an answer. A "yes" requires that the members have not changed since the
+// question.
 func (r rules) acting(s state, next func(string, state)) {
 	complete := s.q.replied == s.q.asked || r.oneYes && s.q.replied != 0
 	if s.q.age != unknown && complete && s.q.asked == s.serving && (s.leaving == 0 || r.yesWhileLeaves) {
@@ -127,7 +128,8 @@ func (r rules) acting(s state, next func(string, state)) {
 	}
 }
 
-// membership is how members leave and come back. The object refuses what the old engine records once the generation was raised.
+// membership covers members that leave and come back. After the generation was raised, the object refuses the epochs of
+// the old engine.
 func (r rules) membership(s state, next func(string, state)) {
 	for i := range s.m {
 		to := s
@@ -166,7 +168,7 @@ func (r rules) membership(s state, next func(string, state)) {
 	}
 }
 
-// succession is another engine that starts at any time, for whatever reason, and its server.
+// succession covers the start of another engine, at any time and for any reason, and of its server.
 func (r rules) succession(s state, next func(string, state)) {
 	if !s.raised {
 		to := s
@@ -190,7 +192,7 @@ func (r rules) succession(s state, next func(string, state)) {
 
 func (r rules) mayGrant(s state) bool {
 	if s.sinceFence == unknown {
-		return false // not even started
+		return false // not yet started
 	}
 	if r.leadersSilence {
 		return s.silence >= wait
