@@ -20,39 +20,40 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// A pageCache is what the kernel's cache of one file has and its disk has not. The file itself is the cache: what is
-// written is read again, and stays when the process is killed. For each page that was changed since the last sync, or
-// that a sync could not write out, the cache keeps what the disk has in its place:
+// A pageCache holds the differences between the kernel's cache of one file and its disk. The file itself is the cache:
+// written data is read again, and stays when the process is killed. Some pages were changed since the last sync, or
+// could not be written out by a sync. For these pages, the pageCache keeps the disk's content:
 //
 //	dirty    changed since the last sync that succeeded, or is being synced
-//	lost     its sync failed: it reads as it was written, and counts as clean, until the file is dropped from the cache
+//	lost     its sync failed: until the file is dropped from the cache, reads return the written data, and the page
+//	         counts as clean
 //
-// The pages are noted in a journal outside of the node's disk, so they survive the process, as the kernel's cache
-// does. A loss of power drops what is lost; what becomes of dirty pages then is the file system's to say.
+// The pages are noted in a journal outside of the node's disk. So they survive the process, like the kernel's cache. A
+// loss of power drops lost pages; the file system decides about the dirty pages.
 type pageCache struct {
 	journal *os.File
 
-	syncing sync.Mutex // one sync at a time
+	syncing sync.Mutex // held during a sync
 
 	mu     sync.Mutex
-	dirty  map[int64][]byte // guarded by mu, as all below; what the disk has, by offset of the page
-	writes map[int64][]byte // as dirty: of the sync that is under way
+	dirty  map[int64][]byte // guarded by mu, like all below; the disk's content, by offset of the page
+	writes map[int64][]byte // like dirty, for the sync that is under way
 	lost   map[int64][]byte
 
-	telling sync.Mutex // apart from mu, with which others may wait for a disk that hangs
+	telling sync.Mutex // separate from mu, which may be held while a disk hangs
 	errors  int        // guarded by telling; failures to write out
-	heard   int        // guarded by telling; the last of these that some opening was told
+	heard   int        // guarded by telling; the last of these that was reported to some opening
 }
 
-// What is noted in a journal: the beginning of a sync, its end with success or without; that a page was dropped; or
-// the content of a page.
+// The notes in a journal: the start of a sync, its end with success or failure, a dropped page, and the content of a
+// page.
 const (
 	noteSync, noteSynced, noteFailed, noteDropped = 's', 'c', 'l', 'e'
 	notePage, noteHole                            = 'd', 'z'
 )
 
-// openPageCache returns the cache of a file, with what an earlier process of the node left if the file and the boot
-// of its machine are the same. Of an earlier boot it returns what was lost, to be dropped.
+// openPageCache returns the cache of a file. If the file is the same, the cache contains the pages that an earlier
+// process of the node left. booted says that these are of an earlier boot; then the caller must drop the lost pages.
 func openPageCache(journal, identity, boot string) (c *pageCache, booted bool, err error) {
 	c = &pageCache{dirty: map[int64][]byte{}, writes: map[int64][]byte{}, lost: map[int64][]byte{}}
 	if c.journal, err = os.OpenFile(journal, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
@@ -68,11 +69,11 @@ func openPageCache(journal, identity, boot string) (c *pageCache, booted bool, e
 	for {
 		n, err := c.replay(in)
 		if err != nil {
-			break // what has no end was not begun: the process was killed while it noted it
+			break // a note without an end did not take effect: the process was killed while writing it
 		}
 		good += n
 	}
-	for off, page := range c.writes { // the process was killed in a sync
+	for off, page := range c.writes { // the process was killed during a sync
 		c.dirty[off] = page
 	}
 	c.writes = map[int64][]byte{}
@@ -122,7 +123,7 @@ func (c *pageCache) replay(in *bufio.Reader) (n int64, err error) {
 	return n, nil
 }
 
-// apply does what a note says.
+// apply performs the effect of a note.
 func (c *pageCache) apply(note byte) {
 	switch note {
 	case noteSync:
@@ -132,7 +133,7 @@ func (c *pageCache) apply(note byte) {
 	case noteFailed:
 		for off, page := range c.writes {
 			if _, again := c.dirty[off]; again {
-				c.dirty[off] = page // the disk has neither
+				c.dirty[off] = page // the disk has neither version
 			} else {
 				c.lost[off] = page
 			}
@@ -147,7 +148,7 @@ func (c *pageCache) note(note byte) error {
 	return err
 }
 
-// changeLocked notes what the disk has of a range that is about to be changed.
+// changeLocked notes the disk's content of a range that is about to be changed. The caller holds mu.
 func (c *pageCache) changeLocked(f fsys.File, off, length int64) error {
 	size, err := f.Size()
 	if err != nil {
@@ -160,7 +161,7 @@ func (c *pageCache) changeLocked(f fsys.File, off, length int64) error {
 		}
 		page, isLost := c.lost[at]
 		if isLost && bytes.Equal(page, zeroPage) {
-			continue // as ext4 does, which leaves the extent unwritten
+			continue // like ext4, which leaves the extent unwritten
 		}
 		if !isLost {
 			page = make([]byte, pageBytes)
@@ -183,7 +184,7 @@ func (c *pageCache) changeLocked(f fsys.File, off, length int64) error {
 	return err
 }
 
-// dropLocked makes what was lost read as the disk has it, except for the pages that stay.
+// dropLocked makes lost pages read the disk's content again, except for the pages that stay. The caller holds mu.
 func (c *pageCache) dropLocked(f fsys.File, stays func(at int64) bool) (pages int, err error) {
 	size, err := f.Size()
 	if err != nil || len(c.lost) == 0 {
@@ -206,7 +207,7 @@ func (c *pageCache) dropLocked(f fsys.File, stays func(at int64) bool) (pages in
 	return pages, errors.Join(err, noteErr)
 }
 
-// writtenThroughLocked notes that the disk has what is read of ranges.
+// writtenThroughLocked notes that the disk has the content that is read in these ranges. The caller holds mu.
 func (c *pageCache) writtenThroughLocked(ranges []fsys.Range) error {
 	var notes []byte
 	for at := range c.lost {
@@ -223,7 +224,7 @@ func isIn(at int64, ranges []fsys.Range) bool {
 	return slices.ContainsFunc(ranges, func(r fsys.Range) bool { return r.Off <= at && at < r.Off+r.Length })
 }
 
-// stayingLocked lists the pages in ranges that a drop has left, sorted.
+// stayingLocked lists the pages in ranges that a drop has left, sorted. The caller holds mu.
 func (c *pageCache) stayingLocked(ranges []fsys.Range) (staying []fsys.Range) {
 	all := maps.Clone(c.lost)
 	maps.Copy(all, c.dirty)
@@ -236,10 +237,11 @@ func (c *pageCache) stayingLocked(ranges []fsys.Range) (staying []fsys.Range) {
 	return staying
 }
 
-// none is said of pages of which none stays in a cache that is dropped.
+// none is the inUse of a drop after which no page stays in the cache.
 func none(int64) bool { return false }
 
-// toldAtOpening is up to which failure a new opening tells none: one that no opening was told of is told by the next.
+// toldAtOpening returns the number of the last failure that a new opening does not report. If no opening has reported a
+// failure, the next opening reports it.
 func (c *pageCache) toldAtOpening() int {
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -249,19 +251,20 @@ func (c *pageCache) toldAtOpening() int {
 	return c.errors
 }
 
-// caches are those of a process, by the path of their file.
+// caches are the page caches of a process, by the path of their file.
 type caches struct {
-	dir  string // where the journals are
+	dir  string // the directory of the journals
 	boot string
-	// inUse tells whether a page is in use at the moment at which a replica's process has its file dropped; then the page stays.
+	// inUse reports whether a page is in use when a replica's process drops its file from the cache; then the page
+	// stays.
 	inUse func(at int64) bool
 
 	mu    sync.Mutex
 	known map[string]*pageCache // guarded by mu
-	files map[string]fsys.File  // guarded by mu; an opening of each to write what is dropped
+	files map[string]fsys.File  // guarded by mu; an opening of each file, to write the dropped pages
 }
 
-// of returns the cache of a file. reopen opens it to be written.
+// of returns the cache of a file. reopen opens the file for writing.
 func (cs *caches) of(path string, f fsys.File, created bool, reopen func() (fsys.File, error)) (*pageCache, error) {
 	id, err := f.ID()
 	if err != nil {
@@ -300,13 +303,13 @@ func (cs *caches) of(path string, f fsys.File, created bool, reopen func() (fsys
 	return c, nil
 }
 
-// volumeOf returns the volume of a file of a replica.
+// volumeOf returns the volume to which a file of a replica belongs.
 func volumeOf(path string) string {
 	volume, _, _ := strings.Cut(filepath.Base(filepath.Dir(path)), "-r-")
 	return volume
 }
 
-// forgetOthersLocked forgets what belongs to other volumes: a node has one after the other.
+// forgetOthersLocked forgets the caches of other volumes: a node has one volume after the other. The caller holds mu.
 func (cs *caches) forgetOthersLocked(volume string) {
 	for key, f := range cs.files {
 		if path, _, _ := strings.Cut(key, " "); volumeOf(path) != volume {
@@ -317,11 +320,11 @@ func (cs *caches) forgetOthersLocked(volume string) {
 	}
 }
 
-// dropName is the file in a node's directory that has its process drop its files from the cache. It removes the file
-// then.
+// dropName is a file in a node's directory. When it exists, the node's process drops its files from the cache, and then
+// removes the file.
 const dropName = "drop"
 
-// dropOnOrder drops the files of a node's process as often as that is ordered, until ctx ends.
+// dropOnOrder drops the files of a node's process at each order, until ctx is done.
 func (cs *caches) dropOnOrder(ctx context.Context, order string, said func(pages int)) {
 	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(order); err != nil {
@@ -334,7 +337,7 @@ func (cs *caches) dropOnOrder(ctx context.Context, order string, said func(pages
 	}
 }
 
-// drop drops all files. Those that are gone, and those of a disk that fails, have nothing that anybody reads.
+// drop drops all files. It ignores files that are gone, and files on a disk that fails: no component reads them.
 func (cs *caches) drop() (pages int, err error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -350,7 +353,7 @@ func (cs *caches) drop() (pages int, err error) {
 	return pages, err
 }
 
-// dropCaches has the caches of a node dropped, and returns when they are.
+// dropCaches orders a node to drop its caches, and returns when it has done so.
 func (n *node) dropCaches() error {
 	order := filepath.Join(n.dir, dropName)
 	if err := os.WriteFile(order, nil, 0o600); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// cachedFile opens a file of a node's process.
+// cachedFile opens a file like a node's process.
 func cachedFile(t *testing.T, root string, mode fsys.Mode) (*syncFaultsFile, *syncFaults) {
 	t.Helper()
 	log := logrus.New()
@@ -31,7 +31,7 @@ func cachedFile(t *testing.T, root string, mode fsys.Mode) (*syncFaultsFile, *sy
 
 var wholePage = []fsys.Range{{Length: pageBytes}}
 
-// keptInUse opens the file as the next process does, and has its first page stay in the cache that is dropped.
+// keptInUse opens the file like the next process, and keeps its first page in the cache that is dropped.
 func keptInUse(t *testing.T, n *node) *syncFaultsFile {
 	t.Helper()
 	f, _ := cachedFile(t, n.dir, fsys.ReadWrite)

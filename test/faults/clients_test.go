@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// lingering is how long clients go on with a run after its successor serves.
+	// lingering is how long clients continue to use a run after its successor serves.
 	lingering = 20 * time.Millisecond
-	// think is between two operations of a client, at most.
+	// think is the longest pause between two operations of a client.
 	think = 3 * time.Millisecond
-	// notYet is how long a client waits whose block is beyond the end of the volume.
+	// notYet is how long a client waits if its block is beyond the end of the volume.
 	notYet = 2 * time.Millisecond
-	// clearEvery is how many changes of a client come on one that makes its block read as zeroes.
+	// clearEvery is the average number of changes of a client among which one makes its block read as zeroes.
 	clearEvery = 8
 )
 
-// clients are a writer and a reader of each block. They follow the engine wherever it serves.
+// clients are a writer and a reader of each block. They use the engine on any node where it serves.
 type clients struct {
 	v         *volume
 	syncEvery int // see plan
@@ -32,13 +32,14 @@ type clients struct {
 	values    atomic.Uint64
 }
 
-// worker is one of them. A writer writes for a while and then rests, so that regions become quiet and are written anew.
+// worker is one client. A writer writes for a while and then rests, so that regions become quiet and are then written
+// again.
 type worker struct {
 	*clients
 	id    int
 	rng   *rand.Rand
-	tires time.Time // a writer's time to rest; zero: at once
-	fresh bool      // its next write fills its whole block
+	tires time.Time // the time when a writer rests; zero: at once
+	fresh bool      // its next write fills the whole block
 }
 
 func startClients(v *volume, seed uint64, syncEvery int) *clients {
@@ -51,7 +52,7 @@ func startClients(v *volume, seed uint64, syncEvery int) *clients {
 	return cs
 }
 
-// end lets every client finish what it does.
+// end stops the clients after each has finished its operation.
 func (c *clients) end() {
 	close(c.quit)
 	c.running.Wait()
@@ -77,7 +78,8 @@ func (c *worker) follow() {
 	}
 }
 
-// use works on one run until it fails, was succeeded a while ago, or is to be left.
+// use works on one run. It returns when the run fails, when it was succeeded a while ago, or when clients must leave
+// it.
 func (c *worker) use(r *run) {
 	ctx, cancel := context.WithCancel(c.v.ctx)
 	var watching sync.WaitGroup
@@ -110,7 +112,7 @@ func (c *worker) use(r *run) {
 	}
 }
 
-// operate does one operation; false when this connection is good for nothing more.
+// operate performs one operation. It returns false if this connection can no longer be used.
 func (c *worker) operate(ctx context.Context, r *run, b connection) bool {
 	block := c.id / 2
 	if c.id%2 == 0 {
@@ -124,7 +126,8 @@ func (c *worker) operate(ctx context.Context, r *run, b connection) bool {
 	return !isOver(b, err)
 }
 
-// write writes a block, whole or only its beginning, and flushes it now and then. It rests when its time has come, or there is no space.
+// write writes a block, completely or only its start, and sometimes flushes it. It rests when its time has come, or if
+// there is no space.
 func (c *worker) write(ctx context.Context, r *run, b connection, block int) bool {
 	if time.Now().After(c.tires) && !c.rest(ctx, r, b, block) {
 		return false
@@ -167,8 +170,8 @@ func (c *worker) write(ctx context.Context, r *run, b connection, block int) boo
 	return !isOver(b, err)
 }
 
-// rest lets the region of a block become quiet. The end of the block is a hole meanwhile, often: it then takes space to write it. It
-// returns false when the run is not to be used any more.
+// rest lets the region of a block become quiet. During that time the end of the block is often a hole: then a write
+// needs new space. rest returns false if the run must no longer be used.
 func (c *worker) rest(ctx context.Context, r *run, b connection, block int) bool {
 	if !c.tires.IsZero() && c.rng.IntN(2) == 0 {
 		if err := b.Trim(ctx, offset(block)+fsBlockBytes, blockBytes-fsBlockBytes, false); isOver(b, err) {
@@ -176,7 +179,7 @@ func (c *worker) rest(ctx context.Context, r *run, b connection, block int) bool
 		}
 	}
 	least, most := 2*quietPeriod, 8*quietPeriod
-	if c.v.rate.Load() > 0 && block%3 != 0 { // for all of a slow copy, so that not every region is changed meanwhile
+	if c.v.rate.Load() > 0 && block%3 != 0 { // for a whole slow copy, so that not every region changes during the copy
 		least, most = time.Second, 2*time.Second
 	}
 	t := time.NewTimer(between(c.rng, least, most))
@@ -194,16 +197,17 @@ func (c *worker) rest(ctx context.Context, r *run, b connection, block int) bool
 	return true
 }
 
-// stamina is how long a writer goes on.
+// stamina returns how long a writer works before it rests.
 func (c *worker) stamina() time.Duration { return between(c.rng, 0, 3*quietPeriod) }
 
-// isOver says whether a client should look for the engine anew.
+// isOver reports whether a client should look up the engine again.
 func isOver(b connection, err error) bool {
 	return isClosed(b.Done()) || err != nil && !errors.Is(err, nbd.ENOSPC)
 }
 
-// offset spreads the blocks: two are neighbours, one lies across the border of two regions, others begin one region each. The last three
-// are there only when the volume has grown: one from its first end on, one across another end, one up to its last.
+// offset spreads the blocks. Two are neighbours, one crosses the border of two regions, and the others start one region
+// each. The last three exist only after the volume has grown: one starts at its first end, one crosses another end, and
+// one ends at its last end.
 func offset(block int) int64 {
 	switch block {
 	case 0:
@@ -220,10 +224,10 @@ func offset(block int) int64 {
 	return int64(block-1) * regionBytes
 }
 
-// change is what a writer does to the beginning of its block.
+// change is a writer's change to the start of its block.
 type change func(ctx context.Context, b nbd.Backend, in input, length int) error
 
-// trimBlock and zeroBlock make it read as zeroes.
+// trimBlock and zeroBlock make the range read as zeroes.
 func trimBlock(ctx context.Context, b nbd.Backend, in input, length int) error {
 	return b.Trim(ctx, offset(in.block), int64(length), in.durable)
 }
@@ -236,7 +240,7 @@ func zeroBlock(ctx context.Context, b nbd.Backend, in input, length int) error {
 	return b.Zero(ctx, offset(in.block), int64(length), flags)
 }
 
-// writeBlock writes the beginning of a block, at least what has its value.
+// writeBlock writes the start of a block, at least the part with its value.
 func writeBlock(ctx context.Context, b nbd.Backend, in input, length int) error {
 	p := make([]byte, length)
 	for i := 0; i < len(p); i += 8 {
@@ -245,8 +249,8 @@ func writeBlock(ctx context.Context, b nbd.Backend, in input, length int) error 
 	return b.WriteAt(ctx, p, offset(in.block), in.durable)
 }
 
-// readBlock returns the value at the beginning of a block. The rest is looked at only when no client writes: file systems do not promise
-// that a read sees a page as one write left it.
+// readBlock returns the value at the start of a block. The rest is checked only when no client writes: file systems do
+// not guarantee that a read sees a page in the state after a single write.
 func readBlock(ctx context.Context, b nbd.Backend, block int) (uint64, error) {
 	p := make([]byte, 8)
 	at := make([]byte, 512)

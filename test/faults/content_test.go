@@ -11,14 +11,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// content is what an export holds: its pages by their offsets, those of zeroes left out.
+// content is the content of an export: its pages by their offsets, without pages of zeroes.
 type content map[int64][]byte
 
 const pageBytes = fsBlockBytes
 
 var zeroPage = make([]byte, pageBytes)
 
-// readAll returns the content of an export, of which it reads what is no hole.
+// readAll returns the content of an export. It reads only the parts that are not holes.
 func readAll(ctx context.Context, b nbd.Backend, size int64) (content, error) {
 	c := content{}
 	for off := int64(0); off < size; {
@@ -41,7 +41,7 @@ func readAll(ctx context.Context, b nbd.Backend, size int64) (content, error) {
 	return c, nil
 }
 
-// read reads the pages that a range touches.
+// read reads the pages that overlap a range.
 func (c content) read(ctx context.Context, b nbd.Backend, off, end int64) error {
 	buf := make([]byte, 64*pageBytes)
 	for off -= off % pageBytes; off < end; {
@@ -59,7 +59,7 @@ func (c content) read(ctx context.Context, b nbd.Backend, off, end int64) error 
 	return nil
 }
 
-// difference says where two contents differ; empty if nowhere.
+// difference describes where two contents differ, or returns "".
 func (c content) difference(o content) string {
 	pages := maps.Clone(c)
 	maps.Copy(pages, o)
@@ -76,7 +76,8 @@ func (c content) difference(o content) string {
 	return fmt.Sprintf("%d pages, the first at %d, %d and %d", len(differ), at, c.value(at), o.value(at))
 }
 
-// stray says where something is that no client wrote; empty if nowhere. So what became larger reads as zeroes until it is written.
+// stray describes where the content has data that no client wrote, or returns "". So a larger volume must read as
+// zeroes in the new range until that is written.
 func (c content) stray() string {
 	for _, off := range slices.Sorted(maps.Keys(c)) {
 		if !isWritten(off) {
@@ -100,7 +101,7 @@ func isWritten(off int64) bool {
 	return false
 }
 
-// value is the number that a page begins with.
+// value returns the number at the start of a page.
 func (c content) value(off int64) uint64 {
 	if page := c[off]; page != nil {
 		return binary.LittleEndian.Uint64(page)
@@ -108,7 +109,7 @@ func (c content) value(off int64) uint64 {
 	return 0
 }
 
-// block returns the value of a block that no client writes. The end of the block may have another, or none.
+// block returns the value of a block while no client writes it. The end of the block may have another value, or none.
 func (c content) block(block int) (uint64, error) {
 	first := c.value(offset(block))
 	for i := 0; i < len(c[offset(block)]); i += 8 {

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// callTimeout bounds one call; a paused process answers none.
+	// callTimeout limits one call; a paused process answers none.
 	callTimeout = 12 * time.Second
-	// again is how long after a look everything is looked at once more, also without an event.
+	// again is the time after which everything is checked again, even without an event.
 	again = 10 * time.Millisecond
 )
 
-// control is what the controllers do for a volume, level-triggered, until ctx ends: replicas that run, one engine, epochs recorded,
-// replicas outside the epoch rebuilt.
+// control does the work of the controllers for a volume, level-triggered, until ctx is done: it keeps replicas and one
+// engine running, records epochs, and rebuilds replicas outside the epoch.
 func (v *volume) control(ctx context.Context) {
 	tick := time.NewTicker(again)
 	defer tick.Stop()
@@ -34,7 +34,7 @@ func (v *volume) control(ctx context.Context) {
 	v.calls.Wait()
 }
 
-// call makes a call to a node, unless the same is under way. The state shows its outcome.
+// call makes a call to a node, unless the same call is under way. The state shows its outcome.
 func (v *volume) call(what string, n *node, do func(ctx context.Context, c *child) error) {
 	c, _ := n.now()
 	key := fmt.Sprintf("%s on %d", what, n.number)
@@ -47,7 +47,7 @@ func (v *volume) call(what string, n *node, do func(ctx context.Context, c *chil
 	v.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(v.ctx, callTimeout)
 		defer cancel()
-		_ = do(ctx, c) // what failed is asked again, as long as the state shows the need
+		_ = do(ctx, c) // a failed call is repeated as long as the state shows the need
 		v.mu.Lock()
 		delete(v.busy, key)
 		v.mu.Unlock()
@@ -73,7 +73,7 @@ func (v *volume) reconcile() {
 		e = nil
 	}
 	v.followStart(r, e)
-	v.record(r, e) // also when it is to stop: what waits for the epoch holds the stop up
+	v.record(r, e) // even if the engine must stop: requests that wait for the epoch delay the stop
 	if want != stay && (isClosed(r.served) || want == halt) {
 		v.stopEngine(r)
 		return
@@ -95,7 +95,7 @@ func (v *volume) reconcile() {
 	v.stopOlder(r)
 }
 
-// startReplicas makes and starts every replica whose process lives, and has it grow.
+// startReplicas creates and starts every replica with a running process, and makes it grow.
 func (v *volume) startReplicas() {
 	for _, n := range v.replicaNodes() {
 		if v.placementOn(n).leaving || !v.makeReplica(n) {
@@ -111,13 +111,13 @@ func (v *volume) startReplicas() {
 	}
 }
 
-// isServed says whether a node's replica can be opened by an engine.
+// isServed reports whether an engine can open a node's replica.
 func (v *volume) isServed(n *node) bool {
 	return v.replicaOn(n).GetPhase() == proto.Phase_PHASE_RUNNING
 }
 
-// startEngine begins a new run, on another node than the last one's if there is one. It waits until a member of the recorded epoch is
-// served, and for the others as long as the plan says.
+// startEngine starts a new run, if possible on another node than the last run. It waits until a member of the recorded
+// epoch is served. It waits for the other members as long as the plan says.
 func (v *volume) startEngine(o membership.Object) {
 	var homeNode *node
 	served, least := 0, v.askedBytes()
@@ -129,13 +129,13 @@ func (v *volume) startEngine(o membership.Object) {
 			least = min(least, v.replicaOn(n).GetSizeBytes())
 		}
 		if c != nil && (homeNode == nil || last != nil && homeNode == last.node) {
-			homeNode = n // elsewhere, if there is anywhere else
+			homeNode = n // elsewhere, if possible
 		}
 	}
 	if v.waiting.IsZero() {
 		v.waiting = time.Now()
 	}
-	complete := served == len(o.Epoch.Members) // also before the first start
+	complete := served == len(o.Epoch.Members) // true also before the first start
 	if homeNode == nil || !complete && (served == 0 || time.Since(v.waiting) < v.gather) {
 		return
 	}
@@ -190,7 +190,7 @@ func (v *volume) frontend() proto.Frontend {
 	return proto.Frontend_FRONTEND_SOCKET
 }
 
-// isGone says whether a run that its node does not show was there, or cannot come.
+// isGone reports whether a run that its node does not show has existed before, or can never appear.
 func (r *run) isGone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +198,7 @@ func (r *run) isGone() bool {
 	return r.shown || c != r.child
 }
 
-// followStart notes that a run is there, and that it serves, which ends the time of those before.
+// followStart records that a run exists, and that it serves; the latter ends the time of the earlier runs.
 func (v *volume) followStart(r *run, e *proto.EngineState) {
 	if e == nil {
 		return
@@ -226,7 +226,7 @@ func (v *volume) followStart(r *run, e *proto.EngineState) {
 	v.announceLocked()
 }
 
-// record writes what the engine proposes to the object and tells it so.
+// record writes the engine's proposal to the object and informs the engine.
 func (v *volume) record(r *run, e *proto.EngineState) {
 	proposed := epochFromWire(e.GetProposedEpoch())
 	if proposed.IsZero() || v.object.record(r.session, proposed) != nil {
@@ -270,8 +270,8 @@ func (v *volume) rebuild(r *run, e *proto.EngineState, o membership.Object) {
 	}
 }
 
-// stopOlder ends engines that the object does not stand for any more, a while after their successor serves: what they acknowledge
-// meanwhile is looked at.
+// stopOlder stops engines that the object no longer stands for, a while after their successor serves. Writes that they
+// acknowledge in the meantime are checked.
 func (v *volume) stopOlder(r *run) {
 	if !isClosed(r.served) {
 		return
@@ -286,7 +286,8 @@ func (v *volume) stopOlder(r *run) {
 	}
 }
 
-// stopEngine stops the present run in order: its clients leave, then it is asked to. One that is gone needs no stop.
+// stopEngine stops the present run in order: first its clients leave, then the engine gets the request. An engine that
+// is gone needs no stop.
 func (v *volume) stopEngine(r *run) {
 	v.mu.Lock()
 	if !isClosed(r.leave) {

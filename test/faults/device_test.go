@@ -19,7 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// connection is how a client reaches the volume: NBD, or its block device.
+// connection is a client's access to the volume: NBD, or its block device.
 type connection interface {
 	nbd.Backend
 	Done() <-chan struct{}
@@ -27,8 +27,8 @@ type connection interface {
 	Size() int64
 }
 
-// errNotItsDevice says that a path does not lead to the device of the run that was asked for. Another may have its number by now: that
-// of a later engine, or a disk of a node.
+// errNotItsDevice says that a path does not lead to the device of the requested run. By now its number may belong to
+// the device of a later engine, or to a disk of a node.
 var errNotItsDevice = errors.New("the device is not of this run")
 
 func canHaveDevices() bool {
@@ -47,8 +47,9 @@ func (v *volume) connect(ctx context.Context, r *run) (connection, error) {
 
 func (v *volume) devicePath(n *node) string { return filepath.Join(n.dir, "dev", v.name) }
 
-// openDevice opens the device of the present run. What is open keeps its number, so all is looked at after that: the process is the
-// run's, the next run has not been asked for, and the node in the file system, which goes before the device does, is there.
+// openDevice opens the device of the present run. An open device keeps its number, so openDevice checks everything
+// after opening it: the process belongs to the run, the next run has not been requested, and the node in the file
+// system, which disappears before the device, exists.
 func (v *volume) openDevice(r *run) (connection, error) {
 	path := v.devicePath(r.node)
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
@@ -85,7 +86,7 @@ func loopName(f *os.File) (string, error) {
 	return string(name), err
 }
 
-// control calls do with the descriptor, which stays open meanwhile.
+// control calls do with the descriptor, which stays open during the call.
 func control(f *os.File, do func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -95,14 +96,14 @@ func control(f *os.File, do func(fd int) error) error {
 	return cmp.Or(raw.Control(func(fd uintptr) { result = do(int(fd)) }), result)
 }
 
-// deviceClient uses a block device without the page cache. What the kernel does not answer is left to it when the caller's context ends:
-// it holds the device until the engine answers or dies.
+// deviceClient uses a block device without the page cache. If the caller's context is done, requests without an answer
+// stay with the kernel, which holds the device until the engine answers or dies.
 type deviceClient struct {
 	file *os.File
-	size int64 // when it was opened
+	size int64 // at the time when it was opened
 }
 
-// directAlign is what direct I/O wants of the address of memory.
+// directAlign is the alignment that direct I/O requires of memory addresses.
 const directAlign = 4096
 
 func alignedBuffer(length int) []byte {
@@ -186,14 +187,14 @@ func (d *deviceClient) Extents(_ context.Context, off, length int64) ([]nbd.Exte
 	return []nbd.Extent{{Offset: off, Length: length}}, nil
 }
 
-// Done is never closed: a device that ended tells so by errors.
+// Done is never closed: a device that has ended returns errors.
 func (d *deviceClient) Done() <-chan struct{} { return nil }
 
 func (d *deviceClient) Size() int64 { return d.size }
 
 func (d *deviceClient) Close() error { return d.file.Close() }
 
-// leftDevices names the loop devices of volumes that there are still; each volume has a name of its own on this machine.
+// leftDevices names the remaining loop devices of volumes. Each volume has a unique name on this machine.
 func leftDevices(prefix string) ([]string, error) {
 	paths, err := filepath.Glob("/sys/block/loop*/loop")
 	if err != nil {
@@ -204,7 +205,7 @@ func leftDevices(prefix string) ([]string, error) {
 		device := "/dev/" + filepath.Base(filepath.Dir(path))
 		f, err := os.Open(device)
 		if err != nil {
-			continue // it went meanwhile
+			continue // it has disappeared in the meantime
 		}
 		name, err := loopName(f)
 		_ = f.Close()
@@ -219,8 +220,8 @@ func leftDevices(prefix string) ([]string, error) {
 	return left, nil
 }
 
-// awaitNoDevices waits until nothing is left of the devices of processes that have ended: the kernel clears a loop device some time
-// after its last user has gone.
+// awaitNoDevices waits until nothing is left of the devices of processes that have exited. The kernel clears a loop
+// device some time after its last user has closed it.
 func awaitNoDevices(prefix string) error {
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		left, err := leftDevices(prefix)

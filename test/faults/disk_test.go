@@ -18,20 +18,22 @@ import (
 const (
 	imageBytes = 40 << 20
 	ballast    = "ballast"
-	// fsBlockBytes is a block of it: a client's write is whole in its first block, whatever happens in the others.
+	// fsBlockBytes is the size of one of its blocks: the part of a write in a client's first block is atomic, whatever
+	// happens in the others.
 	fsBlockBytes = 4096
-	// shutdownIoctl is EXT4_IOC_SHUTDOWN of the kernel: every access is an I/O error until it is mounted anew.
+	// shutdownIoctl is the kernel's EXT4_IOC_SHUTDOWN: every access is an I/O error until the file system is mounted
+	// again.
 	shutdownIoctl = 0x8004587d
-	// freezeIoctl and thawIoctl are FIFREEZE and FITHAW: what writes or syncs hangs in between, without an error.
+	// freezeIoctl and thawIoctl are FIFREEZE and FITHAW: between them, writes and syncs hang without an error.
 	freezeIoctl, thawIoctl = 0xc0045877, 0xc0045878
-	// everythingWritten and nothingWritten are its flags: what is in memory is written first, or is lost with all of the journal that
-	// was not committed.
+	// everythingWritten and nothingWritten are its flags. With the first, data in memory is written before. With the
+	// second it is lost, together with the uncommitted part of the journal.
 	everythingWritten, nothingWritten uint32 = 0, 2
-	// bootIDFile is where the kernel shows the id of the machine's boot.
+	// bootIDFile is the file in which the kernel shows the id of the machine's boot.
 	bootIDFile = "/proc/sys/kernel/random/boot_id"
 )
 
-// makeImage makes a small ext4 in a file, for a node to mount.
+// makeImage creates a small ext4 in a file, for a node to mount.
 func makeImage(path string) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -47,8 +49,8 @@ func makeImage(path string) error {
 	return nil
 }
 
-// mountImage mounts an image for this process alone: it is in a mount namespace of its own, with which the mount goes. The same for
-// the id of the boot, which changes when the node is said to have lost its power.
+// mountImage mounts an image only for this process: it is in its own mount namespace, and the mount disappears with
+// that. The same holds for the id of the boot, which changes when the test simulates that the node has lost its power.
 func mountImage(image, dir, boot string) error {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if out, err := exec.Command("mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
@@ -58,8 +60,8 @@ func mountImage(image, dir, boot string) error {
 		if err == nil {
 			break
 		}
-		// mount(8) takes the loop device that the image has already. It can be that of the process that ended, and what is mounted there
-		// has lost its power: then it is to be waited for longer than awaitUnmounted did.
+		// mount(8) uses the loop device that the image already has. This can be the device of the process that exited,
+		// with a file system that has lost its power. Then the test must wait for it longer than awaitUnmounted did.
 		if err := errors.Join(unix.Unmount(dir, 0), err); time.Now().After(end) {
 			return fmt.Errorf("mount %s: %w", image, err)
 		}
@@ -79,7 +81,8 @@ func isServed(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// awaitUnmounted waits until no loop device has the image: the kernel unmounts it some time after its process has ended.
+// awaitUnmounted waits until no loop device has the image: the kernel unmounts it some time after its process has
+// exited.
 func awaitUnmounted(image string) error {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -100,7 +103,7 @@ func awaitUnmounted(image string) error {
 	}
 }
 
-// fillDisk takes all the space of a file system but for some blocks.
+// fillDisk takes all the space of a file system except for some blocks.
 func fillDisk(dir string, spareBlocks int) error {
 	f, err := os.OpenFile(filepath.Join(dir, ballast), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -124,7 +127,8 @@ func fillDisk(dir string, spareBlocks int) error {
 	return nil
 }
 
-// emptyDisk gives the space back for good: a loss of power must not bring the ballast back, for nothing would take it away then.
+// emptyDisk frees the space permanently: a loss of power must not bring the ballast back, because nothing would remove
+// it then.
 func emptyDisk(dir string) error {
 	if err := os.Remove(filepath.Join(dir, ballast)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -137,7 +141,8 @@ func emptyDisk(dir string) error {
 	return d.Sync()
 }
 
-// breakDisk makes every access to a file system fail until it is mounted anew. Nothing that was written to it before is lost.
+// breakDisk makes every access to a file system fail until it is mounted again. Data that was written to it before is
+// not lost.
 func breakDisk(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -147,7 +152,7 @@ func breakDisk(dir string) error {
 	return shutDown(d, everythingWritten)
 }
 
-// shutDown ends a file system of which d is a directory.
+// shutDown shuts down the file system of the directory d.
 func shutDown(d *os.File, flags uint32) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, d.Fd(), shutdownIoctl, uintptr(unsafe.Pointer(&flags))); errno != 0 {
 		return fmt.Errorf("shut a file system down: %w", errno)
@@ -155,7 +160,7 @@ func shutDown(d *os.File, flags uint32) error {
 	return nil
 }
 
-// freeze makes a file system hang. thaw must be called before its process can be ended.
+// freeze makes a file system hang. thaw must be called before its process can be stopped.
 func freeze(dir string) (thaw func() error, err error) {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -1,45 +1,59 @@
-// Package faults breaks the data plane on purpose and checks that it keeps its promises. It has tests only.
+// Package faults breaks the data plane on purpose and checks its guarantees. It has only tests.
 //
 //	test process                                       child processes, one per "node"
 //	------------                                       -------------------------------
-//	clients: a writer and a reader per block  -------->   instance.Instance: an engine on one of them, a replica on each,
-//	control: what the controllers do          --gRPC->     each on a small file system of its own (loop device, mount namespace)
+//	clients: a writer and a reader per block  -------->   instance.Instance: an engine on one, a replica on each;
+//	control: does the controllers' work        --gRPC->   each has its own small file system (loop device, mount namespace)
 //	object:  the Engine object, by compare-and-swap
 //	proxies: between engines and replicas, cut or stalled
-//	plan:    kill, power loss, pause, cut, stall, full disk, broken disk, hung disk (frozen: nothing fails, and all is answered late),
-//	         slow syncs, failing syncs of data, marks and metadata, caches dropped, writes so long that sockets fill, no API server, an engine overtaken, moved, a member removed;
-//	         the volume made larger, a replica moved to another node: another one is rebuilt there, then the first leaves the epoch;
-//	         full copies that are slow, and interrupted;
-//	         and stories: several of these in an order that hurts
+//	plan:    the faults, listed below
 //
-// Clients use the engine's export for tools, and in a third of the histories its block device, with flushes and discards, where devices
-// can be made. Two sets of processes run histories side by side, for they mostly wait.
+// A plan consists of these faults:
 //
-// Every history is one volume on the same three processes, with two replicas or three: create, start, write and read under a plan of
-// faults drawn from a seed, heal, wait until all replicas are members again, then compare. It fails when
+//   - kill, power loss, pause, cut, stall
+//   - full disk, broken disk, hung disk (frozen: nothing fails, and all requests are answered late)
+//   - slow syncs; failing syncs of data, marks and metadata; dropped caches
+//   - writes so long that sockets fill
+//   - no API server
+//   - an engine that is overtaken or moved, a member that is removed
+//   - the volume is made larger
+//   - a replica moves to another node: another replica is rebuilt there, then the first one leaves the epoch
+//   - full copies that are slow, and interrupted
+//   - stories: several of these in an order that is hard to survive
 //
-//   - porcupine finds no order of the operations of a block that explains what was read (a lost acknowledged write, a stale read; with
-//     a power loss, one that was flushed);
-//   - an engine acknowledges a write that began after its successor served;
-//   - the volume does not become whole again, with the size that was asked for last;
-//   - a size is offered that a member, as its directory says, does not have; a replica becomes smaller, or what users see does;
-//   - something is read that no client wrote: what is new reads as zeroes;
-//   - the replicas differ after an end in order that left no mark.
+// Clients use the engine's export for tools. In a third of the histories they use its block device, with flushes and
+// discards, where devices can be created. Two sets of processes run histories in parallel, because they mostly wait.
 //
-// What is at stake besides: intent marks. The engines have no patience (node_test.go): a region of the volume's five that is quiet for
-// some 20 ms is unmarked, and a member that is 60 ms late is expelled. Writers rest in turn, so that at any time some regions are marked
-// and some are not. A start after a crash then copies some of them only, and whatever is unmarked and differs shows at the end. The
-// test counts marks that were cleared, such starts, members that were too slow, and rebuilds of a part of the volume, and fails if there
-// were none; among very many also of copies that were gone on with, for a part of the volume.
+// Every history is one volume on the same three processes, with two or three replicas. The test creates and starts it,
+// writes and reads under a plan of faults drawn from a seed, heals it, and waits until all replicas are members again.
+// Then it compares the replicas. The history fails in these cases:
 //
-// A sync that fails loses what it was to write out as a kernel does (cache_test.go): that reads as it was written,
-// also for the processes that come next, until the node's caches are dropped. When a replica is opened about half of
-// these pages are in use, and stay. At the end all caches are dropped before the replicas are compared. Marks and the record of what was changed are kept so too. What was acknowledged
-// and not flushed may be gone after a sync of data failed, as after a loss of power.
+//   - Porcupine finds no order of the operations of a block that explains the reads: a lost acknowledged write, or a
+//     stale read. With a power loss, only flushed writes count as acknowledged.
+//   - An engine acknowledges a write that started after its successor served.
+//   - The volume does not become whole again, with the last requested size.
+//   - A size is offered that a member does not have, according to its directory. Or a replica becomes smaller, or the
+//     size that users see does.
+//   - A read returns data that no client wrote: new ranges read as zeroes.
+//   - The replicas differ after an orderly stop that left no mark.
 //
-// A node loses its power by itself: its file system is shut down without being written out, and mounted again under another boot id.
+// The histories also test intent marks. The engines have no patience (node_test.go): they unmark a region that is quiet
+// for some 20 ms, and expel a member that is 60 ms late. The volume has five regions. Writers rest in turn, so at any
+// time some regions are marked and some are not. A start after a crash then copies only some of the regions, and at the
+// end the comparison shows any unmarked difference. The test counts cleared marks, such starts, members that were too
+// slow, and rebuilds of a part of the volume. It fails if one of these never happened. In very long runs this also
+// holds for resumed copies of a part of the volume.
 //
-// FAULT_SEED=n repeats the plan of one seed; what the scheduler of the machine adds to it is not repeated. LONG=1 runs ten times as
-// many. A restored API object is not among the faults (see dataplane/membership/explore), nor are sectors torn by a power loss (see package
-// replica).
+// A failed sync loses the data that it had to write out, like in a kernel (cache_test.go). Reads still return the lost
+// data, also in later processes, until the node's caches are dropped. When a replica is opened, about half of these
+// pages are in use, and stay. At the end all caches are dropped before the replicas are compared. The cache also keeps
+// marks and the record of changes in this way. After a failed sync of data, acknowledged data that was not flushed may
+// be lost, as after a loss of power.
+//
+// A node loses its power separately from other nodes: its file system is shut down without being written out, and
+// mounted again with another boot id.
+//
+// FAULT_SEED=n repeats the plan of one seed; it does not repeat the decisions of the machine's scheduler. LONG=1 runs
+// ten times as many histories. A restored API object is not among the faults (see dataplane/membership/explore).
+// Sectors torn by a power loss are not among them either (see package replica).
 package faults

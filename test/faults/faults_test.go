@@ -26,10 +26,10 @@ const (
 	regionBytes = 4 << 20          // of the intent map
 	regionCount = 5                // of a volume at first; the last one is not whole
 	patience    = 40 * time.Second // an engine waits 10 s for a replica at its start
-	// convergence is how long a volume may take to be whole. A rebuild fails when one answer of hundreds takes longer than slowAfter, which
-	// on a busy machine many of them do.
+	// convergence is how long a volume may take to become whole. A rebuild fails if one answer of hundreds takes longer
+	// than slowAfter. On a busy machine this happens in many rebuilds.
 	convergence = 4 * time.Minute
-	slowHistory = 3 * time.Second // worth a line
+	slowHistory = 3 * time.Second // a longer history is logged
 )
 
 var secret = bytes.Repeat([]byte("s"), 32)
@@ -45,27 +45,28 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lanes is how many sets of processes have histories at once: a history waits more than it computes.
+// lanes is how many sets of processes run histories at once: a history waits more than it computes.
 const lanes = 2
 
 // outcome is the outcome of the histories so far.
 type outcome struct {
-	next atomic.Int64 // history that no lane has begun
-	bad  atomic.Bool  // a history has failed, so no other begins
+	next atomic.Int64 // the next history that no lane has started
+	bad  atomic.Bool  // a history has failed, so no other one starts
 
 	mu                           sync.Mutex
 	total                        tally // guarded by mu
 	acknowledged, unknown, reads int   // guarded by mu
 }
 
-// TestNoAcknowledgedWriteIsLostWhateverBreaks runs one history after the other on the same three processes, in each lane.
+// TestNoAcknowledgedWriteIsLostWhateverBreaks runs one history after the other on the same three processes, in each
+// lane.
 func TestNoAcknowledgedWriteIsLostWhateverBreaks(t *testing.T) {
 	seeds := seedsToRun(t)
 	hasDisks := canMount()
 	if !hasDisks {
 		t.Log("no loop devices here: disks are plain directories, which cannot be full or broken")
 	}
-	t.Cleanup(func() { // after the processes have ended
+	t.Cleanup(func() { // after the processes have exited
 		err := awaitNoDevices(ownVolumes())
 		if canHaveDevices() {
 			assert.NoError(t, err, "devices of processes that have ended")
@@ -91,7 +92,7 @@ func TestNoAcknowledgedWriteIsLostWhateverBreaks(t *testing.T) {
 	}
 }
 
-// runHistory runs history i and counts what happened in it.
+// runHistory runs history i and counts the events in it.
 func (o *outcome) runHistory(t *testing.T, i int, seed uint64, nodes []*node, news chan struct{}) {
 	began := time.Now()
 	v, plan, err := runHistory(fmt.Sprintf("%s%d", ownVolumes(), i), seed, nodes, news)
@@ -122,7 +123,7 @@ func (o *outcome) count(v *volume) {
 	o.acknowledged, o.unknown, o.reads = o.acknowledged+acknowledged, o.unknown+unknown, o.reads+reads
 }
 
-// judge fails the test if too little happened in n histories.
+// judge fails the test if too few events happened in n histories.
 func (o *outcome) judge(t *testing.T, n int, hasDisks bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,7 +141,8 @@ func (o *outcome) judge(t *testing.T, n int, hasDisks bool) {
 	}
 }
 
-// ownVolumes is how the names of this process's volumes begin, so that their devices can be told from all others of the machine.
+// ownVolumes is the prefix of the names of this process's volumes. By it their devices are distinguished from all
+// others of the machine.
 func ownVolumes() string { return fmt.Sprintf("f%d-", os.Getpid()) }
 
 func seedsToRun(t *testing.T) []uint64 {
@@ -167,7 +169,9 @@ func seedsToRun(t *testing.T) []uint64 {
 
 // startCluster starts the processes, with disks that can break where that is possible.
 func startCluster(t *testing.T, disks bool) ([]*node, chan struct{}) {
-	base := "" // short, for the kernel takes no long socket names; in memory if there is such a place, for every write is synced
+	// The path is short, because the kernel limits the length of socket names. It is in memory if possible, because
+	// every write is synced.
+	base := ""
 	if s, err := os.Stat("/dev/shm"); err == nil && s.IsDir() {
 		base = "/dev/shm"
 	}
@@ -196,7 +200,7 @@ func canMount() bool {
 	return os.Geteuid() == 0 && noLoop == nil && noMkfs == nil
 }
 
-// runHistory is one volume from its creation to its end. The error says what it proves.
+// runHistory runs one volume from its creation to its end. The error describes the violation.
 func runHistory(name string, seed uint64, nodes []*node, news chan struct{}) (v *volume, p plan, err error) {
 	p = newPlan(rand.New(rand.NewPCG(seed, 0)))
 	if v, err = newVolume(name, nodes, news, p); err != nil {
@@ -235,7 +239,7 @@ func (v *volume) live(seed uint64, p plan) error {
 		err = v.await("is whole again", v.isWhole)
 	}
 	if err != nil {
-		v.cancel() // or the clients would wait for ever too
+		v.cancel() // otherwise the clients would wait forever too
 	}
 	c.end()
 	if err == nil {
@@ -250,7 +254,7 @@ func (v *volume) live(seed uint64, p plan) error {
 	return v.compare()
 }
 
-// await waits until something holds.
+// await waits until a condition holds.
 func (v *volume) await(what string, holds func() bool) error {
 	for end := time.Now().Add(convergence); !holds(); pause(v.ctx, time.Millisecond) {
 		if time.Now().After(end) {
@@ -269,9 +273,9 @@ func (v *volume) describe() string {
 	return text
 }
 
-// compare checks that all replicas hold what the volume held when it was stopped in order. Marks that such an end leaves say that the
-// members may differ, for instance because a write was refused of which they stored what they could. The next start must make them
-// equal.
+// compare checks that all replicas have the content that the volume had when it was stopped in order. Marks that such a
+// stop leaves say that the members may differ. For example, a write was refused, and each member stored a part of it.
+// The next start must make them equal.
 func (v *volume) compare() error {
 	ctx, cancel := context.WithTimeout(v.ctx, patience)
 	defer cancel()
@@ -298,7 +302,7 @@ func (v *volume) compare() error {
 	return errors.New("marks stay, start after start")
 }
 
-// readAndStop reads the volume through its engine, as the last operations of its history, then stops the engine.
+// readAndStop reads the volume through its engine, as the last operations of its history, and then stops the engine.
 func (v *volume) readAndStop(ctx context.Context) (content, error) {
 	r, _ := v.current()
 	served, err := v.finalReads(ctx, r)
@@ -315,7 +319,7 @@ func (v *volume) compareReplicas(ctx context.Context, served content) error {
 		return fmt.Errorf("the volume holds %s", stray)
 	}
 	for _, n := range v.replicaNodes() {
-		if err := n.dropCaches(); err != nil { // the disks are to be equal
+		if err := n.dropCaches(); err != nil { // the disks must be equal
 			return err
 		}
 		b, err := n.dial(ctx, "ro/"+v.replicaName(n))
@@ -336,7 +340,7 @@ func (v *volume) compareReplicas(ctx context.Context, served content) error {
 	return nil
 }
 
-// hasNoDevice says so if a node of the volume's device is left though its engines have ended.
+// hasNoDevice returns an error if a node of the volume's device still exists although its engines have stopped.
 func (v *volume) hasNoDevice() error {
 	for _, n := range v.nodes {
 		if _, err := os.Lstat(v.devicePath(n)); !errors.Is(err, os.ErrNotExist) {

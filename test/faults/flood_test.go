@@ -16,8 +16,8 @@ func floodOffset(writer int) int64 {
 	return int64(writer%(regionCount-1))*regionBytes + floodBytes + int64(writer/(regionCount-1))*floodBytes
 }
 
-// flood writes beside the blocks of the clients, as much at once as sockets do not hold. Only the comparison of the replicas at the end
-// reads it back.
+// flood writes outside of the clients' blocks, more at once than sockets hold. Only the comparison of the replicas at
+// the end reads it back.
 func (v *volume) flood(last time.Duration) {
 	r, _ := v.current()
 	if r == nil || !isClosed(r.served) {

@@ -12,30 +12,30 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// kind is what happened to a block.
+// kind is the kind of an operation on a block.
 type kind int
 
 const (
 	opRead kind = iota
 	opWrite
 	opFlush     // answered with success
-	opPowerLoss // a node lost its power, and with it what was not synced there
+	opPowerLoss // a node lost its power, and the data that was not synced there
 )
 
-// input is what a client asked of one block, output the answer.
+// input is a client's request about one block. output is the answer.
 type input struct {
 	block   int
 	kind    kind
-	value   uint64 // of a write; 0 is that of a block which was discarded or zeroed
-	durable bool   // of a write: it is to be synced before it is answered
+	value   uint64 // of a write; 0 for a block that was discarded or zeroed
+	durable bool   // of a write: it must be synced before it is answered
 }
 
 type output struct {
 	value   uint64 // of a read
-	unknown bool   // of a write that was not acknowledged: it may or may not have been done
+	unknown bool   // of a write that was not acknowledged: it may or may not have happened
 }
 
-// operation is an operation with the run of the engine that was asked; nil if none was.
+// operation is an operation with the run of the engine that got it; nil if none did.
 type operation struct {
 	porcupine.Operation
 	run *run
@@ -58,22 +58,23 @@ func (h *history) add(client int, r *run, in input, call int64, out output) {
 	h.ops = append(h.ops, operation{op, r})
 }
 
-// losePower notes that a node lost its power, at some time from call to now.
+// losePower records that a node lost its power, at some time from call to now.
 func (h *history) losePower(call int64) {
 	for block := range blockCount {
 		h.add(2*blockCount+1, nil, input{block: block, kind: opPowerLoss}, call, output{})
 	}
 }
 
-// holds is what a block may hold, and what it may hold if power is lost now.
+// holds is the set of values that a block may have, and the set that it may have if power is lost now.
 type holds struct{ now, kept string }
 
-// register is a block: the set of what it may hold. A write that was acknowledged leaves its value alone; one that was not adds its
-// value, for good until the next acknowledged one: which of the members it reached is decided anew when the engine starts again, so it
-// may be seen and then not. This is what a disk does with a write that it did not confirm.
+// register is a block: the set of values that it may have. An acknowledged write leaves only its own value. An
+// unacknowledged write adds its value, which stays possible until the next acknowledged write. Each new start of the
+// engine decides again which members had received the write, so the value may appear and then disappear. A disk behaves
+// in the same way for a write that it did not confirm.
 //
-// What was acknowledged and not flushed may be gone when a node has lost its power, for the volume may begin anew from that one. That
-// the members then agree, whatever they hold, is looked at when they are compared.
+// After a node has lost its power, acknowledged data that was not flushed may be lost, because the volume may start
+// again from that node. The final comparison checks that the members then agree, whatever they have.
 var register = porcupine.Model{
 	Partition: func(ops []porcupine.Operation) [][]porcupine.Operation {
 		blocks := make([][]porcupine.Operation, blockCount)
@@ -132,11 +133,11 @@ func union(s, t string) string {
 
 func setOf(v uint64) string { return "<" + strconv.FormatUint(v, 10) + ">" }
 
-// check says what is wrong with the history; empty if nothing.
+// check describes the error in the history, or returns "".
 //
-// When a run of the engine was succeeded by another that serves, its time is over: what it read after that is not judged (it may be
-// cut off and not know), nor is what it flushed. What it did not acknowledge by then either happened before or never does, and what it
-// acknowledges though it was asked only after that is a violation by itself.
+// The time of a run of the engine is over when a successor serves. Its later reads are not judged (it may be cut off
+// and not know), and neither are its later flushes. A write that it did not acknowledge by then either happened before
+// or never does. If it acknowledges a write that was requested only after that, this alone is a violation.
 func (h *history) check() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,14 +167,15 @@ func (h *history) check() string {
 	return "no order explains this history:\n" + h.brokenBlocksLocked(ops)
 }
 
-// wentOnLocked says whether the run of an operation answered another one later, so was alive when it gave this one up.
+// wentOnLocked reports whether the run of an operation answered a later one: then it was alive when it abandoned this
+// one. The caller holds mu.
 func (h *history) wentOnLocked(op operation) bool {
 	return slices.ContainsFunc(h.ops, func(o operation) bool {
 		return o.run == op.run && o.Call >= op.Return && !o.Output.(output).unknown
 	})
 }
 
-// brokenBlocksLocked lists the operations of the blocks that have no order, in order of time.
+// brokenBlocksLocked lists the operations of the blocks that have no order, in order of time. The caller holds mu.
 func (h *history) brokenBlocksLocked(ops []porcupine.Operation) string {
 	var b strings.Builder
 	for _, part := range register.Partition(ops) {
@@ -189,7 +191,7 @@ func (h *history) brokenBlocksLocked(ops []porcupine.Operation) string {
 	return b.String()
 }
 
-// counts returns how many writes were acknowledged and not, and how many reads there were.
+// counts returns the numbers of acknowledged writes, unacknowledged writes, and reads.
 func (h *history) counts() (acknowledged, unknown, reads int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// inflict applies a plan to a volume and returns when all of it is mended.
+// inflict applies a plan to a volume and returns when all its faults are repaired.
 func inflict(v *volume, p plan) error {
 	var breaking sync.WaitGroup
 	errs := make([]error, len(p.faults))
@@ -27,7 +27,7 @@ func inflict(v *volume, p plan) error {
 	return errors.Join(append(errs, mend(v))...)
 }
 
-// happen breaks something and mends it.
+// happen causes a fault and repairs it.
 func (f fault) happen(v *volume) error {
 	switch f.kind {
 	case "api":
@@ -57,7 +57,7 @@ func (f fault) hitAll(v *volume) error {
 	return errors.Join(errs...)
 }
 
-// of returns the nodes that are meant now.
+// of returns the nodes that the place means now.
 func (p place) of(v *volume) []*node {
 	if p == everywhere {
 		return v.nodes
@@ -101,7 +101,7 @@ func (f fault) hit(v *volume, n *node) error {
 			return err
 		}
 		pause(v.ctx, f.last)
-		if f.kind == failedSyncs { // what was not flushed may be gone now, and when the replica is opened again
+		if f.kind == failedSyncs { // unflushed data may be lost now, and when the replica is opened again
 			v.history.losePower(call)
 			v.mayLose.CompareAndSwap(0, call)
 		}
@@ -112,7 +112,7 @@ func (f fault) hit(v *volume, n *node) error {
 	return nil
 }
 
-// dropCaches has a node's caches dropped, unless its process is not there to do it.
+// dropCaches orders a node to drop its caches, unless its process does not run.
 func (f fault) dropCaches(n *node) error {
 	if !n.process.TryLock() {
 		return nil
@@ -124,8 +124,8 @@ func (f fault) dropCaches(n *node) error {
 	return n.dropCaches()
 }
 
-// hitProcess inflicts the faults of a node's process and disk, one at a time per node: a fault that comes while another lasts
-// does not happen.
+// hitProcess causes the faults of a node's process and disk, one at a time per node. A fault that comes while another
+// one lasts does not happen.
 func (f fault) hitProcess(v *volume, n *node) error {
 	if !n.process.TryLock() {
 		return nil
@@ -166,7 +166,7 @@ func (f fault) hitProcess(v *volume, n *node) error {
 	return nil
 }
 
-// losePower makes a node lose its power, and notes when.
+// losePower makes a node lose its power, and records the time.
 func (v *volume) losePower(n *node) error {
 	call := v.history.now()
 	if err := n.losePower(); err != nil {
@@ -203,7 +203,7 @@ func (f fault) freeze(v *volume, disk string) error {
 	return thaw()
 }
 
-// removeMember expels a replica that did nothing wrong. It may be refused.
+// removeMember expels a healthy replica. The engine may refuse this.
 func (v *volume) removeMember(n *node) {
 	if r, _ := v.current(); r != nil {
 		m := v.member(n)
@@ -214,7 +214,7 @@ func (v *volume) removeMember(n *node) {
 	}
 }
 
-// mend undoes what may still be broken when faults overlapped.
+// Some faults may remain after faults overlapped: this function repairs them.
 func mend(v *volume) error {
 	v.object.setAway(false)
 	v.rate.Store(0)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The judge of histories is shown some that are wrong.
+// The judge of histories gets some histories that are wrong.
 func TestTheJudgeOfHistories(t *testing.T) {
 	first := &run{generation: 1, over: 100}
 	second := &run{generation: 2, over: never}
@@ -34,7 +34,7 @@ func TestTheJudgeOfHistories(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		ops  []operation
-		want string // part of the verdict; empty: right
+		want string // part of the verdict; empty if right
 	}{
 		{name: "a value is read that was acknowledged → right", ops: []operation{write(first, 7, 0, 10), read(first, 7, 20, 30)}},
 		{

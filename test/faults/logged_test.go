@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Log lines that show what cannot be seen from outside. Should the processes log it in other words, nothing is counted, and the test
-// fails at its end.
+// Log lines that show events which are not visible from outside. If the processes change these lines, nothing is
+// counted, and the test fails at its end.
 var (
 	saidEqual      = regexp.MustCompile(`msg="Making replicas equal after an unclean stop".* generation=(\d+) .*regions=(\d+) `)
 	saidSlow       = regexp.MustCompile(`msg="Replica failed" .*has not answered a request that another replica answered`)
@@ -23,9 +23,9 @@ var (
 	saidFailedSync = regexp.MustCompile(`msg="A sync fails as ordered"`)
 )
 
-// countLogged adds to the tally what the nodes have said of the volume.
+// countLogged adds the events in the nodes' logs about the volume to the tally.
 func (v *volume) countLogged() error {
-	members := map[string]int{} // that an engine began to serve with, by its generation
+	members := map[string]int{} // the number of members at the start of an engine, by its generation
 	v.mu.Lock()
 	for _, r := range append(slices.Clone(v.older), v.run) {
 		if r != nil {
@@ -74,7 +74,7 @@ func (v *volume) countLogged() error {
 	return nil
 }
 
-// readLog goes through the whole lines that were not gone through before.
+// readLog reads the complete lines that were not read before.
 func (n *node) readLog(each func(line string)) error {
 	f, err := os.Open(n.logFile())
 	if err != nil {
@@ -86,7 +86,7 @@ func (n *node) readLog(each func(line string)) error {
 	}
 	for r := bufio.NewReader(f); ; {
 		line, err := r.ReadString('\n')
-		if err != nil { // what has no end yet is read the next time
+		if err != nil { // an incomplete line is read the next time
 			return nil
 		}
 		n.logRead += int64(len(line))
@@ -94,7 +94,7 @@ func (n *node) readLog(each func(line string)) error {
 	}
 }
 
-// isAllRegions says whether a number may be all regions of a volume, before it grew or after.
+// isAllRegions reports whether a number may be the number of all regions of a volume, before or after it grew.
 func isAllRegions(count string) bool {
 	return slices.ContainsFunc(volumeSizes, func(size int64) bool {
 		return count == strconv.FormatInt((size+regionBytes-1)/regionBytes, 10)

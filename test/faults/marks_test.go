@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// lookAtMarks is how often the intent maps are read while a history runs.
+// lookAtMarks is the pause between two reads of the intent maps while a history runs.
 const lookAtMarks = 3 * time.Millisecond
 
-// The first sector with bits, as docs/DATAPLANE.md has it: all that the map of a small volume has.
+// The first sector with bits, in the format of docs/DATAPLANE.md. The map of a small volume has only this one.
 const (
 	bitsAt   = 512
 	bitsHead = "LHim\x00\x00\x00\x00"
 )
 
-// marks returns the marked regions of a node's replica, as its file has them, lowest bit first.
+// marks returns the marked regions of a node's replica, from its file, lowest bit first.
 func (v *volume) marks(n *node) (uint64, error) {
 	dir, ok := n.diskDir()
 	if !ok {
@@ -37,7 +37,7 @@ func (v *volume) marks(n *node) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[bitsAt+len(bitsHead):]), nil
 }
 
-// markedRegions counts those that any replica has marked; the volume is stopped.
+// markedRegions counts the regions that any replica has marked. The volume must be stopped.
 func (v *volume) markedRegions() (int, error) {
 	var union uint64
 	for _, n := range v.replicaNodes() {
@@ -50,8 +50,8 @@ func (v *volume) markedRegions() (int, error) {
 	return bits.OnesCount64(union), nil
 }
 
-// countClears counts the marks that go while an engine serves and is not to stop, as the replicas' files show them, until ctx ends.
-// One that comes back between two looks is not seen.
+// countClears counts the marks that are cleared while an engine serves and is not about to stop. It reads the replicas'
+// files, until ctx is done. It misses a mark that comes back between two reads.
 func (v *volume) countClears(ctx context.Context) {
 	type seen struct {
 		of    *child

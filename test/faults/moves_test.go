@@ -8,17 +8,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
-// placement is a replica on a node. The next one there has another name.
+// placement is a replica on a node. The next replica there gets another name.
 type placement struct {
 	incarnation int
-	made        bool // its directory
-	leaving     bool // no epoch lists it, and none will: it is being deleted
+	made        bool // its directory exists
+	leaving     bool // no epoch lists it, and none ever will: it is being deleted
 }
 
-// transferring is a replica that moves: another one is made elsewhere and becomes a member, then this one leaves the epoch, then it is deleted.
+// transferring is a replica that moves. Another replica is created elsewhere and becomes a member. Then this replica
+// leaves the epoch, and is deleted.
 type transferring struct{ from, to *node }
 
-// replicaNodes are those with a replica.
+// replicaNodes returns the nodes with a replica.
 func (v *volume) replicaNodes() []*node {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -34,8 +35,8 @@ func (v *volume) placementOn(n *node) placement {
 	return placement{}
 }
 
-// evict begins to move a replica off a node, or off another one if it has none, to one without. Nothing happens while another moves, or
-// when every node has one.
+// evict starts to move a replica off a node to a node without one. If the given node has no replica, another one moves.
+// Nothing happens while another replica moves, or if every node has one.
 func (v *volume) evict(n *node) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -46,14 +47,14 @@ func (v *volume) evict(n *node) {
 	}
 }
 
-// goLocal begins to move a replica to a node, where the engine is perhaps.
+// goLocal starts to move a replica to a node, where the engine perhaps runs.
 func (v *volume) goLocal(n *node) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.transferLocked(nil, n)
 }
 
-// transferLocked chooses what is nil.
+// transferLocked chooses the nodes that are nil. The caller holds mu.
 func (v *volume) transferLocked(from, to *node) {
 	for _, n := range v.nodes {
 		has := v.placed[n.number] != nil
@@ -72,14 +73,14 @@ func (v *volume) transferLocked(from, to *node) {
 	v.moving = &transferring{from, to}
 }
 
-// transfer returns what moves now; nil for nothing.
+// transfer returns the replica that moves now, or nil.
 func (v *volume) transfer() *transferring {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.moving
 }
 
-// makeReplica makes the directory of a replica that has none yet. It returns whether it did already.
+// makeReplica creates the directory of a replica that has none yet. It reports whether the directory existed before.
 func (v *volume) makeReplica(n *node) bool {
 	p, spec := v.placementOn(n), v.replicaSpec(n)
 	if !p.made {
@@ -98,13 +99,14 @@ func (v *volume) makeReplica(n *node) bool {
 	return p.made
 }
 
-// mayRebuild says whether a replica is to be a member: one that leaves only until the one in its place is.
+// mayRebuild reports whether a replica should become a member. A replica that moves should do so only until its
+// replacement is a member.
 func (v *volume) mayRebuild(n *node, o membership.Object) bool {
 	t := v.transfer()
 	return t == nil || t.from != n || !o.Epoch.Has(v.replicaName(t.to))
 }
 
-// moveOn takes a transfer one step on, once the new replica is a member.
+// moveOn performs the next step of a transfer, after the new replica has become a member.
 func (v *volume) moveOn(o membership.Object, r *run, e *proto.EngineState) {
 	t := v.transfer()
 	if t == nil {
@@ -126,8 +128,8 @@ func (v *volume) moveOn(o membership.Object, r *run, e *proto.EngineState) {
 	}
 }
 
-// leaves notes that the first replica of a transfer has left the epoch, unless a call that came late has just ended the
-// transfer.
+// leaves records that the first replica of a transfer has left the epoch. It does nothing if a late call has just
+// finished the transfer.
 func (v *volume) leaves(t *transferring) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -138,7 +140,7 @@ func (v *volume) leaves(t *transferring) bool {
 	return true
 }
 
-// deleteReplica ends a transfer: the copy that left the epoch is deleted.
+// deleteReplica finishes a transfer: it deletes the copy that left the epoch.
 func (v *volume) deleteReplica(t *transferring) {
 	spec := v.replicaSpec(t.from)
 	v.call("delete replica", t.from, func(ctx context.Context, c *child) error {

@@ -27,29 +27,30 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// A child process finds in its environment what it is.
+// The environment variables by which a child process learns its role.
 const (
 	envDir   = "FAULTS_NODE_DIR"
 	envImage = "FAULTS_NODE_IMAGE" // empty: its disk is a plain directory
 )
 
 const (
-	// diskUUID is of every node's disk.
+	// diskUUID is the UUID of every node's disk.
 	diskUUID = "d15c0000-0000-4000-8000-000000000001"
 	// bootName is the file in a node's directory with the id of its boot.
 	bootName = "boot_id"
 )
 
 const (
-	// quietPeriod is short beside the rests of a writer, so that most of these end with a cleared mark.
+	// quietPeriod is much shorter than the rests of a writer, so that most rests end with a cleared mark.
 	quietPeriod = 20 * time.Millisecond
-	// slowAfter is long beside an answer on a busy machine, and short beside longest. An engine looks every eighth of it and counts
-	// two of these at most, so one that is itself paused, for however long, blames no member for that.
+	// slowAfter is long compared to an answer on a busy machine, and short compared to longest. An engine checks after
+	// each eighth of it, and counts at most two of these checks. So an engine that was itself paused, for however long,
+	// blames no member.
 	slowAfter = 80 * time.Millisecond
 )
 
-// laziness is how many times longer than on a machine with nothing else to do an answer may take: a process waits for its turn behind
-// all that wants to run, and a rebuild fails when one answer of hundreds is late.
+// laziness is the factor by which an answer may take longer than on an idle machine. A process waits behind all other
+// processes that are ready to run, and a rebuild fails if one answer of hundreds is late.
 func laziness() time.Duration {
 	const most = 10
 	var load float64
@@ -65,7 +66,7 @@ func laziness() time.Duration {
 
 // serveNode is the child process: a data plane, until its standard input ends.
 func serveNode(dir, image string) error {
-	signal.Ignore(syscall.SIGINT) // of the terminal: the parent decides
+	signal.Ignore(syscall.SIGINT) // from the terminal: the parent decides
 	if image != "" {
 		if err := mountImage(image, filepath.Join(dir, "disk"), filepath.Join(dir, bootName)); err != nil {
 			return err
@@ -85,7 +86,8 @@ func serveNode(dir, image string) error {
 	i, err := instance.New(instance.Options{
 		Root: dir, DataListen: "127.0.0.1:0", ToolSocket: filepath.Join(dir, "nbd.sock"), GRPCSocket: filepath.Join(dir, "grpc.sock"),
 		DeviceDir: filepath.Join(dir, "dev"), Version: "test", Log: logrus.NewEntry(log),
-		QuietPeriod: quietPeriod, SlowAfter: slowAfter * laziness(), KeepEvery: 3 * regionBytes, // a full copy is kept once before its end
+		// With this KeepEvery, the progress of a full copy is stored once before its end.
+		QuietPeriod: quietPeriod, SlowAfter: slowAfter * laziness(), KeepEvery: 3 * regionBytes,
 		Files: files,
 	})
 	if err != nil {
@@ -119,7 +121,7 @@ func newSyncFaults(dir string, log *logrus.Entry) (*syncFaults, error) {
 	return &syncFaults{FS: fsys.Host{Root: dir}, orders: filepath.Join(dir, ordersName), log: log, caches: cs}, nil
 }
 
-// prepareDisk makes a disk ready for replicas, durably. One that is already may be full.
+// prepareDisk prepares a disk for replicas, durably. A disk that was prepared before may be full.
 func prepareDisk(disk string) error {
 	config := filepath.Join(disk, "longhorn-disk.cfg")
 	if _, err := os.Stat(config); !errors.Is(err, os.ErrNotExist) {
@@ -146,10 +148,10 @@ type node struct {
 	proxy  *proxy
 	news   chan struct{} // of the cluster: has an entry after each change, if there is room
 
-	process sync.Mutex   // held while a goroutine kills, pauses or starts it
+	process sync.Mutex   // held while a goroutine kills, pauses or starts the process
 	boots   int          // guarded by process
-	logRead int64        // bytes of the log that were gone through
-	drafts  atomic.Int64 // of orders to its syncs
+	logRead int64        // bytes of the log that were read
+	drafts  atomic.Int64 // drafts of orders to its syncs
 
 	mu    sync.Mutex
 	child *child // guarded by mu; nil while there is none
@@ -161,7 +163,7 @@ type child struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	client *client.Client
-	end    func() // of the watch
+	end    func() // ends the watch
 }
 
 func newNode(number int, dir string, disks bool, news chan struct{}) (*node, error) {
@@ -207,7 +209,7 @@ func (n *node) start() error {
 	return nil
 }
 
-// watch waits for the first state and follows it from there.
+// watch waits for the first state and follows the states from there.
 func (n *node) watch(c *child) (err error) {
 	if c.client, err = client.New(filepath.Join(n.dir, "grpc.sock")); err != nil {
 		return err
@@ -249,13 +251,13 @@ func (n *node) boot() error {
 	return os.WriteFile(filepath.Join(n.dir, bootName), []byte(id), 0o600)
 }
 
-// kill ends the process at once, wherever it is, and returns when nothing of it is left. What it wrote stays.
+// kill kills the process at once, in any state, and returns when nothing of it is left. Its written data stays.
 func (n *node) kill() error {
 	return n.end(func() error { return nil })
 }
 
-// losePower is kill, but what was not synced is lost, and the machine is booted anew. As long as the directory is held nothing is
-// written, though the mount went with the process. The node must have a disk of its own.
+// losePower is kill, but data that was not synced is lost, and the machine is booted again. While the directory is
+// open, nothing is written out, although the mount disappeared with the process. The node must have its own disk.
 func (n *node) losePower() error {
 	dir, ok := n.diskDir()
 	if !ok {
@@ -268,7 +270,7 @@ func (n *node) losePower() error {
 	return n.end(func() error { return errors.Join(shutDown(d, nothingWritten), d.Close(), n.boot()) })
 }
 
-// end ends the process; then is done when it has ended and its disk may still be there.
+// end stops the process. It calls then after the process has exited, while its disk may still exist.
 func (n *node) end(then func() error) error {
 	n.mu.Lock()
 	c := n.child
@@ -280,7 +282,7 @@ func (n *node) end(then func() error) error {
 	err := errors.Join(c.cmd.Process.Kill(), ignoreExit(c.cmd.Wait()), then())
 	c.end()
 	n.mu.Lock()
-	n.child, n.state = nil, nil // the watch may have told of a last state
+	n.child, n.state = nil, nil // the watch may have reported a last state
 	n.mu.Unlock()
 	_ = c.stdin.Close()
 	if n.image != "" {
@@ -304,7 +306,7 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// now returns the process, nil if there is none, and the state that it told last.
+// now returns the process, nil if there is none, and the state that it reported last.
 func (n *node) now() (*child, *proto.State) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -318,7 +320,7 @@ func (n *node) tell() {
 	}
 }
 
-// address is where the process serves replicas; "" while there is none.
+// address is the address at which the process serves replicas; "" if there is no process.
 func (n *node) address() string {
 	_, s := n.now()
 	if s == nil {
@@ -327,7 +329,8 @@ func (n *node) address() string {
 	return fmt.Sprintf("127.0.0.1:%d", s.GetInfo().GetPort())
 }
 
-// diskDir is the disk as seen from here, while the process lives; false if it is a plain directory.
+// diskDir returns the disk as seen from here, while the process lives. It returns false if the disk is a plain
+// directory.
 func (n *node) diskDir() (string, bool) {
 	c, _ := n.now()
 	if c == nil || n.image == "" {

@@ -12,7 +12,7 @@ import (
 // errAway is the error of an API server that cannot be reached.
 var errAway = errors.New("the API server does not answer")
 
-// object stands for the Engine object: written by compare-and-swap, by the rules.
+// object stands for the Engine object: written by compare-and-swap, according to the rules.
 type object struct {
 	mu    sync.Mutex
 	away  bool
@@ -34,14 +34,14 @@ func (o *object) read() (membership.Object, error) {
 	return o.state, nil
 }
 
-// peek is what there is, though no controller can read it.
+// peek returns the object even if no controller can read it.
 func (o *object) peek() membership.Object {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.state
 }
 
-// raise begins a new generation for a new session.
+// raise starts a new generation for a new session.
 func (o *object) raise() (membership.Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,7 +53,7 @@ func (o *object) raise() (membership.Object, error) {
 	return o.state, nil
 }
 
-// record writes what an engine proposes.
+// record writes an engine's proposal.
 func (o *object) record(session string, e membership.Epoch) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// growth is a fault that is none: the volume is asked to become larger.
+// growth is not a real fault: it requests a larger volume.
 func growth(rng *rand.Rand, at time.Duration) fault {
 	return fault{kind: "grow", at: at, detail: rng.IntN(4)}
 }
 
-// brokenGrowth makes the volume larger, and again, and kills processes or takes the power of nodes while that goes on.
+// brokenGrowth makes the volume larger, and again. During that it kills processes or takes the power of nodes.
 func brokenGrowth(rng *rand.Rand) plan {
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
 	p := plan{story: "broken growth", faults: []fault{growth(rng, at)}}
@@ -27,7 +27,8 @@ func brokenGrowth(rng *rand.Rand) plan {
 	return p
 }
 
-// awayMeanwhile makes the volume larger, and writes to what is new, while a member is away; then the others may lose their power.
+// awayMeanwhile makes the volume larger, and writes to the new range, while a member is away. Then the other members
+// may lose their power.
 func awayMeanwhile(rng *rand.Rand) plan {
 	at := between(rng, 10*time.Millisecond, 40*time.Millisecond)
 	p := plan{story: "away meanwhile", faults: []fault{
@@ -57,7 +58,7 @@ func noRoomToGrow(rng *rand.Rand) plan {
 	}}
 }
 
-// brokenMove moves a replica, and breaks what it comes from, what it goes to, or what stays.
+// brokenMove moves a replica. It breaks the node that the replica leaves, the node that it goes to, or one that stays.
 func brokenMove(rng *rand.Rand) plan {
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
 	p := plan{story: "broken move", replicas: nodeCount - 1, faults: []fault{
@@ -73,7 +74,8 @@ func brokenMove(rng *rand.Rand) plan {
 	return p
 }
 
-// interruptedCopy moves a replica, so that all is copied to a new one, slowly; and that is interrupted, perhaps twice.
+// interruptedCopy moves a replica, so that all data is copied to a new one, slowly. It interrupts the copy, perhaps
+// twice.
 func interruptedCopy(rng *rand.Rand) plan {
 	at := between(rng, 180*time.Millisecond, 220*time.Millisecond) // most clients rest by then
 	p := plan{story: "interrupted copy", replicas: nodeCount - 1, copyRate: 256 << 10, faults: []fault{
@@ -90,7 +92,7 @@ func interruptedCopy(rng *rand.Rand) plan {
 	return p
 }
 
-// growsAndMoves does both at once, in either order, with a fault in between perhaps.
+// growsAndMoves does both at once, in either order, perhaps with a fault in between.
 func growsAndMoves(rng *rand.Rand) plan {
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
 	p := plan{story: "grows and moves", replicas: nodeCount - 1, faults: []fault{

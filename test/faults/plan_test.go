@@ -9,49 +9,53 @@ import (
 	"time"
 )
 
-// plan is all that is drawn for a history.
+// plan contains all random decisions for a history.
 type plan struct {
-	story  string // empty: the faults have nothing to do with each other
+	story  string // empty: the faults are unrelated
 	faults []fault
-	// gather is how long the start of an engine waits for members that are not served. An engine that waits begins with several after a
-	// crash of all, and makes them equal; one that does not begins with the first, and rebuilds the others.
+	// gather is how long the start of an engine waits for members that are not served. After a crash of all, an engine
+	// that waits starts with several members, and makes them equal. An engine that does not wait starts with the first
+	// member, and rebuilds the others.
 	gather time.Duration
-	// syncEvery is how many writes of a client come on one flush, and on one that is durable by itself.
+	// syncEvery is the average number of a client's writes per flush, and per write that is durable.
 	syncEvery int
-	// replicas is how many the volume has. One that has a node without can have a replica move there.
+	// replicas is the number of the volume's replicas. If a node has none, a replica can move there.
 	replicas int
-	// copyRate is how fast a replica is rebuilt, in bytes per second; 0 for as fast as it goes.
+	// copyRate is the speed of a rebuild, in bytes per second; 0 for no limit.
 	copyRate int64
-	// block makes clients use the volume's block device, where there are such.
+	// block makes clients use the volume's block device, where such devices exist.
 	block bool
 }
 
-// fault is one thing that breaks at a time, somewhere if it is of that kind, and is mended after a while.
+// fault is one event that breaks something at a given time, at a given place if its kind has one. It is repaired after
+// a while.
 type fault struct {
 	kind string
 	on   place
-	at   time.Duration // after the beginning of the plan
+	at   time.Duration // after the start of the plan
 	last time.Duration
-	// detail is of "blackout" a bit for each node that loses its power, and of "full" and "choke" two bits for each node: the blocks
-	// that are left free; of "grow" what it says there.
+	// detail depends on the kind. "blackout": a bit for each node that loses its power. "full" and "choke": two bits
+	// for each node, the number of blocks that stay free. "grow": see there.
 	detail int
-	takes  time.Duration // of slowSyncs and failedSyncs: how long each sync takes
+	takes  time.Duration // of slowSyncs and failedSyncs: duration of each sync
 }
 
-// The kinds of faults that a node's process learns of by name.
+// The kinds of faults that a node's process receives by name.
 const (
-	slowSyncs   = "slow-syncs"
-	failedSyncs = "failed-syncs" // the first sync of each opening of data fails: what it was to write out stays in the cache, and nowhere else
-	failedMarks = "failed-marks" // the same of the intent map, and of the record of what was changed
-	failedMeta  = "failed-meta"  // the same of metadata
+	slowSyncs = "slow-syncs"
+	// failedSyncs: the first sync of each opening of data fails. The data that it had to write out stays only in the
+	// cache.
+	failedSyncs = "failed-syncs"
+	failedMarks = "failed-marks" // the same for the intent map, and for the record of changes
+	failedMeta  = "failed-meta"  // the same for metadata
 )
 
-// place is a node, counted from 0, or what is known only when the fault happens.
+// place is a node, counted from 0, or a place that is resolved only when the fault happens.
 type place int
 
 const (
 	home       place = -1 // the engine's node
-	elsewhere  place = -2 // all others
+	elsewhere  place = -2 // all other nodes
 	everywhere place = -3
 )
 
@@ -87,7 +91,7 @@ func (p plan) String() string {
 	return fmt.Sprintf("%q by %s, %d replicas; %s; a start waits %v; 1 write in %d is synced", p.story, by, p.replicas, strings.Join(out, "; "), p.gather, p.syncEvery)
 }
 
-// chance is how likely something is, as parts of the sum.
+// chance is a probability, in parts of the sum.
 type chance[T any] struct {
 	what  T
 	parts int
@@ -133,12 +137,12 @@ var kinds = []chance[string]{
 
 const (
 	planTime = 150 * time.Millisecond
-	// longest is what a fault lasts at most; several times slowAfter, so that many a stalled or paused member is expelled, and others
-	// come back in time.
+	// longest is the longest duration of a fault. It is several times slowAfter, so that many stalled or paused members
+	// are expelled, and others come back in time.
 	longest = 160 * time.Millisecond
 )
 
-// stories are faults that come together: what they lead to asks for more than chance would bring.
+// stories are faults that come together. Chance alone would rarely produce their consequences.
 var stories = []chance[func(rng *rand.Rand) plan]{
 	{func(*rand.Rand) plan { return plan{} }, 8},
 	{blackout, 4},
@@ -184,7 +188,7 @@ func newPlan(rng *rand.Rand) plan {
 	}
 	rarely := rng.IntN(2) == 0
 	switch {
-	case p.syncEvery != 0: // the story wants it so
+	case p.syncEvery != 0: // the story requires it
 	case rarely:
 		p.syncEvery = 400
 	default:
@@ -192,7 +196,7 @@ func newPlan(rng *rand.Rand) plan {
 	}
 	p.block = rng.IntN(3) == 0
 	switch {
-	case p.replicas != 0: // the story wants it so
+	case p.replicas != 0: // the story requires it
 	case rng.IntN(3) == 0:
 		p.replicas = nodeCount - 1
 	default:
@@ -201,12 +205,13 @@ func newPlan(rng *rand.Rand) plan {
 	return p
 }
 
-// between draws whole milliseconds, lest plans be hard to read.
+// between draws whole milliseconds, so that plans are easy to read.
 func between(rng *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rng.Int64N((to-from).Milliseconds()))*time.Millisecond
 }
 
-// spare draws for each node that 0 to 2 blocks of its disk stay free, less than the part of a block that clients make a hole.
+// spare draws for each node that 0 to 2 blocks of its disk stay free. This is less than the part of a block that
+// clients turn into a hole.
 func spare(rng *rand.Rand) (blocks int) {
 	for n := range nodeCount {
 		blocks |= rng.IntN(3) << (2 * n)
@@ -214,7 +219,7 @@ func spare(rng *rand.Rand) (blocks int) {
 	return blocks
 }
 
-// blackout ends all processes at once; some nodes keep what was not synced and others lose it.
+// blackout kills all processes at once. Some nodes keep the data that was not synced, and others lose it.
 func blackout(rng *rand.Rand) plan {
 	return plan{story: "blackout", faults: []fault{{
 		kind: "blackout", on: everywhere, at: between(rng, 80*time.Millisecond, planTime), last: 5 * time.Millisecond,
@@ -222,8 +227,8 @@ func blackout(rng *rand.Rand) plan {
 	}}}
 }
 
-// tornEverywhere fills all disks, each leaving something else free, so that writes are refused of which each member has another part.
-// Then the engine dies.
+// tornEverywhere fills all disks, and leaves a different number of blocks free on each. So writes are refused of which
+// each member has another part. Then the engine dies.
 func tornEverywhere(rng *rand.Rand) plan {
 	at, left := between(rng, 50*time.Millisecond, 100*time.Millisecond), spare(rng)
 	last := between(rng, 80*time.Millisecond, 130*time.Millisecond)
@@ -233,8 +238,8 @@ func tornEverywhere(rng *rand.Rand) plan {
 	}}
 }
 
-// lastOneFull fills the engine's own disk when the other members are gone, but cannot be expelled: a write that is refused then has
-// changed a part of the one, and nothing of the others. Then the engine dies.
+// lastOneFull fills the engine's own disk while the other members are gone but cannot be expelled. A write that is
+// refused then has changed a part on this member, and nothing on the others. Then the engine dies.
 func lastOneFull(rng *rand.Rand) plan {
 	at := between(rng, 50*time.Millisecond, 100*time.Millisecond)
 	last := between(rng, 90*time.Millisecond, 130*time.Millisecond)
@@ -245,8 +250,9 @@ func lastOneFull(rng *rand.Rand) plan {
 	}}
 }
 
-// hungDisk makes the disk of the engine's own node hang while clients write more than its queue takes, and takes the engine elsewhere,
-// or not. What hangs is answered when the replica was expelled, and perhaps is a member again.
+// hungDisk makes the disk of the engine's node hang while clients write more than its queue holds. It may move the
+// engine elsewhere. The hung requests are answered after the replica was expelled, and perhaps when it is a member
+// again.
 func hungDisk(rng *rand.Rand) plan {
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
 	p := plan{story: "hung disk", faults: []fault{
@@ -259,7 +265,8 @@ func hungDisk(rng *rand.Rand) plan {
 	return p
 }
 
-// backPressure makes one node take nothing from its sockets, in its process or before it, while clients write more than sockets hold.
+// backPressure makes one node read nothing from its sockets, by its process or its proxy, while clients write more than
+// sockets hold.
 func backPressure(rng *rand.Rand) plan {
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
 	kind := []string{"pause", "stall"}[rng.IntN(2)]
@@ -269,8 +276,8 @@ func backPressure(rng *rand.Rand) plan {
 	}}
 }
 
-// joinWindow expels a member, which is rebuilt at once, then takes the object away, so that its copy is complete and no epoch lists it;
-// and then nodes lose their power.
+// joinWindow expels a member, which is rebuilt at once. Then it makes the object unreachable, so that the copy is
+// complete and no epoch lists the replica. Then nodes lose their power.
 func joinWindow(rng *rand.Rand) plan {
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
 	return plan{story: "join window", faults: []fault{
@@ -283,7 +290,8 @@ func joinWindow(rng *rand.Rand) plan {
 	}}
 }
 
-// unequalFlushes makes the syncs of one member, and then of another, take up to longer than an engine waits, while clients flush often.
+// unequalFlushes makes the syncs of one member, and then of another, take up to longer than an engine waits, while
+// clients flush often.
 func unequalFlushes(rng *rand.Rand) plan {
 	first := rng.IntN(nodeCount)
 	second := (first + 1 + rng.IntN(nodeCount-1)) % nodeCount
@@ -294,8 +302,8 @@ func unequalFlushes(rng *rand.Rand) plan {
 	}}
 }
 
-// failedFlush makes a sync of one member fail while other flushes wait for the next one, and then that node lose its power: what those
-// flushed must be elsewhere, also when the expulsion of the member could not be recorded.
+// failedFlush makes a sync of one member fail while other flushes wait for the next sync. Then that node loses its
+// power. The data of those flushes must be elsewhere, even if the expulsion of the member could not be recorded.
 func failedFlush(rng *rand.Rand) plan {
 	on := rng.IntN(nodeCount)
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)
@@ -313,9 +321,9 @@ func failedFlush(rng *rand.Rand) plan {
 	return p
 }
 
-// lostCache makes syncs of one member, or of all, fail while no epoch can be recorded, so that whoever starts next
-// begins with all of them as they are; ends all processes, which keep their caches; and has the caches dropped when
-// the volume may be whole again.
+// lostCache makes syncs of one member, or of all, fail while no epoch can be recorded. So the next engine starts with
+// all members in their present state. Then lostCache kills all processes, which keep their caches. It drops the caches
+// when the volume may be whole again.
 func lostCache(rng *rand.Rand) plan {
 	on := []place{place(rng.IntN(nodeCount)), everywhere}[rng.IntN(2)]
 	at := between(rng, 10*time.Millisecond, 60*time.Millisecond)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// proxy stands before the replicas of one node. Cut, it ends all connections and refuses new ones; stalled, it takes bytes and holds
-// them back until it is released.
+// proxy is between engines and the replicas of one node. When cut, it closes all connections and refuses new ones. When
+// stalled, it receives bytes and delays them until it is released.
 type proxy struct {
 	target   func() string
 	listener net.Listener
@@ -66,7 +66,7 @@ func (p *proxy) serve(near net.Conn) {
 	back.Wait()
 }
 
-// pass copies what arrives until either side ends.
+// pass copies the bytes that arrive, until either side ends.
 func (p *proxy) pass(to, from net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {

@@ -13,7 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// volumeSizes are what a volume has at first, and what it grows to: within the last region, to where a region ends, and into new ones.
+// volumeSizes are the size of a volume at first, and its later sizes: within the last region, to the end of a region,
+// and into new regions.
 var volumeSizes = []int64{
 	4*regionBytes + regionBytes/2,
 	4*regionBytes + 3*regionBytes/4,
@@ -23,21 +24,22 @@ var volumeSizes = []int64{
 }
 
 const (
-	// early is the bit of a growth's detail that has the engine asked before its members are known to have grown: it must refuse.
+	// early is the bit of a growth's detail with which the engine gets the request before its members are known to have
+	// grown: it must refuse.
 	early = 1
-	// twice is the bit that has the volume grow by two sizes at once.
+	// twice is the bit with which the volume grows by two sizes at once.
 	twice = 2
 )
 
-// sizes are what the objects of a volume record, each of which only grows.
+// sizes are the sizes that the objects of a volume record. Each of them only grows.
 type sizes struct {
 	asked   int64            // of each replica: Volume.status.size
 	engine  int64            // of the engine: Engine.spec.volumeSize
 	early   bool             // engine follows asked at once
-	offered int64            // what users have been offered, by whichever run
-	shown   map[string]int64 // what each replica has shown; Replica.status.currentSize
-	looked  offer            // at what the members have
-	wrong   []string         // what must not be
+	offered int64            // the largest size that any run has offered to users
+	shown   map[string]int64 // the last size of each replica; Replica.status.currentSize
+	looked  offer            // the offer for which the members' sizes were last checked
+	wrong   []string         // the violations
 }
 
 // offer is a size that a run of the engine offers.
@@ -50,7 +52,7 @@ func firstSizes() sizes {
 	return sizes{asked: volumeSizes[0], engine: volumeSizes[0], offered: volumeSizes[0], shown: map[string]int64{}}
 }
 
-// grow asks for a larger volume, as a user does: from here on forward only.
+// grow requests a larger volume, like a user. A volume never becomes smaller.
 func (v *volume) grow(detail int) {
 	v.mu.Lock()
 	at := slices.Index(volumeSizes, v.sizes.asked)
@@ -84,7 +86,7 @@ func (v *volume) wrongLocked(format string, args ...any) {
 	v.sizes.wrong = append(v.sizes.wrong, fmt.Sprintf(format, args...))
 }
 
-// wrongSizes says what was wrong with the sizes that were seen; nil for nothing.
+// wrongSizes returns an error for all wrong sizes that were seen, or nil.
 func (v *volume) wrongSizes() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,7 +97,7 @@ func (v *volume) wrongSizes() error {
 	return errors.Join(errs...)
 }
 
-// noteSizes remembers what the replicas show. None of them ever becomes smaller, whatever its node has lost.
+// noteSizes records the sizes that the replicas show. None of them ever becomes smaller, whatever its node has lost.
 func (v *volume) noteSizes() {
 	for _, n := range v.replicaNodes() {
 		s, name := v.replicaOn(n), v.replicaName(n)
@@ -115,8 +117,8 @@ func (v *volume) noteSizes() {
 	}
 }
 
-// growEngine records what the engine is to offer: what all members have, and every replica that is on its way. It looks at nothing of that
-// for an engine that is asked early.
+// growEngine records the size that the engine must offer: the size of all members, and of every joining replica. For an
+// early request, it checks none of that.
 func (v *volume) growEngine(o membership.Object, e *proto.EngineState) {
 	asked := slices.Clone(o.Epoch.Members)
 	for _, m := range e.GetMembers() {
@@ -136,7 +138,7 @@ func (v *volume) growEngine(o membership.Object, e *proto.EngineState) {
 	v.sizes.engine = max(v.sizes.engine, least)
 }
 
-// expand asks a running engine for the recorded size. It returns whether that is to be done before anything else.
+// expand requests the recorded size from a running engine. It reports whether this must be done before anything else.
 func (v *volume) expand(r *run, e *proto.EngineState) bool {
 	v.mu.Lock()
 	size := v.sizes.engine
@@ -151,14 +153,15 @@ func (v *volume) expand(r *run, e *proto.EngineState) bool {
 	return true
 }
 
-// noteOffer remembers what an engine offers to users. Every member that the object lists must have as much, durably, for the next engine may
-// begin with any of them: what their directories say is looked at with each offer of each run.
+// noteOffer records the size that an engine offers to users. Every member that the object lists must have at least this
+// size, durably, because the next engine may start with any of them. So the metadata of the members is checked at each
+// offer of each run.
 func (v *volume) noteOffer(e *proto.EngineState) {
 	size := e.GetSizeBytes()
 	if e.GetPhase() != proto.Phase_PHASE_RUNNING || !v.isNewOffer(offer{e.GetSession(), size}) {
 		return
 	}
-	o := v.object.peek() // after the offer: who left before it is not listed
+	o := v.object.peek() // after the offer: a replica that left before is not listed
 	var lacking []string
 	members := 0
 	for _, n := range v.replicaNodes() {
@@ -193,7 +196,8 @@ func (v *volume) isNewOffer(o offer) bool {
 	return was != o
 }
 
-// recordedSize is the size in the metadata of a node's replica; an error while its disk is not there.
+// recordedSize returns the size in the metadata of a node's replica. It returns an error while the replica's disk is
+// missing.
 func (v *volume) recordedSize(n *node) (int64, error) {
 	root, ok := n.diskDir()
 	if !ok {
@@ -203,7 +207,8 @@ func (v *volume) recordedSize(n *node) (int64, error) {
 	return s.SizeBytes, err
 }
 
-// checkConnection notes a connection to the present run that sees less than users were offered before it was made.
+// checkConnection records an error if a connection to the present run has a smaller size than users were offered before
+// the connection.
 func (v *volume) checkConnection(r *run, b connection, offered int64) {
 	if b.Size() >= offered || r.overAt() != never {
 		return
@@ -213,7 +218,7 @@ func (v *volume) checkConnection(r *run, b connection, offered int64) {
 	v.wrongLocked("a user of generation %d sees %d bytes, after %d were offered", r.generation, b.Size(), offered)
 }
 
-// hasGrown says whether everything has the size that was asked for.
+// hasGrown reports whether everything has the requested size.
 func (v *volume) hasGrown(e *proto.EngineState) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

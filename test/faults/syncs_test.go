@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// ordersName is the file in a node's directory that tells its process what the syncs of volumes' data do: nothing strange while it
-	// does not exist, else a kind of fault and a time.
+	// ordersName is a file in a node's directory that controls the syncs of volumes' data in the node's process. If it
+	// does not exist, they are normal. Otherwise it contains a kind of fault and a time.
 	ordersName = "syncs"
 	// Files of a replica.
 	dataName     = "data.img"
@@ -26,10 +26,11 @@ const (
 	metaTempName = "replica.meta.tmp"
 )
 
-// slowestSync is how long an ordered sync takes at most: an engine waits slowAfter for a member when another one has answered.
+// slowestSync is the longest duration of an ordered sync: an engine waits slowAfter for a member after another member
+// has answered.
 const slowestSync = 3 * slowAfter / 2
 
-// syncFaults are the file systems of a node, on which syncs are slow, or fail as those of a kernel do.
+// syncFaults are the file systems of a node. On them syncs are slow, or fail in the way of a kernel.
 type syncFaults struct {
 	fsys.FS
 	orders string
@@ -60,7 +61,7 @@ func (d *syncFaultsDir) OpenDir(name string) (fsys.Dir, error) {
 	return d.faults.dir(sub, filepath.Join(d.path, name), err)
 }
 
-// failing are the kinds of fault by the files of which the syncs fail.
+// failing maps files to the kind of fault in which their syncs fail.
 var failing = map[string]string{dataName: failedSyncs, intentName: failedMarks, besideName: failedMarks, metaTempName: failedMeta}
 
 func (d *syncFaultsDir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
@@ -82,19 +83,20 @@ func (d *syncFaultsDir) OpenFile(name string, mode fsys.Mode) (fsys.File, error)
 	return s, nil
 }
 
-// syncFaultsFile is one opening of a file whose syncs can fail. What a sync could not write out stays readable in the
-// cache, and later syncs do nothing about it: so does a kernel, which tells each opening once.
+// syncFaultsFile is one opening of a file on which syncs can fail. Data that a sync could not write out stays readable
+// in the cache, and later syncs do not write it out. A kernel behaves in the same way: it reports a failure once to
+// each opening.
 type syncFaultsFile struct {
 	fsys.File
 	orders string
 	log    *logrus.Entry
 	fails  string     // the kind of fault
 	slow   bool       // its syncs can be slow
-	cache  *pageCache // nil: none is kept
+	cache  *pageCache // nil if no cache is simulated
 	inUse  func(at int64) bool
 
 	failed atomic.Bool // as ordered, in this opening
-	told   int         // guarded by cache.telling; the last failure that was told
+	told   int         // guarded by cache.telling; the last failure that was reported
 }
 
 func (f *syncFaultsFile) Datasync() error { return f.sync(f.File.Datasync) }
@@ -183,7 +185,7 @@ func (f *syncFaultsFile) WriteThrough(ranges []fsys.Range, progress func()) erro
 func (f *syncFaultsFile) sync(do func() error) error {
 	kind, takes := readOrder(f.orders)
 	if kind == slowSyncs && f.slow || kind == f.fails {
-		time.Sleep(takes) // others come meanwhile, and wait for the next sync
+		time.Sleep(takes) // other syncs come during this time, and wait for the next sync
 	}
 	fails := kind == f.fails && f.failed.CompareAndSwap(false, true)
 	if f.cache == nil {
@@ -232,7 +234,7 @@ func readOrder(path string) (kind string, takes time.Duration) {
 	return kind, takes
 }
 
-// orderSyncs makes the syncs of a node's replicas strange, in its present process and in those that come.
+// orderSyncs sets the fault of the syncs of a node's replicas, in its present process and in later processes.
 func (n *node) orderSyncs(kind string, takes time.Duration) error {
 	path := filepath.Join(n.dir, ordersName)
 	draft := fmt.Sprintf("%s.%d", path, n.drafts.Add(1))

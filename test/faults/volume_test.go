@@ -10,8 +10,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// volume is one volume on the three nodes, and what the controllers know of it. The object and the nodes are the truth; run is the
-// start of the engine that the object stands for.
+// volume is one volume on the three nodes, with the controllers' knowledge about it. The object and the nodes are the
+// truth. run is the start of the engine that the object stands for.
 type volume struct {
 	name    string
 	nodes   []*node
@@ -22,10 +22,13 @@ type volume struct {
 	cancel  context.CancelFunc
 	news    chan struct{}
 	gather  time.Duration // see plan
-	rate    atomic.Int64  // see plan.copyRate; 0 once all is mended
+	rate    atomic.Int64  // see plan.copyRate; 0 after all faults were repaired
 	block   bool          // its clients use its block device
-	mayLose atomic.Int64  // since when a member may have lost what was not flushed, without a loss of power; 0: none has
-	waiting time.Time     // since when the start of an engine waits for members; zero if none does; of control alone
+	// mayLose is the time since which a member may have lost unflushed data, without a loss of power; 0 if none has.
+	mayLose atomic.Int64
+	// waiting is the time since which the start of an engine waits for members; zero if none does. Only control uses
+	// it.
+	waiting time.Time
 
 	mu      sync.Mutex
 	run     *run            // guarded by mu; nil before the first start
@@ -35,13 +38,13 @@ type volume struct {
 	want    wish            // guarded by mu
 	seen    tally           // guarded by mu
 	sizes   sizes           // guarded by mu
-	// placed has the nodes with a replica, by number. Guarded by mu.
+	// placed contains the nodes with a replica, by number. Guarded by mu.
 	placed       map[int]*placement
 	incarnations int           // guarded by mu; replicas that were ever placed
 	moving       *transferring // guarded by mu; nil while nothing moves
 }
 
-// wish is what the history wants of the engine besides serving.
+// wish is the history's request to the engine, in addition to serving.
 type wish int
 
 const (
@@ -51,29 +54,29 @@ const (
 	halt          // stop it in order
 )
 
-// tally counts what happened to a volume.
+// tally counts the events of a volume.
 type tally struct {
 	starts, epochs, rebuilds int
 	cleared                  int // marks cleared while the volume was served
-	slow                     int // replicas given up for being slow
+	slow                     int // replicas expelled because they were slow
 	partial                  int // starts with several members that made some regions equal, not all
 	refused                  int // writes for which there was no space
-	leftMarks                int // ends in order that left marks
+	leftMarks                int // orderly stops that left marks
 	powerLosses              int
 	freezes                  int // disks that hung
 	floods                   int // long writes that were acknowledged, or not in time
 	devices                  int // volumes that were used by their block device
-	wiped                    int // discards and zeroes that were acknowledged
+	wiped                    int // acknowledged discards and zeroes
 	slowSyncs, failedSyncs   int // as ordered
-	dropped                  int // caches that had what their disk did not have
-	stayed                   int // openings at which a part of that stayed cached, in regions that were marked
-	growths                  int // sizes that were asked for
-	expanded                 int // sizes that were offered
-	looked                   int // members whose metadata was read when more was offered
-	ungrown                  int // looks that found a replica which could not grow
-	moved                    int // replicas that went elsewhere
+	dropped                  int // caches with content that their disk did not have
+	stayed                   int // openings at which a part of that stayed cached, in marked regions
+	growths                  int // requested sizes
+	expanded                 int // offered sizes
+	looked                   int // members with metadata that was read when a larger size was offered
+	ungrown                  int // checks that found a replica which could not grow
+	moved                    int // replicas that moved
 	deltas                   int // rebuilds that copied a part of the regions
-	goneOn                   int // rebuilds that copied what an interrupted full copy had left
+	goneOn                   int // rebuilds that copied the rest of an interrupted full copy
 }
 
 func (t *tally) add(o tally) {
@@ -117,14 +120,14 @@ type run struct {
 	node       *node
 	generation int64
 	session    string
-	child      *child        // the process that was asked
+	child      *child        // the process that got the start
 	served     chan struct{} // closed when it serves
-	leave      chan struct{} // closed when its clients shall let it go
+	leave      chan struct{} // closed when its clients must leave it
 	succeeded  chan struct{} // closed when a later run serves
 
 	mu      sync.Mutex
 	shown   bool  // guarded by mu; the node has shown it
-	members int   // guarded by mu; how many it began to serve with
+	members int   // guarded by mu; the number of members with which it started to serve
 	over    int64 // guarded by mu; when a later run served, in the time of the history
 }
 
@@ -137,7 +140,7 @@ func (r *run) overAt() int64 {
 	return r.over
 }
 
-// replicaName is the name of the replica on a node; of no replica when there is none.
+// replicaName is the name of the replica on a node. If there is none, no replica has the name.
 func (v *volume) replicaName(n *node) string { return v.nameOf(n, v.placementOn(n).incarnation) }
 func (v *volume) engineName() string         { return v.name + "-e-0" }
 
@@ -157,7 +160,7 @@ func (v *volume) member(n *node) *proto.Member {
 	return &proto.Member{Name: v.replicaName(n), Uid: v.replicaSpec(n).GetUid(), Address: n.proxy.address(), Tls: true}
 }
 
-// newVolume makes the replicas.
+// newVolume creates the replicas.
 func newVolume(name string, nodes []*node, news chan struct{}, p plan) (*volume, error) {
 	v := &volume{
 		name: name, nodes: nodes, object: &object{}, news: news, history: &history{began: time.Now()},
@@ -180,7 +183,7 @@ func newVolume(name string, nodes []*node, news chan struct{}, p plan) (*volume,
 	return v, nil
 }
 
-// remove deletes the replicas; the engine has been stopped.
+// remove deletes the replicas. The engine must be stopped.
 func (v *volume) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -196,7 +199,7 @@ func (v *volume) remove() error {
 	return nil
 }
 
-// replicaOn returns what a node reports of its replica; nil for nothing.
+// replicaOn returns a node's report about its replica, or nil.
 func (v *volume) replicaOn(n *node) *proto.ReplicaState {
 	_, s := n.now()
 	name := v.replicaName(n)
@@ -208,7 +211,7 @@ func (v *volume) replicaOn(n *node) *proto.ReplicaState {
 	return nil
 }
 
-// engineOn returns what a node reports of the volume's engine; nil for nothing.
+// engineOn returns a node's report about the volume's engine, or nil.
 func (v *volume) engineOn(n *node) *proto.EngineState {
 	_, s := n.now()
 	for _, e := range s.GetEngines() {
@@ -219,7 +222,7 @@ func (v *volume) engineOn(n *node) *proto.EngineState {
 	return nil
 }
 
-// current returns the present run and a channel that is closed when that may have changed.
+// current returns the present run and a channel that is closed when the run may have changed.
 func (v *volume) current() (*run, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -237,7 +240,7 @@ func (v *volume) wishes() wish {
 	return v.want
 }
 
-// wish asks for something; it is done when the wish is back at stay, or the engine has stopped.
+// wish makes a request. It is fulfilled when the wish is stay again, or when the engine has stopped.
 func (v *volume) wish(w wish) {
 	v.mu.Lock()
 	v.want = w
@@ -252,7 +255,8 @@ func (v *volume) tell() {
 	}
 }
 
-// isWhole says whether the engine serves with all replicas as members, of the size that was asked for, and nothing under way.
+// isWhole reports whether the engine serves with all replicas as members, with the requested size, and with nothing
+// under way.
 func (v *volume) isWhole() bool {
 	r, _ := v.current()
 	if r == nil || !isClosed(r.served) || v.wishes() != stay {
