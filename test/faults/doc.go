@@ -3,7 +3,7 @@
 //	test process                                       child processes, one per "node"
 //	------------                                       -------------------------------
 //	clients: a writer and a reader per block  -------->   instance.Instance: an engine on one, a replica on each;
-//	control: does the controllers' work        --gRPC->   each has its own small file system (loop device, mount namespace)
+//	control: does the controllers' work        --gRPC->   each has its own small file system (loop device, mount ns)
 //	object:  the Engine object, by compare-and-swap
 //	proxies: between engines and replicas, cut or stalled
 //	plan:    the faults, listed below

@@ -15,21 +15,21 @@ import (
 type action struct {
 	name string
 	take func(s *scene, l *live)
-	// undo ends what restoring the mount does not end; nil: nothing.
+	// undo ends the effects that restoring the mount does not end; nil: none.
 	undo func(s *scene, l *live)
-	// mayBeRefused: the kernel may say that the disk is in use.
+	// mayBeRefused says that the kernel may refuse because the disk is in use.
 	mayBeRefused bool
-	// both disks go.
+	// both says that both disks disappear.
 	both bool
-	// isDisk: a new opener cannot tell what is there then from the disk.
+	// isDisk says that a new opener cannot distinguish the replacement from the disk.
 	isDisk bool
-	// kills the process too, so no process is left to notice.
+	// kills says that the action also kills the process, so no process is left to notice it.
 	kills bool
 }
 
 const (
 	elsewhere = "/mnt/elsewhere" // a mount point
-	other     = "/mnt/other"     // a directory that looks like a disk's, but for the UUID file
+	other     = "/mnt/other"     // a directory that looks like a disk's, except for the UUID file
 )
 
 var actions = []action{
@@ -56,7 +56,7 @@ var actions = []action{
 	{name: "an empty file system over it", take: func(s *scene, l *live) { s.cover(l, "", s.device(s.empty)) }},
 	{name: "another disk over it", take: func(s *scene, l *live) { s.cover(l, "", s.device(s.foreign)) }},
 	{name: "a clone over it", isDisk: true, take: func(s *scene, l *live) {
-		l.churn.stop() // it would find the disk that it asks for, and write to it
+		l.churn.stop() // otherwise it would find the requested disk, and write to it
 		s.cover(l, "", s.clone(l))
 	}},
 	{name: "a tmpfs over its replicas", take: func(s *scene, l *live) { s.cover(l, "replicas", s.tmpfs) }, undo: func(s *scene, l *live) {
@@ -97,7 +97,7 @@ var actions = []action{
 	{name: "a new file system made and mounted", take: func(s *scene, l *live) {
 		s.detach(l)
 		s.lost(l)
-		l.isFree() // else it could not be made
+		l.isFree() // otherwise it could not be created
 		l.h().mkfs(l.device, l.fsType)
 		l.mount()
 		l.content = newContent(l.content.mark)
@@ -112,13 +112,13 @@ var actions = []action{
 	}},
 }
 
-// detach unmounts a disk, also while it is in use.
+// detach unmounts a disk, even while it is in use.
 func (s *scene) detach(l *live) {
 	s.t.Helper()
 	require.NoError(s.t, unix.Unmount(l.at(l.path), unix.MNT_DETACH))
 }
 
-// cover mounts something over a disk or a directory of it, and remembers what was in it before.
+// cover mounts something over a disk or a directory of it, and records its content.
 func (s *scene) cover(l *live, below string, mount func(point string)) {
 	s.t.Helper()
 	point := s.h.coverPoint()
@@ -127,10 +127,10 @@ func (s *scene) cover(l *live, below string, mount func(point string)) {
 	require.NoError(s.t, unix.Mount(point, filepath.Join(l.at(l.path), below), "", unix.MS_BIND, ""))
 }
 
-// coverPoint is where the test itself sees what is mounted over a disk.
+// coverPoint is the path at which the test itself sees the mount over a disk.
 func (h *host) coverPoint() string { return filepath.Join(h.top, "cover") }
 
-// uncover checks that nothing came to what lay over a disk.
+// uncover checks that nothing was written to the mount over a disk.
 func (s *scene) uncover(what string) {
 	s.t.Helper()
 	if s.covering == "" {
@@ -151,7 +151,7 @@ func (s *scene) device(device string) func(point string) {
 	return func(point string) { require.NoError(s.t, unix.Mount(device, point, "ext4", 0, "")) }
 }
 
-// clone mounts a byte-for-byte copy of a disk as it is at this moment.
+// clone mounts a byte-for-byte copy of a disk in its present state.
 func (s *scene) clone(l *live) func(point string) {
 	return func(point string) {
 		dir, err := os.Open(l.at(l.path))
@@ -165,6 +165,6 @@ func (s *scene) clone(l *live) func(point string) {
 			options = "nouuid"
 		}
 		require.NoError(s.t, unix.Mount(device, point, l.fsType, 0, options))
-		run(s.t, "losetup", "--detach", device) // when it is unmounted
+		run(s.t, "losetup", "--detach", device) // takes effect when it is unmounted
 	}
 }

@@ -19,12 +19,12 @@ import (
 
 const mib = 1 << 20
 
-// host is what is mounted on "the node".
+// host contains everything that is mounted on "the node".
 type host struct {
 	t    testing.TB
-	top  string // everything is below
+	top  string // the directory above everything else
 	root string // the node's root directory: a shared tmpfs
-	base string // the same file system without what is mounted on it
+	base string // the same file system without the mounts on it
 }
 
 func newHost(t testing.TB) *host {
@@ -46,16 +46,16 @@ func newHost(t testing.TB) *host {
 	return h
 }
 
-// at is where the test sees a path of the node.
+// at returns the path at which the test sees a path of the node.
 func (h *host) at(path string) string { return filepath.Join(h.root, path) }
 
-// point makes a mount point that looks right beneath too: a careless program would find where to write.
+// point creates a mount point that also looks right beneath the mount: a careless program would find a place to write.
 func (h *host) point(path string) {
 	h.t.Helper()
 	require.NoError(h.t, os.MkdirAll(filepath.Join(h.at(path), "replicas"), 0o700))
 }
 
-// volatileDisk is one file system on a loop device, and the disk and replica on it.
+// volatileDisk is one file system on a loop device, with the disk and the replica on it.
 type volatileDisk struct {
 	*host
 	path   string // on the node
@@ -67,7 +67,7 @@ type volatileDisk struct {
 	volume string
 }
 
-// newImage makes a file system on a loop device; it is not mounted.
+// newImage creates a file system on a loop device. It is not mounted.
 func (h *host) newImage(name, fsType string) (image, device string) {
 	h.t.Helper()
 	image = filepath.Join(h.top, name+".img")
@@ -75,7 +75,7 @@ func (h *host) newImage(name, fsType string) (image, device string) {
 	require.NoError(h.t, err)
 	size := int64(64 * mib)
 	if fsType == "xfs" {
-		size = 320 * mib // it wants 300 at least
+		size = 320 * mib // it needs at least 300
 	}
 	require.NoError(h.t, errors.Join(f.Truncate(size), f.Close()))
 	h.mkfs(image, fsType)
@@ -99,7 +99,7 @@ func (h *host) attach(image string) (device string) {
 	return device
 }
 
-// newDisk makes and mounts a disk with its own file system. number tells it from others.
+// newDisk creates and mounts a disk with its own file system. number distinguishes it from others.
 func (h *host) newDisk(number int, fsType string) *volatileDisk {
 	h.t.Helper()
 	d := &volatileDisk{
@@ -114,7 +114,7 @@ func (h *host) newDisk(number int, fsType string) *volatileDisk {
 	return d
 }
 
-// mount mounts the disk where it belongs.
+// mount mounts the disk at its path.
 func (d *volatileDisk) mount() {
 	d.t.Helper()
 	d.mountOn(d.device, d.path)
@@ -129,22 +129,22 @@ func (d *volatileDisk) mountOn(device, path string) {
 	require.NoError(d.t, unix.Mount(device, d.at(path), d.fsType, 0, options))
 }
 
-// prepare makes the mounted file system a disk.
+// prepare turns the mounted file system into a disk.
 func (d *volatileDisk) prepare() {
 	d.t.Helper()
 	require.NoError(d.t, os.MkdirAll(filepath.Join(d.at(d.path), "replicas"), 0o700))
 	require.NoError(d.t, os.WriteFile(filepath.Join(d.at(d.path), "longhorn-disk.cfg"), []byte(`{"diskUUID":"`+d.uuid+`"}`), 0o600))
 }
 
-// clear detaches all that is mounted on a path.
+// clear detaches all mounts on a path.
 func (h *host) clear(path string) {
 	h.t.Helper()
 	for unix.Unmount(h.at(path), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil {
 	}
 }
 
-// isFree waits until no process has the file system, mounted or not: the kernel gives a device that is to be opened exclusively to
-// one.
+// isFree waits until no process has the file system, mounted or not. The kernel allows only one process to open a
+// device exclusively.
 func (d *volatileDisk) isFree() {
 	d.t.Helper()
 	require.NoError(d.t, poll("the file system of "+d.path+" is held", func() error {
@@ -158,7 +158,7 @@ func (d *volatileDisk) isFree() {
 
 func (d *volatileDisk) spec() *proto.ReplicaSpec { return d.specAt(d.path) }
 
-// specAt asks for the replica as if the disk were mounted at a path.
+// specAt returns the spec of the replica, as if the disk were mounted at a path.
 func (d *volatileDisk) specAt(path string) *proto.ReplicaSpec {
 	return &proto.ReplicaSpec{
 		Name: d.name, Volume: d.volume, Uid: "uid-" + d.name, Directory: path + "/replicas/" + d.name, DiskPath: path, DiskUuid: d.uuid,
@@ -166,22 +166,22 @@ func (d *volatileDisk) specAt(path string) *proto.ReplicaSpec {
 	}
 }
 
-// extra is a second replica on the disk, which is made and removed all the time.
+// extra is a second replica on the disk, which is created and removed all the time.
 func (d *volatileDisk) extra() *proto.ReplicaSpec {
 	s := d.spec()
 	s.Name, s.Uid, s.Directory = d.name+"-extra", "uid-extra", d.path+"/replicas/"+d.name+"-extra"
 	return s
 }
 
-// usage is what a file system, or a directory of it, has: names with their kind and size, for directories also when something in
-// them came or went, and how much is taken.
+// usage is the content of a file system, or of a directory in it: names with their kind and size, and the used space.
+// For directories it also shows whether an entry in them was added or removed.
 type usage struct {
 	files      []string
 	freeBlocks uint64
 	freeFiles  uint64
 }
 
-// usageOf looks at a directory and all below it that is on the same file system.
+// usageOf reads a directory and everything below it on the same file system.
 func usageOf(t testing.TB, dir string) usage {
 	t.Helper()
 	var top, st unix.Stat_t
@@ -199,7 +199,7 @@ func usageOf(t testing.TB, dir string) usage {
 		}
 		line := fmt.Sprintf("%s %v %d blocks", strings.TrimPrefix(path, dir), e.Type(), st.Blocks)
 		switch {
-		case path == dir: // the test itself renames what is in it
+		case path == dir: // the test itself renames entries in it
 		case e.IsDir():
 			line += fmt.Sprintf(" changed %d.%09d", st.Mtim.Sec, st.Mtim.Nsec)
 		default:
@@ -214,7 +214,7 @@ func usageOf(t testing.TB, dir string) usage {
 	return u
 }
 
-// differs tells what came or went; "" when nothing did.
+// differs describes what was added or removed, or returns "".
 func (u usage) differs(now usage) string {
 	if slices.Equal(u.files, now.files) && u.freeBlocks == now.freeBlocks && u.freeFiles == now.freeFiles {
 		return ""

@@ -16,11 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// namespaceEnv is set in the environment of the process that has a mount namespace of its own; it is where the program is.
+// namespaceEnv is an environment variable of the process that has its own mount namespace. Its value is the path of the
+// program.
 const namespaceEnv = "MOUNTS_PROGRAM"
 
-// TestMain runs the tests in a process with a mount namespace of its own: no other process sees what they mount, and it goes with
-// them.
+// TestMain runs the tests in a process with its own mount namespace. No other process sees their mounts, and the mounts
+// disappear with the namespace.
 func TestMain(m *testing.M) {
 	if missing() != "" || os.Getenv(namespaceEnv) != "" {
 		os.Exit(m.Run())
@@ -40,7 +41,8 @@ func runInNamespace() (code int, err error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	program := filepath.Join(dir, "longhorn-manager")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "../..") // as scripts/build.sh has it, so that little is compiled twice
+	// The flags are those of scripts/build.sh, so that little is compiled twice.
+	build := exec.Command("go", "build", "-trimpath", "-o", program, "../..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build the program: %w: %s", err, out)
@@ -56,7 +58,7 @@ func runInNamespace() (code int, err error) {
 	return 0, err
 }
 
-// missing says what the tests need and is not here.
+// missing returns the first requirement of the tests that is not met here.
 func missing() string {
 	if os.Getuid() != 0 {
 		return "root"
@@ -84,7 +86,7 @@ func need(t *testing.T) {
 	}
 }
 
-// number reads a number from the environment; other if there is none.
+// number reads a number from the environment. It returns other if there is none.
 func number(t *testing.T, name string, other int64) int64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -96,7 +98,7 @@ func number(t *testing.T, name string, other int64) int64 {
 	return n
 }
 
-// run runs a tool and returns what it printed.
+// run runs a tool and returns its output.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -104,10 +106,10 @@ func run(t testing.TB, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// patience is for what has no deadline of its own.
+// patience limits the waits that have no deadline of their own.
 const patience = 30 * time.Second
 
-// poll asks the kernel again and again, where it reports no change, until the answer is nil.
+// poll calls ask repeatedly until it returns nil. It is for changes that the kernel does not report.
 func poll(what string, ask func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -25,7 +25,7 @@ import (
 
 var secret = bytes.Repeat([]byte("s"), 32)
 
-// manager is an instance manager: the program itself, in a mount namespace that is a slave of the node's.
+// manager is an instance manager: the program itself, in a mount namespace that is a slave of the node's namespace.
 type manager struct {
 	t testing.TB
 	h *host
@@ -34,7 +34,7 @@ type manager struct {
 	unwatch func()
 
 	mu    sync.Mutex
-	state *proto.State  // guarded by mu; nil while the process is away
+	state *proto.State  // guarded by mu; nil while the process does not run
 	news  chan struct{} // guarded by mu; closed when state changes
 }
 
@@ -53,7 +53,7 @@ func (m *manager) start() {
 	log, err := os.OpenFile(m.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(m.t, err)
 	defer log.Close()
-	// unshare becomes the program, so it is the process that is to be ended.
+	// unshare becomes the program, so it is the process that must be killed.
 	m.cmd = exec.Command("unshare", "--mount", "--propagation", "slave", os.Getenv(namespaceEnv), "instance-manager", "serve", "--node-id", "n",
 		"--root", m.h.root, "--data-listen", "127.0.0.1:0", "--grpc-socket", m.file("grpc.sock"), "--tool-socket", m.file("nbd.sock"),
 		"--device-dir", m.file("dev"))
@@ -73,7 +73,7 @@ func (m *manager) start() {
 	require.NoError(m.t, err)
 }
 
-// kill ends the process at once.
+// kill kills the process at once.
 func (m *manager) kill() {
 	if m.cmd == nil {
 		return
@@ -125,7 +125,7 @@ func replicaOf(s *proto.State, name string) *proto.ReplicaState {
 	return nil
 }
 
-// serve starts a replica and fails the test when it does not serve.
+// serve starts a replica and fails the test if the replica does not serve.
 func (m *manager) serve(s *proto.ReplicaSpec) {
 	m.t.Helper()
 	require.NoError(m.t, poll("replica "+s.GetName()+" is not served", func() error {
@@ -143,7 +143,7 @@ func (m *manager) create(s *proto.ReplicaSpec) {
 	require.NoError(m.t, err)
 }
 
-// dial connects to a replica as an engine of a generation does.
+// dial connects to a replica like an engine of a generation.
 func (m *manager) dial(s *proto.ReplicaSpec, generation int64) (*nbd.Client, error) {
 	info, err := m.Info(context.Background(), &proto.InfoRequest{})
 	if err != nil {
@@ -154,7 +154,7 @@ func (m *manager) dial(s *proto.ReplicaSpec, generation int64) (*nbd.Client, err
 	return nbd.Dial(context.Background(), "tcp", address, export, nbd.DialOptions{Secret: secret})
 }
 
-// reason is the word in a refusal.
+// reason returns the reason word of a refusal.
 func reason(err error) string {
 	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {

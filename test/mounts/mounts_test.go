@@ -17,17 +17,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// noticeLimit is how soon a disk that is gone must be known as gone.
+// noticeLimit is the time within which the loss of a disk must be known.
 const noticeLimit = 5 * time.Second
 
-// live is a disk with a replica that is written to.
+// live is a disk with a replica that a writer writes to.
 type live struct {
 	*volatileDisk
 	content    *content
 	writer     *writer
 	churn      *churn
 	generation int64
-	lostAfter  time.Duration // in this round; 0: it is not lost
+	lostAfter  time.Duration // in this round; 0 if it is not lost
 }
 
 func (l *live) h() *host { return l.host }
@@ -38,12 +38,12 @@ type scene struct {
 	h       *host
 	manager *manager
 	disks   []*live
-	empty   string // device of a file system that is no disk
-	foreign string // device of a disk that is none of these
+	empty   string // device of a file system that is not a disk
+	foreign string // device of another disk
 
-	// Of one round.
+	// State of one round.
 	began    time.Time
-	refused  bool // the kernel did not let the disk go
+	refused  bool // the kernel refused to remove the disk
 	remakes  bool // the replica was lost with its file system
 	covering string
 	covered  usage
@@ -82,7 +82,7 @@ func newScene(t testing.TB) *scene {
 
 func (s *scene) other(l *live) *live { return s.disks[1-slices.Index(s.disks, l)] }
 
-// resume serves a disk's replica, checks it, and begins to write to it.
+// resume serves a disk's replica, checks it, and starts to write to it.
 func (s *scene) resume(l *live) {
 	s.t.Helper()
 	s.manager.serve(l.spec())
@@ -95,7 +95,7 @@ func (s *scene) resume(l *live) {
 	require.NoError(s.t, l.writer.goesOn(20))
 }
 
-// pause ends the writers of a disk, and tells why they had ended.
+// pause stops the writers of a disk, and returns why they had stopped before.
 func (s *scene) pause(l *live) error {
 	if l.writer == nil {
 		return nil
@@ -108,7 +108,7 @@ func (s *scene) pause(l *live) error {
 	return err
 }
 
-// lost waits until a replica is shown as failed and its writer has ended.
+// lost waits until a replica is shown as failed and its writer has stopped.
 func (s *scene) lost(l *live) {
 	s.t.Helper()
 	if l.lostAfter > 0 {
@@ -129,7 +129,7 @@ func (s *scene) lost(l *live) {
 	}
 }
 
-// isRefused tries all that could bring a byte to where the disk was.
+// isRefused tries every call that could write a byte to the place of the disk.
 func (s *scene) isRefused(l *live) {
 	s.t.Helper()
 	ctx := context.Background()
@@ -147,7 +147,7 @@ func (s *scene) isRefused(l *live) {
 
 func isRefusal(reason string) bool { return reason == "DiskMissing" || reason == "DiskMismatch" }
 
-// isUndisturbed makes sure that the other disk's replica goes on and that nothing of the first came to it.
+// isUndisturbed checks that the other disk's replica continues, and that it received nothing from the first one.
 func (s *scene) isUndisturbed(l *live, what string) {
 	s.t.Helper()
 	assert.NoError(s.t, l.writer.goesOn(5), "%s: the other disk", what)
@@ -163,7 +163,7 @@ func (s *scene) hasOnlyItsOwn(l *live, what string) {
 	}
 }
 
-// round takes a disk away and gives it back.
+// round takes a disk away and brings it back.
 func (s *scene) round(a action, l *live) {
 	s.t.Helper()
 	s.refused, s.remakes = false, false
@@ -205,7 +205,7 @@ func (s *scene) round(a action, l *live) {
 	assert.Empty(s.t, before.differs(usageOf(s.t, beneath)), "%s of %s", a.name, l.path)
 }
 
-// giveBack mounts disks where they belong, and serves them again.
+// giveBack mounts disks at their paths, and serves them again.
 func (s *scene) giveBack(a action, l *live, gone []*live) {
 	s.t.Helper()
 	for _, d := range gone {
@@ -248,7 +248,7 @@ func TestNothingIsEverWrittenBeneathADiskThatIsGone(t *testing.T) {
 	var order []action
 	refusals := 0
 	for i := range runs {
-		if len(order) == 0 { // every action once before any comes again
+		if len(order) == 0 { // every action once before any is repeated
 			order = slices.Clone(actions)
 			rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		}

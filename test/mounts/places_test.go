@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// fill writes random blocks to a new replica and returns the hash of all of it.
+// fill writes random blocks to a new replica and returns the hash of its whole content.
 func (d *volatileDisk) fill(m *manager, generation int64) [sha256.Size]byte {
 	d.t.Helper()
 	c, err := m.dial(d.spec(), generation)
@@ -36,7 +36,7 @@ func (d *volatileDisk) fill(m *manager, generation int64) [sha256.Size]byte {
 	return d.hash(m, generation+1)
 }
 
-// hash reads all of a replica that is served.
+// hash reads the whole content of a replica that is served.
 func (d *volatileDisk) hash(m *manager, generation int64) [sha256.Size]byte {
 	d.t.Helper()
 	sum, err := d.tryHash(m, generation)
@@ -44,7 +44,7 @@ func (d *volatileDisk) hash(m *manager, generation int64) [sha256.Size]byte {
 	return sum
 }
 
-// tryHash fails when the replica stops serving meanwhile.
+// tryHash fails if the replica stops serving during the read.
 func (d *volatileDisk) tryHash(m *manager, generation int64) (sum [sha256.Size]byte, err error) {
 	c, err := m.dial(d.spec(), generation)
 	if err != nil {
@@ -55,8 +55,9 @@ func (d *volatileDisk) tryHash(m *manager, generation int64) (sum [sha256.Size]b
 	return sha256.Sum256(all), err
 }
 
-// serveAndHash starts the replica and reads all of it. A disk that came back to its own path may still be shown as served when
-// the manager is about to notice that it was away, so a reader is cut off then, and connects again as an engine does.
+// serveAndHash starts the replica and reads its whole content. A disk that came back to its own path may still be shown
+// as served, although the manager is about to notice that it was away. Then a reader is cut off, and connects again
+// like an engine.
 func (d *volatileDisk) serveAndHash(m *manager, generation int64) (sum [sha256.Size]byte) {
 	d.t.Helper()
 	require.NoError(d.t, poll("replica "+d.name+" cannot be read", func() (err error) {
@@ -67,7 +68,7 @@ func (d *volatileDisk) serveAndHash(m *manager, generation int64) (sum [sha256.S
 	return sum
 }
 
-// findDisk is what the manager does: it looks for the disk with a UUID on all paths.
+// findDisk does the manager's work: it searches all paths for the disk with a UUID.
 func findDisk(t testing.TB, h *host, paths []string, uuid string) string {
 	t.Helper()
 	for _, p := range paths {
@@ -83,7 +84,7 @@ func findDisk(t testing.TB, h *host, paths []string, uuid string) string {
 	return ""
 }
 
-// permutations of the numbers below n.
+// permutations returns all orders of the numbers below n.
 func permutations(n int) [][]int {
 	if n == 0 {
 		return [][]int{nil}
@@ -98,8 +99,8 @@ func permutations(n int) [][]int {
 	return all
 }
 
-// Four disks change places in every way there is, while their replicas are served. Each replica is served with the content it had,
-// from wherever its disk is now, and refused where another disk is.
+// Four disks exchange their places in every possible way, while their replicas are served. Each replica is served with
+// its own content from the present place of its disk, and refused where another disk is.
 func TestDisksThatChangePlacesAreNeverTakenForEachOther(t *testing.T) {
 	need(t)
 	h := newHost(t)
@@ -142,7 +143,7 @@ func TestDisksThatChangePlacesAreNeverTakenForEachOther(t *testing.T) {
 	}
 }
 
-// moveReplica brings one replica to where its disk is now.
+// moveReplica starts one replica at the present place of its disk.
 func moveReplica(t *testing.T, h *host, m *manager, d *volatileDisk, paths []string, generation int64, want [sha256.Size]byte) {
 	t.Helper()
 	ctx := context.Background()
@@ -164,7 +165,7 @@ func moveReplica(t *testing.T, h *host, m *manager, d *volatileDisk, paths []str
 	assert.Equal(t, want, d.serveAndHash(m, generation), "%s is served from %s with other content", d.name, now)
 }
 
-// fsid is what statfs(2) gives for the identity of a file system.
+// fsid returns the file system identity that statfs(2) reports.
 func fsid(t *testing.T, path string) unix.Fsid {
 	t.Helper()
 	var st unix.Statfs_t

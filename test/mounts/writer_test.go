@@ -18,12 +18,13 @@ const (
 	replicaBytes = 16 * mib
 	blockBytes   = 4096
 	blockCount   = replicaBytes / blockBytes
-	writePause   = 300 * time.Microsecond // between two writes, so that the machine can do something else too
+	writePause   = 300 * time.Microsecond // between two writes, so that the machine can do other work too
 )
 
-// content is what a replica must hold: the stamp of each block, and of one whose write was not answered the other that it may have.
+// content is the expected content of a replica: the stamp of each block, and a second possible stamp if a write of the
+// block has no answer.
 type content struct {
-	mark    uint64 // tells replicas apart
+	mark    uint64 // distinguishes replicas
 	stamps  map[int64]uint64
 	pending map[int64]uint64
 }
@@ -32,7 +33,7 @@ func newContent(mark uint64) *content {
 	return &content{mark: mark, stamps: map[int64]uint64{}, pending: map[int64]uint64{}}
 }
 
-// block is what a block with a stamp looks like.
+// block returns the content of a block with a stamp.
 func (c *content) block(number int64, stamp uint64) []byte {
 	p := make([]byte, blockBytes)
 	for i := 0; i < blockBytes; i += 32 {
@@ -44,7 +45,8 @@ func (c *content) block(number int64, stamp uint64) []byte {
 	return p
 }
 
-// check reads all blocks that were ever written. What a pending write left is from now on what must be there.
+// check reads all blocks that were ever written. After that it expects the result of a pending write in later checks
+// too.
 func (c *content) check(b nbd.Backend) error {
 	got := make([]byte, blockBytes)
 	numbers := map[int64]bool{}
@@ -79,8 +81,8 @@ type writer struct {
 	content *content
 	acked   atomic.Int64
 	quit    chan struct{}
-	done    chan struct{} // closed when no write is under way any more
-	err     error         // set before done is closed; nil when it was stopped
+	done    chan struct{} // closed when no write is under way any longer
+	err     error         // set before done is closed; nil if the writer was stopped
 }
 
 func startWriter(c *nbd.Client, content *content, seed uint64) *writer {
@@ -111,7 +113,7 @@ func (w *writer) write(rng *rand.Rand) error {
 	}
 }
 
-// goesOn waits until n more writes were acknowledged.
+// goesOn waits until n further writes were acknowledged.
 func (w *writer) goesOn(n int64) error {
 	until := w.acked.Load() + n
 	return poll("the writer does not go on", func() error {
@@ -127,7 +129,7 @@ func (w *writer) goesOn(n int64) error {
 	})
 }
 
-// stop ends the writer and its connection, and returns why it had ended before.
+// stop stops the writer and closes its connection. It returns the reason if the writer had stopped before.
 func (w *writer) stop() error {
 	close(w.quit)
 	<-w.done
@@ -135,7 +137,7 @@ func (w *writer) stop() error {
 	return w.err
 }
 
-// churn makes and removes a replica again and again until it is stopped; it does not mind refusals.
+// churn creates and removes a replica repeatedly until it is stopped. It ignores refusals.
 type churn struct {
 	end    context.CancelFunc
 	ending sync.WaitGroup
