@@ -5,38 +5,38 @@ import (
 	"math"
 )
 
-// MaxClaim is the highest claim number: what a Lease can count.
+// MaxClaim is the highest claim number: the maximum that a Lease can count.
 const MaxClaim = math.MaxInt32
 
-// Lease is the cluster's record of who may use a disk UUID. The zero value: there is none.
+// Lease is the cluster's record of the node that may use a disk UUID. The zero value means that there is no record.
 type Lease struct {
 	Exists bool
-	// Holder is "<node>/<disk name>"; empty: no disk holds it.
+	// Holder is "<node>/<disk name>"; empty if no disk holds it.
 	Holder string
-	// Number counts the claims of this UUID, and is the holder's number.
+	// Number counts the claims of this UUID. It is also the holder's number.
 	Number int64
-	// Pending: the holder has not yet recorded that its UUID file carries Number. It found
-	// the number From there, so its file has either.
+	// Pending says that the holder has not yet recorded that its UUID file carries Number. The holder found the number
+	// From in its file, so its file has either Number or From.
 	Pending bool
 	From    int64
 }
 
-// ClaimInput is what the decision about a claim rests on.
+// ClaimInput is the input of the decision about a claim.
 type ClaimInput struct {
 	UUID string
 	Me   string // "<node>/<disk name>"
-	// File is the claim number in the UUID file; 0: none, as in a file that is new, of an
-	// old installation, or was put back by hand.
+	// File is the claim number in the UUID file. It is 0 if the file has none: it is new, of an old installation, or
+	// was restored by hand.
 	File  int64
 	Lease Lease
-	// HolderGone: the disk that the Lease names no longer exists. A disk that is only
-	// down, or not ready, is not gone.
+	// HolderGone says that the disk that the Lease names no longer exists. A disk that is only down, or not ready, is
+	// not gone.
 	HolderGone bool
-	// Discard is the command by which a person gives up the Lease for good.
+	// Discard is the command with which an administrator discards the Lease permanently.
 	Discard string
 }
 
-// ClaimAction is what follows; the zero value is to refuse.
+// ClaimAction is the result of the decision. The zero value means: refuse.
 type ClaimAction int
 
 // The actions.
@@ -45,21 +45,21 @@ const (
 	ClaimRefuse ClaimAction = iota
 	// ClaimHold: the disk may be used; there is nothing to write.
 	ClaimHold
-	// ClaimTake: the disk may be used once Lease and file carry Number.
+	// ClaimTake: the disk may be used after Lease and file carry Number.
 	ClaimTake
 )
 
-// ClaimDecision is the outcome.
+// ClaimDecision is the outcome of DecideClaim.
 type ClaimDecision struct {
 	Action ClaimAction
-	Number int64 // the claim's, to hold or take
+	Number int64 // the number of the claim to hold or take
 	Reason string
 	Gist   string // of a refusal: a clause for people
 }
 
-// DecideClaim tells whether this node may use a disk that Match accepts, for no node sees
-// the disks of another. A UUID has one holder in the cluster; its claim has a number that
-// the Lease and the UUID file share, and that grows whenever the disk finds a new holder:
+// DecideClaim decides whether this node may use a disk that Match accepts. The decision needs the Lease because no node
+// sees the disks of another node. A UUID has one holder in the cluster. The Lease and the UUID file share the number of
+// its claim. The number grows whenever the disk gets a new holder:
 //
 //	file's number:     none         below the Lease's  the Lease's   above
 //	no Lease           take 1                                        take file+1
@@ -71,25 +71,24 @@ type ClaimDecision struct {
 //	  gone, pending    take n+1     f: take n+1        take n+1      take file+1
 //	                                else old copy
 //
-// The node takes a claim in three writes. Each leaves a state that the next pass
-// continues, of this process or another:
+// The node takes a claim in three writes. Each leaves a state that the next pass continues, in this process or another
+// one:
 //
 //	          Lease                     file   a crash after this leaves
 //	(before)  A n-1                     n-1    the claim with A
-//	1. Lease  me n, pending from n-1    n-1    "f: take n": go on with 2
-//	2. file   me n, pending from n-1    n      "take n": go on with 3
+//	1. Lease  me n, pending from n-1    n-1    "f: take n": continue with 2
+//	2. file   me n, pending from n-1    n      "take n": continue with 3
 //	3. Lease  me n                      n      hold
 //
-// The Lease comes first, by compare-and-swap, so that of two copies of a disk only the
-// winner's file is written. It says "pending", because a file below the Lease's number is
-// otherwise that of an old copy: a person put back a clone or a snapshot from before the
-// last claim. The disk is used only after the third write; a copy that was made later
-// carries the same number, and in the very place of the original cannot be told from it. A
-// file above the Lease's number means that the Lease is old: the cluster was restored from
-// a backup. One more than the file's is then above all that was given out.
+// The Lease comes first, by compare-and-swap, so that of two copies of a disk only the winner's file is written. It
+// says "pending" because otherwise a file below the Lease's number belongs to an old copy: an administrator restored a
+// clone or a snapshot from before the last claim. The disk is used only after the third write. A copy that was created
+// later carries the same number. In the place of the original it cannot be distinguished from the original. A file
+// above the Lease's number means that the Lease is old: the cluster was restored from a backup. The file's number plus
+// one is then above all numbers that were given out.
 //
-// A file without a number is no copy that matters: no disk is used before it has one,
-// except those of installations that knew no claims.
+// A file without a number is no copy that matters: no disk is used before it has a number. Disks of installations
+// without claims are the exception.
 func DecideClaim(in ClaimInput) ClaimDecision {
 	l := in.Lease
 	if l.Exists && l.Holder != in.Me && l.Holder != "" && !in.HolderGone {
@@ -123,8 +122,8 @@ func refuse(gist string) ClaimDecision {
 	return ClaimDecision{Reason: ReasonDuplicateUUID, Gist: gist}
 }
 
-// Refused is the verdict on an accepted disk that must not be used for the reason given;
-// recorded is its UUID if one was recorded before, and is kept.
+// Refused returns the verdict on an accepted disk that must not be used for the given reason. recorded is its UUID, if
+// one was recorded before; it stays recorded.
 func Refused(node, name, path, recorded, reason, gist string) Verdict {
 	return Verdict{UUID: recorded, Reason: reason, Message: notReadyMessage(node, name, path, gist)}
 }

@@ -84,7 +84,7 @@ func TestRefusedKeepsTheRecordedUUID(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// claimant is a node with a copy of the disk, in the middle of a claim or not.
+// claimant is a node with a copy of the disk. It may be in the middle of a claim.
 type claimant struct {
 	name string
 	file int64
@@ -92,10 +92,10 @@ type claimant struct {
 	held bool // it uses the disk
 
 	busy    bool
-	version int // of the Lease it read
+	version int // of the Lease that it read
 	in      ClaimInput
 	number  int64
-	next    int // the write it makes next, 1 to 3
+	next    int // the number of its next write, 1 to 3
 }
 
 type claimModel struct {
@@ -116,7 +116,7 @@ func (m *claimModel) read(c *claimant, gone bool) ClaimAction {
 	return d.Action
 }
 
-// write makes the claimant's next write; a claimant that lost the Lease gives up.
+// write performs the claimant's next write. A claimant that has lost the Lease abandons its claim.
 func (m *claimModel) write(c *claimant) {
 	if c.next != 2 && c.version != m.version {
 		c.busy = false
@@ -138,9 +138,9 @@ func (m *claimModel) write(c *claimant) {
 	c.next++
 }
 
-// However the passes of two nodes with copies of one disk interleave, and wherever they
-// are cut short: never do both use it while neither is gone, a holder's file carries the
-// Lease's number, and a node that is alone comes to hold it unless its copy is an old one.
+// The passes of two nodes with copies of one disk interleave in any way, and stop anywhere. The two nodes never both
+// use the disk while neither is gone. A holder's file carries the Lease's number. A node that is alone becomes the
+// holder, unless its copy is an old one.
 func TestClaimsOfCopiesWhereverTheyAreCutShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &claimModel{}
@@ -160,7 +160,7 @@ func TestClaimsOfCopiesWhereverTheyAreCutShort(t *testing.T) {
 			case c.gone:
 			case action == 0 && c.busy: // the process dies
 				c.busy = false
-			case action == 1: // the user removes the disk; once, and for good
+			case action == 1: // the user removes the disk; once, and permanently
 				c.gone, c.held, c.busy = true, false, false
 			case c.busy:
 				m.write(c)
@@ -197,11 +197,10 @@ func TestClaimsOfCopiesWhereverTheyAreCutShort(t *testing.T) {
 
 var errCut = errors.New("cut short")
 
-// allSteps is the order on which the durability of the file rests.
+// allSteps is the order of steps that makes the file durable.
 var allSteps = []step{stepOpenTemp, stepWrite, stepSync, stepClose, stepName, stepSyncDir}
 
-// cutAt has a writer fail, or its process die, before the given step. The steps that
-// were begun are recorded.
+// cutAt makes a writer fail, or its process die, before the given step. It records the steps that were started.
 func cutAt(at step, dies bool, begun *[]step) func(step) error {
 	return func(s step) error {
 		*begun = append(*begun, s)
@@ -215,7 +214,7 @@ func cutAt(at step, dies bool, begun *[]step) func(step) error {
 	}
 }
 
-// until runs what a cutAt may end.
+// until runs a function that a cutAt may end.
 func until(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -271,7 +270,7 @@ func TestWritingTheUUIDFileCutShortAtEachStep(t *testing.T) {
 						assert.Empty(t, strays, "left behind")
 					}
 
-					// It is done again, or found done.
+					// The operation is repeated, or found to be complete.
 					again := o.run(root, after, nil)
 					if again != nil {
 						require.ErrorIs(t, again, ErrConfigExists)

@@ -8,46 +8,44 @@ import (
 	"strings"
 )
 
-// ConfigFileName is the name of the UUID file, directly in a disk's directory
-// (which need not be the root of a file system).
+// ConfigFileName is the name of the UUID file. It lies directly in a disk's directory, which need not be the root of a
+// file system.
 const ConfigFileName = "longhorn-disk.cfg"
 
 // MaxConfigBytes is the largest UUID file that is read or written.
 const MaxConfigBytes = 64 << 10
 
-// StateReady is the only state written into a UUID file.
+// StateReady is the only state that is written to a UUID file.
 const StateReady = "ready"
 
-// What can be wrong with a UUID file. Errors of ParseConfig and of a Record's
-// ConfigErr wrap exactly one of these, except when the kernel could not read the
-// file (an I/O error is passed on as it is).
+// The possible errors of a UUID file. Errors of ParseConfig and of a Record's ConfigErr wrap exactly one of these.
+// There is one exception: if the kernel could not read the file, the I/O error is passed on unchanged.
 var (
-	// ErrConfigMissing: no such file. On a disk with a recorded UUID this most
-	// likely means that its file system is not mounted.
+	// ErrConfigMissing says that the file does not exist. On a disk with a recorded UUID, its file system is most
+	// likely not mounted.
 	ErrConfigMissing = errors.New("the UUID file is missing")
-	// ErrConfigTorn: the content is not one JSON object of the known shape, for
-	// instance empty, cut short, or all zero bytes after a power loss.
+	// ErrConfigTorn says that the content is not one JSON object of the known form. For example, it is empty, cut
+	// short, or all zero bytes after a loss of power.
 	ErrConfigTorn = errors.New("the UUID file is torn or not JSON")
-	// ErrConfigNoUUID: a JSON object without a disk UUID, or with an empty one.
+	// ErrConfigNoUUID says that the JSON object has no disk UUID, or an empty one.
 	ErrConfigNoUUID = errors.New("the UUID file has no disk UUID")
-	// ErrConfigBadUUID: the disk UUID is not 36 characters of the form 8-4-4-4-12.
+	// ErrConfigBadUUID says that the disk UUID is not 36 characters of the form 8-4-4-4-12.
 	ErrConfigBadUUID = errors.New("the disk UUID in the UUID file is malformed")
-	// ErrConfigTooLarge: longer than MaxConfigBytes.
+	// ErrConfigTooLarge says that the file is longer than MaxConfigBytes.
 	ErrConfigTooLarge = errors.New("the UUID file is too large")
-	// ErrConfigNotRegular: a directory, symbolic link, pipe, socket or device.
+	// ErrConfigNotRegular says that the file is a directory, symbolic link, pipe, socket or device.
 	ErrConfigNotRegular = errors.New("the UUID file is not a regular file")
 )
 
-// Config is the content of a UUID file. UUID is what identifies the disk; the
-// rest is informative. Name is the disk's name when the file was made: a disk
-// moved to another node or renamed keeps its file, so Name must not be compared.
+// Config is the content of a UUID file. UUID identifies the disk; the rest is for information. Name is the disk's name
+// at the time when the file was created. A disk that was moved to another node or renamed keeps its file, so Name must
+// not be compared.
 type Config struct {
 	Name   string `json:"diskName"`
 	UUID   string `json:"diskUUID"` // lower case
 	Driver string `json:"diskDriver"`
 	State  string `json:"state"`
-	// Claim is the number of the last claim, between 0 (none yet) and MaxClaim; see
-	// DecideClaim.
+	// Claim is the number of the last claim, between 0 (none yet) and MaxClaim; see DecideClaim.
 	Claim int64 `json:"claim,omitempty"`
 }
 
@@ -56,8 +54,8 @@ func NewConfig(name, uuid string) Config {
 	return Config{Name: name, UUID: uuid, State: StateReady}
 }
 
-// EncodeConfig returns the bytes of a UUID file. It refuses, with the errors of
-// ParseConfig, what that would refuse to read.
+// EncodeConfig returns the bytes of a UUID file. It refuses content that ParseConfig would refuse, with the same
+// errors.
 func EncodeConfig(c Config) ([]byte, error) {
 	uuid, err := canonicalUUID(c.UUID)
 	if err != nil {
@@ -80,9 +78,8 @@ func EncodeConfig(c Config) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// ParseConfig reads the content of a UUID file. A file with nothing but a disk
-// UUID, as old installations wrote it, is valid; unknown keys are accepted and
-// dropped. Keys are matched exactly, with their case.
+// ParseConfig reads the content of a UUID file. A file with only a disk UUID, as old installations wrote it, is valid.
+// Unknown keys are accepted and dropped. Keys are matched exactly, with their case.
 func ParseConfig(data []byte) (Config, error) {
 	if len(data) > MaxConfigBytes {
 		return Config{}, fmt.Errorf("more than %d bytes: %w", MaxConfigBytes, ErrConfigTooLarge)
@@ -143,9 +140,8 @@ func parseUUIDKey(raw json.RawMessage) (string, error) {
 	return canonicalUUID(text)
 }
 
-// canonicalUUID returns text in lower case, or why it is no disk UUID. It takes any
-// version, for old files, but not the all-zero UUID: that is what a forgotten
-// initialisation looks like.
+// canonicalUUID returns text in lower case, or the reason why it is not a disk UUID. It accepts any version, because of
+// old files. It does not accept the all-zero UUID, because that is most likely a missing initialization.
 func canonicalUUID(text string) (string, error) {
 	if text == "" {
 		return "", ErrConfigNoUUID

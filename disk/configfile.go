@@ -11,23 +11,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
-// ReplicasDirName is the directory, directly in a disk's directory, that holds
-// one directory per replica.
+// ReplicasDirName is the directory that contains one directory per replica. It lies directly in a disk's directory.
 const ReplicasDirName = "replicas"
 
 var (
-	// ErrConfigExists: Create found a UUID file, of whatever content.
+	// ErrConfigExists says that Create found a UUID file, with any content.
 	ErrConfigExists = errors.New("a UUID file exists already")
-	// ErrConfigChanged: the UUID file is no longer the one that was scanned.
+	// ErrConfigChanged says that the UUID file is no longer the scanned one.
 	ErrConfigChanged = errors.New("the UUID file is not the one that was scanned")
-	// ErrDirectoryChanged: the path no longer leads to the scanned directory,
-	// because something was mounted, unmounted or renamed since.
+	// ErrDirectoryChanged says that the path no longer leads to the scanned directory, because something was mounted,
+	// unmounted or renamed since.
 	ErrDirectoryChanged = errors.New("the directory is not the one that was scanned")
 )
 
-// readConfig reads the UUID file of an open disk directory. It does not follow
-// symbolic links, does not wait for the writer of a pipe, and reads no more than
-// MaxConfigBytes+1.
+// readConfig reads the UUID file of an open disk directory. It does not follow symbolic links, does not wait for the
+// writer of a pipe, and reads at most MaxConfigBytes+1.
 func readConfig(dir *os.File) (Config, error) {
 	fd, err := unix.Openat(int(dir.Fd()), ConfigFileName,
 		unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
@@ -56,16 +54,13 @@ func readConfig(dir *os.File) (Config, error) {
 	return ParseConfig(data)
 }
 
-// Create makes the UUID file of the disk that rec was scanned from, and the directory
-// for its replicas if there is none. It must be called only where Match said
-// CreateConfig.
+// Create creates the UUID file of the disk that rec was scanned from. If the directory for its replicas does not exist,
+// Create also creates that. It must be called only where Match said CreateConfig.
 //
-// It fails with ErrDirectoryChanged when rec.Path has come to lead elsewhere
-// since the scan, and with ErrConfigExists when there is a UUID file, whatever
-// its content: of two creators one wins, and a torn file is never overwritten.
-// When it returns nil the file is durable; after a crash at any line there is
-// either no UUID file or a whole one (and perhaps a stray, harmless
-// ".longhorn-disk.cfg.*.tmp").
+// It fails with ErrDirectoryChanged if rec.Path leads elsewhere since the scan. It fails with ErrConfigExists if there
+// is a UUID file, with any content: of two creators one wins, and a torn file is never overwritten. When it returns
+// nil, the file is durable. After a crash at any line there is either no UUID file or a complete one. A stray
+// ".longhorn-disk.cfg.*.tmp" may remain, and is harmless.
 func Create(root string, rec Record, cfg Config) error { return create(root, rec, cfg, nil) }
 
 func create(root string, rec Record, cfg Config, before func(step) error) error {
@@ -78,8 +73,8 @@ func create(root string, rec Record, cfg Config, before func(step) error) error 
 		return fmt.Errorf("create UUID file of disk %s: %w", rec.Name, err)
 	}
 	defer dir.Close()
-	// The replicas directory first: a disk with a UUID file always has one, so its
-	// absence later stops replicas from starting beneath a mount point.
+	// The replicas directory comes first: a disk with a UUID file always has one. So if it is missing later, replicas
+	// do not start beneath a mount point.
 	if err := makeReplicasDir(dir); err != nil {
 		return fmt.Errorf("create UUID file of disk %s: %w", rec.Name, err)
 	}
@@ -89,7 +84,7 @@ func create(root string, rec Record, cfg Config, before func(step) error) error 
 	return nil
 }
 
-// openScanned opens the directory that rec was scanned from and no other.
+// openScanned opens the directory that rec was scanned from and no other one.
 func openScanned(root string, rec Record) (*os.File, error) {
 	dir, err := openat.Dir(root, rec.Path)
 	if err != nil {
@@ -107,8 +102,8 @@ func openScanned(root string, rec Record) (*os.File, error) {
 	return dir, nil
 }
 
-// makeReplicasDir makes the replicas directory, for root only, unless something
-// of that name exists. The caller syncs dir.
+// makeReplicasDir creates the replicas directory, accessible only to root, unless something with that name exists. The
+// caller syncs dir.
 func makeReplicasDir(dir *os.File) error {
 	err := unix.Mkdirat(int(dir.Fd()), ReplicasDirName, 0o700)
 	if err != nil && !errors.Is(err, unix.EEXIST) {

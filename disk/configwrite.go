@@ -10,15 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteClaim puts another claim number into the UUID file of the disk that rec was
-// scanned from, and changes nothing else in it that this package knows. Only here is a
-// UUID file replaced: by one of the same UUID. It must be called only after the claim
-// was recorded elsewhere (DecideClaim).
+// WriteClaim writes another claim number to the UUID file of the disk that rec was scanned from. It changes nothing
+// else in the file that this package knows. Only here a UUID file is replaced, by a file with the same UUID. WriteClaim
+// must be called only after the claim was recorded elsewhere (DecideClaim).
 //
-// It fails with ErrDirectoryChanged when rec.Path has come to lead elsewhere since the
-// scan, and with ErrConfigChanged when the UUID file is not the one that was scanned, or
-// cannot be read; then nothing was written. It may be repeated. When it returns nil the
-// file is durable; after a crash at any line there is the old file or the new one.
+// It fails with ErrDirectoryChanged if rec.Path leads elsewhere since the scan. It fails with ErrConfigChanged if the
+// UUID file is not the scanned one, or cannot be read; then nothing was written. It may be repeated. When it returns
+// nil, the file is durable. After a crash at any line there is the old file or the new one.
 func WriteClaim(root string, rec Record, claim int64) error {
 	return writeClaim(root, rec, claim, nil)
 }
@@ -50,7 +48,7 @@ func writeClaim(root string, rec Record, claim int64, before func(step) error) e
 	return nil
 }
 
-// step is one call of the kernel on the way of a UUID file to the disk, in this order.
+// step is one call to the kernel on the way of a UUID file to the disk, in this order.
 type step string
 
 const (
@@ -81,11 +79,11 @@ func (w writer) do(s step, call func() error) error {
 	return nil
 }
 
-// writeNew writes data under a temporary name in the same directory, makes it
-// durable, gives it its name if that is free, and makes the name durable.
+// writeNew writes data under a temporary name in the same directory, and makes it durable. Then it gives the file its
+// name if that is free, and makes the name durable.
 func (w writer) writeNew(data []byte) error { return w.write(data, publish) }
 
-// replace is writeNew, but the name must be taken, and is taken over.
+// replace is writeNew, except that the name must be taken, and is replaced.
 func (w writer) replace(data []byte) error {
 	return w.write(data, func(dirFD int, temp string) error {
 		return unix.Renameat(dirFD, temp, dirFD, ConfigFileName)
@@ -124,7 +122,7 @@ func (w writer) writeTemp(temp string, data []byte) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = file.Close() // once more, perhaps
+			_ = file.Close() // perhaps closed before
 			_ = unix.Unlinkat(dirFD, temp, 0)
 		}
 	}()
@@ -137,8 +135,8 @@ func (w writer) writeTemp(temp string, data []byte) (err error) {
 	return w.do(stepClose, file.Close)
 }
 
-// publish renames temp to the UUID file unless that exists. File systems that
-// cannot rename without replacing (EINVAL, rename(2)) can make a second name.
+// publish renames temp to the UUID file unless that exists. Some file systems cannot rename without replacing (EINVAL,
+// rename(2)); there publish creates a second name.
 func publish(dirFD int, temp string) error {
 	err := unix.Renameat2(dirFD, temp, dirFD, ConfigFileName, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {

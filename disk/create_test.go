@@ -89,7 +89,7 @@ func TestCreateRefusesADirectoryThatWasReplacedSinceTheScan(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(root, name), 0o700))
 	}
 	rec := scanOne(root, "/mounted")
-	// What unmounting does to a path: it comes to lead to another directory.
+	// The effect of unmounting on a path: it leads to another directory.
 	require.NoError(t, os.Rename(filepath.Join(root, "mounted"), filepath.Join(root, "gone")))
 	require.NoError(t, os.Rename(filepath.Join(root, "under"), filepath.Join(root, "mounted")))
 	assert.ErrorIs(t, Create(root, rec, NewConfig("d", uuidA)), ErrDirectoryChanged)

@@ -9,25 +9,24 @@ import (
 
 // Reasons of a disk that is not ready, as they appear in its Ready condition.
 const (
-	// ReasonNoDiskInfo: the directory or its UUID file could not be read, or has
-	// not been scanned or made yet.
+	// ReasonNoDiskInfo: the directory or its UUID file could not be read, or was not scanned or created yet.
 	ReasonNoDiskInfo = "NoDiskInfo"
-	// ReasonDiskFilesystemChanged: what lies at the path is not the recorded disk,
-	// or is a file system that another disk uses.
+	// ReasonDiskFilesystemChanged: the path does not lead to the recorded disk, or leads to a file system that another
+	// disk uses.
 	ReasonDiskFilesystemChanged = "DiskFilesystemChanged"
-	// ReasonReplicasDirectoryMissing: the disk is there, but not its directory for
-	// replicas, or something else is in its place.
+	// ReasonReplicasDirectoryMissing: the disk exists, but not its directory for replicas, or something else is in its
+	// place.
 	ReasonReplicasDirectoryMissing = "ReplicasDirectoryMissing"
-	// ReasonDiskOnVolume: the disk's file system is on the device of a volume that this
-	// node serves, and the node's data plane cannot use such a disk.
+	// ReasonDiskOnVolume: the disk's file system is on the device of a volume that this node serves, and the node's
+	// data plane cannot use such a disk.
 	ReasonDiskOnVolume = "DiskOnVolume"
 	// ReasonDiskReadOnly: nothing can be written to the disk's file system.
 	ReasonDiskReadOnly = "DiskReadOnly"
-	// ReasonDiskInMemory: the disk's file system is in memory, so a restart of the node loses all
-	// replicas on it. A new disk is not ready for it; one that was used before gets no more replicas.
+	// ReasonDiskInMemory: the disk's file system is in memory, so a restart of the node loses all replicas on it. A new
+	// disk is then not ready. A disk that was used before gets no further replicas.
 	ReasonDiskInMemory = "DiskInMemory"
-	// ReasonDiskOnOverlay: the disk lies on overlayfs, which does not tell of writes that failed. A new disk is not ready for
-	// it; one that was used before is used on, because its volumes may have no other place.
+	// ReasonDiskOnOverlay: the disk lies on overlayfs, which does not report failed writes. A new disk is then not
+	// ready. A disk that was used before remains in use, because its volumes may have no other place.
 	ReasonDiskOnOverlay = "DiskOnOverlay"
 	// ReasonDuplicateUUID: another disk of the node has the same disk UUID.
 	ReasonDuplicateUUID = "DuplicateUUID"
@@ -35,35 +34,34 @@ const (
 	ReasonDiskMoved = "DiskMoved"
 )
 
-// SpecDisk is what the user asked for.
+// SpecDisk is a disk as the user requested it.
 type SpecDisk struct {
 	Path string // absolute, in the host's view
-	// MayLieOnVolume: the data plane can use a disk on a volume that is attached to the node.
+	// MayLieOnVolume says that the data plane can use a disk on a volume that is attached to the node.
 	MayLieOnVolume bool
 }
 
-// Known is what was recorded about a disk by an earlier pass. The zero value is
-// a new disk.
+// Known is the information about a disk that an earlier pass recorded. The zero value is a new disk.
 type Known struct {
 	UUID  string // empty: never accepted
-	Ready bool   // it was accepted in the last pass
+	Ready bool   // the last pass accepted it
 }
 
 // Verdict is the judgement of one disk.
 type Verdict struct {
-	// Accept: the disk is ready and UUID is its disk UUID, to be recorded.
+	// Accept says that the disk is ready. UUID is its disk UUID, which must be recorded.
 	Accept bool
-	// UUID is the accepted or, while the disk is not accepted, the recorded one: a
-	// recorded UUID is never given up.
+	// UUID is the accepted UUID. While the disk is not accepted, it is the recorded one: a recorded UUID is never
+	// deleted.
 	UUID string
-	// CreateConfig: the disk is new, alone on its file system, and lacks nothing
-	// but a UUID file. The caller must Create one, scan, and match again.
+	// CreateConfig says that the disk is new, alone on its file system, and lacks only a UUID file. The caller must
+	// Create one, scan, and match again.
 	CreateConfig bool
 	Reason       string // empty when accepted
 	Message      string // a sentence for people, also when accepted
 }
 
-// candidate is one disk on its way through the rules.
+// candidate is one disk while the rules are applied.
 type candidate struct {
 	name     string
 	path     string
@@ -76,9 +74,9 @@ type candidate struct {
 
 func (c *candidate) isOld() bool { return c.known.UUID != "" }
 
-// occupies tells whether the file system at the path is the recorded disk's, ready or
-// not: its UUID file is there, be it torn. One without a file is most likely not mounted,
-// and then the path leads to another file system.
+// occupies reports whether the file system at the path belongs to the recorded disk, ready or not: its UUID file
+// exists, even if torn. A disk without a file is most likely not mounted, and then the path leads to another file
+// system.
 func (c *candidate) occupies() bool {
 	if !c.isOld() || c.record.Err != nil || errors.Is(c.record.ConfigErr, ErrConfigMissing) {
 		return false
@@ -86,8 +84,8 @@ func (c *candidate) occupies() bool {
 	return c.record.ConfigErr != nil || c.fileUUID() == c.known.UUID
 }
 
-// isAway tells whether the path is known not to lead to the recorded disk: it leads
-// nowhere, to a directory without a UUID file, or to another disk.
+// isAway reports whether the path is known not to lead to the recorded disk. It leads nowhere, to a directory without a
+// UUID file, or to another disk.
 func (c *candidate) isAway() bool {
 	if !c.isOld() {
 		return false
@@ -101,7 +99,7 @@ func (c *candidate) isAway() bool {
 	return c.fileUUID() != c.known.UUID
 }
 
-// fileUUID is the UUID in the disk's file, or empty.
+// fileUUID returns the UUID in the disk's file, or "".
 func (c *candidate) fileUUID() string {
 	if c.record.Config == nil {
 		return ""
@@ -109,26 +107,23 @@ func (c *candidate) fileUUID() string {
 	return c.record.Config.UUID
 }
 
-// Match judges all disks of a node together. spec, prev and records go by disk
-// name; a disk without an entry in prev is new, one without a matching record
-// has not been scanned. Its result holds one Verdict for each disk of spec and
-// depends on nothing but its arguments.
+// Match judges all disks of a node together. spec, prev and records are keyed by disk name. A disk without an entry in
+// prev is new. A disk without a matching record has not been scanned. The result contains one Verdict for each disk of
+// spec and depends only on the arguments.
 //
-// Three passes, each over the disks that the one before left:
+// There are three passes. Each looks only at the disks that the previous one left:
 //
-//  1. Alone: the directory and its UUID file are readable, and the file agrees
-//     with the recorded UUID. A recorded UUID without a file is a missing mount. A
-//     disk with its file has a directory for replicas. It can be written to. A new one is not in memory. No disk lies on a volume that
-//     this node serves: the data plane keeps such file systems out of its process.
-//  2. Per file system: the one disk that was recorded stays and all new ones are
-//     not ready, even while that disk itself is not ready; if all are new, none is ready. Should several recorded disks, each
-//     with its own valid file, have come to share a file system, the one that was
-//     ready stays, or the first by name.
-//  3. Per UUID: a new disk must not carry a UUID that another disk of spec has
-//     recorded or shows on another file system. Of several recorded with one UUID,
-//     the one that was ready stays, or the first by name. A recorded disk whose path does
-//     not lead to its file is no obstacle: the disk is where its file is, and a message
-//     tells the entry that it left.
+//  1. Alone: the directory and its UUID file are readable, and the file agrees with the recorded UUID. A recorded
+//     UUID without a file is a missing mount. A disk with its file has a directory for replicas. It can be written
+//     to. A new one is not in memory. No disk lies on a volume that this node serves: the data plane keeps such file
+//     systems out of its process.
+//  2. Per file system: the one disk that was recorded stays. All new disks are not ready, even while the recorded
+//     disk itself is not ready. If all disks are new, none is ready. Several recorded disks, each with its own valid
+//     file, may share a file system by now. Then the disk that was ready stays, or the first by name.
+//  3. Per UUID: a new disk must not carry a UUID that another disk of spec has recorded, or shows on another file
+//     system. Of several disks recorded with one UUID, the disk that was ready stays, or the first by name. If the
+//     path of a recorded disk does not lead to its file, it does not count: the disk is at the place of its file, and
+//     the message of the old entry says so.
 func Match(node string, spec map[string]SpecDisk, prev map[string]Known, records map[string]Record) map[string]Verdict {
 	all := candidates(spec, prev, records)
 	reject := func(c *candidate, reason, gist string) {
@@ -214,7 +209,7 @@ func checkAlone(all []*candidate, reject rejectFunc) {
 		case missing && OnOverlay(c.record.FSType):
 			reject(c, ReasonDiskOnOverlay, gistOnOverlay(c))
 		case missing:
-			// A new disk: its file is made if the other passes find nothing.
+			// A new disk: its file is created if the other passes find nothing.
 		case c.record.ConfigErr != nil:
 			reject(c, ReasonNoDiskInfo, gistBadConfig(c))
 		case c.record.ReplicasErr != nil:
@@ -223,8 +218,8 @@ func checkAlone(all []*candidate, reject rejectFunc) {
 	}
 }
 
-// checkFilesystems is pass 2. It decides which disks to reject before it rejects
-// any, so the order of disks plays no part.
+// checkFilesystems is pass 2. It decides which disks to reject before it rejects any, so the order of disks has no
+// influence.
 func checkFilesystems(all []*candidate, reject rejectFunc) {
 	left := remaining(all)
 	present := filter(all, func(c *candidate) bool { return c.rejected == nil || c.occupies() })
@@ -262,9 +257,9 @@ func checkUUIDs(all []*candidate, reject rejectFunc) {
 				continue
 			}
 		} else {
-			// Rejected disks count here: of two clones no rule can tell which is the
-			// original. A recorded disk that is away does not: this is where it is now,
-			// unless the claim's number says that this is an old copy (DecideClaim).
+			// Rejected disks count here: of two clones no rule can determine the original. A recorded disk that is away
+			// does not count, because this is its present place. If this is an old copy, the number of the claim shows
+			// that (DecideClaim).
 			twins = filter(all, func(other *candidate) bool { return isTwin(c, other) })
 		}
 		if len(twins) > 0 {
@@ -273,8 +268,8 @@ func checkUUIDs(all []*candidate, reject rejectFunc) {
 	}
 }
 
-// isTwin tells whether other has recorded the UUID that the new disk c shows and is not
-// away, or shows it too on another file system.
+// isTwin reports whether the disk other has the UUID that the new disk c shows. Either other has recorded it and is not
+// away, or it also shows it on another file system.
 func isTwin(c, other *candidate) bool {
 	if other == c {
 		return false
@@ -285,7 +280,7 @@ func isTwin(c, other *candidate) bool {
 	return other.fileUUID() == c.fileUUID() && !sameFilesystem(c.record, other.record)
 }
 
-// tellMoved names the new place in the verdicts of entries whose disks are accepted elsewhere.
+// tellMoved adds the new place to the verdicts of entries with disks that are accepted elsewhere.
 func tellMoved(all []*candidate, reject rejectFunc) {
 	for _, c := range all {
 		if c.rejected == nil || !c.isAway() {
@@ -299,8 +294,8 @@ func tellMoved(all []*candidate, reject rejectFunc) {
 	}
 }
 
-// incumbent picks the disk that stays: one that was ready, else the first by
-// name. Preferring the ready one keeps disks from taking turns.
+// incumbent returns the disk that stays: a disk that was ready, else the first by name. The preference for the ready
+// disk prevents disks from taking turns.
 func incumbent(old []*candidate) *candidate {
 	return slices.MinFunc(old, func(a, b *candidate) int {
 		if a.known.Ready != b.known.Ready {

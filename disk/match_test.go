@@ -16,7 +16,7 @@ import (
 
 const uuidB = "b0b0b0b0-55d0-4a8b-9a0e-0c4f5a1d2b31"
 
-// fixture is one disk of a match: its place is the device it was scanned on.
+// fixture is one disk of a match. The device on which it was scanned stands for its place.
 type fixture struct {
 	recorded    string // UUID in the status
 	ready       bool
@@ -56,7 +56,7 @@ func matchFixtures(disks map[string]fixture) map[string]Verdict {
 	return Match("node-1", spec, prev, records)
 }
 
-// want is what a case expects of one disk; text must occur in the message.
+// want is the expected result for one disk; text must occur in the message.
 type want struct {
 	accept, create bool
 	uuid           string
@@ -300,7 +300,7 @@ func TestMatchLetsOneDiskHaveAUUID(t *testing.T) {
 	}
 }
 
-// XFS may show another f_fsid after each mount, and a clone shows that of the original.
+// XFS may show another f_fsid after each mount, and a clone shows the f_fsid of the original.
 func TestMatchIsIndifferentToFilesystemIDs(t *testing.T) {
 	spec := map[string]SpecDisk{"a": {Path: "/a"}, "b": {Path: "/b"}}
 	record := func(name string, device uint64, fsid, uuid string) Record {
@@ -355,9 +355,8 @@ func TestAFreshDiskIsAcceptedAfterItsFileWasCreated(t *testing.T) {
 	assert.False(t, second.CreateConfig)
 }
 
-// Whatever the disks, accepted ones have distinct file systems and UUIDs, a
-// recorded UUID is kept, and the verdicts are a fixed point: recording them and
-// matching again changes nothing, so disks do not take turns.
+// For any disks: accepted disks have distinct file systems and UUIDs, and a recorded UUID stays. The verdicts are a
+// fixed point: if they are recorded and the disks are matched again, nothing changes. So disks do not take turns.
 func TestMatchInvariants(t *testing.T) {
 	uuids := []string{uuidA, uuidB, "cccccccc-55d0-4a8b-9a0e-0c4f5a1d2b31"}
 	rapid.Check(t, func(t *rapid.T) {

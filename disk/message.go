@@ -87,13 +87,12 @@ func names(list []*candidate) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// RepairCommand is a line for a POSIX shell on the node that puts back the UUID
-// file of the disk in the directory path. It must be shown together with the
-// condition that the right file system is mounted there.
+// RepairCommand returns a line for a POSIX shell on the node that restores the UUID file of the disk in the directory
+// path. The line must be shown together with the condition that the right file system is mounted there.
 func RepairCommand(path, name, uuid string) string {
 	data, err := EncodeConfig(NewConfig(name, uuid))
 	if err != nil {
-		// Recorded by hand, perhaps: let the person see what there is to write.
+		// Perhaps recorded by hand: show the administrator the content to write.
 		return fmt.Sprintf("write {\"diskUUID\":%q} to %s", uuid, strings.TrimRight(path, "/")+"/"+ConfigFileName)
 	}
 	return fmt.Sprintf("printf '%%s\\n' %s > %s",

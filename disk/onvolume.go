@@ -8,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MarkVolumes sets OnVolume of the records that lie on a device in deviceDir, a directory
-// below root with one block device for each volume that is attached here, by its name. It
-// does not recognize a partition of such a device, or what else a device mapper makes of
-// it. If the directory is missing, the node has no volumes.
+// MarkVolumes sets OnVolume of the records that lie on a device in deviceDir. This is a directory below root with one
+// block device, by name, for each volume that is attached here. MarkVolumes does not recognize a partition of such a
+// device, or a device mapper device on it. If the directory is missing, the node has no volumes.
 func MarkVolumes(root, deviceDir string, records map[string]Record) error {
 	entries, err := os.ReadDir(filepath.Join(root, deviceDir))
 	if os.IsNotExist(err) {

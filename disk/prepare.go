@@ -11,11 +11,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/openat"
 )
 
-// Prepare makes the directory of a default disk, below root, with missing parents (mode
-// 0755), and in it the replicas directory (mode 0700). It leaves what exists as it is,
-// so it may be repeated. It makes no UUID file: Create does, after Match. It must be
-// called only when a default disk is first added to a node, never for a disk with a
-// recorded UUID, whose missing directory means that something is not mounted. A
+// Prepare creates the directory of a default disk, below root, with missing parents (mode 0755), and in it the replicas
+// directory (mode 0700). It leaves existing directories unchanged, so it may be repeated. It creates no UUID file:
+// Create does so, after Match. It must be called only when a default disk is first added to a node. It must never be
+// called for a disk with a recorded UUID: if the directory of such a disk is missing, something is not mounted. A
 // dangling symbolic link on the way is an error.
 func Prepare(root, path string) error {
 	dir, err := makeDirs(root, path)
@@ -32,8 +31,8 @@ func Prepare(root, path string) error {
 	return nil
 }
 
-// makeDirs opens path, making one missing component after the other. Each prefix
-// is resolved from root anew, so symbolic links on the way stay beneath it.
+// makeDirs opens path, and creates one missing component after the other. It resolves each prefix from root again, so
+// symbolic links on the way stay beneath root.
 func makeDirs(root, path string) (*os.File, error) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, openat.ErrRelative

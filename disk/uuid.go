@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// uuidAttempts bounds the search for a UUID with a fresh prefix.
+// uuidAttempts limits the search for a UUID with a fresh prefix.
 const uuidAttempts = 20
 
-// uuidPrefixLen characters of a disk UUID suffice to tell a node's disks apart
-// at a glance; NewUUID tries to keep them distinct.
+// uuidPrefixLen is the number of characters that suffice to distinguish the UUIDs of a node's disks at a glance.
+// NewUUID tries to keep these characters distinct.
 const uuidPrefixLen = 4
 
-// NewUUID draws a version 4 UUID from random, which must be cryptographically
-// strong (the uniqueness of disks in the whole cluster rests on it). It prefers
-// one whose first 4 characters differ from those of all known UUIDs, and settles
-// for any after 20 attempts. The only error is that of random.
+// NewUUID draws a version 4 UUID from random. random must be cryptographically strong, because the uniqueness of disks
+// in the whole cluster depends on it. NewUUID prefers a UUID with first 4 characters that differ from the first 4
+// characters of all known UUIDs. After 20 attempts it accepts any UUID. Its only possible error is an error of random.
 func NewUUID(random io.Reader, known []string) (string, error) {
 	var uuid string
 	for range uuidAttempts {
