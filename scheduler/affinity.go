@@ -1,6 +1,6 @@
 package scheduler
 
-// occupancy is how far a node or zone is taken by the volume's replicas.
+// occupancy is the degree to which the volume's replicas take a node or zone.
 type occupancy int
 
 const (
@@ -9,7 +9,7 @@ const (
 	used                          // a replica that stays
 )
 
-// usage counts the volume's replicas by place.
+// usage counts the volume's replicas by node, zone and disk.
 type usage struct {
 	nodes, zones map[string]tally
 	disks        map[string]int // by UUID
@@ -54,8 +54,8 @@ func usageOf(s Snapshot) usage {
 // forbidden is the stage of a place that anti-affinity does not allow.
 const forbidden = -1
 
-// stage is the place of a candidate's node in the order in which anti-affinity
-// tries nodes: a lower stage is exhausted before the next one is looked at.
+// stage returns the stage of a candidate's node in the order in which anti-affinity tries nodes. A lower stage is
+// exhausted before the next one is tried.
 //
 //	             stage 0            stage 1                    stage 2
 //	zone hard    both unused        node unused, zone only
@@ -82,8 +82,7 @@ func (u usage) stage(c candidate, s Settings) int {
 	return forbidden
 }
 
-// antiAffinity returns why the volume's other replicas forbid a place, or two
-// empty strings.
+// antiAffinity returns the reason why the volume's other replicas forbid a place, or two empty strings.
 func (u usage) antiAffinity(c candidate, s Settings) (reason, message string) {
 	if u.stage(c, s) == forbidden {
 		if !s.ZoneSoftAntiAffinity && u.nodes[c.node.Name].occupancy() == unused {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tenThousand is a cluster of 10,000 disks on 1,000 nodes in ten zones.
+// tenThousand returns a cluster of 10,000 disks on 1,000 nodes in ten zones.
 func tenThousand() Snapshot {
 	s := Snapshot{Settings: defaults}
 	for i := range 1000 {

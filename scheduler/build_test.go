@@ -16,7 +16,7 @@ func with(s Settings, change func(*Settings)) Settings {
 	return s
 }
 
-// node is a healthy node with the given disks.
+// node returns a healthy node with the given disks.
 func node(name string, disks ...Disk) Node {
 	return Node{
 		Name: name, Ready: true, Schedulable: true, AllowScheduling: true,
@@ -34,8 +34,8 @@ func nodeBut(n Node, change func(*Node)) Node {
 	return n
 }
 
-// disk is a healthy, empty disk of 1000 with the given free space; its UUID is its
-// name, so names are distinct over nodes where it matters.
+// disk returns a healthy, empty disk of size 1000 with the given free space. Its UUID is its name, so names are
+// distinct across nodes where that matters.
 func disk(name string, available int64) Disk {
 	return Disk{
 		Name: name, UUID: name, Path: "/" + name, AllowScheduling: true, Ready: true, Schedulable: true,

@@ -8,15 +8,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Reasons of a disk whose Schedulable condition is False.
+// The reasons of a Schedulable condition that is False.
 const (
 	ConditionReasonDiskPressure = "DiskPressure"
 	ConditionReasonDiskNotReady = "DiskNotReady"
 )
 
-// DiskSchedulable tells whether the disk of that node has room for any replica at all,
-// for its Schedulable condition: the reason is empty if it has, and the message shows
-// the numbers if it has not. It ignores what the user allows, eviction and tags.
+// DiskSchedulable decides the Schedulable condition of a disk of that node: whether the disk has room for any replica
+// at all. If it has, the reason is empty. If it has not, the message shows the numbers. It ignores the user's
+// permissions, eviction and tags.
 func DiskSchedulable(node string, d Disk, s Settings) (schedulable bool, reason, message string) {
 	if !d.Ready {
 		return false, ConditionReasonDiskNotReady,
@@ -29,13 +29,13 @@ func DiskSchedulable(node string, d Disk, s Settings) (schedulable bool, reason,
 	return true, "", fmt.Sprintf("Disk %s(%s) on node %s is schedulable", d.Name, d.Path, node)
 }
 
-// shortage is empty when the disk can take a replica of the nominal size that
-// writes required bytes at once; otherwise it says what is lacking. The two rules:
+// shortage returns "" if the disk can take a replica of the nominal size that writes required bytes at once. Otherwise
+// it describes the shortage. The two rules:
 //
 //	physical: available - required  must stay above   maximum * minimal%
 //	virtual:  scheduled + size      must not exceed   (maximum - reserved) * overProvisioning%
 //
-// Equality blocks on the physical side only.
+// Equality blocks only on the physical side.
 func shortage(d Disk, s Settings, size, required int64) string {
 	switch {
 	case d.StorageMaximum <= 0:
@@ -60,19 +60,20 @@ func virtualCeiling(d Disk, s Settings) int64 {
 	return percentOf(d.StorageMaximum-d.StorageReserved, s.OverProvisioningPercent)
 }
 
-// usable is the room that placing prefers: free space that is neither reserved
-// nor promised to replicas already there.
+// usable returns the room that placement prefers: free space that is neither reserved nor promised to replicas on the
+// disk.
 func usable(d Disk) int64 {
 	return max(0, max(0, d.StorageAvailable-d.StorageReserved)-d.StorageScheduled)
 }
 
-// UsesAtLeast tells whether that percentage of a disk or more is in use, by replicas or by anything else. The answer is no while the disk's size is not known.
+// UsesAtLeast reports whether at least that percentage of a disk is in use, by replicas or by other data. It returns
+// false while the disk's size is unknown.
 func UsesAtLeast(percent, maximum, available int64) bool {
 	return maximum > 0 && maximum-available >= percentOf(maximum, percent)
 }
 
-// percentOf is v*percent/100, rounded toward zero, limited to the range of int64.
-// A percentage below zero counts as zero.
+// percentOf returns v*percent/100, rounded toward zero, limited to the range of int64. A percentage below zero counts
+// as zero.
 func percentOf(v, percent int64) int64 {
 	negative := v < 0
 	if negative {

@@ -1,7 +1,8 @@
 package scheduler
 
-// restingOn returns the volumes that rest on a volume: itself, those with a replica on a disk whose file system lies on it,
-// and so on. A disk on any of them is no place for its replicas: a write to the volume would cause one more.
+// restingOn returns the volumes that rest on a volume: the volume itself, and the volumes with a replica on a disk that
+// lies on one of the returned volumes. A disk lies on a volume if its file system does. The volume's replicas must not
+// be placed on a disk that lies on any of them: a write to the volume would cause a further write to it.
 //
 //	volume a ─ replica ─► disk d ─ its file system ─► volume b ─ replica ─► disk e ─ its file system ─► volume c
 //	a rests on b, b on c; so no replica of c may be placed on d, nor on a disk that lies on a

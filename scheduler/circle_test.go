@@ -10,7 +10,7 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// diskOn is a disk, of that UUID, on a volume.
+// diskOn returns a node with a disk, of that UUID, on a volume.
 func diskOn(node, uuid, volume string) *longhorn.Node {
 	return &longhorn.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: node},

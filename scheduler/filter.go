@@ -8,17 +8,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// candidate is a disk with its node, both as they are in the snapshot.
+// candidate is a disk with its node, both unchanged from the snapshot.
 type candidate struct {
 	node *Node
 	disk *Disk
 }
 
-// filter returns why a disk is no place for the request, or two empty strings.
-// A filter looks at one disk alone; how replicas relate is anti-affinity's part.
+// filter returns the reason why a disk cannot take the replica of the request, or two empty strings. A filter checks
+// one disk alone; anti-affinity checks the relation between replicas.
 type filter func(c candidate, req Request, s Settings) (reason, message string)
 
-// filters run in this order; a disk is rejected by the first that objects.
+// filters run in this order. The first filter that objects rejects the disk.
 var filters = []filter{
 	nodeAvailable,
 	hardNodeAffinity,
@@ -112,9 +112,9 @@ func join(list []string) string {
 	return strings.Join(slices.Sorted(slices.Values(list)), ", ")
 }
 
-// enoughStorage applies the rules of shortage anew, with the request's sizes and what
-// this pass has placed. It asks the disk's Schedulable condition last: that is the same
-// rule without sizes, seen earlier, so the numbers of now explain more.
+// enoughStorage applies the rules of shortage again, with the request's sizes and the placements of this pass. It
+// checks the disk's Schedulable condition last. The condition is the result of the same rule without sizes, at an
+// earlier time, so the present numbers explain more.
 func enoughStorage(c candidate, req Request, s Settings) (reason, message string) {
 	if lack := shortage(*c.disk, s, req.SizeBytes, req.ActualSizeBytes); lack != "" {
 		return ReasonInsufficientStorage, lack
@@ -125,7 +125,8 @@ func enoughStorage(c candidate, req Request, s Settings) (reason, message string
 	return "", ""
 }
 
-// usedBelow keeps a replica that leaves a disk because too much of it is in use off one that would then be like that.
+// usedBelow applies to a replica that leaves a disk because too much of it is in use. It rejects a disk that would then
+// be in the same state.
 func usedBelow(c candidate, req Request, _ Settings) (reason, message string) {
 	d := c.disk
 	if req.UsedBelowPercent > 0 && UsesAtLeast(req.UsedBelowPercent, d.StorageMaximum, d.StorageAvailable-req.ActualSizeBytes) {

@@ -17,7 +17,7 @@ func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
 		node            Node
 		req             Request
 		settings        Settings
-		reason, message string // empty: it is placed
+		reason, message string // empty if it is placed
 	}{
 		"a healthy node and disk → placed": {node: healthy, settings: defaults, req: Request{SizeBytes: 1000}},
 

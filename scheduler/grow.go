@@ -8,10 +8,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// GrowthShortage says why the replicas of a volume cannot take more bytes on their disks, by disk UUID: the first disk, by UUID, that has no
-// room. It returns "" if all have. Disks that the snapshot does not have are not asked.
+// GrowthShortage returns the reason why the replicas of a volume cannot take more bytes on their disks, keyed by disk
+// UUID. It names the first disk, by UUID, that lacks room. It returns "" if all disks have room. It ignores disks that
+// the snapshot does not have.
 //
-// A disk must be able to hold the bytes, which placing a replica does not ask of it, and to be promised them:
+// A disk must be able to hold the bytes, which the placement of a replica does not require. It must also be possible to
+// promise the bytes:
 //
 //	physical: available + reserved - delta  must leave  maximum * minimal%
 //	virtual:  as for a replica of delta bytes that writes nothing at once

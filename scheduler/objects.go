@@ -5,17 +5,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Objects are the API objects of the cluster that a snapshot is made of.
+// Objects are the API objects of the cluster from which a snapshot is created.
 type Objects struct {
 	Nodes            []*longhorn.Node
 	InstanceManagers []*longhorn.InstanceManager
-	// Replicas of all volumes: the snapshot counts here what is promised on a disk, and does not
-	// read it from the disk's status, which lags behind the replicas just placed.
+	// Replicas of all volumes. From them the snapshot counts the bytes that are promised on a disk. It does not read
+	// these from the disk's status, which lags behind the replicas that were just placed.
 	Replicas []*longhorn.Replica
 }
 
-// Snapshot returns the cluster as the scheduler sees it for a replica of the given
-// volume. An object that is being deleted still takes its room.
+// Snapshot returns the cluster in the form that the scheduler needs for a replica of the given volume. An object that
+// is being deleted still takes its room.
 func (o Objects) Snapshot(volume string, settings Settings) Snapshot {
 	running := map[string]bool{}
 	for _, im := range o.InstanceManagers {
@@ -41,7 +41,7 @@ func (o Objects) Snapshot(volume string, settings Settings) Snapshot {
 	return s
 }
 
-// SettingsOf reads the scheduler's settings, and what a volume says instead of them.
+// SettingsOf reads the scheduler's settings, and the volume's own values, which override them.
 func SettingsOf(values types.SettingValues, v *longhorn.VolumeSpec) Settings {
 	soft := func(own longhorn.AntiAffinity, setting types.SettingName) bool {
 		if own == longhorn.AntiAffinityEnabled || own == longhorn.AntiAffinityDisabled {

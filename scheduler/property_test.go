@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawSnapshot makes clusters small enough that rules clash often.
+// drawSnapshot draws clusters that are so small that rules conflict often.
 func drawSnapshot(t *rapid.T) Snapshot {
 	flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
 	mostly := func(name string) bool { return rapid.IntRange(0, 7).Draw(t, name) > 0 }
@@ -52,8 +52,8 @@ func drawRequest(t *rapid.T) Request {
 	}
 }
 
-// mayHold says in one flat condition, without the package's filters and stages,
-// whether a disk may hold one more replica.
+// mayHold decides in one flat condition, without the package's filters and stages, whether a disk may hold one more
+// replica.
 func mayHold(s Snapshot, req Request, n Node, d Disk) bool {
 	set := s.Settings
 	hasAll := func(have, selector []string, allowEmpty bool) bool {
@@ -99,8 +99,7 @@ func mayHold(s Snapshot, req Request, n Node, d Disk) bool {
 	return usable && tagged && room && apart
 }
 
-// A replica is placed exactly when some disk may hold it, and on such a disk;
-// otherwise every disk has its rejection.
+// A replica is placed exactly if some disk may hold it, and on such a disk. Otherwise every disk has its rejection.
 func TestScheduleFindsAPlaceExactlyWhenThereIsOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, req := drawSnapshot(t), drawRequest(t)
@@ -125,7 +124,7 @@ func TestScheduleFindsAPlaceExactlyWhenThereIsOne(t *testing.T) {
 	})
 }
 
-// Several replicas at once keep the rules among each other too.
+// Several replicas that are placed at once also follow the rules among each other.
 func TestScheduleAllKeepsRulesAmongItsOwn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, req := drawSnapshot(t), drawRequest(t)

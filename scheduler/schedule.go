@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Schedule chooses the place for one more replica. It fails with *Unschedulable
-// and with nothing else.
+// Schedule chooses the place for one more replica. Its only possible error is *Unschedulable.
 func Schedule(s Snapshot, req Request) (Placement, error) {
 	placements, err := ScheduleAll(s, req, 1)
 	if err != nil {
@@ -16,9 +15,9 @@ func Schedule(s Snapshot, req Request) (Placement, error) {
 	return placements[0], nil
 }
 
-// ScheduleAll chooses places for n more replicas, one after the other, each
-// seeing those before it. It is all or nothing: if one finds no place it fails
-// with *Unschedulable, which tells how many did and why the next one did not.
+// ScheduleAll chooses places for n more replicas, one after the other. Each choice takes the earlier ones into account.
+// It is all or nothing: if one replica finds no place, ScheduleAll fails with *Unschedulable. The error contains the
+// number of replicas that found a place, and why the next one did not.
 func ScheduleAll(s Snapshot, req Request, n int) ([]Placement, error) {
 	placements := make([]Placement, 0, max(0, n))
 	for len(placements) < n {
@@ -32,7 +31,7 @@ func ScheduleAll(s Snapshot, req Request, n int) ([]Placement, error) {
 	return placements, nil
 }
 
-// choose returns the best place, or false and why each disk was rejected.
+// choose returns the best place, or false and the reason why each disk was rejected.
 func choose(s Snapshot, req Request) (Placement, []Rejection, bool) {
 	use := usageOf(s)
 	allowed, rejections := sift(s, req, use)
@@ -50,7 +49,7 @@ func choose(s Snapshot, req Request) (Placement, []Rejection, bool) {
 	}, nil, true
 }
 
-// sift parts the disks into allowed and rejected ones, the latter sorted.
+// sift separates the disks into allowed and rejected ones. It sorts the rejections.
 func sift(s Snapshot, req Request, use usage) ([]candidate, []Rejection) {
 	var allowed []candidate
 	var rejections []Rejection
@@ -86,12 +85,12 @@ func rejection(c candidate, req Request, s Settings, use usage) (reason, message
 	return use.antiAffinity(c, s)
 }
 
-// scorer compares two allowed candidates: negative if a is the better place,
-// zero if it has no preference.
+// scorer compares two allowed candidates. The result is negative if a is the better place, and zero if there is no
+// preference.
 type scorer func(a, b candidate, use usage, s Settings) int
 
-// scorers in order of weight; a later one decides only between what the earlier
-// ones find equal. The last two make the choice unique, whatever the input order.
+// scorers are in order of weight. A later scorer decides only between candidates that the earlier scorers find equal.
+// The last two make the choice unique, whatever the order of the input.
 var scorers = []scorer{
 	earlierStage,
 	unusedDisk,
@@ -116,8 +115,8 @@ func earlierStage(a, b candidate, use usage, s Settings) int {
 	return cmp.Compare(use.stage(a, s), use.stage(b, s))
 }
 
-// unusedDisk comes before the counts: where disk anti-affinity is soft, it is given up
-// only when every available disk holds a replica of the volume.
+// unusedDisk comes before the counts: where disk anti-affinity is soft, two replicas share a disk only if every
+// available disk holds a replica of the volume.
 func unusedDisk(a, b candidate, use usage, _ Settings) int {
 	return cmp.Compare(min(1, use.disks[a.disk.UUID]), min(1, use.disks[b.disk.UUID]))
 }
@@ -134,8 +133,8 @@ func moreUsableStorage(a, b candidate, _ usage, _ Settings) int {
 	return cmp.Compare(usable(*b.disk), usable(*a.disk))
 }
 
-// moreVirtualRoom decides where over-provisioning has used up the real room everywhere,
-// so that volumes still spread instead of all following the names.
+// moreVirtualRoom decides where over-provisioning has used up the real room everywhere. So volumes are still spread,
+// and not all placed by the order of names.
 func moreVirtualRoom(a, b candidate, _ usage, s Settings) int {
 	room := func(d *Disk) int64 { return virtualCeiling(*d, s) - d.StorageScheduled }
 	return cmp.Compare(room(b.disk), room(a.disk))

@@ -218,7 +218,7 @@ func TestWithLeavesTheSnapshotAsItIs(t *testing.T) {
 	before := Snapshot{
 		Settings: defaults,
 		Nodes:    []Node{node("a", disk("a1", 900), disk("a2", 900)), node("b", disk("b1", 900))},
-		Replicas: slices.Grow([]Replica{on("b", "b1")}, 4), // room that a careless append would share
+		Replicas: slices.Grow([]Replica{on("b", "b1")}, 4), // spare capacity that a careless append would share
 	}
 	p := Placement{Node: "a", Disk: "a2", DiskUUID: "a2", SizeBytes: 100, ActualSizeBytes: 30}
 	after, other := before.With(p), before.With(Placement{Node: "a", Disk: "a1", DiskUUID: "a1", SizeBytes: 1})

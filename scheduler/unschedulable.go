@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Reasons for rejecting a disk: a small vocabulary, known to users from the
-// message of a volume's Scheduled condition.
+// Reasons for the rejection of a disk: a small vocabulary that users know from the message of a volume's Scheduled
+// condition.
 const (
 	ReasonNodeNotFound        = "node not found"
 	ReasonDiskNotFound        = "disk not found"
@@ -22,25 +22,25 @@ const (
 	ReasonAntiAffinity        = "anti-affinity cannot be satisfied"
 )
 
-// Rejection says why a disk was not taken.
+// Rejection is the reason why a disk was not taken.
 type Rejection struct {
 	Node    string
-	Disk    string // name; empty: the node has no disks
+	Disk    string // name; empty if the node has no disks
 	Reason  string // one of the Reason constants
 	Message string // a clause for people, with the names and numbers
 }
 
 // Unschedulable is the error of Schedule and ScheduleAll: no disk was left.
 type Unschedulable struct {
-	Wanted int // replicas asked for
+	Wanted int // number of requested replicas
 	Placed int // how many of them would have found a place
-	// Rejections holds every disk once, in the order of node and disk names, as
-	// seen by the first replica without a place; empty if there are no nodes.
+	// Rejections contains every disk once, in the order of node and disk names, for the first replica without a place.
+	// It is empty if there are no nodes.
 	Rejections []Rejection
 }
 
-// Error starts with "replica scheduling failed" and gives the distinct reasons with the number of disks each and what
-// those lack; the details of each disk are in Rejections.
+// Error starts with "replica scheduling failed". It contains the distinct reasons, the number of disks for each, and
+// what these disks lack. The details of each disk are in Rejections.
 func (u *Unschedulable) Error() string {
 	var b strings.Builder
 	b.WriteString("replica scheduling failed: ")
@@ -51,7 +51,7 @@ func (u *Unschedulable) Error() string {
 	return b.String()
 }
 
-// Details is Error and one line for each rejected disk.
+// Details returns Error and one line for each rejected disk.
 func (u *Unschedulable) Details() string {
 	lines := []string{u.Error()}
 	for _, r := range u.Rejections {
@@ -64,7 +64,7 @@ func (u *Unschedulable) Details() string {
 	return strings.Join(lines, "\n")
 }
 
-// summary counts the reasons, the most frequent first, then by name.
+// summary counts the reasons. It lists the most frequent ones first, then by name.
 func (u *Unschedulable) summary() string {
 	if len(u.Rejections) == 0 {
 		return ReasonNodeNotFound
@@ -90,12 +90,13 @@ func (u *Unschedulable) summary() string {
 	return strings.Join(texts, ", ")
 }
 
-// maxClauses bounds how many different clauses the summary gives for one reason.
+// maxClauses limits the number of different clauses for one reason in the summary.
 const maxClauses = 3
 
-// clauses says what the disks with a reason lack: ": " and the distinct messages, the most frequent first, with the number of
-// disks of each where there is more than one. It is empty where the reason says it all, and for a shortage of storage: those
-// messages have figures that change all the time, and the sentence goes into a status and into events.
+// clauses describes the shortages of the disks with a reason. It returns ": " and the distinct messages, the most
+// frequent first. A message that applies to several disks has their number. The result is empty if the reason says
+// everything. It is also empty for a shortage of storage: those messages contain figures that change all the time, and
+// the sentence is stored in a status and in events.
 func (u *Unschedulable) clauses(reason string) string {
 	if reason == ReasonInsufficientStorage || reason == ReasonDiskNotFound || reason == ReasonAntiAffinity {
 		return ""
@@ -123,7 +124,7 @@ func (u *Unschedulable) clauses(reason string) string {
 	return ": " + strings.Join(texts, "; ")
 }
 
-// countOf is a number of disks, or of nodes where there is no disk to count.
+// countOf returns a number of disks, or of nodes if no disk can be counted.
 func countOf(reason string, n int) string {
 	noun := "disk"
 	if reason == ReasonDiskNotFound {
