@@ -26,8 +26,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// apiServer holds objects as JSON, so that it keeps members that no Go type has. It judges a patch
-// in the API server's order: it applies it to what is stored, and then compares versions.
+// apiServer stores objects as JSON, so it keeps members that no Go type has. It processes a patch in the API server's
+// order: it applies the patch to the stored object, and then compares versions.
 type apiServer struct {
 	t *testing.T
 
@@ -35,14 +35,14 @@ type apiServer struct {
 	objects  map[string]map[string]any
 	version  int
 	requests []string               // "PATCH nodes/n/status"
-	refuse   *apierrors.StatusError // the answer to writes that pass all else
+	refuse   *apierrors.StatusError // the answer to writes that pass all other checks
 }
 
 func newAPIServer(t *testing.T) *apiServer {
 	return &apiServer{t: t, objects: map[string]map[string]any{}, version: 100}
 }
 
-// datastore is one whose caches are empty, as of another process.
+// datastore returns a Datastore with empty caches, like the one of another process.
 func (s *apiServer) datastore() *datastore.Datastore {
 	config := &rest.Config{Host: "http://api", Transport: s, QPS: -1}
 	kube, err := kubernetes.NewForConfig(config)
@@ -52,7 +52,7 @@ func (s *apiServer) datastore() *datastore.Datastore {
 	return datastore.New(datastore.Options{Kube: kube, Longhorn: ours, Namespace: types.Namespace})
 }
 
-// put stores an object as a new one.
+// put stores an object as a new object.
 func (s *apiServer) put(key string, object map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *apiServer) put(key string, object map[string]any) {
 	s.objects[key] = object
 }
 
-// change is a write by another client.
+// change performs a write by another client.
 func (s *apiServer) change(key string, f func(object map[string]any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *apiServer) answer(method, path, contentType string, body []byte) (map[s
 	return s.store(key, subresource, stored, next), nil
 }
 
-// store keeps the half of next that the request is about.
+// store stores the half of next that the request changes.
 func (s *apiServer) store(key, subresource string, stored, next map[string]any) map[string]any {
 	status := next["status"]
 	if subresource == "status" {
@@ -208,7 +208,7 @@ func patched(stored map[string]any, contentType string, body []byte) (map[string
 	return next, json.Unmarshal(after, &next)
 }
 
-// clone goes through JSON, so that numbers compare whatever made them.
+// clone converts through JSON, so that numbers compare whatever their origin.
 func clone(object map[string]any) map[string]any {
 	text, err := json.Marshal(object)
 	if err != nil {
@@ -221,7 +221,7 @@ func clone(object map[string]any) map[string]any {
 	return copied
 }
 
-// as reads a stored object as this release's types do.
+// as reads a stored object with this release's types.
 func as[T runtime.Object](t *testing.T, object map[string]any, into T) T {
 	text, err := json.Marshal(object)
 	require.NoError(t, err)

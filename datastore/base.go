@@ -8,16 +8,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// keptVersions is how many objects of a kind a Store keeps as it last read or wrote them, so that
-// the next write of each needs no request but its own. It bounds the memory: a caller writes soon
-// after it has read, and one that does not costs a read.
+// keptVersions is the number of objects of a kind that a Store keeps in the version that it last read or wrote. Then
+// the next write of each object needs only one request. The number limits the memory. A caller writes soon after it has
+// read; otherwise its write costs one more read.
 const keptVersions = 64
 
-// errModified is what the API server says of a stale resourceVersion.
+// errModified is the answer of the API server to a stale resourceVersion.
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
-// keep remembers an object as the API server has just returned it, apart from the caller's, which
-// the caller may change, and without its managed fields, as the caches have it.
+// keep stores an object that the API server has just returned. The stored copy is separate from the caller's object,
+// which the caller may change. Like the caches, it has no managed fields.
 func (s *Store[T]) keep(obj T) {
 	if s.kept == nil {
 		return
@@ -27,9 +27,9 @@ func (s *Store[T]) keep(obj T) {
 	s.kept.Add(own.GetName(), own)
 }
 
-// base returns the version that the caller made obj from, which is not to be modified: the cached
-// one, or the one that this Store last read or wrote, or else the one in the API server. If that is
-// another than obj says, the write would be refused, and this is the conflict.
+// base returns the version from which the caller created obj. It must not be modified. base takes the cached version,
+// or the version that this Store last read or wrote, or the version in the API server. If that differs from obj's
+// version, the API server would refuse the write, and base returns the conflict.
 func (s *Store[T]) base(ctx context.Context, obj T) (T, error) {
 	var none T
 	if obj.GetResourceVersion() == "" {
@@ -56,7 +56,7 @@ func (s *Store[T]) base(ctx context.Context, obj T) (T, error) {
 	return live, nil
 }
 
-// isVersionOf tells whether base is the version that obj was made from.
+// isVersionOf reports whether base is the version from which obj was created.
 func isVersionOf[T Object](base, obj T) bool {
 	return base.GetResourceVersion() == obj.GetResourceVersion() && (obj.GetUID() == "" || base.GetUID() == obj.GetUID())
 }
@@ -65,9 +65,9 @@ func (s *Store[T]) errModified(obj T) error {
 	return apierrors.NewConflict(s.resource, obj.GetName(), errModified)
 }
 
-// unlessModified returns nil if the API server has the version that obj was made from, and otherwise what a write of it
-// must fail with. It tells why a JSON patch is unprocessable: the API server applies its steps, which may
-// not fit a newer version, before it compares versions.
+// unlessModified returns nil if the API server has the version from which obj was created. Otherwise it returns the
+// error with which a write of obj must fail. The check explains why a JSON patch is unprocessable: the API server
+// applies its steps before it compares versions, and they may not fit a newer version.
 func (s *Store[T]) unlessModified(ctx context.Context, obj T) error {
 	live, err := s.verbs.Get(ctx, obj.GetName(), metav1.GetOptions{})
 	if err == nil && !isVersionOf(live, obj) {

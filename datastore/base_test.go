@@ -10,7 +10,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// TestManagedFieldsAreNotKept: they are often longer than the object, of Kubernetes nodes above all, and no write needs them.
+// TestManagedFieldsAreNotKept: they are often longer than the object, especially for Kubernetes nodes, and no write
+// needs them.
 func TestManagedFieldsAreNotKept(t *testing.T) {
 	s := &Store[*corev1.Node]{kept: lru.New(keptVersions)}
 	given := &corev1.Node{ObjectMeta: metav1.ObjectMeta{

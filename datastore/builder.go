@@ -24,15 +24,15 @@ import (
 
 var allKinds = []Kind{Volumes, VolumeAttachments, Engines, Replicas, Nodes, Settings, InstanceManagers, Pods, KubeNodes, Budgets, DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Services, EndpointSlices, NodeLeases}
 
-// optionalKinds may be watched, and nothing waits for their caches: what they say counts
-// from when it arrives. The role of the first release does not grant them, and a daemon
-// must do its other work under that role, while one release replaces another.
+// optionalKinds may be watched, and nothing waits for their caches: their content counts from its arrival on. The role
+// of the first release does not grant them. While one release replaces another, a daemon must do its other work under
+// that role.
 var optionalKinds = []Kind{DefaultSettings, StorageClassConfig, ShareClients, StorageClasses, ShareManagers, Services, EndpointSlices, NodeLeases}
 
-// selection says which objects of a kind a watch shows.
+// selection decides which objects of a kind a watch shows.
 type selection struct {
-	field  string // compared with Options.Node; empty: the whole cluster, always
-	name   string // of the only object; empty: of any name
+	field  string // compared with Options.Node; empty: always the whole cluster
+	name   string // of the only object; empty: any name
 	labels labels.Selector
 }
 
@@ -40,7 +40,7 @@ var all = selection{labels: labels.Everything()}
 
 func byField(path string) selection { return selection{field: path, labels: labels.Everything()} }
 
-// named selects one object. A role may then grant no more than that.
+// named selects one object. Then a role needs to grant only this object.
 func named(name string) selection { return selection{name: name, labels: labels.Everything()} }
 
 func (s selection) andLabels(text string) selection {
@@ -52,7 +52,7 @@ func (s selection) andLabels(text string) selection {
 	return s
 }
 
-// tweak puts the selection into the options of a list or watch.
+// tweak adds the selection to the options of a list or watch.
 func (s selection) tweak(opts *metav1.ListOptions, node string) {
 	if s.field != "" && node != "" {
 		opts.FieldSelector = fields.OneTermEqualSelector(s.field, node).String()
@@ -65,7 +65,7 @@ func (s selection) tweak(opts *metav1.ListOptions, node string) {
 	}
 }
 
-// matches is the same selection, decided here.
+// matches applies the same selection to one object.
 func (s selection) matches(obj Object, node string) bool {
 	return (s.field == "" || node == "" || nodeOf(obj) == node) && (s.name == "" || s.name == obj.GetName()) && s.labels.Matches(labels.Set(obj.GetLabels()))
 }
@@ -82,8 +82,8 @@ func (b *builder) isWatched(kind Kind) bool {
 	return slices.Contains(b.options.Kinds, kind)
 }
 
-// newStore makes the Store of a kind. clientset is what c came from: a fake one
-// says through it that it cannot stream its lists.
+// newStore creates the Store of a kind. clientset is the origin of c: a fake clientset declares through it that it
+// cannot stream lists.
 func newStore[T Object, L runtime.Object](b *builder, kind Kind, namespace string, c typedClient[T, L], clientset any, sel selection, example T, indexers cache.Indexers) *Store[T] {
 	node := b.options.Node
 	s := &Store[T]{
@@ -106,7 +106,7 @@ func newStore[T Object, L runtime.Object](b *builder, kind Kind, namespace strin
 	return s
 }
 
-// newInformer makes an informer that never resyncs: controllers keep their own timers.
+// newInformer creates an informer that never resyncs: controllers have their own timers.
 func newInformer[T Object](v verbs[T], clientset any, example T, indexers cache.Indexers, tweak func(*metav1.ListOptions)) cache.SharedIndexInformer {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -127,7 +127,7 @@ func newInformer[T Object](v verbs[T], clientset any, example T, indexers cache.
 	return informer
 }
 
-// slim removes from an object what no reader of a cache needs.
+// slim removes the parts of an object that no reader of a cache needs.
 func slim(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		node.Status.Images = nil
@@ -135,7 +135,7 @@ func slim(obj any) (any, error) {
 	return withoutManagedFields(obj)
 }
 
-// resourceOf is the kind's name in errors.
+// resourceOf returns the kind's name in errors.
 func resourceOf(kind Kind) schema.GroupResource {
 	switch kind {
 	case KubeNodes:

@@ -6,8 +6,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// OnChange calls changed after each change of the caches of these kinds, and once for each object that they hold already, until stop is
-// called. The calls come from goroutines of their own and must return at once. A kind that is not watched never changes.
+// OnChange calls changed after each change of the caches of these kinds, and once for each object that they already
+// contain, until stop is called. The calls come from separate goroutines and must return at once. A kind that is not
+// watched never changes.
 func (d *Datastore) OnChange(changed func(), kinds ...Kind) (stop func(), err error) {
 	var stops []func()
 	stop = func() {
@@ -30,7 +31,7 @@ func (d *Datastore) OnChange(changed func(), kinds ...Kind) (stop func(), err er
 	return stop, nil
 }
 
-// OnChange is Datastore.OnChange of the PersistentVolumes.
+// OnChange is Datastore.OnChange for the PersistentVolumes.
 func (w *Workloads) OnChange(changed func()) (stop func(), err error) {
 	stop, err = onChange(w.informer, changed)
 	if err != nil {

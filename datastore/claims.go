@@ -11,12 +11,12 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 )
 
-// Claim returns a claim as the API server has it now. Claims are never watched.
+// Claim returns the current claim from the API server. Claims are never watched.
 func (w *Workloads) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	return w.kube.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// GrowClaim has a claim request a size. It is a conflict if the claim changed since it was read.
+// GrowClaim makes a claim request a size. It returns a conflict if the claim has changed since it was read.
 func (w *Workloads) GrowClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, size resource.Quantity) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": claim.UID, "resourceVersion": claim.ResourceVersion},
@@ -29,19 +29,19 @@ func (w *Workloads) GrowClaim(ctx context.Context, claim *corev1.PersistentVolum
 	return err
 }
 
-// PersistentVolume returns a PersistentVolume as the API server has it now.
+// PersistentVolume returns the current PersistentVolume from the API server.
 func (w *Workloads) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	return w.kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// CreatePersistentVolume makes one.
+// CreatePersistentVolume creates a PersistentVolume.
 func (w *Workloads) CreatePersistentVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	_, err := w.kube.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
 	return err
 }
 
-// ReservePersistentVolume names the claim that alone may have a PersistentVolume, in place of the one that had it. The claim need not
-// exist yet. It is a conflict if the PersistentVolume changed since it was read.
+// ReservePersistentVolume replaces the claim of a PersistentVolume by a name: only the claim with that name may have
+// it. The claim need not exist yet. It returns a conflict if the PersistentVolume has changed since it was read.
 func (w *Workloads) ReservePersistentVolume(ctx context.Context, pv *corev1.PersistentVolume, namespace, claim string) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pv.UID, "resourceVersion": pv.ResourceVersion},
@@ -56,7 +56,7 @@ func (w *Workloads) ReservePersistentVolume(ctx context.Context, pv *corev1.Pers
 	return err
 }
 
-// CreateClaim makes a claim.
+// CreateClaim creates a claim.
 func (w *Workloads) CreateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	_, err := w.kube.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	return err

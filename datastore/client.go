@@ -17,7 +17,7 @@ type Object interface {
 	runtime.Object
 }
 
-// typedClient is what every generated client has; L is the kind's list type.
+// typedClient is the interface of every generated client; L is the kind's list type.
 type typedClient[T Object, L runtime.Object] interface {
 	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
 	Patch(ctx context.Context, name string, kind types.PatchType, body []byte, opts metav1.PatchOptions, subresources ...string) (T, error)
@@ -27,7 +27,7 @@ type typedClient[T Object, L runtime.Object] interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// verbs is a typedClient without its list type, so that a Store needs one type only.
+// verbs is a typedClient without its list type, so that a Store needs only one type parameter.
 type verbs[T Object] interface {
 	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
 	Patch(ctx context.Context, name string, p patch, part half) (T, error)
@@ -37,7 +37,7 @@ type verbs[T Object] interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// adapter makes verbs of a typedClient.
+// adapter implements verbs with a typedClient.
 type adapter[T Object, L runtime.Object] struct {
 	typedClient[T, L]
 }
@@ -53,7 +53,7 @@ func (a adapter[T, L]) Patch(ctx context.Context, name string, p patch, part hal
 	return a.typedClient.Patch(ctx, name, p.kind, p.body, metav1.PatchOptions{}, "status")
 }
 
-// items takes a list apart.
+// items returns the objects of a list.
 func items[T Object](list runtime.Object) ([]T, error) {
 	objects, err := meta.ExtractList(list)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // Kind names a kind that a Datastore can watch.
 type Kind string
 
-// The kinds. Those marked + are watched for one node alone when Options.Node is set.
+// The kinds. Kinds marked + are watched for one node alone if Options.Node is set.
 const (
 	Volumes           Kind = "volumes"
 	VolumeAttachments Kind = "volumeattachments"
@@ -37,18 +37,18 @@ const (
 	Pods              Kind = "pods"             // + spec.nodeName
 	KubeNodes         Kind = "kubenodes"        // + metadata.name
 	Budgets           Kind = "poddisruptionbudgets"
-	// Each is one ConfigMap of that name, if there is one.
+	// Each of the next three is one ConfigMap of that name, if it exists.
 	DefaultSettings    Kind = "configmap " + types.DefaultSettingsConfigMap
 	StorageClassConfig Kind = "configmap " + types.StorageClassConfigMap
 	ShareClients       Kind = "configmap " + types.ShareClientsConfigMap
 	StorageClasses     Kind = "storageclasses"
 	ShareManagers      Kind = "sharemanagers"
-	Services           Kind = "services"        // those of share managers
-	EndpointSlices     Kind = "endpointslices"  // those of shares that the leader writes
+	Services           Kind = "services"        // of share managers
+	EndpointSlices     Kind = "endpointslices"  // of shares, written by the leader
 	NodeLeases         Kind = "leases of nodes" // types.NodeLeaseName
 )
 
-// The kinds that are never watched. Of Secrets nothing is kept in memory either.
+// The kinds that are never watched. Secrets are also never kept in memory.
 const (
 	secrets Kind = "secrets"
 	leases  Kind = "leases"
@@ -57,17 +57,17 @@ const (
 	csiDrivers      Kind = "csidrivers"
 )
 
-// Options say what a Datastore sees.
+// Options say which objects a Datastore sees.
 type Options struct {
 	Kube     kubernetes.Interface
 	Longhorn versioned.Interface
-	// Namespace holds all objects but the Kubernetes nodes.
+	// Namespace contains all objects except the Kubernetes nodes.
 	Namespace string
 	// Node restricts the watches to the objects of that node; empty: the whole cluster.
 	Node string
-	// Kinds are watched; empty: all. The others can be written and read live.
+	// Kinds are the watched kinds; empty: all. The others can be written and read live.
 	Kinds []Kind
-	// PodLabels selects pods by their labels ("app=longhorn-manager"); empty: all of the namespace.
+	// PodLabels selects pods by their labels ("app=longhorn-manager"); empty: all pods of the namespace.
 	PodLabels string
 }
 
@@ -85,37 +85,39 @@ type Datastore struct {
 	Pods              *Store[*corev1.Pod]
 	// KubeNodes are the cluster's own nodes; the cache lacks their lists of images.
 	KubeNodes *Store[*corev1.Node]
-	// DefaultSettings, StorageClassConfig and ShareClients show nothing but the ConfigMap of their name.
+	// DefaultSettings, StorageClassConfig and ShareClients contain only the ConfigMap of their name.
 	DefaultSettings    *Store[*corev1.ConfigMap]
 	StorageClassConfig *Store[*corev1.ConfigMap]
 	ShareClients       *Store[*corev1.ConfigMap]
 	StorageClasses     *Store[*storagev1.StorageClass]
 	ShareManagers      *Store[*longhorn.ShareManager]
-	// Services are those of share managers.
+	// Services are the Services of share managers.
 	Services *Store[*corev1.Service]
-	// EndpointSlices are those that the leader writes for shares. Those of Kubernetes are never read.
+	// EndpointSlices are the slices that the leader writes for shares. The slices of Kubernetes are never read.
 	EndpointSlices *Store[*discoveryv1.EndpointSlice]
-	// Budgets are those of our own pods, and whatever else is in the namespace.
+	// Budgets are the budgets of our own pods, and all others in the namespace.
 	Budgets *Store[*policyv1.PodDisruptionBudget]
 	// Secrets are never watched: read them with Live.
 	Secrets *Store[*corev1.Secret]
-	// Leases are all of them, and never watched either; types.DiskLeaseName names those of disks.
+	// Leases are all Leases of the namespace. They are never watched either. types.DiskLeaseName names the Leases of
+	// disks.
 	Leases *Store[*coordinationv1.Lease]
 	// PriorityClasses are never watched: read them with Live.
 	PriorityClasses *Store[*schedulingv1.PriorityClass]
 	// CSIDrivers are never watched: read them with Live.
 	CSIDrivers *Store[*storagev1.CSIDriver]
-	// NodeLeases are those by which nodes with a daemon of an earlier release say that they live while they serve shares.
+	// NodeLeases belong to nodes with a daemon of an earlier release. With them such nodes report that they live while
+	// they serve shares.
 	NodeLeases *Store[*coordinationv1.Lease]
-	// Events are watched only while somebody reads them.
+	// Events are watched only while a client reads them.
 	Events *Events
 
 	informers map[Kind]cache.SharedIndexInformer
 	running   sync.WaitGroup
 }
 
-// New makes the stores. It reads nothing and starts nothing; it panics on an
-// invalid PodLabels, which is a constant of the program.
+// New creates the stores. It reads nothing and starts nothing. It panics on an invalid PodLabels, which is a constant
+// of the program.
 func New(o Options) *Datastore {
 	d := &Datastore{Namespace: o.Namespace, informers: map[Kind]cache.SharedIndexInformer{}}
 	api, core, ns := o.Longhorn.LonghornV1beta2(), o.Kube.CoreV1(), o.Namespace
@@ -148,8 +150,7 @@ func New(o Options) *Datastore {
 	return d
 }
 
-// Start begins to fill the caches and returns; they are kept up to date until ctx
-// ends. It must be called once.
+// Start starts to fill the caches and returns; they are kept up to date until ctx is done. It must be called once.
 func (d *Datastore) Start(ctx context.Context) {
 	d.Events.start(ctx)
 	for _, informer := range d.informers {
@@ -157,14 +158,14 @@ func (d *Datastore) Start(ctx context.Context) {
 	}
 }
 
-// Wait returns when everything that Start began has ended, after its context did.
+// Wait returns when all goroutines of Start have exited, after its context is done.
 func (d *Datastore) Wait() {
 	d.running.Wait()
 	d.Events.wait()
 }
 
-// WaitForSync returns nil when every cache was filled once, or an error that names
-// those that were not when ctx ended. It does not wait for the optional kinds.
+// WaitForSync returns nil when every cache was filled once. If ctx is done first, it returns an error that names the
+// caches that were not filled. It does not wait for the optional kinds.
 func (d *Datastore) WaitForSync(ctx context.Context) error {
 	synced := make([]cache.InformerSynced, 0, len(d.informers))
 	for kind, informer := range d.informers {
@@ -184,14 +185,14 @@ func (d *Datastore) WaitForSync(ctx context.Context) error {
 	return fmt.Errorf("fill the caches of %s: %w", strings.Join(missing, ", "), context.Cause(ctx))
 }
 
-// Setting returns the value in force of a setting, "" when there is no such object;
-// types.SettingValues reads that as the default.
+// Setting returns the value in force of a setting, or "" if there is no such object; types.SettingValues turns that
+// into the default.
 func (d *Datastore) Setting(name types.SettingName) string {
 	setting, err := d.Settings.GetRO(string(name))
 	if apierrors.IsNotFound(err) {
 		return ""
 	}
-	if err != nil { // only of a datastore that does not watch settings
+	if err != nil { // only for a datastore that does not watch settings
 		panic("BUG: " + err.Error())
 	}
 	return types.ValueInForce(setting)

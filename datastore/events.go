@@ -21,33 +21,34 @@ import (
 )
 
 const (
-	// eventLinger is how long Events are watched after the last reader has left: people who look at them come back.
+	// eventLinger is how long Events are watched after the last reader has left: people who look at them often come
+	// back.
 	eventLinger = 2 * time.Minute
-	// eventSyncTimeout bounds the first list. The role of an earlier release does not grant it.
+	// eventSyncTimeout limits the first list. The role of an earlier release does not grant it.
 	eventSyncTimeout = 10 * time.Second
-	// maxEvents is how many are shown.
+	// maxEvents is the number of Events that are shown.
 	maxEvents = 1000
 )
 
-// Events are the Kubernetes Events of the namespace about objects of ours. They are watched only while somebody reads them: there are many,
-// and nothing here depends on them. The cache has what readers are shown, and no more.
+// Events are the Kubernetes Events of the namespace about objects of ours. They are watched only while a client reads
+// them: there are many, and nothing here depends on them. The cache contains only the fields that readers see.
 type Events struct {
 	client adapter[*corev1.Event, *corev1.EventList]
 	kube   kubernetes.Interface
 	linger time.Duration
 
 	mu      sync.Mutex
-	ctx     context.Context // guarded by mu; Datastore.Start's, nil before
-	watch   *eventWatch     // guarded by mu; nil: nothing is watched
+	ctx     context.Context // guarded by mu; the context of Datastore.Start, nil before
+	watch   *eventWatch     // guarded by mu; nil if nothing is watched
 	running sync.WaitGroup
 }
 
-// eventWatch is one time of watching.
+// eventWatch is one period of watching.
 type eventWatch struct {
 	informer cache.SharedIndexInformer
 	cancel   context.CancelFunc
 	users    int                // guarded by Events.mu
-	stay     context.CancelFunc // guarded by Events.mu; takes back that the watch, which has no users, ends soon
+	stay     context.CancelFunc // guarded by Events.mu; cancels the planned end of a watch without users
 }
 
 func newEvents(kube kubernetes.Interface, namespace string) *Events {
@@ -56,7 +57,8 @@ func newEvents(kube kubernetes.Interface, namespace string) *Events {
 	}
 }
 
-// List returns the newest Events, sorted by name. They must not be modified, and have what slimEvent keeps.
+// List returns the newest Events, sorted by name. They must not be modified, and have only the fields that slimEvent
+// keeps.
 func (e *Events) List(ctx context.Context) ([]*corev1.Event, error) {
 	w := e.acquire() //nolint:contextcheck // others may use the watch when this request has ended
 	if w == nil {    // tests that start nothing
@@ -71,7 +73,8 @@ func (e *Events) List(ctx context.Context) ([]*corev1.Event, error) {
 	return newest(sorted[*corev1.Event](w.informer.GetIndexer().List(), labels.Everything())), nil
 }
 
-// OnChange calls changed after each change of an Event, and once for each there is, until stop is called. Events are watched until then.
+// OnChange calls changed after each change of an Event, and once for each existing Event, until stop is called. Until
+// that, Events are watched.
 func (e *Events) OnChange(changed func()) (stop func(), err error) {
 	w := e.acquire()
 	if w == nil {
@@ -85,22 +88,23 @@ func (e *Events) OnChange(changed func()) (stop func(), err error) {
 	return func() { unregister(); e.release(w) }, nil
 }
 
-// start lets Events be watched until ctx ends.
+// start allows Events to be watched until ctx is done.
 func (e *Events) start(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ctx = ctx
 }
 
-// wait returns when nothing is watched any more; the context of start must have ended.
+// wait returns when nothing is watched any longer. The context of start must be done.
 func (e *Events) wait() {
 	e.mu.Lock()
-	e.ctx = nil // nothing is begun from here on
+	e.ctx = nil // nothing starts from here on
 	e.mu.Unlock()
 	e.running.Wait()
 }
 
-// acquire returns the watch, and begins one if there is none; nil while Events must not be watched. release must be called once.
+// acquire returns the watch, and starts one if there is none. It returns nil while Events must not be watched. release
+// must be called once for each watch.
 func (e *Events) acquire() *eventWatch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,7 +137,7 @@ func (e *Events) release(w *eventWatch) {
 	})
 }
 
-// endIdle ends a watch, unless somebody has come meanwhile.
+// endIdle ends a watch, unless a reader has come in the meantime.
 func (e *Events) endIdle(w *eventWatch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -143,7 +147,7 @@ func (e *Events) endIdle(w *eventWatch) {
 	}
 }
 
-// aboutOurs selects the Events about objects of ours; the API server can do that by the version alone.
+// aboutOurs selects the Events about objects of ours. The API server can do that by the version alone.
 func aboutOurs(options *metav1.ListOptions) {
 	options.FieldSelector = fields.OneTermEqualSelector("involvedObject.apiVersion", longhorn.SchemeGroupVersion.String()).String()
 }
@@ -170,7 +174,7 @@ func (e *Events) live(ctx context.Context) ([]*corev1.Event, error) {
 	return newest(events), nil
 }
 
-// newest are the maxEvents newest, sorted by name.
+// newest returns the maxEvents newest Events, sorted by name.
 func newest(events []*corev1.Event) []*corev1.Event {
 	events = slices.DeleteFunc(events, func(e *corev1.Event) bool { return e.InvolvedObject.APIVersion != longhorn.SchemeGroupVersion.String() })
 	slices.SortFunc(events, func(a, b *corev1.Event) int {
@@ -181,7 +185,7 @@ func newest(events []*corev1.Event) []*corev1.Event {
 	return events
 }
 
-// EventTime is when an Event happened last: recorders write that into one of several fields.
+// EventTime returns the time when an Event last happened. Recorders write it to one of several fields.
 func EventTime(e *corev1.Event) time.Time {
 	switch {
 	case e.Series != nil:
@@ -194,7 +198,7 @@ func EventTime(e *corev1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-// slimEvent keeps what readers are shown.
+// slimEvent keeps the fields that readers see.
 func slimEvent(obj any) (any, error) {
 	e, ok := obj.(*corev1.Event)
 	if !ok {

@@ -75,7 +75,7 @@ func TestEventsAreWatchedWhileSomebodyReadsThem(t *testing.T) {
 	assert.False(t, watching())
 }
 
-// TestTheNewestEventsAreShown, by name, and of our objects alone.
+// TestTheNewestEventsAreShown, by name, and only of our objects.
 func TestTheNewestEventsAreShown(t *testing.T) {
 	var events []*corev1.Event
 	for i := range maxEvents + 2 {

@@ -48,7 +48,7 @@ var writes = []struct {
 	}},
 }
 
-// origins are where the writer has its object from.
+// origins are the places from which the writer gets its object.
 var origins = []struct {
 	name string
 	get  func(t *testing.T, s *apiServer) (nodeStore, *longhorn.Node)
@@ -71,7 +71,7 @@ var origins = []struct {
 	}},
 }
 
-// TestAWriteIsACompareAndSwap: what another client did between the read and the write.
+// TestAWriteIsACompareAndSwap covers the changes by another client between the read and the write.
 func TestAWriteIsACompareAndSwap(t *testing.T) {
 	meanwhile := []struct {
 		name string
@@ -119,7 +119,7 @@ func TestAWriteIsACompareAndSwap(t *testing.T) {
 	}
 }
 
-// TestARefusalThatIsNoConflictStaysWhatItIs: the same code is the answer to steps that do not fit.
+// TestARefusalThatIsNoConflictStaysWhatItIs: the API server gives the same code for steps that do not fit.
 func TestARefusalThatIsNoConflictStaysWhatItIs(t *testing.T) {
 	for _, w := range writes {
 		s := newAPIServer(t)
@@ -132,8 +132,8 @@ func TestARefusalThatIsNoConflictStaysWhatItIs(t *testing.T) {
 	}
 }
 
-// TestStepsThatDoNotFitAreNoEnd: what this release's types read need not be, member for member, what the
-// store has. Then the list is written as a whole.
+// TestStepsThatDoNotFitAreNoEnd: the object that this release's types read may differ, in its members, from the stored
+// object. Then the list is written as a whole.
 func TestStepsThatDoNotFitAreNoEnd(t *testing.T) {
 	for _, w := range writes {
 		if !strings.HasSuffix(w.name, "within a list") {
@@ -175,8 +175,8 @@ func TestAnObjectThatWasNotReadIsNotWritten(t *testing.T) {
 	assert.Empty(t, s.taken())
 }
 
-// TestCallersMayChangeWhatTheyWereGiven: what a Store keeps is not theirs, or their changes would
-// look like none.
+// TestCallersMayChangeWhatTheyWereGiven: a Store keeps its own copy. Otherwise a caller's changes would look like no
+// changes.
 func TestCallersMayChangeWhatTheyWereGiven(t *testing.T) {
 	s := newAPIServer(t)
 	nodes := s.datastore().Nodes
@@ -198,7 +198,7 @@ func TestCallersMayChangeWhatTheyWereGiven(t *testing.T) {
 	assert.Equal(t, []string{"POST " + key, "PATCH " + key + "/status", "PATCH " + key, "GET " + key, "PATCH " + key + "/status"}, s.taken())
 }
 
-// TestAWriteIsOneRequest, but for a version that this process no longer has.
+// TestAWriteIsOneRequest, except for a version that this process no longer has.
 func TestAWriteIsOneRequest(t *testing.T) {
 	patch := []string{"PATCH " + key}
 	update := func(t *testing.T, nodes nodeStore, n *longhorn.Node) *longhorn.Node {
@@ -254,7 +254,7 @@ func TestAWriteIsOneRequest(t *testing.T) {
 	})
 }
 
-// TestKeysOfVolumesAreNotKept: what a Store keeps of a Secret would lie in memory.
+// TestKeysOfVolumesAreNotKept: a Secret that a Store keeps would stay in memory.
 func TestKeysOfVolumesAreNotKept(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("secrets/s", object(t, "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: longhorn-system}, data: {key: AQ==}}"))

@@ -11,13 +11,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestAFinalizerIsDroppedAlone: the list is written whole, so what others put there stays only because the
+// TestAFinalizerIsDroppedAlone: the list is written as a whole. So entries of other clients stay only because the
 // version is compared.
 func TestAFinalizerIsDroppedAlone(t *testing.T) {
 	ours, other := any(types.Finalizer), any("example.com/other")
 	for _, c := range []struct {
 		name           string
-		before, during []any // during: what another client writes after the read; nil: nothing
+		before, during []any // during: another client's write after the read; nil: none
 		want           any
 	}{
 		{"ours alone → the list goes", []any{ours}, nil, nil},

@@ -8,16 +8,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// The indexes of the caches; an object without the value is in none.
+// The indexes of the caches. An object without the value is in no index.
 const (
-	// IndexVolume goes by the volume that an object belongs to, by its spec (types.VolumeOf), whatever its labels
-	// are: Volumes, VolumeAttachments, Engines, Replicas. Those of an earlier volume of the name are there, too: the
-	// caller compares the owner's UID.
+	// IndexVolume is keyed by the volume that an object belongs to, by its spec (types.VolumeOf), whatever its labels
+	// are: Volumes, VolumeAttachments, Engines, Replicas. It also contains objects of an earlier volume with the same
+	// name: the caller compares the owner's UID.
 	IndexVolume = "volume"
-	// IndexNode goes by the node that runs the object, spec.nodeID (Engines,
-	// Replicas, InstanceManagers) or spec.nodeName (Pods).
+	// IndexNode is keyed by the node that runs the object, spec.nodeID (Engines, Replicas, InstanceManagers) or
+	// spec.nodeName (Pods).
 	IndexNode = "node"
-	// IndexDisk goes by spec.diskID: Replicas.
+	// IndexDisk is keyed by spec.diskID: Replicas.
 	IndexDisk = "disk"
 )
 
@@ -29,7 +29,7 @@ func byDisk(obj any) ([]string, error) {
 	return present(obj.(*longhorn.Replica).Spec.DiskID), nil
 }
 
-// nodeOf is the node that an object of an indexed or selected kind belongs to.
+// nodeOf returns the node that an object of an indexed or selected kind belongs to.
 func nodeOf(obj any) string {
 	switch o := obj.(type) {
 	case *longhorn.Engine:

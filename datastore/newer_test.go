@@ -82,7 +82,7 @@ type tree = map[string]any
 var specWrites = []struct {
 	name  string
 	write func(n *longhorn.Node)
-	want  func(stored tree) // does the same to the JSON
+	want  func(stored tree) // applies the same change to the JSON
 }{
 	{"a member of the spec → it alone", func(n *longhorn.Node) { n.Spec.AllowScheduling = false }, func(s tree) { at(s, "spec")["allowScheduling"] = false }},
 	{
@@ -203,8 +203,7 @@ var statusWrites = []struct {
 	{"nothing → nothing", func(*longhorn.Node) {}, func(tree) {}},
 }
 
-// TestAWriteKeepsWhatThisReleaseDoesNotKnow compares all of the stored object. The writer has the
-// object from its cache.
+// TestAWriteKeepsWhatThisReleaseDoesNotKnow compares the whole stored object. The writer has the object from its cache.
 func TestAWriteKeepsWhatThisReleaseDoesNotKnow(t *testing.T) {
 	run := func(name, subresource string, write func(*longhorn.Node), want func(tree)) {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +212,7 @@ func TestAWriteKeepsWhatThisReleaseDoesNotKnow(t *testing.T) {
 			expected := s.stored("nodes/node-1")
 			nodes := s.datastore().Nodes
 			cached := as(t, expected, &longhorn.Node{})
-			cached.ManagedFields = nil // as the caches have it
+			cached.ManagedFields = nil // like in the caches
 			require.NoError(t, nodes.Replace([]*longhorn.Node{cached}, "101"))
 			before := cached.DeepCopy()
 
@@ -244,7 +243,7 @@ func TestAWriteKeepsWhatThisReleaseDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestTheFirstStatusIsWrittenWhole: the store has no status to patch, or one that this release sees
+// TestTheFirstStatusIsWrittenWhole: the store has no status that could be patched, or a status that this release reads
 // as empty.
 func TestTheFirstStatusIsWrittenWhole(t *testing.T) {
 	for name, status := range map[string]string{
@@ -284,7 +283,7 @@ func TestTheFirstStatusIsWrittenWhole(t *testing.T) {
 	}
 }
 
-// TestKubernetesOwnKindsKeepWhatTheyHave: those that the product writes.
+// TestKubernetesOwnKindsKeepWhatTheyHave covers the kinds that the product writes.
 func TestKubernetesOwnKindsKeepWhatTheyHave(t *testing.T) {
 	s := newAPIServer(t)
 	d := s.datastore()

@@ -14,10 +14,9 @@ import (
 //	Update ─► API server ── resourceVersion 12 ──► remembered
 //	                └────── watch ── 12 ─────────► cache ──► forgotten
 //
-// In between, a reader of the cache sees version 11 and would decide on what it has
-// changed itself: IsStale tells. Versions compare as the numbers that the API server
-// promises for objects of one resource; where they are not numbers (a fake), nothing is
-// called stale.
+// In between, a reader of the cache sees version 11, and would decide on data that it has changed itself: IsStale
+// reports this. Versions are compared as the numbers that the API server guarantees for objects of one resource. If
+// they are not numbers (a fake), nothing is called stale.
 type observed[T Object] struct {
 	mu     sync.Mutex // guards writes
 	writes map[types.NamespacedName]write[T]
@@ -25,7 +24,7 @@ type observed[T Object] struct {
 
 // write is a stored version, or a deletion that was accepted.
 type write[T Object] struct {
-	object  T // as stored; of a deletion, as it was cached
+	object  T // as stored; for a deletion, as it was cached
 	deleted bool
 }
 
@@ -70,7 +69,7 @@ func (o *observed[T]) all() []write[T] {
 	return writes
 }
 
-// seen forgets what the cache now shows; gone says that obj left the cache.
+// seen forgets the write that the cache now shows. gone says that obj has left the cache.
 func (o *observed[T]) seen(obj T, gone bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,7 +90,7 @@ func (o *observed[T]) forget(w write[T]) {
 	}
 }
 
-// isShownBy tells whether obj is the write's result or something later.
+// isShownBy reports whether obj is the result of the write, or a later version.
 func (w write[T]) isShownBy(obj T) bool {
 	if w.deleted {
 		return obj.GetUID() != w.object.GetUID() || obj.GetDeletionTimestamp() != nil
@@ -108,19 +107,17 @@ func olderVersion(a, b string) bool {
 	return err == nil && order < 0
 }
 
-// IsStale tells whether obj, read from the cache, is older than what this Store last
-// wrote of it, or still there although this Store has deleted it. The caller should
-// decide nothing on it, and requeue.
+// IsStale reports whether obj, read from the cache, is older than this Store's last write of it, or still exists
+// although this Store has deleted it. Then the caller should decide nothing on it, and requeue.
 func (s *Store[T]) IsStale(obj T) bool {
 	w, ok := s.observed.lookup(nameOf(obj))
 	return ok && !w.isShownBy(obj)
 }
 
-// IsStaleIn tells whether the cache lacks a write of this Store among the objects with
-// a value in an index: one that was created and is not there yet, one that was deleted
-// and is still there, or an old version. A caller that counts or makes such objects
-// under random names must ask this first, or would make them twice. An unknown index
-// counts as not stale.
+// IsStaleIn reports whether the cache lacks a write of this Store among the objects with a value in an index. The write
+// is a created object that is not there yet, a deleted object that is still there, or a newer version. A caller that
+// counts such objects, or creates them under random names, must call this first: otherwise it would create them twice.
+// An unknown index counts as not stale.
 func (s *Store[T]) IsStaleIn(index, value string) bool {
 	if s.informer == nil {
 		return false
@@ -137,9 +134,8 @@ func (s *Store[T]) IsStaleIn(index, value string) bool {
 	return false
 }
 
-// isShown tells whether the cache has reached a write. An object that another client
-// deleted before the cache saw it never appears there, but the version of the cache as
-// a whole passes it.
+// isShown reports whether the cache has reached a write. If another client deleted the object before the cache saw it,
+// the object never appears there, but the version of the whole cache passes the write.
 func (s *Store[T]) isShown(w write[T]) bool {
 	cached, err := s.GetRO(w.object.GetName())
 	switch {
@@ -164,7 +160,7 @@ func hasValue(index cache.IndexFunc, obj any, value string) bool {
 	return err == nil && slices.Contains(values, value)
 }
 
-// forgetSeen is the Store's own handler of its cache's events.
+// forgetSeen returns the Store's own handler of its cache's events.
 func (s *Store[T]) forgetSeen() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { s.observed.seen(obj.(T), false) },

@@ -36,8 +36,8 @@ var writeCases = []struct {
 	name           string
 	seed           []runtime.Object
 	write          func(t *testing.T, s replicaStore)
-	staleObject    bool // IsStale of "r" in the late cache, where it is there
-	staleInLate    bool // IsStaleIn its volume, late
+	staleObject    bool // IsStale of "r" in the late cache, if it is there
+	staleInLate    bool // IsStaleIn for its volume, in the late cache
 	otherDeletesIt bool // before the cache catches up
 }{
 	{
@@ -111,7 +111,7 @@ var writeCases = []struct {
 	},
 }
 
-// After the write the test looks at the cache, first late, then caught up.
+// After the write the test checks the cache twice: while it is late, and after it has caught up.
 func TestTheStoreKnowsWhenTheCacheIsBehindItsWrites(t *testing.T) {
 	for _, c := range writeCases {
 		t.Run(c.name, func(t *testing.T) {

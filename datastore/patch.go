@@ -23,22 +23,21 @@ const (
 type patch struct {
 	kind types.PatchType
 	body []byte
-	// whole is the merge patch that writes whole lists where a JSON patch reaches into them; nil for
-	// what is a merge patch itself.
+	// whole is the merge patch that writes whole lists where a JSON patch changes elements of lists. It is nil if the
+	// patch itself is a merge patch.
 	whole []byte
 }
 
-// withWholeLists is the patch in place of a JSON patch that does not fit.
+// withWholeLists returns the replacement of a JSON patch that does not fit.
 func (p patch) withWholeLists() patch { return patch{kind: types.MergePatchType, body: p.whole} }
 
-// newPatch makes the patch that turns base into obj, two versions as this release's types read
-// them. It names the members that differ, so that it leaves alone what those types do not know,
-// and carries base's UID and resourceVersion, so that the API server refuses it as a conflict
-// where the object is another by now.
+// newPatch creates the patch that turns base into obj. Both are versions as this release's types read them. The patch
+// names the members that differ, so it does not touch members that these types do not know. It carries base's UID and
+// resourceVersion. So the API server refuses it as a conflict if the object is another one, or another version, by now.
 //
-// It is a JSON merge patch (RFC 7386), which makes the objects on the way to a member where the
-// store lacks them. A merge patch can write a list only as a whole: where elements of a list change
-// that might hold unknown members, it is a JSON patch (RFC 6902), which reaches into the list.
+// It is a JSON merge patch (RFC 7386), which creates the objects on the way to a member if the store lacks them. A
+// merge patch can write a list only as a whole. If elements of a list change that might contain unknown members, the
+// patch is a JSON patch (RFC 6902), which can change elements of a list.
 func newPatch[T Object](base, obj T, part half) (patch, error) {
 	before, err := tree(base, part)
 	if err != nil {
@@ -62,7 +61,7 @@ func newPatch[T Object](base, obj T, part half) (patch, error) {
 	return patch{kind: types.JSONPatchType, body: steps, whole: whole}, err
 }
 
-// tree is the half of an object as JSON has it, without what is not the caller's to write.
+// tree returns the half of an object in the form of JSON, without the fields that the caller must not write.
 func tree(obj any, part half) (map[string]any, error) {
 	text, err := json.Marshal(obj)
 	if err != nil {
@@ -85,14 +84,14 @@ func tree(obj any, part half) (map[string]any, error) {
 	return all, nil
 }
 
-// change is one member that differs. A value of nil is none.
+// change is one member that differs. A nil value means that there is none.
 type change struct {
 	path     []string
 	old, new any
 }
 
-// changes compares two objects. An object that equals its counterpart in blank, a new object of
-// the kind, may be missing in the store: the change is then all of it.
+// changes compares two objects. blank is a new object of the kind. The store may lack an object that equals its
+// counterpart in blank: then the change is the whole object.
 func changes(path []string, before, after, blank map[string]any) []change {
 	keys := maps.Clone(before)
 	maps.Copy(keys, after)
@@ -119,7 +118,7 @@ func (c change) isInList() bool {
 	return ok
 }
 
-// elements are both sides of a list with elements that stay and can be told apart.
+// elements returns both sides of a list with elements that stay and that can be distinguished.
 func (c change) elements() (before, after elements, ok bool) {
 	for _, field := range []string{"type", "uid", "podName"} { // of conditions, of references to owners, of workloads
 		before, after := elementsBy(field, c.old), elementsBy(field, c.new)
@@ -136,7 +135,7 @@ type elements struct {
 	byID map[string]map[string]any
 }
 
-// elementsBy is empty for a list whose elements the field does not tell apart.
+// elementsBy returns the elements of a list by a field. The result is empty if the field does not distinguish them.
 func elementsBy(field string, value any) elements {
 	list, _ := value.([]any)
 	e := elements{byID: map[string]map[string]any{}}
@@ -179,8 +178,8 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// operations renders changes as a JSON patch. "add" puts a member in the place of an old one too;
-// what is taken away was read from the store, and so is there.
+// operations renders changes as a JSON patch. "add" also replaces an existing member. A removed member was read from
+// the store, and so exists there.
 func operations(list []change, uid, version string) []operation {
 	steps := []operation{
 		{Op: "add", Path: "/metadata/uid", Value: uid},
@@ -207,8 +206,8 @@ func (c change) operations(path string) []operation {
 	return []operation{{Op: "add", Path: path, Value: c.new}}
 }
 
-// elementOperations takes away the elements that go, then builds the list from its beginning: each
-// element that stays is moved to its place and changed there, each new one is put in.
+// elementOperations first removes the elements that disappear. Then it builds the list from its start: it moves each
+// remaining element to its place and changes it there, and inserts each new element.
 func elementOperations(path string, before, after elements) []operation {
 	var steps []operation
 	at := func(i int) string { return path + "/" + strconv.Itoa(i) }

@@ -77,8 +77,8 @@ func TestWhatAPatchSays(t *testing.T) {
 	}
 }
 
-// TestElementsOfOurListsCanBeToldApart: a list of objects without a type, or a pod's name, in each would be written
-// as a whole, without what a newer release has put into its elements.
+// TestElementsOfOurListsCanBeToldApart: each element of a list of objects needs a type, a uid, or a pod's name.
+// Otherwise the list would be written as a whole, without the members that a newer release has added to its elements.
 func TestElementsOfOurListsCanBeToldApart(t *testing.T) {
 	lists := 0
 	var look func(path string, of reflect.Type)
@@ -112,8 +112,8 @@ func TestElementsOfOurListsCanBeToldApart(t *testing.T) {
 	assert.Equal(t, 9, lists, "lists of objects that were looked at")
 }
 
-// BenchmarkPatch is what a write costs besides its request: a node of ten disks with thirty
-// replicas each, one of which left.
+// BenchmarkPatch measures the cost of a write without its request: a node of ten disks with thirty replicas each, one
+// of which left.
 func BenchmarkPatch(b *testing.B) {
 	base := &longhorn.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7"}}
 	base.Status.DiskStatus = map[string]longhorn.DiskStatus{}

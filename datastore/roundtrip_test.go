@@ -16,8 +16,8 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// TestAPatchMakesWhatThePUTWouldHaveMade: whatever two versions of an object are, the store has after
-// the patch what this release reads as the second, by either kind of patch.
+// TestAPatchMakesWhatThePUTWouldHaveMade: for any two versions of an object, this release reads the stored object after
+// the patch as the second version, with either kind of patch.
 func TestAPatchMakesWhatThePUTWouldHaveMade(t *testing.T) {
 	refused := 0
 	for seed := range uint64(300) {
@@ -66,7 +66,7 @@ func TestAPatchMakesWhatThePUTWouldHaveMade(t *testing.T) {
 	t.Logf("%d patches into lists did not fit", refused)
 }
 
-// sparse is what the store may have of an object that is read as base: an earlier release did not know all members.
+// sparse returns a stored object that is read as base: an earlier release did not know all members.
 func sparse(t *testing.T, r *rand.Rand, base *longhorn.Node) []byte {
 	text, err := json.Marshal(base)
 	require.NoError(t, err)

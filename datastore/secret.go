@@ -10,8 +10,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// VolumeKey reads the key of a volume's data plane from its Secret. A missing Secret is a
-// *types.Refusal with types.ReasonKeyMissing: only a person can bring it back.
+// VolumeKey reads the key of a volume's data plane from its Secret. If the Secret is missing, the error is a
+// *types.Refusal with types.ReasonKeyMissing: only an administrator can restore it.
 func (d *Datastore) VolumeKey(ctx context.Context, volume string) ([]byte, error) {
 	name := types.VolumeSecretName(volume)
 	secret, err := d.Secrets.Live(ctx, name)
@@ -30,8 +30,8 @@ func (d *Datastore) VolumeKey(ctx context.Context, volume string) ([]byte, error
 	return key, nil
 }
 
-// Needed returns err such that it no longer counts as apierrors.IsNotFound: for an object
-// whose absence is a fault, and does not mean that the work is done.
+// Needed changes err so that it no longer counts as apierrors.IsNotFound. It is for an object that must exist: its
+// absence is an error, and does not mean that the work is done.
 func Needed(err error) error {
 	if apierrors.IsNotFound(err) {
 		return errors.New(err.Error())

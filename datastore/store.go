@@ -17,23 +17,23 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Store reads and writes the objects of one kind, all in one namespace (or all of
-// a kind that has none). Its methods may be called from many goroutines.
+// Store reads and writes the objects of one kind, all in one namespace (or all objects of a kind without namespaces).
+// Its methods may be called from many goroutines.
 //
-// Errors are those of the API server, wrapped; ask with apierrors.IsNotFound and
-// its like. Reading the cache of a kind that is not watched is an error.
+// Errors are those of the API server, wrapped; check them with apierrors.IsNotFound and similar functions. Reading the
+// cache of a kind that is not watched is an error.
 type Store[T Object] struct {
 	resource  schema.GroupResource
 	namespace string
 	verbs     verbs[T]
-	informer  cache.SharedIndexInformer // nil: not watched
-	selects   func(T) bool              // whether the watch shows such an object
+	informer  cache.SharedIndexInformer // nil if the kind is not watched
+	selects   func(T) bool              // reports whether the watch shows such an object
 	observed  observed[T]
-	kept      *lru.Cache // name to T, as last read live or written; nil: nothing is kept
+	kept      *lru.Cache // name to T, as last read live or written; nil if nothing is kept
 }
 
-// Preconditions make a Delete fail with a conflict where the object is another
-// than the one that was looked at. Empty fields demand nothing.
+// Preconditions make a Delete fail with a conflict if the object is not the one that the caller has seen. Empty fields
+// require nothing.
 type Preconditions struct {
 	UID             types.UID
 	ResourceVersion string
@@ -72,8 +72,8 @@ func (s *Store[T]) List(selector labels.Selector) ([]T, error) {
 	return sorted[T](s.informer.GetIndexer().List(), selector), nil
 }
 
-// ByIndex returns the cached objects with a value in one of the indexes of this
-// kind (index.go), sorted by name; they must not be modified.
+// ByIndex returns the cached objects with a value in one of the indexes of this kind (index.go), sorted by name; they
+// must not be modified.
 func (s *Store[T]) ByIndex(index, value string) ([]T, error) {
 	if s.informer == nil {
 		return nil, s.errNotWatched()
@@ -85,7 +85,7 @@ func (s *Store[T]) ByIndex(index, value string) ([]T, error) {
 	return sorted[T](objs, labels.Everything()), nil
 }
 
-// Live returns the object as the API server has it now.
+// Live returns the current object from the API server.
 func (s *Store[T]) Live(ctx context.Context, name string) (T, error) {
 	obj, err := s.verbs.Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
@@ -94,7 +94,7 @@ func (s *Store[T]) Live(ctx context.Context, name string) (T, error) {
 	return s.result(obj, err, "get", name)
 }
 
-// ListLive returns the objects that match as the API server has them now.
+// ListLive returns the current objects that match from the API server.
 func (s *Store[T]) ListLive(ctx context.Context, opts metav1.ListOptions) ([]T, error) {
 	list, err := s.verbs.ListAny(ctx, opts)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Store[T]) ListLive(ctx context.Context, opts metav1.ListOptions) ([]T, 
 	return items[T](list)
 }
 
-// Create makes the object and returns it as it was stored.
+// Create creates the object and returns it in its stored form.
 func (s *Store[T]) Create(ctx context.Context, obj T) (T, error) {
 	stored, err := s.verbs.Create(ctx, obj, metav1.CreateOptions{})
 	if err == nil {
@@ -115,8 +115,8 @@ func (s *Store[T]) Create(ctx context.Context, obj T) (T, error) {
 	return s.result(stored, err, "create", obj.GetName())
 }
 
-// CreateDryRun asks the API server whether it would make the object, and stores nothing.
-// The object is judged before the API server looks whether one of that name exists.
+// CreateDryRun asks the API server whether it would create the object, and stores nothing. The API server validates the
+// object before it checks whether an object of that name exists.
 func (s *Store[T]) CreateDryRun(ctx context.Context, obj T) error {
 	_, err := s.verbs.Create(ctx, obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
@@ -125,31 +125,32 @@ func (s *Store[T]) CreateDryRun(ctx context.Context, obj T) error {
 	return nil
 }
 
-// Update writes what the caller changed, but for the status. The object's resourceVersion must be
-// that of the version it was made from: a newer one in the API server is a conflict, also where
-// nothing is changed. What this release's types do not know stays as it is (patch.go).
+// Update writes the caller's changes, except in the status. The object must have the resourceVersion of the version
+// from which it was created. A newer version in the API server is a conflict, even if nothing changes. Members that
+// this release's types do not know stay unchanged (patch.go).
 func (s *Store[T]) Update(ctx context.Context, obj T) (T, error) {
 	return s.write(ctx, obj, notStatus, "update")
 }
 
-// UpdateStatus writes what the caller changed in the status, under the same condition as Update.
+// UpdateStatus writes the caller's changes in the status, under the same condition as Update.
 func (s *Store[T]) UpdateStatus(ctx context.Context, obj T) (T, error) {
 	return s.write(ctx, obj, status, "update status of")
 }
 
-// Delete asks for the deletion of an object. One with finalizers stays, with a
-// deletion timestamp; one that is gone already is not found.
+// Delete requests the deletion of an object. An object with finalizers stays, with a deletion timestamp. If the object
+// is already gone, the error is "not found".
 func (s *Store[T]) Delete(ctx context.Context, name string, p Preconditions) error {
 	return s.delete(ctx, name, p, metav1.DeleteOptions{})
 }
 
-// DeleteNow removes an object without the grace that it would have. Of a pod, no node confirms then that its processes have
-// ended: it is for pods of nodes that are down.
+// DeleteNow removes an object without its grace period. For a pod this means that no node confirms the exit of its
+// processes: it is for pods of nodes that are down.
 func (s *Store[T]) DeleteNow(ctx context.Context, name string, p Preconditions) error {
 	return s.delete(ctx, name, p, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 }
 
-// DeleteWithin asks for the deletion of a pod with this grace, in whole seconds: its node kills what has not ended then.
+// DeleteWithin requests the deletion of a pod with this grace period, in whole seconds. After that, the pod's node
+// kills the processes that have not exited.
 func (s *Store[T]) DeleteWithin(ctx context.Context, name string, grace time.Duration, p Preconditions) error {
 	return s.delete(ctx, name, p, metav1.DeleteOptions{GracePeriodSeconds: new(int64(grace / time.Second))})
 }
@@ -173,8 +174,8 @@ func (s *Store[T]) delete(ctx context.Context, name string, p Preconditions, opt
 	return nil
 }
 
-// AddHandler makes the cache call h for every change, from a goroutine of its own; it
-// fails for a kind that is not watched.
+// AddHandler makes the cache call h for every change, from a separate goroutine. It fails for a kind that is not
+// watched.
 func (s *Store[T]) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	if s.informer == nil {
 		return nil, s.errNotWatched()
@@ -186,12 +187,11 @@ func (s *Store[T]) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEvent
 	return registration, nil
 }
 
-// HasSynced tells whether the cache was filled once; a kind that is not watched
-// has nothing to wait for.
+// HasSynced reports whether the cache was filled once. It is true for a kind that is not watched.
 func (s *Store[T]) HasSynced() bool { return s.informer == nil || s.informer.HasSynced() }
 
-// Replace sets the content of the cache, as a list at that resourceVersion would.
-// It is for tests: a started Store fills its cache by watching.
+// Replace sets the content of the cache, like a list at that resourceVersion. It is for tests: a started Store fills
+// its cache by watching.
 func (s *Store[T]) Replace(objects []T, resourceVersion string) error {
 	if s.informer == nil {
 		return s.errNotWatched()
@@ -216,8 +216,8 @@ func (s *Store[T]) write(ctx context.Context, obj T, part half, verb string) (T,
 	return s.result(stored, err, verb, obj.GetName())
 }
 
-// patch makes the one request of a write. There are more only for what is refused, and for what was made
-// from a version that is not at hand.
+// patch sends the one request of a write. It sends further requests only after a refusal, or if the version from which
+// obj was created is not available here.
 func (s *Store[T]) patch(ctx context.Context, obj T, part half) (T, error) {
 	var none T
 	base, err := s.base(ctx, obj)
@@ -232,14 +232,14 @@ func (s *Store[T]) patch(ctx context.Context, obj T, part half) (T, error) {
 	if p.whole == nil || !apierrors.IsInvalid(err) {
 		return stored, err
 	}
-	// The steps into a list do not fit, or what they make is refused: the API server says the same of both.
+	// The steps in a list do not fit, or their result is refused: the answer of the API server is the same for both.
 	if err := s.unlessModified(ctx, obj); err != nil {
 		return none, err
 	}
 	return s.verbs.Patch(ctx, obj.GetName(), p.withWholeLists(), part)
 }
 
-// result wraps an error; with one it returns no object, where clients return an empty one.
+// result wraps an error. With an error it returns no object, although clients return an empty one.
 func (s *Store[T]) result(obj T, err error, verb, name string) (T, error) {
 	if err != nil {
 		var none T
@@ -270,9 +270,8 @@ func sorted[T Object](objs []any, selector labels.Selector) []T {
 	return typed
 }
 
-// withoutManagedFields is the transform of every cache: no reader here needs to know who
-// wrote which field, and the list is often longer than the object. No patch names it,
-// so the API server's own stays as it is.
+// withoutManagedFields is the transform of every cache. No reader here needs to know which client wrote which field,
+// and the list is often longer than the object. No patch names it, so the API server's own list stays unchanged.
 func withoutManagedFields(obj any) (any, error) {
 	if accessor, err := meta.Accessor(obj); err == nil {
 		accessor.SetManagedFields(nil)
@@ -280,5 +279,5 @@ func withoutManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-// IsWatched tells whether the kind has a cache.
+// IsWatched reports whether the kind has a cache.
 func (s *Store[T]) IsWatched() bool { return s.informer != nil }

@@ -175,7 +175,7 @@ func expect(t *testing.T, heard <-chan string, want string) {
 }
 
 func TestADatastoreOfANodeSelectsByField(t *testing.T) {
-	var mu sync.Mutex // guards selectors and lists: each kind lists from a goroutine
+	var mu sync.Mutex // guards selectors and lists: each kind lists from a separate goroutine
 	selectors, lists := map[string]string{}, 0
 	h := testutil.New(t)
 	record := func(action clienttesting.Action) (bool, error) {
@@ -237,7 +237,7 @@ func TestOptionalKindsAreNotWaitedFor(t *testing.T) {
 	err := d.WaitForSync(ctx)
 	require.NoError(t, err)
 	assert.False(t, d.DefaultSettings.HasSynced(), "the ConfigMap's cache is filled")
-	// Each is asked for by its name alone, and again and again, in no order.
+	// Each is requested only by its name, repeatedly, and in no order.
 	missing := map[string]bool{"metadata.name=longhorn-default-setting": true, "metadata.name=longhorn-storageclass": true}
 	for deadline := time.After(10 * time.Second); len(missing) > 0; {
 		select {

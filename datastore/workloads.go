@@ -18,9 +18,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Workloads finds the pods that use volumes. It caches only PersistentVolumes, cut down to
-// a name, a driver, a handle, its modes, a class and a claim: they change seldom. Pods change all the time: it
-// does not watch them but lists them live on demand, one namespace and node at a time.
+// Workloads finds the pods that use volumes. It caches only PersistentVolumes, because they rarely change. Of these it
+// keeps only a name, a driver, a handle, the modes, a class and a claim. Pods change all the time: Workloads does not
+// watch them, but lists them live on demand, one namespace and node at a time.
 //
 //	volume ──► PersistentVolume (driver, handle) ──► its claim ──► pods that name the claim
 type Workloads struct {
@@ -29,13 +29,13 @@ type Workloads struct {
 	running  sync.WaitGroup
 }
 
-// indexHandle goes by the volume of a PersistentVolume of our driver, indexClaim by its claim, as namespace/name.
+// indexHandle is keyed by the volume of a PersistentVolume of our driver, indexClaim by its claim, as namespace/name.
 const (
 	indexHandle = "handle"
 	indexClaim  = "claim"
 )
 
-// NewWorkloads makes one; it reads nothing and starts nothing.
+// NewWorkloads creates a Workloads; it reads nothing and starts nothing.
 func NewWorkloads(kube kubernetes.Interface) *Workloads {
 	client := adapter[*corev1.PersistentVolume, *corev1.PersistentVolumeList]{typedClient: kube.CoreV1().PersistentVolumes()}
 	informer := newInformer[*corev1.PersistentVolume](client, kube, &corev1.PersistentVolume{},
@@ -46,16 +46,15 @@ func NewWorkloads(kube kubernetes.Interface) *Workloads {
 	return &Workloads{kube: kube, informer: informer}
 }
 
-// Start begins to fill the cache and returns; it is kept up to date until ctx ends. It
-// must be called once.
+// Start starts to fill the cache and returns; it is kept up to date until ctx is done. It must be called once.
 func (w *Workloads) Start(ctx context.Context) {
 	w.running.Go(func() { w.informer.RunWithContext(ctx) })
 }
 
-// Wait returns when everything that Start began has ended, after its context did.
+// Wait returns when all goroutines of Start have exited, after its context is done.
 func (w *Workloads) Wait() { w.running.Wait() }
 
-// WaitForSync returns nil when the cache was filled once, or an error when ctx ended first.
+// WaitForSync returns nil when the cache was filled once, or an error if ctx is done first.
 func (w *Workloads) WaitForSync(ctx context.Context) error {
 	if cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced) {
 		return nil
@@ -63,8 +62,8 @@ func (w *Workloads) WaitForSync(ctx context.Context) error {
 	return fmt.Errorf("fill the cache of persistent volumes: %w", context.Cause(ctx))
 }
 
-// AddHandler makes the cache call h for every change of a PersistentVolume, from a goroutine of its own. The objects have no fields but those
-// of PersistentVolumes.
+// AddHandler makes the cache call h for every change of a PersistentVolume, from a separate goroutine. The objects have
+// only the fields that PersistentVolumes returns.
 func (w *Workloads) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	registration, err := w.informer.AddEventHandler(h)
 	if err != nil {
@@ -73,8 +72,8 @@ func (w *Workloads) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEven
 	return registration, nil
 }
 
-// Claims returns the PersistentVolumes of a volume that are bound to a claim
-// (spec.claimRef); they must not be modified, and have no fields but those and types.ShareParameters.
+// Claims returns the PersistentVolumes of a volume that are bound to a claim (spec.claimRef). They must not be
+// modified. They have only the fields listed at Workloads and types.ShareParameters.
 func (w *Workloads) Claims(volume string) ([]*corev1.PersistentVolume, error) {
 	all, err := w.PersistentVolumes(volume)
 	isUnbound := func(pv *corev1.PersistentVolume) bool {
@@ -83,8 +82,8 @@ func (w *Workloads) Claims(volume string) ([]*corev1.PersistentVolume, error) {
 	return slices.DeleteFunc(all, isUnbound), err
 }
 
-// PersistentVolumes returns all PersistentVolumes of a volume, bound or not, sorted by name. As with Claims, they must not be
-// modified, and lack most fields.
+// PersistentVolumes returns all PersistentVolumes of a volume, bound or not, sorted by name. As with Claims, they must
+// not be modified, and lack most fields.
 func (w *Workloads) PersistentVolumes(volume string) ([]*corev1.PersistentVolume, error) {
 	objs, err := w.informer.GetIndexer().ByIndex(indexHandle, volume)
 	if err != nil {
@@ -98,7 +97,7 @@ func (w *Workloads) PersistentVolumes(volume string) ([]*corev1.PersistentVolume
 	return all, nil
 }
 
-// VolumeOf returns the volume behind a claim; "" where the claim is bound to none of our driver's.
+// VolumeOf returns the volume behind a claim, or "" if the claim is not bound to a volume of our driver.
 func (w *Workloads) VolumeOf(namespace, claim string) (string, error) {
 	objs, err := w.informer.GetIndexer().ByIndex(indexClaim, namespace+"/"+claim)
 	if err != nil {
@@ -113,7 +112,8 @@ func (w *Workloads) VolumeOf(namespace, claim string) (string, error) {
 	return "", nil
 }
 
-// Pods returns the pods of a namespace on a node, as the API server has them now; of all namespaces, or on all nodes, where that is empty.
+// Pods returns the current pods of a namespace on a node from the API server. An empty namespace means all namespaces,
+// and an empty node means all nodes.
 func (w *Workloads) Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error) {
 	var options metav1.ListOptions
 	if node != "" {
@@ -126,7 +126,7 @@ func (w *Workloads) Pods(ctx context.Context, namespace, node string) ([]corev1.
 	return list.Items, nil
 }
 
-// AllPods returns the pods of a namespace on all nodes, as the API server has them now.
+// AllPods returns the current pods of a namespace on all nodes from the API server.
 func (w *Workloads) AllPods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
 	list, err := w.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -135,8 +135,8 @@ func (w *Workloads) AllPods(ctx context.Context, namespace string) ([]corev1.Pod
 	return list.Items, nil
 }
 
-// DeletePod asks for the deletion of the very pod, which gets so many seconds to end. A
-// pod that is gone is not found; another one of its name is a conflict.
+// DeletePod requests the deletion of exactly this pod, which gets that many seconds to stop. If the pod is gone, the
+// error is "not found". Another pod of its name is a conflict.
 func (w *Workloads) DeletePod(ctx context.Context, namespace, name string, uid kubetypes.UID, graceSeconds int64) error {
 	err := w.kube.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{
 		GracePeriodSeconds: &graceSeconds,
@@ -177,7 +177,7 @@ func byClaim(obj any) ([]string, error) {
 	return []string{pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name}, nil
 }
 
-// slimVolume keeps what Claims needs. Of another driver's volumes only the name is left.
+// slimVolume keeps the fields that Claims needs. For a volume of another driver it keeps only the name.
 func slimVolume(obj any) (any, error) {
 	pv, ok := obj.(*corev1.PersistentVolume)
 	if !ok {
@@ -198,7 +198,7 @@ func slimVolume(obj any) (any, error) {
 	return slim, nil
 }
 
-// shareParameters are those of the attributes that a share manager reads; nil if there are none.
+// shareParameters returns the attributes that a share manager reads, or nil if there are none.
 func shareParameters(attributes map[string]string) map[string]string {
 	kept := maps.Clone(attributes)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return !slices.Contains(types.ShareParameters, key) })
