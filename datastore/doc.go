@@ -24,7 +24,7 @@
 //
 // A patch does not keep the content of an object, an entry or an element that the caller removes. It also does not keep
 // the content of the elements of any other list that the caller changes. If the caller fills an object or entry again
-// under the same name, its unknown members stay, although they may have described the old one: a release that adds a
+// under the same name, its unknown members stay, although they may have described the old one. A release that adds a
 // member must tolerate this. No patch contains managed fields: the API server keeps its own.
 //
 // The package must not know policy, the scheduler or controllers, and never sleeps.

@@ -39,7 +39,7 @@ type Record struct {
 	FSType      string
 	MountSource string
 	// Beneath says that no file system is mounted at the directory itself. The directory lies beneath a mount, and
-	// shares that file system with the other data on it. False if the kernel does not tell.
+	// shares that file system with the other data on it. False if the kernel does not report it.
 	Beneath bool
 	// ReadOnly says that nothing can write to the file system. It is mounted read-only, or the kernel made it read-only
 	// after an error.
@@ -171,9 +171,9 @@ func checkReplicasDir(fd int, path string, device uint64) error {
 	return nil
 }
 
-// mountOf returns the first field of the directory's line in /proc/self/mountinfo, by statx(2). It returns 0, which is
-// no mount's id, if the kernel does not tell it. isRoot says whether the directory is the root of that mount; it is
-// true if the kernel does not tell it.
+// mountOf returns the first field of the directory's line in /proc/self/mountinfo, by statx(2). isRoot says whether the
+// directory is the root of that mount. If the kernel does not report the mount, id is 0, which no mount has, and isRoot
+// is true.
 func mountOf(fd int) (id int, isRoot bool) {
 	var stx unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx); err != nil {
@@ -220,8 +220,8 @@ func fsidText(words [2]int32) string {
 	return fmt.Sprintf("%012x", uint64(uint32(words[0]))<<32|uint64(uint32(words[1])))
 }
 
-// sameFilesystem reports whether two records lie on one file system: they have the same super block if the mount table
-// shows it, otherwise the same st_dev. f_fsid does not help, because a byte-for-byte clone has the same.
+// sameFilesystem reports whether two records lie on one file system. They must have the same super block if the mount
+// table shows it, and otherwise the same st_dev. f_fsid does not help, because a byte-for-byte clone has the same.
 func sameFilesystem(a, b Record) bool {
 	if a.SuperBlockID != 0 && b.SuperBlockID != 0 {
 		return a.SuperBlockID == b.SuperBlockID

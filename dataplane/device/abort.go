@@ -35,7 +35,7 @@ func (s session) Abort(_ context.Context, volume string) error {
 	return s.abort(k)
 }
 
-// abort removes a device. It first lets the requests on the device fail, so the operation that holds op soon finishes.
+// abort removes a device. It first makes the requests on the device fail, so the operation that holds op soon finishes.
 // If that takes longer, abort returns ErrServed. If the kernel cannot disconnect the device at this time, abort returns
 // that error. In both cases it removes the remaining parts later, because the caller may never call it again.
 func (l *Local) abort(k *kept) error {
@@ -195,7 +195,7 @@ func (l *Local) awaitOperation(k *kept) {
 	<-k.op
 }
 
-// cut lets all requests on a device fail, now and later.
+// cut makes all requests on a device fail, now and later.
 func (k *kept) cut() error {
 	if k.nbd != nil {
 		return k.nbd.disconnect()

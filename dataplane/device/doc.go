@@ -1,5 +1,5 @@
 // Package device offers a volume as a block device. The device has three parts: a file of a FUSE file system, a loop
-// device with direct I/O on that file, and a node with the loop device's numbers at the place where users find it.
+// device with direct I/O on that file, and a node with the loop device's numbers. Users find the device by the node.
 //
 //	/dev/longhorn/<volume>   node, put in place by rename      ┐
 //	/dev/loopN               direct I/O, autoclear             │ kept by a Keeper

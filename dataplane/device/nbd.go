@@ -122,7 +122,7 @@ func (d *nbdDevice) prepare(path string) (err error) {
 	return makeNode(path, d.dev)
 }
 
-// disconnect lets all requests on the device fail, now and later. It waits for neither users nor a server. If it
+// disconnect makes all requests on the device fail, now and later. It waits for neither users nor a server. If it
 // returns an error, the kernel may still have the device. The device then has no connection and gets none, so its
 // requests fail within kernel.deadTimeout, and the caller must repeat disconnect.
 func (d *nbdDevice) disconnect() error {
@@ -244,7 +244,7 @@ const (
 	parkLate = time.Second
 )
 
-// park lets the requests of a device that no process serves wait, unless the device has another turn already. If that
+// park makes the requests of a device that no process serves wait, unless the device has another turn already. If that
 // fails because descriptors or memory are short, another goroutine repeats it. It stops when the device is parked, when
 // the device has another turn, when the device is known to be gone, or when the Local is closed.
 func (l *Local) park(k *kept, turn int) {
@@ -327,7 +327,7 @@ func (s session) AdoptSocket(_ context.Context, volume string, owner Owner, sock
 	return held, nil
 }
 
-// leave lets other processes adopt a device, unless the device has another turn already.
+// leave allows other processes to adopt a device, unless the device has another turn already.
 func (l *Local) leave(k *kept, turn int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,8 +19,8 @@ const (
 
 // handle is an open loop device that belongs to a separate thread, with nothing else in its table of descriptors. The
 // thread performs the operations that may wait for the answers of a FUSE server. A thread that waits in the kernel
-// keeps its table of descriptors. With the table of the process, the thread would keep a connection open and wait for
-// the end of that connection, if the process and the server are killed at once.
+// keeps its table of descriptors. If it had the table of the process, and the process and the server were killed at
+// once, it would keep a connection open and wait for its end.
 type handle struct {
 	thread *thread.Thread
 	fd     int

@@ -99,8 +99,8 @@ func (r SlowRule) AloneAfter() time.Duration { return 8 * r.After }
 func (r SlowRule) maxLook() time.Duration { return 2 * r.LookEvery() }
 
 // Waited returns how long a member has kept a request waiting since another member answered it. It counts only the time
-// in which the engine was running. before is the result of the last check (zero at the first), answered is when the
-// engine saw the other member's answer, and lastLook is the time of the last check.
+// in which the engine was running. before is the result of the last check, or zero at the first check. answered is when
+// the engine saw the other member's answer. lastLook is the time of the last check.
 func (r SlowRule) Waited(before time.Duration, answered, lastLook, now time.Time) time.Duration {
 	since := lastLook
 	if answered.After(lastLook) {

@@ -88,9 +88,9 @@ type State struct {
 	BootID string `json:"bootID"`
 	// Clean is true if the replica was closed cleanly before this session.
 	Clean bool `json:"clean"`
-	// CacheKept is true if no write before this session can have been lost, synced or not. One of these must hold: the
-	// replica was closed cleanly; it has no mark; or, since then, its machine has not been restarted and its disk has
-	// neither failed nor gone away. Among equal replicas such a replica is the better source.
+	// CacheKept is true if no write before this session can have been lost, synced or not. This holds in three cases:
+	// the replica was closed cleanly; it has no mark; or its machine has not been restarted since, and its disk has
+	// neither failed nor gone away since. Among equal replicas such a replica is the better source.
 	CacheKept bool `json:"cacheKept"`
 	// WritesLost is true if writes before this session may be missing because of an event that the replica knows: its
 	// machine was restarted, or its disk failed. Then CacheKept is false. If both are false, the replica does not know:

@@ -3,7 +3,7 @@
 // Client that is a Backend.
 //
 // The package owns framing, negotiation, request checking, limits on memory and concurrency, the authentication option
-// and the error vocabulary. It must not know replicas, engines, files or Kubernetes: an Exporter turns a name into an
+// and the error vocabulary. It must not know replicas, engines, files or Kubernetes. An Exporter turns a name into an
 // Export, an Export contains a Backend, and nothing here depends on what is behind it.
 //
 //	client                                server

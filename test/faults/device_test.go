@@ -47,9 +47,9 @@ func (v *volume) connect(ctx context.Context, r *run) (connection, error) {
 
 func (v *volume) devicePath(n *node) string { return filepath.Join(n.dir, "dev", v.name) }
 
-// openDevice opens the device of the present run. An open device keeps its number, so openDevice checks everything
-// after opening it: the process belongs to the run, the next run has not been requested, and the node in the file
-// system, which disappears before the device, exists.
+// openDevice opens the device of the present run. An open device keeps its number, so openDevice performs its checks
+// after opening it. The process must belong to the run, and the next run must not have been requested. The node in the
+// file system, which disappears before the device, must exist.
 func (v *volume) openDevice(r *run) (connection, error) {
 	path := v.devicePath(r.node)
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)

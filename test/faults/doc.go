@@ -41,8 +41,8 @@
 // for some 20 ms, and expel a member that is 60 ms late. The volume has five regions. Writers rest in turn, so at any
 // time some regions are marked and some are not. A start after a crash then copies only some of the regions, and at the
 // end the comparison shows any unmarked difference. The test counts cleared marks, such starts, members that were too
-// slow, and rebuilds of a part of the volume. It fails if one of these never happened. In very long runs this also
-// holds for resumed copies of a part of the volume.
+// slow, and rebuilds of a part of the volume. It fails if one of these never happened. With very many histories, this
+// also holds for resumed copies of a part of the volume.
 //
 // A failed sync loses the data that it had to write out, like in a kernel (cache_test.go). Reads still return the lost
 // data, also in later processes, until the node's caches are dropped. When a replica is opened, about half of these

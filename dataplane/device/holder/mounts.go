@@ -15,8 +15,8 @@ const mountsEnv = "LONGHORN_HOLDER_MOUNTS"
 // mounts is a mount namespace in addition to that of the container. The node's mounts of volumes stay in it. In the
 // container's namespace, no file system may be mounted that lies on a device which is served from here. Suppose all
 // processes of the container were killed while it held the last mount of such a file system. Then the kernel would
-// write the file system out while no process is left to answer. In this case a thread holds the namespace. It has none
-// of the connections of devices, so these close before the namespace does.
+// write the file system out while no process is left to answer. A thread holds the additional namespace. The thread has
+// none of the connections of devices, so these close before the namespace does.
 //
 //	node -- propagates --> container (a serving process detaches its volumes' mounts)
 //	     -- propagates --> this one  (has all mounts, for threads that a serving process has for such disks)

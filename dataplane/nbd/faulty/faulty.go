@@ -1,6 +1,6 @@
-// Package faulty wraps an nbd.Backend so that tests decide which faults occur, where and when: errors, torn writes,
-// delays on an injected clock, and gates that delay an operation until the test releases it. It records every
-// operation. It owns no goroutine and no randomness: only the rules and the order of the operations decide what
+// Package faulty wraps an nbd.Backend so that tests decide which faults occur, where and when. The faults are errors,
+// torn writes, delays on an injected clock, and gates, which delay an operation until the test releases it. It records
+// every operation. It owns no goroutine and no randomness: only the rules and the order of the operations decide what
 // happens.
 package faulty
 
