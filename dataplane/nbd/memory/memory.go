@@ -42,7 +42,7 @@ func (b *Backend) check(off, length int64, past nbd.Errno) error {
 	return nil
 }
 
-// each calls f for every page in the range: the page's number, the part of the page, and the position of that part in
+// each calls f for each page in the range: the page's number, the part of the page, and the position of that part in
 // the range.
 func each(off, length int64, f func(page, from, to, at int64)) {
 	for at := int64(0); at < length; {
