@@ -1,10 +1,9 @@
-// Package cluster gives tests a real Kubernetes cluster: it runs the devcluster
-// program with a directory and name of its own, so that a demo on the same machine is
-// not disturbed, and wraps kubectl, commands on nodes, waiting, and a dump of what the
-// cluster last said.
+// Package cluster gives tests a real Kubernetes cluster. It runs the devcluster program with a separate directory and
+// name, so that it does not disturb a demo on the same machine. It wraps kubectl, commands on nodes, waits, and a dump
+// of the cluster's last state and logs.
 //
-// It must not know what a test is about; the names of the installed objects are all it
-// knows of the storage manager.
+// It must not know what a test is about. It knows nothing of the storage manager except the names of the installed
+// objects.
 package cluster
 
 import (
@@ -27,32 +26,33 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Options say which cluster to start.
+// Options define the cluster to start.
 type Options struct {
 	// Root is the root of the repository, with bin/ and dist/ built.
 	Root string
 	// Dir and Name belong to this cluster alone.
 	Dir, Name string
-	// Nodes is how many; with no Guests either, the API server runs alone.
+	// Nodes is the number of nodes that share this machine's kernel. If Guests is zero too, the API server runs without
+	// nodes.
 	Nodes int
-	// Guests is how many nodes there are besides that have a kernel of their own.
+	// Guests is the number of additional nodes that have their own kernel.
 	Guests int
 	// Images are docker-archives for all nodes.
 	Images []string
-	// Reuse takes a cluster that is up as it is.
+	// Reuse uses a running cluster as it is, if there is one.
 	Reuse bool
-	// Out gets what the programs print.
+	// Out receives the output of the programs.
 	Out io.Writer
 }
 
-// Cluster is one that runs.
+// Cluster is a running cluster.
 type Cluster struct {
 	o        Options
 	Kube     kubernetes.Interface
 	Longhorn versioned.Interface
 }
 
-// Up starts a cluster. The caller must call Down, also when it failed later.
+// Up starts a cluster. The caller must call Down, even if the cluster fails later.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{o: o}
 	if !o.Reuse || !c.answers(ctx) {
@@ -92,15 +92,15 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// turn waits until no other process, or test of this one, starts a cluster on the machine. Many at once on few cores miss the deadlines
-// of their parts.
+// turn waits until no other process and no other test of this process starts a cluster on the machine. When many
+// clusters start at the same time on few cores, their components miss their deadlines.
 func turn() (release func(), err error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "longhorn-e2e-start.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("take turns with other starts of clusters: %w", err)
 	}
 	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX) // it ends with the process
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX) // the kernel releases it when the process exits
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("wait for other starts of clusters: %w", err), f.Close())
@@ -108,7 +108,7 @@ func turn() (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// Nodes names the nodes that the cluster was started with.
+// Nodes returns the names of the nodes that the cluster was started with.
 func (c *Cluster) Nodes() []string {
 	var names []string
 	for i := range c.o.Nodes {
@@ -120,7 +120,7 @@ func (c *Cluster) Nodes() []string {
 	return names
 }
 
-// Down ends the cluster and removes all of it.
+// Down stops the cluster and removes all of it.
 func (c *Cluster) Down(ctx context.Context) error {
 	cmd := c.command(ctx, "down")
 	cmd.Stdout, cmd.Stderr = c.o.Out, c.o.Out
@@ -130,7 +130,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return nil
 }
 
-// Install applies deploy/longhorn.yaml and waits until everything of it is ready.
+// Install applies deploy/longhorn.yaml and waits until the whole installation is ready.
 func (c *Cluster) Install(ctx context.Context) error {
 	return c.InstallFrom(ctx, "deploy/longhorn.yaml")
 }
@@ -143,7 +143,7 @@ func (c *Cluster) InstallFrom(ctx context.Context, manifest string) error {
 	return c.WaitInstalled(ctx)
 }
 
-// WaitInstalled waits until everything of an installation is ready on every node.
+// WaitInstalled waits until the whole installation is ready on every node.
 func (c *Cluster) WaitInstalled(ctx context.Context) error {
 	for _, object := range []string{"daemonset/longhorn-manager", "daemonset/longhorn-csi-plugin", "deployment/longhorn-csi-controller"} {
 		if _, err := c.Kubectl(ctx, "-n", types.Namespace, "rollout", "status", object, "--timeout=180s"); err != nil {
@@ -166,8 +166,8 @@ func (c *Cluster) WaitInstalled(ctx context.Context) error {
 	return nil
 }
 
-// Kubectl returns what kubectl printed, without the newline at the end. An error has
-// the arguments and what it printed to stderr. What waits has slack times its --timeout.
+// Kubectl returns the output of kubectl, without the newline at the end. An error contains the arguments and the output
+// on stderr. Commands that wait get slack times their --timeout.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, "", append([]string{"kubectl"}, withSlack(args)...)...)
 }
@@ -178,7 +178,7 @@ func (c *Cluster) Apply(ctx context.Context, manifest string) error {
 	return err
 }
 
-// Helm runs Helm, of the version that the repository pins, and returns what it printed.
+// Helm runs Helm in the version that the repository pins, and returns its output.
 func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	path, err := c.run(ctx, "", "kubeconfig")
 	if err != nil {
@@ -192,12 +192,12 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// OnNode runs a command in a node's namespaces and returns what it printed.
+// OnNode runs a command in a node's namespaces and returns its output.
 func (c *Cluster) OnNode(ctx context.Context, node string, command ...string) (string, error) {
 	return c.run(ctx, "", append([]string{"exec", node, "--"}, command...)...)
 }
 
-// CopyToNode puts a file of this machine on a node, with its mode.
+// CopyToNode copies a file of this machine to a node, with its mode.
 func (c *Cluster) CopyToNode(ctx context.Context, node, file, target string) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -211,7 +211,7 @@ func (c *Cluster) CopyToNode(ctx context.Context, node, file, target string) err
 	return err
 }
 
-// InRouter runs a program of this machine in the network that all packets between nodes pass.
+// InRouter runs a program of this machine in the network namespace that all packets between nodes pass through.
 func (c *Cluster) InRouter(ctx context.Context, command ...string) error {
 	out, err := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", c.o.Name + "-net"}, command...)...).CombinedOutput()
 	if err != nil {
@@ -220,7 +220,7 @@ func (c *Cluster) InRouter(ctx context.Context, command ...string) error {
 	return nil
 }
 
-// Devcluster gives the devcluster program another command, such as cut or stop-node.
+// Devcluster runs the devcluster program with another command, such as cut or stop-node.
 func (c *Cluster) Devcluster(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, "", args...)
 }
@@ -235,7 +235,7 @@ func (c *Cluster) answers(ctx context.Context) bool {
 func (c *Cluster) command(ctx context.Context, args ...string) *exec.Cmd {
 	args = append([]string{"--dir", c.o.Dir, "--name", c.o.Name}, args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(c.o.Root, "bin/devcluster"), args...)
-	// An interrupt lets it put away what it began.
+	// After an interrupt, the program can clean up what it has started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	return cmd
@@ -254,5 +254,5 @@ func (c *Cluster) run(ctx context.Context, stdin string, args ...string) (string
 	return strings.TrimRight(stdout.String(), "\n"), nil
 }
 
-// At is a handle on a cluster that may only be half up, good for Down alone.
+// At is a handle on a cluster that may be only partly started. It is good for Down alone.
 func At(o Options) *Cluster { return &Cluster{o: o} }

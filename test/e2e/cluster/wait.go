@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Interval is how often Eventually asks. Where kubectl wait can wait for one field, it
-// is the better choice: it watches.
+// Interval is how often Eventually calls its check. If `kubectl wait` can wait for a single field, prefer it: it
+// watches.
 const Interval = 500 * time.Millisecond
 
-// slack is by how much every wait may be longer than a test says. Tests say what two processors need that have nothing else
-// to do; those of a rented machine can be three times slower for an hour. A test that passes takes no longer.
+// slack is the factor by which every wait may be longer than a test says. Tests say what two idle processors need. The
+// processors of a rented machine can be three times slower for an hour. A test that passes takes no longer.
 const slack = 3
 
-// Eventually returns when check does, or fails the test with check's last error when
-// that took too long: slack times the time-out.
+// Eventually returns when check returns no error. When check has failed for slack times the time-out, Eventually fails
+// the test with the last error of check.
 func Eventually(ctx context.Context, t *testing.T, timeout time.Duration, what string, check func(context.Context) error) {
 	t.Helper()
 	timeout *= slack
@@ -33,7 +33,7 @@ func Eventually(ctx context.Context, t *testing.T, timeout time.Duration, what s
 		if err == nil {
 			return
 		}
-		if ctx.Err() == nil { // else it was cut off, and what it said before says more
+		if ctx.Err() == nil { // otherwise the time-out interrupted check, and the previous error says more
 			last = err
 		}
 		select {
@@ -44,11 +44,12 @@ func Eventually(ctx context.Context, t *testing.T, timeout time.Duration, what s
 	}
 }
 
-// pause is how long to wait after a check that took so long. One that starts programs takes a processor, and
-// most of the time is to be left to what is waited for; one that was itself kept waiting is repeated soon.
+// pause returns the wait after a check that took so long. A check that starts programs uses a processor, and the
+// awaited components need most of the time. A check that had to wait itself is repeated soon.
 func pause(took time.Duration) time.Duration { return min(max(Interval, 2*took), 4*Interval) }
 
-// withSlack makes kubectl wait longer for what it is told to wait for. A drain is no such command: tests let it fail.
+// withSlack makes kubectl wait longer if it runs a command that waits. A drain is not one of these commands: some tests
+// expect it to fail.
 func withSlack(args []string) []string {
 	const flag = "--timeout="
 	waits := func(arg string) bool { return arg == "wait" || arg == "rollout" || arg == "delete" }
@@ -64,7 +65,7 @@ func withSlack(args []string) []string {
 	return longer
 }
 
-// Must fails the test unless kubectl succeeds, and returns what it printed.
+// Must fails the test unless kubectl succeeds, and returns its output.
 func (c *Cluster) Must(ctx context.Context, t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := c.Kubectl(ctx, args...)
@@ -74,7 +75,7 @@ func (c *Cluster) Must(ctx context.Context, t *testing.T, args ...string) string
 	return out
 }
 
-// MustOnNode fails the test unless the command succeeds, and returns what it printed.
+// MustOnNode fails the test unless the command succeeds, and returns its output.
 func (c *Cluster) MustOnNode(ctx context.Context, t *testing.T, node string, command ...string) string {
 	t.Helper()
 	out, err := c.OnNode(ctx, node, command...)
@@ -84,8 +85,8 @@ func (c *Cluster) MustOnNode(ctx context.Context, t *testing.T, node string, com
 	return out
 }
 
-// failures is why tests failed, in order, for DumpIfFailed to say it again below all that it prints. A test fails more than once where what is
-// undone after it fails, too.
+// failures are the reasons of failed tests, in order. DumpIfFailed repeats them at the end of its output. A test can
+// fail more than once, because its cleanup can fail too.
 var failures struct {
 	sync.Mutex
 	all []failure
@@ -110,8 +111,8 @@ func fatal(t *testing.T, err error) {
 	t.Fatal(err)
 }
 
-// DumpIfFailed prints at the end of a failed test what the cluster last said, and last of all why the test failed, where a wait or a
-// command of this package was the reason.
+// DumpIfFailed prints the cluster's last state and logs at the end of a failed test. If a wait or a command of this
+// package made the test fail, it prints that reason last.
 func (c *Cluster) DumpIfFailed(t *testing.T) {
 	t.Cleanup(func() {
 		if !t.Failed() {
@@ -132,13 +133,13 @@ func (c *Cluster) DumpIfFailed(t *testing.T) {
 	})
 }
 
-// reasons takes out why a test and the tests in it failed.
+// reasons removes and returns the reasons why a test and its subtests failed.
 func reasons(test string) (all []string) {
 	failures.Lock()
 	defer failures.Unlock()
 	failures.all = slices.DeleteFunc(failures.all, func(f failure) bool {
 		of := f.test == test || strings.HasPrefix(f.test, test+"/")
-		if of { // a repetition has its own
+		if of { // a repeated run of the test has its own reasons
 			all = append(all, f.String())
 		}
 		return of
