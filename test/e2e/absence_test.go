@@ -22,7 +22,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// What must hold soon after the API server was away, or a node was cut off from it.
+// Limits for the time after the API server was away, or after a node was cut off from it.
 const (
 	worksWithin    = 10 * time.Second // daemons and disks are ready, and no process waits for a device
 	attachesWithin = 15 * time.Second // a new claim is attached
@@ -32,13 +32,13 @@ const (
 type absence struct {
 	c         *cluster.Cluster
 	namespace string
-	node      string // that was cut off, or any where all were
+	node      string // the node that was cut off; any node if the API server was away
 	restarts  map[string]int32
 	api       restAPI
-	volume    string // that is detached meanwhile, and attached to the node afterwards
+	volume    string // detached during the absence, and attached to the node afterwards
 }
 
-// startAbsence notes what must not change. It is called before the absence begins.
+// startAbsence records what must not change. Call it before the absence starts.
 func startAbsence(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, node string) *absence {
 	t.Helper()
 	a := &absence{c: c, namespace: namespace, node: node, restarts: allRestarts(ctx, t, c), api: restOf(ctx, t, c), volume: namespace}
@@ -61,14 +61,15 @@ func allRestarts(ctx context.Context, t *testing.T, c *cluster.Cluster) map[stri
 	return all
 }
 
-// aim is something that must hold soon after an absence.
+// aim is something that must be true soon after an absence.
 type aim struct {
 	what   string
 	within time.Duration
 	check  func(context.Context) error
 }
 
-// over checks that all works again soon after the absence has ended, and prints how soon. others are aims of one absence.
+// over checks that everything works soon after the absence has ended, and prints the times. others are additional aims
+// of this absence.
 func (a *absence) over(ctx context.Context, t *testing.T, ended time.Time, others ...aim) {
 	t.Helper()
 	startClaim(ctx, t, a.c, a.namespace, "after", "64Mi", "longhorn")
@@ -86,7 +87,7 @@ func (a *absence) over(ctx context.Context, t *testing.T, ended time.Time, other
 	a.c.Must(ctx, t, "-n", a.namespace, "delete", "pvc", "after", "--timeout=60s")
 }
 
-// reach looks at all aims at the same time, each until it is reached, and prints when that was.
+// reach checks all aims at the same time, each until it is reached, and prints when it was reached.
 func reach(ctx context.Context, t *testing.T, ended time.Time, aims []aim) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
@@ -116,7 +117,7 @@ func reach(ctx context.Context, t *testing.T, ended time.Time, aims []aim) {
 	looks.Wait()
 }
 
-// attach asks the REST API to attach the volume, and is nil when it is attached.
+// attach asks the REST API to attach the volume. It returns nil when the volume is attached.
 func (a *absence) attach(ctx context.Context) error {
 	v, err := a.c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, a.volume, metav1.GetOptions{})
 	if err != nil || v.Status.State == longhorn.VolumeStateAttached {
@@ -132,7 +133,7 @@ func (a *absence) attach(ctx context.Context) error {
 	return fmt.Errorf("it is %s", v.Status.State)
 }
 
-// works tells what does not work yet.
+// works returns an error that names what does not work yet.
 func (a *absence) works(ctx context.Context, ended time.Time) error {
 	daemons, err := a.c.Kube.AppsV1().DaemonSets(types.Namespace).Get(ctx, "longhorn-manager", metav1.GetOptions{})
 	if err != nil {
@@ -162,14 +163,15 @@ func (a *absence) works(ctx context.Context, ended time.Time) error {
 	return err
 }
 
-// stuckScript prints the processes that are in state D in two looks, half a second apart: one that writes is there for a moment.
+// stuckScript prints the processes that are in state D at two times, half a second apart. A process that writes is in
+// this state only for a moment.
 const stuckScript = `
 look() { for p in /proc/[0-9]*; do read -r -d '' s <"$p/stat" || true; s=${s##*) }; [ "${s%% *}" != D ] || echo "${p#/proc/} $(cat "$p/comm")"; done 2>/dev/null | sort; }
 before=$(look)
 sleep 0.5
 comm -12 <(echo "$before") <(look) | grep . || true`
 
-// noneStuck is an error while a process on a node waits in the kernel.
+// noneStuck returns an error while a process on a node waits in the kernel.
 func noneStuck(ctx context.Context, c *cluster.Cluster) error {
 	for _, node := range c.Nodes() {
 		out, err := c.OnNode(ctx, node, "bash", "-c", stuckScript)
@@ -183,7 +185,7 @@ func noneStuck(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// attachedTo is an error while the volume of a claim is not attached to a node.
+// attachedTo returns an error while the volume of a claim is not attached to a node.
 func attachedTo(ctx context.Context, c *cluster.Cluster, namespace, claim, node string) error {
 	volume, err := c.Kubectl(ctx, "-n", namespace, "get", "pvc", claim, "-o", "jsonpath={.spec.volumeName}")
 	if err != nil {
@@ -199,7 +201,8 @@ func attachedTo(ctx context.Context, c *cluster.Cluster, namespace, claim, node 
 	return err
 }
 
-// podsProcesses are the processes of a pod that are left on a node, with their states. The pod's object may be gone.
+// podsProcesses returns the processes of a pod that still run on a node, with their states. The pod's object may be
+// gone.
 func podsProcesses(ctx context.Context, c *cluster.Cluster, node, uid string) (string, error) {
 	return c.OnNode(ctx, node, "bash", "-c", `
 for p in /proc/[0-9]*; do
@@ -207,7 +210,8 @@ for p in /proc/[0-9]*; do
 done 2>/dev/null`, "-", uid)
 }
 
-// longestGap is the longest time between two acknowledgements of which the second came after a time.
+// longestGap returns the longest time between two consecutive acknowledgements. It counts only those whose second
+// acknowledgement came after a time.
 func longestGap(acks []ack, after time.Time) time.Duration {
 	var longest time.Duration
 	for i := 1; i < len(acks); i++ {
@@ -230,7 +234,7 @@ func TestLongestGap(t *testing.T) {
 	assert.Zero(t, longestGap(at(1), time.Unix(0, 0)))
 }
 
-// tellAPIServer tells the API server what to do (devcluster api-server), and has it run again when the test ends.
+// tellAPIServer runs `devcluster api-server` with an order, and makes the API server run again when the test ends.
 func tellAPIServer(ctx context.Context, t *testing.T, c *cluster.Cluster, order string) {
 	t.Helper()
 	t.Cleanup(func() {

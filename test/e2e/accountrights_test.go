@@ -17,9 +17,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestADaemonIsHeldToItsNode: the account of the daemons without a node in its token writes nothing,
-// and what the whole cluster needs is not its right. (That a daemon may do what it must is what all
-// other tests show.)
+// TestADaemonIsHeldToItsNode: without a node in its token, the account of the daemons can write nothing. Rights that
+// only the whole cluster needs are not granted to it. (All other tests show that a daemon may do what it must do.)
 func TestADaemonIsHeldToItsNode(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
@@ -46,8 +45,8 @@ func TestADaemonIsHeldToItsNode(t *testing.T) {
 	}
 }
 
-// TestTheRightsOfADaemon: all that the account of the daemons may do in the namespace, and anywhere else. What it writes is besides held to
-// its own node, by policy (test/policy).
+// TestTheRightsOfADaemon lists all rights of the daemons' account, in the namespace and outside. In addition, a policy
+// limits its writes to its own node (test/policy).
 func TestTheRightsOfADaemon(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
@@ -58,7 +57,7 @@ func TestTheRightsOfADaemon(t *testing.T) {
 		"customresourcedefinitions.apiextensions.k8s.io [] [] [get list]",
 		"events [] [] [create patch]",
 		"nodes [] [] [get list watch]",
-		"subjectaccessreviews.authorization.k8s.io [] [] [create]", // who asks the REST API, and may they
+		"subjectaccessreviews.authorization.k8s.io [] [] [create]", // who sent a REST request, and with what rights
 		"tokenreviews.authentication.k8s.io [] [] [create]",
 	}, anywhere)
 	here := slices.DeleteFunc(rightsOf(ctx, t, c, types.Namespace, account), func(right string) bool { return slices.Contains(anywhere, right) })
@@ -78,14 +77,14 @@ func TestTheRightsOfADaemon(t *testing.T) {
 		"pods [] [] [get list watch create delete]",
 		"replicas.longhorn.io [] [] [get list watch update patch]",
 		"replicas.longhorn.io/status [] [] [update patch]",
-		"secrets [] [] [get]", // of a name that it knows: docs/decisions/0010
+		"secrets [] [] [get]", // only by a name that the daemon knows: docs/decisions/0010
 		"serviceaccounts/token [] [longhorn-manager-leader] [create]",
 		"settings.longhorn.io [] [] [get list watch]",
 		"volumes.longhorn.io [] [] [get list watch]",
 	}, here)
 }
 
-// rightsOf lists what an account may do in a namespace, beyond what everybody may.
+// rightsOf lists the rights of an account in a namespace, without the rights that every account has.
 func rightsOf(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, account string) []string {
 	t.Helper()
 	out := c.Must(ctx, t, "auth", "can-i", "--list", "--no-headers", "-n", namespace, account)
@@ -93,7 +92,7 @@ func rightsOf(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, 
 	for line := range strings.Lines(out) {
 		line = strings.Join(strings.Fields(line), " ")
 		if line == "" || strings.HasPrefix(line, "[") || strings.HasPrefix(line, "selfsubject") {
-			continue // addresses of the API server, and questions about oneself
+			continue // addresses of the API server, and reviews of the account's own rights
 		}
 		rights = append(rights, line)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// request is one that the API server has answered, as its audit log has it.
+// request is a request that the API server has answered, in the form of its audit log.
 type request struct {
 	Verb                     string
 	User                     struct{ Username string }
@@ -25,7 +25,7 @@ type request struct {
 	RequestReceivedTimestamp time.Time
 }
 
-// accounts begins the names of our ServiceAccounts, as the API server has them.
+// accounts is the prefix of our ServiceAccounts' user names in the API server.
 const accounts = "system:serviceaccount:" + types.Namespace + ":"
 
 func (r request) ours() bool { return strings.HasPrefix(r.User.Username, accounts) }
@@ -34,7 +34,8 @@ func (r request) writes() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete"}, r.Verb)
 }
 
-// requestsSince reads the audit log of the cluster in a directory, in the order in which requests were received.
+// requestsSince reads the audit log of the cluster in a directory. The result is in the order in which the API server
+// received the requests.
 func requestsSince(t *testing.T, dir string, from time.Time) []request {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, "audit.log"))

@@ -21,17 +21,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// tooLarge is more than all disks of the cluster have together: 1 PiB in bytes, and as
-// users write it.
+// tooLarge is more than all disks of the cluster have together: 1 PiB in bytes, and in the form that users write.
 const (
 	tooLarge      = "1125899906842624"
 	tooLargeClaim = "1Pi"
 )
 
-// TestBadInput: a user who asks for what cannot be sees the field and the rule where they
-// look for it, and nothing is made.
+// TestBadInput: after a request for something impossible, users see the field and the rule in the place where they look
+// for them. Nothing is created.
 func TestBadInput(t *testing.T) {
-	t.Parallel() // with others that break nothing of the cluster, when those that do are over
+	t.Parallel() // runs with the other tests that keep the cluster intact, after the tests that do not
 	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
 	ns := namespace(ctx, t, c, "e2e-bad-input")
@@ -40,8 +39,8 @@ func TestBadInput(t *testing.T) {
 	t.Run("a StorageClass with an unknown key → a volume, and an Event", func(t *testing.T) { unknownKey(ctx, t, c, ns) })
 	t.Run("a volume made by kubectl, larger than every disk → detached, not scheduled", func(t *testing.T) { largeVolume(ctx, t, c) })
 	t.Run("REST", func(t *testing.T) { badRequests(ctx, t, api, held) })
-	// Last: the driver waits for 90 s before it gives the pod's attachment up, and has done
-	// so while the others ran.
+	// This is last: the driver waits for 90 s before it abandons the pod's attachment. That time has passed while the
+	// others ran.
 	t.Run("a volume held on another node → the pod waits, is told, and gets it", func(t *testing.T) { held.letGo(ctx, t) })
 }
 
@@ -168,8 +167,7 @@ func badRequests(ctx context.Context, t *testing.T, api restAPI, held *heldVolum
 	}
 }
 
-// heldVolume is attached to the first node at a person's wish, and a pod on another node
-// waits for it.
+// heldVolume is a volume that a user has attached to the first node. A pod on another node waits for it.
 type heldVolume struct {
 	c                      *cluster.Cluster
 	api                    restAPI
@@ -192,7 +190,7 @@ func holdElsewhere(ctx context.Context, t *testing.T, c *cluster.Cluster, api re
 
 func (h *heldVolume) path(action string) string { return "/volumes/" + h.volume + "?action=" + action }
 
-// letGo waits until the pod's owner can read where the volume is, then gives it to the pod.
+// letGo waits until the pod's owner can read where the volume is. Then it detaches the volume, so that the pod gets it.
 func (h *heldVolume) letGo(ctx context.Context, t *testing.T) {
 	waitEvent(ctx, t, h.c, h.namespace, "Pod", h.pod, "FailedAttachVolume", "it is attached to node "+nodes[0])
 	phase := podPhase(ctx, t, h.c, h.namespace, h.pod)
@@ -205,7 +203,7 @@ func (h *heldVolume) letGo(ctx context.Context, t *testing.T) {
 	assert.NotEqual(t, nodes[0], at)
 }
 
-// class makes a StorageClass of ours with parameters, until the test ends.
+// class creates a StorageClass of our driver with parameters. It is deleted when the test ends.
 func class(ctx context.Context, t *testing.T, c *cluster.Cluster, name, parameters string) {
 	t.Helper()
 	manifest := fmt.Sprintf(`
@@ -241,7 +239,7 @@ func waitEvent(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace,
 	})
 }
 
-// wantNoVolume makes sure that nothing of a volume is there: neither ours nor Kubernetes'.
+// wantNoVolume checks that no object of a volume exists: neither ours nor a PersistentVolume.
 func wantNoVolume(ctx context.Context, t *testing.T, c *cluster.Cluster, name string) {
 	t.Helper()
 	_, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, name, metav1.GetOptions{})

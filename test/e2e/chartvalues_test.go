@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// render returns what Helm makes of the chart with values from a file, as people keep them, or Helm's refusal.
+// render returns Helm's output for the chart with values from a file, as users have them, or Helm's refusal.
 func render(t *testing.T, values string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
@@ -31,7 +31,7 @@ func TestNumbersOfAValuesFileAreWrittenWithoutExponents(t *testing.T) {
 	assert.Contains(t, out, `      staleReplicaTimeout: "10000000"`)
 }
 
-// Without values the ConfigMap is part of the release and has no data: an upgrade leaves what people wrote there.
+// Without values the ConfigMap is part of the release and has no data: an upgrade keeps what users wrote there.
 func TestTheConfigMapOfSettingsHasDataOnlyWithValues(t *testing.T) {
 	for values, want := range map[string]bool{"{}": false, "{defaultSettings: {default-replica-count: 2}}": true} {
 		out, err := render(t, values)

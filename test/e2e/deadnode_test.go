@@ -20,10 +20,10 @@ import (
 // outOfService is the taint by which an administrator says that a node is off.
 const outOfService = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 
-// TestNodeIsCutOff: the node of the engine is cut off, with the engine and a replica
-// running on there, and is declared out of service. The pod goes on elsewhere. Nothing
-// was acknowledged on the old node once the new engine had started; what was, is there.
-// When the node is back its replica is rebuilt, nothing of the old device stays, and no process of ours has ended meanwhile.
+// TestNodeIsCutOff: the engine's node is cut off while the engine and a replica keep running there, and the
+// administrator declares it out of service. The pod continues on another node. The old node acknowledged nothing after
+// the new engine had started. Everything that it acknowledged before is on the volume. After the node is back, its
+// replica is rebuilt, nothing of the old device remains, and none of our processes has exited.
 func TestNodeIsCutOff(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
 	ns := namespace(ctx, t, c, "e2e-cut")
@@ -37,7 +37,7 @@ func TestNodeIsCutOff(t *testing.T) {
 	})
 }
 
-// cutOff cuts the writer's node off while the daemon of a node of one's choice leads.
+// cutOff cuts the writer's node off while the daemon of a chosen node leads.
 func (w *writer) cutOff(ctx context.Context, t *testing.T, leading func(old string) string) {
 	t.Helper()
 	c := w.c
@@ -71,8 +71,8 @@ func (w *writer) cutOff(ctx context.Context, t *testing.T, leading func(old stri
 	w.finish(ctx, t)
 }
 
-// checkOldAcks: on the node that was cut off, nothing was acknowledged after the new
-// engine's generation. The node may answer exec, which does not go through the network.
+// checkOldAcks checks that the node that was cut off acknowledged nothing after the new engine's generation. The node
+// may answer exec, which does not use the network.
 func (w *writer) checkOldAcks(ctx context.Context, t *testing.T, old string, cut, started time.Time) {
 	t.Helper()
 	acks, err := w.acked(ctx, old)
@@ -84,7 +84,7 @@ func (w *writer) checkOldAcks(ctx context.Context, t *testing.T, old string, cut
 		last.at.Sub(cut).Round(time.Millisecond), started.Sub(cut).Round(time.Millisecond))
 }
 
-// heal joins a node again and takes the taint off. It may be called twice.
+// heal connects a node again and removes the taint. It may be called twice.
 func heal(t *testing.T, c *cluster.Cluster, node string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -112,7 +112,8 @@ func replicaOn(ctx context.Context, t *testing.T, c *cluster.Cluster, volume, no
 	return longhorn.Replica{}
 }
 
-// restartsOn is how often containers of ours have restarted on a node, by pod; the pods of shares come and go.
+// restartsOn returns how often our containers on a node have restarted, by pod. It leaves out the pods of shares, which
+// come and go.
 func restartsOn(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) map[string]int32 {
 	t.Helper()
 	pods, err := c.Kube.CoreV1().Pods(types.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})

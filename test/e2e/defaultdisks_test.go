@@ -21,10 +21,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// soon is how long the node controller may take to follow what a user does.
+// soon is how long the node controller may take to react to a user's action.
 const soon = 5 * time.Second
 
-// customize gives a Kubernetes node the label and the annotations of the test plan.
+// customize sets the label and the annotations of the test plan on a Kubernetes node.
 func customize(ctx context.Context, t *testing.T, c *cluster.Cluster, node, disks, tags string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{"node.longhorn.io/create-default-disk":"config"},"annotations":{`+
@@ -33,7 +33,7 @@ func customize(ctx context.Context, t *testing.T, c *cluster.Cluster, node, disk
 	require.NoError(t, err)
 }
 
-// wantNode waits until a node has these tags, and disks that read so.
+// wantNode waits until a node has these tags, and disks with these descriptions.
 func wantNode(ctx context.Context, t *testing.T, c *cluster.Cluster, node string, timeout time.Duration, tags []string, disks ...string) {
 	t.Helper()
 	slices.Sort(disks)
@@ -53,7 +53,7 @@ func longhornNode(ctx context.Context, c *cluster.Cluster, node string) (*longho
 	return c.Longhorn.LonghornV1beta2().Nodes(types.Namespace).Get(ctx, node, metav1.GetOptions{})
 }
 
-// describeDisks is what the test plan says of disks: path, allowScheduling, storageReserved, tags.
+// describeDisks returns what the test plan says about disks: path, allowScheduling, storageReserved, tags.
 func describeDisks(n *longhorn.Node) []string {
 	disks := []string{}
 	for _, d := range n.Spec.Disks {
@@ -63,7 +63,7 @@ func describeDisks(n *longhorn.Node) []string {
 	return disks
 }
 
-// thirtyPercent is what stays reserved on a disk whose configuration does not say.
+// thirtyPercent returns the bytes that are reserved on a disk whose configuration does not set this value.
 func thirtyPercent(ctx context.Context, t *testing.T, c *cluster.Cluster, node, path string) string {
 	t.Helper()
 	return c.MustOnNode(ctx, t, node, "bash", "-c", "stat -f -c '%b %S' "+path+" | { read blocks size; echo $((blocks * size * 30 / 100)); }")
@@ -91,9 +91,8 @@ func waitReadyDisks(ctx context.Context, t *testing.T, c *cluster.Cluster, node 
 	})
 }
 
-// TestDefaultDisksAndNodeTags is the test plan of the enhancement "Default disks and node
-// configuration", step by step. The closing brackets that its steps 7 and 8 lack in
-// print are put back.
+// TestDefaultDisksAndNodeTags is the test plan of the enhancement "Default disks and node configuration", step by step.
+// In the published text, steps 7 and 8 lack closing brackets. They are added here.
 func TestDefaultDisksAndNodeTags(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
@@ -111,7 +110,7 @@ func TestDefaultDisksAndNodeTags(t *testing.T) {
 	step("step 1: Longhorn is deployed", func(t *testing.T) {
 		c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=60s")
 	})
-	api.set(ctx, t, types.SettingCreateDefaultDiskLabeled, "true") // step 2; to be undone when all is over
+	api.set(ctx, t, types.SettingCreateDefaultDiskLabeled, "true") // step 2; reset only after the last step
 	step("step 2: the setting Create Default Disk on Labeled Nodes is enabled", func(t *testing.T) {
 		var s v1.Setting
 		api.do(ctx, t, http.MethodGet, "/settings/create-default-disk-labeled-nodes", nil, http.StatusOK, &s)
@@ -150,7 +149,7 @@ func TestDefaultDisksAndNodeTags(t *testing.T) {
 		api.setTags(ctx, t, first, "edited")
 		want := []string{p.one + " false 4096 [edited]", p.two + " false 4096 [edited]"}
 		wantNode(ctx, t, c, first, soon, []string{"edited"}, want...)
-		// Whatever makes the node controller look again changes nothing.
+		// The next syncs of the node controller, whatever causes them, change nothing.
 		c.Must(ctx, t, "annotate", "node", first, "e2e.test/touched=yes", "--overwrite")
 		c.Must(ctx, t, "annotate", "node", first, "e2e.test/touched-")
 		waitReadyDisks(ctx, t, c, first, 2)
@@ -195,8 +194,8 @@ func TestDefaultDisksAndNodeTags(t *testing.T) {
 	})
 }
 
-// wantTold waits until a wrong annotation is a condition of the Longhorn node and a
-// Warning Event of either node, and makes sure that it appears once.
+// wantTold waits until a wrong annotation appears in a condition of the Longhorn node, and in a Warning Event of the
+// Longhorn node and of the Kubernetes node. It checks that each Event appears once.
 func wantTold(ctx context.Context, t *testing.T, c *cluster.Cluster, node, condition, part string) {
 	t.Helper()
 	cluster.Eventually(ctx, t, soon, "condition "+condition+" and Events tell of "+part, func(ctx context.Context) error {
@@ -234,7 +233,7 @@ func kubeNode(ctx context.Context, t *testing.T, c *cluster.Cluster, node string
 	return n
 }
 
-// uuidsOf is the UUID of each of a node's disks, by path.
+// uuidsOf returns the UUID of each of a node's disks, by path.
 func uuidsOf(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) map[string]string {
 	t.Helper()
 	n, err := longhornNode(ctx, c, node)

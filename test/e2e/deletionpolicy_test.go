@@ -19,7 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestWhatHoldsDataIsNotDeletedByHand: what a real API server says to kubectl delete.
+// TestWhatHoldsDataIsNotDeletedByHand checks the answers of a real API server to kubectl delete.
 func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
@@ -116,7 +116,7 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 		_, err := c.Kubectl(ctx, "-n", types.Namespace, "delete", "volumes.longhorn.io", object, "--dry-run=server", leader)
 		assert.ErrorContains(t, err, refusal, "by the account of the REST API")
 	}
-	// By the account that deletes them in its turn; then nothing is left for other tests.
+	// The account that normally deletes these objects deletes them here, so that nothing remains for other tests.
 	for _, object := range []string{"replicas.longhorn.io/q-r-last", "engines.longhorn.io/q-e-0", "instancemanagers.longhorn.io/im-node-x", "volumeattachments.longhorn.io/q"} {
 		c.Must(ctx, t, "-n", types.Namespace, "delete", object, leader)
 	}
@@ -125,7 +125,7 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 	}
 }
 
-// bound makes the PersistentVolume of a volume, which a claim of that name is bound to.
+// bound creates the PersistentVolume of a volume, bound to a claim of that name.
 func bound(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) {
 	t.Helper()
 	pv := &corev1.PersistentVolume{

@@ -15,11 +15,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestDiskMigratesUnderAWriter: a disk of a volume that is being written is mounted at another path of its node, and the entry of the
-// old path stays; then it is mounted on another node. Each time the writer goes on without an error, nothing is written beneath the
-// mount point that the disk left, and the same replica is found at the new place and rebuilt.
+// TestDiskMigratesUnderAWriter: a disk of a volume in use is mounted at another path of its node, while the entry of
+// the old path stays. Then it is mounted on another node. Each time the writer continues without an error. Nothing is
+// written beneath the mount point that the disk left. The same replica is found at the new place and rebuilt.
 func TestDiskMigratesUnderAWriter(t *testing.T) {
-	t.Parallel() // with others that break nothing of the cluster, when those that do are over
+	t.Parallel() // runs with the other tests that keep the cluster intact, after the tests that do not
 	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
 	const tag = "e2e-migrate"
@@ -64,12 +64,12 @@ type migration struct {
 	*writer
 	api         restAPI
 	tag, device string
-	node, path  string   // where it is
-	entries     []string // all of it in the spec of that node, the last one in force
+	node, path  string   // where the disk is
+	entries     []string // all its entries in the spec of that node; the last one is in use
 	replica     longhorn.Replica
 }
 
-// move mounts the disk elsewhere, makes an entry for it there, and waits until the volume is healthy with it.
+// move mounts the disk at another place, creates an entry for it there, and waits until the volume is healthy with it.
 func (m *migration) move(ctx context.Context, t *testing.T, node, entry string) {
 	t.Helper()
 	h := follow(ctx, t, m.c, m.volume)
@@ -81,7 +81,7 @@ func (m *migration) move(ctx context.Context, t *testing.T, node, entry string) 
 	waitDegraded(ctx, t, h, began, time.Minute)
 	m.waitAcked(ctx, t, time.Now(), 30*time.Second)
 	waitDisk(ctx, t, m.c, m.node, m.entries[len(m.entries)-1], longhorn.ConditionFalse, m.path)
-	if node != m.node { // a disk is of one node at a time
+	if node != m.node { // a disk belongs to one node at a time
 		for _, entry := range m.entries {
 			m.api.removeDisk(ctx, t, m.node, entry)
 		}

@@ -19,13 +19,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// classOn makes a StorageClass whose volumes go to disks with a tag, until the test ends.
+// classOn creates a StorageClass whose volumes use disks with a tag. It is deleted when the test ends.
 func classOn(ctx context.Context, t *testing.T, c *cluster.Cluster, tag string, replicas int) {
 	t.Helper()
 	class(ctx, t, c, tag, fmt.Sprintf(`{numberOfReplicas: "%d", diskSelector: %s}`, replicas, tag))
 }
 
-// addTagged mounts a new disk on a node and gives it to the node.
+// addTagged mounts a new disk on a node and adds it to the node.
 func addTagged(ctx context.Context, t *testing.T, c *cluster.Cluster, api restAPI, node, fsType, tag string) *loopDisk {
 	t.Helper()
 	d := makeDisk(ctx, t, c, node, fsType, "/mnt/"+tag+"-"+node)
@@ -36,10 +36,10 @@ func addTagged(ctx context.Context, t *testing.T, c *cluster.Cluster, api restAP
 	return d
 }
 
-// waitDisk waits until a disk is ready, or is not and says why.
+// waitDisk waits until a disk is ready, or until it is not ready and gives a certain reason.
 func waitDisk(ctx context.Context, t *testing.T, c *cluster.Cluster, node, disk string, want longhorn.ConditionStatus, part string) {
 	t.Helper()
-	// A claim of a disk is asked for anew at each scan.
+	// A node requests its claim of a disk again at each scan.
 	cluster.Eventually(ctx, t, 45*time.Second, fmt.Sprintf("disk %s of node %s: Ready is %s: %s", disk, node, want, part), func(ctx context.Context) error {
 		n, err := longhornNode(ctx, c, node)
 		if err != nil {
@@ -53,9 +53,9 @@ func waitDisk(ctx context.Context, t *testing.T, c *cluster.Cluster, node, disk 
 	})
 }
 
-// TestDiskMovesToAnotherNode: a disk is unmounted, taken from one node, and given to
-// another at another path. The volume's only replica is found there, with its file. A
-// byte-for-byte clone of the disk is refused while the original is in use.
+// TestDiskMovesToAnotherNode: a disk is unmounted, removed from one node, and added to another node at another path.
+// The volume's only replica is found there, with its file. A byte-for-byte clone of the disk is refused while the
+// original is in use.
 func TestDiskMovesToAnotherNode(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
@@ -112,9 +112,9 @@ func TestDiskMovesToAnotherNode(t *testing.T) {
 	waitVolumeGone(ctx, t, c, volume)
 }
 
-// TestNodeIsDeleted: a node with a replica is turned off and deleted from Kubernetes. Its
-// Longhorn node goes with it, the replica's loss is shown, and the volume serves on. A
-// new node of the same name, with an empty disk, needs no manual step.
+// TestNodeIsDeleted: a node with a replica is turned off and deleted from Kubernetes. Its Longhorn node is deleted too,
+// a condition shows that the replica is lost, and the volume keeps serving. A new node of the same name, with an empty
+// disk, needs no manual step.
 func TestNodeIsDeleted(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
 	api := restOf(ctx, t, c)
@@ -132,7 +132,7 @@ func TestNodeIsDeleted(t *testing.T) {
 	classOn(ctx, t, c, "e2e-gone", 3)
 	ns := namespace(ctx, t, c, "e2e-gone")
 	volume := claimOf(ctx, t, c, ns, "data", "64Mi", "e2e-gone")
-	c.Must(ctx, t, "cordon", node) // the pod shall be elsewhere
+	c.Must(ctx, t, "cordon", node) // the pod must run on another node
 	pod(ctx, t, c, ns, "writer", "data", idle)
 	c.Must(ctx, t, "uncordon", node)
 	sum := writeFile(ctx, t, c, ns, "writer", "/data/file", 8)
@@ -177,13 +177,13 @@ func TestNodeIsDeleted(t *testing.T) {
 	waitVolumeGone(ctx, t, c, volume)
 }
 
-// vanishing is a way in which a disk goes while it is in use, and what brings it back.
+// vanishing is a way in which a disk vanishes while it is in use, and the way to bring it back.
 type vanishing struct {
 	name        string
 	script      string
 	mayBeBusy   bool // the kernel may refuse, which is safe
 	back        string
-	alsoLooksAt string // a file system that lies on top meanwhile
+	alsoLooksAt string // a file system that covers the mount point until the disk is back
 }
 
 var vanishings = []vanishing{
@@ -194,10 +194,9 @@ var vanishings = []vanishing{
 	{name: "lazy unmount, and an empty one in its place", script: "umount -l %[1]s; mount -t tmpfs tmpfs %[1]s", back: "umount %[1]s; mount %[2]s %[1]s", alsoLooksAt: "%[1]s"},
 }
 
-// TestDisksVanishUnderLiveWrites: disks of a volume that is being written go, one after
-// the other, in ten ways. Nothing is written beneath the mount point or to what lies on
-// top, each is noticed, the volume serves on, and the replica is rebuilt when its disk
-// is back.
+// TestDisksVanishUnderLiveWrites: the disks of a volume under writes vanish one after the other, in ten ways. Nothing
+// is written beneath the mount point, or to a file system that covers it. Each loss is noticed and the volume keeps
+// serving. The replica is rebuilt when its disk is back.
 func TestDisksVanishUnderLiveWrites(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Minute)
@@ -263,12 +262,12 @@ func (w *writer) vanish(ctx context.Context, t *testing.T, d *loopDisk, node str
 	d.mustOnNode(ctx, t, node, way.back)
 	back := time.Now()
 	waitDisk(ctx, t, w.c, node, "e2e-vanish", longhorn.ConditionTrue, "")
-	w.waitHealthy(ctx, t, 7*time.Minute) // one that fails again and again waits
+	w.waitHealthy(ctx, t, 7*time.Minute) // a replica that fails repeatedly waits before each rebuild
 	t.Logf("healthy %s after the disk was back", time.Since(back).Round(time.Second))
 }
 
-// beneath lists the file system that holds the mount point of a disk, at that place, with
-// what is used there. The parent is bound elsewhere, without what is mounted below it.
+// beneath lists the files at a disk's mount point in the file system that contains the mount point, with the space that
+// they use. To see them, it binds the parent to another place, without the mounts below it.
 func (w *writer) beneath(ctx context.Context, t *testing.T, d *loopDisk, node string) string {
 	t.Helper()
 	out, err := d.onNode(ctx, node, "mkdir -p /run/e2e-beneath && mount --bind "+path.Dir(d.path)+" /run/e2e-beneath && "+

@@ -21,7 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
 
-// TestTheDocumentsManifests: an API server with our definitions and policies takes every manifest of the pages.
+// TestTheDocumentsManifests: an API server with our definitions and policies accepts every manifest of the pages.
 func TestTheDocumentsManifests(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
@@ -43,9 +43,10 @@ func TestTheDocumentsManifests(t *testing.T) {
 	assert.Greater(t, taken, 5, "the manifests are not found")
 }
 
-// TestTheDocumentsCommands does what the pages tell users to do, from an empty cluster to an empty cluster, with nothing but their commands.
+// TestTheDocumentsCommands does what the pages tell users to do, with nothing but the commands of the pages. It starts
+// with an empty cluster and ends with an empty cluster.
 func TestTheDocumentsCommands(t *testing.T) {
-	t.Parallel() // it has a cluster of its own
+	t.Parallel() // it has its own cluster
 	fresh := &shared{options: named("-documents", cluster.Options{
 		Nodes:  3,
 		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
@@ -74,20 +75,21 @@ func TestTheDocumentsCommands(t *testing.T) {
 			assert.Contains(t, said, "findings.txt", "what is in the support bundle")
 		})
 		if !ok {
-			return // the next one begins with what this one leaves
+			return // the next life starts with the state that this one leaves
 		}
 	}
 }
 
-// reader is who follows the pages: a shell in a directory of its own, whose commands reach the cluster.
+// reader is the user who follows the pages: a shell in its own directory, whose commands reach the cluster.
 type reader struct {
-	dir     string // with the repository's deploy
-	bin     string // the reader's programs; /usr/local/bin to the pages
+	dir     string // contains the repository's deploy directory
+	bin     string // the reader's programs; /usr/local/bin in the pages
 	kube    string // the kubeconfig
 	replace *strings.Replacer
 }
 
-// newReader makes the programs that the pages take for granted. A node's power is switched by devcluster: ssh knows one command.
+// newReader creates the programs that the pages take for granted. devcluster switches a node's power: ssh knows only
+// this command.
 func newReader(ctx context.Context, t *testing.T, c *cluster.Cluster, o cluster.Options) reader {
 	t.Helper()
 	r := reader{dir: t.TempDir(), bin: t.TempDir()}
@@ -108,14 +110,14 @@ func newReader(ctx context.Context, t *testing.T, c *cluster.Cluster, o cluster.
 	port := freePort(ctx, t)
 	r.replace = strings.NewReplacer(
 		"registry.example/longhorn-manager:1.0.0", "localhost/longhorn-manager:dev", "registry.example/longhorn-manager:1.1.0", "localhost/longhorn-manager:dev",
-		"registry.example/longhorn-manager", "localhost/longhorn-manager", // what comes first is tried first
+		"registry.example/longhorn-manager", "localhost/longhorn-manager", // the replacer tries the pairs in this order
 		"image.tag=1.0.0", "image.tag=dev", "image.tag=1.1.0", "image.tag=dev", "busybox:1.36", "localhost/workload:dev",
 		"service/longhorn-backend 9500 ", "service/longhorn-backend "+port+":9500 ", "localhost:9500", "localhost:"+port,
 	)
 	return r
 }
 
-// freePort is a port of this machine: another run may be at the one that the pages name.
+// freePort returns a free port of this machine. Another run may use the port that the pages name.
 func freePort(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "localhost:0")
@@ -126,10 +128,12 @@ func freePort(ctx context.Context, t *testing.T) string {
 	return port
 }
 
-// timeouts are those of kubectl; a machine that is busy with other tests gets longer ones, as in package cluster.
+// timeouts finds the time-outs of kubectl. They are made longer on a machine that is busy with other tests, as in
+// package cluster.
 var timeouts = regexp.MustCompile(`--timeout=(\d+)m`)
 
-// follow runs the blocks of a life in one shell, ends with the first command that fails, and returns what all of them said.
+// follow runs the blocks of a life in one shell and stops at the first command that fails. It returns the output of all
+// of them.
 func (r reader) follow(ctx context.Context, t *testing.T, life docs.Life, blocks []docs.Block) string {
 	t.Helper()
 	var script strings.Builder

@@ -14,11 +14,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// stubborn is the writer that does not end when it is asked to, and notes each error on its node.
+// stubborn is the writer that ignores the request to exit, and records each error on its node.
 var stubborn = "trap '' TERM\n" + strings.ReplaceAll(writing, `echo "record $n was not written"`, `echo "record $n was not written" | tee -a /acks/.errors`)
 
-// TestRollingDrain: all nodes are drained one after the other, under a writer whose pods take 20 s to
-// end. Each drain ends by itself, no write fails, and every acknowledged record is there at the end.
+// TestRollingDrain drains all nodes one after the other, under a writer whose pods take 20 s to exit. Each drain
+// finishes without help, no write fails, and every acknowledged record is there at the end.
 func TestRollingDrain(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
@@ -31,7 +31,7 @@ func TestRollingDrain(t *testing.T) {
 	w.waitHealthy(ctx, t, 3*time.Minute)
 	t.Cleanup(func() {
 		for _, node := range c.Nodes() {
-			_, _ = c.Kubectl(context.WithoutCancel(ctx), "uncordon", node) // whatever the test left
+			_, _ = c.Kubectl(context.WithoutCancel(ctx), "uncordon", node) // undo what a failed test left
 		}
 	})
 
@@ -51,7 +51,7 @@ func TestRollingDrain(t *testing.T) {
 	w.finish(ctx, t)
 }
 
-// drain drains a node, and gives it back when the volume is healthy and written to.
+// drain drains a node, and uncordons it when the volume is healthy and the writer writes.
 func (w *writer) drain(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	began := time.Now()
@@ -69,8 +69,8 @@ func (w *writer) drain(ctx context.Context, t *testing.T, node string) {
 	w.waitHealthy(ctx, t, 5*time.Minute)
 }
 
-// TestADrainWaitsForAnAttachedVolume: while the volume is attached the instance manager stays, and
-// says what it waits for; scaling the workload down lets the drain end.
+// TestADrainWaitsForAnAttachedVolume: while the volume is attached, the instance manager stays, and an Event says what
+// it waits for. Scaling the workload down lets the drain finish.
 func TestADrainWaitsForAnAttachedVolume(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
 	ns := namespace(ctx, t, c, "e2e-drain-waits")

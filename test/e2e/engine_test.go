@@ -17,16 +17,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestEngineFailsUnderItsUsers: the only replica of a volume, on another node than its engine, is lost while the device is mounted. The
-// engine has failed though its process lives; it is ended all the same, the volume starts anew when the replica is back, and the
-// workload works again without help, with every record that was made durable.
+// TestEngineFailsUnderItsUsers: a volume has one replica, on another node than its engine. That replica is lost while
+// the device is mounted. The engine has failed although its process still runs, so it is stopped. The volume is started
+// again when the replica is back. The workload works again without help, with every record that was made durable.
 func TestEngineFailsUnderItsUsers(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
 	ns := namespace(ctx, t, c, "e2e-engine-fails")
 	class(ctx, t, c, "e2e-one-replica", `{numberOfReplicas: "1"}`)
 	w := startWriterOn(ctx, t, c, ns, writing, "e2e-one-replica")
 	replica := replicasOf(ctx, t, c, w.volume)[0]
-	if w.node(ctx, t) == replica.Spec.NodeID { // the writer is to run elsewhere
+	if w.node(ctx, t) == replica.Spec.NodeID { // the writer must run on another node
 		c.Must(ctx, t, "cordon", replica.Spec.NodeID)
 		t.Cleanup(func() { c.Must(context.WithoutCancel(ctx), t, "uncordon", replica.Spec.NodeID) })
 		w.scale(ctx, t, 0)
@@ -62,10 +62,10 @@ func processOf(ctx context.Context, t *testing.T, c *cluster.Cluster, node strin
 	return im.Status.UUID
 }
 
-// TestAnOlderRecordIsNotBelieved: an Engine object that is older than the data, as after the restore of a backup, starts nothing; the
-// volume is faulted and names a command, and with that the volume has every byte.
+// TestAnOlderRecordIsNotBelieved: an Engine object is older than the data, for example after the restore of a backup.
+// It starts nothing. The volume is faulted and names a command; after that command the volume has every byte.
 func TestAnOlderRecordIsNotBelieved(t *testing.T) {
-	t.Parallel() // with others that break nothing of the cluster, when those that do are over
+	t.Parallel() // runs with the other tests that keep the cluster intact, after the tests that do not
 	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-older-record")
 	volume := claim(ctx, t, c, ns, "data", "64Mi")
@@ -73,7 +73,7 @@ func TestAnOlderRecordIsNotBelieved(t *testing.T) {
 	older, err := json.Marshal(map[string]any{"status": map[string]any{"epoch": theEngine(ctx, t, c, volume).Status.Epoch}})
 	require.NoError(t, err)
 	sum := writeFile(ctx, t, c, ns, "first", "/data/file", 8)
-	for _, name := range []string{"first", "second"} { // a second start makes a newer epoch
+	for _, name := range []string{"first", "second"} { // a second start creates a newer epoch
 		if name == "second" {
 			pod(ctx, t, c, ns, name, "data", idle)
 		}

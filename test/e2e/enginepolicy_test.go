@@ -15,7 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestEnginesAreNotDeletedByHand: what kubectl may do to the object that records which replicas hold a volume's data.
+// TestEnginesAreNotDeletedByHand checks what kubectl may do to the object that records which replicas hold a volume's
+// data.
 func TestEnginesAreNotDeletedByHand(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)

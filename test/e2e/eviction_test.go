@@ -14,8 +14,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestEvictionOfEachNode: the nodes are emptied one after the other, under a writer. Each says so in the end, the volume never has fewer good
-// replicas than asked for, no write fails, and every acknowledged record is there at the end.
+// TestEvictionOfEachNode evicts all replicas from one node after the other, under a writer. In the end each node
+// reports that it is empty. The volume always has as many good replicas as requested, no write fails, and every
+// acknowledged record is there at the end.
 func TestEvictionOfEachNode(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
@@ -39,8 +40,8 @@ func TestEvictionOfEachNode(t *testing.T) {
 	w.finish(ctx, t)
 }
 
-// evict empties a node of the writer's volume, and lets it take replicas again. Others' volumes, which may be detached and stay then, are no
-// matter here.
+// evict moves the writer's volume off a node, then lets the node take replicas again. It ignores the volumes of other
+// tests, which may be detached and stay then.
 func (w *writer) evict(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	began := time.Now()
@@ -70,7 +71,7 @@ func (w *writer) evict(ctx context.Context, t *testing.T, node string) {
 	setEviction(ctx, t, w.c, node, false)
 }
 
-// waitEmptied waits until the node's disks say that they are empty, or names volumes of others alone.
+// waitEmptied waits until the node's disks report that they are empty, or name only volumes of other tests.
 func (w *writer) waitEmptied(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	cluster.Eventually(ctx, t, 2*time.Minute, "the disks of "+node+" say that they are empty", func(ctx context.Context) error {
@@ -91,7 +92,7 @@ func (w *writer) waitEmptied(ctx context.Context, t *testing.T, node string) {
 	})
 }
 
-// setEviction asks for the eviction of a node, or takes that back.
+// setEviction requests the eviction of a node, or withdraws the request.
 func setEviction(ctx context.Context, t *testing.T, c *cluster.Cluster, node string, isOn bool) {
 	t.Helper()
 	c.Must(ctx, t, "-n", types.Namespace, "patch", "nodes.longhorn.io/"+node, "--type=merge", "-p",

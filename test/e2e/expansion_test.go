@@ -20,9 +20,10 @@ import (
 
 const mebibyte = int64(1 << 20)
 
-// TestExpansion: a claim asks for more and gets it, while a pod writes, while parts of the data plane are lost, and
-// while nothing is attached. No record is lost and the pod notices nothing but the room. The file system is xfs: the kernel
-// of a node in a namespace does not let a mounted ext4 grow (see TestGuestsDisksAndNodesHang).
+// TestExpansion: a claim requests a larger size and gets it: while a pod writes, while parts of the data plane are
+// lost, and while nothing is attached. No record is lost, and the pod sees no change except the additional space. The
+// file system is xfs: the kernel of a node in a namespace does not let a mounted ext4 grow (see
+// TestGuestsDisksAndNodesHang).
 func TestExpansion(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
@@ -92,14 +93,14 @@ func TestExpansion(t *testing.T) {
 			tc.run(t)
 		})
 		if !ok {
-			return // what follows would be tested on what that left
+			return // the next steps would start from the state that the failed step left
 		}
 	}
 	w.waitHealthy(ctx, t, 2*time.Minute)
 	w.finish(ctx, t)
 }
 
-// TestExpansionThatDoesNotFit: it does not begin, the volume says why, and it can be taken back.
+// TestExpansionThatDoesNotFit: the expansion does not start, the volume says why, and the user can cancel it.
 func TestExpansionThatDoesNotFit(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
@@ -128,7 +129,7 @@ func TestExpansionThatDoesNotFit(t *testing.T) {
 	assert.False(t, v.ExpansionRequired)
 }
 
-// TestExpansionOfABlockVolume: the pod's device grows beneath it.
+// TestExpansionOfABlockVolume: the pod's device grows while the pod uses it.
 func TestExpansionOfABlockVolume(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	expandableClass(ctx, t, c, "e2e-expansion-block", "ext4")
@@ -171,8 +172,9 @@ spec:
 	inPod("dd if=/tmp/data of=/dev/data bs=1M seek=64 oflag=direct status=none; cmp -n $((64 << 20)) /tmp/data <(dd if=/dev/data bs=1M skip=64 status=none)")
 }
 
-// expandWithout has the claim ask for more while a node with a replica is cut off. Until the volume does without that replica, its condition
-// says what it waits for. The replica is a member again only with the new size.
+// expandWithout requests a larger size for the claim while a node with a replica is cut off. Until the engine excludes
+// that replica, the volume's condition says what it waits for. The replica becomes a member again only with the new
+// size.
 func (w *writer) expandWithout(ctx context.Context, t *testing.T, h *history, node string, mebibytes int64) {
 	t.Helper()
 	before := w.podUID(ctx, t)
@@ -207,7 +209,7 @@ func (w *writer) expandWithout(ctx context.Context, t *testing.T, h *history, no
 	assert.Equal(t, before, w.podUID(ctx, t), "the pod was started anew")
 }
 
-// expandExt4 has the claim of a writer on a node with its own kernel ask for more. Its file system is ext4.
+// expandExt4 requests a larger size for the claim of a writer on a node with its own kernel. Its file system is ext4.
 func (w *writer) expandExt4(ctx context.Context, t *testing.T) {
 	t.Helper()
 	before := w.podUID(ctx, t)
@@ -237,13 +239,13 @@ func claimPatch(mebibytes int64) string {
 	return fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":"%dMi"}}}}`, mebibytes)
 }
 
-// ask has the claim ask for a size, as a user does.
+// ask sets the size that the claim requests, as a user does.
 func (w *writer) ask(ctx context.Context, t *testing.T, mebibytes int64) {
 	t.Helper()
 	w.c.Must(ctx, t, "-n", w.namespace, "patch", "pvc", "data", "--type=merge", "-p", claimPatch(mebibytes))
 }
 
-// waitSize waits until claim and volume say that users have the size.
+// waitSize waits until claim and volume report the size that users have.
 func (w *writer) waitSize(ctx context.Context, t *testing.T, mebibytes int64) {
 	t.Helper()
 	began := time.Now()
@@ -262,8 +264,8 @@ func (w *writer) waitSize(ctx context.Context, t *testing.T, mebibytes int64) {
 	assert.False(t, v.Status.ExpansionRequired)
 }
 
-// waitRoom waits until the file system that the pod sees fills a device of so much, but for what it needs itself: the journal
-// of xfs alone takes 64 MiB.
+// waitRoom waits until the pod's file system fills a device of this size, except for what the file system itself needs:
+// the journal of xfs alone takes 64 MiB.
 func (w *writer) waitRoom(ctx context.Context, t *testing.T, mebibytes int64) {
 	t.Helper()
 	cluster.Eventually(ctx, t, 2*time.Minute, fmt.Sprintf("the file system fills %d MiB", mebibytes), func(ctx context.Context) error {

@@ -15,11 +15,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestNoReplicaIsThere: all directories of a volume's replicas are gone. The volume is
-// faulted and names what is missing and where; nothing is made in place of them. When
-// they are put back, it starts by itself, and the file is there.
+// TestNoReplicaIsThere: all directories of a volume's replicas are gone. The volume is faulted and names what is
+// missing and where. Nothing is created in place of them. When they are put back, the volume starts without help, and
+// the file is there.
 func TestNoReplicaIsThere(t *testing.T) {
-	t.Parallel() // with others that break nothing of the cluster, when those that do are over
+	t.Parallel() // runs with the other tests that keep the cluster intact, after the tests that do not
 	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-faulted")
 	volume := claim(ctx, t, c, ns, "data", "64Mi")
@@ -53,7 +53,8 @@ func TestNoReplicaIsThere(t *testing.T) {
 	waitHealthy(ctx, t, c, volume, 2*time.Minute)
 	deletePod(ctx, t, c, ns, "second")
 	waitVolume(ctx, t, c, volume, ".status.state", "detached")
-	// On a busy machine the volume starts before all are back, and one that is not back then is replaced.
+	// On a busy machine the volume may start before all replicas are back. A replica that is missing at that moment is
+	// replaced.
 	checkSums(ctx, t, c, theVolume(ctx, t, c, volume), replicasOf(ctx, t, c, volume))
 }
 
@@ -61,8 +62,8 @@ func asideOf(r longhorn.Replica) (dir, aside string) {
 	return types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName), dataDirectory + "/aside-" + r.Name
 }
 
-// moveAside takes a replica's directory away, and puts it back at the end of the test at
-// the latest, so that the volume can be deleted.
+// moveAside moves a replica's directory away. The test's end moves it back at the latest, so that the volume can be
+// deleted.
 func moveAside(ctx context.Context, t *testing.T, c *cluster.Cluster, r longhorn.Replica) {
 	t.Helper()
 	dir, aside := asideOf(r)

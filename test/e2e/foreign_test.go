@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// foreignDefinition is a CRD as another Longhorn leaves it.
+// foreignDefinition returns a CRD as another Longhorn leaves it.
 func foreignDefinition(kind, plural string) string {
 	return fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
@@ -30,9 +30,9 @@ spec:
 `, kind, plural, strings.ToLower(kind))
 }
 
-// TestAnotherLonghornIsNotTakenOver: deploy/longhorn.yaml applied over the definitions
-// and the DaemonSet of another installation leaves them as they are and says so.
-// It has an API server of its own, for nothing may be installed there before.
+// TestAnotherLonghornIsNotTakenOver: deploy/longhorn.yaml is applied over the definitions and the DaemonSet of another
+// installation. They stay as they are, and the command says so. The test has its own API server, because nothing may be
+// installed there before.
 func TestAnotherLonghornIsNotTakenOver(t *testing.T) {
 	fresh := &shared{options: named("-foreign", cluster.Options{})}
 	ctx, c := fresh.get(t, ordinary)
@@ -60,7 +60,7 @@ spec: {selector: {app: longhorn-manager}, ports: [{name: manager, port: 9500}]}
 `)
 	require.NoError(t, c.Apply(ctx, theirs))
 	root := fresh.options.Root
-	// A policy holds a moment after it was applied; what this test is about is what it holds.
+	// A policy is enforced only a moment after it was applied. This test is about what it enforces.
 	c.Must(ctx, t, "apply", "-f", filepath.Join(root, "deploy/chart/templates/10-policy-adoption.yaml"))
 	cluster.Eventually(ctx, t, 20*time.Second, "the policy about adoption is known to the API server", func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, "label", "--dry-run=server", "crd", "volumes.longhorn.io", types.InstallationLabel+"="+types.InstallationValue)
@@ -77,7 +77,7 @@ spec: {selector: {app: longhorn-manager}, ports: [{name: manager, port: 9500}]}
 		"longhorn-backend belongs to another Longhorn and was left as it is",
 		`DaemonSet.apps "longhorn-manager" is invalid`,
 	} {
-		// The DaemonSet is refused by its immutable selector, or by the policy, which may come first.
+		// The DaemonSet's immutable selector or the policy refuses it; the policy may be first.
 		alternative := strings.ReplaceAll(want, `DaemonSet.apps "longhorn-manager" is invalid`, "longhorn-manager belongs to another Longhorn")
 		if !strings.Contains(err.Error(), want) {
 			assert.ErrorContains(t, err, alternative, "the refusal does not say %q", want)
@@ -86,7 +86,7 @@ spec: {selector: {app: longhorn-manager}, ports: [{name: manager, port: 9500}]}
 	assert.Equal(t, before, snapshotForeign(ctx, t, c), "objects of the other Longhorn changed")
 }
 
-// snapshotForeign is what must not change: versions of the other installation's objects.
+// snapshotForeign returns what must not change: versions of the other installation's objects.
 func snapshotForeign(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	const version = "jsonpath={.metadata.uid} {.metadata.generation} {.metadata.labels}"
@@ -98,9 +98,8 @@ func snapshotForeign(ctx context.Context, t *testing.T, c *cluster.Cluster) stri
 	}, "\n")
 }
 
-// TestForeignDirectoryIsRefused: where a replica's directory should be there is one
-// that is not ours. The replica fails and says why, and the volume starts without it; the
-// directory is not touched, not by starting and not by deleting the volume.
+// TestForeignDirectoryIsRefused: a foreign directory is in the place of a replica's directory. The replica fails and
+// says why, and the volume starts without it. Neither the start nor the deletion of the volume touches the directory.
 func TestForeignDirectoryIsRefused(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-foreign")
@@ -140,19 +139,19 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 		return err
 	})
 	assert.Equal(t, before, fingerprint(ctx, t, c, node, dir), "deleting touched the foreign directory")
-	// The user who put it there takes it away; then the deletion goes on.
+	// The user who created the directory removes it. Then the deletion continues.
 	c.MustOnNode(ctx, t, node, "rm", "-rf", dir)
 	waitVolumeGone(ctx, t, c, volume)
 }
 
-// fingerprint is the content, the owners and the times of everything in a directory.
+// fingerprint returns the content, the owners and the times of everything in a directory.
 func fingerprint(ctx context.Context, t *testing.T, c *cluster.Cluster, node, dir string) string {
 	t.Helper()
 	return c.MustOnNode(ctx, t, node, "bash", "-c", fmt.Sprintf("cd %s && find . -printf '%%p %%y %%m %%U %%s %%T@\\n' | LC_ALL=C sort && find . -type f -exec sha256sum {} + | LC_ALL=C sort", dir))
 }
 
-// TestDaemonRefusesAnotherLonghornsCluster: a daemon that starts and finds a definition
-// which is not ours says so and stops; volumes go on; it starts when that is gone.
+// TestDaemonRefusesAnotherLonghornsCluster: a daemon that starts and finds a definition of another installation says so
+// and stops. Volumes keep serving. The daemon starts when the definition is gone.
 func TestDaemonRefusesAnotherLonghornsCluster(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	require.NoError(t, c.Apply(ctx, foreignDefinition("EngineImage", "engineimages")))
@@ -181,7 +180,7 @@ func TestDaemonRefusesAnotherLonghornsCluster(t *testing.T) {
 		return err
 	})
 	require.NoError(t, remove(ctx))
-	// A new pod does not wait for the back-off of the one that refused.
+	// A new pod does not wait for the back-off of the pod that refused.
 	c.Must(ctx, t, "-n", types.Namespace, "delete", "pods", "-l", "app=longhorn-manager", "--field-selector", "spec.nodeName="+nodes[0], "--wait", "--timeout=60s")
 	c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=120s")
 }

@@ -7,23 +7,24 @@ import (
 	"testing"
 )
 
-// group says beside which tests a test may run. scripts/test.sh runs each group in a process of its own, with clusters of its own.
+// group says with which other tests a test may run. scripts/test.sh runs each group in a separate process, with
+// separate clusters.
 type group string
 
 const (
-	// ordinary tests share a cluster, and break no more of it than a process or a disk.
+	// ordinary tests share a cluster. They break at most a process or a disk.
 	ordinary group = "ordinary"
-	// disruptive tests share a cluster, and change its release or its nodes under a writer.
+	// disruptive tests share a cluster. They change its release, or its nodes while a writer runs.
 	disruptive group = "disruptive"
-	// apart are tests with a cluster of their own: nine nodes, nodes with kernels of their own, the uninstaller.
+	// apart are tests with their own cluster: nine nodes, nodes with their own kernels, the uninstaller.
 	apart group = "apart"
-	// long tests take half an hour and more, and a cluster of their own. They are not part of make test.
+	// long tests take half an hour or longer, and have their own cluster. They are not part of make test.
 	long group = "long"
 )
 
 var groups = []group{ordinary, disruptive, apart, long}
 
-// wanted is the group that runs; empty: all.
+// wanted is the group that runs. If it is empty, all groups run.
 var wanted = group(os.Getenv("LONGHORN_E2E_GROUP"))
 
 // checkGroup refuses a group that does not exist: no test would run.
@@ -34,7 +35,7 @@ func checkGroup() error {
 	return nil
 }
 
-// declare skips a test of another group than the one that runs.
+// declare skips a test if it belongs to another group than the one that runs.
 func (g group) declare(t *testing.T) {
 	t.Helper()
 	if wanted != "" && wanted != g {

@@ -17,10 +17,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
 
-// TestGuestsDisksAndNodesHang: on nodes with kernels of their own, disks hang, slow down, fail and
-// lie, and nodes stand still, while records are made durable on a volume that has just grown. No record is lost, the replicas
-// are equal in the end, and a volume on the nodes' other disks notices nothing of its
-// neighbour's disk.
+// TestGuestsDisksAndNodesHang: on nodes with their own kernels, disks hang, slow down, fail and lie, and nodes freeze.
+// Meanwhile, a writer makes records durable on a volume that has just grown. No record is lost, and the replicas are
+// equal in the end. A volume on the nodes' other disks is not affected by the faulty disk of its neighbour.
 func TestGuestsDisksAndNodesHang(t *testing.T) {
 	t.Parallel()
 	turnOfKernels(t)
@@ -33,7 +32,7 @@ func TestGuestsDisksAndNodesHang(t *testing.T) {
 	h := follow(ctx, t, c, w.volume)
 	t.Logf("the other volume, before: %s", other.measure(ctx, t))
 
-	// Each time another of the two: a copy that fails soon after it was rebuilt waits longer before it is rebuilt again.
+	// The steps alternate between the two nodes. If a copy fails soon after its rebuild, its next rebuild starts later.
 	replicaNode := func(i int) string { return without(c.Nodes(), w.node(ctx, t))[i] }
 	for _, tc := range []struct {
 		name string
@@ -68,7 +67,7 @@ func TestGuestsDisksAndNodesHang(t *testing.T) {
 			tc.run(ctx, t)
 		})
 		if !ok {
-			return // what follows would be tested on what that left
+			return // the next steps would start from the state that the failed step left
 		}
 	}
 	w.finish(ctx, t)
@@ -92,7 +91,7 @@ func setDisk(ctx context.Context, t *testing.T, c *cluster.Cluster, node string,
 	require.NoError(t, err)
 }
 
-// mend gives a node its disk back, also when the test has failed.
+// mend makes a node's disk work again, even if the test has failed.
 func mend(t *testing.T, c *cluster.Cluster, node string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -100,8 +99,8 @@ func mend(t *testing.T, c *cluster.Cluster, node string) {
 	assert.NoError(t, err, "mend the disk of %s", node)
 }
 
-// diskFails makes a disk do nothing any more, or fail everything, until the volume is
-// served without it, and mends it.
+// diskFails makes a disk hang or fail every request until the engine serves the volume without it. Then it makes the
+// disk work again.
 func (w *writer) diskFails(ctx context.Context, t *testing.T, h *history, other *bystander, node, how string) {
 	t.Helper()
 	t.Cleanup(func() { mend(t, w.c, node) })
@@ -114,7 +113,7 @@ func (w *writer) diskFails(ctx context.Context, t *testing.T, h *history, other 
 	other.expectHealthy(ctx, t)
 	setDisk(ctx, t, w.c, node, "ok")
 	mended := time.Now()
-	if how != "hang" { // the file system has ended itself, and needs the node's next boot
+	if how != "hang" { // the file system has shut down; it works again after the node's next boot
 		for _, verb := range []string{"stop-node", "start-node"} {
 			_, err := w.c.Devcluster(ctx, verb, node)
 			require.NoError(t, err)
@@ -125,8 +124,8 @@ func (w *writer) diskFails(ctx context.Context, t *testing.T, h *history, other 
 	w.waitAcked(ctx, t, time.Now(), time.Minute)
 }
 
-// diskIsSlow makes each request to a disk take 20 ms more under a heavy writer with
-// flushes. A disk that works is not left out, nor rebuilt again and again.
+// diskIsSlow makes each request to a disk take 20 ms longer, under a heavy writer with flushes. The engine must not
+// exclude a disk that works, and must not rebuild its replica again and again.
 func (w *writer) diskIsSlow(ctx context.Context, t *testing.T, h *history, other *bystander, node string) {
 	t.Helper()
 	t.Cleanup(func() { mend(t, w.c, node) })
@@ -143,12 +142,12 @@ func (w *writer) diskIsSlow(ctx context.Context, t *testing.T, h *history, other
 	setDisk(ctx, t, w.c, node, "ok")
 }
 
-// cacheIsLost makes a disk say that it wrote what it did not, and then cuts the node's power.
+// cacheIsLost makes a disk confirm writes that it does not do, and then cuts the node's power.
 func (w *writer) cacheIsLost(ctx context.Context, t *testing.T, h *history, node string) {
 	t.Helper()
 	t.Cleanup(func() { startNode(t, w.c, node) })
 	setDisk(ctx, t, w.c, node, "drop-writes")
-	w.waitAcked(ctx, t, time.Now(), time.Minute) // of these the disk keeps nothing
+	w.waitAcked(ctx, t, time.Now(), time.Minute) // the disk keeps none of these records
 	began := time.Now()
 	_, err := w.c.Devcluster(ctx, "stop-node", node, "--power-loss")
 	require.NoError(t, err)
@@ -161,10 +160,10 @@ func (w *writer) cacheIsLost(ctx context.Context, t *testing.T, h *history, node
 	t.Logf("healthy %s after the node's start", time.Since(on).Round(time.Second))
 }
 
-// frozenFor is how long a node stands still.
+// frozenFor is how long a node is frozen.
 const frozenFor = time.Minute
 
-// nodeIsFrozen has a node stand still and go on.
+// nodeIsFrozen freezes a node and thaws it.
 func (w *writer) nodeIsFrozen(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	t.Cleanup(func() { thaw(t, w.c, node) })
@@ -205,7 +204,7 @@ type bystander struct {
 	since             time.Time
 }
 
-// startBystander gives each node a second disk, and a pod a volume on these.
+// startBystander gives each node a second disk, and starts a pod with a volume on these disks.
 func startBystander(ctx context.Context, t *testing.T, c *cluster.Cluster) *bystander {
 	t.Helper()
 	const tag = "e2e-bystander"
@@ -226,14 +225,14 @@ func startBystander(ctx context.Context, t *testing.T, c *cluster.Cluster) *byst
 	return b
 }
 
-// latency is what fio says of writes, in milliseconds.
+// latency is fio's result for writes, in milliseconds.
 type latency struct{ p50, p99, longest float64 }
 
 func (l latency) String() string {
 	return fmt.Sprintf("a write of 4 KiB takes %.1f ms (p50), %.1f ms (p99), %.0f ms (the longest)", l.p50, l.p99, l.longest)
 }
 
-// measure writes for a while, one write at a time, and says how long each took.
+// measure writes for a while, one write at a time, and returns how long the writes took.
 func (b *bystander) measure(ctx context.Context, t *testing.T) latency {
 	t.Helper()
 	out := b.c.Must(ctx, t, "-n", b.namespace, "exec", "other", "--", "fio", "--name=lat", "--filename=/data/lat", "--size=32M", "--rw=randwrite", "--bs=4k",
@@ -261,7 +260,7 @@ func (b *bystander) measure(ctx context.Context, t *testing.T) latency {
 	return latency{p50: clat.Percentile["50.000000"] / ms, p99: clat.Percentile["99.000000"] / ms, longest: clat.Max / ms}
 }
 
-// expectHealthy fails the test if the volume lost a copy since it was made.
+// expectHealthy fails the test if the volume lost a copy since it was created.
 func (b *bystander) expectHealthy(ctx context.Context, t *testing.T) {
 	t.Helper()
 	assert.False(t, b.h.was(longhorn.VolumeRobustnessDegraded, b.since), "volume %s, on other disks, was degraded:\n%s", b.volume, b.h)

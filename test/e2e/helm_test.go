@@ -21,7 +21,7 @@ func helm(ctx context.Context, t *testing.T, c *cluster.Cluster, args ...string)
 	return out
 }
 
-// installByHelm installs the chart as docs/HELM.md says, in a namespace that Helm makes.
+// installByHelm installs the chart as docs/HELM.md says, in a namespace that Helm creates.
 func installByHelm(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	chart, err := filepath.Abs("../../deploy/chart")
@@ -33,8 +33,9 @@ func installByHelm(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	require.NoError(t, c.WaitInstalled(ctx))
 }
 
-// liveByHelm upgrades the release, removes it and installs it anew under a pod that writes all the time, and removes it in the end. The
-// pod is served without a daemon, and notices nothing; the new release finds its volume.
+// liveByHelm upgrades the release, then removes it and installs it again, while a pod writes all the time. It removes
+// the release in the end. The data plane serves the pod without a daemon, and the pod notices nothing. The new release
+// finds the pod's volume.
 func liveByHelm(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	const setting = string(types.SettingDefaultReplicaCount)

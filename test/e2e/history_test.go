@@ -18,8 +18,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// history is every state of a volume and its engine that the API server told, for what
-// must never have been, or must have been for a moment.
+// history is every state of a volume and its engine that the API server reported. With it, tests look for states that
+// must never occur, or that must have occurred for a moment.
 type history struct {
 	mu      sync.Mutex
 	volumes []seen[longhorn.VolumeStatus]
@@ -31,7 +31,7 @@ type seen[T any] struct {
 	status T
 }
 
-// follow begins a history; it ends with the test.
+// follow starts a history, which stops with the test.
 func follow(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) *history {
 	t.Helper()
 	h := &history{}
@@ -54,7 +54,7 @@ func follow(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string
 	return h
 }
 
-// record watches one object, anew when a watch ends, which begins with the state of then.
+// record watches one object. When a watch stops, it starts another one, which first reports the object's current state.
 func (h *history) record(ctx context.Context, name string, start func(context.Context, metav1.ListOptions) (watch.Interface, error)) {
 	for ctx.Err() == nil {
 		w, err := start(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
@@ -82,7 +82,7 @@ func (h *history) add(object any) {
 	}
 }
 
-// was tells whether the volume had a robustness at or after a time.
+// was reports whether the volume had a robustness at or after a time.
 func (h *history) was(robustness longhorn.VolumeRobustness, after time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +103,7 @@ func (h *history) checkNeverAlone(t *testing.T, after time.Time) {
 	}
 }
 
-// expansion is what held an expansion up after a time, each once.
+// expansion returns the reasons why an expansion waited after a time, each once.
 func (h *history) expansion(after time.Time) (held []longhorn.Condition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,14 +117,14 @@ func (h *history) expansion(after time.Time) (held []longhorn.Condition) {
 	return held
 }
 
-// wasState tells whether the volume was ever seen in a state since the history began.
+// wasState reports whether the volume was ever seen in a state since the history started.
 func (h *history) wasState(state longhorn.VolumeState) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.ContainsFunc(h.volumes, func(s seen[longhorn.VolumeStatus]) bool { return s.status.State == state })
 }
 
-// generationAbove is when a generation higher than one given was first seen; false if never.
+// generationAbove returns when a generation higher than a given one was first seen, or false if it never was.
 func (h *history) generationAbove(generation int64) (time.Time, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,9 +136,9 @@ func (h *history) generationAbove(generation int64) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// modes is what a replica was to its engine, one after another without repetitions: RW,
-// WO, ERR, or - while the engine had none for it; with "not a member" where the recorded
-// epoch did not list it though the mode is RW.
+// modes returns the modes that a replica had in its engine, in order and without repetitions: RW, WO, ERR, or - while
+// the engine did not list it. The mode is "RW but not a member" while it is RW and the recorded epoch does not list the
+// replica.
 func (h *history) modes(replica string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,9 +158,8 @@ func (h *history) modes(replica string) []string {
 	return modes
 }
 
-// checkRebuilt fails the test unless a replica was lost, and was RW again only after it
-// had been rebuilt, that is directly after it was WO. What the API server told others
-// may not have come here yet.
+// checkRebuilt fails the test unless a replica was lost, and became RW only directly after WO, that is after a rebuild.
+// The history may lag behind what the API server has reported to other clients, so it waits a while.
 func (h *history) checkRebuilt(ctx context.Context, t *testing.T, replica string) {
 	t.Helper()
 	var modes []string

@@ -15,9 +15,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestReplicaIsLostUnderLoad: an instance manager that serves only a replica goes away
-// while a pod writes and verifies. The pod sees no error; the volume is degraded; the
-// replica is a member again only when it was rebuilt; in the end all replicas are equal.
+// TestReplicaIsLostUnderLoad: an instance manager that serves only a replica stops while a pod writes and verifies. The
+// pod sees no error, and the volume is degraded. The replica becomes a member again only after its rebuild. In the end
+// all replicas are equal.
 func TestReplicaIsLostUnderLoad(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-kill-replica")
@@ -67,9 +67,9 @@ func TestReplicaIsLostUnderLoad(t *testing.T) {
 	checkSums(ctx, t, c, theVolume(ctx, t, c, volume), replicasOf(ctx, t, c, volume))
 }
 
-// TestEngineIsLostUnderLoad: the data plane of a volume's engine is killed under load, all of
-// it at once. The volume is attached again, the workload works again without help,
-// nothing of the old device stays, and every record that was made durable is there.
+// TestEngineIsLostUnderLoad: the whole data plane of a volume's engine is killed at once, under load. The volume is
+// attached again, the workload works again without help, and nothing of the old device remains. Every record that was
+// made durable is there.
 func TestEngineIsLostUnderLoad(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-kill-engine")
@@ -99,9 +99,9 @@ func TestEngineIsLostUnderLoad(t *testing.T) {
 	w.finish(ctx, t)
 }
 
-// TestServingProcessIsLostUnderLoad: the process that serves a volume's device is killed, again
-// and again, under two pods that write: one verifies every block, the other makes records durable.
-// The device outlives it: no pod sees an error, nothing is mounted anew, and nothing is lost.
+// TestServingProcessIsLostUnderLoad: the process that serves a volume's device is killed several times, under two pods
+// that write. One of them verifies every block, the other one makes records durable. The device outlives the process:
+// no pod sees an error, nothing is mounted again, and nothing is lost.
 func TestServingProcessIsLostUnderLoad(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-succession")
@@ -129,8 +129,8 @@ func TestServingProcessIsLostUnderLoad(t *testing.T) {
 	w.finish(ctx, t)
 }
 
-// loseEngine does to the node of the engine what ends it, and waits until another engine
-// serves and all copies are members again.
+// loseEngine runs lose with the engine's node, which stops the engine there. It waits until another engine serves and
+// all copies are members again.
 func (w *writer) loseEngine(ctx context.Context, t *testing.T, h *history, lose func(node string)) (killed time.Time) {
 	t.Helper()
 	was := theEngine(ctx, t, w.c, w.volume).Status
@@ -163,8 +163,8 @@ func instanceManagerPod(ctx context.Context, t *testing.T, c *cluster.Cluster, n
 	return c.Must(ctx, t, "-n", types.Namespace, "get", "pod", types.InstanceManagerName(node), "-o", "jsonpath={.metadata.uid}")
 }
 
-// killProcess ends the processes of one of our roles on a node at once and without a word. "instance-manager" is all of the data plane,
-// "instance-manager serve" the one process of it that serves.
+// killProcess kills the processes of one of our roles on a node with SIGKILL. "instance-manager" is the whole data
+// plane; "instance-manager serve" is the process in it that serves.
 func killProcess(ctx context.Context, t *testing.T, c *cluster.Cluster, node, role string) {
 	t.Helper()
 	c.MustOnNode(ctx, t, node, "bash", "-c", fmt.Sprintf(`

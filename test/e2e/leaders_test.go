@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Leaders are cut off so often, for so long each, while one node's clock is ahead.
+// The number of leaders that are cut off, for how long each, and by how much one node's clock is ahead.
 const (
 	leadersCut    = 20
 	leaderCutFor  = 20 * time.Second
@@ -23,14 +23,14 @@ const (
 	leaderElected = time.Minute
 )
 
-// TestNoTwoLeadersWrite: the leader's node is cut off again and again, while the clock of one node is ahead. Whatever is written with the
-// leader's account comes from the node that got the lease last.
+// TestNoTwoLeadersWrite: the leader's node is cut off again and again, while the clock of one node is ahead. Every
+// write with the leader's account comes from the node that last acquired the lease.
 func TestNoTwoLeadersWrite(t *testing.T) {
 	if os.Getenv("LONG_OUTAGES") == "" {
 		t.Skip("LONG_OUTAGES is not set: a long run that gives figures")
 	}
 	t.Parallel()
-	turnOfKernels(t) // a clock is of a kernel
+	turnOfKernels(t) // each kernel has only one clock
 	ctx, c := guests.get(t, long)
 	c.DumpIfFailed(t)
 	ahead := c.Nodes()[0]
@@ -55,7 +55,7 @@ func TestNoTwoLeadersWrite(t *testing.T) {
 	assert.Positive(t, writes, "no leader wrote anything: the test would see nothing")
 }
 
-// cutOffLeader cuts a node off for leaderCutFor, and does something meanwhile.
+// cutOffLeader cuts a node off for leaderCutFor, and calls during in this time.
 func cutOffLeader(ctx context.Context, t *testing.T, c *cluster.Cluster, node string, during func()) {
 	t.Helper()
 	heal := func() {
@@ -73,7 +73,7 @@ func cutOffLeader(ctx context.Context, t *testing.T, c *cluster.Cluster, node st
 	heal()
 }
 
-// awaitLeader returns the node that leads, once it is another than one given.
+// awaitLeader returns the node that leads, as soon as it is not the given one.
 func awaitLeader(ctx context.Context, t *testing.T, c *cluster.Cluster, but string) (node string) {
 	t.Helper()
 	cluster.Eventually(ctx, t, leaderElected, "a daemon leads, not that of "+but, func(ctx context.Context) (err error) {
@@ -85,8 +85,9 @@ func awaitLeader(ctx context.Context, t *testing.T, c *cluster.Cluster, but stri
 	return node
 }
 
-// leadersWrites looks through requests for those with the leader's account. It returns how often the lease changed hands, how many of the requests
-// wrote, and those that came from elsewhere than the last successful write of the lease.
+// leadersWrites searches requests for writes with the leader's account. leases is how often the lease changed hands,
+// and writes is the number of these writes. wrong lists the writes that did not come from the sender of the last
+// successful write of the lease.
 func leadersWrites(requests []request) (leases, writes int, wrong []string) {
 	holder := ""
 	for _, r := range requests {

@@ -12,12 +12,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
 
-// fioVerify writes at random and reads back what it wrote, checksums in every block; it ends with an error at the first that is
-// wrong or fails.
+// fioVerify writes at random and reads back what it wrote, with checksums in every block. It exits with an error at the
+// first block that is wrong or fails.
 const fioVerify = `fio --name=load --filename=/data/fio --rw=randwrite --bs=4k --ioengine=libaio --iodepth=8 --direct=1 ` +
 	`--verify=crc32c --verify_fatal=1 --verify_backlog=4096 --do_verify=1 --time_based --fallocate=none --group_reporting`
 
-// verifyingUntilStopped is the script of a pod "load" that verifies what it writes, in short rounds until /tmp/stop is there.
+// verifyingUntilStopped is the script of a pod "load" that verifies what it writes, in short rounds, until /tmp/stop
+// exists.
 const verifyingUntilStopped = `
 while [ ! -e /tmp/stop ]; do
   ` + fioVerify + ` --size=64M --runtime=8 --rate_iops=800
@@ -27,7 +28,7 @@ echo verified
 exec sleep infinity
 `
 
-// waitVerified waits until the pod "load" has written and verified all that it should, and fails if it has seen an error.
+// waitVerified waits until the pod "load" has written and verified everything, and fails if the pod has seen an error.
 func waitVerified(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string, timeout time.Duration) {
 	t.Helper()
 	var log string

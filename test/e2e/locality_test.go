@@ -17,13 +17,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// nineNodes make it unlikely that a replica is where a volume is used by chance.
+// nineNodes make it unlikely that a replica is on the node of the volume's user by chance.
 var nineNodes = &shared{install: true, options: named("-nine", cluster.Options{
 	Nodes:  9,
 	Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 })}
 
-// locality is the test of data locality, with the volumes that must not have moved by its end.
+// locality is the test of data locality. It also lists the volumes that must not have moved at its end.
 type locality struct {
 	c       *cluster.Cluster
 	api     restAPI
@@ -31,7 +31,7 @@ type locality struct {
 	unmoved map[string][]string // by volume: its replicas with their nodes
 }
 
-// TestDataLocality has the tests of the design on data locality, in its order and by its names.
+// TestDataLocality contains the tests of the data locality design, in its order and with its names.
 func TestDataLocality(t *testing.T) {
 	ctx, c := nineNodes.get(t, apart)
 	t.Cleanup(func() { assert.NoError(t, nineNodes.down()) })
@@ -97,7 +97,8 @@ func (l *locality) updatedToBestEffort(ctx context.Context, t *testing.T) {
 	l.waitLocal(ctx, t, "testvol2", node, 2)
 }
 
-// updatedToDisabled: the local replica is removed, and replaced by one wherever there is room; the others stay.
+// updatedToDisabled: after the local replica is removed, another replica replaces it wherever there is room. The others
+// stay.
 func (l *locality) updatedToDisabled(ctx context.Context, t *testing.T) {
 	const volume = "testvol2"
 	node := theVolume(ctx, t, l.c, volume).Status.CurrentNodeID
@@ -124,7 +125,7 @@ func (l *locality) updatedToDisabled(ctx context.Context, t *testing.T) {
 	l.unmoved[volume] = placesOf(ctx, t, l.c, volume)
 }
 
-// class makes a volume by a StorageClass with one replica, which a pod uses on a node without one.
+// class creates a volume with one replica by a StorageClass. A pod uses it on a node without a replica.
 func (l *locality) class(name, parameter, setting string, want longhorn.DataLocality) func(context.Context, *testing.T) {
 	return func(ctx context.Context, t *testing.T) {
 		if setting != "" {
@@ -157,7 +158,7 @@ func (l *locality) class(name, parameter, setting string, want longhorn.DataLoca
 	}
 }
 
-// ofAnOldVersion: without the field, and whatever the setting says, it counts as disabled.
+// ofAnOldVersion: a volume without the field counts as disabled, whatever the setting says.
 func (l *locality) ofAnOldVersion(ctx context.Context, t *testing.T) {
 	const volume = "testvol3"
 	l.api.set(ctx, t, types.SettingDefaultDataLocality, "best-effort")
@@ -171,7 +172,8 @@ func (l *locality) ofAnOldVersion(ctx context.Context, t *testing.T) {
 	l.unmoved[volume] = was
 }
 
-// noPlace: the volume is used without a local replica, and says why. The replica comes when it can.
+// noPlace: the volume is used without a local replica, and says why. The replica is created as soon as it can be
+// placed.
 func (l *locality) noPlace(ctx context.Context, t *testing.T) {
 	const volume = "testvol5"
 	l.create(ctx, t, v1.VolumeCreate{Name: volume, NumberOfReplicas: 2, DataLocality: "best-effort"})
@@ -201,7 +203,7 @@ func (l *locality) noPlace(ctx context.Context, t *testing.T) {
 	})
 }
 
-// create makes a volume of 64 MiB and waits until it can be attached.
+// create creates a volume of 64 MiB and waits until it can be attached.
 func (l *locality) create(ctx context.Context, t *testing.T, v v1.VolumeCreate) {
 	t.Helper()
 	v.Size = "64Mi"
@@ -210,7 +212,7 @@ func (l *locality) create(ctx context.Context, t *testing.T, v v1.VolumeCreate) 
 	l.placed(ctx, t, v.Name, v.NumberOfReplicas)
 }
 
-// placed waits until so many replicas have a place, and returns it.
+// placed waits until this many replicas have a place, and returns the places.
 func (l *locality) placed(ctx context.Context, t *testing.T, volume string, count int) (places []string) {
 	t.Helper()
 	cluster.Eventually(ctx, t, 30*time.Second, "the replicas of "+volume+" have a place", func(ctx context.Context) error {
@@ -246,7 +248,7 @@ func (l *locality) nodeWithout(ctx context.Context, t *testing.T, volume string)
 	return l.c.Nodes()[i]
 }
 
-// waitLocal waits until the volume is healthy, with no more replicas than asked for, and one of them on the node.
+// waitLocal waits until the volume is healthy, with no more replicas than requested, and with a replica on the node.
 func (l *locality) waitLocal(ctx context.Context, t *testing.T, volume, node string, count int) {
 	t.Helper()
 	l.wait(ctx, t, volume, fmt.Sprintf("has %d replicas, one on %s", count, node), func(replicas []longhorn.Replica) bool {

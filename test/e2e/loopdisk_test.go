@@ -14,24 +14,24 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// loopDisk is a disk of a node as a user would build one in: a block device with a file
-// system. All nodes see all loop devices, so it can be moved from one node to another.
+// loopDisk is a node's disk: a block device with a file system, like a disk that a user would install. All nodes see
+// all loop devices, so it can be moved from one node to another.
 type loopDisk struct {
 	c      *cluster.Cluster
 	device string
-	path   string // where it is mounted, on whatever node
+	path   string // its mount point, on every node
 }
 
-// imagesDirectory is on a node, on a file system that does not lose its power with it.
+// imagesDirectory is on a node, on a file system that keeps its data when the node loses its power.
 const imagesDirectory = "/var/lib/kubelet/e2e-disks"
 
-// makeDisk makes a device with a file system on a node; nothing is mounted yet. Until
-// the test ends it is on no node any more.
+// makeDisk creates a device with a file system on a node, without mounting it. When the test ends, the disk is removed
+// from all nodes.
 func makeDisk(ctx context.Context, t *testing.T, c *cluster.Cluster, node, fsType, path string) *loopDisk {
 	t.Helper()
 	image := imagesDirectory + "/" + strings.ReplaceAll(strings.Trim(path, "/"), "/", "-") + ".img"
 	d := &loopDisk{c: c, path: path}
-	// A sparse file; xfs wants at least 300 MiB.
+	// A sparse file; xfs needs at least 300 MiB.
 	script := fmt.Sprintf("mkdir -p %s && rm -f %s && truncate -s 1G %[2]s && mkfs.%s -q %[2]s && losetup --find --show %[2]s", imagesDirectory, image, fsType)
 	d.device = c.MustOnNode(ctx, t, node, "bash", "-c", script)
 	t.Cleanup(func() {
@@ -70,7 +70,7 @@ func (d *loopDisk) unmount(ctx context.Context, t *testing.T, node string) {
 	})
 }
 
-// addNode adds a node to the cluster, which is deleted and removed when the test ends.
+// addNode adds a node to the cluster. The node is deleted and removed when the test ends.
 func addNode(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) {
 	t.Helper()
 	t.Cleanup(func() {

@@ -1,22 +1,23 @@
-// Package e2e runs the storage manager on real Kubernetes clusters made on this machine
-// and checks what users were promised: bytes written are on all replicas, pods move,
-// claims go, daemons come and go under load, what is foreign is left alone.
+// Package e2e runs the storage manager on real Kubernetes clusters on this machine and checks the promises to users:
+// written bytes are on all replicas, pods move, claims are deleted, daemons restart under load, and foreign objects
+// stay unchanged.
 //
-// It needs root, bin/devcluster and dist/*.tar (scripts/test.sh e2e makes them); without
-// them, and with -short, it skips. Environment:
+// It needs root, bin/devcluster and dist/*.tar (scripts/test.sh e2e builds them). Without them, and with -short, the
+// tests are skipped. Environment:
 //
-//	LONGHORN_E2E=required  missing parts fail instead of skip
-//	LONGHORN_E2E=keep      the clusters stay up, and the next run with keep takes them as they are
-//	LONGHORN_E2E_NAME=e2e  begins the names of the clusters, so that two runs can go on side by side
-//	LONGHORN_E2E_GROUP=ordinary  only the tests of a group run; groups_test.go has them
+//	LONGHORN_E2E=required  missing parts fail the tests; they are not skipped
+//	LONGHORN_E2E=keep      the clusters keep running, and the next run with keep uses them as they are
+//	LONGHORN_E2E_NAME=e2e  prefix of the clusters' names, so that two runs can work side by side
+//	LONGHORN_E2E_GROUP=ordinary  only the tests of a group run; groups_test.go lists the groups
 //	LONG_ROUNDS=1          how often the power is lost in each way
-//	LONG_SHARE=kills=30,deaths=20   how often a shared volume's server fails in which ways; shareseries_test.go has the words
+//	LONG_SHARE=kills=30,deaths=20   how often a shared volume's server fails in which ways; words: shareseries_test.go
 //	LONG_TOGETHER=10                how many shared volumes are served on a node that dies
-//	LONG_CLAIMS=50                  how many shared claims are made at once
+//	LONG_CLAIMS=50                  how many shared claims are created at once
 //	LONG_FILES=100000               how many small files are on a shared volume
 //	LONG_OUTAGES=1                  the API server is away for minutes, and so is the leader's node
 //
-// Without one of the last five, its test is skipped: they are long, and give figures (lines with FIGURES).
+// Each of the last five enables its test. Otherwise the test is skipped: these tests are long, and they measure (lines
+// with FIGURES).
 package e2e
 
 import (
@@ -41,7 +42,7 @@ var (
 	name = cmp.Or(os.Getenv("LONGHORN_E2E_NAME"), "e2e")
 )
 
-// named is a cluster of this run; kind tells it from the others.
+// named returns a cluster of this run. kind distinguishes it from the other clusters.
 func named(kind string, o cluster.Options) cluster.Options {
 	o.Name = name + kind
 	o.Dir = "/var/lib/longhorn-devcluster-" + o.Name
@@ -55,7 +56,7 @@ type shared struct {
 	once      sync.Once
 	cluster   *cluster.Cluster
 	attempted bool
-	missing   error // what it cannot be started without
+	missing   error // what the start of the cluster needs and lacks
 	err       error
 }
 
@@ -64,18 +65,19 @@ var (
 		Nodes:  3,
 		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 	})}
-	// guests have kernels of their own, with disks that fail in every way, and a true loss of power.
+	// guests have their own kernels, disks that can fail in every way, and can really lose their power.
 	guests = &shared{install: true, options: named("-guests", cluster.Options{
 		Guests: 3,
 		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 	})}
 	apiOnly = &shared{options: named("-api", cluster.Options{})}
 
-	// kernels is held while nodes with kernels of their own work: those of two clusters at a time take a machine's processors for themselves.
+	// kernels is locked while nodes with their own kernels work. Two such clusters at the same time would use all
+	// processors of a machine.
 	kernels sync.Mutex
 )
 
-// turnOfKernels waits until the test may have its nodes' kernels work.
+// turnOfKernels waits until the test may use nodes with their own kernels.
 func turnOfKernels(t *testing.T) {
 	t.Helper()
 	kernels.Lock()
@@ -101,7 +103,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// get returns the cluster, or skips the test where none can be had, or fails it. A test of another group than the one that runs is skipped.
+// get returns the cluster. It skips the test if a cluster cannot be started here, and fails it if the start fails. It
+// also skips a test of another group than the one that runs.
 func (s *shared) get(t *testing.T, of group) (context.Context, *cluster.Cluster) {
 	t.Helper()
 	of.declare(t)
@@ -141,7 +144,7 @@ func missing(root string, images []string) error {
 }
 
 func (s *shared) up(root string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // others are started first
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // other clusters start first
 	defer cancel()
 	o := s.options
 	o.Root, o.Out, o.Reuse = root, os.Stderr, mode == "keep"
