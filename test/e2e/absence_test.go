@@ -210,8 +210,7 @@ for p in /proc/[0-9]*; do
 done 2>/dev/null`, "-", uid)
 }
 
-// longestGap returns the longest time between two consecutive acknowledgements. It counts only those whose second
-// acknowledgement came after a time.
+// longestGap returns the longest time between two consecutive acknowledgements, of which the second came after a time.
 func longestGap(acks []ack, after time.Time) time.Duration {
 	var longest time.Duration
 	for i := 1; i < len(acks); i++ {

@@ -18,7 +18,8 @@ import (
 )
 
 // TestADaemonIsHeldToItsNode: without a node in its token, the account of the daemons can write nothing. Rights that
-// only the whole cluster needs are not granted to it. (All other tests show that a daemon may do what it must do.)
+// only the whole cluster needs are not granted to it. (All other tests show that a daemon has the rights that it
+// needs.)
 func TestADaemonIsHeldToItsNode(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)

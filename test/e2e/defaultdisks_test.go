@@ -53,7 +53,7 @@ func longhornNode(ctx context.Context, c *cluster.Cluster, node string) (*longho
 	return c.Longhorn.LonghornV1beta2().Nodes(types.Namespace).Get(ctx, node, metav1.GetOptions{})
 }
 
-// describeDisks returns what the test plan says about disks: path, allowScheduling, storageReserved, tags.
+// describeDisks returns the fields of disks that the test plan checks: path, allowScheduling, storageReserved, tags.
 func describeDisks(n *longhorn.Node) []string {
 	disks := []string{}
 	for _, d := range n.Spec.Disks {

@@ -43,8 +43,8 @@ func TestTheDocumentsManifests(t *testing.T) {
 	assert.Greater(t, taken, 5, "the manifests are not found")
 }
 
-// TestTheDocumentsCommands does what the pages tell users to do, with nothing but the commands of the pages. It starts
-// with an empty cluster and ends with an empty cluster.
+// TestTheDocumentsCommands follows the pages with nothing but their commands. It starts with an empty cluster and ends
+// with an empty cluster.
 func TestTheDocumentsCommands(t *testing.T) {
 	t.Parallel() // it has its own cluster
 	fresh := &shared{options: named("-documents", cluster.Options{
@@ -128,7 +128,7 @@ func freePort(ctx context.Context, t *testing.T) string {
 	return port
 }
 
-// timeouts finds the time-outs of kubectl. They are made longer on a machine that is busy with other tests, as in
+// timeouts finds the time-outs of kubectl. The test extends them on a machine that is busy with other tests, as in
 // package cluster.
 var timeouts = regexp.MustCompile(`--timeout=(\d+)m`)
 

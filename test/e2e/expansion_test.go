@@ -173,8 +173,8 @@ spec:
 }
 
 // expandWithout requests a larger size for the claim while a node with a replica is cut off. Until the engine excludes
-// that replica, the volume's condition says what it waits for. The replica becomes a member again only with the new
-// size.
+// that replica, the volume's condition names the reason for the wait. The replica becomes a member again only with the
+// new size.
 func (w *writer) expandWithout(ctx context.Context, t *testing.T, h *history, node string, mebibytes int64) {
 	t.Helper()
 	before := w.podUID(ctx, t)

@@ -15,9 +15,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestNoReplicaIsThere: all directories of a volume's replicas are gone. The volume is faulted and names what is
-// missing and where. Nothing is created in place of them. When they are put back, the volume starts without help, and
-// the file is there.
+// TestNoReplicaIsThere: all directories of a volume's replicas are gone. The volume is faulted and names the missing
+// directories and their places. Nothing is created in place of them. When they are put back, the volume starts without
+// help, and the file is there.
 func TestNoReplicaIsThere(t *testing.T) {
 	t.Parallel() // runs with the other tests that keep the cluster intact, after the tests that do not
 	ctx, c := threeNodes.get(t, ordinary)

@@ -91,7 +91,7 @@ func setDisk(ctx context.Context, t *testing.T, c *cluster.Cluster, node string,
 	require.NoError(t, err)
 }
 
-// mend makes a node's disk work again, even if the test has failed.
+// This makes a node's disk work again, even if the test has failed.
 func mend(t *testing.T, c *cluster.Cluster, node string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

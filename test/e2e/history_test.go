@@ -18,8 +18,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// history is every state of a volume and its engine that the API server reported. With it, tests look for states that
-// must never occur, or that must have occurred for a moment.
+// history is every state of a volume and its engine that the API server reported. With it, tests find states that must
+// never occur, or that must have occurred for a moment.
 type history struct {
 	mu      sync.Mutex
 	volumes []seen[longhorn.VolumeStatus]

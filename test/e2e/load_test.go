@@ -12,12 +12,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
 
-// fioVerify writes at random and reads back what it wrote, with checksums in every block. It exits with an error at the
+// fioVerify writes at random, with checksums in every block, and reads everything back. It exits with an error at the
 // first block that is wrong or fails.
 const fioVerify = `fio --name=load --filename=/data/fio --rw=randwrite --bs=4k --ioengine=libaio --iodepth=8 --direct=1 ` +
 	`--verify=crc32c --verify_fatal=1 --verify_backlog=4096 --do_verify=1 --time_based --fallocate=none --group_reporting`
 
-// verifyingUntilStopped is the script of a pod "load" that verifies what it writes, in short rounds, until /tmp/stop
+// verifyingUntilStopped is the script of a pod "load" that writes and verifies, in short rounds, until /tmp/stop
 // exists.
 const verifyingUntilStopped = `
 while [ ! -e /tmp/stop ]; do

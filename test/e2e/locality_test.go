@@ -248,7 +248,7 @@ func (l *locality) nodeWithout(ctx context.Context, t *testing.T, volume string)
 	return l.c.Nodes()[i]
 }
 
-// waitLocal waits until the volume is healthy, with no more replicas than requested, and with a replica on the node.
+// waitLocal waits until the volume is healthy and has at most the requested number of replicas, one of them on the node.
 func (l *locality) waitLocal(ctx context.Context, t *testing.T, volume, node string, count int) {
 	t.Helper()
 	l.wait(ctx, t, volume, fmt.Sprintf("has %d replicas, one on %s", count, node), func(replicas []longhorn.Replica) bool {

@@ -19,8 +19,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// newerRelease gives the definitions a property "newer" at these places, as the manifest of a newer
-// release would, until the test ends.
+// newerRelease adds a property "newer" to the definitions at these places, as the manifest of a newer release would.
+// The property is removed when the test ends.
 func newerRelease(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	const property = `{"type":"object","properties":{"value":{"type":"string"}}}`
@@ -43,22 +43,23 @@ func newerRelease(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// newerCase is an object that the newer release has written, and what this one changes in it.
+// newerCase is an object that the newer release has written, and the changes that this release makes to it.
 type newerCase[T datastore.Object] struct {
 	store                    *datastore.Store[T]
-	late                     *datastore.Store[T] // of another process, which sees nothing of the writes of store
+	late                     *datastore.Store[T] // the store of another process, which does not see the writes of store
 	kind, resource, name     string
 	spec, status             string // as the newer release wrote them
 	changeSpec, changeStatus func(T)
 	wantSpec, wantStatus     string // as this release leaves them
 }
 
-// run writes through the store, and expects that nothing else changes, and that what is stale is refused.
+// run writes through the store. It expects that nothing else changes, and that a write of a stale version is refused.
 func (n newerCase[T]) run(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	var stale T
-	// What an earlier run on this cluster left. By the leader, since people may not delete an engine with an epoch.
+	// Delete what an earlier run on this cluster left. The leader's account does it, because users may not delete an
+	// engine with an epoch.
 	c.Must(ctx, t, "-n", types.Namespace, "delete", n.resource, n.name, "--ignore-not-found", "--as=system:serviceaccount:"+types.Namespace+":"+types.LeaderAccount)
-	// The API server needs a moment to learn of a new property, and refuses it or drops it until then.
+	// The API server needs a moment to learn of a new property. Until then, it refuses or drops the property.
 	cluster.Eventually(ctx, t, 30*time.Second, "the API server keeps what the newer release writes", func(ctx context.Context) error {
 		if err := c.Apply(ctx, object(n.kind, n.name, "spec: "+n.spec)); err != nil {
 			return err
@@ -89,7 +90,7 @@ func (n newerCase[T]) run(ctx context.Context, t *testing.T, c *cluster.Cluster)
 
 	obj := stale.DeepCopyObject().(T)
 	n.changeSpec(obj)
-	n.changeStatus(obj) // which Update ignores
+	n.changeStatus(obj) // Update ignores this change
 	written, err := n.store.Update(ctx, obj)
 	require.NoError(t, err)
 	gotSpec, gotStatus := n.read(ctx, t, c)
@@ -109,15 +110,15 @@ func (n newerCase[T]) run(ctx context.Context, t *testing.T, c *cluster.Cluster)
 	require.NoError(t, err)
 	assert.Equal(t, written.GetResourceVersion(), again.GetResourceVersion(), "after a write that changes nothing")
 
-	// The lists of the stale object are gone: a patch within them does not fit any more.
+	// The stale object's lists no longer exist: a patch within them cannot be applied.
 	_, err = n.late.Live(ctx, n.name)
 	require.NoError(t, err)
 	c.Must(ctx, t, "-n", types.Namespace, "patch", n.resource, n.name, "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":null}}`)
 	n.refused(ctx, t, written)
 }
 
-// refused: every form of a write of a stale version, which late has read, is a conflict. It is the API
-// server that refuses it.
+// refused checks that every form of a write of a stale version, which late has read, is a conflict. The API server
+// refuses it.
 func (n newerCase[T]) refused(ctx context.Context, t *testing.T, stale T) {
 	t.Helper()
 	for name, write := range map[string]func(obj T) (T, error){
@@ -131,7 +132,7 @@ func (n newerCase[T]) refused(ctx context.Context, t *testing.T, stale T) {
 	}
 }
 
-// read returns the spec and the status as JSON has them.
+// read returns the spec and the status in their JSON form.
 func (n newerCase[T]) read(ctx context.Context, t *testing.T, c *cluster.Cluster) (spec, status map[string]any) {
 	t.Helper()
 	o := parsed(t, c.Must(ctx, t, "-n", types.Namespace, "get", n.resource, n.name, "-o", "json"))
@@ -147,7 +148,7 @@ func parsed(t *testing.T, text string) map[string]any {
 	return o
 }
 
-// subset is what o has of the members of like.
+// subset returns those members of o that like has too.
 func subset(o, like map[string]any) map[string]any {
 	part := map[string]any{}
 	for key, value := range like {
@@ -160,7 +161,7 @@ func subset(o, like map[string]any) map[string]any {
 	return part
 }
 
-// merged is o with the members of over.
+// merged returns o with the members of over added or replaced.
 func merged(o, over map[string]any) map[string]any {
 	result := map[string]any{}
 	for key, value := range o {
@@ -176,7 +177,7 @@ func merged(o, over map[string]any) map[string]any {
 	return result
 }
 
-// TestAPIServerKeepsWhatANewerReleaseWrote: the definitions are a newer release's, and this one writes.
+// TestAPIServerKeepsWhatANewerReleaseWrote: the definitions come from a newer release, and this release writes.
 func TestAPIServerKeepsWhatANewerReleaseWrote(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
@@ -192,7 +193,7 @@ func TestAPIServerKeepsWhatANewerReleaseWrote(t *testing.T) {
 	require.NoError(t, d.WaitForSync(ctx))
 
 	const newer = `"newer":{"value":"kept"}`
-	// Two conditions before and after: the second one's message changes.
+	// Two conditions before and after. The message of the second one changes.
 	before := `"conditions":[{"type":"A","status":"True",` + newer + `},{"type":"B","status":"True",` + newer + `}]`
 	after := `"conditions":[{"type":"A","status":"True",` + newer + `},{"type":"B","status":"True","message":"changed",` + newer + `}]`
 	change := func(conditions []longhorn.Condition) { conditions[1].Message = "changed" }
@@ -255,7 +256,7 @@ func TestAPIServerKeepsWhatANewerReleaseWrote(t *testing.T) {
 	})
 }
 
-// gone: a write neither makes a deleted object again nor touches another one of its name.
+// gone checks that a write neither creates a deleted object again nor changes another object of the same name.
 func (n newerCase[T]) gone(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	c.Must(ctx, t, "-n", types.Namespace, "patch", n.resource, n.name, "--subresource=status", "--type=merge", "-p", `{"status":`+n.status+`}`)
 	old, err := n.late.Live(ctx, n.name)
@@ -275,7 +276,7 @@ func (n newerCase[T]) gone(ctx context.Context, t *testing.T, c *cluster.Cluster
 	n.refused(ctx, t, old)
 }
 
-// TestAPIServerRefusesAStaleLease: of Kubernetes' own kinds, the one that the product fences with.
+// TestAPIServerRefusesAStaleLease checks the kind of Kubernetes with which the product fences.
 func TestAPIServerRefusesAStaleLease(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)

@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// disk d of a node, in a status: ready or not, with that many replicas.
+// diskStatus returns a node status in which disk d is ready or not, and has this many replicas.
 func diskStatus(ready longhorn.ConditionStatus, replicas int) longhorn.NodeStatus {
 	held := map[string]int64{}
 	for i := range replicas {
@@ -34,7 +34,7 @@ func nodeNotReady(reason string, s longhorn.NodeStatus) longhorn.NodeStatus {
 	return s
 }
 
-// TestDisksInUseStayWithTheirNode: what kubectl may do to a node whose disks hold replicas.
+// TestDisksInUseStayWithTheirNode checks what kubectl may do to a node whose disks hold replicas.
 func TestDisksInUseStayWithTheirNode(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
@@ -124,7 +124,7 @@ func TestDisksInUseStayWithTheirNode(t *testing.T) {
 	}
 }
 
-// diskStatusOf is a status whose only disk has another name.
+// diskStatusOf returns a status whose only disk has another name.
 func diskStatusOf(disk string, s longhorn.NodeStatus) longhorn.NodeStatus {
 	return longhorn.NodeStatus{DiskStatus: map[string]longhorn.DiskStatus{disk: s.DiskStatus["d"]}}
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
 
-// TestUpdateOfAnOlderRelease: an installation of the release before this one gets this one's manifest while a pod writes and
-// verifies. This release takes over its objects, its disks and its data planes, without an I/O error or a remount. What the older
-// one wrote while it was detached is read, and new volumes are made.
+// TestUpdateOfAnOlderRelease applies this release's manifest to an installation of the previous release, while a pod
+// writes and verifies. This release takes over its objects, its disks and its data planes, without an I/O error or a
+// remount. Data that the older release wrote to a volume which is now detached can be read, and new volumes can be
+// created.
 func TestUpdateOfAnOlderRelease(t *testing.T) {
-	t.Parallel() // it has a cluster of its own
+	t.Parallel() // it has its own cluster
 	if _, err := os.Stat(filepath.Join("../..", "dist/older.yaml")); err != nil {
 		t.Skip("dist/older.yaml is missing: run scripts/older.sh with the revision of an older release, which makes it")
 	}

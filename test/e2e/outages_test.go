@@ -15,14 +15,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// outages is a cluster for long runs alone: its API server is taken away.
+// outages is a cluster only for long runs, because they take its API server away.
 var outages = &shared{install: true, options: named("-outages", cluster.Options{
 	Nodes:  3,
 	Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 })}
 
-// TestLongOutages: a node that leads is cut off for minutes, and the API server is away for minutes. Afterwards all works within seconds, no
-// process of ours has ended, and what a volume's old generation wrote late is not in the volume.
+// TestLongOutages cuts the leader's node off for minutes, and takes the API server away for minutes. Afterwards
+// everything works within seconds, and none of our processes has exited. Late writes of a volume's old generation are
+// not in the volume.
 func TestLongOutages(t *testing.T) {
 	if os.Getenv("LONG_OUTAGES") == "" {
 		t.Skip("LONG_OUTAGES is not set: a long run that gives figures")
@@ -50,7 +51,7 @@ func TestLongOutages(t *testing.T) {
 	}
 }
 
-// apiServerIsAway takes the API server away while the writer writes, which must not notice it.
+// apiServerIsAway takes the API server away while the writer writes. The writer must not notice it.
 func (w *writer) apiServerIsAway(ctx context.Context, t *testing.T, order string, d time.Duration) {
 	node := w.node(ctx, t)
 	a := startAbsence(ctx, t, w.c, w.namespace, node)
@@ -63,7 +64,7 @@ func (w *writer) apiServerIsAway(ctx context.Context, t *testing.T, order string
 	w.wasNotDisturbed(ctx, t, node, began)
 }
 
-// wasNotDisturbed: the writer wrote all the time since then.
+// wasNotDisturbed checks that the writer has written without a pause since began.
 func (w *writer) wasNotDisturbed(ctx context.Context, t *testing.T, node string, began time.Time) {
 	t.Helper()
 	acks, err := w.acked(ctx, node)
@@ -74,7 +75,8 @@ func (w *writer) wasNotDisturbed(ctx context.Context, t *testing.T, node string,
 	assert.True(t, acks[len(acks)-1].at.After(time.Now().Add(-10*time.Second)), "the writer writes no more")
 }
 
-// daemonIsKilledMeanwhile: the kubelet starts the daemon's container again. It waits for the API server, and does not end again.
+// daemonIsKilledMeanwhile: the kubelet restarts the daemon's container. The new daemon waits for the API server and
+// does not exit again.
 func (w *writer) daemonIsKilledMeanwhile(ctx context.Context, t *testing.T) {
 	node := w.node(ctx, t)
 	a := startAbsence(ctx, t, w.c, w.namespace, node)
@@ -90,8 +92,8 @@ func (w *writer) daemonIsKilledMeanwhile(ctx context.Context, t *testing.T) {
 	w.wasNotDisturbed(ctx, t, node, began)
 }
 
-// machineStartsMeanwhile: a node without the writer is off, and is switched on while the API server is away. How soon its pods are started
-// afterwards is the kubelet's affair.
+// machineStartsMeanwhile: a node without the writer is off, and is switched on while the API server is away. The time
+// until its pods start afterwards depends on the kubelet, so the test does not limit it.
 func (w *writer) machineStartsMeanwhile(ctx context.Context, t *testing.T) {
 	node := without(w.c.Nodes(), w.node(ctx, t))[0]
 	t.Cleanup(func() { startNode(t, w.c, node) })
@@ -110,7 +112,7 @@ func (w *writer) machineStartsMeanwhile(ctx context.Context, t *testing.T) {
 	a.over(ctx, t, ended)
 }
 
-// leaderIsCutOff cuts the writer's node off, whose daemon leads, for so long. The volume moves on.
+// leaderIsCutOff cuts off the writer's node, whose daemon leads, for d. The volume moves to another node.
 func (w *writer) leaderIsCutOff(ctx context.Context, t *testing.T, d time.Duration) {
 	old := w.node(ctx, t)
 	lead(ctx, t, w.c, old)
@@ -130,8 +132,9 @@ func (w *writer) leaderIsCutOff(ctx context.Context, t *testing.T, d time.Durati
 	w.waitHealthy(ctx, t, 3*time.Minute)
 }
 
-// backWithoutAPIServer: the API server is away when the node is back. The old engine learns from the replicas that its time is over, and no process
-// waits for its device any more. The device goes when the kubelet learns that the pod is gone.
+// backWithoutAPIServer: the API server is away when the node is back. The replicas tell the old engine that its
+// generation is over, and then no process waits for its device. The device is removed when the kubelet learns that the
+// pod is gone.
 func (w *writer) backWithoutAPIServer(ctx context.Context, t *testing.T) {
 	old := w.node(ctx, t)
 	a := startAbsence(ctx, t, w.c, w.namespace, old)
@@ -145,20 +148,20 @@ func (w *writer) backWithoutAPIServer(ctx context.Context, t *testing.T) {
 	until(ctx, t, healed.Add(time.Minute))
 	tellAPIServer(ctx, t, w.c, "run")
 	ended := time.Now()
-	heal(t, w.c, old) // its taint
+	heal(t, w.c, old) // removes its taint
 	a.over(ctx, t, ended, m.oldDeviceGone())
 	m.checkOldAcks(ctx, t, m.old, m.cut, m.started)
 	w.waitHealthy(ctx, t, 3*time.Minute)
 }
 
-// move is a volume that moved on from a node that was cut off.
+// move is a volume that moved away from a node that was cut off.
 type move struct {
 	*writer
-	old, pod     string // the node and the UID of the pod that wrote there
+	old, pod     string // the node, and the UID of the pod that wrote there
 	cut, started time.Time
 }
 
-// moveOn cuts the writer's node off until the test ends or heals it, and waits until the writer writes elsewhere.
+// moveOn cuts the writer's node off until the test ends or heals it. It waits until the writer writes on another node.
 func (w *writer) moveOn(ctx context.Context, t *testing.T, old string) *move {
 	t.Helper()
 	h := follow(ctx, t, w.c, w.volume)
@@ -178,7 +181,7 @@ func (w *writer) moveOn(ctx context.Context, t *testing.T, old string) *move {
 	return m
 }
 
-// oldDeviceGone: nothing of the device that the pod had is left on the node that was cut off.
+// oldDeviceGone: nothing of the device that the pod had remains on the node that was cut off.
 func (m *move) oldDeviceGone() aim {
 	return aim{"nothing of the old device is left on " + m.old, worksWithin, func(ctx context.Context) error {
 		left, err := leftoversOf(ctx, m.c, m.old, m.volume, true)

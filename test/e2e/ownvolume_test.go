@@ -18,8 +18,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestDiskOnAVolumeOfOurs: a disk's file system lies on a volume that is attached to the same node. Replicas are kept there, also when the
-// process that serves both is killed under a writer: the volume below keeps its device, and the replica on it is rebuilt.
+// TestDiskOnAVolumeOfOurs: a disk's file system is on a volume that is attached to the same node. Replicas on this disk
+// survive, even when the process that serves both volumes is killed under a writer. The lower volume keeps its device,
+// and the replica on it is rebuilt.
 func TestDiskOnAVolumeOfOurs(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)
@@ -60,7 +61,7 @@ func TestDiskOnAVolumeOfOurs(t *testing.T) {
 	t.Run("a volume may not come to rest on itself", func(t *testing.T) { circleIsRefused(ctx, t, c, api, below, tag, other) })
 }
 
-// diskOnVolume attaches a volume to a node and mounts a file system on it there, until the test ends.
+// diskOnVolume attaches a volume to a node and mounts a file system on it there. Both are undone when the test ends.
 func diskOnVolume(ctx context.Context, t *testing.T, c *cluster.Cluster, api restAPI, volume, node string) (path string) {
 	t.Helper()
 	path = "/mnt/" + volume
@@ -86,7 +87,8 @@ func diskOnVolume(ctx context.Context, t *testing.T, c *cluster.Cluster, api res
 	return path
 }
 
-// circleIsRefused asks for one more copy of a volume, with the disk on it as the only place left: the volume says why there is none.
+// circleIsRefused requests another replica of a volume while the only free place is the disk on that volume. The volume
+// says why no replica is created.
 func circleIsRefused(ctx context.Context, t *testing.T, c *cluster.Cluster, api restAPI, volume, tag, other string) {
 	t.Helper()
 	disks := api.disks(ctx, t, other)

@@ -25,15 +25,17 @@ import (
 )
 
 const (
-	// pagePatience is how long the page may take to show something: a volume may have to be attached, or rebuilt, for it.
+	// pagePatience is how long the page may take to show something. The volume may have to be attached or rebuilt
+	// first.
 	pagePatience = 8 * time.Minute
 	pageVolume   = "e2e-page"
 	pageAccount  = "e2e-page"
-	// pageRoot is the root of the repository: axe is below it.
+	// pageRoot is the root of the repository; axe is below it.
 	pageRoot = "../.."
 )
 
-// webPage is the page of the cluster's daemons in a browser, as somebody uses it who may do what docs/FEATURES.md gives people.
+// webPage is the page of the cluster's daemons in a browser. Its user has the rights that docs/FEATURES.md gives to
+// users.
 type webPage struct {
 	*browser.Browser
 	c   *cluster.Cluster
@@ -45,7 +47,7 @@ type webPage struct {
 	claim string // the volume of the pod's claim
 }
 
-// TestPage does in the page what people do daily, and sees there what becomes of it, on volumes with real data.
+// TestPage does the daily work of users in the page, and checks the results there, on volumes with real data.
 func TestPage(t *testing.T) {
 	needBrowser(t)
 	ctx, c := threeNodes.get(t, disruptive)
@@ -55,7 +57,7 @@ func TestPage(t *testing.T) {
 	p.needPage(ctx, t)
 	p.Browser = browser.New(t, 1280, 900)
 	p.Patient(pagePatience)
-	t.Cleanup(func() { // what a step left that failed
+	t.Cleanup(func() { // removes what a failed step left
 		p.deleteVolume(t)
 	})
 	for _, step := range []struct {
@@ -82,13 +84,13 @@ func TestPage(t *testing.T) {
 		})
 		p.For(t)
 		if !ok {
-			return // what follows would be tested on what that left
+			return // the next steps would start from the state that the failed step left
 		}
 	}
 	p.ExpectNoFailures()
 }
 
-// needBrowser skips the test where there is no browser, unless the page's tests are required (scripts/test.sh).
+// needBrowser skips the test on a machine without a browser, unless the page's tests are required (scripts/test.sh).
 func needBrowser(t *testing.T) {
 	t.Helper()
 	if browser.Executable() == "" {
@@ -104,12 +106,12 @@ func skipPage(t *testing.T, missing string) {
 	t.Skip(missing)
 }
 
-// needPage skips the test where the daemons were built without the page.
+// needPage skips the test if the daemons were built without the page.
 func (p *webPage) needPage(ctx context.Context, t *testing.T) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/", nil)
 	require.NoError(t, err)
-	request.Header.Set("Accept", "text/html") // else the API answers
+	request.Header.Set("Accept", "text/html") // otherwise the REST API answers
 	response, err := p.api.http.Do(request)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
@@ -120,7 +122,7 @@ func (p *webPage) needPage(ctx context.Context, t *testing.T) {
 	}
 }
 
-// logIn logs in as an account with the rights that docs/FEATURES.md gives people, and that of reading Events.
+// logIn logs in as an account with the rights that docs/FEATURES.md gives to users, and with the right to read Events.
 func (p *webPage) logIn(ctx context.Context, t *testing.T) {
 	for _, args := range [][]string{
 		{"create", "serviceaccount", pageAccount},
@@ -143,7 +145,7 @@ func (p *webPage) logIn(ctx context.Context, t *testing.T) {
 	p.Type("textbox", "Token", token)
 	p.Click("button", "Log in")
 	p.Has("heading", "Dashboard")
-	p.Matches(".connection[data-state=open]") // all that the page follows
+	p.Matches(".connection[data-state=open]") // the page follows all its streams
 	p.Axe(pageRoot, "the dashboard of a real cluster")
 }
 
@@ -163,7 +165,7 @@ func (p *webPage) create(ctx context.Context, t *testing.T) {
 	t.Logf("%s is to be used on %s; its replicas: %v", pageVolume, p.node, placesOf(ctx, t, p.c, pageVolume))
 }
 
-// waitPlaces waits until the page's volume has so many replicas, each with a place.
+// waitPlaces waits until the page's volume has this many replicas, each with a place.
 func (p *webPage) waitPlaces(ctx context.Context, t *testing.T, count int) {
 	t.Helper()
 	cluster.Eventually(ctx, t, time.Minute, "the replicas have a place", func(ctx context.Context) error {
@@ -193,7 +195,7 @@ func (p *webPage) toggleScheduling() {
 	p.HasNot("dialog", "Node "+p.node)
 }
 
-// The node of p.node is known when this runs: its volume has been made.
+// closeNode runs after the page's volume was created, so p.node is known.
 func (p *webPage) closeNode(ctx context.Context, t *testing.T) {
 	p.toggleScheduling()
 	p.Has("heading", p.node+" ● ready ○ takes no new replicas")
@@ -211,7 +213,7 @@ func (p *webPage) openNode(ctx context.Context, t *testing.T) {
 	assert.True(t, slices.ContainsFunc(replicasOf(ctx, t, p.c, pageVolume), func(r longhorn.Replica) bool { return r.Spec.NodeID == p.node }))
 }
 
-// volumePage goes to the page of a volume, as people do.
+// volumePage opens the page of a volume by the links that users take.
 func (p *webPage) volumePage(volume string) {
 	p.Click("link", "Volumes")
 	p.Click("link", volume)
@@ -240,7 +242,8 @@ func (p *webPage) changeLocality(ctx context.Context, t *testing.T) {
 	assert.Equal(t, longhorn.DataLocalityBestEffort, theVolume(ctx, t, p.c, pageVolume).Spec.DataLocality)
 }
 
-// killReplica deletes one of two replicas, as somebody may by mistake. The copy of what it had is slowed down, so that the page shows it.
+// killReplica deletes one of two replicas, as a user may do by mistake. It slows the rebuild down, so that the page
+// shows it.
 func (p *webPage) killReplica(ctx context.Context, t *testing.T) {
 	p.api.set(ctx, t, types.SettingRebuildingBandwidthMiBps, "4")
 	p.c.MustOnNode(ctx, t, p.node, "dd", "if=/dev/urandom", "of=/dev/longhorn/"+pageVolume, "bs=1M", "count=96", "oflag=direct", "conv=notrunc,fsync", "status=none")
@@ -259,7 +262,7 @@ func (p *webPage) killReplica(ctx context.Context, t *testing.T) {
 	}
 }
 
-// expand has the volume of a claim grow while a pod uses it. The file system is xfs: see TestExpansion.
+// expand lets the volume of a claim grow while a pod uses it. The file system is xfs: see TestExpansion.
 func (p *webPage) expand(ctx context.Context, t *testing.T) {
 	const class = "e2e-page-xfs"
 	expandableClass(ctx, t, p.c, class, "xfs")
@@ -330,7 +333,7 @@ func (p *webPage) addDisk(ctx context.Context, t *testing.T) {
 	assert.Equal(t, path, p.api.node(ctx, t, p.node).Disks[name].Path)
 }
 
-// readEvents looks for what the controllers told of the steps before.
+// readEvents looks for the Events of the controllers about the previous steps.
 func (p *webPage) readEvents(context.Context, *testing.T) {
 	p.volumePage(pageVolume)
 	p.Has("region", "Events")
@@ -361,7 +364,7 @@ func (p *webPage) logOut(context.Context, *testing.T) {
 	p.HasNot("link", "Volumes")
 }
 
-// deleteVolume takes away what is left of the page's volume, and lets the node take replicas.
+// deleteVolume removes what remains of the page's volume, and lets the node take replicas.
 func (p *webPage) deleteVolume(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// rounds is how often the power is lost in each way: LONG_ROUNDS, or once.
+// rounds returns how often the power is lost in each way: LONG_ROUNDS, or once.
 func rounds(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("LONG_ROUNDS")
@@ -31,9 +31,8 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// TestPowerIsLost: nodes lose their power, and with it what their file systems had not
-// written, while records are made durable. Each of these is there afterwards, and the
-// replicas are equal.
+// TestPowerIsLost: nodes lose their power, and with it the data that their file systems had not written yet. Meanwhile,
+// a writer makes records durable. Each durable record is there afterwards, and the replicas are equal.
 func TestPowerIsLost(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
 	n := rounds(t)
@@ -62,13 +61,13 @@ func TestPowerIsLost(t *testing.T) {
 				w.finish(ctx, t)
 			})
 			if !ok {
-				return // what follows would be tested on what that left
+				return // the next steps would start from the state that the failed step left
 			}
 		}
 	}
 }
 
-// losePower turns nodes off and on again, and waits until the volume is what it was.
+// losePower turns nodes off and on again, and waits until the volume is in its former state.
 func (w *writer) losePower(ctx context.Context, t *testing.T, h *history, lost []string) {
 	t.Helper()
 	servedOn := w.node(ctx, t) != lost[0] && len(lost) == 1
@@ -105,7 +104,7 @@ func (w *writer) losePower(ctx context.Context, t *testing.T, h *history, lost [
 	}
 }
 
-// awaitBoot waits until a node's instance manager says of which boot it is, the node's own, and returns that.
+// awaitBoot waits until a node's instance manager reports the id of the node's current boot, and returns this id.
 func awaitBoot(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) string {
 	t.Helper()
 	var boot string
@@ -131,7 +130,7 @@ func awaitBoot(ctx context.Context, t *testing.T, c *cluster.Cluster, node strin
 	return boot
 }
 
-// startNode turns a node on if it is off, so that a failed test leaves the cluster whole.
+// startNode turns a node on if it is off, so that a failed test leaves a complete cluster.
 func startNode(t *testing.T, c *cluster.Cluster, node string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -142,7 +141,7 @@ func startNode(t *testing.T, c *cluster.Cluster, node string) {
 	assert.NoError(t, err, "turn %s on again", node)
 }
 
-// without is a list without one of its elements.
+// without returns a list without one of its elements.
 func without(list []string, one string) []string {
 	var rest []string
 	for _, s := range list {

@@ -18,37 +18,37 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// nextImage has the same program as another release; scripts/test.sh makes it.
+// nextImage contains the same program with another version; scripts/test.sh builds it.
 const nextImage, nextVersion = "localhost/longhorn-manager:next", "next"
 
-// What the next release has and the old one does not know. The program of the next release knows its
-// setting, but not its field: the test gives the field to the definitions, and stores values there.
+// A setting and a field that the next release has and the old release does not know. The program of the next release
+// knows the setting, but not the field. The test adds the field to the definitions, and stores values in it.
 const (
 	settingOfNext = "settings.longhorn.io/setting-of-the-next-release"
 	fieldOfNext   = "fieldOfTheNextRelease"
 )
 
-// release is a version of the daemon, and through it of the data plane.
+// release is a version of the daemon, and through the daemon of the data plane.
 type release struct{ image, version string }
 
-// releases are two whose daemons run side by side, with what must outlive that.
+// releases are two releases whose daemons run side by side, with the objects and data that must outlive that.
 type releases struct {
 	c         *cluster.Cluster
 	api       restAPI
 	namespace string
 	old, next release
-	// kept is the volume of claim "kept", with a file of this sum; each phase attaches and detaches it.
+	// kept is the volume of claim "kept". It has a file with the checksum sum. Each phase attaches and detaches it.
 	kept, sum string
 	fields    []field
 	restarts  map[kubetypes.UID]int32 // of the daemons that were seen
 }
 
-// field is where a value is stored: the spec or status of an object.
+// field is the place of a value: the spec or status of an object.
 type field struct{ kind, name, part string }
 
 func (f field) String() string { return f.part + " of " + f.kind + "/" + f.name }
 
-// startReleases makes the volume, the setting and the fields, and takes them away when the test ends.
+// startReleases creates the volume, the setting and the fields, and deletes them when the test ends.
 func startReleases(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string) *releases {
 	t.Helper()
 	r := &releases{c: c, api: restOf(ctx, t, c), namespace: ns, next: release{nextImage, nextVersion}, restarts: map[kubetypes.UID]int32{}}
@@ -76,8 +76,8 @@ func startReleases(ctx context.Context, t *testing.T, c *cluster.Cluster, ns str
 	return r
 }
 
-// define gives a field to the definition of an object, as the next release's manifests would, until the test ends, and stores a
-// value in it.
+// define adds a field to the definition of an object, as the next release's manifests would, and stores a value in it.
+// The field is removed when the test ends.
 func (r *releases) define(ctx context.Context, t *testing.T, f field) {
 	t.Helper()
 	path := "/spec/versions/0/schema/openAPIV3Schema/properties/" + f.part + "/properties/" + fieldOfNext
@@ -143,7 +143,7 @@ func (r *releases) setImage(ctx context.Context, t *testing.T, to release) {
 	r.c.Must(ctx, t, "-n", types.Namespace, "set", "image", "daemonset/longhorn-manager", "longhorn-manager="+to.image)
 }
 
-// replace makes the daemon of one node anew, of a release; call apart before it.
+// replace replaces the daemon of one node by a daemon of a release. Call apart before it.
 func (r *releases) replace(ctx context.Context, t *testing.T, node string, to release) {
 	t.Helper()
 	was := r.daemons(ctx, t)[node].UID
@@ -161,7 +161,8 @@ func (r *releases) replace(ctx context.Context, t *testing.T, node string, to re
 	})
 }
 
-// lead makes the daemon of a node the leader: those that lead before it are made anew, of the release that they have.
+// lead makes the daemon of a node the leader. It replaces the daemons that lead before that one, with their own
+// release.
 func (r *releases) lead(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	for range 20 {
@@ -174,7 +175,7 @@ func (r *releases) lead(ctx context.Context, t *testing.T, node string) {
 	t.Fatalf("the daemon of %s never led", node)
 }
 
-// leader is the node whose daemon leads, and the release of that.
+// leader returns the node whose daemon leads, and this daemon's release.
 func (r *releases) leader(ctx context.Context, t *testing.T) (node string, of release) {
 	t.Helper()
 	cluster.Eventually(ctx, t, time.Minute, "there is a leader", func(ctx context.Context) (err error) {
@@ -188,14 +189,14 @@ func (r *releases) leader(ctx context.Context, t *testing.T) (node string, of re
 	return node, of
 }
 
-// follower is a node whose daemon does not lead.
+// follower returns a node whose daemon does not lead.
 func (r *releases) follower(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	node, _ := r.leader(ctx, t)
 	return without(nodes, node)[0]
 }
 
-// nodeWith is the one node whose daemon is of a release.
+// nodeWith returns the only node whose daemon has a release.
 func (r *releases) nodeWith(ctx context.Context, t *testing.T, of release) string {
 	t.Helper()
 	var with []string
@@ -208,7 +209,7 @@ func (r *releases) nodeWith(ctx context.Context, t *testing.T, of release) strin
 	return with[0]
 }
 
-// daemons are the pods of the daemons that are not being deleted, by node.
+// daemons returns the daemons' pods that are not being deleted, by node.
 func (r *releases) daemons(ctx context.Context, t *testing.T) map[string]corev1.Pod {
 	t.Helper()
 	list, err := r.c.Kube.CoreV1().Pods(types.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=longhorn-manager"})
@@ -236,8 +237,9 @@ func restartsOf(pod corev1.Pod) (n int32) {
 	return n
 }
 
-// work makes, attaches, detaches and deletes a volume, and attaches and detaches another one, while a release leads; all the
-// time that release leads, and no daemon restarts. It looks at the setting that the old release does not know.
+// work creates, attaches, detaches and deletes a volume, and attaches and detaches another one, while a release leads.
+// It checks that this release leads all the time, and that no daemon restarts. It also checks the setting that the old
+// release does not know.
 func (r *releases) work(ctx context.Context, t *testing.T, leads release) {
 	t.Helper()
 	began := time.Now()
@@ -269,7 +271,7 @@ func (r *releases) work(ctx context.Context, t *testing.T, leads release) {
 	t.Logf("worked with release %s leading for %s; lost so far: %q", leads.version, time.Since(began).Round(time.Second), r.lostFields(ctx, t))
 }
 
-// checkDaemons fails the test if a daemon restarted since it was seen before, or since it was made.
+// checkDaemons fails the test if a daemon has restarted since the last check, or since it was created.
 func (r *releases) checkDaemons(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for node, pod := range r.daemons(ctx, t) {
@@ -281,7 +283,7 @@ func (r *releases) checkDaemons(ctx context.Context, t *testing.T) {
 	}
 }
 
-// checkWritten fails the test unless the daemons wrote all that has a field that only the next release knows.
+// checkWritten fails the test unless the daemons wrote every object that has a field which only the next release knows.
 func (r *releases) checkWritten(t *testing.T, since time.Time) {
 	t.Helper()
 	writes, _ := writesSince(t, since)

@@ -19,7 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// restAPI is the REST API as a program of a user reaches it, through its Service.
+// restAPI is the REST API as a user's program reaches it, through its Service.
 type restAPI struct {
 	base string
 	http *http.Client
@@ -32,16 +32,15 @@ func restOf(ctx context.Context, t *testing.T, c *cluster.Cluster) restAPI {
 	return restAPI{"https://" + address + "/v1", restClient(ctx, t, c)}
 }
 
-// do sends a request, wants a status, and decodes the answer into out, if that is given.
+// do sends a request, checks the status of the answer, and decodes the answer into out, if out is given.
 func (r restAPI) do(ctx context.Context, t *testing.T, method, path string, body any, want int, out any) string {
 	t.Helper()
 	text, err := json.Marshal(body)
 	require.NoError(t, err)
 	var status int
 	var answer []byte
-	// A Service leads to the pods of a node that is gone until Kubernetes has noticed, and
-	// a daemon has no leader to pass requests on to while the leader changes. All that is
-	// asked here may be asked twice.
+	// A Service sends requests to the pods of a node that is gone until Kubernetes has noticed. While the leader
+	// changes, a daemon has no leader to which it can pass requests. All requests of these tests may be repeated.
 	cluster.Eventually(ctx, t, 30*time.Second, method+" "+path+" is answered", func(ctx context.Context) (err error) {
 		status, answer, err = r.once(ctx, method, path, text)
 		if err == nil && isPassing(status) && status != want {
@@ -56,7 +55,7 @@ func (r restAPI) do(ctx context.Context, t *testing.T, method, path string, body
 	return string(answer)
 }
 
-// once sends a request; an error means that no answer came.
+// once sends a request. An error means that no answer came.
 func (r restAPI) once(ctx context.Context, method, path string, body []byte) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -74,13 +73,13 @@ func (r restAPI) once(ctx context.Context, method, path string, body []byte) (st
 	return response.StatusCode, answer, err
 }
 
-// isPassing tells whether a status says that there is no leader just now (503), or that it
-// did not answer (502).
+// isPassing reports whether a status says that there is no leader at the moment (503), or that the leader did not
+// answer (502).
 func isPassing(status int) bool {
 	return status == http.StatusServiceUnavailable || status == http.StatusBadGateway
 }
 
-// TestRESTIsAskedAgain: while the leader changes, a test's request is repeated; a refusal is not.
+// TestRESTIsAskedAgain: while the leader changes, a test's request is repeated. A refused request is not.
 func TestRESTIsAskedAgain(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -117,7 +116,7 @@ func (r restAPI) setDisks(ctx context.Context, t *testing.T, node string, disks 
 	r.do(ctx, t, http.MethodPost, "/nodes/"+node+"?action=diskUpdate", v1.DiskUpdateInput{Disks: disks}, http.StatusOK, nil)
 }
 
-// addDisk adds one to the disks of a node.
+// addDisk adds a disk to a node.
 func (r restAPI) addDisk(ctx context.Context, t *testing.T, node, name string, disk v1.DiskUpdate) {
 	t.Helper()
 	disks := r.disks(ctx, t, node)
@@ -125,7 +124,7 @@ func (r restAPI) addDisk(ctx context.Context, t *testing.T, node, name string, d
 	r.setDisks(ctx, t, node, disks)
 }
 
-// removeDisk takes one away, as users have to: first nothing more may be placed on it.
+// removeDisk removes a disk as users have to: it disables scheduling on the disk first.
 func (r restAPI) removeDisk(ctx context.Context, t *testing.T, node, name string) {
 	t.Helper()
 	disks := r.disks(ctx, t, node)
@@ -142,7 +141,7 @@ func (r restAPI) removeDisk(ctx context.Context, t *testing.T, node, name string
 		t.Fatal(err)
 	}
 	cluster.Eventually(ctx, t, 45*time.Second, "disk "+name+" is taken from "+node, func(ctx context.Context) error {
-		// It is refused until the node has seen that the replicas of a deleted volume are gone.
+		// The request is refused until the node has seen that the replicas of a deleted volume are gone.
 		status, answer, err := r.once(ctx, http.MethodPost, "/nodes/"+node+"?action=diskUpdate", body)
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("the answer is %d: %s", status, answer)
@@ -151,7 +150,7 @@ func (r restAPI) removeDisk(ctx context.Context, t *testing.T, node, name string
 	})
 }
 
-// deleteDetached deletes a volume once it is detached.
+// deleteDetached deletes a volume as soon as it is detached.
 func (r restAPI) deleteDetached(ctx context.Context, t *testing.T, volume string) {
 	t.Helper()
 	cluster.Eventually(ctx, t, time.Minute, "volume "+volume+" is detached and may be deleted", func(ctx context.Context) error {
@@ -163,7 +162,7 @@ func (r restAPI) deleteDetached(ctx context.Context, t *testing.T, volume string
 	})
 }
 
-// removeEmptiedDisk waits until the Node's status shows that the replicas, which are being deleted, are gone, and takes the disk away.
+// removeEmptiedDisk waits until the Node's status shows that the deleted replicas are gone, and removes the disk.
 func (r restAPI) removeEmptiedDisk(ctx context.Context, t *testing.T, node, name string) {
 	t.Helper()
 	ctx = context.WithoutCancel(ctx) // it is called at a test's end
@@ -193,7 +192,7 @@ func (r restAPI) setTags(ctx context.Context, t *testing.T, node string, tags ..
 	}, http.StatusOK, nil)
 }
 
-// set gives a setting a value until the test ends.
+// set sets a setting to a value until the test ends.
 func (r restAPI) set(ctx context.Context, t *testing.T, setting types.SettingName, value string) {
 	t.Helper()
 	var before v1.Setting

@@ -15,8 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestDaemonsComeAndGoUnderLoad: all daemons are restarted, then the leader is killed,
-// while a pod writes and verifies. No I/O error, no reattach, no instance manager's restart.
+// TestDaemonsComeAndGoUnderLoad restarts all daemons, then kills the leader, while a pod writes and verifies. There is
+// no I/O error, the volume is not attached again, and no instance manager restarts.
 func TestDaemonsComeAndGoUnderLoad(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
 	ns := namespace(ctx, t, c, "e2e-restart")
@@ -40,7 +40,7 @@ func TestDaemonsComeAndGoUnderLoad(t *testing.T) {
 	assert.Equal(t, before, observe(ctx, t, c, volume), "the volume did not just go on")
 }
 
-// observe is all that must not change while daemons come and go.
+// observe returns everything that must not change while daemons restart.
 func observe(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) string {
 	t.Helper()
 	e := theEngine(ctx, t, c, volume)
@@ -78,7 +78,7 @@ func leader(ctx context.Context, c *cluster.Cluster) (string, error) {
 	return "", fmt.Errorf("the lease %s is still held by a daemon that is gone, %s", types.LeaderLease, *lease.Spec.HolderIdentity)
 }
 
-// lead makes the daemon of a node the leader: it restarts those that lead before it.
+// lead makes the daemon of a node the leader: it restarts the daemons that lead before that one.
 func lead(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) {
 	t.Helper()
 	for range 20 {
@@ -96,8 +96,8 @@ func lead(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) {
 	t.Fatalf("the daemon of %s never led", node)
 }
 
-// killLeader ends the leading daemon's process without a word, and waits until there is
-// a leader and the killed daemon's pod is ready again.
+// killLeader kills the leading daemon's process with SIGKILL. It waits until there is a leader and the killed daemon's
+// pod is ready again.
 func killLeader(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	node, err := leader(ctx, c)
@@ -108,7 +108,7 @@ func killLeader(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	assert.Equal(t, "0", was, "the daemon on %s had restarted %s times before it was killed", node, was)
 	killProcess(ctx, t, c, node, "daemon")
 	killed := time.Now()
-	// It may come back before its Lease ends and then leads on under the same name.
+	// The daemon may restart before its Lease expires. Then it keeps leading under the same name.
 	cluster.Eventually(ctx, t, 90*time.Second, "the killed leader's pod runs again and a leader renews the lease", func(ctx context.Context) error {
 		is, err := c.Kubectl(ctx, pods...)
 		if err == nil && is != "1" {

@@ -20,7 +20,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// restClient sends requests to the REST API with all rights, as the release in the cluster takes them: plain HTTP before there was a CA.
+// restClient sends requests to the REST API with all rights, over the protocol of the release in the cluster. That is
+// plain HTTP for releases that had no CA.
 func restClient(ctx context.Context, t *testing.T, c *cluster.Cluster) *http.Client {
 	t.Helper()
 	token := restToken(ctx, t, c, "e2e-rest")
@@ -51,7 +52,7 @@ func restClientWith(c *cluster.Cluster, token func() (string, error)) *http.Clie
 	})}
 }
 
-// restToken is a token of an account in the namespace default, which is made if it is not there.
+// restToken returns a token of an account in the namespace default, and creates the account if it does not exist.
 func restToken(ctx context.Context, t *testing.T, c *cluster.Cluster, account string) string {
 	t.Helper()
 	accounts := c.Kube.CoreV1().ServiceAccounts(metav1.NamespaceDefault)
@@ -67,7 +68,7 @@ func restToken(ctx context.Context, t *testing.T, c *cluster.Cluster, account st
 	return request.Status.Token
 }
 
-// TestRESTWantsACredential: in a new installation, who only reaches the port reads and deletes nothing.
+// TestRESTWantsACredential: in a new installation, a client that can only reach the port can read and delete nothing.
 func TestRESTWantsACredential(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	api := restOf(ctx, t, c)

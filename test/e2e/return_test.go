@@ -22,15 +22,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestNodeReturnsWithManyReplicas: a node with replicas of 60 volumes loses its power, and these are written meanwhile. When it is back
-// its replicas are rebuilt, no more at a time than the setting allows; then all is healthy, and nothing is written any more.
+// TestNodeReturnsWithManyReplicas: a node with replicas of 60 volumes loses its power, and the volumes are written
+// while it is off. When it is back, its replicas are rebuilt, never more at a time than the setting allows. Then all
+// volumes are healthy, and nothing more is written to the API server.
 func TestNodeReturnsWithManyReplicas(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
 	c.DumpIfFailed(t)
 	api := restOf(ctx, t, c)
 	const lost, limit = "node-3", 5
 	api.set(ctx, t, types.SettingConcurrentReplicaRebuildPerNodeLimit, fmt.Sprint(limit))
-	api.set(ctx, t, types.SettingRebuildingBandwidthMiBps, "4") // so that a rebuild takes two seconds, and many would overlap
+	api.set(ctx, t, types.SettingRebuildingBandwidthMiBps, "4") // a rebuild takes two seconds; many could overlap
 	f := startFleet(ctx, t, c, api, lost)
 	f.write(ctx, t, "count=8")
 
@@ -49,7 +50,7 @@ func TestNodeReturnsWithManyReplicas(t *testing.T) {
 	f.wait(ctx, t, longhorn.VolumeRobustnessHealthy, 4*time.Minute)
 	t.Logf("all healthy %s after the node's start", time.Since(began).Round(time.Second))
 	began = time.Now()
-	const quiet = 35 * time.Second // longer than the periods of all that runs by the clock
+	const quiet = 35 * time.Second // longer than the period of every periodic task
 	cluster.Eventually(ctx, t, 2*time.Minute, "nothing is written any more", func(context.Context) error {
 		if writes, _ := writesSince(t, time.Now().Add(-quiet)); len(writes) > 0 {
 			return errWritten(writes)
@@ -61,15 +62,16 @@ func TestNodeReturnsWithManyReplicas(t *testing.T) {
 	f.checkSums(ctx, t, 3)
 }
 
-// fleet is volumes with two replicas each, one of them on the node that is to be lost, and engines on the others.
+// fleet is volumes with two replicas each: one on the node that will be lost, and one on another node. Their engines
+// run on the other nodes.
 type fleet struct {
 	c       *cluster.Cluster
 	api     restAPI
 	volumes []string
-	engines map[string]string // the node of each
+	engines map[string]string // the node of each engine, by volume
 }
 
-// startFleet makes and attaches the volumes, until the test ends.
+// startFleet creates and attaches the volumes. They are deleted when the test ends.
 func startFleet(ctx context.Context, t *testing.T, c *cluster.Cluster, api restAPI, lost string) *fleet {
 	t.Helper()
 	const tag = "e2e-return"
@@ -96,7 +98,7 @@ func startFleet(ctx context.Context, t *testing.T, c *cluster.Cluster, api restA
 	return f
 }
 
-// eventually waits until something is true of all volumes.
+// eventually waits until something is true for all volumes.
 func (f *fleet) eventually(ctx context.Context, t *testing.T, timeout time.Duration, what string, is func(longhorn.Volume) bool) {
 	t.Helper()
 	cluster.Eventually(ctx, t, timeout, "all volumes are "+what, func(ctx context.Context) error {
@@ -128,7 +130,7 @@ func (f *fleet) wait(ctx context.Context, t *testing.T, robustness longhorn.Volu
 	})
 }
 
-// write writes random bytes to each device; where is said in words of dd, by the mebibyte.
+// write writes random bytes to each device. where is in dd's arguments, with a block size of 1 MiB.
 func (f *fleet) write(ctx context.Context, t *testing.T, where string) {
 	t.Helper()
 	byNode := map[string][]string{}
@@ -178,20 +180,21 @@ func (f *fleet) delete(t *testing.T) {
 	})
 }
 
-// rebuilds is which replicas of a node were being rebuilt, at each change of an engine that the API server told.
+// rebuilds records which replicas of a node were being rebuilt, at each change of an engine that the API server
+// reported.
 type rebuilds struct {
 	on map[string]bool // the node's replicas
 
 	mu    sync.Mutex
-	now   map[string][]string // by engine; empty ones are left out
-	most  []string            // the most at a time
-	twice [][]string          // of one engine
-	seen  map[string]bool     // all that were ever
-	told  []string            // each change, for people
-	lost  error               // of the watch
+	now   map[string][]string // by engine, without engines that rebuild nothing
+	most  []string            // the largest number at a time
+	twice [][]string          // more than one rebuild of one engine
+	seen  map[string]bool     // all replicas that were ever rebuilt
+	told  []string            // a readable line for each change
+	lost  error               // an error of the watch
 }
 
-// followRebuilds begins with what is; it ends with the test.
+// followRebuilds starts with the current state, and stops with the test.
 func followRebuilds(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) *rebuilds {
 	t.Helper()
 	api := c.Longhorn.LonghornV1beta2()
@@ -217,7 +220,7 @@ func followRebuilds(ctx context.Context, t *testing.T, c *cluster.Cluster, node 
 	return r
 }
 
-// record takes the changes in the order in which they were made.
+// record handles the changes in the order in which they happened.
 func (r *rebuilds) record(w watch.Interface) {
 	for event := range w.ResultChan() {
 		if e, ok := event.Object.(*longhorn.Engine); ok && event.Type != watch.Deleted {
@@ -230,7 +233,8 @@ func (r *rebuilds) record(w watch.Interface) {
 	}
 }
 
-// add counts a replica from when its engine was asked for it until it is a member that serves, or its rebuild failed.
+// add counts a replica as in rebuild from the engine's request until it is a member that serves, or until its rebuild
+// has failed.
 func (r *rebuilds) add(e *longhorn.Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,7 +269,8 @@ func (r *rebuilds) add(e *longhorn.Engine) {
 	}
 }
 
-// check fails the test unless so many replicas were rebuilt in all, and never more than limit at a time or two of one volume.
+// check fails the test unless exactly `all` replicas were rebuilt, never more than limit at a time, and never two of
+// one volume.
 func (r *rebuilds) check(t *testing.T, limit, all int) {
 	t.Helper()
 	r.mu.Lock()

@@ -18,8 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestDriverIsConformant runs the published tests of CSI drivers on a node that hosts a
-// CSI controller.
+// TestDriverIsConformant runs the published tests of CSI drivers on a node that hosts a CSI controller.
 func TestDriverIsConformant(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	c.DumpIfFailed(t)
@@ -43,7 +42,8 @@ func TestDriverIsConformant(t *testing.T) {
 	assert.Empty(t, added(before, volumeNames(ctx, t, c)))
 }
 
-// checkSkips shows why the suite left tests out, which may only be that the driver does not advertise what they test.
+// checkSkips shows why the suite skipped tests. The only allowed reason is that the driver does not advertise the
+// tested capability.
 func checkSkips(t *testing.T, out string) {
 	t.Helper()
 	reasons := map[string]int{}
@@ -57,7 +57,7 @@ func checkSkips(t *testing.T, out string) {
 	}
 }
 
-// copyTests compiles a package's tests and puts the program on a node.
+// copyTests compiles a package's tests and copies the program to a node.
 func copyTests(ctx context.Context, t *testing.T, c *cluster.Cluster, pkg, node, target string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "test")
@@ -74,9 +74,8 @@ func volumeNames(ctx context.Context, t *testing.T, c *cluster.Cluster) []string
 	return strings.Fields(c.Must(ctx, t, "-n", types.Namespace, "get", "volumes.longhorn.io", "-o", "name"))
 }
 
-// added are the names that are there after and were not before. One that has gone
-// meanwhile is no sign of anything: a volume goes some time after its claim, and the
-// claim may be of the test before.
+// added returns the names that are in after and not in before. A name that is missing in after means nothing: a volume
+// is deleted some time after its claim, and the claim may belong to the previous test.
 func added(before, after []string) []string {
 	return slices.DeleteFunc(slices.Clone(after), func(name string) bool { return slices.Contains(before, name) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// waitField waits until a JSON path of an object reads as wanted.
+// waitField waits until a JSON path of an object has the wanted value.
 func waitField(ctx context.Context, t *testing.T, c *cluster.Cluster, object, path, want string) {
 	t.Helper()
 	cluster.Eventually(ctx, t, 30*time.Second, object+" is "+want, func(ctx context.Context) error {
@@ -25,8 +25,8 @@ func waitField(ctx context.Context, t *testing.T, c *cluster.Cluster, object, pa
 	})
 }
 
-// TestSettingsOfTheConfigMap: values come from the ConfigMap, what is wrong in it is
-// shown, and an invalid value of a user is refused.
+// TestSettingsOfTheConfigMap: values come from the ConfigMap, errors in it are shown, and an invalid value of a user is
+// refused.
 func TestSettingsOfTheConfigMap(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	c.DumpIfFailed(t)
@@ -65,7 +65,8 @@ func TestSettingsOfTheConfigMap(t *testing.T) {
 	waitField(ctx, t, c, setting, inForce, "615 true 615")
 }
 
-// TestASettingOfAnotherReleaseStopsNoDaemon: it is left alone, and says so.
+// TestASettingOfAnotherReleaseStopsNoDaemon: the daemons do not change the setting, and a condition says that they do
+// not know it.
 func TestASettingOfAnotherReleaseStopsNoDaemon(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	c.DumpIfFailed(t)
@@ -79,7 +80,7 @@ func TestASettingOfAnotherReleaseStopsNoDaemon(t *testing.T) {
 	c.Must(ctx, t, "-n", types.Namespace, "delete", setting)
 }
 
-// TestTheStorageClassIsKept: as the ConfigMap says, also when a user deletes it.
+// TestTheStorageClassIsKept: the StorageClass follows the ConfigMap, even when a user deletes it.
 func TestTheStorageClassIsKept(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	c.DumpIfFailed(t)

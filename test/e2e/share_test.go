@@ -21,13 +21,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// sharing has two nodes whose kernels have an NFS client, and two of this machine's kernel, on which shares run.
+// sharing has two nodes whose kernels have an NFS client, and two nodes with this machine's kernel, on which shares
+// run.
 var sharing = &shared{install: true, options: named("-share", cluster.Options{
 	Nodes: 2, Guests: 2,
 	Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 })}
 
-// shareClass is for shares on the nodes of this machine's kernel.
+// shareClass is for shares on the nodes with this machine's kernel.
 func shareClass(name, fsType string) string {
 	return fmt.Sprintf(`
 apiVersion: storage.k8s.io/v1
@@ -39,7 +40,7 @@ parameters: {numberOfReplicas: "2", dataLocality: best-effort, staleReplicaTimeo
 `, name, fsType)
 }
 
-// labelForShares lets the shares of shareClass run on the nodes of this machine's kernel.
+// labelForShares lets the shares of shareClass run on the nodes with this machine's kernel.
 func labelForShares(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	for _, node := range []string{"node-1", "node-2"} {
@@ -47,7 +48,8 @@ func labelForShares(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// appending makes records durable, each in its pod's own file, and tells in /tmp/acks which are, and when. While /tmp/pause is there it does nothing.
+// appending makes records durable, each pod in its own file, and logs in /tmp/acks which ones are durable, and since
+// when. While /tmp/pause exists, it does nothing.
 const appending = `
 n=0
 while true; do
@@ -69,8 +71,9 @@ type share struct {
 	namespace, volume string
 }
 
-// TestSharedVolume goes through the flow of a shared volume, from its claim to its use by pods of two nodes, and from each failure
-// of its server back to that: no record that a pod made durable is lost, no pod is restarted, and the address stays.
+// TestSharedVolume follows a shared volume from its claim to its use by pods of two nodes. Then its server fails in
+// several ways, and each time the pods must be able to use it again. No record that a pod made durable is lost, no pod
+// is restarted, and the address stays.
 func TestSharedVolume(t *testing.T) {
 	t.Parallel()
 	turnOfKernels(t)
@@ -109,7 +112,7 @@ func TestSharedVolume(t *testing.T) {
 			tc.run(ctx, t)
 		})
 		if !ok {
-			return // what follows would be tested on what that left
+			return // the next steps would start from the state that the failed step left
 		}
 		assert.Equal(t, endpoint, s.status(ctx, t).Endpoint, "the address stays")
 	}
@@ -131,7 +134,7 @@ func TestSharedVolume(t *testing.T) {
 	states.expect(t, "starting running error starting running", "stopping stopped")
 }
 
-// claim makes a claim of a class, and returns the name of its volume.
+// claim creates a claim of a class, and returns the name of its volume.
 func (s *share) claim(ctx context.Context, t *testing.T, name, class, size string) string {
 	t.Helper()
 	require.NoError(t, s.c.Apply(ctx, fmt.Sprintf(`
@@ -154,7 +157,7 @@ func (s *share) status(ctx context.Context, t *testing.T) longhorn.ShareManagerS
 	return sm.Status
 }
 
-// waitClients waits until a share's next server would wait for so many clients.
+// waitClients waits until the share has records of this many clients: its next server would wait for all of them.
 func (s *share) waitClients(ctx context.Context, t *testing.T, want int) {
 	t.Helper()
 	cluster.Eventually(ctx, t, time.Minute, "what the server knows of its clients", func(ctx context.Context) error {
@@ -167,7 +170,7 @@ func (s *share) waitClients(ctx context.Context, t *testing.T, want int) {
 	})
 }
 
-// expectServed: volume, share manager, Service and pod say the same.
+// expectServed checks that volume, share manager, Service and pod agree.
 func (s *share) expectServed(ctx context.Context, t *testing.T) {
 	t.Helper()
 	v := theVolume(ctx, t, s.c, s.volume)
@@ -179,7 +182,7 @@ func (s *share) expectServed(ctx context.Context, t *testing.T) {
 	assert.Equal(t, v.Status.CurrentNodeID, nodeOf(ctx, t, s.c, types.Namespace, types.ShareManagerPodName(s.volume)), "the volume is where its pod is")
 }
 
-// waitRunning waits until a share runs, in a pod other than before.
+// waitRunning waits until a share runs in another pod than before.
 func (s *share) waitRunning(ctx context.Context, t *testing.T, before string, timeout time.Duration) {
 	t.Helper()
 	cluster.Eventually(ctx, t, timeout, "another pod serves", func(ctx context.Context) error {
@@ -207,13 +210,13 @@ func (s *share) exec(ctx context.Context, t *testing.T, pod, script string) stri
 	return s.c.Must(ctx, t, "-n", s.namespace, "exec", pod, "--", "bash", "-ec", script)
 }
 
-// inServer runs a script beside the server.
+// inServer runs a script in the server's container.
 func (s *share) inServer(ctx context.Context, t *testing.T, script string) {
 	t.Helper()
 	s.c.Must(ctx, t, "-n", types.Namespace, "exec", types.ShareManagerPodName(s.volume), "--", "bash", "-ec", script)
 }
 
-// signal sends a signal to the NFS server alone.
+// signal sends a signal to the NFS server only.
 func (s *share) signal(ctx context.Context, t *testing.T, signal string) {
 	t.Helper()
 	s.inServer(ctx, t, `for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = ganesha.nfsd ]; then kill -`+signal+` "${p#/proc/}"; found=1; fi; done; [ -n "$found" ]`)
@@ -229,7 +232,7 @@ func (s *share) seeEachOther(ctx context.Context, t *testing.T) {
 	assert.Equal(t, "from-one\nfrom-two", s.exec(ctx, t, "one", "cat /data/dir/file"))
 }
 
-// tryLock tells whether a pod gets the lock.
+// tryLock reports whether a pod gets the lock.
 func (s *share) tryLock(ctx context.Context, pod string) (bool, error) {
 	out, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", pod, "--", "bash", "-c", "if flock -n /data/lock true; then echo got; else echo held; fi")
 	return out == "got", err
@@ -242,7 +245,7 @@ func (s *share) expectLock(ctx context.Context, t *testing.T, pod string, want b
 	assert.Equal(t, want, got, "pod %s gets the lock", pod)
 }
 
-// hold has pod one hold the lock until the test ends it.
+// hold lets pod one hold the lock until the test releases it.
 func (s *share) hold(ctx context.Context, t *testing.T) {
 	t.Helper()
 	s.exec(ctx, t, "one", "flock /data/lock bash -c 'echo held >/tmp/holder; exec sleep 3600' >/dev/null 2>&1 </dev/null & while [ ! -s /tmp/holder ]; do sleep 0.1; done")
@@ -267,7 +270,7 @@ func (s *share) lock(ctx context.Context, t *testing.T) {
 	})
 }
 
-// through runs a failure while pod one holds a lock, and tells how long the pods could write nothing.
+// through causes a failure while pod one holds a lock, and logs how long the pods could not write.
 func (s *share) through(ctx context.Context, t *testing.T, timeout time.Duration, fail func()) {
 	t.Helper()
 	s.hold(ctx, t)
@@ -284,7 +287,7 @@ func (s *share) through(ctx context.Context, t *testing.T, timeout time.Duration
 	s.expectServed(ctx, t)
 }
 
-// waitAcked waits until both pods make records durable from now on.
+// waitAcked waits until both pods make new records durable.
 func (s *share) waitAcked(ctx context.Context, t *testing.T, timeout time.Duration) {
 	t.Helper()
 	cluster.Eventually(ctx, t, timeout, "pods one and two write", func(ctx context.Context) error {
@@ -301,7 +304,7 @@ func (s *share) waitAckedBy(ctx context.Context, t *testing.T, pod string, timeo
 	cluster.Eventually(ctx, t, timeout, "pod "+pod+" writes", func(ctx context.Context) error { return s.writes(ctx, pod) })
 }
 
-// writes looks for 10 s whether a pod makes records durable.
+// writes waits up to 10 s for a pod to make records durable.
 func (s *share) writes(ctx context.Context, pod string) error {
 	_, err := s.c.Kubectl(ctx, "-n", s.namespace, "exec", pod, "--", "bash", "-ec",
 		"before=$(wc -l </tmp/acks); for i in {1..20}; do sleep 0.5; [ $(wc -l </tmp/acks) -le $((before + 2)) ] || exit 0; done; exit 1")
@@ -311,7 +314,7 @@ func (s *share) writes(ctx context.Context, pod string) error {
 	return nil
 }
 
-// acked are the times and numbers of a pod's records that are durable.
+// acked returns the times and numbers of a pod's durable records.
 func (s *share) acked(ctx context.Context, t *testing.T, pod string) (times []time.Time, records []string) {
 	t.Helper()
 	for line := range strings.Lines(s.exec(ctx, t, pod, "cat /tmp/acks")) {
@@ -337,7 +340,7 @@ func (s *share) longestGap(ctx context.Context, t *testing.T, pod string, after 
 	return longest
 }
 
-// check: every record that was made durable is there, and is seen by the other pod.
+// check checks that every record that was made durable is there, and that the other pod sees it.
 func (s *share) check(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for pod, other := range map[string]string{"one": "two", "two": "one"} {
@@ -368,10 +371,10 @@ func (s *share) stopsAndStarts(ctx context.Context, t *testing.T) {
 // shareStates are the states that a share manager had, in their order.
 type shareStates struct {
 	stop func()
-	seen chan []string // once, when stop was called
+	seen chan []string // receives one value, after stop was called
 }
 
-// expect: the states had these sequences in them, one after the other.
+// expect checks that the states contain these sequences, one after the other.
 func (s *shareStates) expect(t *testing.T, sequences ...string) {
 	t.Helper()
 	s.stop()
@@ -387,7 +390,7 @@ func (s *shareStates) expect(t *testing.T, sequences ...string) {
 	}
 }
 
-// followShare begins to follow the states of a share manager, until the test reads them.
+// followShare starts to follow the states of a share manager, until the test reads them.
 func followShare(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) *shareStates {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)

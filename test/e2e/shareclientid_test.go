@@ -15,7 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// clientsNameTheirNodes: each node's kernel has the identifier that its Node reports, the node's own, and the share has one record of each.
+// clientsNameTheirNodes checks that each node's kernel has the identifier that its Node reports, which is unique to the
+// node. The share has one record of each.
 func (s *share) clientsNameTheirNodes(ctx context.Context, t *testing.T) {
 	ids := map[string]string{}
 	for pod, node := range map[string]string{"one": "guest-1", "two": "guest-2"} {
@@ -28,7 +29,7 @@ func (s *share) clientsNameTheirNodes(ctx context.Context, t *testing.T) {
 	}
 }
 
-// clientIDOf is the identifier of a node's client, which its Node must report, and its kernel must have.
+// clientIDOf returns the identifier of a node's client. The Node must report it, and the node's kernel must have it.
 func (s *share) clientIDOf(ctx context.Context, t *testing.T, node string) string {
 	t.Helper()
 	var id string
@@ -48,7 +49,7 @@ func (s *share) clientIDOf(ctx context.Context, t *testing.T, node string) strin
 	return id
 }
 
-// recordedClients are the names of the clients that the share has records of.
+// recordedClients returns the names of the clients that the share has records of.
 func (s *share) recordedClients(ctx context.Context, t *testing.T) (names []string) {
 	t.Helper()
 	records := s.c.Must(ctx, t, "-n", types.Namespace, "exec", types.ShareManagerPodName(s.volume), "--", "ls", "-1", "/run/longhorn-share/recovery/v4recov/node0/")

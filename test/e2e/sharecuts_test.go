@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// apiServer is where the control plane of a development cluster is, for the packets that its nodes pass on.
+	// apiServer is the address of a development cluster's control plane in the packets that the nodes forward.
 	apiServer = "172.30.0.1"
-	// podNetworks has the addresses of all pods of a development cluster.
+	// podNetworks contains the addresses of all pods of a development cluster.
 	podNetworks = "10.244.0.0/16"
 
-	// outage is how long pods are without a network, and leaderCut how long a leader is without a part of it. The latter is longer than all that
-	// a leader waits for: leases, verdicts, and the end of a former server.
+	// outage is how long pods have no network. leaderCut is how long a leader has only a part of its network. leaderCut
+	// is longer than everything that a leader waits for: leases, verdicts, and the exit of a former server.
 	outage    = 3 * time.Second
 	leaderCut = 45 * time.Second
 )
 
-// drops are rules of iptables on a node, each of a chain and what is dropped there.
+// drops are rules of iptables on a node. Each consists of a chain and the packets that it drops there.
 type drops []string
 
 func (d drops) script(verb string) string {
@@ -41,7 +41,7 @@ func (d drops) script(verb string) string {
 	return b.String()
 }
 
-// on has a node drop packets until the returned function is called, or the test ends.
+// on lets a node drop packets until the returned function is called, or until the test ends.
 func (d drops) on(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) (heal func()) {
 	t.Helper()
 	heal = sync.OnceFunc(func() {
@@ -55,7 +55,8 @@ func (d drops) on(ctx context.Context, t *testing.T, c *cluster.Cluster, node st
 	return heal
 }
 
-// staysWhile does something that must not move the share: the same pod serves on the same node before and after.
+// staysWhile does something that must not move the share. It checks that the same pod serves on the same node before
+// and after.
 func (s *shareSeries) staysWhile(ctx context.Context, t *testing.T, do func()) {
 	t.Helper()
 	uid, err := s.podUID(ctx)
@@ -69,8 +70,9 @@ func (s *shareSeries) staysWhile(ctx context.Context, t *testing.T, do func()) {
 	assert.Equal(t, node, s.status(ctx, t).CurrentNode, "the share was moved")
 }
 
-// loseNetwork has the network between nodes drop what pods send and what is sent to them, for 3 s, and for all of them at the same moment: one
-// node that is cut off for so long is rightly taken for dead. That is too short for anything to be moved.
+// loseNetwork lets the network between nodes drop all packets from and to pods for 3 s. It does that for all nodes at
+// the same moment: a single node that is cut off for so long is rightly considered down. 3 s are too short to move
+// anything.
 func (s *shareSeries) loseNetwork(ctx context.Context, t *testing.T) {
 	rules := drops{"FORWARD -s " + podNetworks, "FORWARD -d " + podNetworks}
 	s.staysWhile(ctx, t, func() {
@@ -81,8 +83,8 @@ func (s *shareSeries) loseNetwork(ctx context.Context, t *testing.T) {
 	})
 }
 
-// cutLeader has the leader's node drop some of what the leader sends and gets, %[1]s being the leader's address. The share is on another node.
-// during is called after that time, before the leader is healed.
+// cutLeader lets the leader's node drop some packets from and to the leader. In rules, %[1]s is the leader's address.
+// The share is on another node. cutLeader calls during after leaderCut, before it heals the leader.
 func (s *shareSeries) cutLeader(ctx context.Context, t *testing.T, rules []string, during func(node string)) {
 	t.Helper()
 	node := s.leaderElsewhere(ctx, t)
@@ -105,7 +107,7 @@ func (s *shareSeries) cutLeader(ctx context.Context, t *testing.T, rules []strin
 	})
 }
 
-// leaderElsewhere has the share on a node that does not lead, and returns the one that does.
+// leaderElsewhere moves the share to a node that does not lead, and returns the leader's node.
 func (s *shareSeries) leaderElsewhere(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	for range 5 {
@@ -120,7 +122,8 @@ func (s *shareSeries) leaderElsewhere(ctx context.Context, t *testing.T) string 
 	return ""
 }
 
-// cutLeaderFromNodes: a leader that hears no node, but writes what it likes, takes no node for dead, for it has no witness.
+// cutLeaderFromNodes: a leader reaches no node, but can write to the API server. It considers no node down, because it
+// has no witness.
 func (s *shareSeries) cutLeaderFromNodes(ctx context.Context, t *testing.T) {
 	rules := []string{"FORWARD -s %s ! -d " + apiServer, "FORWARD -d %s ! -s " + apiServer}
 	s.cutLeader(ctx, t, rules, func(node string) {
@@ -137,7 +140,8 @@ func (s *shareSeries) cutLeaderFromNodes(ctx context.Context, t *testing.T) {
 	})
 }
 
-// cutLeaderFromAPI: a leader without the API server gives way to another daemon, and neither moves the share.
+// cutLeaderFromAPI: a leader without the API server loses its role to another daemon, and neither of them moves the
+// share.
 func (s *shareSeries) cutLeaderFromAPI(ctx context.Context, t *testing.T) {
 	rules := []string{"FORWARD -s %s -d " + apiServer, "FORWARD -d %s -s " + apiServer}
 	s.cutLeader(ctx, t, rules, func(node string) {

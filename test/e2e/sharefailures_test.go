@@ -24,7 +24,8 @@ func (s *share) serverIsKilled(ctx context.Context, t *testing.T) {
 	assert.Equal(t, uid, now, "its pod stays")
 }
 
-// serverIsKilledBesideAnIdleNode: the kernel of an idle node would come back only when it renews its lease, and pod one would wait for it.
+// serverIsKilledBesideAnIdleNode: without help, the kernel of an idle node would reconnect only when it renews its
+// lease. Until then, pod one would wait.
 func (s *share) serverIsKilledBesideAnIdleNode(ctx context.Context, t *testing.T) {
 	s.exec(ctx, t, "two", "touch /tmp/pause; before=-1; while [ $(wc -l </tmp/acks) -ne $before ]; do before=$(wc -l </tmp/acks); sleep 0.5; done")
 	began := time.Now()
@@ -53,7 +54,7 @@ func (s *share) nodeIsDrained(ctx context.Context, t *testing.T) {
 	s.through(ctx, t, 3*time.Minute, func() { s.drainNode(ctx, t) })
 }
 
-// drainNode evicts the share's pod, as kubectl drain does, and nothing else: others' pods have tests of their own.
+// drainNode evicts the share's pod, as kubectl drain does, and no other pod: the other pods have their own tests.
 func (s *share) drainNode(ctx context.Context, t *testing.T) {
 	uid, err := s.podUID(ctx)
 	require.NoError(t, err)
@@ -69,7 +70,7 @@ func (s *share) drainNode(ctx context.Context, t *testing.T) {
 	assert.NotEqual(t, node, s.status(ctx, t).CurrentNode)
 }
 
-// grows: xfs, for this machine does not let ext4 grow while it is mounted.
+// grows uses xfs, because this machine does not let ext4 grow while it is mounted.
 func (s *share) grows(ctx context.Context, t *testing.T) {
 	require.NoError(t, s.c.Apply(ctx, shareClass("shared-xfs", "xfs")))
 	s.claim(ctx, t, "growing", "shared-xfs", "512Mi")

@@ -16,11 +16,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// filesPerDirectory is how many small files a directory has.
+// filesPerDirectory is the number of small files in a directory.
 const filesPerDirectory = 1000
 
-// TestSharedVolumeFiles: pods on two nodes make, look at and delete as many small files as LONG_FILES says. It says how fast, and how much
-// memory the share takes meanwhile; then how fast large reads and writes are, beside those of a device of the same kind without a share.
+// TestSharedVolumeFiles: pods on two nodes create, stat and delete as many small files as LONG_FILES says. It logs how
+// fast they are, and how much memory the share uses. Then it logs the speed of large reads and writes, next to the
+// speed of a device of the same kind without a share.
 func TestSharedVolumeFiles(t *testing.T) {
 	count := numbersOf(t, "LONG_FILES", "files")[0]
 	t.Parallel()
@@ -29,7 +30,7 @@ func TestSharedVolumeFiles(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Minute+time.Duration(count)*20*time.Millisecond)
 	t.Cleanup(cancel)
 	c.Must(ctx, t, "delete", "storageclass", "shared-small", "--ignore-not-found")
-	// An inode for each 4 KiB: small files need as many as blocks.
+	// One inode per 4 KiB: small files need as many inodes as blocks.
 	require.NoError(t, c.Apply(ctx, strings.Replace(shareClass("shared-small", "ext4"), "parameters: {", `parameters: {mkfsParams: "-i 4096", `, 1)))
 	s := newShareOf(ctx, t, c, "e2e-share-files", "shared-small", fmt.Sprintf("%dMi", 384+count/230), idle)
 	f := &files{share: s, server: types.ShareManagerPodName(s.volume), directories: (count/filesPerDirectory + 1) / 2}
@@ -41,17 +42,18 @@ func TestSharedVolumeFiles(t *testing.T) {
 	t.Run("throughput", func(t *testing.T) { s.compare(ctx, t) })
 }
 
-// files are many small ones on a share, half of them made by each of two pods.
+// files are many small files on a share. Each of two pods creates half of them.
 type files struct {
 	*share
 	server      string
 	directories int // of each pod
 }
 
-// steps is how often the memory is looked at while all files are gone through.
+// steps is how often the memory is read in one pass over all files.
 const steps = 10
 
-// atOnce goes through directories, 48 at a time: a file is durable when it is closed, which takes a while, and those that wait share a flush.
+// atOnce processes 48 directories at a time. A file is durable when it is closed, which takes a while. Files that are
+// closed at the same time share a flush.
 const atOnce = `
 ids=()
 for ((n = %d; n < %d; n++)); do
@@ -63,7 +65,8 @@ done
 for id in "${ids[@]}"; do wait $id; done
 `
 
-// each has both pods run a script for each of their directories; $d is it, $other is one of the other pod's.
+// each lets both pods run a script for each of their directories. $d is the directory, and $other is a directory of the
+// other pod.
 func (f *files) each(ctx context.Context, t *testing.T, done, script string) {
 	t.Helper()
 	began := time.Now()
@@ -93,7 +96,8 @@ func (f *files) each(ctx context.Context, t *testing.T, done, script string) {
 	}
 }
 
-// compare runs the same reads and writes through the share, on a device in the same kernel, and on a device in this machine's kernel.
+// compare does the same reads and writes in three ways: through the share, on a device with the same kernel, and on a
+// device with this machine's kernel.
 func (s *share) compare(ctx context.Context, t *testing.T) {
 	class(ctx, t, s.c, "bare", `{numberOfReplicas: "2"}`)
 	targets := []struct{ name, pod, file string }{
@@ -122,7 +126,7 @@ func (s *share) compare(ctx context.Context, t *testing.T) {
 	}
 }
 
-// deviceOn runs a pod on a node with a claim of class bare as a device, written once from end to end.
+// deviceOn runs a pod on a node with a claim of class bare as a device. All its blocks are written once.
 func deviceOn(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, name, node string) {
 	t.Helper()
 	require.NoError(t, c.Apply(ctx, fmt.Sprintf(`
@@ -156,7 +160,7 @@ spec:
 	c.Must(ctx, t, "-n", ns, "exec", name, "--", "dd", "if=/dev/urandom", "of=/dev/data", "bs=1M", "count=128", "oflag=direct", "status=none")
 }
 
-// rateOf is how many requests and bytes a second fio says.
+// rateOf returns the requests and bytes per second that fio reports.
 func rateOf(t *testing.T, out string) (iops, bytes float64) {
 	t.Helper()
 	out = out[max(0, strings.Index(out, "{")):]

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hangServer has the server's process hang for good in a way that the share manager does not see in the process's state: a control group of version 2
-// freezes it. To ps(1) it sleeps, and its sockets accept connections. SIGKILL ends it, as it ends a process that waits for itself.
+// hangServer makes the server's process hang permanently, in a way that the share manager cannot see in the process's
+// state: a control group of version 2 freezes it. ps(1) shows it as sleeping, and its sockets accept connections.
+// SIGKILL kills it, as it kills a process that waits for itself.
 func (s *shareSeries) hangServer(ctx context.Context, t *testing.T) {
 	p := s.processes(ctx, t)
 	server := p.named(ctx, t, "ganesha.nfsd")
@@ -23,14 +24,14 @@ func (s *shareSeries) hangServer(ctx context.Context, t *testing.T) {
 	assert.Empty(t, server.left(ctx, t), "the server that hangs was not killed")
 }
 
-// named are those processes whose command has a name.
+// named returns the processes whose command has a name.
 func (p processes) named(ctx context.Context, t *testing.T, name string) processes {
 	t.Helper()
 	return processesOf(ctx, t, p.c, p.node, "grep -lx "+name+" "+"/proc/{"+strings.Join(p.ids, ",")+",}/comm 2>/dev/null | cut -d / -f 3")
 }
 
-// freeze has the processes stand still in a control group of their own, which is not the freezer of version 1: SIGKILL ends nothing there. The
-// returned function removes the group; what has not ended goes on then.
+// freeze stops the processes in a control group of version 2 of their own. The freezer of version 1 would not do: there
+// SIGKILL kills nothing. The returned function removes the group. Processes that have not exited by then continue.
 func (p processes) freeze(ctx context.Context, t *testing.T) (thaw func()) {
 	t.Helper()
 	const group = `

@@ -18,8 +18,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// recordsAreLost: no client can claim its locks from a server that finds no records of them. So the pods that have a controller are made
-// anew, once; a move after that, with records, restarts none.
+// recordsAreLost: no client can reclaim its locks from a server that finds no records of the locks. Therefore the pods
+// that have a controller are replaced, once. A later move, with records, restarts none of them.
 func (s *share) recordsAreLost(ctx context.Context, t *testing.T) {
 	require.NoError(t, s.c.Apply(ctx, fmt.Sprintf(`
 apiVersion: apps/v1
@@ -93,7 +93,7 @@ spec:
 	deletePod(ctx, t, s.c, s.namespace, "bare")
 }
 
-// holder is the Deployment's one pod that is not about to end.
+// holder returns the Deployment's only pod that is not being deleted.
 func (s *share) holder(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	pods, err := s.c.Kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=holder"})
@@ -103,7 +103,7 @@ func (s *share) holder(ctx context.Context, t *testing.T) string {
 	return there[0].Name
 }
 
-// move deletes the server's pod, and waits until another one serves and said what it found.
+// move deletes the server's pod. It waits until another pod serves and has reported which records it found.
 func (s *share) move(ctx context.Context, t *testing.T) {
 	t.Helper()
 	uid, err := s.podUID(ctx)
@@ -113,7 +113,7 @@ func (s *share) move(ctx context.Context, t *testing.T) {
 	s.waitAsked(ctx, t)
 }
 
-// waitAsked waits until the leader knows what the server's pod found of its predecessor's records.
+// waitAsked waits until the leader knows which of its predecessor's records the server's pod found.
 func (s *share) waitAsked(ctx context.Context, t *testing.T) {
 	t.Helper()
 	cluster.Eventually(ctx, t, time.Minute, "the server's pod was asked", func(ctx context.Context) error {

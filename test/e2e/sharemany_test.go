@@ -18,8 +18,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestSharedVolumeManyClaims: as many shared claims as LONG_CLAIMS says are made at once, with a pod each. All become ready. It says after what
-// time, and how much memory a share at rest takes.
+// TestSharedVolumeManyClaims creates as many shared claims as LONG_CLAIMS says at once, with a pod for each. All pods
+// become ready. It logs after what time, and how much memory an idle share uses.
 func TestSharedVolumeManyClaims(t *testing.T) {
 	count := numbersOf(t, "LONG_CLAIMS", "claims")[0]
 	t.Parallel()
@@ -68,11 +68,12 @@ spec:
 	}
 	sayIdleMemory(ctx, t, c)
 	began = time.Now()
-	c.Must(ctx, t, "delete", "namespace", ns, fmt.Sprintf("--timeout=%ds", 120+20*count)) // longer than the limit of a test with few pods
+	// The time-out is longer than in a test with few pods.
+	c.Must(ctx, t, "delete", "namespace", ns, fmt.Sprintf("--timeout=%ds", 120+20*count))
 	t.Logf("FIGURES %d shared claims and their pods were deleted in %v", count, time.Since(began).Round(time.Second))
 }
 
-// sayReady says how long after they were made pods were ready.
+// sayReady logs the time from the creation of pods until they were ready.
 func sayReady(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, selector, what string) {
 	t.Helper()
 	list, err := c.Kube.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: selector})
@@ -89,7 +90,8 @@ func sayReady(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, selecto
 	t.Logf("FIGURES %s was ready after %v (p50), %v (p99), %v (the longest) of %d", what, rank(took, 50), rank(took, 99), took[len(took)-1], len(took))
 }
 
-// memory is that of a share's processes, in KiB: their share of what they use together with others, and what is theirs alone and of no file.
+// memory is the memory of a share's processes, in KiB. It has two figures for each process: its share of the pages that
+// it uses together with other processes, and the pages that are its own and belong to no file.
 type memory struct {
 	manager, server             int // the share manager's and Ganesha's share of all pages
 	managerAnonymous, anonymous int
@@ -104,7 +106,7 @@ func (m memory) String() string {
 
 func mib(kibibytes int) float64 { return float64(kibibytes) / 1024 }
 
-// memoryOf asks in the pod of a share.
+// memoryOf reads the memory in the pod of a share.
 func memoryOf(ctx context.Context, t *testing.T, c *cluster.Cluster, pod string) (m memory) {
 	t.Helper()
 	out := c.Must(ctx, t, "-n", types.Namespace, "exec", pod, "--", "bash", "-ec", `
@@ -133,7 +135,7 @@ func memoryOf(ctx context.Context, t *testing.T, c *cluster.Cluster, pod string)
 	return m
 }
 
-// sayIdleMemory says what all shares of a cluster take.
+// sayIdleMemory logs the memory of all shares of a cluster.
 func sayIdleMemory(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	var all []memory

@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// besideEachOther are tests that do not disturb each other, and mostly wait.
+// besideEachOther runs tests in parallel that do not disturb each other, and mostly wait.
 func (s *share) besideEachOther(_ context.Context, t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -37,7 +37,7 @@ func (s *share) besideEachOther(_ context.Context, t *testing.T) {
 	}
 }
 
-// waitLocal waits until a good replica is on the node where the share is, or until none is.
+// waitLocal waits until a good replica is on the share's node, or until none is there.
 func (s *share) waitLocal(ctx context.Context, t *testing.T, node string, isLocal bool) {
 	t.Helper()
 	cluster.Eventually(ctx, t, 2*time.Minute, fmt.Sprintf("a replica on %s: %t", node, isLocal), func(ctx context.Context) error {
@@ -60,8 +60,8 @@ func (s *share) waitLocal(ctx context.Context, t *testing.T, node string, isLoca
 	waitHealthy(ctx, t, s.c, s.volume, time.Minute)
 }
 
-// dataFollow: the volume is best-effort, and its consumer is the share: a replica comes to the share's node, and leaves it when that is
-// evicted, while the pods write. Each is a rebuild.
+// dataFollow: the volume is best-effort, and its consumer is the share. A replica is created on the share's node, and
+// leaves the node when the node is evicted, while the pods write. Each move is a rebuild.
 func (s *share) dataFollow(ctx context.Context, t *testing.T) {
 	uid, err := s.podUID(ctx)
 	require.NoError(t, err)
@@ -119,8 +119,9 @@ spec:
 	s.c.Must(ctx, t, "-n", s.namespace, "delete", "deployment", "rolling", "--timeout=60s")
 }
 
-// changesModes: a volume that one pod used is detached, becomes shared by the REST API, and is used by pods of two nodes at once. The first has a
-// claim that is ReadOnlyMany, for which the volume is served to readers alone, until the second wants to write.
+// changesModes: a volume that one pod used is detached, becomes shared through the REST API, and is used by pods of two
+// nodes at the same time. The first user's claim is ReadOnlyMany. The volume is served read-only for that user, until
+// the second user requests write access.
 func (s *share) changesModes(ctx context.Context, t *testing.T) {
 	api := restOf(ctx, t, s.c)
 	const volume = "e2e-share-modes"
@@ -143,7 +144,8 @@ func (s *share) changesModes(ctx context.Context, t *testing.T) {
 // user is a pod on a node, with a claim of an access mode.
 type user struct{ mode, node string }
 
-// useAs makes a PersistentVolume, a claim and a pod for each user, one after the other, has them used, and removes them. The volume stays.
+// useAs creates a PersistentVolume, a claim and a pod for each user, one after the other. It calls use, and then
+// deletes them. The volume stays.
 func (s *share) useAs(ctx context.Context, t *testing.T, volume string, users []user, use func()) {
 	t.Helper()
 	var pods, claims, volumes []string

@@ -18,10 +18,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// third is the node of a series that dies or is cut off with the pod of the same name.
+// third is the node of a series that dies or is cut off, with thirdPod, which runs on it.
 const third, thirdPod = "guest-3", "three"
 
-// grabbing takes the lock of contending and lets go of it, again and again. It writes nothing to the volume, so that it needs no disk.
+// grabbing acquires the lock of contending and releases it, again and again. It writes nothing to the volume, so it
+// needs no disk.
 //
 //	/tmp/grants   when it got the lock, a line each
 const grabbing = `
@@ -36,7 +37,8 @@ while true; do
 done
 `
 
-// placeOn has the share's pod run on a node of one's choice; later ones may run on that and on the nodes of this machine's kernel.
+// placeOn moves the share's pod to a chosen node. Later pods may run on that node, and on the nodes with this machine's
+// kernel.
 func (s *shareSeries) placeOn(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	defer labelForShares(ctx, t, s.c)
@@ -61,14 +63,14 @@ func (s *shareSeries) placeOn(ctx context.Context, t *testing.T, node string) {
 	waitHealthy(ctx, t, s.c, s.volume, 5*time.Minute)
 }
 
-// startThird has a pod on the third node run a script with the volume, until the test ends it.
+// startThird lets a pod on the third node run a script with the volume, until the test deletes it.
 func (s *shareSeries) startThird(ctx context.Context, t *testing.T, script string) {
 	t.Helper()
 	startPodOn(ctx, t, s.c, third, s.namespace, thirdPod, "shared", script)
 	s.c.Must(ctx, t, "-n", s.namespace, "wait", "--for=condition=Ready", "pod/"+thirdPod, "--timeout=240s")
 }
 
-// killNode has the share on a node that does not lead, and kills that.
+// killNode moves the share to a node that does not lead, and kills this node.
 func (s *shareSeries) killNode(ctx context.Context, t *testing.T) {
 	leads, err := leader(ctx, s.c)
 	require.NoError(t, err)
@@ -76,7 +78,7 @@ func (s *shareSeries) killNode(ctx context.Context, t *testing.T) {
 	s.dies(ctx, t)
 }
 
-// killLeader has the share on the node that leads, and kills that.
+// killLeader moves the share to the node that leads, and kills this node.
 func (s *shareSeries) killLeader(ctx context.Context, t *testing.T) {
 	leads := s.leadOnThisKernel(ctx, t)
 	s.placeOn(ctx, t, leads)
@@ -88,7 +90,7 @@ func (s *shareSeries) killLeader(ctx context.Context, t *testing.T) {
 	s.dies(ctx, t)
 }
 
-// leadOnThisKernel has a daemon lead on a node of this machine's kernel, where shares run, and returns the node.
+// leadOnThisKernel moves the leader role to a node with this machine's kernel, where shares run, and returns the node.
 func (s *shareSeries) leadOnThisKernel(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	for range 20 {
@@ -110,8 +112,9 @@ func (s *shareSeries) leadOnThisKernel(ctx context.Context, t *testing.T) string
 	return ""
 }
 
-// needsTables skips a failure that needs a node with a client of the share and the share itself: without nftables for IP, clients lose their locks
-// when a share moves to that node or from it, and the share is never mute.
+// needsTables skips a failure that needs the share and one of its clients on the same node, if the node's kernel has no
+// nftables for IP. Without nftables, clients lose their locks when a share moves to that node or from it. The share
+// also never becomes mute (share/firewall).
 func (s *shareSeries) needsTables(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	if out, err := s.c.OnNode(ctx, node, "modprobe", "-n", "nft_chain_nat"); err != nil {
@@ -119,8 +122,8 @@ func (s *shareSeries) needsTables(ctx context.Context, t *testing.T, node string
 	}
 }
 
-// checkGuestKernel: guests with a kernel of scripts/guestkernel.sh have nftables for IP and end connections (SOCK_DESTROY), so that no failure is
-// skipped, and clients come back as those of an ordinary kernel do.
+// checkGuestKernel: guests with a kernel of scripts/guestkernel.sh have nftables for IP, and can close connections
+// (SOCK_DESTROY). So no failure is skipped, and clients reconnect as with an ordinary kernel.
 func (s *shareSeries) checkGuestKernel(t *testing.T) {
 	if os.Getenv("LONGHORN_GUEST_KERNEL") == "" {
 		t.Skip("LONGHORN_GUEST_KERNEL is not set: guests have Debian's kernel")
@@ -139,7 +142,7 @@ ss -HtnK state established dst 127.0.0.1 dport = :10248
 	}
 }
 
-// killNodeOfClient has the share on a node with a pod that uses it and has files open, and kills that.
+// killNodeOfClient moves the share to a node with a pod that uses it and has files open, and kills this node.
 func (s *shareSeries) killNodeOfClient(ctx context.Context, t *testing.T) {
 	s.needsTables(ctx, t, third)
 	s.placeOn(ctx, t, third)
@@ -149,7 +152,7 @@ func (s *shareSeries) killNodeOfClient(ctx context.Context, t *testing.T) {
 	deletePod(ctx, t, s.c, s.namespace, thirdPod)
 }
 
-// dies cuts the power of the server's node, and switches it on again once another node serves.
+// dies cuts the power of the server's node, and switches it on again as soon as another node serves.
 func (s *shareSeries) dies(ctx context.Context, t *testing.T) {
 	t.Helper()
 	uid, err := s.podUID(ctx)
@@ -170,9 +173,10 @@ func (s *shareSeries) dies(ctx context.Context, t *testing.T) {
 // cutFor is how long a node is cut off.
 const cutFor = time.Minute
 
-// cutNode cuts the server's node off from all, with a pod there that takes and gives back the lock without need of a disk. The former server must
-// not grant it once the next one has. The other pods leave the lock alone until the node is cut off: had one of them the lock then, the former
-// server could grant it to nobody, and the test would see nothing.
+// cutNode cuts the server's node off from all others. A pod on this node acquires and releases the lock, and needs no
+// disk for that. The former server must not grant the lock after the next server has granted it. The other pods do not
+// use the lock until the node is cut off. If one of them held it at that moment, the former server could grant it to no
+// client, and the test would show nothing.
 func (s *shareSeries) cutNode(ctx context.Context, t *testing.T) {
 	s.needsTables(ctx, t, third)
 	s.placeOn(ctx, t, third)
@@ -220,7 +224,7 @@ func (s *shareSeries) cutNode(ctx context.Context, t *testing.T) {
 	deletePod(ctx, t, s.c, s.namespace, thirdPod)
 }
 
-// waitGrabs waits until the third pod gets the lock again and again: the others have given it back.
+// waitGrabs waits until the third pod gets the lock again and again, that is, until the others have released it.
 func (s *shareSeries) waitGrabs(ctx context.Context, t *testing.T) {
 	t.Helper()
 	cluster.Eventually(ctx, t, time.Minute, "the third pod gets the lock again and again", func(ctx context.Context) error {
@@ -230,7 +234,8 @@ func (s *shareSeries) waitGrabs(ctx context.Context, t *testing.T) {
 	})
 }
 
-// grantsOnNode are the times at which the third pod got the lock. The API server does not reach its node, so the file is read in the pod's root.
+// grantsOnNode returns the times at which the third pod got the lock. The API server does not reach the pod's node, so
+// it reads the file through the pod's root in /proc.
 func (s *shareSeries) grantsOnNode(ctx context.Context, t *testing.T) []time.Time {
 	t.Helper()
 	out := s.c.MustOnNode(ctx, t, third, "bash", "-c", `for p in /proc/[0-9]*; do if [ -s $p/root/tmp/grants ]; then cat $p/root/tmp/grants; exit; fi; done; exit 1`)
@@ -239,8 +244,8 @@ func (s *shareSeries) grantsOnNode(ctx context.Context, t *testing.T) []time.Tim
 	return grants
 }
 
-// timesIn are the times of a text, a line each as EPOCHREALTIME has them, sorted. A line was written at once. All kernels of the cluster have
-// this machine's clock.
+// timesIn returns the times in a text, sorted. Each line of the text is a time in the form of EPOCHREALTIME, and was
+// written at once. All kernels of the cluster have this machine's clock.
 func timesIn(text string) (times []time.Time) {
 	for line := range strings.Lines(text) {
 		if seconds, err := strconv.ParseFloat(strings.TrimSpace(line), 64); err == nil {
@@ -251,12 +256,12 @@ func timesIn(text string) (times []time.Time) {
 	return times
 }
 
-// haltServer stops the server's process; the share manager kills it.
+// haltServer stops the server's process with SIGSTOP. The share manager kills it.
 func (s *shareSeries) haltServer(ctx context.Context, t *testing.T) {
 	s.signal(ctx, t, "STOP")
 }
 
-// killServerBesideIdle kills the server while a third node has the share mounted and asks for nothing.
+// killServerBesideIdle kills the server while a third node has the share mounted and sends no requests.
 func (s *shareSeries) killServerBesideIdle(ctx context.Context, t *testing.T) {
 	s.startThird(ctx, t, "exec 7</data; exec sleep infinity")
 	s.waitClients(ctx, t, len(sharers)+1)
@@ -266,7 +271,7 @@ func (s *shareSeries) killServerBesideIdle(ctx context.Context, t *testing.T) {
 	deletePod(ctx, t, s.c, s.namespace, thirdPod)
 }
 
-// TestTimesIn: the last line counts, though commands on nodes and in pods give their output without its newline.
+// TestTimesIn: the last line counts, although commands on nodes and in pods return their output without its newline.
 func TestTimesIn(t *testing.T) {
 	assert.Equal(t, []time.Time{time.UnixMicro(1500000), time.UnixMicro(2500000)}, timesIn("2.5\n1.500000\nno time"))
 	assert.Equal(t, []time.Time{time.UnixMicro(3100000)}, timesIn("3.1"))

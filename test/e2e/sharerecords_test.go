@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// podReport is what a pod tells after a failure.
+// podReport is a pod's own report after a failure.
 type podReport struct {
 	gap     time.Duration // the longest time between two acknowledgements, of which the second came after the failure
-	durable int           // the last record that is durable
+	durable int           // the last durable record
 }
 
-// look asks a pod, which saw no error. One command finds all: each takes a second on a node with a kernel of its own.
+// look reads the report of a pod, and checks that it saw no error. A single command finds everything, because each
+// command takes a second on a node with its own kernel.
 func (s *shareSeries) look(ctx context.Context, t *testing.T, pod string) podReport {
 	t.Helper()
 	out := s.exec(ctx, t, pod, fmt.Sprintf(`awk -v after=%.6f '
@@ -37,16 +38,17 @@ cat /tmp/failed 2>/dev/null || true`, float64(s.failed.UnixMicro())/1e6))
 	return now
 }
 
-// gapAfter is the longest time without an acknowledgement after a time that is not that of a failure.
+// gapAfter returns the longest time without an acknowledgement after a given time, which need not be the time of a
+// failure.
 func (s *shareSeries) gapAfter(ctx context.Context, t *testing.T, pod string, after time.Time) time.Duration {
 	t.Helper()
 	return (&shareSeries{share: s.share, failed: after}).look(ctx, t, pod).gap
 }
 
-// checkPods: the pods are those of the beginning.
+// checkPods checks that the pods are still the original ones.
 func (s *shareSeries) checkPods(ctx context.Context, t *testing.T) {
 	t.Helper()
-	// They are never started again: one that ended has failed.
+	// The pods are never restarted: one that has exited has failed.
 	states := s.c.Must(ctx, t, append([]string{
 		"-n", s.namespace, "get", "pods", "-o",
 		`jsonpath={range .items[*]}{.metadata.name}={.status.phase} {.status.containerStatuses[0].restartCount};{end}`,
@@ -58,8 +60,8 @@ func (s *shareSeries) checkPods(ctx context.Context, t *testing.T) {
 	assert.Equal(t, want, states)
 }
 
-// checkFiles: what a pod has made durable is what another one reads. The row of records has no hole and nothing twice, and the register is never
-// behind.
+// checkFiles checks that another pod reads all records that a pod has made durable. The sequence of records has no gap
+// and no duplicate, and the register is never behind.
 func (s *shareSeries) checkFiles(ctx context.Context, t *testing.T, pod, reader string, durable int) {
 	t.Helper()
 	out := strings.Fields(s.exec(ctx, t, reader, fmt.Sprintf(
@@ -73,7 +75,7 @@ func (s *shareSeries) checkFiles(ctx context.Context, t *testing.T, pod, reader 
 	assert.GreaterOrEqual(t, register, durable/5*5, "the register of pod %s went back", pod)
 }
 
-// checkLock: the pods never had the lock at the same time, and each had it.
+// checkLock checks that the pods never held the lock at the same time, and that each held it.
 func (s *shareSeries) checkLock(ctx context.Context, t *testing.T) {
 	t.Helper()
 	lines := s.exec(ctx, t, sharers[0], "cat /data/lock")
@@ -89,8 +91,9 @@ func (s *shareSeries) checkLock(ctx context.Context, t *testing.T) {
 	}
 }
 
-// sayLock is checkLock where locks may be lost: the network of a node on which nothing runs still acknowledges what clients send, so they wait
-// for the old server until it is gone, and the successor does not wait that long for them.
+// sayLock is checkLock for failures after which locks may be lost. The network of a node on which nothing runs still
+// acknowledges the clients' packets. So they wait for the old server until it is gone, and the successor does not wait
+// that long for them.
 func (s *shareSeries) sayLock(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if _, err := turnsOf(s.exec(ctx, t, sharers[0], "cat /data/lock")); err != nil {
@@ -98,7 +101,8 @@ func (s *shareSeries) sayLock(ctx context.Context, t *testing.T) {
 	}
 }
 
-// turnsOf reads what contending wrote under the lock, and counts how often each pod had it. The last turn may not have ended.
+// turnsOf reads what contending wrote under the lock, and counts how often each pod held it. The last turn may be
+// unfinished.
 func turnsOf(text string) (map[string]int, error) {
 	turns := map[string]int{}
 	holder := ""
@@ -122,7 +126,7 @@ func turnsOf(text string) (map[string]int, error) {
 	return turns, nil
 }
 
-// TestTurnsOf: what pods that had the lock at the same time leave behind is noticed.
+// TestTurnsOf: turnsOf detects the lines of pods that held the lock at the same time.
 func TestTurnsOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text string

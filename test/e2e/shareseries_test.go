@@ -18,19 +18,19 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// contending makes records durable as appending does, overwrites a register in place with each fifth number, and contends with the
-// other pod for a lock all the time:
+// contending makes records durable as appending does, and overwrites a register in place with every fifth number. It
+// contends with the other pod for a lock all the time:
 //
 //	/data/HOSTNAME           1, 2, 3 and so on, a line each
 //	/data/HOSTNAME.register  the last number that five divides
 //	/tmp/acks                <time> <number>, after it is durable
-//	/data/lock               HOSTNAME got <turn>, HOSTNAME has <turn>, HOSTNAME end <turn>: written by the pod that has the file's lock
+//	/data/lock               HOSTNAME got <turn>, HOSTNAME has <turn>, HOSTNAME end <turn>: by the lock's holder
 //	/tmp/grants              when this pod got the lock, a line each
 //	/tmp/failed              everything that failed
-//	/tmp/leave               while it is there, this pod does not try to get the lock
+//	/tmp/leave               while it exists, this pod does not try to get the lock
 //
-// What a server that was replaced writes late makes the register smaller, or tears the row of records. Two pods that have the lock at the
-// same time write over each other's lines, or between them.
+// A late write of a replaced server makes the register smaller, or damages the sequence of records. Two pods that hold
+// the lock at the same time write over each other's lines, or between them.
 const contending = `
 pause() { read -r -t "$1" -u 8 || true; }
 say() { echo "$HOSTNAME $*" >&9 || echo "under the lock: $*" >>/tmp/failed; }
@@ -75,7 +75,8 @@ while true; do
 done
 `
 
-// numbersOf reads numbers from a variable of the environment, which has one of each kind; without it the test is skipped.
+// numbersOf reads numbers from an environment variable, which has one number for each kind. Without the variable, the
+// test is skipped.
 func numbersOf(t *testing.T, variable string, kinds ...string) []int {
 	t.Helper()
 	text := os.Getenv(variable)
@@ -102,12 +103,12 @@ type shareSeries struct {
 
 func (s *shareSeries) failsNow() { s.failed = time.Now() }
 
-// pods that use the share of a series.
+// sharers are the pods that use the share of a series.
 var sharers = []string{"one", "two"}
 
 // aFailure is a way in which the server of a series fails.
 type aFailure struct {
-	word string // that LONG_SHARE has for it
+	word string // its word in LONG_SHARE
 	name string
 	fail func(s *shareSeries, ctx context.Context, t *testing.T)
 	lock func(s *shareSeries, ctx context.Context, t *testing.T)
@@ -131,7 +132,7 @@ var allFailures = []aFailure{
 	{"kubeletstops", "its pod and its node's kubelet stand still, and go on", (*shareSeries).stopPodAndKubelet, (*shareSeries).sayLock},
 }
 
-// timesOf reads how often each failure is asked for: "kills=30,deaths=20".
+// timesOf reads how often each failure is requested: "kills=30,deaths=20".
 func timesOf(text string) (map[string]int, error) {
 	times := map[string]int{}
 	for field := range strings.SplitSeq(text, ",") {
@@ -155,15 +156,16 @@ func TestTimesOf(t *testing.T) {
 	}
 }
 
-// series is a cluster for long runs alone: three nodes have an NFS client, so that one can die or be cut off while two look on.
+// series is a cluster only for long runs. Three nodes have an NFS client, so that one of them can die or be cut off
+// while the other two keep running.
 var series = &shared{install: true, options: named("-series", cluster.Options{
 	Nodes: 2, Guests: 3,
 	Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
 })}
 
-// TestSharedVolumeSeries: a shared volume's server fails, in many ways, as often as LONG_SHARE says for each. After each failure every
-// record that was made durable is there, two pods never had the lock at a time, and no pod was restarted. At the end it says how long
-// pods could write nothing.
+// TestSharedVolumeSeries: a shared volume's server fails in many ways, each as often as LONG_SHARE says. After each
+// failure every durable record is there, two pods never held the lock at the same time, and no pod was restarted. At
+// the end the test logs how long pods could not write.
 func TestSharedVolumeSeries(t *testing.T) {
 	text := os.Getenv("LONG_SHARE")
 	if text == "" {
@@ -191,21 +193,22 @@ func TestSharedVolumeSeries(t *testing.T) {
 				f.lock(s, ctx, t)
 			})
 			if !ok {
-				return // what follows would be tested on what that left
+				return // the next steps would start from the state that the failed step left
 			}
 		}
 	}
 	s.finish(ctx, t)
 }
 
-// newShare makes a shared volume on this machine's nodes, and has pods one and two on the nodes with an NFS client run a script with it.
+// newShare creates a shared volume on this machine's nodes. It lets pods one and two, on the nodes with an NFS client,
+// run a script with the volume.
 func newShare(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, script string) *share {
 	t.Helper()
 	require.NoError(t, c.Apply(ctx, shareClass("shared", "ext4")))
 	return newShareOf(ctx, t, c, ns, "shared", "256Mi", script)
 }
 
-// newShareOf is newShare with a StorageClass and size of one's choice.
+// newShareOf is newShare with a chosen StorageClass and size.
 func newShareOf(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, class, size, script string) *share {
 	t.Helper()
 	labelForShares(ctx, t, c)
@@ -221,7 +224,8 @@ func newShareOf(ctx context.Context, t *testing.T, c *cluster.Cluster, ns, class
 	return s
 }
 
-// round has the server fail once while the pods write and contend. What prepares a failure says with failsNow when it comes.
+// round makes the server fail once while the pods write and contend. A failure that needs preparation calls failsNow
+// when it happens.
 func (s *shareSeries) round(ctx context.Context, t *testing.T, f aFailure) {
 	s.waitAcked(ctx, t, time.Minute)
 	s.failsNow()
@@ -240,7 +244,7 @@ func (s *shareSeries) round(ctx context.Context, t *testing.T, f aFailure) {
 	s.expectServed(ctx, t)
 }
 
-// report says how long pods could write nothing.
+// report logs how long pods could not write.
 func (s *shareSeries) report(t *testing.T) {
 	t.Logf("FIGURES from the last good write of a pod to the next, in seconds:\n%s", gapTable(s.kinds, s.gaps))
 }
@@ -255,7 +259,7 @@ func gapTable(kinds []string, gaps map[string][]time.Duration) string {
 		fmt.Fprintf(w, "%d\t%.1f\t%.1f\t%.1f\t  %s\n", len(sorted),
 			rank(sorted, 50).Seconds(), rank(sorted, 99).Seconds(), sorted[len(sorted)-1].Seconds(), kind)
 	}
-	_ = w.Flush() // to memory
+	_ = w.Flush() // writes to memory
 	return out.String()
 }
 
@@ -267,13 +271,13 @@ func TestGapTable(t *testing.T) {
 `, "\n"+gapTable([]string{"it dies"}, gaps))
 }
 
-// rank is the least of the sorted durations that so many percent do not exceed.
+// rank returns the smallest of the sorted durations that this percentage of them does not exceed.
 func rank(sorted []time.Duration, percent int) time.Duration {
 	return sorted[(len(sorted)*percent+99)/100-1]
 }
 
-// finish ends the pods and looks at what they left: the copies are equal, the file system is whole, and a pod that mounts the volume anew
-// finds everything.
+// finish deletes the pods and checks the volume: the copies are equal, the file system is intact, and a pod that mounts
+// the volume again finds everything.
 func (s *shareSeries) finish(ctx context.Context, t *testing.T) {
 	durable := map[string]int{}
 	for _, pod := range sharers {

@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// killServer kills the server's process; another one is started in its pod.
+// killServer kills the server's process. Another one is started in its pod.
 func (s *shareSeries) killServer(ctx context.Context, t *testing.T) {
 	s.signal(ctx, t, "KILL")
 }
@@ -28,10 +28,11 @@ func (s *shareSeries) waitNodeWhole(ctx context.Context, t *testing.T, node stri
 	s.c.Must(ctx, t, "-n", types.Namespace, "wait", "instancemanagers.longhorn.io/"+types.InstanceManagerName(node), "--for=jsonpath={.status.currentState}=running", "--timeout=120s")
 }
 
-// stoppedFor is how long a pod stands still.
+// stoppedFor is how long a pod is stopped.
 const stoppedFor = time.Minute
 
-// stopPod has all processes of the server's pod stand still. Its node's kubelet kills them when another pod is to take its place.
+// stopPod stops all processes of the server's pod with SIGSTOP. Its node's kubelet kills them when another pod is about
+// to replace the pod.
 func (s *shareSeries) stopPod(ctx context.Context, t *testing.T) {
 	uid, err := s.podUID(ctx)
 	require.NoError(t, err)
@@ -45,8 +46,9 @@ func (s *shareSeries) stopPod(ctx context.Context, t *testing.T) {
 	p.waitGone(ctx, t)
 }
 
-// stopPodAndKubelet has the kubelet stand still, too. So the node is taken for dead, another one serves, and the pod's processes are still
-// there to go on, with their mount of the volume and all they had not written, while the successor serves.
+// stopPodAndKubelet stops the kubelet, too. So the node is considered down, and another node serves. The pod's
+// processes still exist and can continue while the successor serves. They have their mount of the volume and all their
+// unwritten data.
 func (s *shareSeries) stopPodAndKubelet(ctx context.Context, t *testing.T) {
 	uid, err := s.podUID(ctx)
 	require.NoError(t, err)
@@ -79,14 +81,15 @@ func until(ctx context.Context, t *testing.T, when time.Time) {
 	}
 }
 
-// processes are some of a node.
+// processes are some processes of a node.
 type processes struct {
 	c    *cluster.Cluster
 	node string
 	ids  []string
 }
 
-// processes are those of the share's pod. A container's control group has its id in its name.
+// processes returns the processes of the share's pod. The name of a container's control group contains the container's
+// id.
 func (s *share) processes(ctx context.Context, t *testing.T) processes {
 	t.Helper()
 	node := s.status(ctx, t).CurrentNode
@@ -98,7 +101,7 @@ func (s *share) processes(ctx context.Context, t *testing.T) processes {
 	return p
 }
 
-// kubelet is that of the same node.
+// kubelet returns the kubelet of the same node.
 func (p processes) kubelet(ctx context.Context, t *testing.T) processes {
 	t.Helper()
 	k := processesOf(ctx, t, p.c, p.node, `for p in /proc/[0-9]*; do [[ "$(tr '\0' ' ' <$p/cmdline 2>/dev/null)" == /*/devcluster' component kubelet '* ]] && echo "${p#/proc/}"; done; true`)
@@ -106,19 +109,19 @@ func (p processes) kubelet(ctx context.Context, t *testing.T) processes {
 	return k
 }
 
-// processesOf has the ids that a script prints on a node.
+// processesOf returns the processes whose ids a script prints on a node.
 func processesOf(ctx context.Context, t *testing.T, c *cluster.Cluster, node, script string) processes {
 	t.Helper()
 	return processes{c: c, node: node, ids: strings.Fields(c.MustOnNode(ctx, t, node, "bash", "-c", script))}
 }
 
-// signal sends a signal to those that are left.
+// signal sends a signal to those that still exist.
 func (p processes) signal(ctx context.Context, t *testing.T, signal string) {
 	t.Helper()
 	p.c.MustOnNode(ctx, t, p.node, "bash", "-c", "kill -"+signal+" "+strings.Join(p.ids, " ")+" 2>/dev/null || true")
 }
 
-// left are those that have not ended.
+// left returns those that have not exited.
 func (p processes) left(ctx context.Context, t *testing.T) []string {
 	t.Helper()
 	return strings.Fields(p.c.MustOnNode(ctx, t, p.node, "bash", "-c", "for p in "+strings.Join(p.ids, " ")+`; do ! grep -q '^State:.[^Z]' /proc/$p/status 2>/dev/null || echo $p; done`))

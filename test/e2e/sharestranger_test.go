@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// knocking tries to reach a port without pause, and counts how often it tried and how often it was let in.
+// knocking tries to reach a port without pause. It counts its attempts and its successful connections.
 const knocking = `
 while true; do
   if timeout 2 bash -c 'exec 3<>/dev/tcp/%s/%d' 2>/dev/null; then echo in >>/tmp/in; fi
@@ -24,7 +24,8 @@ while true; do
 done
 `
 
-// noStranger: a pod without rights does not reach the share, not even while a node joins of which nothing is known yet.
+// noStranger checks that a pod without rights does not reach the share, even while a node joins whose addresses are not
+// known yet.
 func (s *share) noStranger(ctx context.Context, t *testing.T) {
 	const joiner = "joiner"
 	ip := s.c.Must(ctx, t, "-n", types.Namespace, "get", "pod", types.ShareManagerPodName(s.volume), "-o", "jsonpath={.status.podIP}")
@@ -63,14 +64,15 @@ spec: {allowScheduling: false}
 	deletePod(ctx, t, s.c, s.namespace, "stranger")
 }
 
-// knocks checks that the stranger was never let in, nor is at the next attempts. These take longer than the server takes to follow a list.
+// knocks checks that the stranger was never let in, and is not let in at the next attempts. These attempts take longer
+// than the server needs to apply a new list.
 func (s *share) knocks(ctx context.Context, t *testing.T, when string) {
 	t.Helper()
 	s.exec(ctx, t, "stranger", `touch /tmp/tried; before=$(wc -l </tmp/tried); while [ "$(wc -l </tmp/tried)" -lt $((before + 3)) ]; do sleep 0.2; done`)
 	assert.Equal(t, "0", s.exec(ctx, t, "stranger", "cat /tmp/in 2>/dev/null | wc -l"), "the stranger was let in: %s", when)
 }
 
-// awaitClients waits until the server's list of clients names a node, or does so no more.
+// awaitClients waits until the server's list of clients names a node, or no longer names it.
 func (s *share) awaitClients(ctx context.Context, t *testing.T, what string, names bool, node string) {
 	t.Helper()
 	cluster.Eventually(ctx, t, 3*time.Minute, what, func(ctx context.Context) error {

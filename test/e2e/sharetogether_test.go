@@ -15,7 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
 
-// holding has the lock of a share for good, writes a line under it twice a second, and makes a record durable with each.
+// holding holds the lock of a share permanently. It writes a line under the lock twice a second, and makes each line
+// durable.
 //
 //	/tmp/grants   once, when it got the lock
 //	/tmp/acks     <time> <number>, after it is durable
@@ -37,7 +38,8 @@ while true; do
 done
 `
 
-// wanting tries to get the lock that the other pod has. Each time that it gets it is a line of /tmp/grants.
+// wanting tries to get the lock that the other pod holds. It writes a line to /tmp/grants each time that it gets the
+// lock.
 const wanting = `
 exec 8<> <(:)
 exec 9>>/data/lock
@@ -51,9 +53,10 @@ while true; do
 done
 `
 
-// TestSharedVolumesOfOneNode: as many shares as LONG_TOGETHER says are served on one node, with a pod each that has a lock and writes, and one that
-// wants the lock. The node dies at once, without a word. All shares come back on another node, no pod is restarted, every durable record is there,
-// and no lock was lost. It says how long the pod of each could write nothing.
+// TestSharedVolumesOfOneNode: one node serves as many shares as LONG_TOGETHER says. Each share has a pod that holds a
+// lock and writes, and a pod that wants the lock. The node loses its power without warning. All shares come back on
+// another node, no pod is restarted, every durable record is there, and no lock was lost. The test logs how long each
+// share's pod could not write.
 func TestSharedVolumesOfOneNode(t *testing.T) {
 	count := numbersOf(t, "LONG_TOGETHER", "shares")[0]
 	t.Parallel()
@@ -102,7 +105,7 @@ func TestSharedVolumesOfOneNode(t *testing.T) {
 	}
 }
 
-// together is one of the shares that are served on one node.
+// together is one of the shares that one node serves.
 type together struct {
 	*share
 	index int
@@ -111,7 +114,8 @@ type together struct {
 func (s together) holder() string { return fmt.Sprintf("holder-%d", s.index) }
 func (s together) wanter() string { return fmt.Sprintf("wanter-%d", s.index) }
 
-// sharesTogether makes shares, each with a pod that has its lock on one of the nodes with an NFS client and one that wants it on another.
+// sharesTogether creates shares. Each has a pod that holds its lock, on one of the nodes with an NFS client, and a pod
+// that wants the lock, on another.
 func sharesTogether(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string, count int) (shares []together) {
 	t.Helper()
 	for i := range count {
@@ -132,7 +136,7 @@ func sharesTogether(ctx context.Context, t *testing.T, c *cluster.Cluster, ns st
 	return shares
 }
 
-// waitGrows waits until a pod appends to a file from now on, or has one line if the file had none.
+// waitGrows waits until a pod appends to a file from now on. For /tmp/grants, the first line is enough.
 func (s together) waitGrows(ctx context.Context, t *testing.T, pod, file string, timeout time.Duration) {
 	t.Helper()
 	lines := func(ctx context.Context) (string, error) {
@@ -153,7 +157,8 @@ func (s together) waitGrows(ctx context.Context, t *testing.T, pod, file string,
 	})
 }
 
-// checkHeld: the lock was with its holder all the time, both pods are those of the beginning, and what was made durable is there for the other pod.
+// checkHeld checks that the holder held the lock all the time and that both pods are the original ones. The other pod
+// must see all durable records.
 func (s together) checkHeld(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, pod := range []string{s.holder(), s.wanter()} {

@@ -16,9 +16,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// devicesScript prints what a node has of one volume, $1: loop devices by the name that
-// the kernel keeps for them, device nodes, and mounts with their device's number. All
-// nodes of a test cluster have one kernel, so the loop devices are those of any node.
+// devicesScript prints everything that a node has of one volume, $1: loop devices by the name that the kernel stores
+// for them, device nodes, and mounts with their device's number. All nodes of a test cluster share one kernel, so the
+// loop devices may belong to any node.
 const devicesScript = `
 import errno, fcntl, glob, os, stat, sys
 volume = sys.argv[1]
@@ -48,8 +48,8 @@ for line in open("/proc/self/mountinfo"):
         print("mount", fields[2], fields[4])
 `
 
-// devicesOf is what a node has of a volume, a line each: "loop loop3", "node
-// /dev/longhorn/… 7:3", "mount 7:3 /var/lib/kubelet/…".
+// devicesOf returns everything that a node has of a volume, a line each: "loop loop3", "node /dev/longhorn/… 7:3",
+// "mount 7:3 /var/lib/kubelet/…".
 func devicesOf(ctx context.Context, c *cluster.Cluster, node, volume string) ([]string, error) {
 	out, err := c.OnNode(ctx, node, "python3", "-c", devicesScript, volume)
 	if err != nil || out == "" {
@@ -58,8 +58,8 @@ func devicesOf(ctx context.Context, c *cluster.Cluster, node, volume string) ([]
 	return strings.Split(out, "\n"), nil
 }
 
-// TestDevicesThatEndAreNobodys: a loop device that cannot be opened because it ends just now is not taken for the
-// volume's; one that cannot be opened for another reason may be.
+// TestDevicesThatEndAreNobodys: a loop device that cannot be opened because it is being removed is not counted as the
+// volume's. A device that cannot be opened for another reason is counted.
 func TestDevicesThatEndAreNobodys(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("needs python3")
@@ -84,8 +84,8 @@ os.open = refuse
 	}
 }
 
-// waitOneDevice waits until a node has one device of a volume, and all that is mounted of the volume is on it: a pod
-// that is being ended keeps its mount until its containers are gone, and its successor may run by then.
+// waitOneDevice waits until a node has one device of a volume, and all mounts of the volume are on it. A pod that is
+// being deleted keeps its mount until its containers are gone, and its successor may already run.
 func waitOneDevice(ctx context.Context, t *testing.T, c *cluster.Cluster, node, volume string) {
 	t.Helper()
 	what := fmt.Sprintf("%s has one device of %s, mounted for staging and for the pod", node, volume)
@@ -101,7 +101,7 @@ func waitOneDevice(ctx context.Context, t *testing.T, c *cluster.Cluster, node, 
 	})
 }
 
-// isOneDevice tells whether what devicesOf lists is one device, its node, and at least two mounts of it.
+// isOneDevice reports whether the lines of devicesOf are one device, its node, and at least two mounts of it.
 func isOneDevice(lines []string) bool {
 	kinds := map[string]int{}
 	numbers := map[string]bool{}
@@ -120,8 +120,8 @@ func isOneDevice(lines []string) bool {
 	return kinds["loop"] == 1 && kinds["node"] == 1 && kinds["mount"] >= 2 && len(numbers) == 1
 }
 
-// leftovers is what a node has of a volume that is not attached there; empty if nothing.
-// A loop device counts unless the volume is attached elsewhere: the kernel is shared.
+// leftovers returns everything that a node has of a volume that is not attached there, or an empty string. A loop
+// device counts unless the volume is attached to another node, because the nodes share a kernel.
 func leftovers(ctx context.Context, c *cluster.Cluster, node, volume string) (string, error) {
 	attached, err := c.Kubectl(ctx, "-n", types.Namespace, "get", "volumes.longhorn.io", volume, "-o", "jsonpath={.status.currentNodeID}")
 	if err != nil {
@@ -130,7 +130,8 @@ func leftovers(ctx context.Context, c *cluster.Cluster, node, volume string) (st
 	return leftoversOf(ctx, c, node, volume, attached != "")
 }
 
-// leftoversOf is leftovers for a caller who knows whether the volume is attached elsewhere. It does not ask the API server.
+// leftoversOf is leftovers for a caller that knows whether the volume is attached to another node. It does not call the
+// API server.
 func leftoversOf(ctx context.Context, c *cluster.Cluster, node, volume string, attached bool) (string, error) {
 	lines, err := devicesOf(ctx, c, node, volume)
 	if err != nil {
@@ -149,8 +150,9 @@ func leftoversOf(ctx context.Context, c *cluster.Cluster, node, volume string, a
 	return strings.Join(left, "\n"), nil
 }
 
-// waitNothingLeft waits until a node has nothing of a volume that is not attached there: the kernel takes a loop device
-// away when its last user is gone, which may be a program that only looked. On nodes with kernels of their own a look takes seconds.
+// waitNothingLeft waits until a node has nothing of a volume that is not attached there. The kernel removes a loop
+// device when its last user has closed it, and that user may be a program that only inspected it. On nodes with their
+// own kernels, one inspection takes seconds.
 func waitNothingLeft(ctx context.Context, t *testing.T, c *cluster.Cluster, node, volume string) {
 	t.Helper()
 	cluster.Eventually(ctx, t, time.Minute, fmt.Sprintf("nothing of %s is left on %s", volume, node), func(ctx context.Context) error {

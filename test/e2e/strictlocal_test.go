@@ -18,8 +18,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestStrictLocal: the one replica of a claim is where its first pod is. A later pod on that node reads the data; one on another node does not
-// start, and its Events say why. Eviction of the node waits, and says for what.
+// TestStrictLocal: the only replica of a claim is on the node of its first pod. A later pod on that node reads the
+// data. A pod on another node does not start, and its Events say why. An eviction of the node waits, and says for what.
 func TestStrictLocal(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-strict-local")
@@ -49,8 +49,8 @@ func TestStrictLocal(t *testing.T) {
 	assert.Equal(t, replica, soleReplica(ctx, t, c, volume, home))
 }
 
-// TestStrictLocalLeadsItsPods: the pod of a StatefulSet that is deleted and created again goes to the node with the data, although
-// it prefers the other nodes.
+// TestStrictLocalLeadsItsPods: the pod of a StatefulSet that is deleted and created again goes to the node with the
+// data, although it prefers the other nodes.
 func TestStrictLocalLeadsItsPods(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-strict-leads")
@@ -106,7 +106,7 @@ func soleReplica(ctx context.Context, t *testing.T, c *cluster.Cluster, volume, 
 	return replicas[0].Name
 }
 
-// waitEvictionWaits evicts a volume's node for as long as the volume takes to say why its replica stays.
+// waitEvictionWaits evicts a volume's node until the volume has said why its replica stays.
 func waitEvictionWaits(ctx context.Context, t *testing.T, c *cluster.Cluster, volume, replica, node string) {
 	t.Helper()
 	end := func(ctx context.Context) { setEviction(ctx, t, c, node, false) }
@@ -123,8 +123,9 @@ func waitEvictionWaits(ctx context.Context, t *testing.T, c *cluster.Cluster, vo
 	end(ctx)
 }
 
-// TestStrictLocalIsChanged: a volume of three replicas becomes strict-local while it is detached, on any node with its data; the others go once
-// it is served there. From then on it is attached on that node alone, until it is strict-local no more.
+// TestStrictLocalIsChanged: a volume with three replicas becomes strict-local while it is detached. It can be attached
+// to any node with its data. The other replicas are deleted as soon as it is served there. Then it can be attached only
+// to that node, until it is no longer strict-local.
 func TestStrictLocalIsChanged(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	c.DumpIfFailed(t)
@@ -168,11 +169,13 @@ func TestStrictLocalIsChanged(t *testing.T) {
 	detach()
 }
 
-// TestAPIServerKnowsWhenAVolumeBecomesStrictLocal: only while it is detached, and so the other way round.
+// TestAPIServerKnowsWhenAVolumeBecomesStrictLocal: a volume can become strict-local only while it is detached. The same
+// is true for the reverse change.
 func TestAPIServerKnowsWhenAVolumeBecomesStrictLocal(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
-	c.Must(ctx, t, "-n", types.Namespace, "delete", "volumes.longhorn.io/c-strict", "--ignore-not-found") // of an earlier run
+	// This may exist from an earlier run.
+	c.Must(ctx, t, "-n", types.Namespace, "delete", "volumes.longhorn.io/c-strict", "--ignore-not-found")
 	require.NoError(t, c.Apply(ctx, object("Volume", "c-strict", `spec: {size: "2097152", numberOfReplicas: 1}`)))
 	patch := func(change string, flags ...string) error {
 		_, err := c.Kubectl(ctx, append([]string{"patch", "volumes.longhorn.io/c-strict", "-n", types.Namespace, "--type=merge", "-p", change}, flags...)...)

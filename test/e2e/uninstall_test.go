@@ -18,18 +18,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// uninstalls are the states in which the installation is removed. Each follows a new installation, so
-// that also shows that nothing was left which would be in the way of one.
+// uninstalls are the states in which the installation is removed. Each follows a new installation. So the test also
+// shows that the uninstaller left nothing that prevents an installation.
 var uninstalls = []struct {
 	name string
-	// before is done to an installation with a volume that is detached.
+	// before changes an installation that has a detached volume.
 	before func(ctx context.Context, t *testing.T, c *cluster.Cluster)
-	// install makes the new installation; by default deploy/longhorn.yaml is applied.
+	// install creates the new installation. By default, deploy/longhorn.yaml is applied.
 	install func(ctx context.Context, t *testing.T, c *cluster.Cluster)
-	// args are the uninstaller's, besides the namespace: the settings may be gone, so that one of them
-	// confirms; and a node is dead for good.
+	// args are the uninstaller's arguments in addition to the namespace. One of them confirms the removal, because the
+	// settings may be gone. Another is needed because a node is permanently dead.
 	args []string
-	// dead: the data stays on the last node, which does not run.
+	// dead: the data stays on the last node, which is off.
 	dead bool
 	// said is part of the uninstaller's log; leaves: the data of the volume stays.
 	said   string
@@ -83,7 +83,7 @@ func removePolicies(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 }
 
 func TestUninstall(t *testing.T) {
-	t.Parallel() // it has a cluster of its own
+	t.Parallel() // it has its own cluster
 	fresh := &shared{install: true, options: named("-uninstall", cluster.Options{
 		Nodes:  3,
 		Images: []string{"dist/longhorn-manager.tar", "dist/workload.tar"},
@@ -133,12 +133,13 @@ func TestUninstall(t *testing.T) {
 			}
 		})
 		if !ok {
-			return // the next one begins with what this one leaves
+			return // the next state starts with what this one leaves
 		}
 	}
 }
 
-// uninstall runs deploy/uninstall.yaml to its end and returns its log; an error when it failed.
+// uninstall runs deploy/uninstall.yaml until it finishes and returns its log. It returns an error if the uninstaller
+// failed.
 func uninstall(ctx context.Context, t *testing.T, c *cluster.Cluster, root string, args ...string) (string, error) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "deploy/uninstall.yaml"))

@@ -18,11 +18,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestTwoReleasesSideBySide: a pod writes and verifies while the daemons get the next release, and then
-// the old one again, first on one node, then on all. Each release leads while others run. The daemons
-// give their release to the data planes of their nodes, one after the other, without an I/O error, a
-// remount, or a moment in which the volume has no other copy. Meanwhile volumes are made, attached,
-// detached and deleted. The next release has a setting that the old one does not know.
+// TestTwoReleasesSideBySide: the daemons get the next release, and then the old one again, while a pod writes and
+// verifies. Each change starts with one node, and then all nodes follow. Each release leads while others run. The
+// daemons upgrade the data planes of their nodes to their release, one after the other. Neither an I/O error nor a
+// remount occurs, and the volume always has another copy. Meanwhile volumes are created, attached, detached and
+// deleted. The next release has a setting that the old one does not know.
 func TestTwoReleasesSideBySide(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Minute)
@@ -68,7 +68,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 			w.waitAcked(ctx, t, time.Now(), time.Minute)
 		})
 		if !ok {
-			return // what follows would be tested on what that left
+			return // the next steps would start from the state that the failed step left
 		}
 	}
 
@@ -89,7 +89,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 	})
 }
 
-// waitVersion waits until all data planes are of a release and the volume is healthy.
+// waitVersion waits until all data planes have a release and the volume is healthy.
 func (w *writer) waitVersion(ctx context.Context, t *testing.T, of release) {
 	t.Helper()
 	began := time.Now()

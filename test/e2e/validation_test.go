@@ -16,15 +16,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// definitions installs deploy/longhorn.yaml on the API server that has no nodes, and
-// waits until it knows all of it. It may be called by every test.
+// definitions installs deploy/longhorn.yaml on the API server that has no nodes, and waits until the API server knows
+// all of it. Every test may call it.
 func definitions(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	c.Must(ctx, t, "apply", "-f", filepath.Join(apiOnly.options.Root, "deploy/longhorn.yaml"))
 	c.Must(ctx, t, "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
 }
 
-// object is a manifest of one object of ours; the rest is YAML below the metadata.
+// object returns the manifest of one of our objects. rest is YAML below the metadata.
 func object(kind, name, rest string) string {
 	return fmt.Sprintf("apiVersion: longhorn.io/v1beta2\nkind: %s\nmetadata: {name: %s, namespace: %s}\n%s\n", kind, name, types.Namespace, rest)
 }
@@ -84,7 +84,7 @@ func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestAPIServerRefusesChanges: what may not change once it is made.
+// TestAPIServerRefusesChanges checks the fields that may not change after the creation.
 func TestAPIServerRefusesChanges(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
@@ -111,7 +111,8 @@ func TestAPIServerRefusesChanges(t *testing.T) {
 	}
 }
 
-// TestAPIServerKnowsWhenAnExpansionCanBeTakenBack: the size grows once it is recorded, and shrinks no further than what is recorded.
+// TestAPIServerKnowsWhenAnExpansionCanBeTakenBack: the size may grow once it is recorded, and must not shrink below the
+// recorded size.
 func TestAPIServerKnowsWhenAnExpansionCanBeTakenBack(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
@@ -144,7 +145,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	assert.Equal(t, "2097152 blockdev rwo ignored ignored ignored v1 2880", got)
 }
 
-// TestSelectableFields: a daemon can watch what is its node's and nothing else.
+// TestSelectableFields: a daemon can watch the objects of its node and no others.
 func TestSelectableFields(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
@@ -184,7 +185,7 @@ func TestSettingsCannotBeDeleted(t *testing.T) {
 	check(t, err, "")
 }
 
-// check fails the test unless err is as expected: nil, or with the refusal in it.
+// check fails the test unless err is as expected: nil, or an error that contains the refusal.
 func check(t *testing.T, err error, refusal string) {
 	t.Helper()
 	if refusal == "" {

@@ -18,8 +18,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestVolumeIsOnThreeNodes: a pod writes; the volume is attached and healthy with
-// three members on three nodes; after detaching each replica holds the same bytes.
+// TestVolumeIsOnThreeNodes: a pod writes. The volume is attached and healthy with three members on three nodes. After
+// detaching, each replica holds the same bytes.
 func TestVolumeIsOnThreeNodes(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-volume")
@@ -86,7 +86,7 @@ func checkInstanceManagers(ctx context.Context, t *testing.T, c *cluster.Cluster
 	assert.Equal(t, nodes, on)
 }
 
-// checkREST asks the API through its Service.
+// checkREST reads the volume from the API through its Service.
 func checkREST(ctx context.Context, t *testing.T, c *cluster.Cluster, volume string) {
 	t.Helper()
 	address, err := c.Devcluster(ctx, "forward", types.Namespace+"/"+types.APIService+":"+fmt.Sprint(types.APIPort))
@@ -100,8 +100,8 @@ func checkREST(ctx context.Context, t *testing.T, c *cluster.Cluster, volume str
 	assert.Len(t, got.Replicas, 3)
 }
 
-// checkSums reads each replica of a detached volume on its node, through the socket for
-// tools, and compares.
+// checkSums reads each replica of a detached volume on its node, through the socket for tools, and compares the
+// checksums.
 func checkSums(ctx context.Context, t *testing.T, c *cluster.Cluster, v *longhorn.Volume, replicas []longhorn.Replica) {
 	t.Helper()
 	sums := map[string][]string{}
@@ -116,14 +116,13 @@ func checkSums(ctx context.Context, t *testing.T, c *cluster.Cluster, v *longhor
 	t.Logf("sha256 of %d replicas: %v", len(replicas), sums)
 }
 
-// TestPodMovesWithItsFile: the pod is deleted and comes up on another node, its file is
-// there byte for byte. Then its claim goes, and with it volume, replicas and
-// directories on all nodes, and nothing else.
+// TestPodMovesWithItsFile: the pod is deleted and starts on another node, where its file is identical byte for byte.
+// Then its claim is deleted, and with it the volume, its replicas and their directories on all nodes, and nothing else.
 func TestPodMovesWithItsFile(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	ns := namespace(ctx, t, c, "e2e-move")
 	bystander := claim(ctx, t, c, ns, "bystander", "16Mi")
-	// Directories are made when a volume is first attached.
+	// Directories are created when a volume is first attached.
 	pod(ctx, t, c, ns, "bystander", "bystander", idle)
 	deletePod(ctx, t, c, ns, "bystander")
 	waitVolume(ctx, t, c, bystander, ".status.state", "detached")

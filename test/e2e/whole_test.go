@@ -12,10 +12,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// The tests of this file stand last: they look back at what the others left.
+// The tests of this file are the last ones: they examine the state that the others left.
 
-// TestNothingIsForbidden: the roles in deploy/longhorn.yaml are enough; no program asks
-// for more.
+// TestNothingIsForbidden: the roles in deploy/longhorn.yaml are sufficient. No program requests more.
 func TestNothingIsForbidden(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	for _, app := range []string{"longhorn-manager", "longhorn-csi-controller", "longhorn-csi-plugin"} {
@@ -26,20 +25,21 @@ func TestNothingIsForbidden(t *testing.T) {
 	}
 }
 
-// rest is how long the cluster is watched while nothing happens. Longer than the
-// periods of all that runs by the clock: the disks are scanned every 30 s.
+// rest is how long the cluster is watched while nothing happens. It is longer than the period of every periodic task:
+// the disks are scanned every 30 s.
 const rest = 60 * time.Second
 
-// maxReviews is how many reviews may be asked for while the cluster rests: the CSI attacher compares its attachments with the REST API's
-// volumes each minute, and each of its requests may cost a TokenReview and a SubjectAccessReview.
+// maxReviews is the number of reviews that may be requested while the cluster is idle. The CSI attacher compares its
+// attachments with the REST API's volumes every minute. Each of its requests may cost a TokenReview and a
+// SubjectAccessReview.
 const maxReviews = 4
 
-// TestNothingIsWrittenAtRest: with a volume attached and idle, nothing of ours writes
-// to the API server but the holders of leases, who must. Reviews are answered and not stored.
+// TestNothingIsWrittenAtRest: with a volume attached and idle, none of our programs writes to the API server, except
+// the holders of leases, which must renew them. The API server answers reviews and does not store them.
 func TestNothingIsWrittenAtRest(t *testing.T) {
 	ctx, c := threeNodes.get(t, ordinary)
 	var writes []string
-	t.Cleanup(func() { // registered first, so it is the last that is said of a failure
+	t.Cleanup(func() { // registered first, so its output comes last after a failure
 		if t.Failed() {
 			t.Log(errWritten(writes))
 		}
@@ -56,7 +56,7 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(rest) // what is waited for is that nothing happens
+	time.Sleep(rest) // the test waits for nothing to happen
 	var reviews int
 	writes, reviews = writesSince(t, from)
 	assert.Empty(t, writes, errWritten(writes))
@@ -67,7 +67,7 @@ type errWritten []string
 
 func (e errWritten) Error() string { return "written at rest: " + strings.Join(e, "; ") }
 
-// writesSince reads the API server's audit log: what we wrote, and how many reviews we asked for.
+// writesSince reads the API server's audit log. It returns what we wrote, and how many reviews we requested.
 func writesSince(t *testing.T, from time.Time) (writes []string, reviews int) {
 	t.Helper()
 	for _, r := range requestsSince(t, threeNodes.options.Dir, from) {

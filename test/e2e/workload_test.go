@@ -14,8 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// namespace makes a namespace for one test and removes it, with its claims and their
-// volumes, at the end.
+// namespace creates a namespace for one test. At the end it deletes the namespace, with its claims and their volumes.
 func namespace(ctx context.Context, t *testing.T, c *cluster.Cluster, name string) string {
 	t.Helper()
 	c.Must(ctx, t, "delete", "namespace", name, "--ignore-not-found", "--timeout=120s") // of a failed run
@@ -29,17 +28,17 @@ func namespace(ctx context.Context, t *testing.T, c *cluster.Cluster, name strin
 		_, err := c.Kubectl(ctx, "delete", "namespace", name, "--ignore-not-found", "--timeout=150s")
 		assert.NoError(t, err, "put the test's namespace away")
 	})
-	c.DumpIfFailed(t) // registered last, so it runs while the pods are still there
+	c.DumpIfFailed(t) // registered last, so it runs while the pods still exist
 	return name
 }
 
-// claim makes a claim of StorageClass longhorn and returns the name of its volume.
+// claim creates a claim of StorageClass longhorn and returns the name of its volume.
 func claim(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, name, size string) string {
 	t.Helper()
 	return claimOf(ctx, t, c, namespace, name, size, "longhorn")
 }
 
-// claimOf makes a claim of a StorageClass and returns the name of its volume.
+// claimOf creates a claim of a StorageClass and returns the name of its volume.
 func claimOf(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, name, size, class string) string {
 	t.Helper()
 	startClaim(ctx, t, c, namespace, name, size, class)
@@ -62,8 +61,8 @@ spec:
 	require.NoError(t, c.Apply(ctx, manifest))
 }
 
-// pod runs a shell script in a pod with the claim at /data, and waits until it is
-// ready. The pod is started once and never again, so that an error in it is seen.
+// pod runs a shell script in a pod with the claim at /data, and waits until the pod is ready. The pod is never
+// restarted, so that tests see an error in it.
 func pod(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, name, claim, script string) {
 	t.Helper()
 	startPod(ctx, t, c, namespace, name, claim, script)
@@ -109,7 +108,7 @@ spec:
 	require.NoError(t, c.Apply(ctx, manifest))
 }
 
-// idle is a script that does nothing until the pod is ended.
+// idle is a script that does nothing until the pod is deleted.
 const idle = "exec sleep infinity"
 
 // writeFile fills a file of the pod with random bytes and returns their sha256.
@@ -124,7 +123,7 @@ func sumInPod(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, 
 	return firstWord(t, c.Must(ctx, t, "-n", namespace, "exec", pod, "--", "sha256sum", path))
 }
 
-// firstWord of what sha256sum printed, which must be a checksum.
+// firstWord returns the first word of the output of sha256sum, which must be a checksum.
 func firstWord(t *testing.T, out string) string {
 	t.Helper()
 	sum, _, _ := strings.Cut(out, " ")
@@ -137,7 +136,7 @@ func nodeOf(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, po
 	return c.Must(ctx, t, "-n", namespace, "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
 }
 
-// deletePod ends a pod and waits until it is gone.
+// deletePod deletes a pod and waits until it is gone.
 func deletePod(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, pod string) {
 	t.Helper()
 	c.Must(ctx, t, "-n", namespace, "delete", "pod", pod, "--wait", "--timeout=90s")
@@ -149,7 +148,7 @@ func waitVolume(ctx context.Context, t *testing.T, c *cluster.Cluster, volume, p
 	c.Must(ctx, t, "-n", types.Namespace, "wait", "volumes.longhorn.io/"+volume, fmt.Sprintf("--for=jsonpath={%s}=%s", path, value), "--timeout=120s")
 }
 
-// nodes of the cluster with three.
+// nodes are the nodes of the cluster with three nodes.
 var nodes = []string{"node-1", "node-2", "node-3"}
 
 // dataDirectory is a node's default disk.

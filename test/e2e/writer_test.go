@@ -18,14 +18,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// writer is a Deployment of one pod that appends numbered records to a file, each made
-// durable by fsync, and tells which were:
+// writer is a Deployment of one pod that appends numbered records to a file. It makes each record durable by fsync, and
+// logs which ones are durable:
 //
 //	/data/records  on the volume         <pod> <start> <number>
 //	/acks/<pod>    on the node itself    <time> <pod> <start> <number>, after fsync returned
 //
-// The second file outlives pod and node, and can be read while the node is cut off.
-// An error of a write is not an acknowledgement; the writer says so and tries again.
+// The second file outlives pod and node, and can be read while the node is cut off. A write that failed is not
+// acknowledged: the writer reports the error and tries again.
 type writer struct {
 	c                 *cluster.Cluster
 	namespace, volume string
@@ -48,7 +48,7 @@ while true; do
 done
 `
 
-// loading writes at random beside what follows, and begins again when it failed.
+// loading writes at random while the rest of the script runs. It starts again when it has failed.
 const loading = `
 while true; do
   fio --name=load --filename=/data/load --size=32M --rw=randwrite --bs=8k --ioengine=libaio --iodepth=4 --direct=1 \
@@ -56,7 +56,8 @@ while true; do
 done &
 `
 
-// verifyingBeside writes at random beside what follows and verifies all it wrote, in short rounds; it ends with the first error.
+// verifyingBeside writes at random while the rest of the script runs. It verifies everything that it wrote, in short
+// rounds, and exits at the first error.
 const verifyingBeside = `
 (
   set -e
@@ -68,16 +69,16 @@ const verifyingBeside = `
 ) &
 `
 
-// acksDirectory is on a node, on a file system that does not lose its power with the node.
+// acksDirectory is on a node, on a file system that keeps its data when the node loses its power.
 const acksDirectory = "/var/lib/kubelet/e2e-acks"
 
-// startWriter makes a claim and a writer on it, and waits until that has written some.
+// startWriter creates a claim and a writer with it, and waits until the writer has written some records.
 func startWriter(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, script string) *writer {
 	t.Helper()
 	return startWriterOn(ctx, t, c, namespace, script, "longhorn")
 }
 
-// startWriterOn is startWriter with a StorageClass of one's choice.
+// startWriterOn is startWriter with a chosen StorageClass.
 func startWriterOn(ctx context.Context, t *testing.T, c *cluster.Cluster, namespace, script, class string) *writer {
 	t.Helper()
 	w := &writer{c: c, namespace: namespace, volume: claimOf(ctx, t, c, namespace, "data", "256Mi", class)}
@@ -121,7 +122,7 @@ spec:
 
 func (w *writer) acks() string { return acksDirectory + "/" + w.namespace }
 
-// node is where the writer's volume is attached.
+// node returns the node to which the writer's volume is attached.
 func (w *writer) node(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	v := theVolume(ctx, t, w.c, w.volume)
@@ -129,13 +130,13 @@ func (w *writer) node(ctx context.Context, t *testing.T) string {
 	return v.Status.CurrentNodeID
 }
 
-// ack is a record and when fsync had returned for it.
+// ack is a record, and the time when fsync had returned for it.
 type ack struct {
 	at     time.Time
 	record string
 }
 
-// acked reads what was acknowledged on a node, in the order of time. The node must run.
+// acked returns the acknowledgements on a node, ordered by time. The node must run.
 func (w *writer) acked(ctx context.Context, node string) ([]ack, error) {
 	text, err := w.c.OnNode(ctx, node, "bash", "-c", "shopt -s nullglob; cat "+w.acks()+"/* </dev/null")
 	if err != nil {
@@ -182,7 +183,7 @@ func (w *writer) waitAckedOn(ctx context.Context, t *testing.T, on []string, aft
 	})
 }
 
-// podUID identifies the writer's pod, with its restarts.
+// podUID identifies the writer's pod, including its restarts.
 func (w *writer) podUID(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	return w.c.Must(ctx, t, "-n", w.namespace, "get", "pods", "-l", "app=writer", "-o", "jsonpath={.items[*].metadata.uid} {.items[*].status.containerStatuses[*].restartCount}")
@@ -205,7 +206,7 @@ func (w *writer) checkVerified(ctx context.Context, t *testing.T) {
 	})
 }
 
-// scale sets the number of writers, 0 or 1, and waits for the volume to follow.
+// scale sets the number of writers, 0 or 1, and waits until the volume has followed.
 func (w *writer) scale(ctx context.Context, t *testing.T, replicas int) {
 	t.Helper()
 	w.c.Must(ctx, t, "-n", w.namespace, "scale", "deployment/writer", fmt.Sprintf("--replicas=%d", replicas))
@@ -241,9 +242,8 @@ func waitHealthy(ctx context.Context, t *testing.T, c *cluster.Cluster, volume s
 	})
 }
 
-// finish ends the writer and checks what it left: no replica differs, nothing of the
-// volume stays on any node, and a pod that mounts the volume anew finds every record
-// that was acknowledged.
+// finish stops the writer and checks the volume. No replica differs, and nothing of the volume remains on any node. A
+// pod that mounts the volume again finds every acknowledged record.
 func (w *writer) finish(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w.scale(ctx, t, 0)
@@ -257,7 +257,7 @@ func (w *writer) finish(ctx context.Context, t *testing.T) {
 	waitVolume(ctx, t, w.c, w.volume, ".status.state", "detached")
 }
 
-// check compares the file with what was acknowledged on any node.
+// check compares the file with the acknowledgements of all nodes.
 func (w *writer) check(ctx context.Context, t *testing.T, file string) {
 	t.Helper()
 	there := map[string]bool{}

@@ -2,7 +2,7 @@
 // name, so that it does not disturb a demo on the same machine. It wraps kubectl, commands on nodes, waits, and a dump
 // of the cluster's last state and logs.
 //
-// It must not know what a test is about. It knows nothing of the storage manager except the names of the installed
+// It must not know the subject of a test. It knows nothing of the storage manager except the names of the installed
 // objects.
 package cluster
 
@@ -235,7 +235,7 @@ func (c *Cluster) answers(ctx context.Context) bool {
 func (c *Cluster) command(ctx context.Context, args ...string) *exec.Cmd {
 	args = append([]string{"--dir", c.o.Dir, "--name", c.o.Name}, args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(c.o.Root, "bin/devcluster"), args...)
-	// After an interrupt, the program can clean up what it has started.
+	// After an interrupt, the program can clean up.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	return cmd
