@@ -29,11 +29,11 @@ import (
 // root is the root of the module.
 const root = "../.."
 
-// screenshots is where pictures of all pages are written; empty: none are.
+// screenshots is the directory to which pictures of all pages are written. If it is empty, none are written.
 var screenshots = flag.String("screenshots", "", "directory for pictures of all pages, dark and light (docs/images)")
 
-// access knows the tokens "admin", "reader", "operator", who may do everything with what is Longhorn's and must not see Events, and
-// "guest", who may only see volumes.
+// access knows four tokens: "admin", "reader", "operator" and "guest". The operator may do everything with Longhorn's
+// objects and must not see Events. The guest may only see volumes.
 type access struct{ revoked sync.Map } // by token
 
 func (a *access) Authenticate(_ context.Context, token string) (api.Identity, error) {
@@ -56,7 +56,7 @@ func (*access) Allowed(_ context.Context, who api.Identity, what api.Attributes)
 	return what.Verb == "get" || what.Verb == "list", nil
 }
 
-// hastyClock lets every timer fire as soon as it is set: caches change between requests only.
+// hastyClock lets every timer fire as soon as it is set: caches change only between requests.
 type hastyClock struct{ *testclock.FakeClock }
 
 func (c hastyClock) NewTimer(d time.Duration) clock.Timer {
@@ -65,7 +65,7 @@ func (c hastyClock) NewTimer(d time.Duration) clock.Timer {
 	return timer
 }
 
-// bench is the page of a cluster of fakes, and who looks at it.
+// bench is the page of a cluster of fakes, and the browser of its user.
 type bench struct {
 	*testutil.Harness
 	*browser.Browser
@@ -78,7 +78,7 @@ type bench struct {
 	daemons daemons
 }
 
-// toldEvents are Events whose changes are told as those of the caches are.
+// toldEvents are Events whose changes are reported like those of the caches.
 type toldEvents struct {
 	manager.EventStore
 	readers *readers
@@ -89,7 +89,7 @@ func (e toldEvents) OnChange(changed func()) (stop func(), err error) {
 	return e.readers.OnChange(changed)
 }
 
-// readers are the streams that are open: the caches of fakes tell nobody of changes.
+// readers are the open streams. The caches of fakes do not report changes, so tell does.
 type readers struct {
 	mu   sync.Mutex
 	last int            // guarded by mu
@@ -121,7 +121,7 @@ func (r *readers) tell() {
 	}
 }
 
-// newBench needs a built page and a browser; without them the test is skipped, unless LONGHORN_PAGE=required.
+// newBench needs a built page and a browser. Without them the test is skipped, unless LONGHORN_PAGE=required.
 func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	t.Helper()
 	page, err := ui.New()
@@ -155,7 +155,8 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	return b
 }
 
-// cached lets each request see what those before it wrote. Streams wait for the caches, so they pass.
+// cached lets each request see what earlier requests wrote. It does not lock for streams, because they wait for the
+// caches.
 func (b *bench) cached(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isStream(r) {
@@ -172,7 +173,7 @@ func (b *bench) cached(next http.Handler) http.Handler {
 	})
 }
 
-// add makes objects, and lets the caches see them.
+// add creates objects, and lets the caches see them.
 func (b *bench) add(objs ...runtime.Object) {
 	b.T.Helper()
 	b.mu.Lock()
@@ -182,7 +183,7 @@ func (b *bench) add(objs ...runtime.Object) {
 	b.readers.tell()
 }
 
-// change does what controllers would, and lets the caches see it.
+// change writes objects as controllers would, and lets the caches see them.
 func (b *bench) change(objs ...runtime.Object) {
 	b.T.Helper()
 	b.mu.Lock()
@@ -192,7 +193,7 @@ func (b *bench) change(objs ...runtime.Object) {
 	b.readers.tell()
 }
 
-// login logs in as somebody.
+// login logs in with a token.
 func (b *bench) login(token string) {
 	b.T.Helper()
 	b.Open(b.url + "/")
@@ -201,7 +202,7 @@ func (b *bench) login(token string) {
 	b.Has("heading", "Dashboard")
 }
 
-// now is for conditions: they have changed lately.
+// now is for conditions that have changed recently.
 var now = metav1.Time{Time: testutil.Now}.Format(time.RFC3339)
 
 var created = testutil.Now.Add(-48 * time.Hour)

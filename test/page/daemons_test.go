@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// daemons are those of all nodes; a test says what they answer.
+// daemons are the daemons of all nodes. A test sets their answers.
 type daemons struct {
 	mu      sync.Mutex
-	err     error    // guarded by mu; what trims fail with
+	err     error    // guarded by mu; the error with which trims fail
 	trimmed []string // guarded by mu; node/volume of each trim that succeeded
 }
 
-// trims are node/volume of each trim that succeeded.
+// trims returns node/volume of each trim that succeeded.
 func (d *daemons) trims() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -31,7 +31,7 @@ func (d *daemons) TrimFilesystem(_ context.Context, node, _, volume string) (boo
 	return true, nil
 }
 
-// answer makes all later trims fail with err; nil: they succeed.
+// answer makes all later trims fail with err. If err is nil, they succeed.
 func (d *daemons) answer(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

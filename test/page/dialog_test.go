@@ -11,7 +11,8 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// TestADialogStaysWhileItsChangeIsUnderWay: that would go on, and its refusal would be lost.
+// TestADialogStaysWhileItsChangeIsUnderWay: if the dialog closed earlier, the change would continue, and the user would
+// not see its refusal.
 func TestADialogStaysWhileItsChangeIsUnderWay(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -19,7 +20,7 @@ func TestADialogStaysWhileItsChangeIsUnderWay(t *testing.T) {
 	b.Act("Actions on orders-db", "Number of replicas")
 	b.Type("textbox", "Number of replicas", "99")
 	change := b.network.delay("POST /v1/volumes/orders-db")
-	b.Press(kb.Enter) // the field keeps the focus, so the dialog hears the next key
+	b.Press(kb.Enter) // the field keeps the focus, so the dialog receives the next key
 	await(t, "the change", change.ready)
 	b.Press(kb.Escape)
 	b.Click("button", "Cancel")
@@ -29,7 +30,8 @@ func TestADialogStaysWhileItsChangeIsUnderWay(t *testing.T) {
 	b.HasNot("dialog", "Replicas of orders-db")
 }
 
-// TestADialogOutlivesItsRow: the row leaves the filter, and the volume the cluster, while the form is filled in.
+// TestADialogOutlivesItsRow: while the user fills in the form, the row leaves the filter, and the volume leaves the
+// cluster.
 func TestADialogOutlivesItsRow(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -44,7 +46,7 @@ func TestADialogOutlivesItsRow(t *testing.T) {
 	b.ExpectWrites("update volumes/orders-queue")
 }
 
-// TestASecondClickIsIgnored while what the first one asked for is under way.
+// TestASecondClickIsIgnored: while the change of the first click is in progress, a second click has no effect.
 func TestASecondClickIsIgnored(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -70,7 +72,7 @@ func TestASecondClickIsIgnored(t *testing.T) {
 	b.ExpectWrites("update volumes/orders-db")
 }
 
-// TestManyAtOnce: the dialog says how far it is, stops when it is told to, and goes on with those that are left.
+// TestManyAtOnce: the dialog shows its progress, stops on request, and continues with the remaining volumes.
 func TestManyAtOnce(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -95,7 +97,8 @@ func TestManyAtOnce(t *testing.T) {
 	b.ExpectWrites("update volumes/orders-queue")
 }
 
-// TestAVolumeThatIsMadeAgainIsNotChosen, though the one before of its name was.
+// TestAVolumeThatIsMadeAgainIsNotChosen: the new volume is not selected, although the deleted volume of the same name
+// was.
 func TestAVolumeThatIsMadeAgainIsNotChosen(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -112,7 +115,7 @@ func TestAVolumeThatIsMadeAgainIsNotChosen(t *testing.T) {
 	b.SeesNot("chosen")
 }
 
-// TestAWrongNumberOfReplicas is told by the form, before the API is asked.
+// TestAWrongNumberOfReplicas: the form reports it before it sends a request to the API.
 func TestAWrongNumberOfReplicas(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.login("admin")
@@ -129,7 +132,7 @@ func TestAWrongNumberOfReplicas(t *testing.T) {
 	b.ExpectWrites("create volumes/mine")
 }
 
-// TestFieldsThatNothingWasWrittenTo are not blank.
+// TestFieldsThatNothingWasWrittenTo: the page does not show them as blank.
 func TestFieldsThatNothingWasWrittenTo(t *testing.T) {
 	objs := healthy("bare", 1)
 	v, ok := objs[0].(*longhorn.Volume)
@@ -142,7 +145,8 @@ func TestFieldsThatNothingWasWrittenTo(t *testing.T) {
 	b.Sees("Access mode not set")
 }
 
-// TestSalvage: offered for a faulted volume alone. The API refuses a replica that lacks acknowledged writes, and takes one that has all.
+// TestSalvage: the page offers it only for a faulted volume. The API refuses a replica that lacks acknowledged writes,
+// and accepts one that has all.
 func TestSalvage(t *testing.T) {
 	lost := volume("lost", 5, state{robustness: longhorn.VolumeRobustnessFaulted, replicas: map[string]string{"node-1": "RW", "node-2": "RW"}})
 	for _, obj := range lost {

@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// event is one about an object, some minutes before the harness's time.
+// event returns an Event about an object, some minutes before the harness's time.
 func event(id, kind, name, reason string, minutes int) *corev1.Event {
 	at := metav1.Time{Time: testutil.Now.Add(-time.Duration(minutes) * time.Minute)}
 	return &corev1.Event{
@@ -25,7 +25,7 @@ func event(id, kind, name, reason string, minutes int) *corev1.Event {
 	}
 }
 
-// lately are Events of cluster, as its controllers would tell them.
+// lately returns recent Events of the objects of cluster, as its controllers would create them.
 func lately() []runtime.Object {
 	var objs []runtime.Object
 	for i, e := range []struct{ kind, name, reason, message string }{
@@ -44,7 +44,8 @@ func lately() []runtime.Object {
 	return objs
 }
 
-// TestEvents: the dashboard has all, the newest first, and new ones as they come; a volume has its own and those of its replicas.
+// TestEvents: the dashboard has all Events, the newest first, and adds new ones as they arrive. A volume's page has the
+// Events of the volume and of its replicas.
 func TestEvents(t *testing.T) {
 	objs := cluster()
 	for i := range 12 {
@@ -73,7 +74,8 @@ func TestEvents(t *testing.T) {
 	b.SeesNot("OtherEvent of orders-db")
 }
 
-// TestWhoMayNotSeeEvents is told so, and that alone: nothing is lost that could be mended.
+// TestWhoMayNotSeeEvents: the page reports only the missing right. It does not report a lost connection, because a new
+// one would not help.
 func TestWhoMayNotSeeEvents(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("operator")
@@ -81,12 +83,13 @@ func TestWhoMayNotSeeEvents(t *testing.T) {
 	b.Matches(".connection[data-state=open]")
 }
 
-// healthy is a healthy volume of a size.
+// healthy returns a healthy volume of a size.
 func healthy(name string, sizeGiB int) []runtime.Object {
 	return volume(name, sizeGiB, state{robustness: longhorn.VolumeRobustnessHealthy, node: "node-1", replicas: everywhere})
 }
 
-// TestALostConnection is said and mended; what has changed meanwhile is shown then. What is known stays, though it cannot be read again.
+// TestALostConnection: the page reports the lost connection, restores it, and then shows the changes that it missed.
+// The known data stays visible although it cannot be read again.
 func TestALostConnection(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -104,13 +107,14 @@ func TestALostConnection(t *testing.T) {
 	b.Sees("21 GiB")
 }
 
-// noChecks stops the timer by which the page looks whether its connections live, as a sleep does.
+// noChecks stops the timer with which the page checks that its connections work, as a sleep of the machine does.
 const noChecks = `{
 	const set = window.setTimeout;
 	window.setTimeout = (call, ms, ...rest) => (ms === 5000 ? 0 : set(call, ms, ...rest));
 } true`
 
-// TestAConnectionThatIsForgotten, by a router or while the machine slept, is made anew though nobody has closed it.
+// TestAConnectionThatIsForgotten: a router forgot the connection, or the machine slept. The page connects again
+// although neither side closed the connection.
 func TestAConnectionThatIsForgotten(t *testing.T) {
 	for _, tc := range []struct{ name, happens string }{
 		{"the browser is online again", `window.dispatchEvent(new Event('online')); true`},
@@ -141,7 +145,7 @@ func TestAConnectionThatIsForgotten(t *testing.T) {
 	}
 }
 
-// TestAnOlderAnswerDoesNotReplaceANewerList: the page gives up a read of the list when the stream brings one.
+// TestAnOlderAnswerDoesNotReplaceANewerList: the page cancels a read of the list when the stream brings a newer one.
 func TestAnOlderAnswerDoesNotReplaceANewerList(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -157,7 +161,7 @@ func TestAnOlderAnswerDoesNotReplaceANewerList(t *testing.T) {
 	b.Sees("21 GiB")
 }
 
-// TestFindingsThatAreOld are shown, with when they were read last and why not since.
+// TestFindingsThatAreOld: the page shows them with the time of the last successful read, and the error since then.
 func TestFindingsThatAreOld(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -170,7 +174,8 @@ func TestFindingsThatAreOld(t *testing.T) {
 	b.Matches(".finding")
 }
 
-// seenAgain makes the page believe that it was hidden, and waits until it has read who is logged in.
+// seenAgain makes the page believe that it was hidden and is visible again. It waits until the page has read the
+// session of the login.
 const seenAgain = `new Promise((done) => {
 	const real = window.fetch, frame = (next) => requestAnimationFrame(next);
 	window.fetch = async (...request) => {
@@ -181,7 +186,8 @@ const seenAgain = `new Promise((done) => {
 	document.dispatchEvent(new Event('visibilitychange', {bubbles: true}));
 })`
 
-// TestALoginForgetsTheOneBefore: the page sees that a login has ended, and the next person is shown nothing that the one before was.
+// TestALoginForgetsTheOneBefore: the page notices that a login has expired. The next user sees nothing that only the
+// previous user could see.
 func TestALoginForgetsTheOneBefore(t *testing.T) {
 	b := newBench(t, append(cluster(), event("b", "Volume", "orders-db", "OtherEvent", 1))...)
 	b.login("admin")
@@ -196,7 +202,7 @@ func TestALoginForgetsTheOneBefore(t *testing.T) {
 	b.SeesNot("OtherEvent of orders-db")
 }
 
-// TestAReadOfTheLoginThatFails leaves the page as it is, with what was typed.
+// TestAReadOfTheLoginThatFails: the page and the typed text stay as they are.
 func TestAReadOfTheLoginThatFails(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -212,7 +218,7 @@ func TestAReadOfTheLoginThatFails(t *testing.T) {
 	b.ExpectWrites("create volumes/mine")
 }
 
-// TestAPartThatFails says so; the rest of the page works, and the part is tried again.
+// TestAPartThatFails: the part reports its error, and the rest of the page works. The user can retry the part.
 func TestAPartThatFails(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.Tolerate("no dates")
@@ -232,7 +238,7 @@ func TestAPartThatFails(t *testing.T) {
 	b.Has("region", "Conditions")
 }
 
-// TestACommandIsSelectedWhereThePageMayNotCopy, as over plain HTTP.
+// TestACommandIsSelectedWhereThePageMayNotCopy: copying is forbidden over plain HTTP, for example.
 func TestACommandIsSelectedWhereThePageMayNotCopy(t *testing.T) {
 	b := newBench(t)
 	b.Open(b.url + "/")

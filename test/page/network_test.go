@@ -16,12 +16,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/page/browser"
 )
 
-// network is what lies between the browser and the daemon. It can lose streams, with a word or without, and answers.
+// network is the network between the browser and the daemon. It can close streams, silently drop their data, and delay
+// or fail answers.
 type network struct {
 	mu       sync.Mutex
 	isCut    bool                     // guarded by mu
-	ends     chan struct{}            // guarded by mu; closed when the streams that are open end
-	silent   chan struct{}            // guarded by mu; closed when the streams that are open get nothing through any more
+	ends     chan struct{}            // guarded by mu; closed when cut closes the open streams
+	silent   chan struct{}            // guarded by mu; closed when forget makes the open streams silent
 	beats    map[string]chan struct{} // guarded by mu; by path; closed at the first heartbeat
 	delays   map[string]*delayed      // guarded by mu; by method and path
 	failures map[string]chan struct{} // guarded by mu; by path; gets an element for each request
@@ -33,7 +34,7 @@ func newNetwork() *network {
 
 func isStream(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/v1/ws/") }
 
-// cut ends all streams, and lets none through until the network is mended.
+// cut closes all streams, and accepts none until the network works again.
 func (n *network) cut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -47,7 +48,7 @@ func (n *network) mend() {
 	n.isCut, n.ends = false, make(chan struct{})
 }
 
-// forget lets the streams that are open stay open, and nothing through them any more.
+// forget leaves the open streams open, but drops everything that is written to them from now on.
 func (n *network) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -55,7 +56,7 @@ func (n *network) forget() {
 	n.silent = make(chan struct{})
 }
 
-// beat is closed when a stream has sent a heartbeat.
+// beat returns a channel that is closed when a stream has sent a heartbeat.
 func (n *network) beat(path string) chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,16 +66,16 @@ func (n *network) beat(path string) chan struct{} {
 	return n.beats[path]
 }
 
-// delayed is an answer that is ready and not given yet.
+// delayed is an answer that is ready but not sent yet.
 type delayed struct {
-	ready chan struct{} // closed when it is ready
-	left  chan struct{} // closed when the page has given its request up
-	gives chan struct{} // closed when it is given
+	ready chan struct{} // closed when the answer is ready
+	left  chan struct{} // closed when the page has cancelled its request
+	gives chan struct{} // closed when the answer may be sent
 }
 
 func (d *delayed) give() { close(d.gives) }
 
-// delay holds the answer to the next request of a method and path back.
+// delay holds back the answer to the next request of a method and path.
 func (n *network) delay(request string) *delayed {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,7 +84,7 @@ func (n *network) delay(request string) *delayed {
 	return d
 }
 
-// fail refuses to answer reads of a path from now on, and tells of each.
+// fail answers reads of a path with an error from now on, and reports each read in failed.
 func (n *network) fail(path string) (failed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -142,7 +143,7 @@ func (n *network) stream(next http.Handler, w http.ResponseWriter, r *http.Reque
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	go func() { // it ends with the request
+	go func() { // returns when the request ends
 		select {
 		case <-ends:
 			cancel()
@@ -154,7 +155,7 @@ func (n *network) stream(next http.Handler, w http.ResponseWriter, r *http.Reque
 	next.ServeHTTP(&hijackable{w, silent, func() { once.Do(func() { n.began(beat) }) }}, r.WithContext(ctx))
 }
 
-// began closes beat, which other streams of the path may have done.
+// began closes beat, unless another stream of the path has closed it.
 func (n *network) began(beat chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,7 +166,7 @@ func (n *network) began(beat chan struct{}) {
 	}
 }
 
-// hijackable gives a connection that can become silent.
+// hijackable returns a connection that can become silent.
 type hijackable struct {
 	http.ResponseWriter
 	silent <-chan struct{}
@@ -183,7 +184,7 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return f, buffers, nil
 }
 
-// forgotten is a connection that a router forgets: what is written is lost, and nobody is told.
+// forgotten is a connection that a router forgets: written data is lost, and neither side gets an error.
 type forgotten struct {
 	net.Conn
 	of *hijackable

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// spec is what is asked of a node now.
+// spec returns the current spec of a node.
 func (b *bench) spec(name string) longhorn.NodeSpec {
 	b.T.Helper()
 	n, err := b.Longhorn.LonghornV1beta2().Nodes(types.Namespace).Get(b.T.Context(), name, metav1.GetOptions{})
@@ -22,7 +22,7 @@ func (b *bench) spec(name string) longhorn.NodeSpec {
 	return n.Spec
 }
 
-// byOthers is node-1 as another person left it: with a second disk, and other tags.
+// byOthers returns node-1 as another user left it: with a second disk, and other tags.
 func byOthers(changes ...func(*longhorn.Node)) *longhorn.Node {
 	return build.ReadyNode("node-1", "uuid-1", append([]func(*longhorn.Node){
 		build.WithDisk("theirs", "/mnt/theirs"),
@@ -30,7 +30,7 @@ func byOthers(changes ...func(*longhorn.Node)) *longhorn.Node {
 	}, changes...)...)
 }
 
-// theirDisk is disk-1 with what another person asks of it.
+// theirDisk changes the spec of disk-1 as another user would.
 func theirDisk(change func(*longhorn.DiskSpec)) func(*longhorn.Node) {
 	return func(n *longhorn.Node) {
 		d := n.Spec.Disks["disk-1"]
@@ -39,8 +39,8 @@ func theirDisk(change func(*longhorn.DiskSpec)) func(*longhorn.Node) {
 	}
 }
 
-// TestChangesOfOthersStay: a form changes what its user changed, of a node that others change while it is open, and that the page has not
-// heard of since.
+// TestChangesOfOthersStay: a form sends only the changes of its user. Other users change the node while the form is
+// open, and the page has not received their changes.
 func TestChangesOfOthersStay(t *testing.T) {
 	tagged := theirDisk(func(d *longhorn.DiskSpec) { d.Tags = []string{"slow"} })
 	for _, tc := range []struct {
@@ -99,7 +99,8 @@ func TestChangesOfOthersStay(t *testing.T) {
 
 func closed(d *longhorn.DiskSpec) { d.AllowScheduling = false }
 
-// TestAClashIsSaid: what another person changed to something else is said and not overwritten, until it is sent once more.
+// TestAClashIsSaid: the user and another user changed the same field. The form reports it and overwrites nothing until
+// the user sends the form again.
 func TestAClashIsSaid(t *testing.T) {
 	b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
 	b.login("admin")
@@ -128,8 +129,8 @@ func TestAClashIsSaid(t *testing.T) {
 	b.ExpectWrites()
 }
 
-// TestADiskOfAnotherPerson: a name that another person took meanwhile is refused at its field, and a disk that is another one now is not
-// removed.
+// TestADiskOfAnotherPerson: the form refuses a name at its field if another user has taken it in the meantime. It does
+// not remove a disk if another disk has that name now.
 func TestADiskOfAnotherPerson(t *testing.T) {
 	b := newBench(t, build.ReadyNode("node-1", "uuid-1", build.WithDisk("old", "/mnt/old", closed)))
 	b.login("admin")

@@ -10,7 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestDisksAndTags: a disk is added beside the one that is there, a bad tag is refused at its field.
+// TestDisksAndTags: the user adds a disk next to the existing one. The form refuses a bad tag at its field.
 func TestDisksAndTags(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -35,7 +35,7 @@ func TestDisksAndTags(t *testing.T) {
 	b.Describes("textbox", "Path", `.path: "relative"`)
 	b.ExpectWrites()
 	b.Type("textbox", "Path", "/mnt/second")
-	b.SeesNot("must be an absolute path") // it was said of another one
+	b.SeesNot("must be an absolute path") // that was about another path
 	b.Type("textbox", "Name", "second")
 	b.Click("button", "Add")
 	b.HasNot("dialog", "Add a disk to node-2")
@@ -44,7 +44,7 @@ func TestDisksAndTags(t *testing.T) {
 	b.ExpectWrites("update nodes/node-2")
 }
 
-// TestSettings: a refusal stands at the field, and a value that is taken is shown.
+// TestSettings: a refusal is shown at the field, and an accepted value is shown.
 func TestSettings(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.login("admin")
@@ -60,8 +60,8 @@ func TestSettings(t *testing.T) {
 	b.ExpectWrites("create settings/default-replica-count")
 }
 
-// TestADiskIsEmptiedAndRemoved: the page shows which replicas are still to leave it, how far the copy of each has got or what it waits for,
-// and removes the disk when its name was typed.
+// TestADiskIsEmptiedAndRemoved: the page shows which replicas still have to leave the disk. For each it shows the
+// progress of the rebuild, or the reason for its wait. It removes the disk after the user has typed the disk's name.
 func TestADiskIsEmptiedAndRemoved(t *testing.T) {
 	objs := append(threeNodes(), volume("orders-queue", 5, state{
 		robustness: longhorn.VolumeRobustnessDegraded, node: "node-3", replicas: map[string]string{"node-1": "RW", "node-3": "WO"}, progress: 42,
@@ -107,7 +107,7 @@ func TestADiskIsEmptiedAndRemoved(t *testing.T) {
 	b.ExpectWrites("update nodes/node-2")
 }
 
-// TestARefusedAnnotation: the node says which key was refused, and at which position.
+// TestARefusedAnnotation: the page of the node shows which key was refused, and at which position.
 func TestARefusedAnnotation(t *testing.T) {
 	n := build.ReadyNode("node-1", "uuid-1")
 	n.Status.Conditions = append(n.Status.Conditions, longhorn.Condition{

@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// threeNodes have a disk of 100 GiB each, in part used, and a running data plane.
+// threeNodes returns nodes with a partly used disk of 100 GiB each, and a running data plane.
 func threeNodes() []runtime.Object {
 	var objs []runtime.Object
 	for i, used := range []int64{20, 35, 60} {
@@ -26,7 +26,7 @@ func threeNodes() []runtime.Object {
 	return objs
 }
 
-// state of a volume for used.
+// state describes a volume to the function volume.
 type state struct {
 	robustness longhorn.VolumeRobustness
 	locality   longhorn.DataLocality
@@ -36,7 +36,7 @@ type state struct {
 	condition  *longhorn.Condition
 }
 
-// volume is a volume with its engine and replicas as its controllers would have them.
+// volume returns a volume with its engine and replicas as its controllers would have them.
 func volume(name string, sizeGiB int, s state) []runtime.Object {
 	v := build.Volume(name, func(v *longhorn.Volume) {
 		v.CreationTimestamp.Time = created
@@ -95,7 +95,7 @@ func volume(name string, sizeGiB int, s state) []runtime.Object {
 
 var everywhere = map[string]string{"node-1": "RW", "node-2": "RW", "node-3": "RW"}
 
-// cluster has volumes in all states.
+// cluster returns volumes in all states.
 func cluster() []runtime.Object {
 	objs := threeNodes()
 	for _, v := range [][]runtime.Object{

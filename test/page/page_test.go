@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestLogin: a wrong token is refused, a right one opens the page, and its cookie ends with the logout.
+// TestLogin: a wrong token is refused, a correct one opens the page, and the logout deletes its cookie.
 func TestLogin(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.Open(b.url + "/volumes")
@@ -30,7 +30,7 @@ func TestLogin(t *testing.T) {
 	b.Has("heading", "Log in to Longhorn")
 }
 
-// TestAReaderIsRefused: the API's refusal is shown as it is.
+// TestAReaderIsRefused: the page shows the API's refusal unchanged.
 func TestAReaderIsRefused(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("reader")
@@ -42,7 +42,8 @@ func TestAReaderIsRefused(t *testing.T) {
 	b.ExpectWrites()
 }
 
-// TestCreateVolume: the form's own errors, the API's at the field that they name, and a volume.
+// TestCreateVolume: the form shows its own errors, and the API's errors at the fields that they name. Then it creates a
+// volume.
 func TestCreateVolume(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.login("admin")
@@ -70,7 +71,8 @@ func TestCreateVolume(t *testing.T) {
 	b.ExpectWrites("create volumes/mine")
 }
 
-// TestASizeInTheReadersLanguage: it is understood by the locale, or refused; never as another size.
+// TestASizeInTheReadersLanguage: the form reads a size by the rules of the locale, or refuses it. It never reads it as
+// another size.
 func TestASizeInTheReadersLanguage(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.Speak("de-DE")
@@ -91,7 +93,7 @@ func TestASizeInTheReadersLanguage(t *testing.T) {
 	assert.Equal(t, longhorn.Bytes(1_610_612_736), v.Spec.Size)
 }
 
-// TestDeletingAsksForTheName: nothing is deleted before it is typed.
+// TestDeletingAsksForTheName: nothing is deleted before the user has typed the name.
 func TestDeletingAsksForTheName(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")

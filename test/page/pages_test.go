@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/page/browser"
 )
 
-// TestLocality: the warning says why, and goes when there is a local replica.
+// TestLocality: the warning gives the reason, and disappears when there is a local replica.
 func TestLocality(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -23,7 +23,7 @@ func TestLocality(t *testing.T) {
 	b.HasNot("button", "No good replica")
 }
 
-// TestPagesAreAccessible: axe has no objection to any page, dark or light, wide or narrow.
+// TestPagesAreAccessible: axe finds no violation in any page, dark or light, wide or narrow.
 func TestPagesAreAccessible(t *testing.T) {
 	b := newBench(t, append(cluster(), lately()...)...)
 	look := func(name, path, sees string) {
@@ -57,7 +57,8 @@ func TestPagesAreAccessible(t *testing.T) {
 	}
 }
 
-// TestAThousandVolumesScroll: no more rows are drawn than can be seen, however many volumes there are. The log says how long frames take.
+// TestAThousandVolumesScroll: the page draws only the visible rows, however many volumes exist. The log contains the
+// times of the frames.
 func TestAThousandVolumesScroll(t *testing.T) {
 	objs := threeNodes()
 	for i := range 1000 {

@@ -15,7 +15,7 @@ func TestWhatAnAccountMayNotSeeIsNotBroken(t *testing.T) {
 	b.Axe(root, "a volume without its nodes")
 }
 
-// TestDeletingAUsedVolumeIsNotOffered: the menu says why, and so does the dialog of several volumes.
+// TestDeletingAUsedVolumeIsNotOffered: the menu gives the reason, and so does the dialog for several volumes.
 func TestDeletingAUsedVolumeIsNotOffered(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")

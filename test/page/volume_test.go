@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestActions: each act of the menu sends its change.
+// TestActions: each action of the menu sends its change.
 func TestActions(t *testing.T) {
 	for _, tc := range []struct {
 		name, volume, item, dialog string
@@ -53,7 +53,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestTrimming: the menu has it while the volume is attached, and what stands against it is shown as the API says it.
+// TestTrimming: the menu offers it while the volume is attached. If the API refuses it, the page shows the API's
+// reason.
 func TestTrimming(t *testing.T) {
 	b := newBench(t, append(cluster(), build.Pod("manager", "node-1", func(p *corev1.Pod) {
 		p.Labels["app"], p.Status.PodIP = "longhorn-manager", "10.0.1.1"
@@ -76,7 +77,7 @@ func TestTrimming(t *testing.T) {
 	b.HasNot("menuitem", "Trim the file system")
 }
 
-// TestDetachingByForceAsksForTheName: without it, the volume is detached as people attached it.
+// TestDetachingByForceAsksForTheName: without force, the volume is detached in the way in which users attached it.
 func TestDetachingByForceAsksForTheName(t *testing.T) {
 	objs := append(cluster(), build.VolumeAttachment("orders-db", func(a *longhorn.VolumeAttachment) {
 		a.OwnerReferences = []metav1.OwnerReference{{APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Volume", Name: "orders-db", UID: build.Volume("orders-db").UID}}
@@ -99,7 +100,7 @@ func TestDetachingByForceAsksForTheName(t *testing.T) {
 	b.ExpectWrites("update volumeattachments/orders-db")
 }
 
-// TestExpansionIsShown: what users get now, what was asked for, and what holds it up.
+// TestExpansionIsShown: the page shows the current size, the requested size, and the reason why the expansion waits.
 func TestExpansionIsShown(t *testing.T) {
 	healthy := state{robustness: longhorn.VolumeRobustnessHealthy, node: "node-1", replicas: everywhere}
 	grows := volume("grows", 10, healthy)
@@ -123,7 +124,7 @@ func TestExpansionIsShown(t *testing.T) {
 	b.HasNot("progressbar", "Expansion of grows")
 }
 
-// TestAShare: its state and endpoint are shown, and the volume's YAML.
+// TestAShare: the page shows its state and endpoint, and the volume's YAML.
 func TestAShare(t *testing.T) {
 	shared := volume("shared", 2, state{robustness: longhorn.VolumeRobustnessHealthy, node: "node-1", replicas: everywhere})
 	v, ok := shared[0].(*longhorn.Volume)
@@ -143,8 +144,8 @@ func TestAShare(t *testing.T) {
 	b.Axe(root, "a volume's source")
 }
 
-// TestTheTable: the dashboard leads to what is degraded, columns are chosen, and several volumes are changed at once; one that is refused is
-// named, and the others are changed.
+// TestTheTable: a link of the dashboard leads to the degraded volumes. The user chooses columns, and changes several
+// volumes at once. If one of them is refused, the page names it, and changes the others.
 func TestTheTable(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
@@ -171,7 +172,7 @@ func TestTheTable(t *testing.T) {
 	b.Has("textbox", "Type “delete 2 volumes” to go on")
 }
 
-// TestByKeyboard: a volume is made, and its menu opened, without a mouse.
+// TestByKeyboard: the user creates a volume and opens its menu without a mouse.
 func TestByKeyboard(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.login("admin")

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// act is the part of a row of api/testdata/acts.yaml that is kubectl's; the file says what it means.
+// act contains kubectl's part of a row of api/testdata/acts.yaml. The file explains the fields.
 type act struct {
 	Act, Judge, Policy, Kubectl, Rest, Why string
 	Old, Object                            json.RawMessage
 	Params                                 []json.RawMessage
 }
 
-// resourceOf is the resource of an object, as a request names it.
+// resourceOf returns the resource of an object, as a request names it.
 func resourceOf(t *testing.T, text string) schema.GroupVersionResource {
 	t.Helper()
 	all := map[string]string{
@@ -31,7 +31,7 @@ func resourceOf(t *testing.T, text string) schema.GroupVersionResource {
 	return ours(all[kind])
 }
 
-// policiesWithoutARow judge what REST has no act for, each with the reason.
+// policiesWithoutARow are the policies for requests that REST has no act for, each with the reason.
 var policiesWithoutARow = map[string]string{
 	"longhorn-no-adoption":       "objects of another installation: REST changes none",
 	"longhorn-keep-installation": "definitions and policies: REST cannot reach them",
@@ -39,7 +39,7 @@ var policiesWithoutARow = map[string]string{
 	"longhorn-leader-scope":      "what the account of the leader may write",
 }
 
-// TestEveryPolicyHasARow: who adds a policy says what REST answers to the same act.
+// TestEveryPolicyHasARow: a developer who adds a policy must say how REST answers the same act.
 func TestEveryPolicyHasARow(t *testing.T) {
 	has := map[string]bool{}
 	for _, a := range readActs(t) {
@@ -61,8 +61,8 @@ func readActs(t *testing.T) []act {
 	return acts
 }
 
-// TestKubectlIsAnsweredAsTheTableOfActsSays has kubectl's side of the table that the tests of package api have for REST. Where the table says
-// that the API server judges REST too, its account gets the same answer.
+// TestKubectlIsAnsweredAsTheTableOfActsSays tests kubectl's side of the table. The tests of package api test the side
+// of REST. If the table says that the API server judges REST too, the account of REST must get the same answer.
 func TestKubectlIsAnsweredAsTheTableOfActsSays(t *testing.T) {
 	all, kinds := policies(t), definitions(t)
 	for _, a := range readActs(t) {

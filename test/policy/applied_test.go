@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// TestASecondApplyChangesNothing: whatever a manifest says is in the object that the API server stores. What is not, such as an empty
-// list, is another object for a server-side apply, each time that it is applied.
+// TestASecondApplyChangesNothing: the API server stores everything that a manifest says. If it dropped something, such
+// as an empty list, every server-side apply would see a difference and change the object again.
 func TestASecondApplyChangesNothing(t *testing.T) {
 	known := runtime.NewScheme()
 	require.NoError(t, scheme.AddToScheme(known))
@@ -55,7 +55,7 @@ func TestWhatAnAPIServerDoesNotKeepIsFound(t *testing.T) {
 	}
 }
 
-// stored is an object as it comes back from the API server's store.
+// stored returns an object as it comes back from the API server's store.
 func stored(t *testing.T, known *runtime.Scheme, given *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	typed, err := known.New(given.GroupVersionKind())
@@ -71,7 +71,7 @@ func stored(t *testing.T, known *runtime.Scheme, given *unstructured.Unstructure
 	return object(t, string(text)).Object
 }
 
-// lost lists what is in given and not, or otherwise, in kept.
+// lost lists the values of given that are missing or different in kept.
 func lost(path string, given, kept any) []string {
 	switch g := given.(type) {
 	case map[string]any:

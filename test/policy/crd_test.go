@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// defined is what the API server makes of a CRD: what it does with objects before it stores them.
+// defined is the API server's view of a CRD: how it processes objects before it stores them.
 type defined struct {
 	kind     schema.GroupVersionKind
 	schema   *apiextensionsv1.JSONSchemaProps
@@ -37,7 +37,7 @@ type defined struct {
 	}
 }
 
-// definitions are those of deploy/longhorn.yaml's CRDs, by kind.
+// definitions returns the definitions of deploy/longhorn.yaml's CRDs, by kind.
 func definitions(t *testing.T) map[string]defined {
 	t.Helper()
 	all := map[string]defined{}
@@ -47,7 +47,7 @@ func definitions(t *testing.T) map[string]defined {
 	return all
 }
 
-// crds are those that the installation has.
+// crds returns the CRDs of the installation.
 func crds(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob("../../k8s/crds/*.yaml")
@@ -84,7 +84,7 @@ func define(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) defined
 	}
 }
 
-// stored is an object as the API server has it: pruned, and with its defaults.
+// stored returns an object as the API server stores it: pruned, and with its defaults.
 func (d defined) stored(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := object(t, text)
@@ -97,7 +97,7 @@ func (d defined) stored(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-// refusals are the errors that a request gets: an update of old, or the creation of the object where old is empty.
+// refusals returns the errors that a request gets. The request updates old, or creates the object if old is empty.
 func (d defined) refusals(t *testing.T, old, text string) field.ErrorList {
 	t.Helper()
 	u := d.stored(t, text)
@@ -111,7 +111,7 @@ func (d defined) refusals(t *testing.T, old, text string) field.ErrorList {
 	return d.strategy.ValidateUpdate(context.Background(), u, before)
 }
 
-// rulesOf lists the rules of a schema: "<kind> <path>: <message>", the path with * for every key and index.
+// rulesOf lists the rules of a schema: "<kind> <path>: <message>". The path has * for every key and index.
 func rulesOf(kind string, s *apiextensionsv1.JSONSchemaProps, path string) map[string]apiextensionsv1.ValidationRule {
 	rules := map[string]apiextensionsv1.ValidationRule{}
 	for _, r := range s.XValidations {
@@ -137,7 +137,7 @@ func rulesOf(kind string, s *apiextensionsv1.JSONSchemaProps, path string) map[s
 // inBrackets is a key or an index in the path of an error.
 var inBrackets = regexp.MustCompile(`\[[^]]*\]`)
 
-// ruleOf names the rule that an error is of, as rulesOf does.
+// ruleOf names the rule of an error, as rulesOf does.
 func ruleOf(kind string, e *field.Error) string {
 	path := e.Field
 	if path == "<nil>" {
@@ -146,7 +146,8 @@ func ruleOf(kind string, e *field.Error) string {
 	return kind + " " + inBrackets.ReplaceAllString(path, ".*") + ": " + e.Detail
 }
 
-// TestTheAPIServerTakesEveryDefinition: its rules compile and are cheap enough, its defaults are valid, and a user can read why.
+// TestTheAPIServerTakesEveryDefinition: the rules compile and are cheap enough, the defaults are valid, and messages
+// tell the reason to users.
 func TestTheAPIServerTakesEveryDefinition(t *testing.T) {
 	for _, crd := range crds(t) {
 		internal := &apiextensions.CustomResourceDefinition{}
@@ -161,7 +162,7 @@ func TestTheAPIServerTakesEveryDefinition(t *testing.T) {
 	}
 }
 
-// TestTheManifestsHaveTheDefinitions that the tests look at.
+// TestTheManifestsHaveTheDefinitions: the manifests contain the definitions that the tests read.
 func TestTheManifestsHaveTheDefinitions(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/longhorn.yaml")
 	require.NoError(t, err)

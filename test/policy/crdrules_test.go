@@ -8,32 +8,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// of is an object with a name, a spec and a status, both YAML.
+// of returns an object with a name, a spec and a status, both YAML.
 func of(name, spec, status string) string {
 	return "{metadata: {name: '" + name + "'}, spec: {" + spec + "}, status: {" + status + "}}"
 }
 
-// ofSize is a volume, with what its status says.
+// ofSize returns a volume with a size and a status.
 func ofSize(size, status string) string {
 	return of("v", "numberOfReplicas: 3, size: '"+size+"'", status)
 }
 
-// local is a volume with a data locality.
+// local returns a volume with a data locality.
 func local(locality, more, status string) string {
 	return of("v", "size: '2097152', numberOfReplicas: 1, dataLocality: '"+locality+"'"+more, status)
 }
 
-// mode is a volume with an access mode.
+// mode returns a volume with an access mode.
 func mode(mode, more, status string) string {
 	return of("v", "size: '2097152', numberOfReplicas: 1, accessMode: "+mode+more, status)
 }
 
-// digit is a volume whose name begins with a digit, with an access mode.
+// digit returns a volume with an access mode, whose name starts with a digit.
 func digit(mode, status string) string {
 	return of("2024-media", "size: '2097152', numberOfReplicas: 1, accessMode: "+mode, status)
 }
 
-// crdCase is a request, and whether the rule lets it through.
+// crdCase is a request, and whether the rule refuses it.
 type crdCase struct {
 	rule, name  string
 	old, object string // no old: the object is created
@@ -66,7 +66,7 @@ const (
 	sector4M, sector2M = "4194304", "2097152"
 )
 
-// crdCases has for every rule what it lets through and what it refuses.
+// crdCases has, for every rule, requests that it accepts and requests that it refuses.
 var crdCases = []crdCase{
 	{rule: shrinks, name: "the same size → accepted", old: ofSize(sector4M, ""), object: ofSize(sector4M, "")},
 	{rule: shrinks, name: "smaller → refused", old: ofSize(sector4M, ""), object: ofSize(sector2M, ""), refused: true},
@@ -159,8 +159,8 @@ var crdCases = []crdCase{
 	{rule: ticketID, name: "one that is not → refused", object: of("v", "volume: v, attachmentTickets: {a: {id: a, nodeID: node-1, type: csi-attacher}, b: {id: c, nodeID: node-1, type: csi-attacher}}", ""), refused: true},
 }
 
-// TestTheRulesOfTheDefinitions asks the API server's own code for every object that is no policy's but its schema's: a refusal is of
-// the rule alone, with its message.
+// TestTheRulesOfTheDefinitions passes every object that is checked by its schema, and not by a policy, to the API
+// server's own code. A refusal must come only from the expected rule, with its message.
 func TestTheRulesOfTheDefinitions(t *testing.T) {
 	all := definitions(t)
 	for _, tc := range crdCases {
@@ -180,7 +180,7 @@ func TestTheRulesOfTheDefinitions(t *testing.T) {
 	}
 }
 
-// TestAFinalizerIsTakenOffWhateverTheObjectSays: what an older schema let in must not keep an object for ever.
+// TestAFinalizerIsTakenOffWhateverTheObjectSays: an object that an older schema accepted must not become undeletable.
 func TestAFinalizerIsTakenOffWhateverTheObjectSays(t *testing.T) {
 	for kind, spec := range map[string]string{
 		"Volume": "size: '0'", "Node": "evictionRequested: true, allowScheduling: true", "VolumeAttachment": "volume: v, attachmentTickets: {a: {id: b, nodeID: node-1}}",
@@ -190,7 +190,8 @@ func TestAFinalizerIsTakenOffWhateverTheObjectSays(t *testing.T) {
 	}
 }
 
-// TestASizeThatIsNoNumberIsRefused by the schema, or because the rules cannot be asked: it must get past neither.
+// TestASizeThatIsNoNumberIsRefused: the schema refuses it, or the rules cannot be evaluated. In both cases it is not
+// accepted.
 func TestASizeThatIsNoNumberIsRefused(t *testing.T) {
 	for _, size := range []string{"", "one", "1Gi", "1.5", "9999999999999999999", "99999999999999999999"} {
 		assert.NotEmpty(t, definitions(t)["Volume"].refusals(t, "", ofSize(size, "")), size)
@@ -198,7 +199,7 @@ func TestASizeThatIsNoNumberIsRefused(t *testing.T) {
 	}
 }
 
-// TestASizeWithAUnitIsRefusedOnce: the rules that read the number must not add errors of their own.
+// TestASizeWithAUnitIsRefusedOnce: the rules that read the number must not add their own errors.
 func TestASizeWithAUnitIsRefusedOnce(t *testing.T) {
 	errs := definitions(t)["Volume"].refusals(t, "", ofSize("10Gi", ""))
 	require.Len(t, errs, 1)
@@ -211,7 +212,8 @@ func TestAVolumeWithoutASpecIsRefused(t *testing.T) {
 	assert.Equal(t, "spec: Required value", errs[0].Error())
 }
 
-// TestEveryRuleHasCases: one that it lets through and one that it refuses; of a rule that compares with what was, both are updates.
+// TestEveryRuleHasCases: each rule has an accepted case and a refused case. If the rule compares with the old object,
+// both cases are updates.
 func TestEveryRuleHasCases(t *testing.T) {
 	found := 0
 	for kind, d := range definitions(t) {

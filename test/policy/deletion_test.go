@@ -25,18 +25,18 @@ const (
 	engine     = "{apiVersion: longhorn.io/v1beta2, kind: Engine, metadata: {name: v-e-0, namespace: storage}, spec: {volumeName: v, nodeID: a}, status: {epoch: {generation: 1}}}"
 )
 
-// volume is one with what is to be said of it, "spec: {…}" or "status: {…}".
+// volume returns a volume with more fields: "spec: {…}" or "status: {…}".
 func volume(of string) string {
 	return "{apiVersion: longhorn.io/v1beta2, kind: Volume, metadata: {name: v, namespace: storage}, " + of + "}"
 }
 
-// volumeOf is the PersistentVolume of a volume, with a claim in that phase.
+// volumeOf returns the PersistentVolume of a volume, with a claim in that phase.
 func volumeOf(volume, driver, phase string) string {
 	return "{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-" + volume + "}, spec: {csi: {driver: " + driver + ", volumeHandle: " + volume + "}," +
 		" claimRef: {namespace: shop, name: data-db-0}}, status: {phase: " + phase + "}}"
 }
 
-// engineOn is an engine with its two members at two addresses.
+// engineOn returns an engine with its two members at two addresses.
 func engineOn(node, state, modeOfOther string) string {
 	return "{apiVersion: longhorn.io/v1beta2, kind: Engine, metadata: {name: v-e-0, namespace: storage}, spec: {volumeName: v, nodeID: " + node + "}," +
 		" status: {currentState: " + state + ", replicaModeMap: {r1: RW, r2: " + modeOfOther + "}," +
@@ -230,7 +230,7 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 			if tc.user == "" {
 				tc.user = "admin"
 			}
-			tc.groups = append(tc.groups, "system:authenticated") // as each request has that was let in
+			tc.groups = append(tc.groups, "system:authenticated") // like every authenticated request
 			assert.Equal(t, tc.want, refusal(t, all[tc.policy], request{
 				operation: admission.Delete, resource: tc.resource, old: tc.object, params: tc.params, user: tc.user, groups: tc.groups,
 			}))

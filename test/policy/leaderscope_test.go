@@ -13,7 +13,7 @@ import (
 
 const leader = "system:serviceaccount:storage:longhorn-manager-leader"
 
-// TestTheLeaderMakesThePodsOfSharesAlone changes one thing at a time of what the leader makes.
+// TestTheLeaderMakesThePodsOfSharesAlone changes one detail at a time of the objects that the leader creates.
 func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 	p := policies(t)["longhorn-leader-scope"]
 	const (
@@ -26,7 +26,7 @@ func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 	)
 	for _, tc := range []struct {
 		name, resource string
-		was, is        string // replaced once; empty: nothing is
+		was, is        string // was is replaced by is once; empty: nothing is replaced
 		want           string // at the end of the refusal; empty: accepted
 	}{
 		{"the pod of a share → accepted", "pod", "", "", ""},
@@ -108,7 +108,7 @@ func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 	}
 }
 
-// made is what the leader asks for, in the namespace of these tests.
+// made returns an object that the leader creates, in the namespace of these tests.
 func made(t *testing.T, resource string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../controller/sharemanager/testdata/" + resource + ".yaml")

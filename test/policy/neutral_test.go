@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// neutralFields are those of a Volume for what is not offered, each with values that ask for nothing, one that asks for something, and the
-// rule: first those that REST and StorageClasses have too, then kubectl's own.
+// neutralFields are the fields of a Volume for features that are not offered. Each has values that request nothing, a
+// value that requests something, and the rule. First come the fields that REST and StorageClasses have too, then
+// kubectl's own.
 func neutralFields() []neutralField {
 	text, err := os.ReadFile("../../api/testdata/neutral.yaml")
 	if err != nil {
@@ -39,7 +40,7 @@ type neutralField struct {
 	Rule           string
 }
 
-// TestTheRulesOfTheDefinitions has these, too.
+// These cases are part of TestTheRulesOfTheDefinitions, too.
 func init() {
 	for _, f := range neutralFields() {
 		name := cmp.Or(f.Kubectl, f.Field)
@@ -58,7 +59,8 @@ func init() {
 	}
 }
 
-// TestObjectsKeptInGitAreTakenAsTheyAre: what Longhorn's users keep has no field that is dropped or refused.
+// TestObjectsKeptInGitAreTakenAsTheyAre: no field of the objects that Longhorn's users keep in Git is dropped or
+// refused.
 func TestObjectsKeptInGitAreTakenAsTheyAre(t *testing.T) {
 	for file, kind := range map[string]string{"testdata/volume-in-git.yaml": "Volume", "testdata/node-in-git.yaml": "Node"} {
 		text, err := os.ReadFile(file)

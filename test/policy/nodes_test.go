@@ -8,12 +8,12 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// nodeWith is a Node with a spec and a status, each YAML.
+// nodeWith returns a Node with a spec and a status, each YAML.
 func nodeWith(spec, status string) string {
 	return "{apiVersion: longhorn.io/v1beta2, kind: Node, metadata: {name: 'n', namespace: storage}, spec: {" + spec + "}, status: {" + status + "}}"
 }
 
-// diskAt is a spec with one disk.
+// diskAt returns a spec with one disk.
 func diskAt(path, more string) string {
 	return "disks: {d: {path: '" + path + "'" + more + "}}"
 }
@@ -35,13 +35,13 @@ const (
 	notShort   = `" must be in its shortest form, without "//", "." or ".." and without a "/" at its end`
 )
 
-// TestWhatPeopleMaySayOfANodesDisks has by kubectl what the manager has for REST.
+// TestWhatPeopleMaySayOfANodesDisks tests for kubectl the rules that the manager has for REST.
 func TestWhatPeopleMaySayOfANodesDisks(t *testing.T) {
 	closed, open := diskAt("/mnt/d", ", allowScheduling: false"), diskAt("/mnt/d", ", allowScheduling: true")
 	all := policies(t)
 	for _, tc := range []struct {
 		name, policy string
-		old, object  string // empty: there is none before, or after
+		old, object  string // empty: no object existed before, or exists afterwards
 		groups       []string
 		want         string
 	}{
@@ -95,7 +95,7 @@ func TestWhatPeopleMaySayOfANodesDisks(t *testing.T) {
 	}
 }
 
-// TestASettingIsEmptiedAndNotDeleted but for one that the release does not know.
+// TestASettingIsEmptiedAndNotDeleted: only a setting that the release does not know may be deleted.
 func TestASettingIsEmptiedAndNotDeleted(t *testing.T) {
 	setting := func(condition string) string {
 		return "{apiVersion: longhorn.io/v1beta2, kind: Setting, metadata: {name: s, namespace: storage}, value: '1', status: {conditions: [" + condition + "]}}"

@@ -88,8 +88,8 @@ func TestADaemonWritesItsOwnNodeAlone(t *testing.T) {
 	}
 }
 
-// The manifests of an earlier release, applied to go back to it, leave this policy in place and give the account of the daemons the
-// leader's rights.
+// An administrator may apply the manifests of an earlier release to go back to it. They leave this policy in place and
+// give the leader's rights to the account of the daemons.
 func TestADaemonThatLeadsWithItsOwnAccountIsNotHeldToItsNode(t *testing.T) {
 	p := policies(t)["longhorn-node-scope"]
 	r := request{

@@ -1,6 +1,5 @@
-// Package policy evaluates the admission policies of deploy/longhorn.yaml with the API server's own
-// validator. It is a module of its own, for the API server's packages need other versions of what
-// the main module uses.
+// Package policy evaluates the admission policies of deploy/longhorn.yaml with the API server's own validator. It is a
+// separate module, because the API server's packages need other versions of the main module's dependencies.
 package policy
 
 import (
@@ -30,14 +29,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// policies are those of the manifests, by name.
+// policies returns the policies of the manifests, by name.
 func policies(t *testing.T) map[string]*admissionv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	all, _ := manifests(t)
 	return all
 }
 
-// manifests has the policies by name, and the bindings by the name of their policy.
+// manifests returns the policies by name, and the bindings by the name of their policy.
 func manifests(t *testing.T) (
 	all map[string]*admissionv1.ValidatingAdmissionPolicy, bindings map[string]admissionv1.ValidatingAdmissionPolicyBindingSpec,
 ) {
@@ -62,7 +61,7 @@ func manifests(t *testing.T) (
 	return all, bindings
 }
 
-// compile is what the API server does with a policy.
+// compile compiles a policy as the API server does.
 func compile(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) validating.Validator {
 	t.Helper()
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
@@ -107,7 +106,7 @@ type request struct {
 	rights      rights // of the user
 }
 
-// rights are what a user may do: verb and resource.
+// rights are the rights of a user: verb and resource.
 type rights []string
 
 // Authorize implements authorizer.Authorizer.
@@ -128,8 +127,8 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-// refusal is what a policy says to a request; "" when it lets it through. A policy that does not
-// select the request, as the API server would find out before, is an error of the test.
+// refusal returns the message with which a policy refuses a request, or "" if the policy accepts it. A policy that does
+// not select the request is an error of the test: the API server would not evaluate that policy.
 func refusal(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, r request) string {
 	t.Helper()
 	named := object(t, r.old)
@@ -158,7 +157,7 @@ func refusal(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, r request) 
 	}
 	params := []runtime.Object{nil}
 	if p.Spec.ParamKind != nil {
-		params = nil // none is found: allowed, says the binding
+		params = nil // without parameters, the binding allows the request
 		for _, text := range r.params {
 			params = append(params, object(t, text))
 		}
@@ -178,7 +177,7 @@ func refusal(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, r request) 
 	return ""
 }
 
-// selects tells whether a policy has a rule for the operation and the resource.
+// selects reports whether a policy has a rule for the operation and the resource.
 func selects(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, r request) bool {
 	t.Helper()
 	resource := r.resource.Resource
@@ -210,8 +209,8 @@ func TestEveryPolicyCompiles(t *testing.T) {
 	}
 }
 
-// TestEveryPolicyIsInForce: what a policy finds is refused, also where it cannot find out; in every namespace, and with every parameter
-// there is.
+// TestEveryPolicyIsInForce: a request that violates a policy is refused, and also a request that the policy cannot
+// evaluate. This is true in every namespace, and with any existing parameter.
 func TestEveryPolicyIsInForce(t *testing.T) {
 	all, bindings := manifests(t)
 	for name, p := range all {

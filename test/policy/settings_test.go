@@ -24,29 +24,30 @@ const settingValues = "longhorn-setting-values"
 
 var settingsResource = schema.GroupVersionResource{Group: "longhorn.io", Version: "v1beta2", Resource: "settings"}
 
-// settingOf is a Setting with a value; it may have any characters.
+// settingOf returns a Setting with a value, which may contain any characters.
 func settingOf(name, value string) string {
 	return "{apiVersion: longhorn.io/v1beta2, kind: Setting, metadata: {name: " + name + ", namespace: storage}, value: " + strconv.Quote(value) + "}"
 }
 
-// leftToTheController are values with a rule that the policy does not have.
+// leftToTheController are values that break a rule which the policy does not check. The controller checks it.
 var leftToTheController = map[string][]string{
 	"default-data-path":                       {"//etc", "/etc/../mnt/x"}, // paths that are not in their shortest form
 	"rwx-volume-allowed-clients":              {"192.0.2.0/33", "a..b", "nodes, any", "; ;"},
 	"system-managed-components-node-selector": {"key:v;key:w"}, // one label twice
 }
 
-// isLeft tells whether a value that breaks a rule may pass the policy.
+// isLeft reports whether a value that breaks a rule may pass the policy.
 func isLeft(setting, value string) bool {
 	const digits = 18
 	return slices.Contains(leftToTheController[setting], value) ||
 		len(strings.TrimLeft(value, "+-0123456789")) == 0 && len(value) > digits ||
-		strings.HasPrefix(value, "{") && !strings.HasPrefix(value, `{"v1":"`) || // JSON that is not as Longhorn writes it
+		strings.HasPrefix(value, "{") && !strings.HasPrefix(value, `{"v1":"`) || // not Longhorn's form of JSON
 		value == `{"v1":""}` || value == `{"v1":"a\"b"}` ||
 		strings.HasPrefix(value, "0x")
 }
 
-// TestThePolicyOfSettingsAgreesWithTheManager: deploy/settings_test.go writes the samples, with what types.CheckSetting says.
+// TestThePolicyOfSettingsAgreesWithTheManager: deploy/settings_test.go writes the samples, with the results of
+// types.CheckSetting.
 func TestThePolicyOfSettingsAgreesWithTheManager(t *testing.T) {
 	text, err := os.ReadFile("testdata/settings.json")
 	require.NoError(t, err)
@@ -76,7 +77,7 @@ func TestThePolicyOfSettingsAgreesWithTheManager(t *testing.T) {
 	assert.Greater(t, refused, 300)
 }
 
-// refusedBy is what a compiled policy says to the creation of a setting.
+// refusedBy returns the message with which a compiled policy refuses the creation of a setting.
 func refusedBy(t *testing.T, validator validating.Validator, text string) string {
 	t.Helper()
 	o := object(t, text)
@@ -94,7 +95,7 @@ func refusedBy(t *testing.T, validator validating.Validator, text string) string
 	return ""
 }
 
-// nobody is a user without a name.
+// This is an ordinary user: none of the product's accounts.
 type nobody struct{}
 
 func (nobody) GetName() string               { return "person" }

@@ -1,5 +1,6 @@
-// Package browser drives a headless Chromium for the tests of the web page: it finds things as people and screen readers do, by their
-// role and name, runs axe, and takes screenshots. It must know nothing of what the page shows.
+// Package browser drives a headless Chromium for the tests of the web page. It finds elements as users and screen
+// readers do, by their role and name. It runs axe, and takes screenshots. It must know nothing of the content of the
+// page.
 package browser
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience is how long something that is waited for may take, unless Patient says otherwise: the machine may be busy.
+// Patience is the limit of every wait, unless Patient sets another one: the machine may be busy.
 const Patience = 2 * time.Minute
 
 // finder is a script that finds elements by role and name.
@@ -29,18 +30,19 @@ const Patience = 2 * time.Minute
 //go:embed finder.js
 var finder string
 
-// Browser is one tab.
+// Browser is a single tab.
 type Browser struct {
 	t        testing.TB
 	ctx      context.Context
 	patience time.Duration
 
 	mu        sync.Mutex
-	failures  []string // guarded by mu; what the browser complained of
-	tolerated string   // guarded by mu; complaints with this text are none; empty: there is none such
+	failures  []string // guarded by mu; the browser's error messages
+	tolerated string   // guarded by mu; messages with this text are ignored; empty: no message is ignored
 }
 
-// Executable is the browser that is there: $CHROMIUM, or chromium or google-chrome in the path; empty if there is none.
+// Executable returns the browser of this machine: $CHROMIUM, or chromium or google-chrome in the path. It returns an
+// empty string if none is installed.
 func Executable() string {
 	if named := os.Getenv("CHROMIUM"); named != "" {
 		return named
@@ -53,7 +55,7 @@ func Executable() string {
 	return ""
 }
 
-// New starts a browser, which ends with the test. It takes any certificate: tests know whom they ask.
+// New starts a browser, which stops with the test. It accepts any certificate, because tests know their server.
 func New(t testing.TB, width, height int) *Browser {
 	t.Helper()
 	options := append([]chromedp.ExecAllocatorOption{}, chromedp.DefaultExecAllocatorOptions[:]...)
@@ -89,14 +91,14 @@ func New(t testing.TB, width, height int) *Browser {
 	return b
 }
 
-// Patient lets things take longer than Patience from here on.
+// Patient sets another limit for the waits from now on.
 func (b *Browser) Patient(patience time.Duration) { b.patience = patience }
 
-// For makes t, a part of the test that started the browser, fail when something does not come.
+// For makes t fail when a wait fails. t is a subtest of the test that started the browser.
 func (b *Browser) For(t testing.TB) { b.t = t }
 
-// hear keeps what goes wrong in the page: exceptions, errors that scripts report, and what the content security policy forbids. That a
-// server refuses a request is for the page to show.
+// hear records errors in the page: exceptions, errors that scripts report, and violations of the content security
+// policy. It ignores refused requests, because the page has to show them.
 func (b *Browser) hear(m chromedp.ConsoleMessage) {
 	if !m.IsException() && m.Type != chromedp.ConsoleError || m.Source == "network" || strings.HasPrefix(m.Text, "WebSocket connection to ") {
 		return
@@ -109,14 +111,14 @@ func (b *Browser) hear(m chromedp.ConsoleMessage) {
 	b.failures = append(b.failures, m.String())
 }
 
-// Tolerate lets scripts fail with a text, for a test that makes them.
+// Tolerate ignores errors of scripts with a text. A test that causes such errors calls it.
 func (b *Browser) Tolerate(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tolerated = text
 }
 
-// ExpectNoFailures checks that no script failed, and that nothing broke the content security policy.
+// ExpectNoFailures checks that no script failed, and that nothing violated the content security policy.
 func (b *Browser) ExpectNoFailures() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -124,7 +126,7 @@ func (b *Browser) ExpectNoFailures() {
 	require.Empty(b.t, b.failures, "what the browser complained of")
 }
 
-// do takes steps, one after the other.
+// do runs steps, one after the other.
 func (b *Browser) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, b.patience)
@@ -132,7 +134,7 @@ func (b *Browser) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(ctx, steps...), what)
 }
 
-// evaluated is the result of a script, or of the promise that it returns.
+// evaluated returns the result of a script, or of the promise that the script returns.
 func evaluated[T any](b *Browser, script string) (T, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, b.patience)
 	defer cancel()
@@ -142,8 +144,9 @@ func evaluated[T any](b *Browser, script string) (T, error) {
 // Open goes to a URL.
 func (b *Browser) Open(url string) { b.t.Helper(); b.do("open "+url, chromedp.Navigate(url)) }
 
-// call calls a function of finder.js until it returns something other than null. The page itself waits, and looks ever more rarely, twice a
-// second at the end; it is asked again when it was left for another one meanwhile.
+// call calls a function of finder.js until it returns something other than null. The page itself does the waiting: it
+// calls less and less often, at last twice a second. If the browser has left the page for another one, call starts
+// again there.
 func (b *Browser) call(what, function string, args ...string) {
 	b.t.Helper()
 	script := fmt.Sprintf(`new Promise((done) => {
@@ -162,7 +165,7 @@ func (b *Browser) call(what, function string, args ...string) {
 	require.Fail(b.t, what+" did not come", "%v; the page says:\n%s", err, text)
 }
 
-// list is JSON for a script.
+// list returns words as JSON for a script.
 func list(t testing.TB, words []string) string {
 	t.Helper()
 	encoded, err := json.Marshal(words)
@@ -170,10 +173,10 @@ func list(t testing.TB, words []string) string {
 	return string(encoded)
 }
 
-// Sees waits until a text can be read.
+// Sees waits until a text is visible.
 func (b *Browser) Sees(text string) { b.t.Helper(); b.call("the text "+text, "text", text) }
 
-// SeesNot waits until a text can be read no more.
+// SeesNot waits until a text has disappeared.
 func (b *Browser) SeesNot(text string) {
 	b.t.Helper()
 	b.call("the end of the text "+text, "noText", text)
@@ -185,13 +188,14 @@ func (b *Browser) Has(role, name string) {
 	b.call(role+" "+name, "byRole", role, name)
 }
 
-// HasNot waits until there is no such element.
+// HasNot waits until no such element exists.
 func (b *Browser) HasNot(role, name string) {
 	b.t.Helper()
 	b.call("the end of "+role+" "+name, "noRole", role, name)
 }
 
-// Describes waits until what describes an element has a text: a field's error is there, and a screen reader reads it with the field.
+// Describes waits until the description of an element contains a text. So a field's error is there, and a screen reader
+// reads it with the field.
 func (b *Browser) Describes(role, name, text string) {
 	b.t.Helper()
 	b.call("the text "+text+" at "+role+" "+name, "described", role, name, text)
@@ -200,7 +204,7 @@ func (b *Browser) Describes(role, name, text string) {
 // Matches waits for an element that a CSS selector selects.
 func (b *Browser) Matches(selector string) { b.t.Helper(); b.call(selector, "selected", selector) }
 
-// Value is what a field has.
+// Value returns the content of a field.
 func (b *Browser) Value(role, name string) string {
 	b.t.Helper()
 	b.Has(role, name)
@@ -209,7 +213,7 @@ func (b *Browser) Value(role, name string) string {
 	return value
 }
 
-// Choose opens a list and takes one of its options.
+// Choose opens a list and selects one of its options.
 func (b *Browser) Choose(label, option string) {
 	b.t.Helper()
 	b.Click("button", label)
@@ -217,15 +221,15 @@ func (b *Browser) Choose(label, option string) {
 	b.HasNot("option", option)
 }
 
-// Act chooses from the menu of a button.
+// Act selects an item from the menu of a button.
 func (b *Browser) Act(button, item string) {
 	b.t.Helper()
 	b.Click("button", button)
 	b.Click("menuitem", item)
 }
 
-// Expect begins to look for an element at each change of the page; came waits until it was there, if only for a moment. The page must not
-// be loaded anew between the two.
+// Expect starts to search for an element at each change of the page. came waits until the element was there, if only
+// for a moment. The page must not be loaded again between the two calls.
 func (b *Browser) Expect(role, name string) (came func()) {
 	b.t.Helper()
 	_, err := evaluated[bool](b, "window.__find.record(..."+list(b.t, []string{role, name})+")")
@@ -246,7 +250,7 @@ func (b *Browser) Click(role, name string) {
 	b.do("click "+role+" "+name, chromedp.MouseClickXY(at[0], at[1]))
 }
 
-// Type replaces what a field has by a text.
+// Type replaces the content of a field by a text.
 func (b *Browser) Type(role, name, text string) {
 	b.t.Helper()
 	b.Has(role, name)
@@ -266,7 +270,7 @@ func (b *Browser) Evaluate(script string, result any) {
 	require.NoError(b.t, json.Unmarshal(text, result))
 }
 
-// Dark and Light are what the system prefers, for Prefer.
+// Dark and Light are the arguments of Prefer: the colours that the system prefers.
 const (
 	Dark  = "dark"
 	Light = "light"
@@ -283,7 +287,7 @@ func (b *Browser) Prefer(colours string) {
 	}))
 }
 
-// Speak makes the system's language another one than English.
+// Speak sets the system's language, which otherwise is English.
 func (b *Browser) Speak(locale string) {
 	b.t.Helper()
 	b.do("speak "+locale, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
@@ -298,7 +302,7 @@ func (b *Browser) Resize(width, height int64) {
 	b.do("resize", chromedp.EmulateViewport(width, height))
 }
 
-// Screenshot writes what is seen to a PNG file.
+// Screenshot writes the visible part of the page to a PNG file.
 func (b *Browser) Screenshot(path string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, b.patience)
@@ -312,12 +316,12 @@ func (b *Browser) Screenshot(path string) {
 // axeSource is axe-core as npm installs it, below the root of the module.
 const axeSource = "ui/node_modules/axe-core/axe.min.js"
 
-// Axe lets axe look at the page and refuses all that it objects to. root is the root of the module.
+// Axe runs axe on the page and fails the test if axe finds violations. root is the root of the module.
 func (b *Browser) Axe(root, name string) {
 	b.t.Helper()
 	source, err := os.ReadFile(filepath.Join(root, axeSource))
 	require.NoError(b.t, err, "axe-core is missing; run scripts/ui.sh check")
-	// Through the debugger, which the content security policy does not bind.
+	// The script runs through the debugger, to which the content security policy does not apply.
 	_, err = evaluated[bool](b, string(source)+"; true")
 	require.NoError(b.t, err)
 	var violations []string

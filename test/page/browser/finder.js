@@ -1,4 +1,5 @@
-// Finds elements as people do: by what can be seen, and by role and accessible name. Each function returns null while there is nothing.
+// Finds elements as users do: by their visible text, role and accessible name. Each function returns null until it finds
+// its element.
 window.__find = (() => {
   const roles = {
     button: 'button, [role=button], summary',
@@ -26,7 +27,7 @@ window.__find = (() => {
   };
   const nameOf = (e) =>
     plain(e.getAttribute('aria-label')) || plain(byIds(e.getAttribute('aria-labelledby'))) || plain(e.labels?.[0]?.textContent) || plain(e.innerText ?? e.textContent) || plain(e.getAttribute('title'));
-  // A name that is given counts before one that it is a part of.
+  // An element whose name is equal to the given name comes before an element whose name contains it.
   const element = (role, name) => {
     const all = [...document.querySelectorAll(roles[role] ?? `[role=${role}]`)].filter(isShown);
     const named = all.map((e) => [e, nameOf(e)]);
@@ -52,8 +53,9 @@ window.__find = (() => {
     recorded: (role, name) => (records.has(`${role} ${name}`) ? true : null),
     selected: (selector) => (document.querySelector(selector) ? true : null),
     value: (role, name) => element(role, name).value,
-    // centre is where an element can be clicked: once it has been in one place for three frames, and nothing covers it there. What opens
-    // above a page is moved to its place after it was drawn.
+    // centre returns the point where an element can be clicked. It waits until the element has been in one place for three
+    // frames, and until nothing covers it there: a dialog or menu is moved to
+    // its place after it was first drawn.
     centre: async (role, name) => {
       const frame = () => new Promise((done) => requestAnimationFrame(done));
       for (let last = '', still = 0; ; await frame()) {
