@@ -2,8 +2,9 @@ package alerts
 
 import "time"
 
-// alertCase is a history of series, as promtool writes them (a value, and how often it changes by how much: 1x20, 5+1x20), a value a minute
-// from 0; and what fires at a time. None of what is wanted: nothing fires.
+// alertCase is a history of series, and the alerts that fire at a time. The series have the form of promtool: a value,
+// how much it changes each time, and how often (1x20, 5+1x20). They have a value for each minute from 0. An empty want
+// means that nothing fires.
 type alertCase struct {
 	alert, name string
 	series      []string
@@ -11,7 +12,8 @@ type alertCase struct {
 	want        []string
 }
 
-// vol are the labels of a volume; onOther is the same one, shown by another daemon as attached to another node.
+// vol are the labels of a volume. onOther are the labels of the same volume in the metrics of another daemon, attached
+// to another node.
 const (
 	vol     = `volume="v1",pvc="data",pvc_namespace="shop",instance="a",node="n1"`
 	onOther = `volume="v1",pvc="data",pvc_namespace="shop",instance="b",node="n2"`

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// metric is what docs/METRICS.md says of one; a test of the main module holds that against what is registered.
+// metric is a metric as docs/METRICS.md describes it. A test of the main module compares the page with the registered
+// metrics.
 type metric struct{ labels []string }
 
 func documented(t *testing.T) map[string]metric {
@@ -76,7 +77,7 @@ func TestRulesNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestCasesNameMetricsThatExist: a case with a series that is never there would prove nothing.
+// TestCasesNameMetricsThatExist: a case with a series that does not exist would prove nothing.
 func TestCasesNameMetricsThatExist(t *testing.T) {
 	metrics := documented(t)
 	for _, c := range cases {
@@ -92,7 +93,7 @@ func TestCasesNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// dashboard is what is read of Grafana's format.
+// dashboard contains the fields of Grafana's format that the test reads.
 type dashboard struct {
 	Title, UID string
 	Templating struct {

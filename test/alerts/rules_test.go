@@ -22,10 +22,10 @@ import (
 
 const rulesFile = "../../deploy/monitoring/alerts.yaml"
 
-// namedLabel is a label in the template of an annotation.
+// namedLabel matches a label in the template of an annotation.
 var namedLabel = regexp.MustCompile(`\$labels\.([a-z_]+)`)
 
-// interval is that of scrapes and of evaluations.
+// interval is the interval of scrapes and of evaluations.
 const interval = time.Minute
 
 // readRules returns the alert rules by name, as Prometheus reads them.
@@ -45,7 +45,7 @@ func readRules(t *testing.T) map[string]rulefmt.Rule {
 	return byName
 }
 
-// TestRules: what every rule must have.
+// TestRules checks the parts that every rule must have.
 func TestRules(t *testing.T) {
 	for name, rule := range readRules(t) {
 		assert.True(t, strings.HasPrefix(name, "Longhorn"), "%s: the name begins with Longhorn", name)
@@ -78,7 +78,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// firing evaluates a rule every minute from the begin up to c.at, and returns what fires then: the labels but for name and severity.
+// firing evaluates a rule every minute from 0 to c.at. It returns the labels of the alerts that fire then, without name
+// and severity.
 func firing(t *testing.T, rule rulefmt.Rule, c alertCase) []string {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, "load "+interval.String()+"\n  "+strings.Join(c.series, "\n  ")+"\n")

@@ -125,7 +125,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestParse: a renamed import is still seen for what it is, and a local name is not taken for a package.
+// TestParse: the parser resolves a renamed import, and does not mistake a local name for a package.
 func TestParse(t *testing.T) {
 	f, err := parseSource("controller/x/plan.go", []byte(`package x
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// matches tells whether a package path is meant by a pattern (see rule).
+// matches reports whether a package path matches a pattern (see rule).
 func matches(pattern, pkg string) bool {
 	if pattern == "..." {
 		return true
@@ -22,7 +22,7 @@ func matchesAny(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, pkg) })
 }
 
-// own returns the path of an import within the module, and whether it is in it.
+// own returns the path of an import within the module, and whether the import belongs to the module.
 func own(imported string) (string, bool) {
 	if imported == module {
 		return ".", true
@@ -39,8 +39,8 @@ func ruleOf(pkg string) (rule, bool) {
 	return rule{}, false
 }
 
-// checkDirections holds the files against the table of rules. Tests may also import
-// the test helpers and, to run a whole piece, what the imported packages may.
+// checkDirections compares the files with the table of rules. Tests may also import the test helpers. To run a larger
+// part of the program, they may also import the packages that the imported packages may import.
 func checkDirections(files []sourceFile) []string {
 	var broken []string
 	for _, f := range files {
@@ -63,7 +63,7 @@ func checkDirections(files []sourceFile) []string {
 	return broken
 }
 
-// mayBelow tells whether a package that the rule allows may itself import pkg.
+// mayBelow reports whether a package that the rule allows may itself import pkg.
 func mayBelow(r rule, pkg string) bool {
 	return slices.ContainsFunc(r.may, func(pattern string) bool {
 		below, ok := ruleOf(strings.TrimSuffix(pattern, "/..."))
@@ -71,7 +71,7 @@ func mayBelow(r rule, pkg string) bool {
 	})
 }
 
-// checkForeign holds the files against the packages that only some may import.
+// checkForeign compares the files with the list of packages that only some may import.
 func checkForeign(files []sourceFile) []string {
 	var broken []string
 	for _, f := range files {
@@ -93,7 +93,7 @@ func checkForeign(files []sourceFile) []string {
 	return broken
 }
 
-// checkPlanes finds a path of imports from one half to the other, tests left out.
+// checkPlanes finds a path of imports from one half to the other, except in tests.
 func checkPlanes(files []sourceFile) []string {
 	edges := map[string]map[string]bool{}
 	for _, f := range files {
@@ -148,7 +148,7 @@ func wayTo(edges map[string]map[string]bool, from string, to []string) []string 
 	return nil
 }
 
-// checkPurity finds in pure code what can give another answer for the same values.
+// checkPurity finds imports and calls in pure code that can give different answers for the same values.
 func checkPurity(files []sourceFile) []string {
 	var broken []string
 	for _, f := range files {

@@ -1,6 +1,5 @@
-// Package archtest reads the source of the module and checks which package imports
-// which, and that what must be pure is. The rules are in rules.go, each with its
-// reason; a new package needs a line there before it builds green.
+// Package archtest reads the source of the module. It checks which package imports which, and that pure code is pure.
+// The rules are in rules.go, each with its reason. A new package needs a line there before the tests pass.
 //
 // It must not import any package of the project: it only reads files.
 package archtest

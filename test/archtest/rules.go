@@ -1,11 +1,11 @@
 package archtest
 
-// module is this module's path; all patterns below are relative to it.
+// module is this module's path. All patterns below are relative to it.
 const module = "github.com/longhorn-lep/longhorn-manager"
 
-// rule says what the packages of a pattern may import of this module. A pattern is a
-// path, or a path with "/..." for the package and all below it. The first matching rule
-// holds, so narrow patterns stand first. A package may always import what is below it.
+// rule says which packages of this module the packages of a pattern may import. A pattern is a path, or a path with
+// "/..." for the package and all packages below it. The first matching rule applies, so narrow patterns stand first. A
+// package may always import the packages below it.
 type rule struct {
 	pattern string
 	may     []string
@@ -104,7 +104,7 @@ var rules = []rule{
 	{"share/nfsclient", nil, "the wire of NFS is published; nothing of ours belongs in it"},
 	{"share/...", []string{"types", "util/..."}, "what a share manager is made of: the parts know neither it nor each other"},
 
-	// What both halves stand on.
+	// The basis of both halves.
 	{"scheduler/...", []string{"k8s/apis/...", "types"}, "placement is values in, values out"},
 	{
 		"explain/...",
@@ -165,14 +165,14 @@ var rules = []rule{
 	},
 }
 
-// planes are the two halves; no package of one may reach one of the other, by any
-// path. app alone imports both.
+// planes are the two halves. No package of one half may reach a package of the other, by any path. Only app imports
+// both.
 var planes = [2][]string{
 	{"controller/...", "datastore/...", "manager/...", "metrics", "api/...", "csi/...", "explain/..."},
 	{"dataplane/nbd/...", "dataplane/replica/...", "dataplane/engine/...", "dataplane/instance/...", "dataplane/device/...", "dataplane/fuse"},
 }
 
-// foreign lists the packages of others that only some may import.
+// foreign lists the packages of other projects that only some packages may import.
 var foreign = []struct {
 	imports string
 	only    []string
@@ -196,14 +196,14 @@ var foreign = []struct {
 // foreignExceptions may be imported everywhere.
 var foreignExceptions = []string{"k8s.io/utils/clock", "k8s.io/utils/clock/testing"}
 
-// pure lists the code that must give the same answer for the same values: whole
-// packages, and the files of this name in any package.
+// pure lists the code that must give the same answer for the same values: whole packages, and the files with this name
+// in any package.
 var (
 	purePackages = []string{"scheduler", "dataplane/membership", "explain"}
 	pureFiles    = []string{"plan.go", "policies.go", "step.go", "target.go"}
 )
 
-// impureImports and impureCalls must not be used by pure code; its tests may.
+// impureImports and impureCalls must not be used by pure code. Its tests may use them.
 var (
 	impureImports = []string{
 		"context", "os", "os/...", "net", "net/...", "io/fs", "syscall", "math/rand", "math/rand/...", "crypto/rand",
@@ -215,6 +215,6 @@ var (
 	}
 )
 
-// clockless lists the packages that must be given a clock instead of reading the wall
-// clock. The data plane is not among them: it also waits for kernels and sockets.
+// clockless lists the packages that must use an injected clock instead of the wall clock. The data plane is not among
+// them: it also waits for kernels and sockets.
 var clockless = []string{"controller/...", "datastore/...", "manager/...", "metrics", "scheduler/...", "disk/...", "dataplane/membership/...", "types/..."}

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// sourceFile is what the checks need to know of one Go file.
+// sourceFile contains the facts about one Go file that the checks need.
 type sourceFile struct {
 	path    string   // relative to the module's root, with slashes
 	pkg     string   // the directory, "." for the root
@@ -22,8 +22,8 @@ type sourceFile struct {
 	calls   []string // "time.Now": selectors on imported packages, by the package's path
 }
 
-// readModule parses every Go file of the module at root. Nested modules, hidden
-// directories, vendor, node_modules and testdata are left out.
+// readModule parses every Go file of the module at root. It skips nested modules, hidden directories, vendor,
+// node_modules and testdata.
 func readModule(root string) ([]sourceFile, error) {
 	var files []sourceFile
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {

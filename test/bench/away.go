@@ -14,16 +14,17 @@ import (
 	pb "github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// Of the volume that loses a replica for a while.
+// Figures of the volume that loses a replica for a while.
 const (
 	awayBytes    = 50 << 30
-	writtenBytes = 4 << 30 // before it goes
-	changedBytes = 1 << 30 // while it is away, in the middle of what was written
-	// quiet is after how long no region is marked any more. A replica that goes before is sent what is.
+	writtenBytes = 4 << 30 // before the replica leaves
+	changedBytes = 1 << 30 // while it is away, in the middle of the written data
+	// quiet is the time after which no region is marked. If a replica leaves earlier, the marked regions are sent to it
+	// too.
 	quiet = 15 * time.Second
 )
 
-// measureAway prints what a replica is sent that was away, and what a new one is.
+// measureAway prints how much data is sent to a replica that was away, and to a new replica.
 func (b *bench) measureAway(ctx context.Context) error {
 	if err := b.startNodes(ctx, "away"); err != nil {
 		return err
@@ -85,7 +86,7 @@ func writeInARow(ctx context.Context, t target, off, length int64) error {
 	return err
 }
 
-// leaveOut has a replica expelled and stopped.
+// leaveOut expels a replica and stops it.
 func (b *bench) leaveOut(ctx context.Context, v *volume, r *pb.ReplicaSpec) error {
 	home, last := b.nodes[0], b.nodes[nodeCount-1]
 	if _, err := home.EngineRemoveReplica(ctx, v.request(&pb.Member{Name: r.GetName()})); err != nil {
@@ -101,7 +102,8 @@ func (b *bench) leaveOut(ctx context.Context, v *volume, r *pb.ReplicaSpec) erro
 // rebuildLimit bounds how long a rebuild may take.
 const rebuildLimit = 5 * time.Minute
 
-// rebuild makes a replica a member, and returns what its node received meanwhile, in bytes, and how long it took.
+// rebuild rebuilds a replica until it is a member. It returns the bytes that the replica's node received in this time,
+// and how long the rebuild took.
 func (b *bench) rebuild(ctx context.Context, v *volume, on *node, r *pb.ReplicaSpec) (sent int64, took time.Duration, err error) {
 	before, err := on.received(ctx)
 	if err != nil {
@@ -119,7 +121,7 @@ func (b *bench) rebuild(ctx context.Context, v *volume, on *node, r *pb.ReplicaS
 	return after - before, took, err
 }
 
-// beginRebuild starts a replica and has the engine rebuild it.
+// beginRebuild starts a replica and lets the engine rebuild it.
 func (b *bench) beginRebuild(ctx context.Context, v *volume, on *node, r *pb.ReplicaSpec) error {
 	if _, err := on.ReplicaStart(ctx, r); err != nil {
 		return fmt.Errorf("start replica %s: %w", r.GetName(), err)
@@ -141,7 +143,7 @@ func (b *bench) awaitRebuilt(ctx context.Context, v *volume, r *pb.ReplicaSpec) 
 	return err
 }
 
-// another makes a replica that was never written to be in the place of one that was left out.
+// another creates an empty replica in the place of an expelled one.
 func (b *bench) another(ctx context.Context, on *node, old *pb.ReplicaSpec) (*pb.ReplicaSpec, error) {
 	r := proto.CloneOf(old)
 	r.Name, r.Uid, r.Directory = old.GetName()+"b", old.GetUid()+"b", old.GetDirectory()+"b"
@@ -155,20 +157,20 @@ func (v *volume) request(m *pb.Member) *pb.EngineMemberRequest {
 	return &pb.EngineMemberRequest{Name: v.engine(), Session: "session-" + v.name, Member: m}
 }
 
-// hasFailed tells whether the engine has given a replica up.
+// hasFailed reports whether the engine has set a replica to ERR.
 func (v *volume) hasFailed(s *pb.State, replica string) bool {
 	return slices.ContainsFunc(v.engineState(s).GetMembers(), func(m *pb.MemberState) bool {
 		return m.GetName() == replica && m.GetMode() == "ERR"
 	})
 }
 
-// isIn tells whether a replica is a member of the epoch in force, none being proposed.
+// isIn reports whether a replica is a member of the recorded epoch, or an epoch without it is proposed.
 func (v *volume) isIn(s *pb.State, replica string) bool {
 	e := v.engineState(s)
 	return slices.Contains(e.GetEpoch().GetMembers(), replica) || e.GetProposedEpoch() != nil && !slices.Contains(e.GetProposedEpoch().GetMembers(), replica)
 }
 
-// received is how many bytes came to the node from the others.
+// received returns how many bytes the node has received from the others.
 func (n *node) received(ctx context.Context) (int64, error) {
 	out, err := command(ctx, "ip", "-n", n.namespace, "-s", "-j", "link", "show", "eth0")
 	if err != nil {

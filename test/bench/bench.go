@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// nodeCount is how many instance managers there are, and how many replicas a volume has.
+	// nodeCount is the number of instance managers, and of the replicas of a volume.
 	nodeCount = 3
 	// cleanupTimeout bounds the removal of everything.
 	cleanupTimeout = 2 * time.Minute
-	// namePrefix, with the process id after it, names all that a run makes outside its processes.
+	// namePrefix, followed by the process id, is the name of everything that a run creates outside its processes.
 	namePrefix = "lhbench-"
 )
 
-// bench is one run with all that it made.
+// bench is one run, with everything that it has created.
 type bench struct {
 	opts  options
 	dir   string // all files of this run
 	nodes []*node
-	undo  []func(context.Context) error // in order of making
+	undo  []func(context.Context) error // in the order of creation
 }
 
-// newBench makes the directory and the network. The result must be cleaned up, also when there is an error.
+// newBench creates the directory and the network. The caller must clean up the result, even if there is an error.
 func newBench(ctx context.Context, o options) (*bench, error) {
 	b := &bench{opts: o, dir: filepath.Join(o.dir, fmt.Sprint(namePrefix, os.Getpid()))}
 	if err := os.Mkdir(b.dir, 0o700); err != nil {
@@ -49,7 +49,7 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 	return b, nil
 }
 
-// cleanup removes all, the last made first.
+// cleanup removes everything, in the reverse order of creation.
 func (b *bench) cleanup(ctx context.Context) error {
 	var errs []error
 	for _, n := range b.nodes {
@@ -62,7 +62,7 @@ func (b *bench) cleanup(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// startNodes starts the instance managers, each with an empty directory named after what is measured.
+// startNodes starts the instance managers, each with an empty directory named after the measurement.
 func (b *bench) startNodes(ctx context.Context, name string) error {
 	for _, n := range b.nodes {
 		if err := n.start(ctx, filepath.Join(b.dir, fmt.Sprintf("%s-%d", name, n.number))); err != nil {
@@ -72,7 +72,7 @@ func (b *bench) startNodes(ctx context.Context, name string) error {
 	return nil
 }
 
-// stopNodes ends the instance managers and gives the disk their space back.
+// stopNodes stops the instance managers and deletes their data from the disk.
 func (b *bench) stopNodes(ctx context.Context) error {
 	var errs []error
 	for _, n := range b.nodes {
@@ -81,7 +81,7 @@ func (b *bench) stopNodes(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settleDisk writes out what earlier runs left in the page cache, so that no run pays for another.
+// settleDisk writes the page cache of earlier runs to the disk, so that it does not slow down the next run.
 func (b *bench) settleDisk() error {
 	d, err := os.Open(b.dir)
 	if err != nil {
@@ -108,7 +108,7 @@ func (b *bench) describeMachine(w io.Writer) {
 	fmt.Fprintf(w, "%d processors, %s, Linux %s. Load average at the start: %s\n", runtime.NumCPU(), memory, kernel, loadAverage())
 }
 
-// loadAverage is what else the machine did.
+// loadAverage returns the machine's load average.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -117,7 +117,7 @@ func loadAverage() string {
 	return strings.Join(strings.Fields(string(text))[:3], " ")
 }
 
-// removeStale removes namespaces, processes in them, and directories of runs whose process is gone.
+// removeStale removes namespaces, their processes, and directories of runs whose process is gone.
 func removeStale(ctx context.Context, dir string) error {
 	namespaces, err := listNamespaces(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func removeStale(ctx context.Context, dir string) error {
 	return errors.Join(errs...)
 }
 
-// isStale says whether a name was given by a run whose process is gone.
+// isStale reports whether a name belongs to a run whose process is gone.
 func isStale(name string) bool {
 	rest, ours := strings.CutPrefix(name, namePrefix)
 	if !ours {

@@ -69,7 +69,7 @@ func TestThousands(t *testing.T) {
 	}
 }
 
-// Every cell of a volume that is not above the floor is told; those of the plain file are not judged.
+// The table must mark every cell of a volume that is not above the floor. It does not compare the plain file.
 func TestLoadTable(t *testing.T) {
 	all := results{}
 	for _, name := range []string{socketName, plainName} {

@@ -11,18 +11,19 @@ import (
 )
 
 const (
-	// besideBytes is how much a rebuild copies that users write beside: enough for it to outlast a run.
+	// besideBytes is the amount of data that a rebuild copies while users write. It is enough to outlast a run.
 	besideBytes = 6 << 30
-	// besideLimit is how many times as long as without a rebuild the 99th percentile may be.
+	// besideLimit is how many times longer the 99th percentile may be during a rebuild.
 	besideLimit = 2
 )
 
-// beside are the runs on one target, the one of each pair without and the other with a rebuild.
+// The runs on one target: one run of each pair is alone, the other one during a rebuild.
 type beside struct {
 	alone, during []figures
 }
 
-// measureBeside prints how long writes of 4 KiB take, one at a time, without a rebuild and while a new replica is copied to.
+// measureBeside prints how long writes of 4 KiB take, one at a time, without a rebuild and during the rebuild of a new
+// replica.
 func (b *bench) measureBeside(ctx context.Context) (missed []string, err error) {
 	var rows [][]string
 	for _, frontend := range []pb.Frontend{pb.Frontend_FRONTEND_SOCKET, pb.Frontend_FRONTEND_BLOCK} {
@@ -57,7 +58,7 @@ func besideRow(name string, all []figures) []string {
 	}
 }
 
-// besideRebuilds measures one kind of frontend on a volume of its own.
+// besideRebuilds measures one kind of frontend, on a separate volume.
 func (b *bench) besideRebuilds(ctx context.Context, frontend pb.Frontend) (target, beside, error) {
 	var all beside
 	if err := b.startNodes(ctx, "beside"); err != nil {
@@ -101,13 +102,14 @@ func (b *bench) settledLoad(ctx context.Context, t target) (figures, error) {
 	return load(ctx, t, patterns[0], b.opts.runtime)
 }
 
-// loadBesideRebuild replaces a replica by a new one, and measures while that is copied to. It returns when it is a member.
+// loadBesideRebuild replaces a replica by a new one, and measures during its rebuild. It returns when the new replica
+// is a member.
 func (b *bench) loadBesideRebuild(ctx context.Context, v *volume, t target, old *pb.ReplicaSpec) (figures, *pb.ReplicaSpec, error) {
 	last := b.nodes[nodeCount-1]
 	if err := b.leaveOut(ctx, v, old); err != nil {
 		return figures{}, nil, err
 	}
-	if _, err := last.ReplicaRemove(ctx, old); err != nil { // the disk has no room for one of each run
+	if _, err := last.ReplicaRemove(ctx, old); err != nil { // the disk has no room for a replica of each run
 		return figures{}, nil, fmt.Errorf("remove replica %s: %w", old.GetName(), err)
 	}
 	r, err := b.another(ctx, last, old)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// spanBytes is the range that fio reads and writes: the whole of a volume.
+// spanBytes is the range that fio reads and writes: the whole volume.
 const spanBytes = 512 << 20
 
 // target is something that fio can load.
@@ -35,10 +35,10 @@ type pattern struct {
 	depth      int
 }
 
-// isSmall says whether operations count, rather than bytes.
+// isSmall reports whether the table shows operations, and not bytes.
 func (p pattern) isSmall() bool { return p.blockBytes < 1<<20 }
 
-// mode is fio's word. Small blocks go to random places, large ones in a row.
+// mode is fio's name of the load. Small blocks go to random places, large ones are sequential.
 func (p pattern) mode() string {
 	mode := "read"
 	if p.write {
@@ -59,18 +59,18 @@ var patterns = []pattern{
 	{"1M read QD4", false, 1 << 20, 4},
 }
 
-// figures are what one run gave.
+// figures are the results of one run.
 type figures struct {
 	IOPS           float64
 	BytesPerSecond float64
 	P50, P99       time.Duration // of completion latency
-	CPU            time.Duration // of all instance managers, for one operation
+	CPU            time.Duration // of all instance managers, per operation
 }
 
-// operations is how many there were in a time.
+// operations returns how many operations were done in a time.
 func (f figures) operations(length time.Duration) float64 { return f.IOPS * length.Seconds() }
 
-// rate is what is compared: operations per second of small blocks, 10^6 bytes per second of large ones.
+// rate returns the compared figure: operations per second of small blocks, 10^6 bytes per second of large ones.
 func (f figures) rate(p pattern) float64 {
 	if p.isSmall() {
 		return f.IOPS
@@ -104,13 +104,14 @@ func fill(ctx context.Context, t target) error {
 	return nil
 }
 
-// killPatience is how long a killed fio may take to end.
+// killPatience is how long a killed fio may take to exit.
 const killPatience = 5 * time.Second
 
 func fio(ctx context.Context, limit time.Duration, args []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// With --thread the job is no process of its own, which would outlive the one that is killed, and keep its output open.
+	// With --thread the job is not a separate process. A separate process would outlive the killed one, and keep its
+	// output open.
 	c := exec.CommandContext(ctx, "fio", append([]string{"--thread"}, args...)...)
 	c.WaitDelay = killPatience
 	var complaint strings.Builder
@@ -122,7 +123,7 @@ func fio(ctx context.Context, limit time.Duration, args []string) ([]byte, error
 	return out, nil
 }
 
-// parseFio reads fio's JSON. fio may put notes before it.
+// parseFio reads fio's JSON. fio may print notes before it.
 func parseFio(out []byte, write bool) (figures, error) {
 	if start := strings.IndexByte(string(out), '{'); start > 0 {
 		out = out[start:]

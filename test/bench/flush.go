@@ -13,10 +13,12 @@ import (
 	pb "github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// heavyWriters is how many write 1 MiB at a time, each one at a time, beside the one that flushes.
+// heavyWriters is the number of writers that write 1 MiB at a time, one request at a time each, while another one
+// flushes.
 const heavyWriters = 8
 
-// measureFlush prints how long a flush takes that follows each write of 4 KiB, one at a time, while others write 1 MiB at a time.
+// measureFlush prints how long a flush takes after each write of 4 KiB, one at a time, while other writers write 1 MiB
+// at a time.
 func (b *bench) measureFlush(ctx context.Context) error {
 	if err := b.startNodes(ctx, "flush"); err != nil {
 		return err
@@ -84,7 +86,8 @@ type flushes struct {
 	beside            float64 // bytes per second of the heavy writers
 }
 
-// flushBesideWriters has fio flush after each write of 4 KiB to the last eighth of a target, beside writers of the rest.
+// flushBesideWriters lets fio flush after each write of 4 KiB to the last part of a target, while heavy writers write
+// to the other parts.
 func flushBesideWriters(ctx context.Context, t target, length time.Duration) (flushes, error) {
 	const span = spanBytes / (heavyWriters + 1) &^ (1<<20 - 1)
 	args := append([]string{"--time_based", fmt.Sprint("--runtime=", int(length.Seconds())), "--output-format=json", fmt.Sprint("--size=", span)}, t.args...)
@@ -103,7 +106,7 @@ func flushBesideWriters(ctx context.Context, t target, length time.Duration) (fl
 	return f, nil
 }
 
-// parseFlushes reads fio's JSON: the last job flushes, the others write. fio may put notes before it.
+// parseFlushes reads fio's JSON: the last job flushes, the others write. fio may print notes before it.
 func parseFlushes(out []byte) (flushes, error) {
 	if start := strings.IndexByte(string(out), '{'); start > 0 {
 		out = out[start:]

@@ -12,11 +12,12 @@ import (
 const (
 	// idleSize is the size in bytes of an idle volume. Nothing is written to it.
 	idleSize = 1 << 30
-	// settleTime is how long a process has to come to rest after the last volume was attached.
+	// settleTime is how long the processes have to become idle after the last volume was attached.
 	settleTime = 10 * time.Second
 )
 
-// measureIdle prints what the instance managers cost with one and with many volumes attached by block devices that nobody uses.
+// measureIdle prints the memory and the processor time of the instance managers with one and with many volumes. The
+// volumes are attached as block devices without users.
 func (b *bench) measureIdle(ctx context.Context) error {
 	if err := b.startNodes(ctx, "idle"); err != nil {
 		return err
@@ -62,7 +63,7 @@ func (b *bench) measureIdle(ctx context.Context) error {
 	return b.stopNodes(ctx)
 }
 
-// idleRow watches the processes at rest.
+// idleRow measures the idle processes.
 func (b *bench) idleRow(ctx context.Context, volumes int) ([]string, error) {
 	if err := pause(ctx, settleTime); err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (b *bench) idleRow(ctx context.Context, volumes int) ([]string, error) {
 	return row, nil
 }
 
-// printWeights prints what the processes weigh now, and weighed at most.
+// printWeights prints the memory that the processes use now, and the most that they have used.
 func (b *bench) printWeights(when string, volumes int) error {
 	fmt.Printf("\nMemory of the instance managers %s, %d volumes\n\n", when, volumes)
 	var rows [][]string
@@ -111,7 +112,7 @@ func (b *bench) printWeights(when string, volumes int) error {
 
 func megabytes(b int64) string { return fmt.Sprintf("%.1f MB", float64(b)/1e6) }
 
-// pause lets time pass: what is measured is that nothing happens in it.
+// pause lets time pass. It is not a wait for something: the measurement is about idle processes.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

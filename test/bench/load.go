@@ -10,7 +10,7 @@ import (
 	pb "github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// Names of what is loaded.
+// Names of the targets.
 const (
 	socketName = "unix socket"
 	clearName  = "unix socket, without TLS"
@@ -18,8 +18,8 @@ const (
 	plainName  = "plain file"
 )
 
-// measureLoad prints the table of figures under load, and what the processes weigh after it. It returns which cells are not above
-// the floor.
+// measureLoad prints the table of figures under load, and the memory of the processes after it. It returns the cells
+// that are not above the floor.
 func (b *bench) measureLoad(ctx context.Context) (missed []string, err error) {
 	if err := b.startNodes(ctx, "load"); err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func (b *bench) measureLoad(ctx context.Context) (missed []string, err error) {
 // results are the figures of all runs, by target and pattern.
 type results map[string]map[string][]figures
 
-// loadAll runs every pattern on every target. The targets take turns in each pattern, so that what else the machine does, and its
-// disk's moods, meet all alike.
+// loadAll runs every pattern on every target. The targets take turns in each pattern. So other load on the machine, and
+// changes in the speed of its disk, affect all targets alike.
 func (b *bench) loadAll(ctx context.Context, targets []target) (results, error) {
 	all := results{}
 	for _, t := range targets {
@@ -99,7 +99,7 @@ func (b *bench) loadAll(ctx context.Context, targets []target) (results, error) 
 	return all, nil
 }
 
-// loadCounting is one run, with the processor time that it cost the instance managers.
+// loadCounting does one run, and adds the processor time that it cost the instance managers.
 func (b *bench) loadCounting(ctx context.Context, t target, p pattern) (figures, error) {
 	if err := b.settleDisk(); err != nil {
 		return figures{}, err
@@ -120,7 +120,7 @@ func (b *bench) loadCounting(ctx context.Context, t target, p pattern) (figures,
 	return f, nil
 }
 
-// cpu is the processor time that the instance managers have used.
+// cpu returns the processor time that the instance managers have used.
 func (b *bench) cpu() (time.Duration, error) {
 	var sum time.Duration
 	for _, n := range b.nodes {

@@ -1,16 +1,28 @@
-// Command bench measures the data plane alone: three instance managers in three network namespaces that it makes itself, no
-// Kubernetes. An engine on the first has its local replica by direct call and two others over TCP. fio loads a volume through the
-// unix socket, a second one so without TLS between the nodes, a third through its block device, and a plain file on the same disk, in turn;
-// the medians are printed as a Markdown
-// table beside the figures that must be beaten. Then it measures how long a flush takes beside writers of much, what a replica is sent
-// that was away, how long writes take beside a rebuild, how long a rebuild of scattered data takes beside a plain copy, and what idle
-// attached volumes cost in memory and processor time.
+// Command bench measures the data plane alone: three instance managers in three network namespaces that it creates,
+// without Kubernetes. An engine on the first node calls its local replica directly, and two others over TCP.
 //
-// It owns the namespaces, the processes, the directory and the figures' presentation, and it plays the engine controller: it
-// records the epochs that engines propose. It must know the data plane by its gRPC service and its sockets only.
+// fio loads these targets in turn, and bench prints the medians as a Markdown table, next to the figures that must be
+// exceeded:
 //
-// It needs root, ip, nsenter and fio, and the program built without cgo. It removes all that it made, and what an earlier run that
-// was killed has left.
+//   - a volume through the unix socket
+//   - a second volume through the unix socket, without TLS between the nodes
+//   - a third volume through its block device
+//   - a plain file on the same disk
+//
+// Then it measures:
+//
+//   - how long a flush takes while other writers write much
+//   - how much data is sent to a replica that was away
+//   - how long writes take during a rebuild
+//   - how long a rebuild of scattered data takes, compared with a plain copy
+//   - how much memory and processor time idle attached volumes use
+//
+// It owns the namespaces, the processes, the directory and the presentation of the figures. It plays the role of the
+// engine controller: it records the epochs that engines propose. It must know the data plane only by its gRPC service
+// and its sockets.
+//
+// It needs root, ip, nsenter and fio, and the program built without cgo. It removes everything that it created, and
+// everything that an earlier, killed run has left.
 package main
 
 import (
@@ -31,8 +43,8 @@ import (
 // options are the command line.
 type options struct {
 	binary string         // the program under test
-	dir    string         // where the working directory is made; its disk is the one that is measured
-	parts  string         // names of parts, with commas between
+	dir    string         // the parent of the working directory, on the disk to measure
+	parts  string         // names of parts, separated by commas
 	match  *regexp.Regexp // which cells are measured under load, by "<target>, <pattern>"
 
 	mtu     int           // of the network between the instance managers, in bytes
@@ -43,7 +55,8 @@ type options struct {
 	quick   bool          // a trial: figures are not judged
 }
 
-// part is what can be measured alone. measure prints its figures, and returns those that are not as good as they must be.
+// part is a part of the measurements that can run alone. measure prints its figures, and returns those that miss their
+// limit.
 type part struct {
 	name, what string
 	isLong     bool // too long for a trial
@@ -59,7 +72,7 @@ var parts = []part{
 	{"idle", "idle volumes", false, unjudged((*bench).measureIdle)},
 }
 
-// unjudged is a measurement that has no figures that must be reached.
+// unjudged wraps a measurement without limits for its figures.
 func unjudged(measure func(*bench, context.Context) error) func(*bench, context.Context) ([]string, error) {
 	return func(b *bench, ctx context.Context) ([]string, error) { return nil, measure(b, ctx) }
 }
@@ -134,7 +147,7 @@ func parse(args []string) (options, error) {
 
 func (o options) has(part string) bool { return strings.Contains(","+o.parts+",", ","+part+",") }
 
-// run measures what is asked. Whatever happens, it removes what was made.
+// run does the requested measurements. In any case it removes everything that it created.
 func run(ctx context.Context, o options) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("must be root: network namespaces and block devices are made")

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network is a bridge in a namespace of its own and a namespace for each node. Nothing leads out of it: the machine's own network
-// is not touched.
+// network is a bridge in its own namespace and a namespace for each node. Nothing leads out of it: the machine's own
+// network is not touched.
 //
 //	node 1: eth0 10.77.0.1 ──┐
 //	node 2: eth0 10.77.0.2 ──┼── bridge in the namespace "router"
@@ -55,8 +55,8 @@ func (n network) make(ctx context.Context) error {
 	return n.passUnfiltered(ctx)
 }
 
-// passUnfiltered keeps the machine's packet filter, which is none of what is measured, off the bridge. Without the kernel's bridge
-// filter there is nothing to do.
+// passUnfiltered switches the machine's packet filter off for the bridge, because it is not part of the measurement. If
+// the kernel has no bridge filter, this does nothing.
 func (n network) passUnfiltered(ctx context.Context) error {
 	const setting = "net/bridge/bridge-nf-call-iptables"
 	if _, err := os.Stat("/proc/sys/" + setting); errors.Is(err, os.ErrNotExist) {
@@ -66,7 +66,7 @@ func (n network) passUnfiltered(ctx context.Context) error {
 	return err
 }
 
-// remove removes what of the network is there.
+// remove removes the existing parts of the network.
 func (n network) remove(ctx context.Context) error {
 	names, err := listNamespaces(ctx)
 	errs := []error{err}
@@ -92,7 +92,8 @@ func listNamespaces(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// removeNamespace ends the processes that are left in a namespace and removes it. The namespace was made by a bench, so they were.
+// removeNamespace kills the remaining processes in a namespace and removes it. A bench created the namespace and
+// therefore also these processes.
 func removeNamespace(ctx context.Context, name string) error {
 	out, err := command(ctx, "ip", "netns", "pids", name)
 	if err != nil {
@@ -107,10 +108,10 @@ func removeNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// commandTimeout bounds one command that makes or removes something.
+// commandTimeout bounds one command that creates or removes something.
 const commandTimeout = 20 * time.Second
 
-// command runs a program and returns what it wrote; what it complained of is in the error.
+// command runs a program and returns its output. Its standard error is in the error.
 func command(ctx context.Context, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()

@@ -21,11 +21,11 @@ import (
 
 const (
 	replicaPort = 9600
-	// diskUUID is of every node's disk, which is its root directory.
+	// diskUUID is the UUID of every node's disk, which is its root directory.
 	diskUUID = "d15c0000-0000-4000-8000-000000000001"
 	// startTimeout bounds how long a process or an engine may take until it serves.
 	startTimeout = 60 * time.Second
-	// stopTimeout bounds how long a process may take to end by itself.
+	// stopTimeout bounds how long a process may take to exit after SIGTERM.
 	stopTimeout = 45 * time.Second
 )
 
@@ -35,10 +35,10 @@ type node struct {
 	binary    string
 	namespace string
 	address   string
-	root      string // its root directory; all its files are below
+	root      string // its root directory, which contains all its files
 
-	process *exec.Cmd     // nil while there is none
-	exited  chan struct{} // closed when the process has ended
+	process *exec.Cmd     // nil while no process runs
+	exited  chan struct{} // closed when the process has exited
 	*client.Client
 	unwatch  context.CancelFunc
 	watching sync.WaitGroup
@@ -46,7 +46,7 @@ type node struct {
 	mu       sync.Mutex
 	state    *pb.State            // guarded by mu; as the watch sent it, nil while the process is away
 	news     chan struct{}        // guarded by mu; closed when state changes
-	recorded map[string]*pb.Epoch // guarded by mu; by engine: what the API object would hold
+	recorded map[string]*pb.Epoch // guarded by mu; by engine: the epoch that the API object would contain
 }
 
 func (n *node) toolSocket() string  { return filepath.Join(n.root, "nbd.sock") }
@@ -67,20 +67,22 @@ func (n *node) start(ctx context.Context, root string) error {
 	}
 	defer log.Close()
 	socket := filepath.Join(root, "grpc.sock")
-	// nsenter replaces itself by the program, so this is its process id too. It ends by its own orders, not with a context.
+	// nsenter replaces itself by the program, so this is the program's process id too. stop stops it: it does not stop
+	// with a context.
 	c := exec.CommandContext(context.WithoutCancel(ctx), "nsenter", "--net=/run/netns/"+n.namespace, "--",
 		n.binary, "instance-manager", "--node-id", fmt.Sprint("node-", n.number), "--root", root, "--data-listen", n.replicaHost(),
 		"--grpc-socket", socket, "--tool-socket", n.toolSocket(), "--device-dir", filepath.Join(root, "dev"),
 		"--holder-socket", filepath.Join(root, "holder.sock"), "--program-dir", filepath.Join(root, "programs"))
 	c.Stdout, c.Stderr = log, log
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is for the bench, which stops it in order
+	// An interrupt at the terminal reaches only the bench, which stops the process in order.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {
 		return err
 	}
 	n.process, n.exited = c, make(chan struct{})
 	go func() {
 		defer close(n.exited)
-		_ = c.Wait() // how it ended is in its log
+		_ = c.Wait() // its log says how it exited
 	}()
 	if n.Client, err = client.New(socket); err != nil {
 		return err
@@ -96,7 +98,7 @@ func (n *node) start(ctx context.Context, root string) error {
 	return err
 }
 
-// stop ends the process, in order if it can, and returns when it has ended.
+// stop stops the process, in order if possible, and returns when it has exited.
 func (n *node) stop(ctx context.Context) error {
 	if n.process == nil {
 		return nil
@@ -110,7 +112,7 @@ func (n *node) stop(ctx context.Context) error {
 		_ = n.Close()
 		n.Client = nil
 	}
-	_ = n.process.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = n.process.Process.Signal(syscall.SIGTERM) // it may have exited
 	patience := time.NewTimer(stopTimeout)
 	defer patience.Stop()
 	var late error
@@ -166,7 +168,7 @@ func (n *node) untilWithin(ctx context.Context, limit time.Duration, what string
 	}
 }
 
-// lastWords is the end of the process's log.
+// lastWords returns the end of the process's log.
 func (n *node) lastWords() string {
 	text, err := os.ReadFile(filepath.Join(n.root, "log"))
 	if err != nil {
@@ -176,7 +178,8 @@ func (n *node) lastWords() string {
 	return string(text[max(0, len(text)-much):])
 }
 
-// control records what engines propose, as the engine controller does with the API object, and tells them so.
+// control records the epochs that engines propose, as the engine controller does in the API object, and confirms them
+// to the engines.
 func (n *node) control(ctx context.Context) {
 	for {
 		s, news := n.current()
@@ -193,7 +196,8 @@ func (n *node) control(ctx context.Context) {
 	}
 }
 
-// record keeps an epoch that is newer than the one kept. A call that fails is made again when the engine, which waits, changes.
+// record stores an epoch that is newer than the stored one. If its call fails, record calls again when the waiting
+// engine's state changes.
 func (n *node) record(ctx context.Context, e *pb.EngineState) {
 	proposed := e.GetProposedEpoch()
 	n.mu.Lock()

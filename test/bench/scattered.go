@@ -11,13 +11,14 @@ import (
 	pb "github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// Of the volume whose data is scattered: a block is written, and as much after it is not.
+// Figures of the volume with scattered data: one block is written, the next block of the same size is not.
 const (
 	scatteredBytes = 5 << 30
 	scatteredBlock = 4 << 10
 )
 
-// measureScattered prints how long a rebuild of scattered data takes, and dd of a member's file on the same disk.
+// measureScattered prints how long a rebuild of scattered data takes, and how long dd takes to copy a member's file on
+// the same disk.
 func (b *bench) measureScattered(ctx context.Context) error {
 	if err := b.startNodes(ctx, "scattered"); err != nil {
 		return err
@@ -73,13 +74,13 @@ func scatter(ctx context.Context, t target) error {
 	return nil
 }
 
-// copyPlain has dd copy a file to the same disk, once, and removes the copy.
+// copyPlain lets dd copy a file to the same disk, once, and removes the copy.
 func (b *bench) copyPlain(ctx context.Context, file string) (took time.Duration, err error) {
 	if err := b.settleDisk(); err != nil {
 		return 0, err
 	}
 	target := filepath.Join(b.dir, "dd")
-	defer func() { _ = os.Remove(target) }() // it may not be there
+	defer func() { _ = os.Remove(target) }() // it may not exist
 	ctx, cancel := context.WithTimeout(ctx, rebuildLimit)
 	defer cancel()
 	began := time.Now()

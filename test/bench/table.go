@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// floor is what Longhorn's own engine and replica processes gave through their unix socket on a machine of two processors: three
-// replicas on loopback addresses, runs of 5 s over 512 MiB, page cache on. Operations or 10^6 bytes per second, by pattern.
+// floor contains the results of Longhorn's own engine and replica processes through their unix socket, on a machine
+// with two processors. The volume had three replicas on loopback addresses; a run took 5 s over 512 MiB, with the page
+// cache on. The figures are operations or 10^6 bytes per second, by pattern.
 var floor = map[string]float64{
 	"4k write QD1":  3042,
 	"4k write QD16": 5740,
@@ -25,7 +26,7 @@ func unitOf(p pattern) string {
 	return "MB/s"
 }
 
-// writeLoadTable writes the medians beside the floor, and returns the cells of volumes that are not above it.
+// writeLoadTable writes the medians next to the floor, and returns the cells of volumes that are not above the floor.
 func writeLoadTable(w io.Writer, targets []target, all results) (missed []string) {
 	head := []string{""}
 	row := []string{"floor"}
@@ -39,12 +40,12 @@ func writeLoadTable(w io.Writer, targets []target, all results) (missed []string
 	}
 	rows := [][]string{row}
 	for _, t := range targets {
-		if len(all[t.name]) == 0 { // not asked for
+		if len(all[t.name]) == 0 { // not requested
 			continue
 		}
 		rates, latencies, costs := []string{t.name}, []string{t.name + ", p99"}, []string{t.name + ", CPU per operation"}
 		for _, p := range patterns {
-			if len(all[t.name][p.name]) == 0 { // not asked for
+			if len(all[t.name][p.name]) == 0 { // not requested
 				rates, latencies, costs = append(rates, ""), append(latencies, ""), append(costs, "")
 				continue
 			}
@@ -73,7 +74,8 @@ func writeLoadTable(w io.Writer, targets []target, all results) (missed []string
 	return missed
 }
 
-// median is the middle value; of an even number of values the lower of the two, for the bench flatters nobody.
+// median returns the middle value. For an even number of values, it returns the lower of the two middle ones, so that
+// the figures do not look better than they are.
 func median[F any](all []F, value func(F) float64) float64 {
 	if len(all) == 0 {
 		return 0
@@ -95,7 +97,7 @@ func thousands(v float64) string {
 	return digits
 }
 
-// writeTable writes Markdown whose columns line up when read as text too.
+// writeTable writes Markdown whose columns are also aligned when it is read as text.
 func writeTable(w io.Writer, head []string, rows [][]string) {
 	widths := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {

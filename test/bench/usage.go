@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage is what a process takes.
+// usage is the memory and the processor time of a process.
 type usage struct {
-	pssBytes  int64 // resident, shared pages in parts
+	pssBytes  int64 // resident; each process counts its part of a shared page
 	rssBytes  int64 // resident
-	peakBytes int64 // the most that was ever resident
+	peakBytes int64 // the maximum of the resident memory
 	cpu       time.Duration
 }
 
 // tick is the unit of times in /proc/<pid>/stat: USER_HZ, 100 everywhere.
 const tick = 10 * time.Millisecond
 
-// usageOf is what a process and those that it started take together.
+// usageOf returns the sum of a process and its descendants.
 func usageOf(pid int) (usage, error) {
 	sum, err := usageOfOne(pid)
 	if err != nil {
@@ -44,7 +44,7 @@ func usageOf(pid int) (usage, error) {
 	return sum, nil
 }
 
-// childrenOf lists the processes that a process started: any of its threads may have.
+// childrenOf lists the processes that a process has started by any of its threads.
 func childrenOf(pid int) ([]int, error) {
 	lists, err := filepath.Glob(fmt.Sprint("/proc/", pid, "/task/*/children"))
 	if err != nil {
@@ -54,7 +54,7 @@ func childrenOf(pid int) ([]int, error) {
 	for _, list := range lists {
 		text, err := os.ReadFile(list)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-			continue // the thread has ended
+			continue // the thread has exited
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list what process %d started: %w", pid, err)
@@ -94,7 +94,7 @@ func parseUsage(smaps, status, stat string) (u usage, err error) {
 	if u.peakBytes, err = kilobytes(status, "VmHWM:"); err != nil {
 		return u, err
 	}
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // the name before may hold anything
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // the name before it may contain any character
 	if len(fields) < 13 {
 		return u, fmt.Errorf("process statistics %q are not understood", stat)
 	}

@@ -14,7 +14,7 @@ type volume struct {
 	name      string
 	sizeBytes int64
 	frontend  pb.Frontend
-	clear     bool   // its data travel between nodes without TLS
+	clear     bool   // its data travels between nodes without TLS
 	endpoint  string // its device, if it has one; known once attached
 }
 
@@ -24,10 +24,10 @@ func (v *volume) replica(number int) string {
 }
 func (v *volume) uid(number int) string { return fmt.Sprintf("uid-%s-%d", v.name, number) }
 
-// secret is no secret: the network is the bench's own.
+// secret is not secret: the network belongs to the bench alone.
 func (v *volume) secret() []byte { return bytes.Repeat([]byte{'s'}, 32) }
 
-// replicaOn is the volume's replica on a node.
+// replicaOn returns the volume's replica on a node.
 func (v *volume) replicaOn(n *node) *pb.ReplicaSpec {
 	return &pb.ReplicaSpec{
 		Name: v.replica(n.number), Volume: v.name, Uid: v.uid(n.number), Directory: "/replicas/" + v.replica(n.number),
@@ -36,7 +36,7 @@ func (v *volume) replicaOn(n *node) *pb.ReplicaSpec {
 	}
 }
 
-// attach makes a new volume and starts it, with all its replicas.
+// attach creates a new volume and starts it, with all its replicas.
 func (b *bench) attach(ctx context.Context, v *volume) error {
 	spec := &pb.EngineSpec{
 		Name: v.engine(), Volume: v.name, Generation: 1, Session: "session-" + v.name, SizeBytes: v.sizeBytes, Frontend: v.frontend, Secret: v.secret(),
@@ -79,7 +79,7 @@ func (v *volume) engineState(s *pb.State) *pb.EngineState {
 	return nil
 }
 
-// check refuses a volume that does not run on all its replicas: what it does then is not what is to be measured.
+// check refuses a volume that does not run on all its replicas, because its figures would be wrong.
 func (v *volume) check(s *pb.State) error {
 	e := v.engineState(s)
 	if e.GetPhase() != pb.Phase_PHASE_RUNNING {

@@ -1,4 +1,4 @@
-// Package controllers tests what several controllers do together, over one fake API server and a fake clock.
+// Package controllers tests how several controllers work together, over one fake API server and a fake clock.
 package controllers
 
 import (
@@ -34,7 +34,7 @@ type sharedVolume struct {
 	h     *testutil.Harness
 	store *datastore.Datastore
 	syncs []func(context.Context, string) (queue.Result, error)
-	pods  int // that were made
+	pods  int // how many were created
 }
 
 func newSharedVolume(t *testing.T) *sharedVolume {
@@ -97,7 +97,8 @@ func newSharedVolume(t *testing.T) *sharedVolume {
 	return &sharedVolume{t: t, h: h, store: store, syncs: []func(context.Context, string) (queue.Result, error){volumes.Sync, attachments.Sync, shares.Sync}}
 }
 
-// live has every controller look at the volume once a second, and the scheduler and the kubelet do their part. It returns what was written.
+// live lets every controller sync the volume once a second, and does the work of the scheduler and the kubelet. It
+// returns the writes.
 func (s *sharedVolume) live(d time.Duration) (writes []string) {
 	s.t.Helper()
 	for range int(d / time.Second) {
@@ -125,7 +126,7 @@ func (s *sharedVolume) live(d time.Duration) (writes []string) {
 	return writes
 }
 
-// The only replica's node is down: the pod of the share stays, and waits for its device.
+// The node of the only replica is down: the pod of the share stays, and waits for its device.
 func TestAFaultedShareAtRestWritesNothing(t *testing.T) {
 	s := newSharedVolume(t)
 	writes := s.live(2 * time.Minute)
@@ -145,7 +146,7 @@ func TestAFaultedShareAtRestWritesNothing(t *testing.T) {
 	assert.Contains(t, va.Spec.AttachmentTickets, types.ShareTicketID("vol"))
 }
 
-// noSilences are of a leader that asks no questions.
+// noSilences belongs to a leader that asks no questions.
 type noSilences struct{}
 
 func (noSilences) SilentSince(string) time.Time { return time.Time{} }

@@ -1,8 +1,10 @@
-// Package docs reads the pages for users as tests need them: their blocks, links, headings and the names in them.
+// Package docs reads the pages for users in the form that tests need: their blocks, links, headings and the names in
+// them.
 //
 //	README.md, CONTRIBUTING.md, docs/*.md ──► Page ──► docs_test.go: links, names, every command has a test
-//	                                               └─► test/e2e: Lives are run on a cluster, the YAML is given to an API server
+//	                                               └─► test/e2e: Lives run on a cluster, an API server checks the YAML
 //
-// What a block is, its info string says: "sh" is run as it stands, "yaml" is a manifest, which is a file of the reader if its first line
-// names one (# demo.yaml), "text" is a picture or what a program printed. It must not know how a command is run.
+// The info string of a block defines its kind: "sh" is run as it is. "yaml" is a manifest; it is a file of the reader
+// if its first line names one (# demo.yaml). "text" is a picture or the output of a program. The package must not know
+// how a command is run.
 package docs

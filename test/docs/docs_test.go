@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 	assert.Empty(t, Block{Info: Manifest, Text: "# a word to file.yaml\n"}.File())
 }
 
-// TestLinksLeadSomewhere: to a file of the repository, and to a heading that the page has.
+// TestLinksLeadSomewhere: each link leads to a file of the repository, and to a heading that the page has.
 func TestLinksLeadSomewhere(t *testing.T) {
 	all := pages(t)
 	links := 0
@@ -53,7 +53,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			to, err := url.Parse(link)
 			require.NoError(t, err, "%s: link %s", p.Path, link)
 			if to.Scheme != "" {
-				continue // of another site: a test asks no network
+				continue // to another site: a test does not use the network
 			}
 			links++
 			target := p.Path
@@ -71,10 +71,10 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	assert.Greater(t, links, 30, "the links are not found")
 }
 
-// forCode are the pages for those who work on the code: their blocks are pictures and formats.
+// forCode are the pages for developers: their blocks are pictures and formats.
 var forCode = []string{"docs/ARCHITECTURE.md", "docs/DATAPLANE.md", "docs/benchmarks.md"}
 
-// TestBlocksSayWhatTheyAre: a block without a kind would be run by nothing and looked at by nothing.
+// TestBlocksSayWhatTheyAre: no test would run or check a block without a kind.
 func TestBlocksSayWhatTheyAre(t *testing.T) {
 	for _, p := range pages(t) {
 		for _, b := range p.Blocks {
@@ -89,7 +89,7 @@ func TestBlocksSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// TestEveryCommandIsRun: by a life on a cluster, or the list of those that are not has the reason.
+// TestEveryCommandIsRun: a life runs the command on a cluster, or a list gives the reason why none does.
 func TestEveryCommandIsRun(t *testing.T) {
 	all := pages(t)
 	run := map[string]bool{}
@@ -138,7 +138,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 	}
 }
 
-// TestNamesAreThoseOfTheCode: what a page calls by a name of ours in `code`, the source has.
+// TestNamesAreThoseOfTheCode: if a page has one of our names in `code`, the source contains this name.
 func TestNamesAreThoseOfTheCode(t *testing.T) {
 	known := words(t)
 	count := 0
@@ -155,15 +155,15 @@ func TestNamesAreThoseOfTheCode(t *testing.T) {
 }
 
 var (
-	// name is a name of a condition, reason, Event, field, setting, metric or test: several words in one.
+	// name matches the name of a condition, reason, Event, field, setting, metric or test: several words in one.
 	name = regexp.MustCompile(`^(?:[A-Za-z]*[a-z]+[A-Z][A-Za-z0-9]*|[A-Z][a-z]+|[a-z]+(?:-[a-z0-9]+)+|longhorn_[a-z_]+)$`)
-	// word is what a source file is made of, for this.
+	// word matches a word of a source file.
 	word = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)*`)
-	// ofOthers are names of Kubernetes and of Linux that no source file of ours needs.
+	// ofOthers are names of Kubernetes and Linux that none of our source files needs.
 	ofOthers = []string{"FailedAttachVolume", "ModifyVolumeError", "NodeResizeError", "maximumVolumeSize", "user-mode-linux"}
 )
 
-// words are all words of the source: programs, manifests, scripts.
+// words returns all words of the source: programs, manifests, scripts.
 func words(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{}

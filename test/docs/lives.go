@@ -2,14 +2,16 @@ package docs
 
 import "fmt"
 
-// Part is a section of a page, all blocks of which are run in their order.
+// Part is a section of a page. All its blocks are run in order.
 type Part struct{ Page, Section string }
 
-// Life is an installation from its beginning to its end, by the commands of the pages. What a block sets in the shell is there in the next.
+// Life follows an installation from beginning to end, with the commands of the pages. Variables that a block sets in
+// the shell are available in the next blocks.
 type Life struct {
 	Name  string
 	Parts []Part
-	// ByHand is what the text tells readers to do by hand, as a command: before the block of that first line.
+	// ByHand is the manual work that the text requests from readers, as a command. The key is the first line of the
+	// next block.
 	ByHand map[string]string
 }
 
@@ -24,10 +26,11 @@ const (
 	uninstalling   = "docs/UNINSTALL.md"
 )
 
-// SwitchOn is the command by which the test switches a node on; readers do that by hand.
+// SwitchOn is the command by which the test switches a node on. Readers do that manually.
 const SwitchOn = "switch-on"
 
-// Lives are what a test runs. Each begins and ends with nothing of the installation in the cluster.
+// Lives are the lives that a test runs. At the start and at the end of each, the cluster contains nothing of the
+// installation.
 var Lives = []Life{
 	{
 		Name: "with Helm",
@@ -79,7 +82,8 @@ var Lives = []Life{
 	},
 }
 
-// Blocks are the commands of a life, and the manifests that its parts have the reader save, in order; without those that are not run.
+// Blocks returns the commands of a life, and the manifests that readers save in its parts, in order. It omits the
+// blocks that are not run.
 func (l Life) Blocks(pages []Page) ([]Block, error) {
 	var all []Block
 	for _, part := range l.Parts {
@@ -99,7 +103,8 @@ func (l Life) Blocks(pages []Page) ([]Block, error) {
 	return all, nil
 }
 
-// notRun are blocks that no life has, by their first line, each with the reason. A block whose text is the same as one that is run needs none.
+// notRun are the blocks that belong to no life, by their first line, each with the reason. A block with the same text
+// as a block that is run needs no entry.
 var notRun = map[string]string{
 	"make image                                     # dist/longhorn-manager.tar; or: docker build -f deploy/Dockerfile .": "it pushes to a registry; scripts/test.sh makes the image, and the clusters load it",
 	"make demo     # a three-node Kubernetes cluster on this machine, a pod writing to its volume":                        "they are what runs the tests; the demo is the same cluster and manifest",
@@ -112,7 +117,7 @@ var notRun = map[string]string{
 	"source <(longhorn-manager completion bash)              # or zsh":                                                          "it changes the reader's shell; app/completion_test.go",
 }
 
-// notRunInline are commands in the text of the pages for users that are in no block, each with the reason.
+// notRunInline are commands in the text of the pages for users, outside of blocks, each with the reason.
 var notRunInline = map[string]string{
 	"kubectl delete -f deploy/longhorn.yaml":     never,
 	"kubectl create":                             "it says what fails",

@@ -22,9 +22,9 @@ const (
 	Output   = "text"
 )
 
-// Page is a page for people.
+// Page is a page for readers.
 type Page struct {
-	// Path is below the root of the repository.
+	// Path is relative to the root of the repository.
 	Path     string
 	Blocks   []Block
 	Headings []string // their anchors
@@ -35,16 +35,16 @@ type Page struct {
 // Block is a fenced block of a page, or an indented one, which has no Info.
 type Block struct {
 	Page    string
-	Section string // the heading that it is under
+	Section string // the heading above it
 	Line    int    // of the page
 	Info    string
 	Text    string
 }
 
-// String tells where the block is.
+// String returns the place of the block.
 func (b Block) String() string { return fmt.Sprintf("%s:%d", b.Page, b.Line) }
 
-// FirstLine is how a list names the block.
+// FirstLine returns the name of the block in lists.
 func (b Block) FirstLine() string {
 	first, _, _ := strings.Cut(b.Text, "\n")
 	return first
@@ -52,7 +52,7 @@ func (b Block) FirstLine() string {
 
 var fileName = regexp.MustCompile(`^# ([a-z0-9-]+\.yaml)$`)
 
-// File is the name under which the reader saves a manifest; empty where the page does not say.
+// File returns the name under which the reader saves a manifest, or an empty string if the page gives no name.
 func (b Block) File() string {
 	if m := fileName.FindStringSubmatch(b.FirstLine()); b.Info == Manifest && m != nil {
 		return m[1]
@@ -60,7 +60,7 @@ func (b Block) File() string {
 	return ""
 }
 
-// Pages reads all pages below the root of the repository, without the records of decisions.
+// Pages reads all pages below the root of the repository, except the records of decisions.
 func Pages(root string) ([]Page, error) {
 	var pages []Page
 	for _, pattern := range []string{"*.md", "docs/*.md"} {
@@ -123,7 +123,7 @@ func blockOf(page, section, info string, lines *text.Segments, source []byte) Bl
 	return b
 }
 
-// plain is the text of a node without its markup.
+// plain returns the text of a node without its markup.
 func plain(n ast.Node, source []byte) string {
 	var b strings.Builder
 	for child := n.FirstChild(); child != nil; child = child.NextSibling() {
@@ -141,7 +141,7 @@ func plain(n ast.Node, source []byte) string {
 
 var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 
-// anchor is what links to a heading end with, as GitHub makes it; a second heading of the same text gets a number.
+// anchor returns the end of links to a heading, in GitHub's form. A second heading with the same text gets a number.
 func (p *Page) anchor(heading string) string {
 	base := strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 	anchor := base

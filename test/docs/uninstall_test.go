@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheUninstallersEndIsWaitedFor: the documented commands go on when the Job has ended, well or not, and show the end of its log.
+// TestTheUninstallersEndIsWaitedFor: the documented commands continue when the Job has succeeded or failed, and show
+// the end of its log.
 func TestTheUninstallersEndIsWaitedFor(t *testing.T) {
 	for name, states := range map[string][]string{
 		"complete": {"", "SuccessCriteriaMet", "SuccessCriteriaMet Complete"},
@@ -28,7 +29,7 @@ func TestTheUninstallersEndIsWaitedFor(t *testing.T) {
 	}
 }
 
-// blockWith is the text of the page's commands that have some words.
+// blockWith returns the text of the page's commands that contain some words.
 func blockWith(t *testing.T, page, words string) string {
 	t.Helper()
 	for _, p := range pages(t) {
@@ -42,7 +43,8 @@ func blockWith(t *testing.T, page, words string) string {
 	return ""
 }
 
-// runWithStates runs commands with a kubectl that shows the conditions of a Job one after the other, and returns what they print.
+// runWithStates runs commands with a kubectl that shows the conditions of a Job one after the other. It returns the
+// output.
 func runWithStates(t *testing.T, text string, states []string) []string {
 	t.Helper()
 	dir := t.TempDir()

@@ -22,8 +22,8 @@ var initScript []byte
 // guestTimeout bounds the life of a guest; a minute is usual.
 const guestTimeout = 13 * time.Minute
 
-// The devices of the kernel's NBD client do what those of FUSE do: file systems, refused removals, aborts, growth under a mounted file
-// system, and successions under users that see no error.
+// The devices of the kernel's NBD client must behave like those of FUSE: file systems, refused removals, aborts, growth
+// under a mounted file system, and successions without an error for the users.
 func TestDevicesOfTheKernelsNBDClient(t *testing.T) {
 	required := os.Getenv("LONGHORN_E2E") == "required"
 	if !required && os.Getenv("LONG") == "" {
@@ -44,7 +44,8 @@ func TestDevicesOfTheKernelsNBDClient(t *testing.T) {
 	}
 	script := filepath.Join(dir, "init.sh")
 	require.NoError(t, os.WriteFile(script, initScript, 0o700))
-	// On a processor with more registers than the guest's kernel knows, the kernel runs only with this library: ptrace.c says why.
+	// On a processor with more registers than the guest's kernel knows, the kernel runs only with this library:
+	// ptrace.c says why.
 	preload := filepath.Join(dir, "ptrace.so")
 	out, err := exec.Command("gcc", "-O2", "-fPIC", "-fno-tree-loop-distribute-patterns", "-shared", "-nostdlib",
 		"-o", preload, "../../devcluster/uml/preload/ptrace.c").CombinedOutput()
@@ -64,7 +65,8 @@ func TestDevicesOfTheKernelsNBDClient(t *testing.T) {
 			t.Log(line)
 		}
 	}
-	// What may be missing there must be said here: a test that did not run has shown nothing.
+	// Every test that may be skipped in the guest must be listed here, because a test that did not run has shown
+	// nothing.
 	skipped := skips.FindAllString(string(out), -1)
 	if assert.ElementsMatch(t, onlyOfFUSE, skipped, "skipped in the guest") && passed {
 		return
@@ -72,8 +74,8 @@ func TestDevicesOfTheKernelsNBDClient(t *testing.T) {
 	t.Logf("the tests say:\n%s\nthe guest says:\n%s", out, console.said[max(0, len(console.said)-8<<10):])
 }
 
-// console keeps what a guest says. It ends a guest whose kernel panics: as the first process of its PID namespace that kernel cannot
-// abort itself, and would try to for ever.
+// console records the output of a guest. It kills a guest whose kernel panics. That kernel is the first process of its
+// PID namespace, so it cannot abort itself, and would try forever.
 type console struct {
 	said     []byte
 	panicked func()
@@ -89,10 +91,10 @@ func (c *console) Write(p []byte) (int, error) {
 
 var skips = regexp.MustCompile(`(?m)^--- SKIP: \w+`)
 
-// onlyOfFUSE are tests of what devices of the kernel's NBD client do not have.
+// onlyOfFUSE are tests of features that devices of the kernel's NBD client do not have.
 var onlyOfFUSE = []string{}
 
-// missing says what the test needs and is not here.
+// missing returns what the test needs and this machine lacks.
 func missing() string {
 	if os.Geteuid() != 0 {
 		return "starting a guest needs root"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# The first process of the guest: an overlay over the machine's root, the modules, then the tests in $DATA.
+# The first process of the guest. It mounts an overlay over the root of the machine, loads the modules, and runs the tests
+# in $DATA.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp TMPDIR=/tmp LONGHORN_TEST_NBD=1
 modules=/usr/lib/uml/modules/$(uname -r)/kernel
 mount -t proc proc /proc

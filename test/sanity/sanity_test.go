@@ -1,15 +1,13 @@
-// Package sanity runs the published conformance tests of CSI drivers against a driver
-// that is installed on a cluster: the sockets of its node plugin and of its controller,
-// real volumes, real devices, real mounts. Compiled by "go test -c", it is run on a node
-// as root, in the node's own mount namespace:
+// Package sanity runs the published conformance tests of CSI drivers against a driver that is installed on a cluster.
+// It uses the sockets of the driver's node plugin and of its controller, real volumes, real devices and real mounts.
+// "go test -c" compiles it. The program is run on a node as root, in the node's own mount namespace:
 //
 //	sanity.test -test.v -controller /var/lib/kubelet/pods/…/csi.sock
 //
 //	sanity.test ──► controller's socket: identity, controller ──► REST API ──► volumes
 //	          └───► node's socket: identity, node ──► devices and mounts of this node
 //
-// It must not know how the driver works; the sockets and the StorageClass parameters are
-// all it is told.
+// It must not know how the driver works. It gets only the sockets and the StorageClass parameters.
 package sanity
 
 import (
@@ -38,11 +36,11 @@ var (
 	directory        = flag.String("directory", "/var/lib/kubelet/plugins/"+types.DriverName, "where mounts are made; the node plugin must see it at the same path")
 )
 
-// volumeSize in bytes: small, for every test makes a volume or two.
+// volumeSize in bytes is small, because every test creates a volume or two.
 const volumeSize = 64 << 20
 
-// TestDriver runs the whole suite; what a driver does not advertise, the suite skips. A
-// test that fails leaves its volumes behind, as the suite says in its log.
+// TestDriver runs the whole suite. The suite skips the features that a driver does not advertise. A test that fails
+// leaves its volumes behind, as the suite says in its log.
 func TestDriver(t *testing.T) {
 	if *controllerSocket == "" {
 		t.Skip("runs on a node of a cluster with the driver installed: give -controller")
@@ -50,7 +48,7 @@ func TestDriver(t *testing.T) {
 	work, err := os.MkdirTemp(*directory, "sanity-")
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		// and no more: what is still mounted below must not be emptied
+		// This removes only the empty directory: directories that are still mounted below it must not be emptied.
 		assert.NoError(t, os.Remove(work), "the suite left something behind")
 	})
 	config := sanity.NewTestConfig()
@@ -67,8 +65,8 @@ func TestDriver(t *testing.T) {
 	wantNoMounts(t, work)
 }
 
-// short is a link to a socket whose own path may be longer than the 107 bytes that the
-// address of a socket can have: those of a pod's volumes nearly are.
+// short returns a link to a socket. The socket's own path may be longer than the 107 bytes that the address of a socket
+// can have: the paths of a pod's volumes are nearly that long.
 func short(t *testing.T, socket string) string {
 	t.Helper()
 	info, err := os.Stat(socket)
@@ -77,18 +75,17 @@ func short(t *testing.T, socket string) string {
 	directory, err := os.MkdirTemp("", "csi-")
 	require.NoError(t, err)
 	link := filepath.Join(directory, "s")
-	t.Cleanup(func() { _ = os.RemoveAll(directory) }) // only the link is in it
+	t.Cleanup(func() { _ = os.RemoveAll(directory) }) // it contains only the link
 	require.NoError(t, os.Symlink(socket, link))
 	return link
 }
 
-// wantDriver makes sure that it is our driver that answers, before volumes are made and
-// mounts taken off.
+// wantDriver checks that our driver answers, before the suite creates volumes and unmounts file systems.
 func wantDriver(t *testing.T, address string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	defer func() { _ = conn.Close() }() // nothing is under way
+	defer func() { _ = conn.Close() }() // no call is in progress
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	info, err := csipb.NewIdentityClient(conn).GetPluginInfo(ctx, &csipb.GetPluginInfoRequest{}, grpc.WaitForReady(true))
@@ -96,7 +93,7 @@ func wantDriver(t *testing.T, address string) {
 	require.Equal(t, types.DriverName, info.GetName(), address)
 }
 
-// wantNoMounts fails the test where anything below a directory is still mounted.
+// wantNoMounts fails the test if anything below a directory is still mounted.
 func wantNoMounts(t *testing.T, directory string) {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/mounts")

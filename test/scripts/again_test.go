@@ -1,4 +1,4 @@
-// Package scripts tries the scripts that decide something, with commands and files made up for it.
+// Package scripts tests the scripts that decide something, with fake commands and files.
 package scripts
 
 import (

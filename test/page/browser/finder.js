@@ -54,8 +54,7 @@ window.__find = (() => {
     selected: (selector) => (document.querySelector(selector) ? true : null),
     value: (role, name) => element(role, name).value,
     // centre returns the point where an element can be clicked. It waits until the element has been in one place for three
-    // frames, and until nothing covers it there: a dialog or menu is moved to
-    // its place after it was first drawn.
+    // frames, and until nothing covers it there: a dialog or menu is moved to its place after it was first drawn.
     centre: async (role, name) => {
       const frame = () => new Promise((done) => requestAnimationFrame(done));
       for (let last = '', still = 0; ; await frame()) {
