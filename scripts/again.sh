@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs each cluster test that failed once more, alone and on a cluster of its own: beside others a test may have failed for lack of time.
-# A test that passes then is FLAKY, which is a defect, too: docs/flaky.md.
+# Runs each failed cluster test once more, alone and on its own cluster: in parallel with others, a test may have failed
+# for lack of time. A test that passes then is FLAKY, which is a defect, too: docs/flaky.md.
 # Usage: scripts/again.sh LOG... -- COMMAND [ARGUMENT...]
-# Each LOG is what one "go test -v" printed. COMMAND is called with "-run EXPRESSION" for each test that failed, and fails if the test does.
-# This succeeds if all tests passed, now or before. A run that ended without the name of a test (a panic, a cluster that was not cleared), and
-# more than three failures, are no bad luck.
+# Each LOG is the output of one "go test -v". COMMAND is called with "-run EXPRESSION" for each failed test, and fails
+# if the test fails. This script succeeds if all tests passed, now or before. It runs nothing again in two cases, which
+# are not bad luck: a run failed without naming a test (a panic, a cluster that was not removed), or more than three
+# tests failed.
 set -euo pipefail
 most=3
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures the data plane beside a plain file: three instance managers in three network
-# namespaces, no Kubernetes. See test/bench.
+# Measures the data plane and, for comparison, a plain file: three instance managers in three network namespaces,
+# without Kubernetes. See test/bench.
 # Usage: scripts/bench.sh [-quick] [-runtime 5s] [-runs 3] [-dir DIR] ...   (as root; -h lists all)
 set -euo pipefail
 cd "$(dirname "$0")/.."

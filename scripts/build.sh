@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds bin/longhorn-manager (static, all roles, with the web page), bin/ganesha-wake.so, which the image has beside it, and bin/devcluster.
-# Usage: scripts/build.sh [manager|devcluster]     (PAGE=none: without the page, where there is no npm)
+# Builds bin/longhorn-manager (static, all roles, with the web page), bin/ganesha-wake.so, which is also in the image,
+# and bin/devcluster.
+# Usage: scripts/build.sh [manager|devcluster]     (PAGE=none: without the page, for machines without npm)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -14,7 +15,8 @@ step() { # step NAME COMMAND...
 	"$@"
 	echo "build: $name done in $((SECONDS - start)) s"
 }
-# library makes what is preloaded into the image's NFS server. That server does not start if it needs a newer libc than the image's.
+# library builds the library that is preloaded into the image's NFS server. The server does not start if the library
+# needs a newer libc than the image's.
 library() {
 	command -v gcc >/dev/null || { echo "build: gcc is missing; run scripts/setup" >&2; exit 1; }
 	gcc -O2 -Wall -Wextra -Werror -shared -fPIC -o bin/ganesha-wake.so share/ganesha/wake/wake.c

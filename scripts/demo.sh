@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole on this machine: a Kubernetes cluster of three nodes, the storage manager
-# installed with kubectl apply, and a pod writing to a volume with three replicas.
+# Runs the whole product on this machine: a Kubernetes cluster of three nodes, the storage manager installed with
+# kubectl apply, and a pod that writes to a volume with three replicas.
 # Usage: scripts/demo.sh up|down          (as root; make demo builds first)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ ns=longhorn-system
 say() { echo "demo: $*"; }
 kubectl() { "$devcluster" kubectl "$@"; }
 
-# fail shows what the cluster last said, then what to do about it.
+# fail prints the cluster's last state, Events and logs, then the next step for the user.
 fail() { # fail WHAT HINT
 	set +e
 	{

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for FUZZTIME each (default 10s), FUZZJOBS of them at
-# a time (default 1). What a target finds is kept by Go in testdata/fuzz beside it: commit
-# that with the fix.
+# Runs every fuzz target of the module for FUZZTIME each (default 10s), FUZZJOBS of them at a time (default 1). Go saves
+# the inputs that make a target fail in testdata/fuzz next to it: commit them with the fix.
 # Usage: scripts/fuzz.sh [PACKAGE...]     (default: all)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,9 +13,9 @@ logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 count=0
 
-# run_target fails when the target found something. On a busy machine Go's fuzzer can also
-# end with "context deadline exceeded" and no input, when its time is up in the middle of a
-# run: that found nothing, and is run once more.
+# run_target fails if the target found something. On a busy machine Go's fuzzer can also fail with "context deadline
+# exceeded" and without an input, when its time is over in the middle of a run. It has found nothing then, and is run
+# once more.
 run_target() { # run_target TARGET PACKAGE LOG
 	local try
 	for try in 1 2; do

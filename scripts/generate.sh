@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes all generated code: deepcopy, clientset, listers, informers, CRDs, gRPC stubs.
-# Nothing else writes those files. Run from anywhere; works on the tree it stands in.
+# Creates all generated code: deepcopy, clientset, listers, informers, CRDs, gRPC stubs. Nothing else writes those
+# files. It may be run from anywhere, and works on its own tree.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

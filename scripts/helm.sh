@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs Helm, of the version that tools/helm pins; builds bin/helm when it is missing or of another version.
+# Runs Helm in the version that tools/helm pins. Builds bin/helm if it is missing or has another version.
 # Usage: scripts/helm.sh [ARGUMENT]...
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)

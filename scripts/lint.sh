@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gofumpt, go vet and golangci-lint on every module. Builds the tools into bin/ when
-# they are missing or their versions changed; golangci-lint takes minutes, once.
+# Runs gofumpt, go vet and golangci-lint on every module. Builds the tools into bin/ if they are missing or their
+# versions changed. The build of golangci-lint takes minutes, once.
 # Usage: scripts/lint.sh [--fix] [MODULE...]     (modules: . devcluster test/policy test/alerts; default: all)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,7 +24,7 @@ note() {
 }
 for module in "${modules[@]}"; do
 	echo "lint: module $module"
-	# Generated files are as their generators made them.
+	# Generated files keep the format of their generators.
 	files=$(git -C "$module" ls-files --cached --others --exclude-standard -- '*.go' |
 		grep -v -e '^k8s/client/' -e '\.pb\.go$' -e '/zz_' || true)
 	[ "$module" != . ] || files=$(grep -v -e '^devcluster/' -e '^test/policy/' -e '^test/alerts/' <<<"$files" || true)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes an older release of a git revision, for the test that updates a running installation of it:
-# dist/older.tar, the image localhost/longhorn-manager:older, and dist/older.yaml, the manifest that it came with.
+# Builds an older release from a git revision, for the test that updates a running installation of it. The results are
+# dist/older.tar, the image localhost/longhorn-manager:older, and dist/older.yaml, the manifest of that release.
 # Usage: scripts/older.sh REVISION
 set -euo pipefail
 cd "$(dirname "$0")/.."

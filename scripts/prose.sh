@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Looks for idioms, long sentences and long lines in the pages, and for the first two in the comments of Go code, by the rules in
-# tools/prose/styles. Vale, which reads them, is built into bin/ the first time, which takes minutes.
-# The comments of the directories in tools/prose/later.txt are not looked at yet: that list must only get shorter.
+# Looks for idioms, long sentences and long lines in the pages, and for idioms and long sentences in the comments of Go
+# code. The rules are in tools/prose/styles. The script builds Vale, which reads them, into bin/ the first time. That
+# takes minutes. It does not look at the comments of the directories in tools/prose/later.txt yet: that list must only
+# get shorter.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/tool.sh

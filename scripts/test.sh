@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Runs the tests of every module with the race detector, then the cluster tests.
 # Usage: scripts/test.sh [unit|e2e|long|shares|outages]     (default: unit and e2e)
-#        scripts/test.sh cluster -run '^TestX$' [FLAG...]   one cluster test, with the images that are there
+#        scripts/test.sh cluster -run '^TestX$' [FLAG...]   one cluster test, with the existing images
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
 
-# plain tests without the race detector, built as scripts/build.sh builds, so that nothing is compiled twice.
+# plain runs tests without the race detector. It builds as scripts/build.sh does, so that nothing is compiled twice.
 plain() { CGO_ENABLED=0 go test -trimpath -count=1 "$@"; }
 
-# beside LOG COMMAND... runs a command beside what follows; besides waits for all of them, shows what each said, and fails if one did.
+# beside LOG COMMAND... runs a command in the background. besides waits for all these commands and prints their output.
+# It fails if one of them failed.
 besides_logs=() besides_ids=()
 beside() {
 	mkdir -p dist
@@ -29,7 +30,8 @@ besides() {
 	return "$failed"
 }
 
-# page has the tests of the page in a browser, on fakes and on a cluster, fail instead of skip where what they need is there.
+# page makes the tests of the page required, on fakes and on a cluster: if this machine has npm and chromium, they fail
+# instead of being skipped.
 page() {
 	if [ "${PAGE:-}" = none ]; then
 		echo "test: PAGE=none: the page is not tried in a browser"
@@ -44,7 +46,8 @@ page() {
 	export LONGHORN_PAGE=required
 }
 
-# image_root has the tests with a real NFS server, and those that make file systems, use the image's commands.
+# image_root makes tests use the commands of the image: the tests with a real NFS server, and the tests that create file
+# systems.
 image_root() {
 	[ -z "${LONGHORN_IMAGE_ROOT:-}" ] || return 0
 	local root
@@ -55,9 +58,10 @@ image_root() {
 	fi
 }
 
-# unit runs four packages at a time: every other one mostly waits. What is not under the race detector goes beside. The histories under faults
-# come last, alone: there a replica fails that does not answer for a tenth of a second, so it is never rebuilt while it gets no processor.
-# The packages that take longest are named first, for they start in this order.
+# unit runs four packages at a time, because every second one mostly waits. Tests without the race detector run in the
+# background. The histories under faults run last, alone: in them, a replica that does not answer for a tenth of a
+# second has failed. Without enough processor time it would never be rebuilt. The packages that take longest are named
+# first, because the packages start in this order.
 unit() {
 	local failed=0
 	page
@@ -88,12 +92,13 @@ images() {
 		--add dist/next/longhorn-manager:/usr/local/bin/longhorn-manager --entrypoint /usr/local/bin/longhorn-manager >/dev/null
 }
 
-# cluster runs cluster tests. "required": a missing part fails instead of skipping.
+# cluster runs cluster tests. "required" means that a missing part fails a test, which is otherwise skipped.
 cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
-# e2e runs the cluster tests in three processes side by side, one for each group (test/e2e/groups_test.go), for all mostly wait. Before them, the
-# devices of the kernel's NBD client are tried in a guest, alone: what runs there stands still while three clusters start. The documents'
-# commands need a cluster more, which is too many beside these: "long" runs them. A test that fails is run once more when all have ended.
+# e2e runs the cluster tests in three parallel processes, one for each group (test/e2e/groups_test.go), because all of
+# them mostly wait. Before them, it tests the devices of the kernel's NBD client in a guest, alone: a guest gets no
+# processor time while three clusters start. The documents' commands need another cluster, which is too much in parallel
+# with these: "long" runs them. Failed tests are run once more when all groups have finished.
 e2e() {
 	local failed=0 clusters=0
 	page
@@ -113,10 +118,10 @@ e2e() {
 	return "$failed"
 }
 
-# older is the revision that was released last.
+# older is the revision of the latest release.
 older=${OLDER:-b08c98d}
 
-# long repeats by the dozen what the others do once; it takes an hour or two.
+# long repeats many times the tests that the others do once. It takes an hour or two.
 long() {
 	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions"
 	LONG=1 plain -timeout 3h -v ./dataplane/membership/explore ./test/faults ./test/mounts ./dataplane/device/holder
@@ -130,9 +135,10 @@ long() {
 	LONG_ROUNDS=6 cluster -timeout 3h -run 'TestPowerIsLost|TestUpdateOfAnOlderRelease'
 }
 
-# shares has the server of a shared volume fail by the dozen, and measures shares; it takes some hours. Its guests have a kernel that is built
-# for them, which takes some minutes the first time (LONGHORN_GUEST_KERNEL=DIRECTORY takes another). One failure (kubeletstops; docs/SHARES.md
-# says what it shows) has to be asked for: pods may wait for good after it.
+# shares makes the server of a shared volume fail many times, and measures shares. It takes some hours. For its guests
+# it builds a kernel, which takes some minutes the first time (LONGHORN_GUEST_KERNEL=DIRECTORY uses another kernel). A
+# failure that it does not run by default is kubeletstops (docs/SHARES.md says what it shows): pods may hang permanently
+# after it.
 shares() {
 	images
 	if [ -z "${LONGHORN_GUEST_KERNEL:-}" ]; then
@@ -145,7 +151,8 @@ shares() {
 		cluster -timeout 12h -run '^TestSharedVolume(Series|sOfOneNode|ManyClaims|Files)$'
 }
 
-# outages has the API server, and the node of the leader, be away for minutes, and measures how soon all works again; it takes an hour.
+# outages takes away the API server, and the leader's node, for minutes. It measures how soon everything works again,
+# and takes an hour.
 outages() {
 	images
 	echo "test: the API server is away, the leader is cut off"
@@ -160,8 +167,9 @@ shares) shares ;;
 outages) outages ;;
 cluster) cluster "${@:2}" ;;
 all)
-	beside dist/images.log images # what is made the first time only, and slowly: e2e makes them again of that
-	unit                          # not "unit && e2e": that would switch "set -e" off inside
+	# Some parts of the images are slow to build, and are built only once. This builds them now, and e2e uses them.
+	beside dist/images.log images
+	unit # not "unit && e2e": that would switch "set -e" off inside
 	e2e
 	;;
 *) echo "usage: scripts/test.sh [unit|e2e|long|shares|outages|cluster]" >&2 && exit 2 ;;

@@ -1,5 +1,6 @@
-# Sourced by scripts that need a Go program of the tools' modules.
-# tool NAME MODULE PACKAGE builds bin/NAME of PACKAGE as pinned in MODULE's go.mod, when that or Go changed. CGO=1 builds with cgo.
+# Scripts that need a Go program of the tools' modules source this file.
+# tool NAME MODULE PACKAGE builds bin/NAME from PACKAGE, as pinned in MODULE's go.mod. It builds again only if go.sum or
+# Go has changed. CGO=1 builds with cgo.
 tool() {
 	local sum
 	sum=$(cat "$2/go.sum" <(go version) | sha256sum)

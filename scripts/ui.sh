@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Builds the web page from ui/ into ui/page/built, which the program embeds; nothing to do when its sources did not change.
-# Usage: scripts/ui.sh [build|check|packages]     (build: default; check: types, eslint, unit tests; packages: only installs them)
-# Packages come from the registry that npm is configured for; ui/package-lock.json names none, and has their checksums.
+# Builds the web page from ui/ into ui/page/built, which the program embeds. It does nothing if the sources did not
+# change.
+# Usage: scripts/ui.sh [build|check|packages]   (default: build; check: types, eslint, unit tests; packages: installs them)
+# Packages come from the registry that npm is configured for. ui/package-lock.json names no registry, and has the
+# packages' checksums.
 set -euo pipefail
 cd "$(dirname "$0")/../ui"
 what=${1:-build}
@@ -10,8 +12,8 @@ say() { echo "ui: $*"; }
 command -v npm >/dev/null || { say "npm is missing; run scripts/setup" >&2; exit 1; }
 node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 18 ? 0 : 1)' || { say "node $(node --version) is too old; 18 or later is needed" >&2; exit 1; }
 
-# packages installs what the lock file says, when that changed. "npm ci" would refuse a lock file without the builds of tools for other
-# platforms, which not every registry has.
+# packages installs the packages of the lock file if the file changed. "npm ci" would refuse a lock file without the
+# tools' builds for other platforms, which not every registry has.
 packages() {
 	local sum log
 	sum=$(cat package.json package-lock.json .npmrc | sha256sum)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks what a reviewer should not have to: generated code and deploy/longhorn.yaml are
-# what their generators make, module files are tidy, the linters find nothing in code and in prose.
+# Does checks so that a reviewer need not do them. Generated code and deploy/longhorn.yaml must be what their generators
+# write. Module files must be tidy. The linters must find nothing in code and in prose.
 # Usage: scripts/verify.sh [generated|manifests|modules|lint|prose|page]...     (default: all)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,8 +10,8 @@ failed=()
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# generated makes all generated code in a copy of the tree and compares every file of
-# it, so that a file nobody thought of, or one left over, is found as well.
+# generated creates all generated code in a copy of the tree and compares every file. So it also finds files that no
+# check names, and files that no generator writes any longer.
 generated() {
 	mkdir "$scratch/tree"
 	git ls-files -z --cached --others --exclude-standard |
