@@ -1,30 +1,32 @@
 #!/usr/bin/env bash
-# Builds the kernel of the development cluster's guests with what the kernel of Debian's package user-mode-linux lacks: nftables for IP, and
-# ending a connection from outside (SOCK_DESTROY). It is made of Debian's linux-source-6.1 and the configuration of that package, with the
-# modules alone that guests use. Prints the directory, which has the program "linux" and "modules/RELEASE"; LONGHORN_GUEST_KERNEL=DIRECTORY
-# has bin/devcluster start guests with it. It needs root, a Debian mirror, the tools of a compiler, and 2 GB while it runs.
-# Usage: scripts/guestkernel.sh     (a second call is instant; all is kept in /var/cache/longhorn-guest-kernel)
+# Builds the kernel of the development cluster's guests. It adds what the kernel of Debian's package user-mode-linux
+# lacks: nftables for IP, and closing a connection from outside (SOCK_DESTROY). The build uses Debian's linux-source-6.1
+# and the configuration of that package, with only the modules that guests use. The script prints the directory, which
+# contains the program "linux" and "modules/RELEASE". With LONGHORN_GUEST_KERNEL=DIRECTORY, bin/devcluster starts guests
+# with this kernel. The script needs root, a Debian mirror, the tools of a compiler, and 2 GB while it runs.
+# Usage: scripts/guestkernel.sh     (a second call is instant; everything stays in /var/cache/longhorn-guest-kernel)
 set -euo pipefail
 
 source=linux-source-6.1
 config=/usr/share/doc/user-mode-linux/config.gz
 tools=(gcc make flex bison bc xz-utils kmod libc6-dev)
 
-# Beside Debian's configuration. The guests' modules are below: all others are left out.
+# Options in addition to Debian's configuration. The guests' modules are below; all others are left out.
 enabled=(
 	INET_DIAG INET_TCP_DIAG INET_UDP_DIAG INET_DIAG_DESTROY
 	NF_TABLES_INET NF_TABLES_IPV4 NF_TABLES_IPV6
 	NF_CONNTRACK_ZONES NF_CONNTRACK_TIMESTAMP
 )
-# NFT_CHAIN_NAT has no name of its own: it comes with NFT_NAT.
+# NFT_CHAIN_NAT has no option: it is built with NFT_NAT.
 modules=(NF_TABLES NFT_NAT NFT_MASQ NFT_REDIR NFT_REJECT NFT_CT NFT_LIMIT NFT_LOG NFT_COMPAT NFT_FIB_INET NFT_FIB_IPV4 NFT_FIB_IPV6)
-# UML_NET_VDE needs a library; the others take time.
+# UML_NET_VDE needs a library. The others only take time to build.
 disabled=(
 	UML_NET_VDE DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT DEBUG_INFO_REDUCED LOCALVERSION_AUTO SECURITY BPFILTER
 	INPUT SERIO HID I2C SPI MTD IIO SOUND UML_SOUND ATM CAN WIRELESS WLAN HAMRADIO RFKILL PHYLIB MEDIA_SUPPORT DRM FB
 	JFS_FS REISERFS_FS NILFS2_FS F2FS_FS HFS_FS HFSPLUS_FS
 )
-# used are modules, as lsmod(8) has them, that the cluster's guests and those of test/guestdevices load, or that are likely to be of use there.
+# used are modules, with their names in lsmod(8). The cluster's guests and those of test/guestdevices load them, or may
+# need them.
 used='
 	overlay fuse loop nbd configfs iscsi_tcp libiscsi scsi_transport_iscsi sd_mod
 	dm_mod dm_delay dm_flakey dm_crypt dm_dust dm_log_writes dm_snapshot
@@ -54,7 +56,7 @@ if [ -d "$out" ]; then
 	exit 0
 fi
 
-# install brings the tools that are missing, and the source of the kernel into $work.
+# install_tools installs the tools that are missing.
 install_tools() {
 	local missing=() p
 	for p in "${tools[@]}"; do
@@ -66,6 +68,7 @@ install_tools() {
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
 }
 
+# fetch unpacks the source of the kernel into $work.
 fetch() {
 	(cd "$work" && apt-get download -q -o APT::Sandbox::User=root "$source") >"$work/log" 2>&1 || {
 		tail -5 "$work/log" >&2
@@ -75,7 +78,7 @@ fetch() {
 	rm "$work"/"$source"_*.deb
 }
 
-# configure writes the configuration into the source: Debian's, without the modules that are not used, and with what it lacks.
+# configure writes the configuration into the source: Debian's, without unused modules, and with the additional options.
 configure() {
 	local m
 	zcat "$config" >.config
@@ -94,7 +97,7 @@ configure() {
 	done
 }
 
-# build makes the kernel and its modules into $work/out.
+# build builds the kernel and its modules into $work/out.
 build() {
 	nice -n 5 make ARCH=um -j"$(nproc)" linux modules
 	mkdir "$work/out"

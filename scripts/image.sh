@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Makes dist/longhorn-manager.tar, the image localhost/longhorn-manager:dev of
-# deploy/Dockerfile, as a docker-archive that `ctr -n k8s.io images import` takes.
-# A running Docker or Podman builds it on the Dockerfile's own base. Without one, the
-# base is made of Debian packages with mmdebstrap and the rest with buildah: this
-# needs root and a Debian mirror, but no registry.
-# Usage: scripts/image.sh [BINARY NAME TAR]     (BUILDER=docker|podman|buildah chooses; another binary makes another image)
-#        scripts/image.sh root                  (prints a directory with the base's packages: tests use its commands, LONGHORN_IMAGE_ROOT)
+# Builds dist/longhorn-manager.tar: the image localhost/longhorn-manager:dev of deploy/Dockerfile, as a docker-archive
+# for `ctr -n k8s.io images import`. If Docker or Podman runs, it builds the image on the Dockerfile's own base.
+# Otherwise mmdebstrap builds the base from Debian packages, and buildah builds the rest. This needs root and a Debian
+# mirror, but no registry.
+# Usage: scripts/image.sh [BINARY NAME TAR]     (BUILDER=docker|podman|buildah chooses; another binary: another image)
+#        scripts/image.sh root                  (prints a directory with the base's packages, for tests: LONGHORN_IMAGE_ROOT)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,8 +13,8 @@ name=${2:-localhost/longhorn-manager:dev}
 out=${3:-dist/longhorn-manager.tar}
 suite=trixie
 backports=$suite-backports
-packages=e2fsprogs,xfsprogs,util-linux,mount,nfs-ganesha/$backports,nfs-ganesha-vfs/$backports # those of the Dockerfile
-# What these packages bring and nothing of them that is used here needs; the Dockerfile's list, too.
+packages=e2fsprogs,xfsprogs,util-linux,mount,nfs-ganesha/$backports,nfs-ganesha-vfs/$backports # the Dockerfile's packages
+# unneeded are parts of these packages that the used parts do not need. The Dockerfile has the same list.
 unneeded='usr/share/perl usr/share/perl5 usr/lib/*/perl usr/lib/*/libperl.so* usr/lib/python3* usr/bin/python3* usr/share/python3 usr/sbin/xfs_scrub* usr/lib/*/libicu* usr/lib/*/gconv'
 cache=${XDG_CACHE_HOME:-/var/cache}/longhorn-image
 base=$suite-$(sha256sum <<<"$packages $unneeded" | cut -c1-12)
@@ -36,12 +35,12 @@ choose_builder() {
 	echo buildah
 }
 
-# store runs buildah on a storage of its own, so that no other image is touched.
+# store runs buildah with separate storage, so that it touches no other image.
 store() {
 	buildah --root "$cache/storage" --runroot "$cache/run" --storage-driver "$(cat "$cache/driver")" "$@"
 }
 
-# prepare_store finds out once which storage driver works here.
+# prepare_store finds out once which storage driver works on this machine.
 prepare_store() {
 	mkdir -p "$cache"
 	echo '{"default":[{"type":"insecureAcceptAnything"}]}' >"$cache/policy.json"
@@ -54,7 +53,8 @@ prepare_store() {
 	say "buildah keeps its layers in $cache ($(cat "$cache/driver"))"
 }
 
-# sources lists where packages of $suite come from: the places that this machine's own come from, and the backports beside the first.
+# sources lists the sources of packages of $suite: the mirrors of this machine's own sources, and the backports on the
+# first of them.
 sources() {
 	local own uri codename first=
 	own=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
@@ -67,7 +67,7 @@ sources() {
 	echo "deb $first $backports main"
 }
 
-# make_root puts Debian with the packages into the directory $root.
+# make_root installs Debian with the packages into the directory $root.
 make_root() {
 	local start=$SECONDS
 	[ -d "$root" ] && return
@@ -91,7 +91,7 @@ make_root() {
 	say "base made in $((SECONDS - start)) s"
 }
 
-# make_base puts what is in $root into the storage, as image $1.
+# make_base imports the content of $root into the storage, as image $1.
 make_base() {
 	local name=$1 container
 	store images -q "$name" >/dev/null 2>&1 && return
@@ -102,7 +102,7 @@ make_base() {
 	rm -f "$cache/base.tar"
 }
 
-# alone is root's, and one at a time.
+# alone makes sure that the script runs as root, and that no other run of it works at the same time.
 alone() {
 	[ "$(id -u)" = 0 ] || fail "run as root: making an image without Docker needs mount and chown"
 	mkdir -p "$cache"
@@ -119,12 +119,12 @@ build_with_buildah() {
 	store bud --quiet --isolation chroot --pull-never --signature-policy "$cache/policy.json" \
 		--build-arg "BASE=localhost/longhorn-base:$base" -t "$name" -f deploy/Dockerfile "$context" >/dev/null
 	store push --quiet --signature-policy "$cache/policy.json" "$name" "docker-archive:$out.new:$name"
-	store rmi --prune >/dev/null 2>&1 || true # the image that the new one replaced
+	store rmi --prune >/dev/null 2>&1 || true # removes the image that the new one replaced
 }
 
 exec 3>&1
 if [ "$binary" = root ]; then
-	exec 3>&2 # the directory alone is the answer
+	exec 3>&2 # standard output contains only the directory
 	alone
 	make_root
 	echo "$root"
@@ -142,7 +142,7 @@ fi
 
 start=$SECONDS
 say "building $name with $builder"
-context=$(mktemp -d) # nothing but what is copied: the repository may be large
+context=$(mktemp -d) # contains only the copied files: the repository may be large
 trap 'rm -rf "$context"' EXIT
 mkdir "$context/bin"
 cp "$binary" "$context/bin/longhorn-manager"
