@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the web page from ui/ into ui/page/built, which the program embeds. It does nothing if the sources did not
 # change.
-# Usage: scripts/ui.sh [build|check|packages]   (default: build; check: types, eslint, unit tests; packages: installs them)
+# Usage: scripts/ui.sh [build|check|packages]   (default: build; check: types, eslint, tests; packages: installs them)
 # Packages come from the registry that npm is configured for. ui/package-lock.json names no registry, and has the
 # packages' checksums.
 set -euo pipefail
