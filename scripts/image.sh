@@ -4,7 +4,7 @@
 # Otherwise mmdebstrap builds the base from Debian packages, and buildah builds the rest. This needs root and a Debian
 # mirror, but no registry.
 # Usage: scripts/image.sh [BINARY NAME TAR]     (BUILDER=docker|podman|buildah chooses; another binary: another image)
-#        scripts/image.sh root            (prints a directory with the base's packages, for tests: LONGHORN_IMAGE_ROOT)
+#        scripts/image.sh root                  (prints the directory of the base, for tests: LONGHORN_IMAGE_ROOT)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
