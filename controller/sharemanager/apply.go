@@ -16,10 +16,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// apply writes the status before it touches the pod, so that no workload is sent to an endpoint whose pod is about to go; and after it made the
-// Service, whose address only the status remembers. The slice comes before the pod: it keeps the address of a pod before that pod is deleted, and
-// is there before a pod is created that the Service does not select. A crash between two steps is harmless: the next sync finds what was done and
-// decides again.
+// apply performs the plan in this order:
+//
+//   - The status comes before the pod: no workload may be sent to an endpoint of a pod that apply is about to delete.
+//   - The status comes after the creation of the Service, because only the status stores the Service's address.
+//   - The slice comes before the pod. It keeps the address of a pod before apply deletes that pod. It also exists
+//     before apply creates a pod that the Service does not select.
+//
+// A crash between two steps is harmless: the next sync finds the finished steps and decides again.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	if p.CreateService != nil {
 		made, err := c.createService(ctx, p.CreateService)
@@ -34,11 +38,11 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	if c.sliceTrouble.mustWait(in.Share.Name, slice, in.Now) {
 		return slice
 	}
-	// Whatever else keeps the slice from being written must not keep the share from moving.
+	// A failure to write the slice must not prevent the share from moving, unless mustWait says so.
 	return errors.Join(c.applyRest(ctx, in, p), slice)
 }
 
-// applyRest is what apply does after it wrote the Service and its slice.
+// applyRest performs the steps of apply that follow the Service and its slice.
 func (c *Controller) applyRest(ctx context.Context, in Input, p Plan) error {
 	if !equality.Semantic.DeepEqual(in.Share.Status, p.Status) {
 		u := in.Share.DeepCopy()
@@ -86,15 +90,15 @@ func (c *Controller) applyRest(ctx context.Context, in Input, p Plan) error {
 	return nil
 }
 
-// serviceRefused shows in the condition Ready of the share, and as an Event of the volume, that the API server does not take the
-// Service: users of the volume wait until somebody changes what refuses it. It returns err.
+// serviceRefused shows in the condition Ready of the share, and in an Event of the volume, that the API server refuses
+// the Service. Users of the volume wait until an administrator changes what refuses it. serviceRefused returns err.
 func (c *Controller) serviceRefused(ctx context.Context, in Input, err error) error {
 	err = queue.OfChild(err)
 	if !c.refusals.Tried(in.Share.Name, err, c.Clock.Now()) {
 		return err
 	}
 	words := queue.ChildRefusal(err)
-	shown := Plan{Status: *in.Share.Status.DeepCopy()} // it alone remembers the address of the Service before
+	shown := Plan{Status: *in.Share.Status.DeepCopy()} // only the status stores the address of the former Service
 	shown.is(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "its Service cannot be made: "+words, in.Now)
 	u := in.Share.DeepCopy()
 	u.Status = shown.Status
@@ -109,7 +113,8 @@ func (c *Controller) serviceRefused(ctx context.Context, in Input, err error) er
 	return err
 }
 
-// createService makes it with another address if another Service has its address by now.
+// createService creates the Service. If another Service already has its address, createService lets the API server
+// choose another address.
 func (c *Controller) createService(ctx context.Context, s *corev1.Service) (*corev1.Service, error) {
 	made, err := c.Services.Create(ctx, s)
 	if s.Spec.ClusterIP == "" || !apierrors.IsInvalid(err) {
@@ -125,8 +130,8 @@ func (c *Controller) createService(ctx context.Context, s *corev1.Service) (*cor
 	return made, nil
 }
 
-// makePod makes a share's pod as the settings say or, where the API server refuses their priority class, with the built-in one: users of
-// the volume wait for the pod. A class that is not there is such a case.
+// makePod creates a share's pod as the settings say. If the API server refuses their priority class, makePod uses the
+// built-in class, because users of the volume wait for the pod. A class that does not exist is such a case.
 func (c *Controller) makePod(ctx context.Context, in Input, pod *corev1.Pod) error {
 	_, err := c.Pods.Create(ctx, pod)
 	if !apierrors.IsForbidden(err) || in.Settings[types.SettingPriorityClass] == "" {
@@ -142,8 +147,8 @@ func (c *Controller) makePod(ctx context.Context, in Input, pod *corev1.Pod) err
 	return nil
 }
 
-// staleIfExists: an earlier sync made what exists already, and the cache has not shown it yet. The cache of Services may also be
-// empty because it was not filled yet.
+// staleIfExists returns queue.ErrStale if the object already exists: an earlier sync created it, and the cache does not
+// show it yet. The cache of Services may also be empty because it is not filled yet.
 func staleIfExists(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return queue.ErrStale

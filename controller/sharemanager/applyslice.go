@@ -16,19 +16,24 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// refusedSlicesDelay is for how long no EndpointSlice of a share is written after the API server has said that this account has no right to.
+// refusedSlicesDelay is how long the leader writes no EndpointSlice of a share after the API server has said that this
+// account has no right to do so.
 const refusedSlicesDelay = time.Minute
 
-// conflictPatience is for how long each write of a slice may end in a conflict before the rest of the plan is applied without it. At first a conflict
-// says that this leader's cache is late, or that another leader has taken over: then nothing else may be done. The former is over sooner, and a
-// leader that lost its lease has ended by then. After that, another client writes the slice again and again.
+// conflictPatience is how long every write of a slice may fail with a conflict before the rest of the plan is applied
+// without it.
+//
+// At first a conflict says that this leader's cache is late, or that another leader has taken over. In both cases
+// nothing else may be done. The cache catches up sooner than this, and a leader that lost its lease has exited by then.
+// So after this time, another client writes the slice again and again.
 const conflictPatience = 3 * time.Second
 
-// sliceTrouble remembers by share what became of its EndpointSlice.
+// sliceTrouble stores, by share, the failures to write its EndpointSlice.
 type sliceTrouble struct {
-	mu        sync.Mutex
-	refused   map[string]time.Time // until when none is written: manifests of an earlier release do not let this account do so
-	conflicts map[string]time.Time // since when each write has ended in one
+	mu sync.Mutex
+	// refused says until when no slice is written: manifests of an earlier release do not let this account do so.
+	refused   map[string]time.Time
+	conflicts map[string]time.Time // since when every write has failed with one
 }
 
 func newSliceTrouble() *sliceTrouble {
@@ -47,7 +52,7 @@ func (s *sliceTrouble) refuse(share string, now time.Time) {
 	s.refused[share] = now.Add(refusedSlicesDelay)
 }
 
-// mustWait takes in how a write ended, and tells whether all else must wait for the next try.
+// mustWait records the result of a write, and reports whether everything else must wait for the next attempt.
 func (s *sliceTrouble) mustWait(share string, err error, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,15 +75,17 @@ func (s *sliceTrouble) forget(share string) {
 	delete(s.conflicts, share)
 }
 
-// lacksRight tells whether the API server refused a write because this account has no right to it. Admission webhooks and policies answer with
-// the reason Forbidden as well, but the next write may pass. Only the text shows the difference: the words of the API server's authorization
-// are `RESOURCE "NAME" is forbidden: User "ACCOUNT" cannot update resource ...`.
+// lacksRight reports whether the API server refused a write because this account has no right to it. Admission webhooks
+// and policies answer with the reason Forbidden as well, but with them the next write may succeed. Only the text shows
+// the difference: the words of the API server's authorization are `RESOURCE "NAME" is forbidden: User "ACCOUNT" cannot
+// update resource ...`.
 func lacksRight(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), ` is forbidden: User "`)
 }
 
-// applySlice writes the slice of a plan. Where that fails, a pod that the plan creates gets the labels that the Service selects,
-// so that Kubernetes writes its address. A leader that may not write slices has no error: it works as one of an earlier release.
+// applySlice writes the slice of a plan. If that fails, a pod that the plan creates gets the labels that the Service
+// selects, so that Kubernetes writes its address. For a leader that may not write slices, applySlice returns no error:
+// such a leader works like a leader of an earlier release.
 func (c *Controller) applySlice(ctx context.Context, in *Input, p *Plan) error {
 	if !in.NoSlices {
 		err := c.writeSlice(ctx, in, p)
@@ -104,9 +111,10 @@ func selectPod(in *Input, p *Plan) {
 	}
 }
 
-// dropFormer deletes the slice before a pod is created that the Service selects. With the former pod's address in it, the Service would lead to two
-// pods. If the slice cannot be deleted either, the pod is created all the same: a Service that also leads to it is better than one that
-// does not.
+// dropFormer deletes the slice before a pod is created that the Service selects. Otherwise the Service would lead to
+// two pods: the new pod, and the former pod by its address in the slice. If the slice cannot be deleted either, the pod
+// is created nevertheless. A Service that leads to both pods is better than a Service that does not lead to the new
+// pod.
 func (c *Controller) dropFormer(ctx context.Context, in Input) {
 	if !in.NoSlices || addressIn(in.Slice) == "" {
 		return
@@ -144,8 +152,8 @@ func (c *Controller) deleteSlice(ctx context.Context, s *discoveryv1.EndpointSli
 	return err
 }
 
-// takeSlice plans and writes a slice that is there and that the cache does not show: the cache is not filled yet, or someone
-// took the label away by which slices are watched.
+// takeSlice plans and writes a slice that exists but that the cache does not show. Either the cache is not filled yet,
+// or another client removed the label by which slices are watched.
 func (c *Controller) takeSlice(ctx context.Context, in *Input, p *Plan) (err error) {
 	in.Slice, err = c.Slices.Live(ctx, p.Slice.Name)
 	if apierrors.IsNotFound(err) {

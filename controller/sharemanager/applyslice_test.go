@@ -26,7 +26,7 @@ import (
 
 const sliceName = "share-manager-vol"
 
-// leadsTo is the address that the API server's slice has, and the kind of its owner.
+// leadsTo is the address in the API server's slice, and the kind of its owner.
 func leadsTo(t *testing.T, h *testutil.Harness) (address, owner string) {
 	t.Helper()
 	s, err := h.Kube.DiscoveryV1().EndpointSlices(types.Namespace).Get(t.Context(), sliceName, metav1.GetOptions{})
@@ -35,7 +35,7 @@ func leadsTo(t *testing.T, h *testutil.Harness) (address, owner string) {
 	return addressIn(s), s.OwnerReferences[0].Kind
 }
 
-// moves brings a new pod of the share to where it has an address.
+// moves gives a new pod of the share a node and an address.
 func moves(t *testing.T, h *testutil.Harness, c *Controller, uid kubetypes.UID, address string) {
 	t.Helper()
 	change(t, h, c, func(p *corev1.Pod) {
@@ -60,7 +60,7 @@ func TestTheServiceAlwaysLeadsSomewhereWhileAPodIsReplaced(t *testing.T) {
 	change(t, h, c, fails)
 	syncs(t, h, c, nil)
 	h.ExpectWrites("update endpointslices/share-manager-vol", "update sharemanagers/vol/status", "delete pods/share-manager-vol")
-	expect("10.1.0.7", "ShareManager") // so that it does not go with the pod
+	expect("10.1.0.7", "ShareManager") // so that it is not deleted with the pod
 	h.CatchUp()
 	syncs(t, h, c, nil)
 	h.ExpectWrites("update sharemanagers/vol/status", "create pods/share-manager-vol")
@@ -79,7 +79,8 @@ func TestTheServiceAlwaysLeadsSomewhereWhileAPodIsReplaced(t *testing.T) {
 	h.ExpectWrites()
 }
 
-// The pod of an earlier release's leader has the labels that the Service selects, so Kubernetes has its address as well, in a slice of its own.
+// The pod of an earlier release's leader has the labels that the Service selects. So Kubernetes has its address as
+// well, in another slice.
 func TestThePodOfAnEarlierReleaseIsTakenOver(t *testing.T) {
 	h, c := start(t)
 	theirs := func() *discoveryv1.EndpointSlice {
@@ -104,14 +105,14 @@ func TestThePodOfAnEarlierReleaseIsTakenOver(t *testing.T) {
 	require.NoError(t, err)
 	h.EndWithTest(other.Run)
 	syncs(t, h, other, nil)
-	h.ExpectWrites("create endpointslices/share-manager-vol") // and neither the Service nor the slice of Kubernetes is touched
+	h.ExpectWrites("create endpointslices/share-manager-vol") // and the Service and the slice of Kubernetes stay unchanged
 	address, owner := leadsTo(t, h)
 	assert.Equal(t, []string{"10.1.0.7", "Pod"}, []string{address, owner})
 	_, err = other.Slices.GetRO("vol-abcde")
 	assert.True(t, apierrors.IsNotFound(err), "the slices of Kubernetes are not kept in memory")
 }
 
-// collect is the garbage collector: it deletes a slice whose pod is gone.
+// collect is the garbage collector: it deletes a slice if its owner, a pod, is gone.
 func collect(t *testing.T, h *testutil.Harness) {
 	t.Helper()
 	slices, pods := h.Kube.DiscoveryV1().EndpointSlices(types.Namespace), h.Kube.CoreV1().Pods(types.Namespace)
@@ -123,7 +124,8 @@ func collect(t *testing.T, h *testutil.Harness) {
 	}
 }
 
-// The leader dies before each write of a move in turn, and another one goes on from there: the Service always leads somewhere.
+// The leader dies before each write of a move in turn, and another leader continues. The Service always leads
+// somewhere.
 func TestALeaderThatDiesInAMoveLeavesTheServiceLeadingSomewhere(t *testing.T) {
 	boom := errors.New("the leader dies")
 	for nth, died := 1, true; died; nth++ {
@@ -167,7 +169,7 @@ func TestALeaderThatDiesInAMoveLeavesTheServiceLeadingSomewhere(t *testing.T) {
 	}
 }
 
-// A leader that was deposed has an old version of the slice: its write is refused, and it does not delete the pod.
+// A deposed leader has an old version of the slice. Its write is refused, and it does not delete the pod.
 func TestADeposedLeadersLateSliceIsRefused(t *testing.T) {
 	h, c := start(t)
 	serve(t, h, c, "pod-1")
@@ -225,7 +227,8 @@ func TestASliceThatSomeoneDeletedOrHidIsRepaired(t *testing.T) {
 	}
 }
 
-// A new leader's cache of slices may be filled late. It must not take the former address away for that, nor wait.
+// A new leader's cache of slices may be filled late. The leader must not remove the former address because of that, nor
+// wait.
 func TestASliceThatTheCacheDoesNotShowYetKeepsItsAddress(t *testing.T) {
 	h, c := start(t)
 	serve(t, h, c, "pod-1")
@@ -247,13 +250,13 @@ func TestASliceThatTheCacheDoesNotShowYetKeepsItsAddress(t *testing.T) {
 	assert.Equal(t, types.SharePodLabels("vol"), pod.Labels)
 }
 
-// noRight is what the API server's authorization says.
+// noRight is the answer of the API server's authorization.
 func noRight() error {
 	return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), sliceName, errors.New(
 		`User "system:serviceaccount:longhorn-system:longhorn-leader" cannot update resource "endpointslices" in API group "discovery.k8s.io" in the namespace "longhorn-system"`))
 }
 
-// webhookDenies is what the API server says where an admission webhook denies a request with the reason Forbidden.
+// webhookDenies is the API server's answer if an admission webhook denies a request with the reason Forbidden.
 func webhookDenies() error {
 	return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), sliceName, errors.New(`admission webhook "a.example.org" denied the request: you cannot do that now`))
 }
@@ -277,14 +280,14 @@ func TestWithoutTheRightToSlicesTheServiceSelectsThePod(t *testing.T) {
 	h.ExpectWrites("update sharemanagers/vol/status", "update volumeattachments/vol")
 	h.CatchUp()
 
-	h.Clock.Step(time.Minute) // and the new manifests have come
+	h.Clock.Step(time.Minute) // and the new manifests are applied
 	syncs(t, h, c, nil)
 	assert.Contains(t, h.Writes(), "create endpointslices/share-manager-vol")
 	address, _ := leadsTo(t, h)
 	assert.Equal(t, "10.1.0.7", address)
 }
 
-// Whatever refuses a slice, such as a webhook, must not keep a share from moving.
+// Any cause that refuses a slice, such as a webhook, must not prevent a share from moving.
 func TestASliceThatCannotBeWrittenDoesNotHoldTheShare(t *testing.T) {
 	h, c := start(t)
 	serve(t, h, c, "pod-1")
@@ -303,7 +306,8 @@ func TestASliceThatCannotBeWrittenDoesNotHoldTheShare(t *testing.T) {
 	assert.Contains(t, pod.Labels, types.LabelManagedBy, "the Service selects it")
 }
 
-// A pod that the Service selects is created only after the former pod's address is gone: else the Service leads to two pods.
+// A pod that the Service selects is created only after the former pod's address is gone. Otherwise the Service leads to
+// two pods.
 func TestASliceThatMayNotBeWrittenDoesNotLeadBesideTheSelector(t *testing.T) {
 	h, c := start(t)
 	serve(t, h, c, "pod-1")
@@ -311,7 +315,7 @@ func TestASliceThatMayNotBeWrittenDoesNotLeadBesideTheSelector(t *testing.T) {
 	syncs(t, h, c, nil) // the slice keeps the former address
 	h.Writes()
 	h.CatchUp()
-	c.sliceTrouble.refuse("vol", h.Clock.Now()) // and now the manifests of an earlier release come
+	c.sliceTrouble.refuse("vol", h.Clock.Now()) // and now the manifests of an earlier release are applied
 	syncs(t, h, c, nil)
 	h.ExpectWrites("update sharemanagers/vol/status", "delete endpointslices/share-manager-vol", "create pods/share-manager-vol")
 	h.CatchUp()
@@ -433,7 +437,7 @@ func TestAnAddressThatAnotherPodHasIsNotKept(t *testing.T) {
 	assert.Empty(t, address, "clients must not come to another share's server")
 }
 
-// The share's own pod has ended and is still there: its address is as free as that of a pod that is gone.
+// The share's own pod has stopped and still exists. Its address is free, as if the pod were gone.
 func TestTheAddressOfAnEndedPodThatAnotherPodHasIsNotKept(t *testing.T) {
 	h, c := start(t)
 	serve(t, h, c, "pod-1")
@@ -449,7 +453,7 @@ func TestTheAddressOfAnEndedPodThatAnotherPodHasIsNotKept(t *testing.T) {
 	assert.Empty(t, address, "clients must not come to another share's server")
 }
 
-// While the share's pod may run, its address is its own: the cache shows another pod late that had it before.
+// While the share's pod may run, its address is its own: the cache is late in showing that another pod had it before.
 func TestAPodThatEndsKeepsItsAddressWhateverOthersSay(t *testing.T) {
 	h, c := start(t)
 	serve(t, h, c, "pod-1")
@@ -498,7 +502,7 @@ func TestOnlyTheVersionOfASliceThatWasSeenIsDeleted(t *testing.T) {
 	require.NoError(t, c.deleteSlice(t.Context(), s), "it is gone already")
 }
 
-// watchedSlices passes on the handlers that it is given.
+// watchedSlices records the handlers that are registered.
 type watchedSlices struct {
 	SliceStore
 	handlers []cache.ResourceEventHandler

@@ -7,12 +7,12 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 )
 
-// askSilentDelay is when a pod that answered once and then did not is asked again: who waits for an answer that a NetworkPolicy keeps away has no time
-// for shares that move.
+// askSilentDelay is when to ask again a pod that answered once and then did not. A NetworkPolicy may keep its answers
+// away, and a worker that waits for an answer has no time for shares that move.
 const askSilentDelay = time.Hour
 
-// asked remembers when pods that have answered once are to be asked again. What they say then is not urgent, so the first time comes late: a new
-// leader does not ask all pods at once.
+// asked remembers when to ask again the pods that have answered once. Their later answers are not urgent, so the first
+// question comes late: a new leader does not ask all pods at once.
 type asked struct {
 	mu   sync.Mutex
 	next map[string]askNext // by the share's name
@@ -38,7 +38,7 @@ func (a *asked) left(share string, pod kubetypes.UID, now time.Time) time.Durati
 	return max(0, next.at.Sub(now))
 }
 
-// again takes in whether a pod answered, and returns when to ask it again.
+// again records whether a pod answered, and returns when to ask it again.
 func (a *asked) again(share string, answered bool, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A pod says later that its server cannot record its clients: nothing is lost yet, and the next server will not know them.
+// A pod reports later that its server cannot record its clients. Nothing is lost yet, but the next server will not know
+// them.
 func TestWhatAPodSaysLater(t *testing.T) {
 	unusable := types.ShareRecovery{Incident: "two", Reason: types.ReasonRecoveryDataUnusable, Message: "it is full", FoundAt: now}
 	lost := types.ShareRecovery{Incident: "two", Reason: types.ReasonRecoveryDataMissing, Message: "the server before this one was not recorded", FoundAt: now.Add(-time.Minute)}
@@ -99,7 +100,7 @@ func TestAKernelThatDoesNotLimitClientsIsReported(t *testing.T) {
 	assert.Equal(t, types.ReasonClientsAllowedBySetting, limited(plan(s.Input)).Reason, "a setting lets any client in")
 }
 
-// A pod that has answered is asked now and then, and one that does not answer then is left alone.
+// A pod that has answered is asked now and then. A pod that does not answer then is asked more rarely.
 func TestAPodThatHasAnsweredIsAskedNowAndThen(t *testing.T) {
 	h, c := start(t)
 	asks, silent := 0, false
@@ -136,5 +137,5 @@ func TestAPodThatHasAnsweredIsAskedNowAndThen(t *testing.T) {
 	silent = false
 	look(3, 5*time.Minute)
 	c.asked.forget("vol")
-	look(3, 5*time.Minute) // as a new leader
+	look(3, 5*time.Minute) // like a new leader
 }

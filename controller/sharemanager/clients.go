@@ -13,31 +13,35 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// ClientsInput is all that the list of clients rests on. Nothing in it is modified.
+// ClientsInput is everything that the list of clients depends on. Nothing in it is modified.
 type ClientsInput struct {
 	Allowed   types.ShareClients
 	KubeNodes []*corev1.Node
 	// Nodes by name.
 	Nodes map[string]*longhorn.Node
-	// Last is what the ConfigMap says now; nil: there is none.
+	// Last is the current content of the ConfigMap; nil: it does not exist.
 	Last map[string]string
 }
 
-// clientsOf is what the ConfigMap must say.
+// clientsOf is the required content of the ConfigMap.
 //
-// A node's kernel mounts a share through the share's Service. The pod sees it at an address of the node, or at one that the node's network has for
-// pods: that of a bridge where the pod is on the same node, that of a tunnel where it is not. Which one depends on the network plugin, and on
-// kube-proxy. So each node's daemon reports all addresses of its node, and the Kubernetes node adds those that only other machines know.
+// A node's kernel mounts a share through the share's Service. The pod sees the node at an address of the node, or at an
+// address that the node's network has for pods. If the pod is on the same node, the latter is the address of a bridge;
+// otherwise it is the address of a tunnel. Which address it is depends on the network plugin and on kube-proxy. So each
+// node's daemon reports all addresses of its node. The Kubernetes node adds the addresses that only other machines
+// know.
 //
 //	the Kubernetes node                                     its clients are seen at
 //	has no Longhorn Node                                    none: it has no CSI plugin, and mounts nothing
-//	its daemon reports an InternalIP of the node            the reported addresses, and the InternalIPs and ExternalIPs
-//	it does not, and the last list has the node's           those of the last list, and the InternalIPs and ExternalIPs
-//	neither, and the plugin uses podCIDRs                   these, and the first two of its podCIDRs, which a tunnel and a bridge have
-//	nothing of these                                        these; whether at others is not known, so shared volumes wait for the node
+//	its daemon reports an InternalIP of the node            the reported addresses, the InternalIPs and ExternalIPs
+//	it does not, and the last list has the node's           those in the last list, the InternalIPs and ExternalIPs
+//	neither, and the plugin uses podCIDRs                   these, and the first two of its podCIDRs, which a tunnel and
+//	                                                        a bridge have
+//	nothing of these                                        these; whether at others is not known, so shared volumes wait
+//	                                                        for the node
 //
-// The last row never lets anyone else in: a node that joins must not open the shares of all. With networks of the setting's own, no node waits:
-// the person who set them knows the addresses.
+// The last row never admits other clients: a node that joins must not open the shares of all users. If the setting
+// names networks of its own, no node waits: the person who set them knows the addresses.
 func clientsOf(in ClientsInput) map[string]string {
 	if in.Allowed.Any {
 		return anyClient(types.ReasonClientsAllowedBySetting, fmt.Sprintf("setting %s is %s", types.SettingRWXVolumeAllowedClients, types.ShareClientsAny))
@@ -71,7 +75,7 @@ func clientsOf(in ClientsInput) map[string]string {
 	return data
 }
 
-// maxClientsBytes leaves room for the rest of the ConfigMap, which the API server takes up to 1 MiB of.
+// maxClientsBytes leaves space for the rest of the ConfigMap. The API server accepts up to 1 MiB in total.
 const maxClientsBytes = 900 << 10
 
 func sizeOf(data map[string]string) (size int) {
@@ -106,13 +110,13 @@ func anyClient(reason, message string) map[string]string {
 // nodeClients are the addresses at which clients on a node are seen.
 type nodeClients struct {
 	node string
-	// own are those of the Kubernetes node; more are the others.
+	// own are the addresses of the Kubernetes node; more are the others.
 	own, more []netip.Prefix
-	// waits: there may be others, which are not known.
+	// waits: there may be other addresses, which are not known.
 	waits bool
 }
 
-// clientsOfNodes are those of the nodes that have a CSI plugin, by the nodes' names.
+// clientsOfNodes are the clients on nodes that have a CSI plugin, by the nodes' names.
 func clientsOfNodes(in ClientsInput) (nodes []nodeClients) {
 	podCIDRs, last := usesPodCIDRs(in), lastOf(in.Last)
 	for _, k := range in.KubeNodes {
@@ -150,7 +154,7 @@ func waitingOf(nodes []nodeClients) string {
 	return lines.String()
 }
 
-// knownOf says which addresses are which node's, for lastOf.
+// knownOf says which addresses belong to which node, for lastOf.
 func knownOf(nodes []nodeClients) string {
 	var lines strings.Builder
 	for _, n := range nodes {
@@ -166,7 +170,7 @@ func knownOf(nodes []nodeClients) string {
 	return lines.String()
 }
 
-// lastOf reads what knownOf wrote. A list of an earlier release has nothing of it.
+// lastOf reads what knownOf wrote. A list of an earlier release does not have this part.
 func lastOf(data map[string]string) map[string][]netip.Prefix {
 	last := map[string][]netip.Prefix{}
 	for line := range strings.Lines(data[types.ShareClientsNodesKey]) {
@@ -183,8 +187,8 @@ func lastOf(data map[string]string) map[string][]netip.Prefix {
 	return last
 }
 
-// saidAddresses are those that the node's daemon says. They count where one of them is the Kubernetes node's: the daemon then looked at the network
-// that the node's clients are in.
+// saidAddresses are the addresses that the node's daemon reports. They count if one of them is an address of the
+// Kubernetes node. In that case the daemon read the network that the node's clients use.
 func saidAddresses(n *longhorn.Node, own []netip.Prefix) (said []netip.Prefix, ok bool) {
 	for _, text := range n.Status.Addresses {
 		if address, err := types.ParseShareClient(text); err == nil && address.IsSingleIP() {
@@ -195,7 +199,8 @@ func saidAddresses(n *longhorn.Node, own []netip.Prefix) (said []netip.Prefix, o
 	return said, ok
 }
 
-// usesPodCIDRs tells whether a node has an address within its podCIDRs, so that the network plugin takes its addresses from them.
+// usesPodCIDRs reports whether a node has an address within its podCIDRs. If so, the network plugin takes its addresses
+// from them.
 func usesPodCIDRs(in ClientsInput) bool {
 	return slices.ContainsFunc(in.KubeNodes, func(k *corev1.Node) bool {
 		n := in.Nodes[k.Name]
@@ -242,7 +247,8 @@ func openness(data map[string]string) string {
 	return cmp.Or(data[types.ShareClientsMessageKey], types.ShareClientsAny)
 }
 
-// clients takes in whether only listed clients may mount the volume; was is the condition before.
+// clients updates the condition that says whether only listed clients may mount the volume. was is the former
+// condition.
 func (p *Plan) clients(in Input, was longhorn.Condition) {
 	c := in.enforced(clientsLimited(in.Pod, in.Clients), was)
 	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, in.Now)
@@ -251,8 +257,8 @@ func (p *Plan) clients(in Input, was longhorn.Condition) {
 	}
 }
 
-// enforced is the condition c, or that the kernel of the pod's node does not do what the list says. The pod is asked now and then: between
-// two answers the last one counts.
+// enforced is the condition c, unless the kernel of the pod's node does not enforce the list; then it says so. The
+// controller asks the pod now and then. Between two answers the last one counts.
 func (in Input) enforced(c, was longhorn.Condition) longhorn.Condition {
 	switch {
 	case c.Status != longhorn.ConditionTrue || in.Pod == nil:
@@ -267,7 +273,7 @@ func (in Input) enforced(c, was longhorn.Condition) longhorn.Condition {
 	return c
 }
 
-// clientsLimited says whether the pod, or the next one where there is none, has a list that limits its clients.
+// clientsLimited says whether the pod has a list that limits its clients. Without a pod, it describes the next pod.
 func clientsLimited(pod *corev1.Pod, data map[string]string) longhorn.Condition {
 	c := longhorn.Condition{Type: types.ConditionClientsLimited, Status: longhorn.ConditionFalse}
 	hasList := pod == nil || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == clientsVolume })

@@ -23,7 +23,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// kube is a Kubernetes node with an address, and the podCIDRs that come after it.
+// kube is a Kubernetes node with an address and podCIDRs.
 func kube(name, address string, podCIDRs ...string) *corev1.Node {
 	return build.KubeNode(name, func(k *corev1.Node) {
 		k.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: address}}
@@ -31,7 +31,7 @@ func kube(name, address string, podCIDRs ...string) *corev1.Node {
 	})
 }
 
-// says is a node whose daemon says these addresses.
+// says is a node with a daemon that reports these addresses.
 func says(name string, addresses ...string) *longhorn.Node {
 	return build.ReadyNode(name, "disk-"+name, func(n *longhorn.Node) { n.Status.Addresses = addresses })
 }
@@ -223,7 +223,8 @@ func TestWhetherClientsAreLimitedStaysUntilTheListIsSeen(t *testing.T) {
 	assert.Equal(t, "R", condition().Reason)
 }
 
-// TestTheListFollowsNodesAndSetting: the ConfigMap is made, follows, and is made anew where it is deleted or changed.
+// TestTheListFollowsNodesAndSetting: the ConfigMap is created, follows the nodes and the setting, and is restored after
+// it is deleted or changed.
 func TestTheListFollowsNodesAndSetting(t *testing.T) {
 	h := testutil.New(t, kube("a", "10.0.0.1"), says("a", "10.0.0.1", "10.1.1.1"), build.Setting(types.SettingRWXVolumeAllowedClients, "nodes"))
 	store := h.Datastore(datastore.Options{})
@@ -271,7 +272,7 @@ func TestTheListFollowsNodesAndSetting(t *testing.T) {
 	step("any", "update configmaps/longhorn-share-clients")
 }
 
-// Where there is no ConfigMap no event comes of one.
+// Without a ConfigMap there are no events for it.
 func TestTheListIsMadeWithoutAnEvent(t *testing.T) {
 	h := testutil.New(t)
 	store := h.Datastore(datastore.Options{})

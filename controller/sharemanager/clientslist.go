@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// ClientsDeps are what the list of clients is made with; the stores are of the whole cluster.
+// ClientsDeps are what Clients needs to write the list of clients; the stores are of the whole cluster.
 type ClientsDeps struct {
 	queue.Env
 
@@ -28,15 +28,16 @@ type ClientsDeps struct {
 	Setting func(types.SettingName) string
 }
 
-// Clients keeps the ConfigMap types.ShareClientsConfigMap, which the pods of all shares have. It runs in the leader. Make it with NewClients.
+// Clients maintains the ConfigMap types.ShareClientsConfigMap, which the pods of all shares mount. It runs in the
+// leader. Create it with NewClients.
 type Clients struct {
 	deps  ClientsDeps
 	queue *queue.Queue[string] // of one key, the ConfigMap's name
-	// refusals are the API server's words for the ConfigMap, by its name.
+	// refusals stores the API server's reasons for refusing the ConfigMap, by its name.
 	refusals queue.Refusals[string]
 }
 
-// NewClients registers the handlers; nothing happens before Run.
+// NewClients registers the handlers. Nothing else happens before Run.
 func NewClients(d ClientsDeps) (*Clients, error) {
 	c := &Clients{deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "share-clients", Env: d.Env, Sync: c.sync})
@@ -49,11 +50,11 @@ func NewClients(d ClientsDeps) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.queue.Add(types.ShareClientsConfigMap) // where there is none, no event comes
+	c.queue.Add(types.ShareClientsConfigMap) // if the ConfigMap does not exist, no event comes
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Clients) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 var theClients = []string{types.ShareClientsConfigMap}
@@ -116,8 +117,8 @@ func (c *Clients) sync(ctx context.Context, name string) (queue.Result, error) {
 	return queue.Result{}, nil
 }
 
-// tried marks a refusal of the ConfigMap, without which no pod of a share starts, and records its Event once. The setting that says who is
-// in the list exists before the ConfigMap does, so the Event is of the setting.
+// tried marks a refusal of the ConfigMap, without which no pod of a share starts, and records its Event once. The
+// setting that determines the list exists before the ConfigMap, so the Event refers to the setting.
 func (c *Clients) tried(name string, err error) error {
 	err = queue.OfChild(err)
 	if c.refusals.Tried(name, err, c.deps.Clock.Now()) {

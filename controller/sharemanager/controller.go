@@ -67,14 +67,14 @@ type SliceStore interface {
 	// Live must show any EndpointSlice.
 	Live(ctx context.Context, name string) (*discoveryv1.EndpointSlice, error)
 	Create(ctx context.Context, s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error)
-	// Update must fail with a conflict where another version than that of s is stored.
+	// Update must fail with a conflict if the stored version is not the version of s.
 	Update(ctx context.Context, s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error)
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 	IsStale(s *discoveryv1.EndpointSlice) bool
 	queue.Events
 }
 
-// ConfigMapStore holds the ConfigMap types.ShareClientsConfigMap, if there is one.
+// ConfigMapStore holds the ConfigMap types.ShareClientsConfigMap, if it exists.
 type ConfigMapStore interface {
 	GetRO(name string) (*corev1.ConfigMap, error)
 	Create(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
@@ -83,7 +83,7 @@ type ConfigMapStore interface {
 	queue.Events
 }
 
-// Reader reads the objects of a kind, and tells of changes.
+// Reader reads the objects of a kind, and reports changes.
 type Reader[T any] interface {
 	GetRO(name string) (T, error)
 	List(selector labels.Selector) ([]T, error)
@@ -101,20 +101,22 @@ type ClassStore interface {
 	Live(ctx context.Context, name string) (*storagev1.StorageClass, error)
 }
 
-// Silences tells which shares answer none of the leader's questions, which it asks all the time.
+// Silences reports which shares answer none of the leader's questions. The leader asks them all the time.
 type Silences interface {
-	// SilentSince is since when; zero: the share at this health address answers, or that is not known.
+	// SilentSince returns since when the share at this health address has not answered. Zero: it answers, or this is
+	// not known.
 	SilentSince(address string) time.Time
-	// OnSilence has f called with the volume of a share that is silent for a while. It is called before Run; f returns at once.
+	// OnSilence registers f, which is called with the volume of a share that has been silent for a while. OnSilence is
+	// called before Run. f returns at once.
 	OnSilence(f func(volume string))
 }
 
-// Claims finds the PersistentVolumes of a volume that are bound.
+// Claims finds the bound PersistentVolumes of a volume.
 type Claims interface {
 	Claims(volume string) ([]*corev1.PersistentVolume, error)
 }
 
-// Deps are what the controller needs; the stores are of the whole cluster.
+// Deps are the dependencies of the controller; the stores are of the whole cluster.
 type Deps struct {
 	queue.Env
 
@@ -131,37 +133,39 @@ type Deps struct {
 	Replicas    Index[*longhorn.Replica]
 	Claims      Claims
 	Classes     ClassStore
-	// Ask asks a share's process at host:port what became of the recovery data of the process before it. It must return within a few
-	// seconds; an error means that nothing is known yet.
+	// Ask asks a share's process at host:port whether it found the recovery data of the previous process. It must
+	// return within a few seconds. An error means that nothing is known yet.
 	Ask func(ctx context.Context, address string) (types.ShareRecovery, error)
-	// Silences is what the leader's questions find. *liveness.Detector satisfies it.
+	// Silences are the findings of the leader's questions. *liveness.Detector implements it.
 	Silences Silences
-	// Serving asks a share's process at host:port whether it serves; an error means that no answer came until ctx ended.
+	// Serving asks a share's process at host:port whether it serves. An error means that no answer came until ctx
+	// ended.
 	Serving func(ctx context.Context, address string) (bool, error)
-	// Managers and Answers show whether the leader reaches pods on a node at all: Answers reports whether any of these addresses (host:port) answers.
+	// Managers and Answers show whether the leader reaches pods on a node at all. Answers reports whether any of these
+	// addresses (host:port) answers.
 	Managers Index[*longhorn.InstanceManager]
 	Answers  func(ctx context.Context, addresses []string) bool
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
-	// Setting says with what pods are made.
+	// Setting returns the values of settings with which pods are created.
 	Setting types.SettingValues
 }
 
-// Controller serves all shared volumes. Make it with New, then Run it.
+// Controller serves all shared volumes. Create it with New, then call Run.
 type Controller struct {
 	Deps
 	queue *queue.Queue[string] // of volumes' names
 	times podTimes
-	// unmade is of pods that the API server did not take.
+	// unmade stores why the API server refused pods.
 	unmade unmade
-	// refusals are the API server's words for Services that it does not take, by the share's name.
+	// refusals stores the API server's reasons for Services that it refuses, by the share's name.
 	refusals queue.Refusals[string]
 	asked    asked
-	// sliceTrouble is of EndpointSlices that cannot be written.
+	// sliceTrouble stores failures to write EndpointSlices.
 	sliceTrouble *sliceTrouble
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. Nothing else happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d, sliceTrouble: newSliceTrouble()}
 	c.queue = queue.New(queue.Options[string]{Name: "share-manager", Env: d.Env, Workers: 4, Sync: c.sync})
@@ -189,11 +193,16 @@ func New(d Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// whenNode names the shares on a node that turned, those that had its client in a list, and those whose pod has no node and may get one that turned
-// up. Nodes change all the time, above all in the free space of their disks.
+// whenNode returns the shares that a change of a node concerns:
+//
+//   - the shares on that node
+//   - the shares that had the node's client in a list
+//   - the shares with a pod that has no node, if the node has become usable for the pod
+//
+// Most changes of nodes do not matter here: their free disk space changes all the time.
 func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 	node := is
 	if is == nil {
@@ -222,7 +231,8 @@ func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 	})...)
 }
 
-// whenClients names all shares when it is no longer the same whether clients are limited. Who they are is for the pods to know.
+// whenClients returns all shares when it changes whether clients are limited. The pods themselves read who the clients
+// are.
 func (c *Controller) whenClients(was, is *corev1.ConfigMap) []string {
 	if was != nil && is != nil && openness(was.Data) == openness(is.Data) && was.Data[types.ShareClientsMessageKey] == is.Data[types.ShareClientsMessageKey] {
 		return nil
@@ -243,7 +253,7 @@ func (c *Controller) sharesThat(are func(*longhorn.ShareManager) bool) (volumes 
 	return volumes
 }
 
-// Sync looks at one volume, as the queue has it done. It is for tests of several controllers at once.
+// Sync syncs one volume, as the queue does. It exists for tests of several controllers together.
 func (c *Controller) Sync(ctx context.Context, name string) (queue.Result, error) {
 	return c.sync(ctx, name)
 }
@@ -257,7 +267,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		return queue.Result{}, err
 	}
 	if share.DeletionTimestamp != nil {
-		return queue.Result{}, nil // its pod and its Service go with it
+		return queue.Result{}, nil // the garbage collector deletes its pod and its Service
 	}
 	if c.Shares.IsStale(share) {
 		return queue.Result{}, queue.ErrStale
@@ -285,12 +295,13 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{RequeueAfter: p.After}, c.apply(ctx, in, p)
 }
 
-// hiddenDelay is when to look again at an object that no cache shows, so that no event comes when it is gone.
+// hiddenDelay is the time until the next check of an object that no cache shows: no event comes when it is deleted.
 const hiddenDelay = 30 * time.Second
 
-// reveal looks whether a Service or a pod that is to be made is there already, or a pod for which the volume is to stay attached, but without the
-// labels of a share's, so that the caches do not show it: someone else's that has the same name, or the share's own that someone took the labels
-// from. The plan must know of it.
+// reveal checks whether an object that the caches do not show already exists: the Service or the pod that the plan
+// creates, or a pod for which the volume must stay attached. The caches show only objects with a share's labels. The
+// hidden object may belong to another owner and have the same name, or it may be the share's own after its labels were
+// removed. The plan must know about it.
 func (c *Controller) reveal(ctx context.Context, in *Input, p Plan) (hidden bool, err error) {
 	isHidden := func(o metav1.Object) bool { return o.GetLabels()[types.LabelShareManager] == "" }
 	if p.CreateService != nil {
@@ -317,8 +328,9 @@ func (c *Controller) reveal(ctx context.Context, in *Input, p Plan) (hidden bool
 	return hidden, nil
 }
 
-// letGo removes the ticket that a share left behind which was deleted before it let go of the volume: the access mode was changed while the volume
-// had not come to the pod yet. The volume would be attached for it, and for no one else. As long as the pod is there, it may have the device.
+// letGo removes the ticket of a share that was deleted before it released the volume. This happens when the access mode
+// was changed while the volume was not attached to the pod's node yet. Otherwise the volume would stay attached without
+// a user. As long as the pod exists, it may have the device.
 func (c *Controller) letGo(ctx context.Context, name string) (queue.Result, error) {
 	va, err := orNone(c.Attachments.Get(name))
 	without := withTicket(va, name, "")
@@ -346,8 +358,8 @@ func (c *Controller) letGo(ctx context.Context, name string) (queue.Result, erro
 	return queue.Result{}, nil
 }
 
-// ask asks the pod for what it found, until it has answered once, and then now and then for what it has found since. It returns when to ask again; 0:
-// the plan says when, or never.
+// ask asks the pod for its findings, until it has answered once. After that it asks now and then for later findings. It
+// returns when to ask again. 0: the plan says when, or never.
 func (c *Controller) ask(ctx context.Context, in *Input) (next time.Duration) {
 	if !in.isServing() {
 		return 0

@@ -31,14 +31,14 @@ type claims []*corev1.PersistentVolume
 
 func (c claims) Claims(string) ([]*corev1.PersistentVolume, error) { return c, nil }
 
-// noSilences are of a leader that asks no questions.
+// noSilences are the Silences of a leader that asks no questions.
 type noSilences struct{}
 
 func (noSilences) SilentSince(string) time.Time { return time.Time{} }
 func (noSilences) OnSilence(func(string))       {}
 
-// start makes a controller over nodes a, which is ready, b, which is down, and c, which is no Longhorn node; and a share that a
-// workload uses.
+// start creates a controller over three nodes: a is ready, b is down, and c is no Longhorn node. A workload uses the
+// share.
 func start(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *Controller) {
 	t.Helper()
 	down := build.ReadyNode("b", "disk-b", func(n *longhorn.Node) {
@@ -76,7 +76,7 @@ func syncs(t *testing.T, h *testutil.Harness, c *Controller, want error) {
 	require.ErrorIs(t, err, want)
 }
 
-// change changes the pod as scheduler and kubelet do.
+// change changes the pod in the same way as scheduler and kubelet.
 func change(t *testing.T, h *testutil.Harness, c *Controller, how func(*corev1.Pod)) {
 	t.Helper()
 	pod, err := c.Pods.GetRO("share-manager-vol")
@@ -125,10 +125,11 @@ func TestAShareIsServedAndFollowsItsPod(t *testing.T) {
 	h.ExpectWrites("update sharemanagers/vol/status", "create pods/share-manager-vol")
 }
 
-// serve brings a new pod of the share to where it serves and was asked. It returns what the leader wrote after the share ran.
+// serve brings a new pod of the share to the state where it serves and has been asked. It returns the leader's writes
+// after the share ran.
 func serve(t *testing.T, h *testutil.Harness, c *Controller, uid kubetypes.UID) []string {
 	t.Helper()
-	for range 2 { // the pod is made, and gets the ticket
+	for range 2 { // the pod is created, and gets the ticket
 		syncs(t, h, c, nil)
 		h.CatchUp()
 		change(t, h, c, func(p *corev1.Pod) {
@@ -187,7 +188,7 @@ func TestALossOfRecoveryDataIsActedUponOnceAlsoByAnotherLeader(t *testing.T) {
 			"The pods that use it and started before "+requested+" are to be restarted")
 	assert.Equal(t, 2, asked)
 
-	other, err := New(c.Deps) // another leader, which finds what this one has written
+	other, err := New(c.Deps) // another leader, which finds the writes of this one
 	require.NoError(t, err)
 	h.EndWithTest(other.Run)
 	for range 3 {
@@ -267,7 +268,8 @@ func TestAnothersObjectThatNoCacheShowsIsTold(t *testing.T) {
 	}
 }
 
-// A node that does not answer, or is gone, cannot confirm the end of its pod, and the next one must not wait for that.
+// A node that does not answer, or is gone, cannot confirm that its pod has stopped. The next pod must not wait for
+// that.
 func TestHowThePodThatServedIsDeleted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
@@ -371,7 +373,7 @@ func TestANodeThatTurnsWakesItsShares(t *testing.T) {
 	assert.Empty(t, c.whenNode(nil, down), "no share is there")
 }
 
-// deleteService has the Service of a share that runs deleted by someone.
+// deleteService starts a share, and deletes its Service as a user would.
 func deleteService(t *testing.T, h *testutil.Harness, c *Controller) {
 	t.Helper()
 	serve(t, h, c, "pod-1")
@@ -441,7 +443,7 @@ func TestAServiceWhoseAddressIsTakenGetsAnother(t *testing.T) {
 	assert.Empty(t, service.Spec.ClusterIP, "the API server chooses")
 }
 
-// The access mode may change while the volume has not come to the pod yet.
+// The access mode may change while the volume is not attached to the pod's node yet.
 func TestATicketDoesNotOutliveItsShare(t *testing.T) {
 	h, c := start(t)
 	tickets := func() map[string]longhorn.AttachmentTicket {

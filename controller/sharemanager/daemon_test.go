@@ -13,14 +13,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// notReady is node d, which is not ready since a while.
+// notReady is node d, which has not been ready for a while.
 func notReady(reason, since string) *longhorn.Node {
 	return build.ReadyNode("d", "disk-d", func(n *longhorn.Node) {
 		n.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: reason, LastTransitionTime: since}}
 	})
 }
 
-// An engine is started by the daemon of its node.
+// The daemon of a node starts the engines there.
 func TestAPodIsKeptOffNodesWithoutADaemon(t *testing.T) {
 	long, short := "2030-01-01T00:00:00Z", func(c time.Time) string { return types.Timestamp(c.Add(-daemonGrace)) }
 	for name, c := range map[string]struct {
@@ -56,7 +56,7 @@ func TestAPodIsKeptOffNodesWithoutADaemon(t *testing.T) {
 	}
 }
 
-// All nodes have lost their daemons, and one gets it back: the pod that no node may have is replaced.
+// All nodes lose their daemons, and then one daemon comes back. The pod that no node can have is replaced.
 func TestAPodThatNoNodeMayHaveGoesWhereADaemonIsBack(t *testing.T) {
 	h, c := start(t, build.KubeNode("d"), build.ReadyNode("d", "disk-d"))
 	lost := notReady(types.ReasonManagerPodMissing, "2030-01-01T00:00:00Z")

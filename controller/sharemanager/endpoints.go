@@ -15,29 +15,30 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// formerLimit is how long the Service leads to the address of a pod that is gone. A new pod has its address after a few
-// seconds. Network plugins give the address of a pod that is gone to another pod only later: AWS's after 30 s, most after all
-// others of their range. For clients, a refusal costs 3 s, which matters little after that time.
+// formerLimit is how long the Service leads to the address of a pod that no longer exists. A new pod has its address
+// after a few seconds. Network plugins reuse the address of a deleted pod only later: AWS's plugin after 30 s, most
+// plugins after all other addresses of their range. A refusal costs clients 3 s, which matters little after that time.
 const formerLimit = 30 * time.Second
 
-// lead plans the EndpointSlice of the share: to which address the Service leads.
+// lead plans the EndpointSlice of the share: the address to which the Service leads.
 //
-// kube-proxy refuses connections to a Service without an endpoint, and a client of Linux that is refused waits for 3 s. A
-// connection that gets no answer is tried again after 1 s. So while a pod is replaced, the slice keeps the former pod's
-// address. One write replaces it by the next pod's address, and is refused where another leader has written the slice since.
+// kube-proxy refuses connections to a Service without an endpoint, and a Linux client that is refused waits for 3 s. If
+// a connection gets no answer, the client tries again after 1 s. So while a pod is being replaced, the slice keeps the
+// former pod's address. One write replaces it by the next pod's address. The API server refuses that write if another
+// leader has written the slice since.
 //
 //	pod of the share           the slice has            its owner is
 //	has an address             that address             the pod
-//	is ending, or has ended    its address              the ShareManager
+//	is stopping, has stopped   its address              the ShareManager
 //	has no address yet, gone   the address that it had  the ShareManager; no address after formerLimit, or once another
 //	                                                    pod has the address
-//	not wanted, ending         what it had              who it was
+//	not wanted, stopping       the same as before       unchanged
 //	not wanted, gone           – (deleted)
 //
-// The owner makes the slice right under a leader of an earlier release, which knows of no slice. That leader deletes the pod
-// and the garbage collector deletes the slice with it. The next pod has the labels that the Service selects, so that Kubernetes
-// writes its address. The Service keeps its selector for that. It does not match the pods that this release creates, so
-// Kubernetes writes no address beside ours.
+// The owner makes the slice correct under a leader of an earlier release, which does not know the slice. When that
+// leader deletes the pod, the garbage collector deletes the slice with it. The next pod has the labels that the Service
+// selects, so Kubernetes writes its address. The Service keeps its selector for that reason. The selector does not
+// match the pods that this release creates, so Kubernetes adds no address to ours.
 func (p *Plan) lead(in Input) {
 	p.Slice, p.DropSlice = nil, false
 	switch {
@@ -91,7 +92,8 @@ func (in Input) keepFormer(p *Plan, want *discoveryv1.EndpointSlice, pod *corev1
 	p.wakeAfter(left)
 }
 
-// formerAddress is the address that a slice keeps while no pod serves: that of the share's pod, or of the pod before it; "": there is none.
+// formerAddress is the address that a slice keeps while no pod serves: the address of the share's pod, or of the
+// previous pod. "": there is none.
 func (in Input) formerAddress() string {
 	if in.Service == nil {
 		return ""
@@ -99,8 +101,8 @@ func (in Input) formerAddress() string {
 	return cmp.Or(addressOfPod(in.ownPod(), in.addressType()), addressIn(in.Slice))
 }
 
-// formerUntil is until when the slice has the address of a former pod. While that pod is there and its container may run, no
-// other pod gets its address, so the time is put off.
+// formerUntil is until when the slice has the address of a former pod. While that pod exists and its container may run,
+// no other pod gets its address, so the time is extended.
 func (in Input) formerUntil(pod *corev1.Pod) time.Time {
 	limit := in.Now.Add(formerLimit)
 	if in.Slice == nil {
@@ -136,7 +138,7 @@ func (in Input) newSlice() *discoveryv1.EndpointSlice {
 	}
 }
 
-// rewritten is a slice with the content of another one. What else it has stays.
+// rewritten is a slice with the content of another slice. Its other fields stay.
 func rewritten(slice, want *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	u := slice.DeepCopy()
 	if u.Labels == nil {
@@ -148,8 +150,8 @@ func rewritten(slice, want *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlic
 	return u
 }
 
-// endpointTo is ready whatever the pod is: clients look for the next server from the moment that its pod has an address, and
-// for the former one until then.
+// endpointTo returns an endpoint that counts as ready in any state of the pod. Clients try to reach the next server
+// from the moment its pod has an address. Before that moment they try to reach the former server.
 func endpointTo(pod *corev1.Pod, address string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{
 		Addresses:  []string{address},
@@ -167,12 +169,12 @@ func addressIn(slice *discoveryv1.EndpointSlice) string {
 	return slice.Endpoints[0].Addresses[0]
 }
 
-// shows tells whether a slice has the address of this very pod.
+// shows reports whether a slice has the address of this very pod.
 func shows(slice *discoveryv1.EndpointSlice, pod *corev1.Pod) bool {
 	return addressIn(slice) != "" && slice.Endpoints[0].TargetRef != nil && slice.Endpoints[0].TargetRef.UID == pod.UID
 }
 
-// ownPod is the share's pod; nil: there is none, or it is another owner's.
+// ownPod is the share's pod; nil: it does not exist, or it belongs to another owner.
 func (in Input) ownPod() *corev1.Pod {
 	if in.Pod == nil || !metav1.IsControlledBy(in.Pod, in.Share) {
 		return nil

@@ -25,7 +25,7 @@ func at(addresses ...string) func(*corev1.Pod) {
 	}
 }
 
-// slice gives the share a slice that leads to a pod of that UID, as it is while the pod serves.
+// slice gives the share a slice that leads to a pod with that UID, as it is while the pod serves.
 func (s *situation) slice(address string, pod kubetypes.UID) *situation {
 	s.Slice = s.newSlice()
 	s.Slice.UID, s.Slice.ResourceVersion = "slice", "7"
@@ -37,7 +37,7 @@ func (s *situation) slice(address string, pod kubetypes.UID) *situation {
 	return s
 }
 
-// former has the slice lead to a former pod, for so long.
+// former makes the slice lead to a former pod, for that time.
 func (s *situation) former(left time.Duration) *situation {
 	s.Slice.Labels[types.LabelFormerPodUntil] = fmt.Sprint(now.Add(left).Unix())
 	s.Slice.OwnerReferences = []metav1.OwnerReference{ownedBy(s.Share)}
@@ -59,7 +59,8 @@ func TestWhereTheServiceLeads(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		in *situation
-		// What the slice has afterwards: "address owner" and for how long it is a former pod's; "unchanged" or "deleted".
+		// The slice afterwards: "address owner" and for how long the address belongs to a former pod; or "unchanged" or
+		// "deleted".
 		want  string
 		after time.Duration
 	}{
@@ -147,7 +148,7 @@ func TestWhereTheServiceLeads(t *testing.T) {
 	}
 }
 
-// outcome says what becomes of a slice.
+// outcome describes the plan's effect on a slice.
 func outcome(in Input, p Plan) string {
 	switch {
 	case p.DropSlice:

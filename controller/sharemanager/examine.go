@@ -8,13 +8,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// examine asks a pod that is suspected for too long, and, if it says nothing, whether the leader reaches its node's pods.
+// examine asks a pod that has been suspected for too long. If the pod says nothing, examine checks whether the leader
+// reaches the pods of its node.
 func (c *Controller) examine(ctx context.Context, in *Input) {
 	pod := in.Pod
 	if pod == nil || pod.DeletionTimestamp != nil || in.NodeDown || !in.isDue() {
 		return
 	}
-	if in.Share.Status.State == longhorn.ShareManagerStateStarting && !isRunning(pod) { // its image is loaded, say
+	// for example, its image is being loaded
+	if in.Share.Status.State == longhorn.ShareManagerStateStarting && !isRunning(pod) {
 		return
 	}
 	address := types.ShareHealthAddress(pod)

@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// questions are the leader's, with what they find.
+// questions are the leader's questions, with their results.
 type questions struct {
 	silent map[string]time.Time
 	serves bool
@@ -43,7 +43,7 @@ func TestASharesPodThatIsSilentIsAskedAndReplaced(t *testing.T) {
 	for name, tc := range map[string]struct {
 		serves, reach bool
 		err           error
-		grace         []int64 // of its deletions
+		grace         []int64 // of the pod's deletions
 	}{
 		"it answers → stays":                                 {serves: true},
 		"silence, the leader reaches the node's pods → ends": {err: errors.New("none"), reach: true, grace: []int64{6}},
@@ -102,7 +102,7 @@ func TestASharesPodThatIsSilentIsAskedAndReplaced(t *testing.T) {
 	}
 }
 
-// heardOf is of a leader that finds a share silent.
+// heardOf are the Silences of a leader that finds a share silent.
 type heardOf struct {
 	noSilences
 	tell func(volume string)
@@ -129,7 +129,7 @@ func TestASilentShareIsLookedAt(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// lookedAt reports which share is read.
+// lookedAt reports which share the controller reads.
 type lookedAt struct {
 	ShareStore
 	looked chan string

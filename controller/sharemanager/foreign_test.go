@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// stopUsing takes the workload away.
+// stopUsing removes the workload.
 func stopUsing(t *testing.T, h *testutil.Harness, c *Controller) {
 	t.Helper()
 	va, err := c.Attachments.Get("vol")
@@ -27,7 +27,7 @@ func stopUsing(t *testing.T, h *testutil.Harness, c *Controller) {
 	h.CatchUp()
 }
 
-// hide takes the share's pod out of the cache, and returns it as it is without its label.
+// hide removes the share's pod from the cache, and returns the pod without its label.
 func hide(t *testing.T, h *testutil.Harness, c *Controller) *corev1.Pod {
 	t.Helper()
 	pod, err := c.Pods.GetRO("share-manager-vol")
@@ -61,7 +61,7 @@ func TestAVolumeStaysAttachedForAPodWhoseOwnerSomeoneTookAway(t *testing.T) {
 	h.ExpectWrites("update sharemanagers/vol/status", "update volumeattachments/vol")
 }
 
-// Without its label no cache shows the pod, which has the device all the same.
+// Without its label no cache shows the pod, although the pod has the device.
 func TestAVolumeStaysAttachedForAPodWhoseLabelSomeoneTookAway(t *testing.T) {
 	h, c := start(t)
 	serve(t, h, c, "pod-1")

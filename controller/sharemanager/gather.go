@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// gather reads all that a plan rests on.
+// gather reads everything that a plan depends on.
 func (c *Controller) gather(ctx context.Context, share *longhorn.ShareManager) (Input, error) {
 	in := Input{Share: share, Owner: c.Owner, Now: c.Clock.Now(), Unmade: c.unmade.why(share.Name)}
 	in.Settings = types.PodSettingsOf(c.Setting, types.SettingPriorityClass, types.SettingTaintToleration, types.SettingSystemManagedNodeSelector)
@@ -81,14 +81,14 @@ func (c *Controller) gatherSlice(in *Input) (err error) {
 	return err
 }
 
-// isTaken tells whether another pod has the address that the slice would keep, as far as pods in this namespace go: another share's server must not
-// be found there.
+// isTaken reports whether another pod has the address that the slice would keep, as far as pods in this namespace are
+// concerned. Clients must not find another share's server there.
 //
 //	the share's pod      the address is
 //	may still run        its own: no other pod can have it, whatever the cache shows
-//	has ended, or gone   free: another pod that has it has taken it
+//	has stopped, gone    free: if another pod has it, it is taken
 //
-// The address of any pod that has ended is free. So a pod that has ended has taken none.
+// The address of any pod that has stopped is free. So a pod that has stopped has taken none.
 func (c *Controller) isTaken(in Input) (bool, error) {
 	address := in.formerAddress()
 	if pod := in.ownPod(); address == "" || pod != nil && !hasEnded(pod) && slices.Contains(addressesOfPod(pod), address) {
@@ -100,7 +100,7 @@ func (c *Controller) isTaken(in Input) (bool, error) {
 	}), err
 }
 
-// isOf tells whether a share belongs to this very volume, and not to an earlier one of its name.
+// isOf reports whether a share belongs to this very volume, and not to an earlier volume with the same name.
 func isOf(share *longhorn.ShareManager, v *longhorn.Volume) bool {
 	return slices.ContainsFunc(share.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == v.UID })
 }
@@ -113,7 +113,7 @@ func orNone[T any](obj *T, err error) (*T, error) {
 	return obj, err
 }
 
-// gatherNodes reads how the nodes fare: that of the pod, and those that the next one must avoid.
+// gatherNodes reads the state of the nodes: the pod's node, and the nodes that the next pod must avoid.
 func (c *Controller) gatherNodes(in *Input) error {
 	kube, err := c.KubeNodes.List(labels.Everything())
 	if err != nil {
@@ -148,11 +148,12 @@ func (c *Controller) gatherNodes(in *Input) error {
 	return nil
 }
 
-// daemonGrace is how long a node may be without a daemon that works before pods are kept off it: a daemon that is upgraded is back by then.
+// daemonGrace is how long a node may have no working daemon before pods must avoid it. A daemon that is being upgraded
+// is back by then.
 const daemonGrace = time.Minute
 
-// daemonAway is since when a node cannot start an engine, as far as its Ready condition knows; zero: it can, or there is no such node. A node that
-// lacks memory, disk or the like starts them all the same.
+// daemonAway is since when a node cannot start an engine, as its Ready condition says. Zero: it can, or the node does
+// not exist. A node that lacks memory, disk space or the like can start engines nevertheless.
 func daemonAway(n *longhorn.Node) time.Time {
 	if n == nil {
 		return time.Time{}
@@ -168,7 +169,8 @@ func daemonAway(n *longhorn.Node) time.Time {
 	return since
 }
 
-// gatherPlace reads what says where the next pod goes: where it may, and where there are good copies of the volume, to which it goes if it can.
+// gatherPlace reads what decides where the next pod runs: the nodes where it may run, and the nodes with healthy copies
+// of the volume, which it prefers.
 func (c *Controller) gatherPlace(ctx context.Context, in *Input) (err error) {
 	if in.Topologies, err = c.topologies(ctx, *in); err != nil {
 		return err
@@ -187,7 +189,7 @@ func (c *Controller) gatherPlace(ctx context.Context, in *Input) (err error) {
 	return nil
 }
 
-// topologies are those that the volume's StorageClass allows. A class that is gone allows all.
+// topologies are those that the volume's StorageClass allows. A class that no longer exists allows all.
 func (c *Controller) topologies(ctx context.Context, in Input) ([]corev1.TopologySelectorTerm, error) {
 	name := in.Parameters.Class
 	if name == "" {

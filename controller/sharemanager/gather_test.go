@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 )
 
-// The class may not be in the cache yet, or be gone.
+// The class may not be in the cache yet, or may no longer exist.
 func TestThePodFollowsTheTopologiesOfItsStorageClass(t *testing.T) {
 	class := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "zonal"},
@@ -46,7 +46,7 @@ func TestThePodFollowsTheTopologiesOfItsStorageClass(t *testing.T) {
 	}
 }
 
-// noClass is an API server that is not to be asked for a class.
+// noClass is an API server that must not be asked for a class.
 type noClass struct {
 	ClassStore
 	t *testing.T

@@ -12,17 +12,19 @@ import (
 )
 
 const (
-	// A share whose recovery data is lost again and again restarts its workloads so many times within the window, and no more: a restart
-	// does not mend what takes the data away.
+	// If a share loses its recovery data again and again, its workloads are restarted maxRemounts times within the
+	// window at most. A restart does not fix the cause of the loss.
 	maxRemounts   = 3
 	remountWindow = time.Hour
-	// askDelay is when a share manager that did not answer is asked again. It doubles up to maxAskDelay: a pod that no answer comes from, for a
-	// NetworkPolicy is between, must not take the workers' time from shares that move.
+	// askDelay is the pause before the controller asks a share manager again that did not answer. It doubles up to
+	// maxAskDelay. A NetworkPolicy may keep all answers of a pod away. Such a pod must not take the workers' time from
+	// shares that move.
 	askDelay, maxAskDelay = 5 * time.Second, 5 * time.Minute
 )
 
-// isServing tells whether the pod serves clients, so that it can be asked what became of the recovery data, and how the volume is. It is asked after
-// the status says that the share runs, so that clients do not wait for the answer.
+// isServing reports whether the pod serves clients, so that it can answer questions about the recovery data and about
+// the volume. The controller asks only after the status says that the share runs, so that clients do not wait for the
+// answer.
 func (in Input) isServing() bool {
 	pod := in.Pod
 	if !isWanted(in) || pod == nil || pod.DeletionTimestamp != nil || in.NodeDown || pod.Status.PodIP == "" {
@@ -32,21 +34,24 @@ func (in Input) isServing() bool {
 	return ready && in.Share.Status.State == longhorn.ShareManagerStateRunning
 }
 
-// wasAsked tells whether the pod has answered before.
+// wasAsked reports whether the pod has answered before.
 func (in Input) wasAsked() bool { return in.Share.Status.ServedBy == string(in.Pod.UID) }
 
-// learn takes in what the pod said of the recovery data, once for each pod.
+// learn evaluates the pod's report about the recovery data, once for each pod.
 //
-//	said                    an earlier pod has served      what follows
+//	reported                an earlier pod has served      consequence
 //	nothing yet             any                            asked again
 //	data found              no                             condition True
 //	data found              yes, with data                 condition True
 //	data found              yes, which could keep none     clients lost their state: as below
-//	data lost               no                             no client had any state: condition True; False if no data can be kept
-//	data lost, known id     any                            nothing: it was acted upon
-//	data lost               yes                            condition False, a request for a remount unless there were too many
+//	data lost               no                             no client had any state: condition True; False if data cannot
+//	                                                       be kept
+//	data lost, known id     any                            nothing: the controller has already acted on it
+//	data lost               yes                            condition False, a request for a remount unless there were too
+//	                                                       many
 //
-// The status has it all, and is written at once: no incident is acted upon twice, nor by two leaders.
+// The status contains the result, and one write stores it: the controller acts on no incident twice, nor do two
+// leaders.
 func (in Input) learn(p *Plan) {
 	switch {
 	case !in.isServing():
@@ -89,7 +94,8 @@ func (in Input) learn(p *Plan) {
 	}
 }
 
-// learnMore handles later reports of the pod: its server can no longer record its clients, or a server that could not was replaced in the pod.
+// learnMore handles later reports of the pod: its server can no longer record its clients, or such a server was
+// replaced in the pod.
 func (in Input) learnMore(p *Plan) {
 	said := *in.Recovery
 	if said.Incident == "" || said.Incident == in.Share.Status.IncidentID {
@@ -105,7 +111,7 @@ func (in Input) learnMore(p *Plan) {
 	p.told = append(p.told, Event{corev1.EventTypeWarning, types.EventClientStateNotRecorded, "The volume's " + message})
 }
 
-// grown takes in why the file system does not fill its device; "": it does.
+// grown records why the file system does not fill its device; "": it does.
 func (p *Plan) grown(why string, now time.Time) {
 	if why == "" {
 		p.Status.Conditions = slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c longhorn.Condition) bool { return c.Type == types.ConditionExpanded })
@@ -120,8 +126,8 @@ func (p *Plan) grown(why string, now time.Time) {
 	}
 }
 
-// requestRemount asks for new pods in place of those that started before the loss was found: before that, the server of that
-// time was their only one.
+// requestRemount requests new pods in place of those that started before the loss was found. Pods that started later
+// know only the present server.
 func (in Input) requestRemount(p *Plan, lost types.ShareRecovery) {
 	message := fmt.Sprintf("clients have lost their open files and locks: %s (incident %s)", lost.Message, lost.Incident)
 	p.clientState(longhorn.ConditionFalse, lost.Reason, message, in.Now)
@@ -148,7 +154,7 @@ func (in Input) requestRemount(p *Plan, lost types.ShareRecovery) {
 	p.lost = fmt.Sprintf("The volume's %s. The pods that use it and started before %s are to be restarted", message, p.Status.RemountRequestedAt)
 }
 
-// forgetClients is for a share without workloads: no client has anything to lose.
+// forgetClients is called for a share without workloads: no client has anything to lose.
 func (p *Plan) forgetClients() {
 	p.Status.ServedBy, p.Status.Server, p.Status.LostClients = "", nil, nil
 	p.Status.Conditions = slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c longhorn.Condition) bool {
@@ -156,7 +162,7 @@ func (p *Plan) forgetClients() {
 	})
 }
 
-// keptNothing tells whether the last server that was asked kept its recovery data in its pod alone.
+// keptNothing reports whether the last server that answered had its recovery data only in its pod.
 func keptNothing(s longhorn.ShareManagerStatus) bool {
 	return types.FindCondition(s.Conditions, types.ConditionClientStateKept).Reason == types.ReasonRecoveryDataUnusable
 }
@@ -166,14 +172,14 @@ func (p *Plan) clientState(status longhorn.ConditionStatus, reason, message stri
 	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, now)
 }
 
-// wakeAfter has the share looked at after a while, or earlier if that is planned already.
+// wakeAfter requests another sync after a while, unless an earlier one is already planned.
 func (p *Plan) wakeAfter(d time.Duration) {
 	if p.After == 0 || d < p.After {
 		p.After = d
 	}
 }
 
-// lossEvents tells people that clients lost their state, and what follows.
+// lossEvents are the Events that report the clients' loss of their state, and the reaction.
 func (p *Plan) lossEvents() []Event {
 	if p.lost == "" {
 		return p.told

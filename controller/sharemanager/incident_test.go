@@ -11,13 +11,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// serves is a share whose pod serves and has not been asked yet.
+// serves is a share with a pod that serves and has not been asked yet.
 func serves() *situation {
 	return used().ticket(types.ShareTicketID("vol"), longhorn.AttacherTypeShareManager, "a").was("running").
 		pod(corev1.PodRunning, is("True", time.Second), func(p *corev1.Pod) { p.Status.PodIP = "10.1.0.7" })
 }
 
-// after is the pod before this one, and how many minutes ago restarts were requested.
+// after sets the previous pod, and how many minutes ago restarts were requested.
 func (s *situation) after(pod string, requests ...time.Duration) *situation {
 	s.Share.Status.ServedBy = pod
 	for _, ago := range requests {
@@ -31,7 +31,7 @@ func (s *situation) says(r types.ShareRecovery) *situation {
 	return s
 }
 
-// knows is what the status said of an earlier loss.
+// knows stores the incident of an earlier loss in the status.
 func (s *situation) knows(incident string) *situation {
 	s.Share.Status.IncidentID = incident
 	return s
@@ -51,7 +51,7 @@ func TestLearn(t *testing.T) {
 	ahead.FoundAt = now.Add(time.Hour)
 	behind, undated := lost, lost
 	behind.FoundAt, undated.FoundAt = now.Add(-48*time.Hour), time.Unix(0, 0)
-	made := types.Timestamp(now.Add(-time.Hour)) // the pod
+	made := types.Timestamp(now.Add(-time.Hour)) // creation of the pod
 	kept := types.ShareRecovery{}
 	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
 	for _, c := range []struct {
@@ -151,7 +151,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// A later loss asks for later restarts; one whose time is said to be earlier takes none of those back that were asked for.
+// A later loss requests later restarts. A loss with an earlier time withdraws none of the earlier requests.
 func TestTheTimeOfARequestOnlyAdvances(t *testing.T) {
 	found := now.Add(-30 * time.Second)
 	lost := types.ShareRecovery{Incident: "two", Reason: types.ReasonRecoveryDataMissing, FoundAt: found}

@@ -16,30 +16,33 @@ import (
 )
 
 const (
-	// noteLasts is how long after the deletion of a pod the next one may get a list of lost clients.
+	// noteLasts is how long after the deletion of a pod the next pod may get a list of lost clients.
 	noteLasts = time.Minute
-	// bootLasts is how long a node that answers again has until its kubelet reports a new boot.
+	// bootLasts is how long the leader waits for a new boot to be reported by the kubelet of a node that answers again.
 	bootLasts = 30 * time.Second
-	// requestLasts is how long a request for new pods is remembered. After that controller/remount no longer acts on it.
+	// requestLasts is how long a request for new pods is stored. After that time controller/remount no longer acts on
+	// it.
 	requestLasts = 15 * time.Minute
-	// maxLostClients bounds the status.
+	// maxLostClients limits the size of the status.
 	maxLostClients = 64
 )
 
-// fate is what the objects say of a node.
+// fate is the state of a node, as the objects report it.
 type fate struct {
 	clientID string // its UID
 	name     string
 	isDown   bool
-	// listed is what the next pod's list says of it, if it is one of those in the list; bootID is that in which the node fell silent.
+	// listed is the node's entry in the next pod's list, if the node is in that list. bootID is the boot in which the
+	// node fell silent.
 	listed types.LostNode
 	bootID string
-	// boot is the node's boot by now, as its kubelet reports it, and answers is since when it answers.
+	// boot is the node's present boot, as its kubelet reports it. answers is since when the node answers.
 	boot    string
 	answers time.Time
 }
 
-// gatherLost reads which nodes are down, for a new pod's list, and what became of clients in earlier lists.
+// gatherLost reads which nodes are down; a new pod's list needs this. It also reads the state of the clients in earlier
+// lists.
 func (c *Controller) gatherLost(in *Input) error {
 	engines, err := c.Engines.ByIndex(datastore.IndexVolume, in.Share.Name)
 	if err != nil {
@@ -74,19 +77,19 @@ func (c *Controller) gatherLost(in *Input) error {
 	return nil
 }
 
-// fateOf tells what is known of a node; k is nil if there is no Kubernetes node.
+// fateOf returns the known state of a node. k is the Kubernetes node, or nil.
 //
 //	the node                                              its client is
 //	----------------------------------------------------  ---------------------------------------------------------------
 //	answers neither the leader nor a witness              in the list
 //	does not answer the leader, and there is no witness   not: it may be the leader that is cut off
 //	is not ready, as Kubernetes says                      not: its kubelet may have stopped, and its pods still run
-//	its boot is not known                                 not: nothing would tell whether it has restarted
-//	its kubelet reports another boot than it had then     not: it was back meanwhile
+//	its boot is not known                                 not: nothing would show whether it has restarted
+//	its kubelet reports another boot than it had then     not: it has been back since
 //	has an identifier that an administrator chose         not: another node may have the same one, and report none
 //	has the identifier of another node                    not: the other node may have the record
-//	reports no identifier                                 not: its record cannot be told from others
-//	has no address                                        not: it cannot be asked
+//	reports no identifier                                 not: its record cannot be distinguished from others
+//	has no address                                        not: no component can check whether it answers
 func (c *Controller) fateOf(n *longhorn.Node, k *corev1.Node, all []*longhorn.Node) (fate, error) {
 	f := fate{clientID: string(n.UID), name: n.Name, isDown: types.IsNodeDown(n)}
 	if k != nil {
@@ -108,7 +111,7 @@ func (c *Controller) fateOf(n *longhorn.Node, k *corev1.Node, all []*longhorn.No
 	return f, nil
 }
 
-// hasOwnClient tells whether a node's client has the identifier that this product gave it, and no other node has it.
+// hasOwnClient reports whether a node's client has the identifier that this product gave it, and no other node has it.
 func hasOwnClient(n *longhorn.Node, all []*longhorn.Node) bool {
 	id := n.Status.NFSClientID
 	return id == string(n.UID) && types.IsNFSClientID(id) && !slices.ContainsFunc(all, func(other *longhorn.Node) bool {
@@ -116,7 +119,8 @@ func hasOwnClient(n *longhorn.Node, all []*longhorn.Node) bool {
 	})
 }
 
-// lifeAddresses are where a node answers if it lives: its kubelet and its instance manager first, then some of its shares.
+// lifeAddresses are the addresses where a node answers if it lives: first its kubelet and its instance manager, then
+// some of its shares.
 func (c *Controller) lifeAddresses(k *corev1.Node) ([]string, error) {
 	if k == nil {
 		return nil, nil
@@ -138,13 +142,16 @@ func (c *Controller) lifeAddresses(k *corev1.Node) ([]string, error) {
 	return addresses[:min(len(addresses), types.MaxLostAddresses)], nil
 }
 
-// guardsPort tells whether a pod can ask its engine. A pod of an earlier release cannot.
+// guardsPort reports whether a pod can ask its engine. A pod of an earlier release cannot.
 func guardsPort(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == generationsVolume })
 }
 
-// former is the generation of the engine whose server the next pod's list may be about; 0: there is no list. Only a server whose port closes by itself
-// counts, of which this share's status said so before the leader deleted its pod, and only if the volume has had no other engine since.
+// former is the generation of the engine of the server that the next pod's list may be about; 0: the pod gets no list.
+// A server counts only in these conditions:
+//
+//   - Its port closes automatically, and this share's status said so before the leader deleted its pod.
+//   - The volume has had no other engine since.
 func (in Input) former() int64 {
 	s := in.Share.Status.Server
 	if in.Pod != nil || s == nil || s.Generation < 1 || s.Generation != in.Generation {
@@ -157,7 +164,7 @@ func (in Input) former() int64 {
 	return s.Generation
 }
 
-// lost is the next pod's list. It names at most three other nodes, as the pod may be on one of them.
+// lost is the next pod's list. It names at most three other nodes, because the pod may be on one of them.
 func (in Input) lost() types.LostClients {
 	l := types.LostClients{After: in.former(), Controls: in.Controls[:min(len(in.Controls), types.MaxControls)]}
 	if l.After == 0 {
@@ -174,7 +181,7 @@ func (in Input) lost() types.LostClients {
 	return l
 }
 
-// lostVariables tell a pod which clients its first server need not wait for.
+// lostVariables inform a pod about the clients for which its first server need not wait.
 func (in Input) lostVariables() []corev1.EnvVar {
 	text := in.lost().String()
 	if text == "" {
@@ -191,7 +198,7 @@ func listOf(pod *corev1.Pod) types.LostClients {
 	for _, container := range pod.Spec.Containers {
 		for _, v := range container.Env {
 			if container.Name == containerName && v.Name == types.LostClientsEnv {
-				l, _ := types.ParseLostClients(v.Value) // what this leader cannot read, the pod cannot either
+				l, _ := types.ParseLostClients(v.Value) // the pod cannot parse it either, if this leader cannot
 				return l
 			}
 		}
@@ -199,11 +206,12 @@ func listOf(pod *corev1.Pod) types.LostClients {
 	return types.LostClients{}
 }
 
-// noteServer remembers the pod whose port closes by itself, and when it is deleted with which engine.
+// noteServer stores which pod's port closes automatically. It also stores when the leader deletes that pod, and the
+// generation of its engine.
 //
 //	the pod                                       the status
 //	----------------------------------------      --------------------------------------------------
-//	says that its port closes by itself           names it
+//	says that its port closes automatically       names it
 //	is another one, or cannot ask its engine      names none
 //	is deleted by the leader                      has the engine's generation, and when
 //	is created                                    names none: a list is given once
@@ -230,7 +238,8 @@ func (in Input) noteServer(p *Plan) {
 	p.Status.Server = s
 }
 
-// list remembers the clients in the list of a pod before that pod is created: it may end before it has said what it did.
+// list stores the clients in the list of a pod before that pod is created: the pod may stop before it has reported its
+// actions.
 func (in Input) list(p *Plan) {
 	l := in.lost()
 	for _, n := range l.Nodes {
@@ -247,12 +256,12 @@ func (in Input) list(p *Plan) {
 
 // watchLost decides about the clients that a list had:
 //
-//	the client                                             what follows
-//	-----------------------------------------------------  ----------------------------------------------------------------
+//	the client                                             consequence
+//	-----------------------------------------------------  ------------------------------------------------------------
 //	its node is gone, or has booted                        forgotten: no pod has anything to lose
-//	the pod with its list says that its record is kept     forgotten
+//	the pod with its list says that its record stays       forgotten
 //	that pod says that its record is gone                  remembered
-//	another pod serves: that pod ended and said nothing    remembered, as if its record were gone
+//	another pod serves: that pod exited without a report   remembered, as if its record were gone
 //	its record is gone, its node answers in the same boot  the pods on its node that use the volume are restarted, once
 func (in Input) watchLost(p *Plan) {
 	var kept []longhorn.LostClient
@@ -271,7 +280,7 @@ func (in Input) watchLost(p *Plan) {
 	p.Status.LostClients = kept
 }
 
-// keeps tells whether a client must be remembered, and asks for new pods on its node if that is due.
+// keeps reports whether a client must be remembered, and requests new pods on its node if that is due.
 func (in Input) keeps(p *Plan, c *longhorn.LostClient) bool {
 	f, isThere := in.Fates[c.ID]
 	at, err := time.Parse(time.RFC3339, c.RemountRequestedAt)

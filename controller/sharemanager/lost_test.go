@@ -16,14 +16,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// ready sets the condition Ready of a node, since a while.
+// ready sets the condition Ready of a node, with its time.
 func ready(status longhorn.ConditionStatus, reason string, ago time.Duration) func(*longhorn.Node) {
 	return func(n *longhorn.Node) {
 		n.Status.Conditions, _ = types.SetCondition(nil, longhorn.Condition{Type: types.ConditionReady, Status: status, Reason: reason}, testutil.Now.Add(-ago))
 	}
 }
 
-// silent is a node that its leader and a witness do not reach, and whose client has the node's UID as identifier.
+// silent makes a node one that neither its leader nor a witness reaches. The node's NFS client has the node's UID as
+// identifier.
 func silent(n *longhorn.Node) {
 	n.UID = kubetypes.UID("uid-" + n.Name)
 	n.Status.NFSClientID = string(n.UID)
@@ -31,7 +32,7 @@ func silent(n *longhorn.Node) {
 	ready("False", types.ReasonNodeNotAnswering, 0)(n)
 }
 
-// inBoot is a Kubernetes node with an address, in a boot.
+// inBoot gives a Kubernetes node an address and a boot.
 func inBoot(ip, boot string) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}
@@ -39,7 +40,8 @@ func inBoot(ip, boot string) func(*corev1.Node) {
 	}
 }
 
-// deletedServer is a share whose last pod guarded its port, and was deleted a while ago with the engine of generation 7.
+// deletedServer is a share with a last pod that guarded its port. That pod was deleted some time ago, with the engine
+// of generation 7.
 func deletedServer(ago time.Duration) *longhorn.ShareManager {
 	s := &longhorn.ShareManager{}
 	s.Name = "vol"
@@ -114,7 +116,7 @@ func TestOtherNodesAreThoseThatAnswer(t *testing.T) {
 	assert.Len(t, in.lost().Controls, 3)
 }
 
-// TestEachListHasEntriesOfItsOwn: a client that was told of an earlier list is told of a later one, too.
+// TestEachListHasEntriesOfItsOwn: a client in an earlier list also gets an entry for a later list.
 func TestEachListHasEntriesOfItsOwn(t *testing.T) {
 	in := Input{Share: deletedServer(time.Second), Now: testutil.Now, Generation: 7, Controls: []types.Control{{Node: "w", Address: "10.0.0.4:1"}}, Fates: map[string]fate{
 		"uid-x": {clientID: "uid-x", name: "x", isDown: true, bootID: "boot-1", listed: types.LostNode{ClientID: "uid-x", Addresses: []string{"10.0.0.3:1"}}},
@@ -138,7 +140,7 @@ func TestEachListHasEntriesOfItsOwn(t *testing.T) {
 	assert.Equal(t, of(7), p.Status.LostClients[maxLostClients-1], "the oldest goes")
 }
 
-// TestOfTwoEnginesNoGenerationIsKnown: a list names the engine that its former server had.
+// TestOfTwoEnginesNoGenerationIsKnown: a list names the engine of its former server.
 func TestOfTwoEnginesNoGenerationIsKnown(t *testing.T) {
 	_, c := start(t, build.Engine("vol", withEpoch(7)), build.Engine("vol", withEpoch(8), func(e *longhorn.Engine) { e.Name = "vol-e-1" }))
 	in := Input{Share: deletedServer(time.Second), Now: testutil.Now}
@@ -288,7 +290,7 @@ func TestAClientThatWasDroppedWronglyIsTold(t *testing.T) {
 	}
 }
 
-// TestALostClientFromTheVerdictToTheRequest goes through a failover in which the node of the former server lives after all.
+// TestALostClientFromTheVerdictToTheRequest is a failover in which the node of the former server turns out to live.
 func TestALostClientFromTheVerdictToTheRequest(t *testing.T) {
 	h, c := start(t, build.ReadyNode("x", "disk-x", ready("True", "", time.Hour)), build.KubeNode("x", inBoot("10.0.0.3", "boot-1")),
 		build.ReadyNode("w", "disk-w", ready("True", "", time.Hour)), build.KubeNode("w", inBoot("10.0.0.4", "boot-w")), build.Engine("vol", withEpoch(7)))
@@ -318,7 +320,7 @@ func TestALostClientFromTheVerdictToTheRequest(t *testing.T) {
 	service.Spec.ClusterIP = "10.0.0.99"
 	h.Overwrite(service)
 	runsOn("x", "pod-1")
-	sync() // it runs, and is asked in the next sync
+	sync() // it runs, and the next sync asks it
 	require.Equal(t, &longhorn.ShareServer{PodUID: "pod-1"}, sync().Status.Server)
 
 	node, err := c.Nodes.GetRO("x")

@@ -11,22 +11,23 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Parameters of a share are those of the StorageClass, as the PersistentVolume of its volume carries them. A volume without
-// one has none.
+// Parameters of a share are the parameters of the StorageClass, as stored in the PersistentVolume of its volume. A
+// volume without a PersistentVolume has none.
 type Parameters struct {
-	// Class is the name of that StorageClass, which may be gone; "": there is none.
+	// Class is the name of that StorageClass, which may no longer exist; "": there was none.
 	Class              string
 	FSType, MkfsParams string
 	NodeSelector       map[string]string
 	Tolerations        []corev1.Toleration
-	// Squash is "" where none is asked for.
+	// Squash is "" if the StorageClass does not set it.
 	Squash types.NFSSquash
-	// ClientsReadOnly: no claim lets its pods write. ClientsWrite: one does. Without a claim, neither is known.
+	// ClientsReadOnly: no claim lets its pods write. ClientsWrite: a claim lets them. Without a claim, neither is
+	// known.
 	ClientsReadOnly, ClientsWrite bool
 }
 
-// parametersOf reads the parameters of the first claim by name; refused says which of them breaks a rule. MkfsParams are not
-// held against theirs here: they matter only where a file system is made, and the share manager knows where.
+// parametersOf reads the parameters of the first claim by name. refused says which of them breaks a rule. MkfsParams
+// are not checked here: they matter only where a file system is created, and the share manager knows where.
 func parametersOf(claims []*corev1.PersistentVolume) (p Parameters, refused string) {
 	if len(claims) == 0 {
 		return p, ""
@@ -67,7 +68,8 @@ func parametersOf(claims []*corev1.PersistentVolume) (p Parameters, refused stri
 	return p, strings.Join(refusals, "; ")
 }
 
-// isWritable tells whether pods may write through a claim. A PersistentVolume without an access mode says nothing of that.
+// isWritable reports whether pods may write through a claim. A PersistentVolume without an access mode counts as
+// writable.
 func isWritable(pv *corev1.PersistentVolume) bool {
 	return len(pv.Spec.AccessModes) == 0 ||
 		slices.ContainsFunc(pv.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })

@@ -16,19 +16,20 @@ import (
 
 // Times of a plan.
 const (
-	// unreadyLimit is how long a pod that served may be unready, or silent, before another one takes its place. Its process starts a server
-	// that died or hangs within that time.
+	// unreadyLimit is how long a pod that served may be unready, or silent, before the controller replaces it. If its
+	// server dies or hangs, the pod's process starts another server within that time.
 	unreadyLimit = 15 * time.Second
-	// steady is how long a pod must have served at least for its share's earlier failures to be forgotten; see steadyAfter.
+	// steady is how long a pod must at least have served before its share's earlier failures are forgotten; see
+	// steadyAfter.
 	steady = 30 * time.Second
-	// firstDelay and maxDelay bound how long a share waits after its second failure, and after many.
+	// firstDelay is how long a share waits after its second failure. maxDelay is the longest wait.
 	firstDelay, maxDelay = time.Second, 2 * time.Minute
 )
 
-// Input is all that a plan for one share rests on. Nothing in it is modified.
+// Input is everything that a plan for one share depends on. Nothing in it is modified.
 type Input struct {
 	Share      *longhorn.ShareManager
-	Volume     *longhorn.Volume           // nil: it is gone, or not the share's
+	Volume     *longhorn.Volume           // nil: it does not exist, or is not the share's
 	Attachment *longhorn.VolumeAttachment // nil: there is none
 	Pod        *corev1.Pod                // nil: there is none
 	Service    *corev1.Service            // nil: there is none
@@ -39,39 +40,45 @@ type Input struct {
 	AddressTaken bool
 	// NodeDown: the pod's node does not answer or is gone. NodeForeign: it answers, and no volume can be attached there.
 	NodeDown, NodeForeign bool
-	// DaemonAway is since when no daemon works on the pod's node, so that no engine can start there; zero: one does. Elsewhere: another node can have
-	// the pod.
+	// DaemonAway is since when the pod's node has no working daemon, so that no engine can start there; zero: it has
+	// one. Elsewhere: another node can have the pod.
 	DaemonAway time.Time
 	Elsewhere  bool
-	// Ending is since when the pod is being deleted, as this process knows it. DeletionTimestamp is by the API server's clock.
+	// Ending is since when the pod is being deleted, by this process's clock. DeletionTimestamp is by the API server's
+	// clock.
 	Ending time.Time
-	// Unready is since when the pod is not ready, as this process knows it; zero: as its kubelet says.
+	// Unready is since when the pod is not ready, by this process's clock; zero: the kubelet's time counts.
 	Unready time.Time
-	// Silent is since when the pod answers none of the leader's questions; zero: it answers, or that is not known.
+	// Silent is since when the pod has answered none of the leader's questions; zero: it answers, or this is not known.
 	Silent time.Time
-	// Said is what the pod has said just now, if it is suspected for so long that it was asked. Reached: another pod of its node answers the leader.
+	// Said is the pod's latest answer. The leader asks a pod that has been suspected for long enough. Reached: another
+	// pod of its node answers the leader.
 	Said    said
 	Reached bool
-	// Mute is since when a pod whose container runs has said nothing each time that it was asked while another pod of its node answered; zero: it has
-	// said something, or was not asked.
+	// Mute is since when a pod with a running container has answered no question, each time while another pod of its
+	// node answered. Zero: it has answered, or was not asked.
 	Mute time.Time
-	// Clients is what the ConfigMap types.ShareClientsConfigMap says; nil: there is none.
+	// Clients is the content of the ConfigMap types.ShareClientsConfigMap; nil: it does not exist.
 	Clients map[string]string
-	// Barred are the Kubernetes nodes on which no volume can be attached now, and Near those with a good copy of the volume.
+	// Barred are the Kubernetes nodes to which no volume can be attached now. Near are the nodes with a healthy copy of
+	// the volume.
 	Barred, Near []string
 	Parameters   Parameters
-	// Topologies are where the volume's StorageClass allows the pod to be, in any of them; none: everywhere.
+	// Topologies are those that the volume's StorageClass allows for the pod, which needs to be in one of them; none:
+	// the pod may be anywhere.
 	Topologies []corev1.TopologySelectorTerm
-	// Settings are those that a new pod is made with.
+	// Settings are those with which a new pod is created.
 	Settings types.PodSettings
 	// Refused says which parameter breaks a rule; "": none does.
 	Refused string
-	// Unmade says why the API server did not take the pod when this process last tried; "": it did, or was not asked.
+	// Unmade says why the API server refused the pod when this process last tried to create it; "": it did not refuse,
+	// or this process has not tried.
 	Unmade string
-	// Recovery is what the pod said of the recovery data; nil: it was not asked, or did not answer.
+	// Recovery is the pod's report about the recovery data; nil: the pod was not asked, or did not answer.
 	Recovery *types.ShareRecovery
-	// Generation is that of the epoch of the volume's engine; 0: not known. Fates are the nodes, by the identifiers of their clients, and Controls are
-	// nodes that answer; nil while nothing depends on them (lost.go).
+	// Generation is the generation in the epoch of the volume's engine; 0: not known. Fates are the nodes, by the
+	// identifiers of their clients. Controls are nodes that answer. Fates and Controls are nil while nothing depends on
+	// them (lost.go).
 	Generation int64
 	Fates      map[string]fate
 	Controls   []types.Control
@@ -79,34 +86,38 @@ type Input struct {
 	Now        time.Time
 }
 
-// Plan is what to do, in the order of its fields. A nil field asks for nothing.
+// Plan says what to do, in the order of its fields. A nil field requests nothing.
 type Plan struct {
 	Status longhorn.ShareManagerStatus
 	Events []Event
-	// Attachment has the ticket added, changed or removed.
+	// Attachment is the VolumeAttachment with the ticket added, changed or removed.
 	Attachment    *longhorn.VolumeAttachment
 	CreateService *corev1.Service
-	// Slice is created, or updated where there is one. DropSlice deletes it.
+	// Slice is created, or updated if it exists. DropSlice deletes it.
 	Slice     *discoveryv1.EndpointSlice
 	DropSlice bool
 	CreatePod *corev1.Pod
 	DeletePod *Deletion
-	// After is when to look again though nothing changed; 0: never.
+	// After is when to sync again although nothing changed; 0: never.
 	After time.Duration
 
-	lost string  // what to tell people of a loss of recovery data; "": there was none
-	told []Event // about everything else that the pod reported
+	lost string  // the text about a loss of recovery data; "": there was none
+	told []Event // Events about everything else that the pod reported
 }
 
-// Deletion of the pod that the plan looked at, and why. Now: no one waits for its end, which its node cannot confirm: the node is down, or the pod has
-// not ended long after its grace. Soon: its grace is silentGrace. What the pod may write later is refused, because the next engine has a higher
-// generation.
+// Deletion of the pod in the plan's Input, and the reason.
+//
+//   - Now: no component waits until the pod has stopped. Its node cannot confirm that: the node is down, or the pod
+//     still exists long after its grace period.
+//   - Soon: its grace period is silentGrace.
+//
+// Later writes of the pod are refused, because the next engine has a higher generation.
 type Deletion struct {
 	Why       string
 	Now, Soon bool
 }
 
-// Event is recorded about the volume once the status that it speaks of is written.
+// Event is recorded about the volume once the status that it describes is written.
 type Event struct{ Type, Reason, Message string }
 
 // plan decides about a share.
@@ -114,20 +125,20 @@ type Event struct{ Type, Reason, Message string }
 //	wanted  pod                         state      pod      ticket
 //	no      none                        stopped             removed
 //	no      any                         stopping   deleted  stays
-//	no      another owner's             stopped    –        removed; stopping, and stays, where that pod may have the device
+//	no      another owner's             stopped    –        removed; stopping, and stays, if that pod may have the device
 //	yes     none, after a failure       error      –        stays
-//	yes     none                        starting   made     stays
+//	yes     none                        starting   created  stays
 //	yes     another owner's             error      –        stays
 //	yes     on a node that is down      error      deleted  stays
 //	yes     being deleted               error      –        stays
-//	any     does not end                as above   deleted at once, stays
-//	yes     ended                       error      deleted  stays
+//	any     does not stop               as above   deleted at once, stays
+//	yes     has stopped                 error      deleted  stays
 //	yes     for readers, with a writer  error      deleted  stays
 //	yes     not answering (isDead)      error      deleted with a short grace, then at once; stays
 //	yes     not ready yet               starting   –        on its node
 //	yes     not ready yet, and mute     error      deleted with a short grace, then at once; stays
 //	yes     not ready for far too long  error      deleted  on its node (starting.go)
-//	yes     unready since a moment      running    –        on its node
+//	yes     unready for a moment        running    –        on its node
 //	yes     ready                       running    –        on its node
 //
 // A ticket that stays keeps the volume attached until the next pod has a node.
@@ -150,7 +161,7 @@ func plan(in Input) Plan {
 	in.learn(&p)
 	in.noteServer(&p)
 	in.watchLost(&p)
-	// A leader that has just begun does not see the list at once: then the condition stays.
+	// A leader that has just started does not see the list at once. In that case the condition stays.
 	if in.Clients != nil || types.FindCondition(p.Status.Conditions, types.ConditionClientsLimited).Status == longhorn.ConditionUnknown {
 		p.clients(in, types.FindCondition(p.Status.Conditions, types.ConditionClientsLimited))
 	}
@@ -158,14 +169,15 @@ func plan(in Input) Plan {
 	return p
 }
 
-// isWanted tells whether a workload uses the volume, and it may be served. Whether it can be now does not count: a volume is faulted only while it is
-// attached for the share, so a share that stopped for that would start again at once. Its pod waits for the device, as a workload of any volume does.
+// isWanted reports whether a workload uses the volume, and the volume may be served. It does not matter whether the
+// volume can be served now. A volume is faulted only while it is attached for the share, so a share that stopped
+// because of that would start again at once. The share's pod waits for the device, as any workload of a volume does.
 func isWanted(in Input) bool {
 	v := in.Volume
 	return v != nil && v.DeletionTimestamp == nil && types.IsShared(v) && in.isUsed()
 }
 
-// isUsed tells whether a workload has the volume mounted, or is about to, be the volume as it may.
+// isUsed reports whether a workload mounts the volume, or is about to do so, in any state of the volume.
 func (in Input) isUsed() bool {
 	if in.Attachment == nil {
 		return false
@@ -195,7 +207,8 @@ func (in Input) serve(p *Plan) {
 		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("its pod is on node %s, which is no Longhorn node", pod.Spec.NodeName))
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
 		in.fail(p, types.ReasonPodFailed, "its pod ended: "+types.WhyPodEnded(pod, containerName))
-	case in.Parameters.ClientsWrite && servesReadersOnly(pod): // not the other way round: what readers cannot do, their nodes see to as well
+	// not the other way round: the nodes of readers also prevent them from writing
+	case in.Parameters.ClientsWrite && servesReadersOnly(pod):
 		why := fmt.Sprintf("its pod on node %s serves readers alone, and a claim that may write has come; another one takes its place", pod.Spec.NodeName)
 		p.is(longhorn.ShareManagerStateError, types.ReasonPodDeleting, why, in.Now)
 		p.end(in, why)
@@ -204,13 +217,13 @@ func (in Input) serve(p *Plan) {
 	}
 }
 
-// begin makes a pod, after a while where pods have failed one after the other.
+// begin creates a pod. After several failures in a row it waits first.
 func (in Input) begin(p *Plan) {
 	if refused := cmp.Or(in.refusedName(), in.Refused); refused != "" {
 		p.is(longhorn.ShareManagerStateError, types.ReasonShareParameterInvalid, refused, in.Now)
 		return
 	}
-	// A failure in the future is one by a clock that was ahead: how long ago it was is not known.
+	// A failure in the future comes from a clock that was ahead: the time since then is not known.
 	if failed, err := time.Parse(time.RFC3339, p.Status.FailedAt); err == nil && !failed.After(in.Now) {
 		if left := failed.Add(delayAfter(p.Status.Failures)).Sub(in.Now); left > 0 {
 			c := types.FindCondition(p.Status.Conditions, types.ConditionReady)
@@ -227,7 +240,7 @@ func (in Input) begin(p *Plan) {
 	p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, "its pod is made", in.Now)
 }
 
-// delayAfter is how long to wait after so many failures one after the other: not at all after the first.
+// delayAfter is how long to wait after so many failures in a row. It is 0 after the first failure.
 func delayAfter(failures int) time.Duration {
 	if failures < 2 {
 		return 0
@@ -235,11 +248,12 @@ func delayAfter(failures int) time.Duration {
 	return backoff.After(firstDelay, maxDelay, failures-2)
 }
 
-// steadyAfter is how long a pod must have served for so many failures before it to be forgotten: as long as clients waited for it. A share
-// whose nodes die minutes apart is not one that cannot serve, and its clients must not wait for each death.
+// steadyAfter is how long a pod must have served before the given number of earlier failures is forgotten. It is as
+// long as clients waited for the pod. If nodes die minutes apart, the share is still able to serve, and its clients
+// must not wait after each death.
 func steadyAfter(failures int) time.Duration { return max(steady, delayAfter(failures)) }
 
-// follow tells how a pod that has not ended fares, and has the volume attached on its node.
+// follow reports the state of a pod that has not stopped, and attaches the volume to its node.
 func (in Input) follow(p *Plan) {
 	pod := in.Pod
 	if pod.Spec.NodeName != "" {
@@ -247,7 +261,8 @@ func (in Input) follow(p *Plan) {
 	}
 	ready, since := readiness(pod)
 	serving := in.Share.Status.State == longhorn.ShareManagerStateRunning
-	silent := p.isSilent() // and there still, for its deletion has failed: the next pod begins in another state
+	// silent: the pod still exists, because its deletion has failed. The next pod starts in another state.
+	silent := p.isSilent()
 	suspected, left := in.suspected()
 	switch {
 	case (serving || silent) && in.isDead():
@@ -296,7 +311,7 @@ func (in Input) fail(p *Plan, reason, message string) {
 	p.end(in, message)
 }
 
-// is sets the state and says why.
+// is sets the state and the reason.
 func (p *Plan) is(state longhorn.ShareManagerState, reason, message string, now time.Time) {
 	p.Status.State = state
 	c := longhorn.Condition{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: reason, Message: message}
@@ -306,7 +321,7 @@ func (p *Plan) is(state longhorn.ShareManagerState, reason, message string, now 
 	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, now)
 }
 
-// eventsOf tells people what became of the share.
+// eventsOf are the Events about changes of the share's state.
 func eventsOf(before, now longhorn.ShareManagerStatus) []Event {
 	ready := types.FindCondition(now.Conditions, types.ConditionReady)
 	message := ready.Message
@@ -333,8 +348,8 @@ func eventsOf(before, now longhorn.ShareManagerStatus) []Event {
 	return nil
 }
 
-// endpoint is where clients mount the share; "" while its Service has no address, and why. The Service of an earlier share of that name is
-// there until the garbage collector removes it; its address goes with it.
+// endpoint is where clients mount the share; "" while its Service has no address, and the reason for that. The Service
+// of an earlier share with that name exists until the garbage collector removes it; its address goes with it.
 func (in Input) endpoint() (endpoint, why string) {
 	switch {
 	case in.Service == nil:
@@ -345,7 +360,7 @@ func (in Input) endpoint() (endpoint, why string) {
 	return types.ShareEndpoint(in.Service.Spec.ClusterIP, in.Share.Name), "its Service has no address yet"
 }
 
-// refusedName says why no Service can have the volume's name; "": one can.
+// refusedName says why no Service can have the volume's name; "": a Service can.
 func (in Input) refusedName() string {
 	if types.CanBeShared(in.Share.Name) {
 		return ""
@@ -353,7 +368,8 @@ func (in Input) refusedName() string {
 	return fmt.Sprintf("name: %q %s", in.Share.Name, types.ShareNameRule)
 }
 
-// withTicket returns the attachment with the share's ticket for a node, or without it if node is ""; nil if it is so already.
+// withTicket returns the attachment with the share's ticket for a node, or without it if node is "". It returns nil if
+// there is nothing to change.
 func withTicket(va *longhorn.VolumeAttachment, volume, node string) *longhorn.VolumeAttachment {
 	if va == nil {
 		return nil
@@ -374,7 +390,7 @@ func withTicket(va *longhorn.VolumeAttachment, volume, node string) *longhorn.Vo
 	u.Spec.AttachmentTickets[id] = longhorn.AttachmentTicket{
 		ID: id, Type: longhorn.AttacherTypeShareManager, NodeID: node,
 		Parameters: map[string]string{longhorn.AttachmentParameterDisableFrontend: "false"},
-		// The answer to an earlier ticket of this id must not be taken for one to this.
+		// The answer to an earlier ticket with this id must not count as an answer to this ticket.
 		Generation: 1 + max(have.Generation, va.Status.AttachmentTicketStatuses[id].Generation),
 	}
 	return u

@@ -15,7 +15,7 @@ import (
 
 var now = time.Date(2026, 8, 14, 12, 0, 0, 0, time.UTC)
 
-// situation is an Input that is about to be completed.
+// situation is an Input under construction.
 type situation struct{ Input }
 
 // used is a shared volume that a workload on node b uses, without a pod.
@@ -40,7 +40,7 @@ func (s *situation) ticket(id string, kind longhorn.AttacherType, node string) *
 	return s
 }
 
-// unused takes the workload away.
+// unused removes the workload.
 func (s *situation) unused() *situation {
 	delete(s.Attachment.Spec.AttachmentTickets, "csi-1")
 	return s
@@ -54,13 +54,13 @@ func (s *situation) was(state longhorn.ShareManagerState) *situation {
 	return s
 }
 
-// failed has so many pods failed, the last one a while ago.
+// failed sets the number of failed pods, and how long ago the last one failed.
 func (s *situation) failed(times int, ago time.Duration) *situation {
 	s.Share.Status.Failures, s.Share.Status.FailedAt = times, types.Timestamp(now.Add(-ago))
 	return s
 }
 
-// pod has a pod on node a, that its scheduler and kubelet say so much of.
+// pod adds a pod on node a, with that report of its scheduler and kubelet.
 func (s *situation) pod(phase corev1.PodPhase, change ...func(*corev1.Pod)) *situation {
 	s.Pod = newPod(s.Input)
 	s.Pod.UID, s.Pod.Spec.NodeName, s.Pod.Status.Phase = "pod", "a", phase
@@ -68,13 +68,13 @@ func (s *situation) pod(phase corev1.PodPhase, change ...func(*corev1.Pod)) *sit
 	for _, c := range change {
 		c(s.Pod)
 	}
-	if at := s.Pod.DeletionTimestamp; at != nil { // the clocks agree, and the grace is 0
+	if at := s.Pod.DeletionTimestamp; at != nil { // the clocks agree, and the grace period is 0
 		s.Ending = at.Time
 	}
 	return s
 }
 
-// is makes a pod ready, or not, since a while.
+// is makes a pod ready, or unready, for that time.
 func is(ready corev1.ConditionStatus, ago time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Time{Time: now.Add(-ago)}}}
@@ -83,17 +83,17 @@ func is(ready corev1.ConditionStatus, ago time.Duration) func(*corev1.Pod) {
 
 func deleted(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
 
-// overdue is when a pod should have ended already.
+// overdue is a deletion that should have been completed before.
 func overdue(ago time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(-ago)} }
 }
 
-// forReaders makes a pod as it is made while all claims only read.
+// forReaders changes a pod to its form while all claims only read.
 func forReaders(p *corev1.Pod) {
 	p.Spec.Containers[0].Args = append(p.Spec.Containers[0].Args, readersOnly)
 }
 
-// since has a pod scheduled, or not, for a while.
+// since makes a pod scheduled, or unscheduled, for that time.
 func since(scheduled corev1.ConditionStatus, ago time.Duration, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.CreationTimestamp = metav1.Time{Time: now.Add(-ago)}
@@ -106,12 +106,12 @@ func since(scheduled corev1.ConditionStatus, ago time.Duration, message string) 
 	}
 }
 
-// runs has the pod's container run.
+// runs makes the pod's container run.
 func runs(p *corev1.Pod) {
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 }
 
-// waits has the pod's container wait for its image.
+// waits makes the pod's container wait for its image.
 func waits(p *corev1.Pod) {
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}}}
 }
@@ -136,7 +136,7 @@ func TestPlan(t *testing.T) {
 	ours := types.ShareTicketID("vol")
 	for name, tc := range map[string]struct {
 		in *situation
-		// What is planned. ticket is the node of the changed ticket, "" if it is removed.
+		// The plan's result. ticket is the node of the changed ticket, "" if it is removed.
 		state    longhorn.ShareManagerState
 		endpoint string
 		creates  bool
@@ -237,7 +237,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// The status is written before the pod is deleted. A deletion that fails, or that a crash prevents, is tried again by the next plan.
+// The status is written before the pod is deleted. If the deletion fails, or a crash prevents it, the next plan tries
+// again.
 func TestAPodThatDoesNotAnswerIsDeletedAgainUntilItIsGone(t *testing.T) {
 	s := used().ticket(types.ShareTicketID("vol"), longhorn.AttacherTypeShareManager, "a").pod(corev1.PodRunning, is("False", unreadyLimit)).was("running")
 	first := plan(s.Input)
@@ -297,7 +298,7 @@ func TestTheServiceIsMadeOnceForAll(t *testing.T) {
 	assert.Nil(t, plan(in.Input).CreateService, "the API server takes no such name")
 }
 
-// Clients have the address mounted.
+// Clients have mounted that address.
 func TestAServiceThatWasDeletedComesBackWithItsAddress(t *testing.T) {
 	for endpoint, want := range map[string]string{"nfs://10.0.0.9/vol": "10.0.0.9", "nfs://[fd00::9]/vol": "fd00::9", "": ""} {
 		s := used().pod(corev1.PodRunning, is("True", time.Hour)).was("running")

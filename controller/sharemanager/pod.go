@@ -20,19 +20,21 @@ const (
 	containerName = "share-manager"
 	// readersOnly is the argument of a pod that lets no client write.
 	readersOnly = "--clients-read-only"
-	// stopGrace is what a pod gets to end its server and to unmount the volume.
+	// stopGrace is the grace period in which a pod stops its server and unmounts the volume.
 	stopGrace = 30 * time.Second
-	// generationsVolume of the pod has the socket on which it asks whether its volume's engine is in force, and nothing else.
+	// generationsVolume of the pod has the socket on which the pod asks whether its volume's engine is in force, and
+	// nothing else.
 	generationsVolume = "generations"
-	// clientsVolume of the pod says who may mount the share.
+	// clientsVolume of the pod has the list of hosts that may mount the share.
 	clientsVolume = "clients"
-	// priorityClass, where the setting asks for none, keeps the pod from being preempted by the workloads that it serves.
+	// priorityClass applies if the setting names none. It prevents the workloads that the pod serves from preempting
+	// it.
 	priorityClass = "system-cluster-critical"
 )
 
-// newService is where clients find a share, on whatever node its pod is. Its address stays as long as the share: a Service that someone deleted
-// while the share ran is made again with that address, for clients that have it mounted know no other. So is that of a share whose ShareManager
-// someone deleted.
+// newService is where clients find a share, on whatever node its pod runs. Its address stays as long as the share
+// exists. If a user deletes the Service while the share runs, the next Service gets the same address, because clients
+// with a mount know no other. The same applies if a user deletes the ShareManager.
 func newService(s *longhorn.ShareManager) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -44,8 +46,8 @@ func newService(s *longhorn.ShareManager) *corev1.Service {
 			ClusterIP: addressOf(cmp.Or(s.Status.Endpoint, s.Annotations[types.AnnotationShareEndpoint])),
 			// It does not match the pods that this release creates (lead).
 			Selector: types.ShareManagerSelector(s.Name),
-			// Clients look for the next server from the moment its pod has an address, not some seconds after it is ready: the sooner all are back,
-			// the sooner its grace period ends. There is one pod at a time.
+			// Clients try to reach the next server from the moment its pod has an address, not some seconds after it is
+			// ready. The sooner all are back, the sooner its grace period ends. Only one pod exists at a time.
 			PublishNotReadyAddresses: true,
 			Ports: []corev1.ServicePort{{
 				Name: "nfs", Protocol: corev1.ProtocolTCP, Port: types.NFSPort, TargetPort: intstr.FromInt32(types.NFSPort),
@@ -67,9 +69,9 @@ func ownedBy(s *longhorn.ShareManager) metav1.OwnerReference {
 	return *metav1.NewControllerRef(s, longhorn.SchemeGroupVersion.WithKind("ShareManager"))
 }
 
-// newPod is the pod that serves a volume. It is privileged: a container without that cannot open the volume's device, whose
-// number nobody knows before it is attached, nor mount it. It does not speak to the API server. It is not restarted in place,
-// so that its end is seen.
+// newPod is the pod that serves a volume. It is privileged: an unprivileged container can neither open nor mount the
+// volume's device. The number of the device is not known before it is attached. The pod does not use the API server.
+// Kubernetes does not restart its container, so that the controller sees that it exited.
 func newPod(in Input) *corev1.Pod {
 	volume := in.Share.Name
 	return &corev1.Pod{
@@ -92,7 +94,8 @@ func newPod(in Input) *corev1.Pod {
 				{Name: "dev", VolumeSource: corev1.VolumeSource{
 					HostPath: &corev1.HostPathVolumeSource{Path: "/dev", Type: new(corev1.HostPathDirectory)},
 				}},
-				{Name: generationsVolume, VolumeSource: corev1.VolumeSource{ // an instance manager of an earlier release makes no such directory
+				// an instance manager of an earlier release creates no such directory
+				{Name: generationsVolume, VolumeSource: corev1.VolumeSource{
 					HostPath: &corev1.HostPathVolumeSource{Path: types.ShareDirectory(), Type: new(corev1.HostPathDirectoryOrCreate)},
 				}},
 				{Name: clientsVolume, VolumeSource: corev1.VolumeSource{
@@ -103,7 +106,8 @@ func newPod(in Input) *corev1.Pod {
 	}
 }
 
-// podLabels are those that the Service selects only where the leader cannot write the Service's EndpointSlice.
+// podLabels are the labels that the Service selects, if the leader cannot write the Service's EndpointSlice. Otherwise
+// they are labels that the Service does not select.
 func podLabels(in Input) map[string]string {
 	if in.NoSlices {
 		return types.ShareManagerSelector(in.Share.Name)
@@ -111,7 +115,8 @@ func podLabels(in Input) map[string]string {
 	return types.SharePodLabels(in.Share.Name)
 }
 
-// nodeSelector is what the setting and the StorageClass ask for together; of two values for one label the StorageClass's counts.
+// nodeSelector is the union of the setting and the StorageClass. If both have a value for one label, the StorageClass's
+// value counts.
 func nodeSelector(in Input) map[string]string {
 	selector := map[string]string{}
 	maps.Copy(selector, in.Settings.NodeSelector())
@@ -128,7 +133,7 @@ func container(in Input) corev1.Container {
 		Env:             append([]corev1.EnvVar{{Name: types.VolumeUIDEnv, Value: string(in.Volume.UID)}}, in.lostVariables()...),
 		Ports:           []corev1.ContainerPort{{Name: "nfs", ContainerPort: types.NFSPort, Protocol: corev1.ProtocolTCP}},
 		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
-		// The end of its log says why it ended.
+		// The last lines of its log say why it exited.
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		ReadinessProbe: &corev1.Probe{
 			ProbeHandler:     corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: types.ShareHealthPort}},
@@ -137,9 +142,9 @@ func container(in Input) corev1.Container {
 			FailureThreshold: 2,
 		},
 		VolumeMounts: []corev1.VolumeMount{
-			// It sees the tmpfs that may lie beneath /dev, and devices that come later.
+			// The container sees the tmpfs that may lie beneath /dev, and devices that appear later.
 			{Name: "dev", MountPath: "/dev", MountPropagation: new(corev1.MountPropagationHostToContainer)},
-			// An image of an earlier release looks at neither.
+			// An image of an earlier release reads neither of them.
 			{Name: generationsVolume, MountPath: types.ShareDirectory(), ReadOnly: true},
 			{Name: clientsVolume, MountPath: types.ShareClientsDirectory, ReadOnly: true},
 		},
@@ -169,15 +174,16 @@ func arguments(in Input) []string {
 	return args
 }
 
-// servesReadersOnly tells whether the pod was made while no claim let its pods write.
+// servesReadersOnly reports whether the pod was created while no claim let its pods write.
 func servesReadersOnly(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		return c.Name == containerName && slices.Contains(c.Args, readersOnly)
 	})
 }
 
-// affinity keeps a pod off nodes where no volume can be attached, and likes those with a copy of the volume, but not those where the pods
-// before it failed to start. A node is named by its object's name, for its label kubernetes.io/hostname may differ.
+// affinity keeps a pod off nodes to which no volume can be attached. It prefers nodes with a copy of the volume, except
+// those where earlier pods failed to start. A node is named by its object's name, because its label
+// kubernetes.io/hostname may differ.
 func affinity(in Input) *corev1.Affinity {
 	failed := in.Share.Status.FailedNodes
 	a := &corev1.NodeAffinity{}
@@ -199,7 +205,8 @@ func affinity(in Input) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: a}
 }
 
-// allowed are the terms of which a node must meet one: in a topology of the StorageClass, and not barred. No terms allow any node.
+// allowed are the terms of which a node must meet one: it is in a topology of the StorageClass, and not barred. Without
+// terms, any node is allowed.
 func allowed(in Input) (terms []corev1.NodeSelectorTerm) {
 	for _, topology := range in.Topologies {
 		term := notOn(in.Barred)
@@ -216,7 +223,7 @@ func allowed(in Input) (terms []corev1.NodeSelectorTerm) {
 	return terms
 }
 
-// barredBy are the nodes that a pod was barred from when it was made.
+// barredBy are the nodes from which a pod was barred when it was created.
 func barredBy(pod *corev1.Pod) (nodes []string) {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
@@ -242,7 +249,7 @@ func named(operator corev1.NodeSelectorOperator, node string) corev1.NodeSelecto
 	return corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: operator, Values: []string{node}}
 }
 
-// readiness tells whether a pod is ready, and since when it has been, or has not.
+// readiness reports whether a pod is ready, and since when it has been ready or unready.
 func readiness(pod *corev1.Pod) (ready bool, since time.Time) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {

@@ -217,7 +217,7 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestThePolicyKnowsWhatIsMade: test/policy holds these files against the admission policy for what the leader makes.
+// TestThePolicyKnowsWhatIsMade: test/policy evaluates the admission policy for the leader's objects with these files.
 func TestThePolicyKnowsWhatIsMade(t *testing.T) {
 	in := used().with(func(in *Input) {
 		in.Barred, in.Near = []string{"down"}, []string{"a"}

@@ -8,15 +8,16 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 )
 
-// podTimes remembers since when pods are not ready, say nothing and are being deleted, by this process's clock. The clocks of a node and of the API
-// server may be ahead or behind: their word alone would have a pod that stands still left alone for that long, or one whose server starts again
-// removed at once.
+// podTimes remembers since when pods are not ready, say nothing and are being deleted, by this process's clock. The
+// clocks of a node and of the API server may be ahead or behind. If only their times counted, a frozen pod could stay
+// for that much longer, or a pod could be deleted at once while its server restarts.
 //
 //	this process saw the pod       since when it is not ready
 //	ready, and then not            when it saw that
 //	not ready from the first       when the kubelet says, but not in the future: an earlier leader may have seen it turn
 //
-// A deletion counts from when this process first saw it. So after a change of the leader its grace is longer, never shorter.
+// A deletion counts from when this process first saw it. So after a change of the leader its grace period is longer,
+// never shorter.
 type podTimes struct {
 	mu   sync.Mutex
 	pods map[string]podSeen // by the share's name
@@ -30,7 +31,8 @@ type podSeen struct {
 	mute   time.Time // that it says nothing
 }
 
-// since returns the times from which a share's pod is not ready and is being deleted. Zero: it is not, or there is no pod.
+// since returns the times from which a share's pod is not ready and is being deleted. A zero time: it is not, or it
+// does not exist.
 func (u *podTimes) since(share string, pod *corev1.Pod, now time.Time) (unready, ending time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -63,7 +65,8 @@ func (u *podTimes) since(share string, pod *corev1.Pod, now time.Time) (unready,
 	return seen.since, seen.ending
 }
 
-// mute notes whether a share's pod says nothing, and returns the time from which it does; zero: it says something. since must be called before.
+// mute records whether a share's pod says nothing, and returns since when it says nothing; zero: it says something.
+// since must be called before.
 func (u *podTimes) mute(share string, isMute bool, now time.Time) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// tellAfter is how long a share may take to start before people are told what it waits for.
+	// tellAfter is how long a share may take to start before an Event gives the reason for the delay.
 	tellAfter = time.Minute
-	// firstStart is how long a share's first pod may take to become ready. Each failure doubles it, up to maxStart: another pod may get a node
-	// where it can start, and where none can, pods come and go ever more seldom.
+	// firstStart is how long a share's first pod may take to become ready. Each failure doubles it, up to maxStart.
+	// Another pod may get a node where it can start. If no node qualifies, pods are replaced less and less often.
 	firstStart, maxStart = 5 * time.Minute, time.Hour
-	// maxFailedNodes is how many nodes are remembered.
+	// maxFailedNodes is how many nodes the status stores.
 	maxFailedNodes = 16
 	// daemonStart is how long a pod waits on a node without a daemon while another node could have it.
 	daemonStart = 30 * time.Second
@@ -26,23 +26,25 @@ const (
 
 func startLimit(failures int) time.Duration { return backoff.After(firstStart, maxStart, failures) }
 
-// start tells how a pod fares that has never been ready, and gives it up when that takes too long:
+// start reports the state of a pod that has never been ready, and abandons the pod if that takes too long:
 //
-//	the pod                                      is given up
-//	has no node, and was barred from one that    at once, and that is no failure: the scheduler believes what the pod said of nodes when
-//	can be used by now                           it was made
-//	has no node, or its container does not run   yes: another one looks for a node anew, with what is known of nodes by then
-//	is on a node without a daemon that works     after half a minute, if another node can have the pod: nothing attaches the volume there
-//	runs, the volume is not attached there       yes: the volume may come to another node
-//	waits for a volume that no node can have     no: its replicas are missing, or cannot be fenced, wherever the pod is. The time counts from
-//	                                             when that is over
-//	runs, the volume is attached there           no: it checks the file system, which may take hours, or starts the server, which it
-//	                                             gives up by itself
-//	runs, and says nothing for unreadyLimit      at once: it stands still. One that waits or checks answers that it does not serve
+//	the pod                                     is abandoned
+//	has no node, and was barred from a node     at once, and this does not count as a failure: the scheduler uses the
+//	that can be used by now                     list of nodes that the pod had when it was created
+//	has no node, or its container does not run  yes: another pod gets a node, with the present knowledge of nodes
+//	is on a node without a working daemon       after half a minute, if another node can have the pod: nothing attaches
+//	                                            the volume there
+//	runs, the volume is not attached there      yes: the volume may come to another node
+//	waits for a volume that no node can have    no: its replicas are missing, or cannot be fenced, wherever the pod is.
+//	                                            The time counts from when that is over
+//	runs, the volume is attached there          no: it checks the file system, which may take hours, or starts the
+//	                                            server; if that fails, it exits without help
+//	runs, and says nothing for unreadyLimit     at once: it is frozen. A pod that waits or checks answers that it does
+//	                                            not serve
 func (in Input) start(p *Plan) {
 	ready := types.FindCondition(p.Status.Conditions, types.ConditionReady)
 	if p.Status.State == longhorn.ShareManagerStateError && ready.Reason == types.ReasonShareNotStarted {
-		in.fail(p, ready.Reason, ready.Message) // and is there still, for its deletion has failed
+		in.fail(p, ready.Reason, ready.Message) // the pod still exists, because its deletion has failed
 		return
 	}
 	if !in.Mute.IsZero() && !in.Mute.Add(unreadyLimit).After(in.Now) {
@@ -83,7 +85,8 @@ func (in Input) start(p *Plan) {
 	in.fail(p, types.ReasonShareNotStarted, fmt.Sprintf("its pod has not become ready within %v: %s", limit, what))
 }
 
-// faultOfVolume is what keeps the volume from every node, or kept it: of a fault of its engine, another node may be free.
+// faultOfVolume is the condition that prevents, or prevented, the volume from being attached to any node. A fault of
+// its engine does not count: another node may not have it.
 func (in Input) faultOfVolume() longhorn.Condition {
 	c := types.FindCondition(in.Volume.Status.Conditions, types.ConditionFaulted)
 	if c.Status == longhorn.ConditionTrue && c.Reason == types.ReasonEngineFailed {
@@ -92,7 +95,7 @@ func (in Input) faultOfVolume() longhorn.Condition {
 	return c
 }
 
-// wait says what a share that starts waits for; after a while as a delay, which people are told of.
+// wait says in the condition why a starting share waits. After tellAfter it says so as a delay, which an Event reports.
 func (in Input) wait(p *Plan, what string, since time.Time) {
 	reason := types.ReasonShareDelayed
 	if left := since.Add(tellAfter).Sub(in.Now); left > 0 {
@@ -102,7 +105,7 @@ func (in Input) wait(p *Plan, what string, since time.Time) {
 	p.is(longhorn.ShareManagerStateStarting, reason, what, in.Now)
 }
 
-// waitsFor says what a pod that has never been ready waits for.
+// waitsFor says why a pod waits that has never been ready.
 func (in Input) waitsFor() string {
 	pod := in.Pod
 	if c := scheduled(pod); c.Status == corev1.ConditionFalse {
@@ -120,7 +123,7 @@ func (in Input) waitsFor() string {
 	return fmt.Sprintf("its pod on node %s waits for the volume, which is not attached there", pod.Spec.NodeName)
 }
 
-// wronglyBarred is a node that a pod without a node must not go to, and could go to now; "": there is none.
+// wronglyBarred is a node that a pod without a node must avoid although the node is usable now; "": there is none.
 func (in Input) wronglyBarred() string {
 	if in.Pod.Spec.NodeName != "" {
 		return ""
@@ -133,7 +136,8 @@ func (in Input) wronglyBarred() string {
 	return ""
 }
 
-// waitsSince is since when a pod waits on its node, or for one. The clocks are the scheduler's and the API server's.
+// waitsSince is since when a pod waits on its node, or for a node. The times come from the clocks of the scheduler and
+// of the API server.
 func waitsSince(pod *corev1.Pod) time.Time {
 	if c := scheduled(pod); c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time
@@ -159,7 +163,7 @@ func (in Input) isAttachedTo(node string) bool {
 	return in.Volume != nil && in.Volume.Status.State == longhorn.VolumeStateAttached && in.Volume.Status.CurrentNodeID == node
 }
 
-// avoid has the next pods prefer other nodes.
+// avoid makes the next pods prefer other nodes.
 func (p *Plan) avoid(node string) {
 	if node == "" || slices.Contains(p.Status.FailedNodes, node) {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A share that does not start says what it waits for, and its pod is given up where another one may fare better.
+// A share that does not start says why it waits. Its pod is abandoned if another pod may succeed.
 func TestAShareThatDoesNotStart(t *testing.T) {
 	const pulls, lacks = "its pod is starting: ErrImagePull not found", "its pod has no node: 0/3 nodes"
 	starting := func(change ...func(*corev1.Pod)) *situation {
@@ -80,7 +80,7 @@ func TestAShareThatDoesNotStart(t *testing.T) {
 
 func barred(nodes ...string) func(*Input) { return func(in *Input) { in.Barred = nodes } }
 
-// Within the topology of a StorageClass, too.
+// This holds for a topology of a StorageClass, too.
 func TestAPodSaysWhichNodesItWasBarredFrom(t *testing.T) {
 	s := used().with(barred("y", "z"))
 	for _, zone := range []string{"1", "2"} {
@@ -151,7 +151,7 @@ func TestADelayIsToldOnce(t *testing.T) {
 	h.ExpectEvents("Warning ShareFailed vol: The volume is not served over NFS: its pod has not become ready within 5m0s: its pod is starting: ErrImagePull not found")
 }
 
-// A webhook or a quota may refuse the pod for as long as people let it.
+// A webhook or a quota may refuse the pod until an administrator changes it.
 func TestAPodThatTheAPIServerRefusesIsTold(t *testing.T) {
 	h, c := start(t)
 	refused := apierrors.NewForbidden(corev1.Resource("pods"), "share-manager-vol", errors.New("exceeded quota"))
@@ -175,7 +175,7 @@ func TestAPodThatTheAPIServerRefusesIsTold(t *testing.T) {
 	assert.Equal(t, "its pod is starting", types.FindCondition(s.Status.Conditions, types.ConditionReady).Message)
 }
 
-// All nodes were down when the pod was made, as after a power cut of the whole cluster.
+// All nodes were down when the pod was created, as after a power failure of the whole cluster.
 func TestAPodThatNoNodeMayHaveIsMadeAnewWhenOneIsBack(t *testing.T) {
 	h, c := start(t)
 	ready, err := c.Nodes.GetRO("a")
@@ -210,7 +210,7 @@ func TestAPodThatNoNodeMayHaveIsMadeAnewWhenOneIsBack(t *testing.T) {
 	assert.Equal(t, []string{"b", "c"}, barredBy(pod))
 }
 
-// A volume that no node can have is no reason to try another one; that its engine failed here is.
+// If no node can have the volume, there is no reason for another pod. If its engine failed here, there is.
 func TestAPodWaitsForAVolumeThatNoNodeCanHave(t *testing.T) {
 	fault := func(status longhorn.ConditionStatus, reason string, ago time.Duration) func(*Input) {
 		return func(in *Input) {

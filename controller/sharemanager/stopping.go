@@ -11,13 +11,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// endLimit is how long after the grace of its deletion a pod may still be there before nobody waits for its end any more.
+// endLimit is how long a pod may still exist after the grace period of its deletion. After that the leader no longer
+// waits for it.
 const endLimit = time.Minute
 
-// stop ends the pod, and lets go of the volume when the pod is gone: it has the device mounted.
+// stop stops the pod. stop releases the volume only when the pod is gone, because the pod mounts the device.
 func (in Input) stop(p *Plan) {
 	why := "no workload uses the volume"
-	// Workloads that come and go must not have pods fail without a pause.
+	// A share that is often started and stopped must still pause between pods that fail.
 	if failed, err := time.Parse(time.RFC3339, p.Status.FailedAt); err != nil || in.Now.Sub(failed) > maxStart {
 		p.forgetFailures()
 	}
@@ -41,8 +42,9 @@ func (in Input) stop(p *Plan) {
 	p.end(in, why)
 }
 
-// mayHaveDevice tells whether a pod that is not the share's may have the volume's device: it is one that we made, for an earlier share of that
-// name or before someone took its owner away, runs, and does so where the volume is attached for the share.
+// mayHaveDevice reports whether a pod that is not the share's may have the volume's device. This controller created
+// such a pod. Either an earlier share had that name, or a client removed the pod's owner. The pod runs on the node
+// where the volume is attached for the share.
 func (in Input) mayHaveDevice(pod *corev1.Pod) bool {
 	if in.Attachment == nil || types.ContainerImage(pod, containerName) == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return false
@@ -51,14 +53,15 @@ func (in Input) mayHaveDevice(pod *corev1.Pod) bool {
 	return ok && ticket.NodeID == pod.Spec.NodeName
 }
 
-// awaitForeign waits for the end of a pod that is not ours to delete. No event may come when it goes.
+// awaitForeign waits until a pod is gone that this controller may not delete. There may be no event when it goes.
 func (in Input) awaitForeign(p *Plan, state longhorn.ShareManagerState, consequence string) {
 	p.is(state, types.ReasonShareForeignPod, fmt.Sprintf("%spod %s belongs to another; it must go first", consequence, in.Pod.Name), in.Now)
 	p.wakeAfter(hiddenDelay)
 }
 
-// end deletes the pod, unless that was done and its node will confirm it. A node that lives does so within endLimit after the grace of the deletion,
-// except for a pod with a thread that nothing ends. Clients of a pod that does not answer wait no longer than silentEndLimit.
+// end deletes the pod, unless it is being deleted and its node will confirm this. A node that lives does so within
+// endLimit after the grace period of the deletion, except if a thread of the pod cannot be stopped. Clients of a pod
+// that does not answer wait no longer than silentEndLimit.
 func (p *Plan) end(in Input, why string) {
 	isDeleted, limit := in.Pod.DeletionTimestamp != nil, endLimit
 	if p.isSilent() {
@@ -73,7 +76,7 @@ func (p *Plan) end(in Input, why string) {
 	p.DeletePod = &Deletion{Why: why, Now: in.NodeDown || isDeleted, Soon: p.isSilent()}
 }
 
-// graceOf is the grace of a pod's deletion.
+// graceOf is the grace period of a pod's deletion.
 func graceOf(pod *corev1.Pod) time.Duration {
 	if pod.DeletionGracePeriodSeconds == nil {
 		return 0

@@ -5,22 +5,24 @@ import (
 	"time"
 )
 
-// Times of a pod that does not answer. A pod that stands still is replaced 25 s later at the latest: unreadyLimit, askLimit, silentGrace and
-// silentEndLimit together, and a second for the leader to see that. If the leader asks no questions (SettingRWXVolumeFastFailover), unreadyLimit begins
-// with the kubelet's report, which is up to 6 s later.
+// Times of a pod that does not answer. A frozen pod is replaced 25 s later at the latest. This is the sum of
+// unreadyLimit, askLimit, silentGrace and silentEndLimit, and a second for the leader to see that. If the leader asks
+// no questions (SettingRWXVolumeFastFailover), unreadyLimit starts with the kubelet's report, which is up to 6 s later.
 const (
-	// askLimit is for the question to a pod that is suspected.
+	// askLimit is the time limit for the question to a suspected pod.
 	askLimit = time.Second
-	// silentGrace is the grace of such a pod's deletion. Its kubelet kills what stands still at the end of it, which ends the connections of clients.
+	// silentGrace is the grace period of such a pod's deletion. After it, the kubelet kills a frozen pod, which closes
+	// the connections of clients.
 	silentGrace = 6 * time.Second
-	// silentEndLimit is how long after that grace the pod is deleted at once: its kubelet does not end it.
+	// silentEndLimit is how long after that grace period the pod is deleted at once: its kubelet does not kill it.
 	silentEndLimit = 2 * time.Second
-	// askAgain and askAgainLimit bound how soon a pod is asked again that is suspected and not dead: later, the longer that lasts. A leader that does
-	// not reach a node with many shares must not spend its time on them.
+	// askAgain and askAgainLimit limit how soon the leader asks a pod again that is suspected and not dead. The pause
+	// grows with the duration of the suspicion. A leader that does not reach a node with many shares must not spend its
+	// time on them.
 	askAgain, askAgainLimit = 5 * time.Second, time.Minute
 )
 
-// said is what a pod answered when it was asked whether it serves.
+// said is the answer of a pod to the question whether it serves.
 type said int
 
 const (
@@ -30,7 +32,8 @@ const (
 	saidNothing
 )
 
-// suspected reports whether the kubelet's probe or the leader's questions find a pod not to answer, and in how long it is to be looked at again.
+// suspected reports whether, according to the kubelet's probe or the leader's questions, a pod does not answer. again
+// is the time until the next check.
 func (in Input) suspected() (suspected bool, again time.Duration) {
 	since := in.suspectedSince()
 	if since.IsZero() {
@@ -42,7 +45,8 @@ func (in Input) suspected() (suspected bool, again time.Duration) {
 	return true, min(max(askAgain, in.Now.Sub(since)/4), askAgainLimit)
 }
 
-// suspectedSince is since when; zero: they do not. The leader asks more often than the kubelet, so it may know an earlier time.
+// suspectedSince is the start of that time; zero: the pod answers. The leader asks more often than the kubelet, so it
+// may know an earlier time.
 func (in Input) suspectedSince() time.Time {
 	ready, since := readiness(in.Pod)
 	switch {
@@ -57,21 +61,23 @@ func (in Input) suspectedSince() time.Time {
 	return since
 }
 
-// isDue reports whether a pod is suspected for so long that the leader asks it once more, on a new connection.
+// isDue reports whether a pod has been suspected for so long that the leader asks it once more, on a new connection.
 func (in Input) isDue() bool {
 	since := in.suspectedSince()
 	return !since.IsZero() && !since.Add(unreadyLimit).After(in.Now)
 }
 
-// isDead decides on a pod that is suspected for unreadyLimit. The kubelet is a witness: it asks from the pod's own node.
+// isDead decides on a pod that is suspected for unreadyLimit. The kubelet is a witness: it asks from the pod's own
+// node.
 //
 //	the kubelet says    the pod says         dead
 //	not ready           that it serves       no: the kubelet's report is late, or its own probe fails
 //	not ready           that it does not     yes: its process has tried to start a server for long enough
 //	not ready           nothing              yes: leader and kubelet agree
 //	ready               anything             no: the leader's connection was lost
-//	ready               nothing              yes, if another pod of the node (its instance manager) answers the leader. The kubelet may stand still, or
-//	                                         the pod has no network. Otherwise no: the leader may be cut off. Package liveness decides on the node
+//	ready               nothing              yes, if another pod of the node (its instance manager) answers the leader.
+//	                                         The kubelet may be frozen, or the pod has no network. Otherwise no: the
+//	                                         leader may be cut off. Package liveness decides on the node
 //	not ready           was not asked        yes: it has no address
 func (in Input) isDead() bool {
 	if !in.isDue() {
@@ -87,7 +93,7 @@ func (in Input) isDead() bool {
 	return !ready
 }
 
-// whyDead is for the condition and the Event.
+// whyDead is the text for the condition and the Event.
 func (in Input) whyDead() string {
 	ready, _ := readiness(in.Pod)
 	node := in.Pod.Spec.NodeName

@@ -21,12 +21,12 @@ func TestWhenAPodThatServedIsReplaced(t *testing.T) {
 	)
 	for name, tc := range map[string]struct {
 		ready   corev1.ConditionStatus
-		unready time.Duration // for so long
-		silent  time.Duration // for so long; 0: it answers, or that is not known
+		unready time.Duration // for this long
+		silent  time.Duration // for this long; 0: it answers, or this is not known
 		said    said
 		reached bool
-		dead    string        // why; "": it serves
-		after   time.Duration // when to look again
+		dead    string        // the reason; "": it serves
+		after   time.Duration // the time until the next check
 	}{
 		"ready, answers → serves":                                                             {ready: "True"},
 		"ready, silent for a moment → serves":                                                 {ready: "True", silent: 5 * time.Second, after: 10 * time.Second},
@@ -75,7 +75,7 @@ func TestWhenAPodThatServedIsReplaced(t *testing.T) {
 	}
 }
 
-// inError is a share whose pod was found not to answer.
+// inError is a share with a pod that was found not to answer.
 func inError(change func(*corev1.Pod)) *situation {
 	s := used().pod(corev1.PodRunning, is("False", 20*time.Second), change).was("error").failed(1, 0)
 	s.Share.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: "False", Reason: types.ReasonShareNotAnswering, Message: "why"}}
@@ -83,7 +83,7 @@ func inError(change func(*corev1.Pod)) *situation {
 }
 
 func TestHowAPodThatDoesNotAnswerEnds(t *testing.T) {
-	// The end of its grace, from now on.
+	// The end of its grace period, from now on.
 	grace := func(d time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(d)} }
 	}
@@ -114,7 +114,8 @@ func TestHowAPodThatDoesNotAnswerEnds(t *testing.T) {
 	}
 }
 
-// The grace and silentEndLimit count from when this process saw the deletion, whatever the API server's clock says.
+// The grace period and silentEndLimit count from when this process saw the deletion, whatever the API server's clock
+// says.
 func TestTheGraceOfAPodIsByThisProcessesClock(t *testing.T) {
 	grace := int64(silentGrace / time.Second)
 	for _, skew := range []time.Duration{-time.Hour, -30 * time.Second, 30 * time.Second} {
@@ -129,7 +130,7 @@ func TestTheGraceOfAPodIsByThisProcessesClock(t *testing.T) {
 	}
 }
 
-// TestAPodThatHasNeverBeenReadyAndStandsStill: one that waits or checks a file system answers, whatever it says.
+// TestAPodThatHasNeverBeenReadyAndStandsStill: a pod that waits or checks a file system answers something.
 func TestAPodThatHasNeverBeenReadyAndStandsStill(t *testing.T) {
 	const why = "its pod on node a has answered nothing for 15s, and has not been ready yet"
 	for name, tc := range map[string]struct {
@@ -164,7 +165,7 @@ func TestAPodThatHasNeverBeenReadyAndStandsStill(t *testing.T) {
 	}
 }
 
-// The leader's questions suspect a pod that stands still at once; a second is for its ticks and writes.
+// The leader's questions detect a frozen pod at once. One second is reserved for its ticks and writes.
 func TestAPodThatStandsStillIsReplacedIn25Seconds(t *testing.T) {
 	assert.LessOrEqual(t, unreadyLimit+askLimit+silentGrace+silentEndLimit+time.Second, 25*time.Second)
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 )
 
-// unmade remembers why pods could not be made, for the status: an admission webhook or a quota may refuse them for as long as people let it.
+// unmade stores, for the status, why the API server refused pods. An admission webhook or a quota may refuse them until
+// an administrator changes it.
 type unmade struct {
 	mu   sync.Mutex
 	whys map[string]refusal // by the share's name
@@ -19,11 +20,12 @@ type refusal struct {
 	at   time.Time
 }
 
-// newsEvery is how long a reason stays though the next one says something else. What is remembered is written into the status, which brings
-// on the next try; and a connection that breaks, say to a webhook, has a port of its own in each message. So each try would begin another one.
+// newsEvery is how long a reason stays although the next one has another text. What unmade stores is written into the
+// status, and that write triggers the next attempt. The message of a broken connection, such as one to a webhook,
+// contains a different port each time. So without this pause each attempt would start another one.
 const newsEvery = 30 * time.Second
 
-// tried takes in how the last try ended; nil: the pod is made.
+// tried records how the last attempt ended; nil: the pod is created.
 func (u *unmade) tried(share string, err error, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -40,7 +42,7 @@ func (u *unmade) tried(share string, err error, now time.Time) {
 	u.whys[share] = refusal{err.Error(), now}
 }
 
-// why returns why a share's pod could not be made; "": it could, or nobody tried.
+// why returns why a share's pod could not be created; "": it could, or this process has not tried.
 func (u *unmade) why(share string) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
