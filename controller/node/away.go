@@ -9,22 +9,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// daemonGrace is how long a node may lack its daemon before its disks are called not
-// ready. An update of all daemons takes less, and changes nothing about the disks.
+// daemonGrace is how long a node may lack its daemon before its disks count as not ready. An update of all daemons
+// takes less time, and changes nothing about the disks.
 const daemonGrace = time.Minute
 
-// nodeAway tells, by a node's Ready condition, whether its daemon can no longer vouch for
-// its disks. again, if positive, is when to ask again:
+// nodeAway reports, by a node's Ready condition, whether its daemon can no longer confirm the state of its disks.
+// again, if positive, is when to ask again:
 //
 //	reason                             away
 //	KubernetesNodeGone, ...NotReady,
-//	NodeNotAnswering                   at once: what is on the node may be lost
-//	ManagerPodMissing, ...Down         after daemonGrace: no daemon looks at the disks
+//	NodeNotAnswering                   at once: everything on the node may be lost
+//	ManagerPodMissing, ...Down         after daemonGrace: no daemon checks the disks
 //	KubernetesNodePressure             never: the daemon lives, and sees its disks
-//	KubeletNotReady                    never: what runs on the node keeps running
+//	KubeletNotReady                    never: running processes on the node continue
 //
-// The scheduler needs none of this: it takes no disk of a node that is not ready,
-// whatever the reason.
+// The scheduler does not need this function: it uses no disk of a node that is not ready, whatever the reason.
 func nodeAway(ready longhorn.Condition, now time.Time) (away bool, again time.Duration) {
 	if ready.Status != longhorn.ConditionFalse {
 		return false, 0
@@ -39,9 +38,9 @@ func nodeAway(ready longhorn.Condition, now time.Time) (away bool, again time.Du
 	return false, 0
 }
 
-// markAway is for the leader: it returns the disks' status with both conditions False, and
-// the conditions that flipped. Identity and figures stay what the daemon saw last. It does
-// not modify the given map, and returns that map where nothing changes.
+// markAway is called by the leader. It returns the disks' status with both conditions False, and the conditions that
+// changed. Identity and figures stay as the daemon last saw them. It does not modify the given map, and returns that
+// map if nothing changes.
 func markAway(node string, disks map[string]longhorn.DiskStatus, now time.Time) (map[string]longhorn.DiskStatus, []longhorn.Condition) {
 	marked, any := maps.Clone(disks), false
 	var flipped []longhorn.Condition
@@ -65,9 +64,9 @@ func markAway(node string, disks map[string]longhorn.DiskStatus, now time.Time) 
 	return marked, flipped
 }
 
-// saidByLeader tells whether the conditions of a disk are the leader's for now, not the
-// daemon's: the leader has marked the disk, and has not called the node ready since. It
-// compares no times, so two clocks cannot make the two take turns.
+// saidByLeader reports whether the leader, not the daemon, owns the conditions of a disk at present. It does so from
+// when it marks the disk until it reports the node as ready. The function compares no times, so different clocks cannot
+// make leader and daemon overwrite each other in turns.
 func saidByLeader(node, conditions []longhorn.Condition) bool {
 	if types.FindCondition(conditions, types.ConditionReady).Reason != types.ReasonNodeNotReady {
 		return false

@@ -21,7 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// claimAgain is how long the controller waits before it asks again for a refused claim.
+// claimAgain is how long the controller waits before it requests a refused claim again.
 const claimAgain = 10 * time.Second
 
 // ClaimStore holds the Leases by which disk UUIDs are claimed.
@@ -31,8 +31,8 @@ type ClaimStore interface {
 	Update(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
 }
 
-// claimKey is what a claim was settled for. Each edit of the node's spec raises its
-// generation: only then can another node have come to see this disk as gone.
+// claimKey identifies the state for which a claim was settled. Each edit of the node's spec raises its generation. Only
+// after an edit can another node have found that this disk is gone.
 type claimKey struct {
 	node       apitypes.UID
 	generation int64
@@ -46,19 +46,21 @@ type settled struct {
 	at    time.Time
 }
 
-// claimDisks settles the claims of the disks that this node accepts and puts the outcome
-// into in.Claims. It asks for a claim that it holds once in the life of this process and
-// after each edit of the node's spec, so at rest it reads and writes nothing. It asks for
-// a refused claim again and again, for nothing tells when the holder goes. The rules are
-// disk.DecideClaim's.
+// claimDisks settles the claims of the disks that this node accepts, and stores the result in in.Claims. It requests a
+// claim that it holds once in the life of this process and after each edit of the node's spec. So while nothing changes
+// it reads and writes nothing. It requests a refused claim again and again, because there is no event when the holder
+// disappears. The rules are those in disk.DecideClaim.
 //
-// What this does not catch: a user removes a disk from a node's spec and adds it again
-// between another node's look at that spec and its write of the Lease. Then both may hold
-// the disk until the first asks again. And a Lease that a person deletes has no holder
-// any more: the node that holds the disk does not notice before it asks again.
+// Two cases are not detected:
 //
-// The error asks for a retry; every disk has its outcome all the same. If an object or
-// file changed meanwhile the error is queue.ErrStale, and the outcome is worth nothing.
+//   - A user removes a disk from a node's spec and adds it again. Both edits happen after another node has read that
+//     spec and before it writes the Lease. Then both nodes may hold the disk until the first one requests its claim
+//     again.
+//   - A user deletes the Lease, so it has no holder. The node that holds the disk does not notice this before it
+//     requests its claim again.
+//
+// An error requests a retry; every disk has its result nevertheless. If an object or file has changed in between, the
+// error is queue.ErrStale, and the result is invalid.
 func (c *Controller) claimDisks(ctx context.Context, in *Input, late map[string]bool, log *logrus.Entry) error {
 	in.Claims = make(map[string]Claim, len(in.Node.Spec.Disks))
 	verdicts := diskVerdicts(*in)
@@ -79,8 +81,8 @@ func (c *Controller) claimDisks(ctx context.Context, in *Input, late map[string]
 	return errors.Join(failures...)
 }
 
-// movedFrom lists the holders, entries of this node, whose paths no longer lead to their
-// disks, while another entry's does.
+// movedFrom lists the holders, entries of this node, with paths that no longer lead to their disks, while another
+// entry's path does.
 func movedFrom(node string, verdicts map[string]disk.Verdict, late map[string]bool) map[string]bool {
 	moved := map[string]bool{}
 	for name, v := range verdicts {
@@ -98,7 +100,7 @@ func (c *Controller) claimDisk(ctx context.Context, in *Input, name string, late
 	if s, ok := c.claims[name]; ok && s.key == key && (s.claim.Held || now.Sub(s.at) < claimAgain) {
 		return s.claim, nil
 	}
-	if late { // that is what the file said before
+	if late { // the record is an earlier content of the file
 		return unsettled(in.Node, name, record.Config.UUID, errNotAnswered), nil
 	}
 	claim, number, err := c.settleClaim(ctx, in.Node, name, record, log, moved)
@@ -116,8 +118,8 @@ func (c *Controller) claimDisk(ctx context.Context, in *Input, name string, late
 	return claim, nil
 }
 
-// unsettled is the claim of a disk of which nothing could be learned. A disk that was ready
-// stays so: its claim was held, and a failing API server or a full disk does not change that.
+// unsettled is the claim of a disk about which nothing could be learned. A disk that was ready stays ready: its claim
+// was held, and a failing API server or a full disk does not change that.
 func unsettled(n *longhorn.Node, name, uuid string, err error) Claim {
 	before := n.Status.DiskStatus[name]
 	if strings.EqualFold(before.DiskUUID, uuid) && types.IsConditionTrue(before.Conditions, types.ConditionReady) {
@@ -126,8 +128,8 @@ func unsettled(n *longhorn.Node, name, uuid string, err error) Claim {
 	return Claim{Reason: disk.ReasonNoDiskInfo, Gist: "its claim could not be settled: " + err.Error()}
 }
 
-// settleClaim asks the API server and does what disk.DecideClaim says. It returns the
-// number of the claim that is held.
+// settleClaim asks the API server and executes the decision of disk.DecideClaim. It returns the number of the claim
+// that is held.
 func (c *Controller) settleClaim(ctx context.Context, n *longhorn.Node, name string, record disk.Record, log *logrus.Entry, moved map[string]bool) (Claim, int64, error) {
 	uuid := record.Config.UUID
 	lease, err := orNil(c.deps.Claims.Live(ctx, types.DiskLeaseName(uuid)))
@@ -157,8 +159,9 @@ func (c *Controller) settleClaim(ctx context.Context, n *longhorn.Node, name str
 	}
 }
 
-// unmark writes a Lease that is held and that the leader took for one of a disk that is gone, as when
-// the disk is in the spec again: the leader must not delete the version that it read before (Leases.sync).
+// unmark removes the mark from a Lease that is held, although the leader marked it as the Lease of a missing disk. This
+// happens when the disk is in the spec again. After this write the leader cannot delete the version that it read before
+// (Leases.sync).
 func (c *Controller) unmark(ctx context.Context, lease *coordinationv1.Lease, in disk.ClaimInput, number int64) error {
 	if _, marked := lease.Annotations[types.AnnotationDiskGoneSince]; !marked {
 		return nil
@@ -167,8 +170,8 @@ func (c *Controller) unmark(ctx context.Context, lease *coordinationv1.Lease, in
 	return err
 }
 
-// takeClaim makes the three writes of disk.DecideClaim, less those that an earlier pass
-// made before it was cut short.
+// takeClaim performs the three writes of disk.DecideClaim, except those that an earlier, interrupted pass has already
+// done.
 func (c *Controller) takeClaim(ctx context.Context, lease *coordinationv1.Lease, in disk.ClaimInput, number int64, record disk.Record) error {
 	var err error
 	l := in.Lease
@@ -191,8 +194,8 @@ func (c *Controller) takeClaim(ctx context.Context, lease *coordinationv1.Lease,
 	return err
 }
 
-// writeLease writes the Lease, under the version read; a nil lease means that it makes
-// one. from is the number in the file while that is not known to be the claim's.
+// writeLease writes the Lease, based on the version that was read. If lease is nil, writeLease creates it. from is the
+// number in the file, as long as it is not known to be the claim's number.
 func (c *Controller) writeLease(ctx context.Context, lease *coordinationv1.Lease, in disk.ClaimInput, number int64, from *int64) (*coordinationv1.Lease, error) {
 	write := c.deps.Claims.Update
 	if lease == nil {
@@ -211,11 +214,11 @@ func (c *Controller) writeLease(ctx context.Context, lease *coordinationv1.Lease
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, types.AnnotationClaimFrom, strconv.FormatInt(*from, 10))
 	}
 	stored, err := write(ctx, lease)
-	// A Lease that was deleted meanwhile does not mean that nothing is left to do.
+	// If the Lease was deleted in between, there is still work to do.
 	return stored, datastore.Needed(err)
 }
 
-// leaseOf reads a Lease; nil is none. What is not a number in it counts as absent.
+// leaseOf reads a Lease; nil means that it does not exist. A value that is not a number counts as absent.
 func leaseOf(l *coordinationv1.Lease) disk.Lease {
 	if l == nil {
 		return disk.Lease{}
@@ -238,7 +241,7 @@ func leaseOf(l *coordinationv1.Lease) disk.Lease {
 func (c *Controller) isHolderGone(ctx context.Context, holder, uuid string) (bool, error) {
 	node, name, ok := strings.Cut(holder, "/")
 	if !ok {
-		return false, nil // not written by us: we cannot know what it means
+		return false, nil // not written by us: its meaning is not known
 	}
 	n, err := orNil(c.deps.Nodes.Live(ctx, node))
 	if err != nil {

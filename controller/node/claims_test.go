@@ -23,7 +23,7 @@ import (
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-// fakeClaims is an API server that knows Leases and their versions only.
+// fakeClaims is an API server that knows only Leases and their versions.
 type fakeClaims struct {
 	leases map[string]*coordinationv1.Lease
 	calls  []string
@@ -40,7 +40,7 @@ func newFakeClaims(objs ...*coordinationv1.Lease) *fakeClaims {
 	return f
 }
 
-// lease is that of uuid1.
+// lease is the Lease for uuid1.
 func lease(holder string, number int32, from ...int64) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "disk-" + uuid1, Namespace: types.Namespace}}
 	l.Spec.HolderIdentity, l.Spec.LeaseTransitions = &holder, &number
@@ -50,7 +50,7 @@ func lease(holder string, number int32, from ...int64) *coordinationv1.Lease {
 	return l
 }
 
-// call answers the n-th call of a verb, "update 2" the second update.
+// call answers the n-th call of a verb; "update 2" is the second update.
 func (f *fakeClaims) call(verb string, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	n := 1
 	for _, c := range f.calls {
@@ -115,7 +115,7 @@ func (f *fakeClaims) taken() []string {
 	return calls
 }
 
-// text is the Lease of uuid1: holder, number, and what is pending.
+// text is the Lease for uuid1: holder, number, and the pending claim.
 func (f *fakeClaims) text() string {
 	l := leaseOf(f.leases["disk-"+uuid1])
 	text := l.Holder + " " + strconv.FormatInt(l.Number, 10)
@@ -244,7 +244,7 @@ func TestClaimsInASync(t *testing.T) {
 			assert.Equal(t, c.file, f.disks.claimed, "claims written to the disk")
 			f.expectCalls(c.calls...)
 
-			// At rest nothing is asked, but for a refused disk, and nothing is written.
+			// While nothing changes, the controller asks only about a refused disk, and writes nothing.
 			f.Writes()
 			f.CatchUp()
 			f.mustSync()
@@ -262,7 +262,7 @@ func TestClaimsInASync(t *testing.T) {
 	}
 }
 
-// However a claim is cut short, the next pass ends it, with one number for both.
+// At whatever point a claim is interrupted, the next pass completes it, with one number for both.
 func TestAClaimThatFailsHalfwayIsEndedByTheNextPass(t *testing.T) {
 	boom := errors.New("boom")
 	cases := []struct {
@@ -290,7 +290,7 @@ func TestAClaimThatFailsHalfwayIsEndedByTheNextPass(t *testing.T) {
 			assert.Contains(t, got.Message, "its claim could not be settled: ")
 			assert.Equal(t, c.between, f.claims.text())
 
-			// Another process: it remembers nothing.
+			// Another process has no memory of this.
 			f.claims.fail, f.disks.claimErr = map[string]error{}, nil
 			f.Controller = f.newController(f.disks)
 			f.CatchUp()
@@ -308,14 +308,14 @@ func TestWhoLosesTheLeaseWritesNothingToItsDisk(t *testing.T) {
 	f := newFixture(t, build.Node("node-1", build.WithDisk("disk-1", "/var/lib/longhorn")), build.ReadyNode("node-3", uuid1))
 	f.claims.leases = newFakeClaims(lease("node-2/disk-1", 3)).leases
 	f.disks.records["/var/lib/longhorn"] = found(claim(3))
-	f.claims.after["get 1"] = func() { // the other one is faster
+	f.claims.after["get 1"] = func() { // the other node is faster
 		won := lease("node-3/disk-1", 4, 3)
 		won.ResourceVersion = "2"
 		f.claims.leases[won.Name] = won
 	}
 	_, err := f.sync(t.Context(), "node-1")
 	require.True(t, apierrors.IsConflict(err), "sync = %v, want a conflict", err)
-	f.ExpectWrites() // no status for a moment that is over already
+	f.ExpectWrites() // no status for a state that is already over
 	f.mustSync()
 	got := f.readyOf("disk-1")
 	assert.Equal(t, "DuplicateUUID", got.Reason)
@@ -352,13 +352,13 @@ func TestADiskThatIsReadyStaysSoWhileTheAPIServerDoesNotAnswer(t *testing.T) {
 	f.Writes()
 	f.CatchUp()
 
-	// Held in this process: it is not even asked.
+	// Held in this process: the controller does not ask.
 	f.claims.fail["get 2"] = errors.New("unreachable")
 	f.Clock.Step(scanInterval)
 	f.mustSync()
 	f.expectCalls("get")
 
-	// Held by the process before: asked, in vain, and asked again.
+	// Held by the previous process: the controller asks without success, and asks again.
 	f.claims.fail["get 1"] = errors.New("unreachable")
 	f.Controller = f.newController(f.disks)
 	_, err := f.sync(t.Context(), "node-1")
@@ -385,7 +385,7 @@ func TestAHeldClaimIsAskedForAgainAfterAnEditOfTheSpec(t *testing.T) {
 	got := f.readyOf("disk-1")
 	assert.Equal(t, "DuplicateUUID", got.Reason)
 
-	// The holder goes: found out within the interval of scans, not sooner than claimAgain.
+	// The holder disappears. This is found within the interval of scans, not sooner than claimAgain.
 	f.Overwrite(build.ReadyNode("node-2", uuid2))
 	f.CatchUp()
 	f.mustSync()
@@ -434,7 +434,7 @@ func TestADiskThatMovedToAnotherEntryOfItsNodeTakesItsClaimAlong(t *testing.T) {
 func TestAnEntryThatDidNotAnswerIsNotTakenForMoved(t *testing.T) {
 	verdicts := map[string]disk.Verdict{
 		"moved":  {Reason: disk.ReasonDiskMoved},
-		"late":   {Reason: disk.ReasonDiskMoved}, // that is what was found there before
+		"late":   {Reason: disk.ReasonDiskMoved}, // the record of an earlier scan
 		"here":   {Accept: true},
 		"broken": {Reason: disk.ReasonNoDiskInfo},
 	}

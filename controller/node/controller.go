@@ -19,8 +19,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// scanInterval is how often the controller looks at the disks unasked: mounts come and go, and space
-// fills, without an event. It writes nothing when nothing changed.
+// scanInterval is how often the controller examines the disks without an event: mounts change and space fills without
+// events. It writes nothing when nothing changed.
 const scanInterval = 30 * time.Second
 
 // NodeStore holds the Node object of this node.
@@ -52,7 +52,7 @@ type SettingStore interface {
 	GetRO(name string) (*longhorn.Setting, error)
 }
 
-// Deps are what a Controller works with.
+// Deps are the dependencies of a Controller.
 type Deps struct {
 	queue.Env
 
@@ -67,36 +67,37 @@ type Deps struct {
 	Disks     Disks
 	Claims    ClaimStore
 
-	// DefaultSettings reads the ConfigMap of settings before the node is registered. nil: there is none.
+	// DefaultSettings reads the ConfigMap of settings before the node is registered. nil: there is no reader.
 	DefaultSettings ConfigMapReader
-	// WatchMounts calls changed after every change of the mounts that the daemon sees, until ctx ends,
-	// as mountwatch.Watch does. nil: only the clock starts scans.
+	// WatchMounts calls changed after every change of the mounts that the daemon sees, until ctx is done, in the same
+	// way as mountwatch.Watch. nil: only the clock starts scans.
 	WatchMounts func(ctx context.Context, changed func()) error
-	// Environment looks at the node's mounts and kernel. nil: it is not looked at.
+	// Environment reads the node's mounts and kernel. nil: these are not read.
 	Environment func() Environment
-	// NFSClient asks for an identifier of the node's NFS client, and returns the one that holds; "": not known. nil: nothing is asked for.
+	// NFSClient requests an identifier for the node's NFS client, and returns the identifier in force; "": not known.
+	// nil: the controller requests none.
 	NFSClient func(wanted string) (string, error)
-	// DataPlane is what the node's instance manager says. nil: it is not asked.
+	// DataPlane is the state that the node's instance manager reports. nil: the controller does not ask.
 	DataPlane func() DataPlane
 }
 
-// Controller registers this node and keeps its disks' status. It runs in every
-// daemon, for the daemon's own node alone.
+// Controller registers this node and maintains its disks' status. It runs in every daemon, and handles only the
+// daemon's own node.
 type Controller struct {
 	deps    Deps
 	queue   *queue.Queue[string] // of one key, the node's name
 	scanner *scanner
 	claims  map[string]settled // by disk name; only sync uses it, and one sync runs at a time
-	// Only sync uses lastDefault, too.
+	// Only sync uses lastDefault, like claims.
 	lastDefault defaultAttempt
-	// refusals has the API server's words for this node's object, under the node's name.
+	// refusals stores the API server's reasons for refusing this node's object, under the node's name.
 	refusals queue.Refusals[string]
 
 	mu    sync.Mutex
-	heard DataPlane // guarded by mu; what it said last
+	heard DataPlane // guarded by mu; its last report
 }
 
-// New makes a Controller; it works when Run is called.
+// New creates a Controller. It does nothing before Run is called.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, claims: map[string]settled{}}
 	c.scanner = newScanner(deps.Disks.Scan, deps.Clock, func() { c.queue.Add(deps.Node) })
@@ -114,7 +115,7 @@ func New(deps Deps) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.queue.Add(deps.Node) // there may be no object yet to send an event
+	c.queue.Add(deps.Node) // the object may not exist yet, so no event comes
 	return c, nil
 }
 
@@ -125,8 +126,8 @@ func (c *Controller) NotifyDataPlane() {
 	}
 }
 
-// hearsNews tells whether the instance manager says something else than before: most changes of its
-// state concern neither its disks nor the node.
+// hearsNews reports whether the report of the instance manager has changed. Most changes of its state concern neither
+// its disks nor the node.
 func (c *Controller) hearsNews() bool {
 	now := c.deps.DataPlane()
 	c.mu.Lock()
@@ -155,7 +156,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	node, err := c.deps.Nodes.Get(name)
 	if apierrors.IsNotFound(err) {
 		if _, err := c.deps.KubeNodes.GetRO(name); err != nil {
-			return queue.Result{}, queue.Gone(err) // removed from the cluster; its event brings us back
+			return queue.Result{}, queue.Gone(err) // removed from the cluster; its event triggers another sync
 		}
 		return queue.Result{RequeueAfter: scanInterval}, c.register(ctx, log)
 	}
@@ -179,8 +180,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	found := c.scan(node)
 	in.Records = found.Records
 	if names := plan(in, c.deps.Clock.Now()).CreateConfigs; len(names) > 0 {
-		// Writing the UUID to the disk makes it ours. If the process dies here, the next scan accepts
-		// the file like any other.
+		// The UUID file makes the disk ours. If the process dies here, the next scan accepts the file like any other.
 		found = c.createConfigs(node, names, in.Records, log)
 		in.Records = found.Records
 	}
@@ -197,12 +197,12 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{RequeueAfter: soonest(given.again, found.Again)}, claimErr
 }
 
-// isOvertaken tells whether another writer was faster, so that all must be looked at anew.
+// isOvertaken reports whether another writer was faster, so that everything must be read again.
 func isOvertaken(err error) bool {
 	return errors.Is(err, queue.ErrStale) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// soonest is the least of those that are positive.
+// soonest is the least of the positive values.
 func soonest(times ...time.Duration) time.Duration {
 	var least time.Duration
 	for _, t := range times {
@@ -235,7 +235,7 @@ func (c *Controller) gather(node *longhorn.Node, log *logrus.Entry) (Input, erro
 		in.Environment = &e
 	}
 	if c.deps.NFSClient != nil {
-		// Nobody else ever has the UID: neither a node of the same name later, nor a renamed one.
+		// The UID is unique: no later node with the same name has it, nor a renamed one.
 		id, err := c.deps.NFSClient(string(node.UID))
 		if err != nil {
 			log.WithError(err).Debug("The identifier of the node's NFS client is not known")
@@ -248,7 +248,7 @@ func (c *Controller) gather(node *longhorn.Node, log *logrus.Entry) (Input, erro
 	return in, nil
 }
 
-// apply writes the status if it changed, then tells what flipped.
+// apply writes the status if it changed, then records Events for the conditions that changed.
 func (c *Controller) apply(ctx context.Context, node *longhorn.Node, p Plan) error {
 	if equality.Semantic.DeepEqual(node.Status, p.Status) {
 		return nil
@@ -266,7 +266,8 @@ func recordFlips(recorder record.EventRecorder, node *longhorn.Node, flipped []l
 	for _, c := range flipped {
 		optional := c.Type == types.ConditionNFSClientInstalled || c.Type == types.ConditionKernelNBDClient
 		if optional && c.Status != longhorn.ConditionTrue {
-			continue // a node may well lack it: the condition alone says so
+			// a node may lack it without a fault: only the condition says so
+			continue
 		}
 		eventType := corev1.EventTypeWarning
 		if c.Status == longhorn.ConditionTrue || c.Type == types.ConditionEmptied {

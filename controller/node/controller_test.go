@@ -31,13 +31,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeDisks are directories by path; all are their own file system.
+// fakeDisks are directories by path; each is its own file system.
 type fakeDisks struct {
 	mu         sync.Mutex // several paths are scanned at once
 	records    map[string]disk.Record
 	prepareErr error
 	createErr  error
-	done       []string // what was changed on disk, but for claims
+	done       []string // changes on disk, except claims
 	claimErr   error
 	claimed    []string // the claims written
 }
@@ -157,7 +157,7 @@ func TestANodeIsRegisteredOnceWithItsDefaultDisk(t *testing.T) {
 	assert.Equal(t, int64(10*gib), d.StorageReserved)
 	assert.Equal(t, longhorn.DiskTypeFilesystem, d.Type)
 
-	f.mustSync() // the cache is late: the node must not be made again
+	f.mustSync() // the cache is late: the controller must not create the node again
 	f.ExpectWrites()
 
 	f.CatchUp()
@@ -186,7 +186,7 @@ func TestANodeIsRegisteredOnceWithItsDefaultDisk(t *testing.T) {
 	assert.Zero(t, len(n.Spec.Disks)+len(n.Status.DiskStatus), "disks came back: %+v", n)
 }
 
-// TestANewDiskThatIsNoMountPointIsTold: it is allowed, and a person may have forgotten to mount what was meant.
+// TestANewDiskThatIsNoMountPointIsTold: such a disk is allowed, but a user may have forgotten to mount a file system.
 func TestANewDiskThatIsNoMountPointIsTold(t *testing.T) {
 	f := newFixture(t, build.KubeNode("node-1"), build.ReadyNode("node-1", "", func(n *longhorn.Node) { n.Status.DiskStatus = nil }))
 	f.disks.records["/var/lib/longhorn"] = found(withoutFile, func(r *disk.Record) { r.Beneath, r.MountSource = true, "/dev/sda1" })
@@ -291,7 +291,7 @@ func TestARefusedStatusIsTriedAgainAndTellsItsEventsOnce(t *testing.T) {
 	f.ExpectWrites("update nodes/node-1/status", "update nodes/node-1/status", "update nodes/node-1/status")
 	f.ExpectEvents("Normal Schedulable node-1: Kubernetes node node-1 is not cordoned")
 
-	// Now the cache is behind that write: decide nothing on it.
+	// Now the cache is older than that write: nothing may be decided from it.
 	_, err := f.sync(t.Context(), "node-1")
 	assert.ErrorIs(t, err, queue.ErrStale)
 }
@@ -346,7 +346,7 @@ func TestMonitorWritesReadyAlone(t *testing.T) {
 	sync()
 	h.ExpectWrites()
 
-	// Not in the cache, but there: no controller learns that the node is gone.
+	// Not in the cache, but it exists: no controller learns that the node is gone.
 	require.NoError(t, d.KubeNodes.Replace(nil, "1000"))
 	sync()
 	h.ExpectWrites()
@@ -393,7 +393,7 @@ func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
 	h.Writes()
 	h.Recorder.Take()
 
-	// The daemon restarts: no disk changes, and the leader looks again.
+	// The daemon restarts: no disk changes, and the leader checks again.
 	h.Overwrite(daemon(podNotReady))
 	assert.Equal(t, daemonGrace, sync())
 	h.ExpectWrites("update nodes/node-1/status")
@@ -409,7 +409,7 @@ func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
 	h.ExpectWrites("update nodes/node-1/status")
 	h.ExpectEvents("Normal Ready node-1: Node node-1 is ready")
 
-	// The kubelet does not answer: at once, in one write, with Events, once.
+	// The kubelet does not answer. The disks are marked at once, in one write, with one set of Events.
 	h.Overwrite(build.KubeNode("node-1", down))
 	sync()
 	h.ExpectWrites("update nodes/node-1/status")
@@ -421,7 +421,7 @@ func TestMonitorMarksTheDisksOfANodeThatIsAway(t *testing.T) {
 	sync()
 	h.ExpectWrites()
 
-	// Back, first without and then with its daemon: the disks are the daemon's again.
+	// The node is back, first without and then with its daemon: the daemon owns the disks again.
 	h.Overwrite(kubeNode.DeepCopy(), daemon(podNotReady))
 	sync()
 	h.ExpectWrites("update nodes/node-1/status")

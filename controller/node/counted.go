@@ -8,13 +8,13 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// countAfter is how long after a replica came or went the controller counts the disks'
-// figures. Each write of them carries the size of every replica on the node: many
-// replicas that come at once need one write. Nothing waits for it: placement counts them itself.
+// countAfter is how long after a replica was added or removed the controller counts the disks' figures. Each write of
+// them contains the size of every replica on the node. So one write is enough for many replicas that are added at once.
+// No component waits for it: placement counts replicas itself.
 const countAfter = 2 * time.Second
 
-// whenReplica starts a new count, later, when a replica came, went, or counts otherwise.
-// Their many other changes, of what runs and how, leave the figures as they are.
+// whenReplica starts a new count, later, when a replica is added or removed, or counts differently. Other changes of
+// replicas, such as their state, do not affect the figures.
 func whenReplica(later func(time.Duration)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { later(countAfter) },

@@ -8,22 +8,22 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// DeviceKindNBD is the data plane's word for devices of the kernel's NBD client.
+// DeviceKindNBD is the data plane's name for devices of the kernel's NBD client.
 const DeviceKindNBD = "nbd"
 
-// DataPlane is what the instance manager of this node says that concerns the node and its
-// disks.
+// DataPlane is the part of the instance manager's report that concerns the node and its disks.
 type DataPlane struct {
-	// Answers is false while it does not: then the rest is empty, and what it said before stays.
+	// Answers is false while the instance manager does not answer. Then the other fields are empty, and its former
+	// report stays in the status.
 	Answers bool
-	// HangingDisks has, by path, what to say of the disks that do not answer it.
+	// HangingDisks has, by path, a message about each disk that does not answer.
 	HangingDisks map[string]string
 	// DevicesKept: block devices outlive the process that serves them.
 	DevicesKept bool
-	// DeviceKind is what new block devices are made with, "nbd" or "fuse"; "": it is of a release that does not say. WhyNoNBD says
-	// why not with the first.
+	// DeviceKind is the kind of new block devices, "nbd" or "fuse"; "": the instance manager's release does not report
+	// it. WhyNoNBD is why it is not nbd.
 	DeviceKind, WhyNoNBD string
-	// DisksOnVolumes: it also keeps replicas on file systems that lie on volumes attached here.
+	// DisksOnVolumes: the data plane can also store replicas on file systems that lie on volumes attached here.
 	DisksOnVolumes bool
 }
 
@@ -32,8 +32,8 @@ func (d DataPlane) equal(other DataPlane) bool {
 		d.DeviceKind == other.DeviceKind && d.WhyNoNBD == other.WhyNoNBD && maps.Equal(d.HangingDisks, other.HangingDisks)
 }
 
-// mayUse tells whether the data plane can use a disk that lies on a volume. While the data plane
-// does not answer, what it said when the disk was accepted counts.
+// mayUse reports whether the data plane can use a disk that lies on a volume. While the data plane does not answer, its
+// report from when the disk was accepted counts.
 func (d DataPlane) mayUse(disk longhorn.DiskStatus) bool {
 	if !d.Answers {
 		return disk.OnVolume != ""
@@ -41,9 +41,8 @@ func (d DataPlane) mayUse(disk longhorn.DiskStatus) bool {
 	return d.DisksOnVolumes
 }
 
-// deviceSuccession tells whether the node's volumes stay attached when the process that serves
-// them dies or gets a new version. The instance manager has tried it out: it depends on the
-// kernel (Linux 6.9).
+// deviceSuccession says whether the node's volumes stay attached when the process that serves them dies or is upgraded.
+// The instance manager has tested it: it depends on the kernel (Linux 6.9).
 func deviceSuccession(node string, d DataPlane) longhorn.Condition {
 	if d.DevicesKept {
 		return longhorn.Condition{
@@ -58,8 +57,8 @@ func deviceSuccession(node string, d DataPlane) longhorn.Condition {
 	}
 }
 
-// kernelNBDClient tells what new block devices of a node are made with. The other kind works everywhere, and one flush holds up all else
-// of the device (docs/decisions/0012).
+// kernelNBDClient says which kind new block devices of a node have. The other kind works everywhere, but one flush
+// delays all other requests of the device (docs/decisions/0012).
 func kernelNBDClient(node string, d DataPlane) longhorn.Condition {
 	if d.DeviceKind == DeviceKindNBD {
 		return longhorn.Condition{

@@ -20,30 +20,28 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// defaultsRetry is when to look again at the file system for disks that it lacked:
-// directories are made, and mounted, without an event in the API. While nothing has
-// changed, this asks nothing of the API server and writes nothing.
+// defaultsRetry is when to check the file system again for disks that were missing: directories are created, and file
+// systems mounted, without an event in the API. While nothing has changed, this sends no request to the API server.
 const defaultsRetry = 3 * time.Second
 
 // defaulted is the outcome of setDefaults.
 type defaulted struct {
-	// kubeNode is nil while it is not known; then the problems are not known either.
+	// kubeNode is nil while it is not known. In that case the problems are not known either.
 	kubeNode *corev1.Node
 	problems defaults.Problems
-	// written: the Node's spec is no longer what the caller has.
+	// written: the Node's spec differs from the caller's.
 	written bool
-	// again is when to look again though nothing may have changed in the API.
+	// again is when to try again even if nothing has changed in the API.
 	again time.Duration
 }
 
-// setDefaults adds to a node without disks, or without tags, those that the Kubernetes
-// node's label and annotations ask for. Every sync calls it, so label, annotations, setting
-// and node may come in any order, and what the user removes altogether is there again at
-// once.
+// setDefaults adds default disks and tags to a node. A node without disks gets the disks, and a node without tags gets
+// the tags, that the Kubernetes node's label and annotations request. Every sync calls it. So label, annotations,
+// setting and node may come in any order. If the user removes all disks or tags, the defaults return at once.
 //
-// It decides from the caches, and again from a live read before it does anything: in
-// between the user may have added a disk. It writes under the version read, so a disk that
-// the user adds even later makes the write a conflict.
+// It decides from the caches. Before it acts, it decides again from a live read, because the user may have added a disk
+// in between. It writes based on the version that it read. So if the user adds a disk even later, the write fails with
+// a conflict.
 func (c *Controller) setDefaults(ctx context.Context, node *longhorn.Node, log *logrus.Entry) (defaulted, error) {
 	kubeNode, err := c.deps.KubeNodes.GetRO(node.Name)
 	if apierrors.IsNotFound(err) {
@@ -76,7 +74,7 @@ func (c *Controller) setDefaults(ctx context.Context, node *longhorn.Node, log *
 	}
 	decision = c.decideDefaults(kubeNode, live)
 	switch decision.Source {
-	case defaults.FromNowhere: // it has disks by now, or the setting has changed
+	case defaults.FromNowhere: // it has disks now, or the setting has changed
 		disks = nil
 	case defaults.FromDataPath:
 		if !tries {
@@ -88,20 +86,20 @@ func (c *Controller) setDefaults(ctx context.Context, node *longhorn.Node, log *
 	}
 	if len(disks)+len(decision.Tags) == 0 && !isDueNoMore(live) {
 		if out.problems.Disks == nil {
-			return defaulted{}, queue.ErrStale // the cache shows a node that lacks what the live one has
+			return defaulted{}, queue.ErrStale // the cache shows a node without the changes of the live one
 		}
 		return out, nil
 	}
 	err = c.writeDefaults(ctx, live, disks, decision.Tags, log)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		noteRefusal(&out.problems, decision.Source, len(disks) > 0, len(decision.Tags) > 0, err)
-		return out, nil // the rest of the sync must not wait until a user lifts this
+		return out, nil // the rest of the sync must not wait until a user changes this
 	}
 	out.written = err == nil
 	return out, err
 }
 
-// noteDefaultDisk adds that the default disk cannot be made.
+// noteDefaultDisk records that the default disk cannot be created.
 func noteDefaultDisk(out *defaulted, err error, again time.Duration) {
 	out.problems.Disks = &defaults.Problem{
 		Reason:  types.ReasonDefaultDiskFailed,
@@ -110,15 +108,15 @@ func noteDefaultDisk(out *defaulted, err error, again time.Duration) {
 	out.again = soonest(again, out.again)
 }
 
-// isDueNoMore tells whether a node whose default disk was due has got a disk from the user:
-// the default disk must not come when the user removes that one.
+// isDueNoMore reports whether a node has got a disk from the user while its default disk was due. The default disk must
+// not be added when the user removes that disk.
 func isDueNoMore(n *longhorn.Node) bool {
 	_, due := n.Annotations[types.AnnotationDefaultDiskDue]
 	return due && len(n.Spec.Disks) > 0
 }
 
-// noteRefusal adds what to say when the API server does not take the spec, such as by a
-// policy of the cluster's own.
+// noteRefusal records the message for the case that the API server refuses the spec, for example because of one of the
+// cluster's own policies.
 func noteRefusal(p *defaults.Problems, source defaults.Source, withDisks, withTags bool, err error) {
 	if withDisks {
 		p.Disks = &defaults.Problem{Reason: types.ReasonDefaultDisksConfigInvalid, Message: "the API server refuses the disks: " + err.Error()}
@@ -144,19 +142,18 @@ func (c *Controller) decideDefaults(kubeNode *corev1.Node, node *longhorn.Node) 
 	})
 }
 
-// hasDisks also counts disks whose status is still there: a new disk of the same name would
-// inherit the identity of the one that was removed.
+// hasDisks also counts disks that still have a status. Otherwise a new disk with the same name would inherit the
+// identity of the removed disk.
 func hasDisks(n *longhorn.Node) bool { return len(n.Spec.Disks)+len(n.Status.DiskStatus) > 0 }
 
-// configuredDisks compares the disks of the annotation with what is at their paths, which
-// it does not change.
+// configuredDisks compares the disks of the annotation with the directories at their paths, which it does not change.
 func (c *Controller) configuredDisks(decision defaults.Decision, out *defaulted) map[string]longhorn.DiskSpec {
 	if decision.Source != defaults.FromConfig {
 		return nil
 	}
 	paths := make(map[string]string, len(decision.Disks))
 	for _, d := range decision.Disks {
-		paths[d.Path] = d.Path // disks without a name go by their path
+		paths[d.Path] = d.Path // the name of a disk without a name is its path
 	}
 	found := make(map[string]defaults.Found, len(paths))
 	for path, record := range c.look(paths) {
@@ -171,8 +168,8 @@ func (c *Controller) configuredDisks(decision defaults.Decision, out *defaulted)
 	return disks
 }
 
-// foundOf is a record as package defaults compares it. The number of the super block and
-// st_dev are the same except on btrfs, where only the former tells file systems apart.
+// foundOf converts a record for comparison by package defaults. The number of the super block and st_dev are the same,
+// except on btrfs. There only the super block distinguishes file systems.
 func foundOf(r disk.Record) defaults.Found {
 	f := defaults.Found{Exists: !errors.Is(r.Err, fs.ErrNotExist), Filesystem: r.SuperBlockID, FSID: r.FSID, MaximumBytes: r.StorageMaximum}
 	if f.Exists {
@@ -184,7 +181,7 @@ func foundOf(r disk.Record) defaults.Found {
 	return f
 }
 
-// look examines directories that are no disks of the node yet.
+// look examines directories that are not disks of the node yet.
 func (c *Controller) look(paths map[string]string) map[string]disk.Record {
 	return c.deps.Disks.Scan(paths)
 }
@@ -207,8 +204,8 @@ func (c *Controller) writeDefaults(ctx context.Context, live *longhorn.Node, dis
 	return nil
 }
 
-// recordDefaults puts the problems into the conditions of the planned status. It returns
-// those to tell the user once the status is written.
+// recordDefaults writes the problems into the conditions of the planned status. It returns the conditions that need
+// Events once the status is written.
 func (c *Controller) recordDefaults(d defaulted, status *longhorn.NodeStatus) []longhorn.Condition {
 	if d.kubeNode == nil {
 		return nil
@@ -218,8 +215,8 @@ func (c *Controller) recordDefaults(d defaulted, status *longhorn.NodeStatus) []
 	return news
 }
 
-// tellDefaults sends each as a Warning of both the Kubernetes node, where the mistake must
-// be mended, and the Longhorn node.
+// tellDefaults records each condition as a Warning of both the Kubernetes node, where the user must correct the
+// mistake, and the Longhorn node.
 func (c *Controller) tellDefaults(d defaulted, node *longhorn.Node, news []longhorn.Condition) {
 	for _, condition := range news {
 		c.deps.Recorder.Event(d.kubeNode, corev1.EventTypeWarning, condition.Reason, condition.Message)

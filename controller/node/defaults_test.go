@@ -78,7 +78,7 @@ func (f *fixture) setKubeNode(n *corev1.Node) {
 	f.CatchUp()
 }
 
-// syncAll syncs until nothing is written any more.
+// syncAll syncs until a sync writes nothing.
 func (f *fixture) syncAll() {
 	f.T.Helper()
 	for range 8 {
@@ -121,8 +121,8 @@ func (f *fixture) expectCondition(conditionType, reason, message string) {
 	assert.Equal(f.T, message, c.Message, conditionType)
 }
 
-// TestEveryBadAnnotationLeavesTheNodeAsItWasAndIsToldOnce: nothing of it is applied,
-// the reason is in two Events and a condition, and the next sync says nothing again.
+// TestEveryBadAnnotationLeavesTheNodeAsItWasAndIsToldOnce: no part of it is applied. The reason is in two Events and a
+// condition, and the next sync does not repeat it.
 func TestEveryBadAnnotationLeavesTheNodeAsItWasAndIsToldOnce(t *testing.T) {
 	data, err := os.ReadFile("defaults/testdata/bad.yaml")
 	require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestEveryBadAnnotationLeavesTheNodeAsItWasAndIsToldOnce(t *testing.T) {
 	}
 }
 
-// expectTold looks at the Events that are about defaults; others do not matter here.
+// expectTold checks the Events about defaults; others do not matter here.
 func (f *fixture) expectTold(want ...string) {
 	f.T.Helper()
 	got := slices.DeleteFunc(f.Recorder.Take(), func(line string) bool {
@@ -179,7 +179,7 @@ func cordonChecked(n *longhorn.Node) {
 	n.Status.DiskStatus = map[string]longhorn.DiskStatus{}
 }
 
-// objects keeps the kind of what Events are about.
+// objects stores the kind of the objects in Events.
 type objects struct {
 	testutil.Recorder
 	kinds []string
@@ -201,7 +201,7 @@ func TestABadAnnotationIsToldOfBothNodes(t *testing.T) {
 	assert.Equal(t, want, recorder.kinds)
 }
 
-// TestTheDocumentedScenario goes through the documented test plan from its third step.
+// TestTheDocumentedScenario executes the documented test plan from its third step.
 func TestTheDocumentedScenario(t *testing.T) {
 	f := newDefaultsFixture(t, build.KubeNode("node-1"), labeledNodes())
 	f.syncAll() // 3: a new node has no disk and no tag
@@ -244,7 +244,7 @@ func TestTheDocumentedScenario(t *testing.T) {
 	noPath := `Warning DefaultDisksConfigInvalid node-1: default-disks-config: disk 1, key "path", line 1 column 10: "/mnt/none" does not exist on the node`
 	noTag := `Warning DefaultNodeTagsInvalid node-1: default-node-tags: tag 2, line 1 column 9: must be a tag: up to 63 letters, digits, '-', '_' or '.', ` +
 		`with a letter or digit at both ends, and perhaps a DNS name and '/' before them, got ".*invalid-tag"`
-	f.expectTold(noTag, noTag, noPath, noPath) // the disks when the status of the old ones is gone
+	f.expectTold(noTag, noTag, noPath, noPath) // the disks, when the status of the former ones is gone
 
 	f.disks.records["/mnt/none"] = f.disks.records["/mnt/a"] // 8
 	f.setKubeNode(asked("config", `[{"path":"/mnt/none","allowScheduling":false}]`, `["slow","storage"]`))
@@ -285,14 +285,14 @@ func TestADaemonThatStartsAgainTellsNothingAgain(t *testing.T) {
 	f.ExpectWrites()
 	f.expectTold()
 
-	// Wrong in another way: that is news, but of the disks alone.
+	// Another mistake is reported, but only for the disks.
 	f.setKubeNode(asked("config", `[{"path":""}]`, `["*"]`))
 	f.mustSync()
 	f.ExpectWrites("update nodes/node-1/status")
 	warning := `Warning DefaultDisksConfigInvalid node-1: default-disks-config: disk 1, key "path", line 1 column 10: must not be empty`
 	f.expectTold(warning, warning)
 
-	// Not in use any more: nothing is wrong.
+	// The annotation is not in use: there is no mistake to report.
 	f.change(func(n *longhorn.Node) { build.WithDisk("d", "/mnt/a")(n) })
 	f.syncAll()
 	f.expectCondition("DefaultDisksConfig", "", "")
@@ -370,7 +370,7 @@ func TestASpecThatTheAPIServerRefusesIsToldAndHoldsUpNothing(t *testing.T) {
 	f.expectCondition("DefaultNodeTags", "", "")
 }
 
-// TestANewDiskInheritsNoIdentity: the status of what was removed goes first.
+// TestANewDiskInheritsNoIdentity: the status of the removed disk is removed first.
 func TestANewDiskInheritsNoIdentity(t *testing.T) {
 	f := newDefaultsFixture(t, asked("config", `[{"path":"/mnt/a","name":"disk-1"}]`, "-"), labeledNodes(),
 		build.ReadyNode("node-1", uuid1, func(n *longhorn.Node) { n.Spec.Disks = nil }))
@@ -425,8 +425,7 @@ func TestADefaultDiskThatCannotBeMadeIsToldAndTheTagsAreSetAllTheSame(t *testing
 
 const notMade = "the default disk could not be made: read-only file system"
 
-// dueFixture is a node that was registered, with the setting off, while its default disk
-// could not be made.
+// dueFixture is a node that was registered while the setting was off and its default disk could not be created.
 func dueFixture(t *testing.T, objs ...runtime.Object) *fixture {
 	f := newDefaultsFixture(t, asked("-", "-", "-"), objs...)
 	f.disks.prepareErr = errors.New("read-only file system")
@@ -463,7 +462,7 @@ func TestADefaultDiskThatCouldNotBeMadeAtTheRegistrationIsTriedAgain(t *testing.
 	f.syncAll()
 	f.Clock.Step(time.Hour)
 	f.syncAll()
-	f.expectSpec(nil, nil) // what the user removes stays away
+	f.expectSpec(nil, nil) // a disk that the user removes does not return
 }
 
 func TestADefaultDiskThatIsDueGivesWayToTheUsers(t *testing.T) {
@@ -525,7 +524,7 @@ func TestWithTheSettingOffDisksAreNobodysBusinessButTagsAreSet(t *testing.T) {
 	assert.Empty(t, f.disks.done, "on disk")
 
 	setting := labeledNodes()
-	f.Seed(setting) // now it is turned on
+	f.Seed(setting) // now the setting is on
 	f.syncAll()
 	f.expectSpec([]string{"default-disk-aa=/mnt/a"}, []string{"fast"})
 }

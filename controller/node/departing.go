@@ -7,14 +7,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// traces is what is left of one node, as the caches show it.
+// traces are the remaining objects of one node, as the caches show them.
 type traces struct {
 	KubeNode *corev1.Node              // nil: there is none
 	Node     *longhorn.Node            // nil: there is none
 	Manager  *longhorn.InstanceManager // nil: there is none
 }
 
-// removal is the next thing to be removed after a Kubernetes node.
+// removal is the next object to be removed after a Kubernetes node.
 type removal string
 
 // The removals; after each comes an event that leads to the next.
@@ -24,20 +24,19 @@ const (
 	removalManager removal = "instance manager"
 )
 
-// departing decides what goes after a Kubernetes node went.
+// departing decides which object is removed after a Kubernetes node was removed.
 //
 //	Kubernetes node   Node                         InstanceManager   removed next
-//	there             any                          any               –
-//	gone              there, not known to be gone  any               – (Monitor says so first)
+//	exists            any                          any               –
+//	gone              exists, not known as gone    any               – (Monitor says so first)
 //	gone              Ready False, gone            any               the Node
 //	gone              being deleted by others      any               –
-//	gone              none                         there             the InstanceManager
+//	gone              none                         exists            the InstanceManager
 //	gone              none                         none, or going    –
 //
-// The Node waits for its condition, because the condition wakes the controllers that have
-// something on the node. A deletion alone does not tell them whether the node is gone, or
-// a user deleted a Node that will register again. The InstanceManager goes after the
-// Node, for a daemon that still runs makes one wherever there is a Node.
+// The Node waits for its condition, because the condition wakes the controllers that have objects on the node. A
+// deletion of the Node is ambiguous: the node may be gone, or a user may have deleted a Node that will register again.
+// The InstanceManager is removed after the Node, because a daemon that still runs creates one wherever a Node exists.
 func departing(t traces) removal {
 	switch {
 	case t.KubeNode != nil:

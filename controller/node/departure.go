@@ -30,7 +30,7 @@ type DepartingManagers interface {
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 }
 
-// DepartureDeps are what a Departure works with; the stores are of the whole cluster.
+// DepartureDeps are the dependencies of a Departure; the stores are of the whole cluster.
 type DepartureDeps struct {
 	queue.Env
 
@@ -39,24 +39,24 @@ type DepartureDeps struct {
 	InstanceManagers DepartingManagers
 }
 
-// Departure removes the Node of a Kubernetes node that was removed, and then its
-// InstanceManager. It runs in the leader, after the Monitor has found out.
+// Departure removes the Node of a Kubernetes node that was removed, and then its InstanceManager. It runs in the
+// leader, after the Monitor has detected the removal.
 //
-// It leaves replicas and engines alone: they are kept for a return, and their controllers
-// see to them. The Node has no finalizer: a return needs nothing of it, for the identity of
-// a disk and the data are on the disk.
+// It leaves replicas and engines unchanged: they stay for a return of the node, and their controllers handle them. The
+// Node has no finalizer. A return of the node does not need the Node, because the identity of a disk and the data are
+// on the disk.
 type Departure struct {
 	deps  DepartureDeps
 	queue *queue.Queue[string] // of nodes' names
 }
 
-// NewDeparture makes a Departure; it works when Run is called.
+// NewDeparture creates a Departure. It does nothing before Run is called.
 func NewDeparture(deps DepartureDeps) (*Departure, error) {
 	d := &Departure{deps: deps}
 	d.queue = queue.New(queue.Options[string]{Name: "node-departure", Env: deps.Env, Sync: d.sync})
 	err := d.queue.Watch(
 		queue.Watch{Events: deps.Nodes, Handler: queue.Handler(d.queue, queue.Name[*longhorn.Node])},
-		// A Kubernetes node that is there asks for nothing, so only its deletion is watched.
+		// A Kubernetes node that exists requires nothing, so only its deletion is watched.
 		queue.Watch{Events: deps.KubeNodes, Handler: onlyDeletions(queue.Handler(d.queue, queue.Name[*corev1.Node]))},
 		queue.Watch{Events: deps.InstanceManagers, Handler: queue.Handler(d.queue, func(im *longhorn.InstanceManager) []string { return []string{im.Spec.NodeID} })},
 	)
@@ -70,7 +70,7 @@ func onlyDeletions(h cache.ResourceEventHandler) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{DeleteFunc: h.OnDelete}
 }
 
-// Run works until ctx ends. The caches must be filled.
+// Run works until ctx is done. The caches must be filled.
 func (d *Departure) Run(ctx context.Context) error { return d.queue.Run(ctx) }
 
 func (d *Departure) sync(ctx context.Context, name string) (queue.Result, error) {
@@ -106,10 +106,9 @@ func orNil[T any](obj *T, err error) (*T, error) {
 	return obj, err
 }
 
-// removeNode deletes the Node that is known to be gone and no other: the Kubernetes node
-// must be missing in the API server too, and the Node must be as it was looked at there. A
-// Node that has registered again meanwhile has another UID. One that another writer changed,
-// such as the daemon or the Monitor of a node that is back, has another version.
+// removeNode deletes only the Node that is known to be gone. The Kubernetes node must be missing in the API server too,
+// and the Node there must be the same as the given one. A Node that has registered again in between has another UID. A
+// Node that another writer has changed, such as the daemon or the Monitor of a node that is back, has another version.
 func (d *Departure) removeNode(ctx context.Context, node *longhorn.Node) error {
 	if err := absence.MustHaveLeft(ctx, d.deps.KubeNodes, node.Name); err != nil {
 		return err
@@ -131,8 +130,8 @@ func (d *Departure) removeNode(ctx context.Context, node *longhorn.Node) error {
 	return nil
 }
 
-// removeManager deletes the InstanceManager of a node that is neither in Kubernetes nor
-// registered. Its pod goes with it, by ownership.
+// removeManager deletes the InstanceManager of a node that is neither in Kubernetes nor registered. The garbage
+// collector deletes its pod.
 func (d *Departure) removeManager(ctx context.Context, name string, manager *longhorn.InstanceManager) error {
 	if err := absence.MustHaveLeft(ctx, d.deps.KubeNodes, name); err != nil {
 		return err

@@ -32,7 +32,7 @@ func newDeparture(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *dat
 		t.Helper()
 		_, err := c.sync(t.Context(), "n")
 		if apierrors.IsNotFound(err) {
-			err = nil // which is what the queue makes of it
+			err = nil // the queue treats the error like that
 		}
 		require.ErrorIs(t, err, want)
 	}

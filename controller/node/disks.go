@@ -16,24 +16,24 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// Disks is the node's own side of its disks.
+// Disks is the daemon's access to the disks of its node.
 type Disks interface {
 	// Scan examines directories, by disk name. It may block as long as the kernel does.
 	Scan(paths map[string]string) map[string]disk.Record
-	// CreateConfig makes the UUID file of a disk where disk.Match said so.
+	// CreateConfig creates the UUID file of a disk if disk.Match requested it.
 	CreateConfig(record disk.Record, config disk.Config) error
-	// WriteClaim puts a claim's number into the UUID file, where disk.DecideClaim said so.
+	// WriteClaim writes a claim's number into the UUID file if disk.DecideClaim requested it.
 	WriteClaim(record disk.Record, claim int64) error
-	// Prepare makes the directory of a default disk.
+	// Prepare creates the directory of a default disk.
 	Prepare(path string) error
-	// NewUUID draws a disk UUID, unlike the known ones.
+	// NewUUID generates a disk UUID that differs from the known ones.
 	NewUUID(known []string) (string, error)
 }
 
-// HostDisks are the real ones, below the directory where the host's root is mounted.
+// HostDisks are the real disks, below the directory where the host's root is mounted.
 type HostDisks struct{ Root string }
 
-// Scan is disk.Scan, with the volumes that disks lie on; none where these cannot be told.
+// Scan is disk.Scan, with the volumes on which disks lie. The volumes are missing if they cannot be determined.
 func (h HostDisks) Scan(paths map[string]string) map[string]disk.Record {
 	records := disk.Scan(h.Root, paths)
 	_ = disk.MarkVolumes(h.Root, types.DeviceDirectory, records)
@@ -53,7 +53,7 @@ func (h HostDisks) WriteClaim(record disk.Record, claim int64) error {
 // Prepare is disk.Prepare.
 func (h HostDisks) Prepare(path string) error { return disk.Prepare(h.Root, path) }
 
-// NewUUID is disk.NewUUID, of the system's randomness.
+// NewUUID is disk.NewUUID, with the system's random source.
 func (h HostDisks) NewUUID(known []string) (string, error) {
 	return disk.NewUUID(rand.Reader, known)
 }
@@ -75,9 +75,9 @@ func (c *Controller) scan(n *longhorn.Node) scanned {
 	return c.scanner.Scan(paths)
 }
 
-// createConfigs makes the UUID files of new disks and returns a new scan. If it cannot make
-// a file, that is the disk's error in the scan, so that its condition says why. The file has
-// no claim yet: that is the next step, for a new disk as for one that was moved.
+// createConfigs creates the UUID files of new disks and returns a new scan. If it cannot create a file, that is the
+// disk's error in the scan, so that its condition says why. The file has no claim yet: the claim is the next step, for
+// a new disk as well as for a moved one.
 func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map[string]disk.Record, log *logrus.Entry) scanned {
 	failed := map[string]error{}
 	known := knownUUIDs(n, records)
@@ -85,7 +85,7 @@ func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map
 		uuid, err := c.createConfig(records[name], known)
 		switch {
 		case errors.Is(err, disk.ErrConfigExists), errors.Is(err, disk.ErrDirectoryChanged):
-			// Another writer was faster; the new scan shows what is there now.
+			// Another writer was faster; the new scan shows the present content.
 			log.WithError(err).WithField(logfields.Disk, name).Debug("Made no UUID file")
 		case err != nil:
 			failed[name] = err

@@ -10,10 +10,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// namedAtMost bounds how many volumes a message names.
+// namedAtMost limits how many volumes a message names.
 const namedAtMost = 5
 
-// withEmptied returns the conditions of an accepted disk with how far its eviction is, or without that if none was asked for.
+// withEmptied returns the conditions of an accepted disk, with the progress of its eviction. If no eviction is
+// requested, it returns them without that condition.
 func withEmptied(in Input, name string, status longhorn.DiskStatus, now time.Time) []longhorn.Condition {
 	if !in.Node.Spec.EvictionRequested && !in.Node.Spec.Disks[name].EvictionRequested {
 		return slices.DeleteFunc(slices.Clone(status.Conditions), func(c longhorn.Condition) bool { return c.Type == types.ConditionEmptied })

@@ -49,7 +49,8 @@ func TestADiskSaysHowFarItsEvictionIs(t *testing.T) {
 	}
 }
 
-// Once eviction is no longer asked for, nothing is left that says how far it was; and a disk that is not there says nothing new.
+// Without a request for eviction, the condition about its progress disappears. A disk that does not exist gets no such
+// condition.
 func TestTheEndOfAnEvictionLeavesNoCondition(t *testing.T) {
 	evicted := input(func(in *Input) { in.Node.Spec.EvictionRequested = true })
 	evicted.Node.Status = plan(evicted, testutil.Now).Status

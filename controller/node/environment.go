@@ -9,34 +9,33 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Environment is what the daemon sees of its node's mounts and kernel.
+// Environment is the daemon's view of its node's mounts and kernel.
 type Environment struct {
-	// RootMount holds the optional fields (proc_pid_mountinfo(5)) of the mount by which
-	// the daemon sees the node's root directory: "master:1" where it receives what is
-	// mounted on the node, "shared:1" where that goes both ways.
+	// RootMount holds the optional fields (proc_pid_mountinfo(5)) of the mount by which the daemon sees the node's root
+	// directory. "master:1": it receives new mounts of the node. "shared:1": mounts propagate in both directions.
 	RootMount string
-	// Devices are those of NeededDevices that the kernel offers, or would upon use.
+	// Devices are the NeededDevices that the kernel offers, or will offer upon use.
 	Devices []string
 	// Filesystems are the types that the kernel can mount now.
 	Filesystems []string
-	// Addresses are those of the node's own network, sorted; none: they could not be read.
+	// Addresses are the addresses of the node's own network, sorted; none: they could not be read.
 	Addresses []string
-	// Err is why the kernel could not be asked.
+	// Err is why the kernel's properties could not be read.
 	Err error
 }
 
-// NeededDevices are the devices, below /dev, that a volume is served with.
+// NeededDevices are the devices, below /dev, that serve volumes.
 var NeededDevices = []string{"fuse", "loop-control"}
 
-// environmentConditions are the node's conditions that follow. They inform the user; none
-// of them keeps a node from being used. A disk that is there can be served without mounts
-// that arrive later, and where the kernel lacks something a volume fails with its own
-// reason.
+// environmentConditions are the node's conditions that follow from the environment. They inform the user, and none of
+// them prevents the use of a node. An existing disk can be used without mounts that appear later. If the kernel lacks a
+// feature, a volume fails with its own reason.
 func environmentConditions(node string, e Environment) []longhorn.Condition {
 	return []longhorn.Condition{mountPropagation(node, e), kernelModules(node, e), nfsClient(node, e)}
 }
 
-// Conditions are all that follow from what is seen on a node itself, for who looks at it without a controller.
+// Conditions are all conditions that follow from observations on the node itself, for callers that examine it without a
+// controller.
 func Conditions(node string, e Environment, d DataPlane) []longhorn.Condition {
 	return append(environmentConditions(node, e), deviceSuccession(node, d), kernelNBDClient(node, d))
 }

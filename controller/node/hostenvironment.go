@@ -14,9 +14,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/netns"
 )
 
-// Environment reads it from this process's /proc, the host's /dev and the network of the host's first process. The kernel offers a device when its driver
-// is registered (/proc/misc) or its node is there, for then the kernel loads the driver when the device is
-// opened.
+// Environment reads this process's /proc, the host's /dev and the network of the host's first process. The kernel
+// offers a device in two cases: its driver is registered (/proc/misc), or its device file exists. In the latter case
+// the kernel loads the driver when the device is opened.
 func (h HostDisks) Environment() Environment {
 	var e Environment
 	mounts, err := mountinfo.GetMounts(mountinfo.ParentsFilter(h.Root))
@@ -33,12 +33,13 @@ func (h HostDisks) Environment() Environment {
 	}
 	filesystems, err := tableColumn("/proc/filesystems")
 	e.Filesystems, e.Err = filesystems, errors.Join(e.Err, err)
-	// Who may use shared volumes rests on them alone, and the leader says where they are missing.
+	// Only the list of clients of shared volumes depends on the addresses, and the leader reports nodes without them.
 	e.Addresses, _ = networkAddresses(filepath.Join(h.Root, "proc/1/ns/net"))
 	return e
 }
 
-// ipvsLink has all addresses of all Services where kube-proxy uses IPVS. No packet leaves a node with one of them.
+// ipvsLink has all addresses of all Services if kube-proxy uses IPVS. No packet leaves a node with one of these
+// addresses.
 const ipvsLink = "kube-ipvs0"
 
 // networkAddresses are the addresses of a network that other machines may see, sorted.
@@ -55,7 +56,7 @@ func networkAddresses(file string) ([]string, error) {
 			}
 			found, err := link.Addrs()
 			if err != nil {
-				continue // the link has gone since
+				continue // the link has disappeared since
 			}
 			for _, a := range found {
 				if network, ok := a.(*net.IPNet); ok && network.IP.IsGlobalUnicast() {
@@ -69,8 +70,8 @@ func networkAddresses(file string) ([]string, error) {
 	return slices.Compact(addresses), err
 }
 
-// mountOf returns the optional fields of the mount that a directory lies on, of those above it: the longest mount
-// point, and of several there the last, which is on top.
+// mountOf returns the optional fields of the mount that contains a directory, given the mounts above it. This is the
+// longest mount point; of several at that point, it is the last, which is on top.
 func mountOf(mounts []*mountinfo.Info) string {
 	var best *mountinfo.Info
 	for _, m := range mounts {

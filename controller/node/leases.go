@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// leasesInterval is how often the leader looks at the Leases of disks.
+	// leasesInterval is how often the leader checks the Leases of disks.
 	leasesInterval = time.Hour
-	// leaseKept is how long the Lease of a disk that is gone is kept. The Lease tells an
-	// old copy of the disk from the disk, so it outlives a move.
+	// leaseKept is how long the Lease of a missing disk stays. The Lease distinguishes the disk from an old copy of it,
+	// so it stays while a disk is being moved.
 	leaseKept = 24 * time.Hour
 )
 
@@ -33,7 +33,7 @@ type LeaseStore interface {
 	Delete(ctx context.Context, name string, p datastore.Preconditions) error
 }
 
-// LeasesDeps are what a Leases works with; the stores are of the whole cluster.
+// LeasesDeps are the dependencies of a Leases; the stores are of the whole cluster.
 type LeasesDeps struct {
 	queue.Env
 
@@ -52,7 +52,7 @@ type Leases struct {
 	queue *queue.Queue[string] // of one key
 }
 
-// NewLeases makes a Leases; it works when Run is called.
+// NewLeases creates a Leases. It does nothing before Run is called.
 func NewLeases(deps LeasesDeps) *Leases {
 	l := &Leases{deps: deps}
 	l.queue = queue.New(queue.Options[string]{Name: "disk-leases", Env: deps.Env, Sync: l.sync})
@@ -60,11 +60,12 @@ func NewLeases(deps LeasesDeps) *Leases {
 	return l
 }
 
-// Run works until ctx ends.
+// Run works until ctx is done.
 func (l *Leases) Run(ctx context.Context) error { return l.queue.Run(ctx) }
 
-// sync reads the Leases before what it judges them by: a claim that was made meanwhile, or found held
-// on a marked Lease, has written its Lease, so sync can no longer delete the version that it read.
+// sync reads the Leases before it reads the nodes and replicas by which it judges them. In between, a node may create a
+// claim, or find that it holds a marked Lease. Then that node has written the Lease, so sync can no longer delete the
+// version that it read.
 func (l *Leases) sync(ctx context.Context, _ string) (queue.Result, error) {
 	again := queue.Result{RequeueAfter: leasesInterval}
 	leases, err := l.deps.Leases.ListLive(ctx, metav1.ListOptions{})
@@ -89,8 +90,7 @@ func (l *Leases) sync(ctx context.Context, _ string) (queue.Result, error) {
 	return again, errors.Join(failures...)
 }
 
-// ignoreChanged drops the errors that say that the Lease is another or gone by now: the
-// next pass looks at it again.
+// ignoreChanged drops the errors that say that the Lease has changed or is gone. The next pass checks it again.
 func ignoreChanged(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
@@ -98,7 +98,7 @@ func ignoreChanged(err error) error {
 	return err
 }
 
-// treat writes down since when the disk is gone, and deletes the Lease leaseKept later.
+// treat records since when the disk is gone, and deletes the Lease leaseKept later.
 func (l *Leases) treat(ctx context.Context, lease *coordinationv1.Lease, gone bool) error {
 	now := l.deps.Clock.Now()
 	switch lapse(lease, gone, now) {
@@ -134,8 +134,8 @@ const (
 // lapse decides about one Lease.
 //
 //	disk    marked                action
-//	there   no                    keep
-//	there   yes                   unmark
+//	exists  no                    keep
+//	exists  yes                   unmark
 //	gone    no, or unreadably     mark
 //	gone    less than leaseKept   keep
 //	gone    for leaseKept         delete
@@ -155,9 +155,9 @@ func lapse(lease *coordinationv1.Lease, gone bool, now time.Time) leaseAction {
 	return leaseDelete
 }
 
-// isDiskGone tells whether the disk of a Lease is unknown to the cluster: no node has
-// recorded its UUID, the disk that claimed it is not in any spec, and no replica is said to
-// be on it. A claim whose holder cannot be read is not ours, so its disk is not gone.
+// isDiskGone reports whether the disk of a Lease is unknown to the cluster: no node has recorded its UUID, the disk
+// that claimed it is not in any spec, and no replica is on it according to its object. If the holder of a claim cannot
+// be parsed, the claim is not ours. In that case its disk does not count as gone.
 func isDiskGone(lease *coordinationv1.Lease, uuid string, nodes []*longhorn.Node, replicas []*longhorn.Replica) bool {
 	holder := leaseOf(lease).Holder
 	holderNode, holderDisk, ok := strings.Cut(holder, "/")

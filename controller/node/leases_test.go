@@ -95,7 +95,7 @@ func TestALeaseIsDeletedADayAfterItsDisk(t *testing.T) {
 	})
 }
 
-// nodesMeanwhile lets something happen after the Leases were read.
+// nodesMeanwhile calls happens after the Leases were read.
 type nodesMeanwhile struct {
 	*datastore.Store[*longhorn.Node]
 	happens func()

@@ -37,40 +37,41 @@ type MonitoredPods interface {
 	ByIndex(index, value string) ([]*corev1.Pod, error)
 }
 
-// Liveness says which nodes that serve shares are down. *liveness.Detector satisfies it.
+// Liveness says which nodes that serve shares are down. *liveness.Detector implements it.
 type Liveness interface {
-	// Silence is the verdict on a node; nil: it is not known to be down. Until isKnown, what an earlier leader wrote stands.
+	// Silence is the verdict on a node; nil: the node is not known to be down. Until isKnown is true, the verdict of an
+	// earlier leader is valid.
 	Silence(node string) (s *longhorn.NodeSilence, isKnown bool)
-	// OnChange has f called with each node of which that changes.
+	// OnChange registers f, which is called with each node when its verdict changes.
 	OnChange(f func(node string))
 }
 
-// MonitorDeps are what a Monitor works with; the stores are of the whole cluster.
+// MonitorDeps are the dependencies of a Monitor; the stores are of the whole cluster.
 type MonitorDeps struct {
 	queue.Env
 
 	Nodes     MonitoredNodes
 	KubeNodes MonitoredKubeNodes
 	Pods      MonitoredPods
-	// Engines and Replicas say what keeps a node from being deleted; nil: the condition Removable is left alone.
+	// Engines and Replicas show why a node must not be deleted; nil: the condition Removable is not written.
 	Engines  EngineLister
 	Replicas ReplicaLister
 	Liveness Liveness
-	// Answers tells whether any of these addresses (host:port) answers, were it by refusing.
+	// Answers reports whether any of these addresses (host:port) answers. A refusal counts as an answer.
 	Answers func(ctx context.Context, addresses []string) bool
 }
 
-// Monitor keeps the conditions Ready, Removable and NFSClientIDUnique of every node, and the
-// conditions of the disks of a node that is away. It runs in the leader.
+// Monitor maintains the conditions Ready, Removable and NFSClientIDUnique of every node, and the conditions of the
+// disks of a node that is away. It runs in the leader.
 type Monitor struct {
 	deps  MonitorDeps
 	queue *queue.Queue[string] // of nodes' names
 }
 
-// NewMonitor makes a Monitor; it works when Run is called.
+// NewMonitor creates a Monitor. It does nothing before Run is called.
 func NewMonitor(deps MonitorDeps) (*Monitor, error) {
 	m := &Monitor{deps: deps}
-	// A node that does not answer keeps a worker for a second.
+	// A node that does not answer occupies a worker for a second.
 	m.queue = queue.New(queue.Options[string]{Name: "node-monitor", Env: deps.Env, Workers: 4, Sync: m.sync})
 	deps.Liveness.OnChange(m.queue.Add)
 	err := m.queue.Watch(
@@ -85,10 +86,10 @@ func NewMonitor(deps MonitorDeps) (*Monitor, error) {
 	return m, nil
 }
 
-// Run works until ctx ends. The caches must be filled.
+// Run works until ctx is done. The caches must be filled.
 func (m *Monitor) Run(ctx context.Context) error { return m.queue.Run(ctx) }
 
-// nodeOfDaemon is the node of one of the daemon's pods, and none for other pods.
+// nodeOfDaemon is the node of one of the daemon's pods. For other pods it returns nothing.
 func nodeOfDaemon(pod *corev1.Pod) []string {
 	if pod.Labels[types.LabelApp] != types.AppManager || pod.Spec.NodeName == "" {
 		return nil
@@ -99,7 +100,7 @@ func nodeOfDaemon(pod *corev1.Pod) []string {
 func (m *Monitor) sync(ctx context.Context, name string) (queue.Result, error) {
 	node, err := m.deps.Nodes.Get(name)
 	if err != nil {
-		return queue.Result{}, queue.Gone(err) // not registered, nothing to say
+		return queue.Result{}, queue.Gone(err) // not registered, nothing to report
 	}
 	if node.DeletionTimestamp != nil {
 		return queue.Result{}, nil
@@ -159,7 +160,7 @@ func (m *Monitor) gather(ctx context.Context, name string) (readyInput, error) {
 	in := readyInput{Node: name}
 	kubeNode, err := m.deps.KubeNodes.GetRO(name)
 	if apierrors.IsNotFound(err) {
-		// Other controllers give up what is on a node that is gone: make sure.
+		// Other controllers abandon everything on a node that is gone, so check this live.
 		kubeNode, err = m.deps.KubeNodes.Live(ctx, name)
 	}
 	switch {

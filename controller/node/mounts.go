@@ -9,11 +9,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// mountPause is the least time between two scans for the sake of mounts: on a busy node
-// pods' mounts come and go all the time.
+// mountPause is the least time between two scans that changed mounts trigger. On a busy node, mounts of pods change all
+// the time.
 const mountPause = time.Second
 
-// Run works until ctx ends. The caches must be filled.
+// Run works until ctx is done. The caches must be filled.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.queue.Run(ctx) })
@@ -29,7 +29,7 @@ func (c *Controller) watchMounts(ctx context.Context, changed chan<- struct{}) {
 	err := c.deps.WatchMounts(ctx, func() {
 		select {
 		case changed <- struct{}{}:
-		default: // one is waiting to be taken
+		default: // a change is already waiting
 		}
 	})
 	if err != nil {
@@ -37,8 +37,7 @@ func (c *Controller) watchMounts(ctx context.Context, changed chan<- struct{}) {
 	}
 }
 
-// scanForMounts has the node synced at once after a change, and then no sooner than
-// mountPause later.
+// scanForMounts syncs the node at once after a change, and then not before mountPause has passed.
 func (c *Controller) scanForMounts(ctx context.Context, changed <-chan struct{}) {
 	for {
 		select {

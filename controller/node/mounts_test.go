@@ -21,7 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mountwatch"
 )
 
-// tellingNodes shows each status as it is written, and lets the caches follow.
+// tellingNodes reports each status when it is written, and then updates the caches.
 type tellingNodes struct {
 	NodeStore
 	f     *fixture
@@ -37,7 +37,7 @@ func (n tellingNodes) UpdateStatus(ctx context.Context, obj *longhorn.Node) (*lo
 	return stored, err
 }
 
-// asOfADevice lets file systems in memory stand for those of devices.
+// asOfADevice makes file systems in memory look like file systems on devices.
 type asOfADevice struct{ HostDisks }
 
 func (d asOfADevice) Scan(paths map[string]string) map[string]disk.Record {
@@ -49,8 +49,8 @@ func (d asOfADevice) Scan(paths map[string]string) map[string]disk.Record {
 	return records
 }
 
-// With real mounts: each change is in the disk's condition within 5 s, nothing is written
-// to what lies beneath, and the disk is ready again when it is back.
+// With real mounts: each change is in the disk's condition within 5 s, nothing is written to the directory beneath, and
+// the disk is ready again when it is back.
 func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
 	if !mountns.Own(t) {
 		return

@@ -16,14 +16,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// HostNFSClient is how the daemon speaks of the identifier of the node's NFS client with the CSI plugin, which mounts shares and sets it.
+// HostNFSClient is how the daemon and the CSI plugin agree on the identifier of the node's NFS client. The plugin
+// mounts shares and sets the identifier.
 type HostNFSClient struct {
 	// Directory is types.NFSClientDirectory of the node, as this process sees it.
 	Directory string
 }
 
-// Identify leaves the wanted identifier for the plugin, and returns the one that all of the node's clients of shares have; "": not known, as while
-// the plugin is of a release that says nothing, or has mounted no share since the node started.
+// Identify stores the wanted identifier for the plugin. It returns the identifier that all of the node's clients of
+// shares have; "": not known. It is not known while the plugin is of a release that does not report it, or has mounted
+// no share since the node started.
 func (h HostNFSClient) Identify(wanted string) (string, error) {
 	if err := h.want(wanted); err != nil {
 		return "", fmt.Errorf("ask for the identifier of the node's NFS client: %w", err)
@@ -57,8 +59,8 @@ func (h HostNFSClient) want(id string) error {
 // namedSharers is how many of the nodes with one identifier a condition names.
 const namedSharers = 5
 
-// clientIDUnique decides the condition NFSClientIDUnique of a node, of all nodes. Nodes that report nothing are left out: without an identifier, a
-// client is known by the name of the CSI plugin's pod, which no two nodes have.
+// clientIDUnique decides the condition NFSClientIDUnique of a node, given all nodes. Nodes that report nothing are
+// ignored: without an identifier, a client is known by the name of the CSI plugin's pod, which no two nodes have.
 func clientIDUnique(n *longhorn.Node, all []*longhorn.Node, now time.Time) []longhorn.Condition {
 	others := sharers(n, all)
 	c := longhorn.Condition{Type: types.ConditionNFSClientIDUnique, Status: longhorn.ConditionTrue, Message: fmt.Sprintf("no other node reports the NFS client identifier of node %s", n.Name)}
@@ -91,7 +93,7 @@ func sharers(n *longhorn.Node, all []*longhorn.Node) (names []string) {
 	return names
 }
 
-// sharersOfClientID are the nodes whose condition rests on what a node reported before, or reports now.
+// sharersOfClientID are the nodes with a condition that depends on a node's former or present report.
 func (m *Monitor) sharersOfClientID(was, is *longhorn.Node) (names []string) {
 	var ids []string
 	for _, n := range []*longhorn.Node{was, is} {
@@ -104,7 +106,8 @@ func (m *Monitor) sharersOfClientID(was, is *longhorn.Node) (names []string) {
 	}
 	all, err := m.deps.Nodes.List(labels.Everything())
 	if err != nil {
-		return nil // the cache cannot fail to list; each node's next sync decides in any case
+		// the cache cannot fail to list; each node's next sync decides in any case
+		return nil
 	}
 	for _, n := range all {
 		if slices.Contains(ids, n.Status.NFSClientID) {

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Input is what the daemon of a node knows about it.
+// Input is the daemon's knowledge about its node.
 type Input struct {
 	Node     *longhorn.Node
 	KubeNode *corev1.Node           // nil: not known, which changes nothing
@@ -23,34 +23,35 @@ type Input struct {
 	Settings scheduler.Settings
 	// CordonedTakesCopies: a cordoned node still gets new replicas.
 	CordonedTakesCopies bool
-	// Claims are those of the disks that judge accepts; a missing claim is not held.
+	// Claims are the claims of the disks that diskVerdicts accepts. A missing claim is not held.
 	Claims map[string]Claim
-	// DataPlane is what the instance manager of this node says.
+	// DataPlane is the report of this node's instance manager.
 	DataPlane DataPlane
-	// Environment is nil if it was not looked at: then its conditions stay.
+	// Environment is nil if it was not read. In that case its conditions stay.
 	Environment *Environment
-	// NFSClientID is the identifier of the node's NFS client; nil if it was not looked at: then the status keeps the last one.
+	// NFSClientID is the identifier of the node's NFS client. It is nil if it was not read; in that case the status
+	// keeps the last one.
 	NFSClientID *string
 }
 
-// Claim tells whether an accepted disk is this node's in the whole cluster too.
+// Claim says whether this node has the claim to an accepted disk in the whole cluster.
 type Claim struct {
 	Held   bool
-	Reason string // of a disk that is not
-	Gist   string // a clause for people
+	Reason string // of a disk that is not held
+	Gist   string // a clause for messages
 }
 
-// Plan is what follows from it.
+// Plan is the result of an Input.
 type Plan struct {
-	// CreateConfigs names the new disks that lack nothing but a UUID file. After
-	// making them, the disks must be scanned and planned anew.
+	// CreateConfigs names the new disks that lack only a UUID file. After these files are created, the disks must be
+	// scanned and planned again.
 	CreateConfigs []string
 	Status        longhorn.NodeStatus
-	// Flipped are the conditions whose status is not what it was.
+	// Flipped are the conditions with a changed status.
 	Flipped []longhorn.Condition
 }
 
-// plan decides the daemon's part of the status and passes the rest on.
+// plan decides the daemon's part of the status and leaves the rest unchanged.
 func plan(in Input, now time.Time) Plan {
 	var p Plan
 	p.Status = *in.Node.Status.DeepCopy()
@@ -92,7 +93,7 @@ func plan(in Input, now time.Time) Plan {
 	return p
 }
 
-// diskVerdicts asks package disk which directories are the disks that they should be.
+// diskVerdicts asks package disk which directories contain the expected disks.
 func diskVerdicts(in Input) map[string]disk.Verdict {
 	spec := make(map[string]disk.SpecDisk, len(in.Node.Spec.Disks))
 	known := make(map[string]disk.Known, len(in.Node.Spec.Disks))
@@ -107,8 +108,8 @@ func diskVerdicts(in Input) map[string]disk.Verdict {
 	return disk.Match(in.Node.Name, spec, known, in.Records)
 }
 
-// claimed is the next step for a disk that this node accepts: it must be this node's in the
-// whole cluster. A refused disk keeps its UUID if it had one recorded.
+// claimed is the next step for a disk that this node accepts: the node must have its claim in the whole cluster. A
+// refused disk keeps its recorded UUID, if any.
 func claimed(in Input, name string, v disk.Verdict) disk.Verdict {
 	if !v.Accept {
 		return v
@@ -123,8 +124,8 @@ func claimed(in Input, name string, v disk.Verdict) disk.Verdict {
 	return disk.Refused(in.Node.Name, name, in.Node.Spec.Disks[name].Path, in.Node.Status.DiskStatus[name].DiskUUID, c.Reason, c.Gist)
 }
 
-// answering is the last step for a disk that is accepted: it must answer the data plane, which
-// does more with it than look. A disk that hangs must not get more to do.
+// answering is the last step for a disk that is accepted: it must answer the data plane, which does more with it than
+// examine it. A disk that hangs must get no further requests.
 func answering(in Input, name string, v disk.Verdict) disk.Verdict {
 	path := in.Node.Spec.Disks[name].Path
 	message, hanging := in.DataPlane.HangingDisks[filepath.Clean(path)]
@@ -134,9 +135,9 @@ func answering(in Input, name string, v disk.Verdict) disk.Verdict {
 	return disk.Refused(in.Node.Name, name, path, v.UUID, types.ReasonDiskNotResponding, message)
 }
 
-// holderGone tells whether the disk that claimed a UUID no longer exists: there is no such
-// node (nil), the node's spec has no disk of that name, or that disk has become another. A
-// node that is not ready, or being deleted, is still there.
+// holderGone reports whether the disk that claimed a UUID no longer exists. This is so in three cases: the node does
+// not exist (nil), the node's spec has no disk with that name, or that disk has another UUID now. A node that is not
+// ready, or being deleted, still exists.
 func holderGone(n *longhorn.Node, name, uuid string) bool {
 	if n == nil {
 		return true
@@ -148,8 +149,8 @@ func holderGone(n *longhorn.Node, name, uuid string) bool {
 	return recorded != "" && !strings.EqualFold(recorded, uuid)
 }
 
-// schedulable tells whether the node gets new replicas: not while its Kubernetes node is
-// cordoned, unless the setting disable-scheduling-on-cordoned-node is false.
+// schedulable says whether the node gets new replicas. It gets none while its Kubernetes node is cordoned, unless the
+// setting disable-scheduling-on-cordoned-node is false.
 func schedulable(n *corev1.Node, cordonedTakesCopies bool) longhorn.Condition {
 	if n.Spec.Unschedulable && cordonedTakesCopies {
 		return longhorn.Condition{
@@ -182,7 +183,8 @@ func diskStatus(in Input, name string, v disk.Verdict, now time.Time) longhorn.D
 		ScheduledReplica: map[string]int64{},
 	}
 	if v.UUID == before.DiskUUID {
-		after.OnVolume = before.OnVolume // also while the disk is not accepted: so the scheduler makes no circle meanwhile
+		// also while the disk is not accepted, so that the scheduler creates no circle in that time
+		after.OnVolume = before.OnVolume
 	}
 	ready := longhorn.Condition{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: v.Reason, Message: v.Message}
 	if v.Accept {
@@ -216,9 +218,8 @@ func scheduled(replicas []*longhorn.Replica, diskUUID string) (byName map[string
 	return byName, sum
 }
 
-// steadyAvailable keeps the recorded figure of free space while the new one differs by less than 1 % of
-// the disk and changes nothing for placement. So a busy disk does not cause a write of the
-// status at every scan.
+// steadyAvailable keeps the recorded figure of free space while the new one differs by less than 1 % of the disk and
+// changes nothing for placement. So a busy disk does not cause a write of the status at every scan.
 func steadyAvailable(in Input, name string, before, after longhorn.DiskStatus, fresh int64) int64 {
 	difference := max(fresh-before.StorageAvailable, before.StorageAvailable-fresh)
 	if difference >= after.StorageMaximum/100 || before.StorageMaximum != after.StorageMaximum {
@@ -242,7 +243,8 @@ func hasRoom(in Input, name string, status longhorn.DiskStatus, ready bool) long
 		StorageReserved:  in.Node.Spec.Disks[name].StorageReserved,
 		StorageScheduled: status.StorageScheduled,
 	}, in.Settings)
-	if ok && disk.InMemory(status.FSType) { // of an earlier release, which let it in
+	// of an earlier release, which accepted it
+	if ok && disk.InMemory(status.FSType) {
 		ok, reason = false, disk.ReasonDiskInMemory
 		message = fmt.Sprintf("Disk %s(%s) on node %s gets no new replicas: its file system (%s) is in memory, and a restart of the node loses all replicas on it. "+
 			"Its replicas are still served; set evictionRequested to move them to other disks", name, status.DiskPath, in.Node.Name, status.FSType)

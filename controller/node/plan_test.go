@@ -24,7 +24,7 @@ const (
 	uuid2 = "22222222-2222-4222-8222-222222222222"
 )
 
-// found is the record of a healthy disk of 100 GiB, as disk-1 of build.ReadyNode.
+// found is the record of a healthy disk of 100 GiB, like disk-1 in build.ReadyNode.
 func found(changes ...func(*disk.Record)) disk.Record {
 	config := disk.NewConfig("disk-1", uuid1)
 	config.Claim = 1
@@ -61,8 +61,7 @@ func input(changes ...func(*Input)) Input {
 
 func recordOf(r disk.Record) func(*Input) { return func(in *Input) { in.Records[r.Name] = r } }
 
-// markedAway is a node that is not ready for the reason given, or ready again, and whose
-// disk the leader has marked.
+// markedAway is a node that is not ready for the reason given, or ready again, after the leader has marked its disk.
 func markedAway(reason string) func(*Input) {
 	return func(in *Input) {
 		ready := longhorn.Condition{Type: "Ready", Status: "True"}
@@ -74,8 +73,8 @@ func markedAway(reason string) func(*Input) {
 	}
 }
 
-// summary writes down what a case looks at: the disk's two conditions as
-// status/reason, its UUID and figures in GiB.
+// summary has the values that a case checks: the disk's two conditions as status/reason, its UUID, and its figures in
+// GiB.
 type summary struct {
 	ready, schedulable            string
 	uuid                          string
@@ -414,7 +413,7 @@ func TestACordonFlipsSchedulable(t *testing.T) {
 	assert.Equal(t, "2030-01-02T03:04:05Z", p.Flipped[0].LastTransitionTime)
 }
 
-// While a disk that lies on a volume is not accepted, the scheduler must still know that it does.
+// While a disk that lies on a volume is not accepted, the scheduler must still know that it lies on that volume.
 func TestADiskThatIsNotAcceptedStillLiesOnItsVolume(t *testing.T) {
 	in := input(recordOf(found(func(r *disk.Record) { r.OnVolume, r.ReadOnly = "b", true })), func(in *Input) {
 		in.DataPlane = DataPlane{Answers: true, DisksOnVolumes: true}

@@ -16,14 +16,13 @@ type ConfigMapReader interface {
 	Live(ctx context.Context, name string) (*corev1.ConfigMap, error)
 }
 
-// registration are the settings that decide which disk a node gets when it is registered,
-// which happens once.
+// registration are the settings that decide which disk a node gets when it is registered. This happens once.
 var registration = []types.SettingName{
 	types.SettingCreateDefaultDiskLabeled, types.SettingDefaultDataPath, types.SettingReservedPercentage,
 }
 
-// awaitsSettings tells whether one of these settings still lacks its value from the ConfigMap
-// longhorn-default-setting. The leader sets it; the setting's event brings the node back.
+// awaitsSettings reports whether one of these settings still lacks its value from the ConfigMap
+// longhorn-default-setting. The leader sets it; the setting's event triggers another sync of the node.
 func (c *Controller) awaitsSettings(ctx context.Context) (bool, error) {
 	if c.deps.DefaultSettings == nil {
 		return false, nil
@@ -35,7 +34,7 @@ func (c *Controller) awaitsSettings(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read the settings that the node is to be registered with: %w", err)
 	}
-	defaults, _ := types.ReadDefaultSettings(cm) // the leader tells the problems
+	defaults, _ := types.ReadDefaultSettings(cm) // the leader reports the problems
 	for _, name := range registration {
 		var s *longhorn.Setting
 		if s, err = c.deps.Settings.GetRO(string(name)); err != nil && !apierrors.IsNotFound(err) {

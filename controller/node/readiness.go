@@ -10,36 +10,35 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// kubeletGrace is how long a kubelet may call itself not ready before the leader
-// believes it: a kubelet does so for a moment when it starts. If a kubelet does not
-// answer (status Unknown), Kubernetes gave it its grace already.
+// kubeletGrace is how long a kubelet may report itself as not ready before the leader acts on it: a kubelet does so for
+// a moment when it starts. If a kubelet does not answer (status Unknown), Kubernetes has already waited.
 const kubeletGrace = 15 * time.Second
 
-// readyInput is what the Ready condition of a node rests on.
+// readyInput is everything that the Ready condition of a node depends on.
 type readyInput struct {
 	Node     string
 	KubeNode *corev1.Node          // nil: there is none
 	Daemons  []*corev1.Pod         // the daemon's pods on that node
-	Shares   []*corev1.Pod         // that serve, or are about to
+	Shares   []*corev1.Pod         // that serve, or will serve soon
 	Silent   bool                  // it served shares, and does not answer (silence.go)
-	Silence  *longhorn.NodeSilence // how that was found; nil: by a leader of an earlier release
-	Serves   bool                  // it serves shares, and answers though its kubelet says that it is not ready (silence.go)
+	Silence  *longhorn.NodeSilence // the details of that finding; nil: a leader of an earlier release found it
+	// it serves shares, and answers although its kubelet says that it is not ready (silence.go)
+	Serves bool
 }
 
-// readiness decides a node's Ready condition and, if positive, when to decide again.
-// The reason is that of the first rule broken, in the order of how much is lost:
+// readiness decides a node's Ready condition and, if again is positive, when to decide again. The reason is that of the
+// first rule that is broken. The rules are in the order of how much is lost:
 //
 //	KubernetesNodeGone      the Kubernetes node was removed
 //	KubernetesNodeNotReady  the kubelet does not answer, or says so for 15 s
 //	KubeletNotReady         it says so, and the node serves shares and answers
 //	NodeNotAnswering        it served shares, and answers neither questions nor connections
 //	ManagerPodMissing       no pod of the daemon is on the node
-//	ManagerPodDown          there is one, and it is not ready
+//	ManagerPodDown          the pod exists, and it is not ready
 //	KubernetesNodePressure  the node lacks memory, disk, process ids or network
 //
-// Only KubernetesNodeGone, KubernetesNodeNotReady and NodeNotAnswering mean that what
-// runs on the node may be lost. A daemon that is
-// missing or down, as in an upgrade, takes nothing from the data plane.
+// Only KubernetesNodeGone, KubernetesNodeNotReady and NodeNotAnswering mean that everything on the node may be lost. If
+// only the daemon is missing or down, as in an upgrade, the data plane is not affected.
 func readiness(in readyInput, now time.Time) (longhorn.Condition, time.Duration) {
 	if in.KubeNode == nil {
 		return notReady(types.ReasonKubernetesNodeGone, "Kubernetes node %s is gone", in.Node), 0
@@ -67,7 +66,7 @@ func readiness(in readyInput, now time.Time) (longhorn.Condition, time.Duration)
 	}, again
 }
 
-// seenBy says who found that a node does not answer.
+// seenBy says which component found that a node does not answer.
 func seenBy(s *longhorn.NodeSilence) string {
 	switch {
 	case s == nil:
@@ -84,8 +83,7 @@ func notReady(reason, format string, args ...any) longhorn.Condition {
 	}
 }
 
-// kubeletReady says what is wrong, or nothing. In the grace time it says nothing yet,
-// and when to ask again.
+// kubeletReady returns the problem, if any. In the grace time it returns no problem yet, and when to ask again.
 func kubeletReady(n *corev1.Node, now time.Time) (wrong string, again time.Duration) {
 	for _, c := range n.Status.Conditions {
 		if c.Type != corev1.NodeReady {

@@ -24,7 +24,7 @@ func deleting(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: test
 
 func podNotReady(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
 
-// kubelet is a Kubernetes node whose Ready condition has that status for so long.
+// kubelet is a Kubernetes node with that status in its Ready condition for that long.
 func kubelet(status corev1.ConditionStatus, since time.Duration) *corev1.Node {
 	return build.KubeNode("node-1", func(n *corev1.Node) {
 		n.Status.Conditions[0] = corev1.NodeCondition{

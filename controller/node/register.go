@@ -22,21 +22,20 @@ import (
 // before the disk has one.
 const defaultDiskKey = "default"
 
-// register makes the Node object of this node, once the settings have the values that the
-// ConfigMap longhorn-default-setting gives them.
+// register creates the Node object of this node, once the settings have the values that the ConfigMap
+// longhorn-default-setting gives them.
 //
-// With the setting create-default-disk-labeled-nodes off, the node gets one default disk.
-// This happens once, so a disk that the user removes later never comes back. If the disk
-// cannot be made, an annotation says that it is due, and setDefaults tries again until
-// the node has a disk.
+// If the setting create-default-disk-labeled-nodes is off, the node gets one default disk. This happens once, so a disk
+// that the user removes later never comes back. If the disk cannot be created, an annotation says that it is due. Then
+// setDefaults tries again until the node has a disk.
 //
-// With the setting on, the node gets none: setDefaults adds what the label says, as it
-// does whenever a node has no disk.
+// If the setting is on, the node gets no disk here. setDefaults adds what the label requests, as it does whenever a
+// node has no disk.
 func (c *Controller) register(ctx context.Context, log *logrus.Entry) error {
-	// The cache shows only what its selection matched: ask the API server itself.
+	// The cache shows only the objects that its selection matched, so ask the API server itself.
 	_, err := c.deps.Nodes.Live(ctx, c.deps.Node)
 	if err == nil || !apierrors.IsNotFound(err) {
-		return err // it exists: its event will bring us back
+		return err // it exists: its event triggers another sync
 	}
 	if waits, err := c.awaitsSettings(ctx); err != nil || waits {
 		return err
@@ -59,13 +58,14 @@ func (c *Controller) register(ctx context.Context, log *logrus.Entry) error {
 	}
 	if diskErr != nil {
 		log.WithError(diskErr).Warn("Registered the node without a disk")
-		return nil // setDefaults shows why, and tells it
+		return nil // setDefaults shows the reason, and records the Event
 	}
 	log.WithField(logfields.Disk, strings.Join(sortedDisks(node), " ")).Info("Registered the node")
 	return nil
 }
 
-// registered takes in how the creation of the Node ended. The API server's refusal is an Event of the Kubernetes node: there is no other object.
+// registered handles the result of creating the Node. If the API server refuses it, the Event belongs to the Kubernetes
+// node, because no other object exists.
 func (c *Controller) registered(err error) error {
 	err = queue.OfChild(err)
 	if c.refusals.Tried(c.deps.Node, err, c.deps.Clock.Now()) {
@@ -81,14 +81,13 @@ func (c *Controller) labeledOnly() bool {
 	return c.deps.Setting.Bool(types.SettingCreateDefaultDiskLabeled)
 }
 
-// reservedPercent is what part of a disk is reserved where its spec does not say.
+// reservedPercent is the part of a disk that is reserved if its spec does not say.
 func (c *Controller) reservedPercent() int64 {
 	return c.deps.Setting.Int(types.SettingReservedPercentage)
 }
 
-// defaultDisk prepares the directory of the setting default-data-path and describes the
-// disk in it: named by its file system, with a part of its size reserved. With an error
-// it returns no disk, and a map all the same.
+// defaultDisk prepares the directory of the setting default-data-path and describes the disk in it. The disk is named
+// by its file system, and a part of its size is reserved. With an error it returns no disk, but still a map.
 func (c *Controller) defaultDisk() (map[string]longhorn.DiskSpec, error) {
 	path := c.defaultDataPath()
 	disks, err := c.makeDefaultDisk(path)
@@ -100,14 +99,13 @@ func (c *Controller) defaultDataPath() string {
 	return c.deps.Setting.Text(types.SettingDefaultDataPath)
 }
 
-// The default disk is tried again after firstDefaultRetry, and each time that it fails
-// again after twice the time.
+// The default disk is tried again after firstDefaultRetry. After each further failure the time doubles.
 const (
 	firstDefaultRetry = defaultsRetry
 	lastDefaultRetry  = 5 * time.Minute
 )
 
-// defaultAttempt is the last attempt to make the default disk, if it failed.
+// defaultAttempt is the last attempt to create the default disk, if it failed.
 type defaultAttempt struct {
 	path  string
 	err   error
@@ -123,7 +121,7 @@ func (a *defaultAttempt) note(path string, err error, now time.Time) {
 	*a = defaultAttempt{path: path, err: err, at: now, delay: delay}
 }
 
-// wait is how long the next attempt at a path has to wait; another path is tried at once.
+// wait is how long the next attempt at a path must wait. Another path is tried at once.
 func (a *defaultAttempt) wait(path string, now time.Time) time.Duration {
 	if a.err == nil || a.path != path {
 		return 0

@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// removalGrace is how long a node must lack its daemon's pod before the node may be deleted. An update of all daemons takes less.
+	// removalGrace is how long a node must lack its daemon's pod before the node may be deleted. An update of all
+	// daemons takes less time.
 	removalGrace = 5 * time.Minute
-	// removalAgain is how soon to look again at what keeps such a node, which is not watched.
+	// removalAgain is how soon to check such a node again. The objects that prevent its deletion are not watched.
 	removalAgain = 30 * time.Second
 )
 
@@ -29,35 +30,36 @@ type (
 	}
 )
 
-// removalInput is what the condition Removable of a node rests on.
+// removalInput is everything that the condition Removable of a node depends on.
 type removalInput struct {
 	Node *longhorn.Node // its Ready is decided already
-	// Engines and Replicas are all of the cluster.
+	// Engines and Replicas are all engines and replicas of the cluster.
 	Engines  []*longhorn.Engine
 	Replicas []*longhorn.Replica
-	// Nodes are those of the replicas, by name, without the ones that do not exist.
+	// Nodes are the existing nodes of the replicas, by name.
 	Nodes  map[string]*longhorn.Node
 	Shares []*corev1.Pod // on that node
 }
 
-// isAbandoning tells whether a node lacks its daemon's pod, which alone makes it removable while its Kubernetes node is there.
+// isAbandoning reports whether a node lacks its daemon's pod. Only this makes it removable while its Kubernetes node
+// exists.
 func isAbandoning(n *longhorn.Node) bool {
 	ready := types.FindCondition(n.Status.Conditions, types.ConditionReady)
 	return ready.Status == longhorn.ConditionFalse && ready.Reason == types.ReasonManagerPodMissing
 }
 
-// removable decides the condition Removable of a node, and when to decide again. The policy longhorn-keep-disks and REST let a node with
-// Removable True be deleted, which loses its list of disks and its tags:
+// removable decides the condition Removable of a node, and when to decide again. The policy longhorn-keep-disks and
+// REST allow the deletion of a node with Removable True. The deletion loses its list of disks and its tags:
 //
 //	node                                                  condition
 //	has a pod of its daemon, or its Kubernetes node does
 //	not answer                                            none: the time starts again
 //	lacks the pod for less than removalGrace              False: an update of the daemons may be under way
-//	an engine or a share runs on it                       False: without a Node the volume would be taken from its users
-//	a replica on it is the last good copy of a volume     False: without a Node no other copy could be made from it
+//	an engine or a share runs on it                       False: without a Node the users of the volume would lose it
+//	a replica on it is the last good copy of a volume     False: without a Node no other copy could be created from it
 //	else                                                  True
 //
-// The time is that of the condition itself: Ready may have been False before, for another reason.
+// The time is counted from the condition itself: Ready may have been False before, for another reason.
 func removable(in removalInput, now time.Time) (conditions []longhorn.Condition, again time.Duration) {
 	conditions = in.Node.Status.Conditions
 	if !isAbandoning(in.Node) {
@@ -83,7 +85,7 @@ func removable(in removalInput, now time.Time) (conditions []longhorn.Condition,
 	return conditions, again
 }
 
-// keeps says what keeps a node from being deleted; "": nothing.
+// keeps says what prevents the deletion of a node; "": nothing.
 func keeps(in removalInput) (reason, why string) {
 	name := in.Node.Name
 	engines := map[string]*longhorn.Engine{}
@@ -104,7 +106,7 @@ func keeps(in removalInput) (reason, why string) {
 	return "", ""
 }
 
-// isLastCopy tells whether a replica may hold data of which there is no good copy on another node that can be reached.
+// isLastCopy reports whether a replica may hold data without another good copy on a node that can be reached.
 func isLastCopy(in removalInput, r *longhorn.Replica, e *longhorn.Engine) bool {
 	isRecorded := e != nil && e.Status.Epoch != nil
 	switch {
@@ -123,7 +125,7 @@ func isLastCopy(in removalInput, r *longhorn.Replica, e *longhorn.Engine) bool {
 	})
 }
 
-// gatherRemoval reads what removable rests on; little where nothing depends on it.
+// gatherRemoval reads the inputs of removable. It reads little if nothing depends on them.
 func (m *Monitor) gatherRemoval(node *longhorn.Node, shares []*corev1.Pod) (removalInput, error) {
 	in := removalInput{Node: node, Shares: shares, Nodes: map[string]*longhorn.Node{}}
 	if !isAbandoning(node) {

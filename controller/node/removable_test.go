@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// abandoned is node n, which lacks its daemon's pod; Removable is False since a time before Now, if that is positive.
+// abandoned is a node n that lacks its daemon's pod. If since is positive, Removable has been False for that time.
 func abandoned(since time.Duration) *longhorn.Node {
 	return build.Node("n", func(n *longhorn.Node) {
 		n.Status.Conditions = []longhorn.Condition{{
@@ -88,7 +88,7 @@ func withCopies(since time.Duration, e *longhorn.Engine, copies ...*longhorn.Rep
 	return in
 }
 
-// A daemon that restarts in between starts the time again.
+// If a daemon restarts in between, the time starts again.
 func TestANodeIsRemovableOnlyAfterItsDaemonWasMissingAllTheTime(t *testing.T) {
 	kubeNode, daemon := build.KubeNode("n"), build.Pod("longhorn-manager-1", "n", func(p *corev1.Pod) { p.Labels[types.LabelApp] = types.AppManager })
 	h := testutil.New(t, kubeNode, build.ReadyNode("n", "u"))

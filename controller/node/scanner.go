@@ -13,10 +13,9 @@ import (
 const (
 	// scanWait is how long a sync waits for directories to answer; nearly all do at once.
 	scanWait = time.Second
-	// scanPatience is how long a directory may take to answer before it counts as not
-	// answering.
+	// scanPatience is how long a directory may take to answer before it counts as not answering.
 	scanPatience = 5 * time.Second
-	// scanMemory is how old an answer may be that stands in for a late one.
+	// scanMemory is the greatest age of an answer that replaces a late one.
 	scanMemory = scanInterval + scanPatience
 )
 
@@ -25,33 +24,32 @@ var (
 	errNotAnswered = errors.New("its directory has not answered yet")
 )
 
-// scanner examines directories, each in a goroutine of its own, for the kernel may keep a
-// goroutine that asks about a dead mount for ever. A path has at most one such goroutine,
-// however often it is asked about:
+// scanner examines directories, each in its own goroutine, because the kernel may block a goroutine that accesses a
+// dead mount forever. A path has at most one such goroutine, however often callers ask about it:
 //
-//	asked about   the path's goroutine        what is told
+//	asked about   the path's goroutine        result
 //	              answers within scanWait     the answer
 //	              takes longer                the last answer; ask again in a while
-//	              takes over scanPatience     that it does not answer
+//	              takes over scanPatience     the disk does not answer
 //	              answers at last             (late is called; ask again)
 //
-// Nothing waits for a goroutine that hangs in the kernel: nothing can end it. It holds one
-// thread, writes only its answer here, and goes with the process.
+// No caller waits for a goroutine that hangs in the kernel: nothing can stop it. It occupies one thread, writes only
+// its answer here, and exits with the process.
 type scanner struct {
 	scan  func(paths map[string]string) map[string]disk.Record
 	clock clock.WithTicker
 	late  func() // called when an answer came that a scan did not wait for
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards all fields below
 	probes  map[string]*probe
 	answers map[string]answer
 }
 
-// probe is one path being examined.
+// probe is one path that is being examined.
 type probe struct {
 	since time.Time
 	done  chan struct{}
-	given bool // a scan has gone on without it
+	given bool // a scan has returned without it
 }
 
 type answer struct {
@@ -60,12 +58,12 @@ type answer struct {
 	slow   bool // it took longer than scanPatience
 }
 
-// scanned is what a scan found.
+// scanned is the result of a scan.
 type scanned struct {
 	Records map[string]disk.Record // by disk name
-	// Late names the disks whose record is none, or an earlier one.
+	// Late names the disks without a record, or with an earlier one.
 	Late map[string]bool
-	// Again, if positive, is when a late disk must be looked at again.
+	// Again, if positive, is when a late disk must be examined again.
 	Again time.Duration
 }
 
@@ -89,7 +87,7 @@ func (s *scanner) Scan(paths map[string]string) scanned {
 			continue
 		case <-timer.C():
 		}
-		break // the others are seen below, answered or not
+		break // the other probes are checked below, answered or not
 	}
 
 	found := scanned{Records: make(map[string]disk.Record, len(paths)), Late: map[string]bool{}}
@@ -115,8 +113,8 @@ func (s *scanner) Scan(paths map[string]string) scanned {
 	return found
 }
 
-// recordLocked is what is known of a path now, and when to ask again if that may change
-// without an answer.
+// recordLocked is the present knowledge about a path. It also returns when to ask again, if the knowledge may change
+// without an answer. The caller holds mu.
 func (s *scanner) recordLocked(path string, p *probe, now time.Time) (disk.Record, time.Duration) {
 	last, known := s.answers[path]
 	if s.probes[path] == nil {
@@ -127,7 +125,7 @@ func (s *scanner) recordLocked(path string, p *probe, now time.Time) (disk.Recor
 	switch {
 	case left <= 0:
 		return disk.Record{Err: errSilent}, 0
-	case known && last.slow: // otherwise a disk that is always slow would come and go
+	case known && last.slow: // otherwise a disk that is always slow would appear and disappear
 		return disk.Record{Err: errSilent}, left
 	case known:
 		return last.record, left
@@ -181,15 +179,15 @@ func (d patientDisks) WriteClaim(record disk.Record, claim int64) error {
 	return d.writes.do(record.Path, func() error { return d.Disks.WriteClaim(record, claim) })
 }
 
-// writes are those of UUID files. A frozen disk may answer a scan but not a write: then the
-// write is left behind, as a scan is, and no second one starts before it has ended. It may
-// still be done, which the next scan shows; so may the write of a process that was killed.
+// writes are the writes of UUID files. A frozen disk may answer a scan but not a write. Then the caller leaves the
+// write running, as it leaves a scan, and no second write starts before the first has returned. The first may still
+// succeed, which the next scan shows. The same applies to the write of a process that was killed.
 type writes struct {
 	clock clock.WithTicker
-	late  func() // called when one has ended that was not waited for
+	late  func() // called when a write has returned for which no caller waited
 
 	mu    sync.Mutex
-	paths map[string]bool // guarded by mu; those being written to
+	paths map[string]bool // guarded by mu; the paths with a running write
 }
 
 var errWriteHangs = errors.New("a write to it has not ended yet; does its device hang?")
@@ -220,7 +218,7 @@ func (w *writes) do(path string, write func() error) error {
 	}
 }
 
-// begin tells whether no write to the path is under way, and then notes this one.
+// begin reports whether no write to the path is under way, and if so records this one.
 func (w *writes) begin(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 
 const patience = 10 * time.Second
 
-// hangingDisks are fakeDisks of which some paths do not answer until they are let go.
+// hangingDisks are fakeDisks in which some paths do not answer until they are released.
 type hangingDisks struct {
 	*fakeDisks
 	hang sync.Mutex // guards all below
@@ -57,7 +57,7 @@ func newHanging(paths ...string) *hangingDisks {
 	return d
 }
 
-// onlyHanging tells whether a scan waits for nothing but what hangs.
+// onlyHanging reports whether a scan waits only for hanging paths.
 func (d *hangingDisks) onlyHanging(s *scanner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (d *hangingDisks) onlyHanging(s *scanner) bool {
 	return len(s.probes) > 0
 }
 
-// outwait runs what scans, and has the clock run on when it waits for what hangs.
+// outwait calls run, and advances the clock when run waits for hanging paths.
 func outwait[T any](clock *testclock.FakeClock, s *scanner, d *hangingDisks, run func() T) T {
 	done := make(chan T)
 	go func() { done <- run() }()
@@ -149,7 +149,7 @@ func TestTheLastAnswerStandsInForALateOne(t *testing.T) {
 	got = scanning(clock, s, d, paths)
 	assert.ErrorIs(t, got.Records["a"].Err, errSilent)
 
-	// It answers, and hangs again: it does not come and go with each answer.
+	// It answers, and hangs again: it does not appear and disappear with each answer.
 	d.letGo("/a")
 	<-late
 	d.hang.Lock()
@@ -186,7 +186,7 @@ func TestADiskThatDoesNotAnswerIsNotReadyWhileOthersGoOn(t *testing.T) {
 		})
 	}
 	again := syncing()
-	f.ExpectWrites() // its last answer stands in
+	f.ExpectWrites() // its last answer is used
 	assert.Positive(t, again)
 	assert.LessOrEqual(t, again, scanPatience)
 	f.Clock.Step(scanPatience)

@@ -16,7 +16,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A kubelet that calls itself not ready, as while its container runtime restarts, is no death of the shares on its node.
+// If a kubelet reports itself as not ready, as while its container runtime restarts, the shares on its node are not
+// dead.
 func TestANodeWhoseKubeletIsNotReadyIsDownWhenItsSharesAreSilent(t *testing.T) {
 	share := build.Pod(types.ShareManagerPodName("vol"), "node-1", func(p *corev1.Pod) {
 		p.Labels = types.ShareManagerSelector("vol")

@@ -10,27 +10,28 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A node that serves shares is called down sooner than Kubernetes does it: package liveness asks its shares, and says when nothing of the node
-// answers. What it says is written in the condition Ready (reason NodeNotAnswering) and in Node.status.silence:
+// A node that serves shares is reported as down sooner than by Kubernetes: package liveness asks its shares, and
+// reports when nothing of the node answers. The controller writes that verdict into the condition Ready (reason
+// NodeNotAnswering) and into Node.status.silence:
 //
 //	kubelet               silence           Ready                   status.silence
 //	--------------------  ----------------  ----------------------  -----------------------------------------
-//	ready                 none              as else                 none
+//	ready                 none              as without shares       none
 //	ready                 found             NodeNotAnswering        set
-//	not ready, by itself  none              KubeletNotReady, or     none
-//	  for 15 s                                KubernetesNodeNotReady
-//	does not report       none              KubernetesNodeNotReady  none: nobody has looked whether it answers
+//	not ready, it says    none              KubeletNotReady, or     none
+//	  so itself for 15 s                    KubernetesNodeNotReady
+//	does not report       none              KubernetesNodeNotReady  none: nothing has checked whether it answers
 //	does not report       found, earlier    KubernetesNodeNotReady  stays, until something of the node answers
 //	gone                  any               KubernetesNodeGone      none
 //	any                   not known yet     as it was written       as it was written
 //
-// The last line is of a leader that has only just begun. A node that is wrongly called down costs its shares a failover, and loses
-// nothing: who comes back is fenced by generation.
+// The last line applies to a leader that has just started. If a node is reported as down by mistake, its shares fail
+// over and nothing is lost: generations fence a server that comes back.
 
-// serveAgain is how soon a node is asked again whose kubelet says that it is not ready.
+// serveAgain is how soon the leader asks a node again after the kubelet has reported that it is not ready.
 const serveAgain = 2 * time.Second
 
-// silence tells whether a node is down by what package liveness says, and how that was found.
+// silence reports whether a node is down according to package liveness, with the details of that finding.
 func (m *Monitor) silence(n *longhorn.Node) (isSilent bool, s *longhorn.NodeSilence) {
 	found, isKnown := m.deps.Liveness.Silence(n.Name)
 	if isKnown {
@@ -40,9 +41,10 @@ func (m *Monitor) silence(n *longhorn.Node) (isSilent bool, s *longhorn.NodeSile
 	return ready.Status == longhorn.ConditionFalse && ready.Reason == types.ReasonNodeNotAnswering, n.Status.Silence
 }
 
-// serves tells whether a node lives, serves shares, and answers, though its kubelet reports for a while that it is not ready: a container runtime or a
-// network plugin restarts, and what runs keeps running. A kubelet that does not report (Ready is Unknown) is believed to be dead, as Kubernetes does. again,
-// if positive, is when to ask again.
+// serves reports whether a node lives, serves shares and answers, although its kubelet has reported for a while that it
+// is not ready. This happens while a container runtime or a network plugin restarts: processes that run continue to
+// run. A kubelet that does not report (Ready is Unknown) counts as dead, as in Kubernetes. again, if positive, is when
+// to ask again.
 func (m *Monitor) serves(ctx context.Context, in readyInput) (serves bool, again time.Duration) {
 	if in.KubeNode == nil || len(in.Shares) == 0 || !saysNotReady(in.KubeNode) {
 		return false, 0

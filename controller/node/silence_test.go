@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// foundSilent is what package liveness says.
+// foundSilent is the report of package liveness.
 type foundSilent struct {
 	silence map[string]*longhorn.NodeSilence
 	unknown bool
@@ -87,7 +87,7 @@ func TestASilentNodeIsDown(t *testing.T) {
 	}
 }
 
-// What has not changed is not written: a verdict stands for long.
+// An unchanged verdict is not written again: a verdict may last long.
 func TestAStandingSilenceIsWrittenOnce(t *testing.T) {
 	h := testutil.New(t, kubelet("True", 0), daemon(), build.ReadyNode("node-1", uuid1))
 	d := h.Datastore(datastore.Options{})
