@@ -14,8 +14,8 @@ import (
 
 const gib = 1 << 30
 
-// scan is what the node has: two disks of 100 GiB, a directory below one of them, and
-// one that the kernel does not show.
+// scan is the node's content: two disks of 100 GiB, a directory below one of them, and a disk that the kernel does not
+// show.
 var scan = map[string]Found{
 	"/mnt/a":       {Exists: true, Filesystem: 1, FSID: "aa", MaximumBytes: 100 * gib},
 	"/mnt/a/below": {Exists: true, Filesystem: 1, FSID: "aa", MaximumBytes: 100 * gib},

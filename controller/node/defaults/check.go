@@ -7,24 +7,23 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// Found is what a scan of a disk's path found. The zero value: there is nothing.
+// Found is the result of scanning a disk's path. The zero value: nothing is there.
 type Found struct {
-	// Exists tells whether there is a directory at the path.
+	// Exists says whether the path is a directory.
 	Exists bool
 	// Err is why the directory could not be examined.
 	Err error
 	// Filesystem is the same for paths on one file system, and for no others.
 	Filesystem uint64
-	// FSID names the disk, and identifies nothing: a byte-for-byte clone has the same.
+	// FSID names the disk, but does not identify it: a byte-for-byte clone has the same FSID.
 	FSID string
 	// MaximumBytes is the size of the file system.
 	MaximumBytes int64
 }
 
-// Check compares disks with what was found at their paths (by path), and returns them
-// by name as they are to be added to the node. An error is an *Error: a path that does
-// not exist or cannot be examined, two paths on one file system, or a reserve above the
-// size. It reserves reservedPercent of the size where a disk does not say.
+// Check compares disks with the scan results of their paths (by path), and returns the disk specs to add to the node,
+// by name. If a disk does not set its reserve, Check reserves reservedPercent of the size. An error is an *Error: a
+// path does not exist or cannot be examined, two paths are on one file system, or a reserve exceeds the size.
 func Check(disks []Disk, found map[string]Found, reservedPercent int64) (map[string]longhorn.DiskSpec, error) {
 	filesystems := make(map[uint64]Disk, len(disks))
 	for _, d := range disks {
@@ -58,7 +57,7 @@ func limited(text string) string {
 func specs(disks []Disk, found map[string]Found, reservedPercent int64) map[string]longhorn.DiskSpec {
 	names := make(map[string]bool, len(disks))
 	for _, d := range disks {
-		names[d.Name] = true // "" too, which is no name either
+		names[d.Name] = true // this includes "", which is not a name either
 	}
 	byName := make(map[string]longhorn.DiskSpec, len(disks))
 	for _, d := range disks {
@@ -82,11 +81,11 @@ func specs(disks []Disk, found map[string]Found, reservedPercent int64) map[stri
 	return byName
 }
 
-// DiskName is the name of a disk without a given name, on a file system of that id.
+// DiskName is the name of a disk without a given name, on a file system with that id.
 func DiskName(fsid string) string { return "default-disk-" + fsid }
 
-// freeName is DiskName, with the first free number behind it if the user gave that name
-// to another disk, or a clone of the file system came before.
+// freeName is DiskName, followed by the first free number if the name is taken. The user may have given it to another
+// disk, or a clone of the file system came before.
 func freeName(fsid string, taken map[string]bool) string {
 	name := DiskName(fsid)
 	for n := 2; taken[name]; n++ {
@@ -95,8 +94,7 @@ func freeName(fsid string, taken map[string]bool) string {
 	return name
 }
 
-// PercentOf is a part of a size, rounded down. It uses big numbers, for size × percent
-// may not fit.
+// PercentOf is a part of a size, rounded down. It uses big numbers, because size × percent may overflow.
 func PercentOf(size, percent int64) int64 {
 	product := new(big.Int).Mul(big.NewInt(size), big.NewInt(percent))
 	return product.Div(product, big.NewInt(100)).Int64()

@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// maxDisks is how many disks a node may have, as the CRD has it.
+// maxDisks is how many disks a node may have, as in the CRD.
 const maxDisks = 128
 
 // The keys of a disk.
@@ -31,7 +31,7 @@ const (
 	keyDiskDriver        = "diskDriver"
 )
 
-// Disk is one of a default-disks-config annotation.
+// Disk is one disk of a default-disks-config annotation.
 type Disk struct {
 	// Path is absolute and clean.
 	Path              string
@@ -39,19 +39,19 @@ type Disk struct {
 	EvictionRequested bool
 	// StorageReserved in bytes; nil: the percentage of the setting.
 	StorageReserved *int64
-	// Tags are sorted, without doubles, and not nil.
+	// Tags are sorted, without duplicates, and not nil.
 	Tags []string
-	// Name is empty where the disk is to get the name of its file system.
+	// Name is empty if the disk gets the name of its file system.
 	Name string
 
-	// element and at are for errors: which one of the list, and where the values of its
-	// keys begin; that of "" is where the disk does.
+	// element and at are for errors. element says which disk of the list it is. at says where the values of its keys
+	// start; the entry "" is where the disk starts.
 	element string
 	at      map[string]Position
 }
 
-// ParseDisks reads a default-disks-config annotation: a JSON list of at most 128 disks.
-// Their order is kept. An error is an *Error, and no disk is returned with it.
+// ParseDisks reads a default-disks-config annotation: a JSON list of at most 128 disks. The result has the same order.
+// An error is an *Error, and in that case no disk is returned.
 func ParseDisks(text string) ([]Disk, error) {
 	r, err := newReader(disksAnnotation, text)
 	if err != nil {
@@ -87,7 +87,7 @@ func ParseDisks(text string) ([]Disk, error) {
 	return disks, nil
 }
 
-// disk reads the disk that begins with v.
+// disk reads the disk that starts with v.
 func (r *reader) disk(v value) (Disk, error) {
 	d := Disk{Tags: []string{}, element: r.element, at: map[string]Position{"": r.position(v.at)}}
 	err := r.object(v, func(key value) error {
@@ -158,8 +158,8 @@ func (r *reader) path(key string, d *Disk) (value, error) {
 	return v, nil
 }
 
-// isUnfit tells whether a character has no place in a path that people must be able to
-// read. That includes half a surrogate pair ("\ud800"), which the decoder replaces.
+// isUnfit reports whether a character is not allowed in a path that people must be able to read. That includes half a
+// surrogate pair ("\ud800"), which the decoder replaces.
 func isUnfit(c rune) bool { return unicode.IsControl(c) || c == utf8.RuneError }
 
 func (r *reader) storageReserved(key string, d *Disk) (value, error) {
@@ -186,7 +186,7 @@ func (r *reader) storageReserved(key string, d *Disk) (value, error) {
 	return v, nil
 }
 
-// name takes what a label's value may be, so that it can stand in paths and identities.
+// name accepts only label values, so that the name can be part of paths and identities.
 func (r *reader) name(key string, d *Disk) (value, error) {
 	text, v, err := r.string(key)
 	if err != nil {
@@ -212,7 +212,7 @@ func (r *reader) oneOf(key, rule string, allowed ...string) (value, error) {
 	return v, r.mismatch(v, key, rule)
 }
 
-// differsFrom compares the disk with those before it.
+// differsFrom compares the disk with the previous disks.
 func (d Disk) differsFrom(others []Disk) error {
 	for _, other := range others {
 		if d.Path == other.Path {
@@ -225,7 +225,7 @@ func (d Disk) differsFrom(others []Disk) error {
 	return nil
 }
 
-// broken is an error about the value of a key, or about the disk where it lacks the key.
+// broken is an error about the value of a key, or about the disk if it lacks the key.
 func (d Disk) broken(key, rule string) error {
 	at, ok := d.at[key]
 	if !ok {

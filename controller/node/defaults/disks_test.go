@@ -10,7 +10,7 @@ import (
 
 func bytes(n int64) *int64 { return &n }
 
-// plain drops what is there for errors only.
+// plain drops the fields that exist only for errors.
 func plain(disks []Disk) []Disk {
 	var result []Disk
 	for _, d := range disks {
@@ -86,7 +86,7 @@ func TestAnnotationsOfTagsAreRead(t *testing.T) {
 	}
 }
 
-// The examples are those of the documented test plan, its paths filled in.
+// The examples are those in the documented test plan, with real paths.
 func TestTheDocumentedExamplesAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		disks, tags string
@@ -130,7 +130,7 @@ func TestTheDocumentedExamplesAreRead(t *testing.T) {
 			assert.Equal(t, c.wantTags, tags)
 		})
 	}
-	// Step 7 with its bracket restored is refused for its path and its tag alone.
+	// Step 7 with its bracket restored is refused only for its path and its tag.
 	disks, err := ParseDisks(`[{"path":"/mnt/none","allowScheduling":false}]`)
 	require.NoError(t, err)
 	_, err = Check(disks, scan, 30)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// encode is the annotation that a Disk would be read from.
+// encode is the annotation from which a Disk would be read.
 func encode(t *testing.T, disks []Disk) string {
 	t.Helper()
 	list := []map[string]any{}
@@ -55,7 +55,7 @@ func FuzzParseDisks(f *testing.F) {
 		}
 		again, err := ParseDisks(encode(t, disks))
 		if len(encode(t, disks)) > maxBytes {
-			return // keys that were left out are written now
+			return // keys that were omitted are written now
 		}
 		if err != nil || !reflect.DeepEqual(plain(again), plain(disks)) {
 			t.Fatalf("read again: %+v, %v; at first: %+v", plain(again), err, plain(disks))
@@ -92,7 +92,7 @@ func FuzzParseTags(f *testing.F) {
 
 func isNoTag(tag string) bool { return len(validation.IsQualifiedName(tag)) > 0 }
 
-// refused checks what every error must be: typed, with a place, short, and all there is.
+// refused checks the properties of every error: typed, with a position, short, and without any other result.
 func refused(t *testing.T, err error, nothing bool) {
 	t.Helper()
 	var typed *Error

@@ -10,50 +10,49 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Input is all that decides about default disks and tags.
+// Input is everything that decides about default disks and tags.
 type Input struct {
 	// LabeledOnly is the setting create-default-disk-labeled-nodes.
 	LabeledOnly bool
-	// Labels and Annotations are the Kubernetes node's.
+	// Labels and Annotations are those on the Kubernetes node.
 	Labels, Annotations map[string]string
-	// HasDisks and HasTags are of the Longhorn node.
+	// HasDisks and HasTags are about the Longhorn node.
 	HasDisks, HasTags bool
-	// DiskPaths are those of the disks in the Longhorn node's spec.
+	// DiskPaths are the paths of the disks in the Longhorn node's spec.
 	DiskPaths []string
-	// DefaultDiskDue: the default disk could not be made when the node was registered, and
-	// the node has had no disk since.
+	// DefaultDiskDue: the default disk could not be created when the node was registered, and the node has had no disk
+	// since.
 	DefaultDiskDue bool
 }
 
-// Source is where the disks of a node come from.
+// Source says where the disks of a node come from.
 type Source string
 
-// The sources. FromDataPath gives one disk, at the setting default-data-path, whose
-// directory is made; the directories of FromConfig must exist.
+// The sources. FromDataPath gives one disk, at the setting default-data-path; its directory is created. The directories
+// of FromConfig must exist.
 const (
 	FromNowhere  Source = ""
 	FromDataPath Source = "default-data-path"
 	FromConfig   Source = "default-disks-config"
 )
 
-// Decision is what to add to the node.
+// Decision says what to add to the node.
 type Decision struct {
 	Source Source
 	Disks  []Disk // of FromConfig, at least one
 	Tags   []string
-	// Problems are with what was asked for and is not applied.
+	// Problems are about requests that are not applied.
 	Problems Problems
 }
 
 // Problem is why one of the inputs is not applied.
 type Problem struct{ Reason, Message string }
 
-// Problems are those of both inputs. Each is nil when nothing is wrong with its input, or
-// when the input is not in use because the node has disks, or tags. Unused is why the
-// annotation with disks is ignored.
+// Problems has the problem of each input. Disks or Tags is nil if its input is correct, or if the input is not in use
+// because the node has disks, or tags. Unused is why the annotation with disks is ignored.
 type Problems struct{ Disks, Tags, Unused *Problem }
 
-// Decide says what a node without disks gets for disks, and one without tags for tags.
+// Decide says which disks a node without disks gets, and which tags a node without tags gets.
 //
 //	setting off                               no disk, or the default disk that is due
 //	on, label "true"                          the default disk
@@ -62,7 +61,7 @@ type Problems struct{ Disks, Tags, Unused *Problem }
 //	on, any other label                       no disk, and a Problem
 //	annotation with tags                      its tags, whatever setting and label say
 //
-// Neither hinders the other.
+// Disks and tags do not affect each other.
 func Decide(in Input) Decision {
 	var d Decision
 	switch {
@@ -83,8 +82,8 @@ func Decide(in Input) Decision {
 	return d
 }
 
-// unused says why an annotation with disks is ignored. Where the node has disks, no setting and no label
-// would have it read, and the message says so.
+// unused says why an annotation with disks is ignored. If the node has disks, the annotation would not be read with any
+// setting or label, and the message says so.
 func unused(in Input) *Problem {
 	text, ok := in.Annotations[types.AnnotationDefaultDisksConfig]
 	if !ok {
@@ -123,9 +122,9 @@ func unused(in Input) *Problem {
 // hasDisks is a clause of messages.
 const hasDisks = "the node has disks, and the annotation is read only while it has none"
 
-// unread says why an annotation that is asked for had no effect on a node with the disks at paths. It returns
-// "" if it may be where they come from: it can be read, and one of its disks is the node's. A user may have
-// added and removed others since; that is as it should be.
+// unread says why a requested annotation had no effect on a node with the disks at paths. It returns "" if the disks
+// may come from the annotation: it can be parsed, and one of its disks belongs to the node. A user may have added and
+// removed others since; that is allowed.
 func unread(text string, paths []string) string {
 	if len(paths) == 0 {
 		return ""
@@ -162,7 +161,7 @@ func decideDisks(in Input) (Source, []Disk, *Problem) {
 	}
 	text, ok := in.Annotations[types.AnnotationDefaultDisksConfig]
 	if !ok {
-		return FromNowhere, nil, nil // it may be on its way
+		return FromNowhere, nil, nil // the annotation may still come
 	}
 	disks, err := ParseDisks(text)
 	if err != nil {
@@ -174,10 +173,9 @@ func decideDisks(in Input) (Source, []Disk, *Problem) {
 	return FromConfig, disks, nil
 }
 
-// Record puts problems into a node's conditions and removes those that are no more. It
-// returns the new list and its news: the conditions that were not there before with the
-// same reason and message, which the user must be told. So nothing is told twice, not even
-// after a restart. It does not modify the given list.
+// Record writes problems into a node's conditions and removes those that are solved. It returns the new list and its
+// news: the conditions that were not there before with the same reason and message. The caller must report these to the
+// user. So nothing is reported twice, not even after a restart. It does not modify the given list.
 func Record(list []longhorn.Condition, p Problems, now time.Time) (after, news []longhorn.Condition) {
 	after = list
 	for _, c := range []struct {
@@ -203,7 +201,7 @@ func Record(list []longhorn.Condition, p Problems, now time.Time) (after, news [
 	return after, news
 }
 
-// without returns the list itself where it has no condition of the type.
+// without returns the list itself if it has no condition of the type.
 func without(list []longhorn.Condition, conditionType string) []longhorn.Condition {
 	for i, c := range list {
 		if c.Type == conditionType {

@@ -19,7 +19,7 @@ const (
 	none      = "-" // no such label or annotation
 )
 
-// request is an Input in short; "-" is absent.
+// request is a short form of an Input; "-" is absent.
 func request(setting bool, label, disks, tags, has string) Input {
 	in := Input{
 		LabeledOnly: setting, Labels: map[string]string{}, Annotations: map[string]string{},
@@ -40,7 +40,7 @@ func request(setting bool, label, disks, tags, has string) Input {
 	return in
 }
 
-// outcome is a Decision in short.
+// outcome is a short form of a Decision.
 func outcome(d Decision) string {
 	parts := []string{"disks:"}
 	switch {
@@ -116,14 +116,15 @@ func TestWhatANodeGets(t *testing.T) {
 	}
 }
 
-// TestTheLabelsMessage: an Event alone must say what is wrong with what.
+// TestTheLabelsMessage: an Event must say, without other context, which value of which label is wrong.
 func TestTheLabelsMessage(t *testing.T) {
 	d := Decide(request(true, "yes", none, none, ""))
 	want := `label node.longhorn.io/create-default-disk: must be true, config or false, got "yes"; the node gets no disk`
 	assert.Equal(t, want, d.Problems.Disks.Message)
 }
 
-// An annotation that is not used is said to be, with what would have it used: nothing, on a node with disks.
+// If an annotation is not used, the Problem says so, and which change would make the node use it. On a node with disks,
+// no change would.
 func TestWhyTheDisksAreNotUsed(t *testing.T) {
 	const (
 		ignored  = "annotation node.longhorn.io/default-disks-config is not used: "
@@ -168,9 +169,8 @@ func TestWhyTheDisksAreNotUsed(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfArrivalDoesNotMatter lets setting, label, annotations and node come in
-// all 120 orders. Before the last one of what the disks need is there, there are none;
-// after all are there, there is what the last decision gave.
+// TestTheOrderOfArrivalDoesNotMatter adds setting, label, annotations and node in all 120 orders. Before the last input
+// that the disks need, the node has none. After the last one, the result is always the same.
 func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 	arrivals := []string{"setting", "label", "disks", "tags", "node"}
 	var permute func(done, left []string)

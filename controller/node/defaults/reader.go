@@ -8,26 +8,26 @@ import (
 	"unicode/utf8"
 )
 
-// maxBytes is the longest annotation that is read. 128 disks with every key fit well;
-// all annotations of an object together may have 256 KiB.
+// maxBytes is the longest annotation that is read. 128 disks with every key fit easily. All annotations of an object
+// together may have 256 KiB.
 const maxBytes = 64 << 10
 
-// value is one JSON token and where it begins.
+// value is one JSON token and its position.
 type value struct {
 	token json.Token
 	at    int // byte offset
 }
 
-// reader hands out the tokens of a text that is one JSON value, each with its place.
+// reader returns the tokens of a text that is one JSON value, each with its position.
 type reader struct {
 	annotation string
 	text       string
 	decoder    *json.Decoder
-	element    string // which one of the list is being read, for errors
+	element    string // which element of the list is being read, for errors
 }
 
-// newReader checks the syntax of the whole text, so that it finds a fault behind a good
-// disk before the disk is looked at.
+// newReader checks the syntax of the whole text. So it finds a mistake after a correct disk before that disk is
+// examined.
 func newReader(annotation, text string) (*reader, error) {
 	r := &reader{annotation: annotation, text: text}
 	if len(text) > maxBytes {
@@ -52,8 +52,7 @@ func newReader(annotation, text string) (*reader, error) {
 	return r, nil
 }
 
-// next returns the next token. An error is a fault of this package, but no reason to
-// bring the process down.
+// next returns the next token. An error is a bug of this package, but no reason to stop the process.
 func (r *reader) next() (value, error) {
 	at := int(r.decoder.InputOffset())
 	at += len(r.text[at:]) - len(strings.TrimLeft(r.text[at:], " \t\r\n,:"))
@@ -64,8 +63,7 @@ func (r *reader) next() (value, error) {
 	return value{token: token, at: at}, nil
 }
 
-// list calls each for every element of v, which must be a list; what says of what. Each
-// must read one value.
+// list calls each for every element of v, which must be a list; what names the elements. Each must read one value.
 func (r *reader) list(v value, key, what string, each func(index int) error) error {
 	if v.token != json.Delim('[') {
 		return r.mismatch(v, key, "must be a list of "+what)
@@ -79,8 +77,8 @@ func (r *reader) list(v value, key, what string, each func(index int) error) err
 	return err
 }
 
-// object calls each for every member of v, which must be an object without doubled
-// keys. Each must read one value, which follows the key.
+// object calls each for every member of v, which must be an object without duplicate keys. Each must read one value,
+// which follows the key.
 func (r *reader) object(v value, each func(key value) error) error {
 	if v.token != json.Delim('{') {
 		return r.mismatch(v, "", "must be an object")
@@ -104,7 +102,7 @@ func (r *reader) object(v value, each func(key value) error) error {
 	return err
 }
 
-// string returns the next value, which must be one.
+// string returns the next value, which must be a string.
 func (r *reader) string(key string) (string, value, error) {
 	v, err := r.next()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ParseTags reads a default-node-tags annotation: a JSON list of tags, each a qualified
-// name. It returns them sorted and without doubles, not nil; an error is an *Error.
+// ParseTags reads a default-node-tags annotation: a JSON list of tags, each a qualified name. It returns them sorted
+// and without duplicates, not nil. An error is an *Error.
 func ParseTags(text string) ([]string, error) {
 	r, err := newReader(tagsAnnotation, text)
 	if err != nil {
@@ -21,8 +21,7 @@ func ParseTags(text string) ([]string, error) {
 	return r.tags(v, "", func(index int) { r.element = fmt.Sprintf("tag %d", index+1) })
 }
 
-// tags reads the list of tags that begins with v; at is called with each tag's position
-// before the tag is read.
+// tags reads the list of tags that starts with v. It calls at with each tag's position before it reads the tag.
 func (r *reader) tags(v value, key string, at func(index int)) ([]string, error) {
 	tags := []string{}
 	err := r.list(v, key, "tags", func(index int) error {
@@ -44,5 +43,5 @@ func (r *reader) tags(v value, key string, at func(index int)) ([]string, error)
 	return slices.Compact(tags), nil
 }
 
-// tagRule is IsQualifiedName in words.
+// tagRule describes IsQualifiedName in words.
 const tagRule = `must be a tag: up to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends, and perhaps a DNS name and '/' before them`

@@ -45,49 +45,51 @@ type Indexed[T any] interface {
 	ByIndex(index, value string) ([]T, error)
 }
 
-// Questions are asked on connections that stay open. *healthprobe.Prober satisfies it.
+// Questions sends questions on connections that stay open. *healthprobe.Prober implements it.
 type Questions interface {
-	// Ask must return at once; answered is called, once at most, when the answer comes, however late.
+	// Ask must return at once. It calls answered at most once, when the answer comes, however late.
 	Ask(address string, answered func())
 	// Keep closes the connections to all other addresses.
 	Keep(addresses map[string]bool)
-	// Renew has the next question to an address open a new connection.
+	// Renew makes the next question to an address open a new connection.
 	Renew(address string)
 	// Close must wait for questions that are still open.
 	Close()
 }
 
-// Deps are what a Detector works with; the stores are of the whole cluster.
+// Deps are the dependencies of a Detector; the stores are of the whole cluster.
 type Deps struct {
 	queue.Env
 
-	Node        string // the leader's own, which is not judged
+	Node        string // the leader's own node, which is not judged
 	Nodes       NodeStore
 	KubeNodes   KubeNodeStore
 	Pods        PodStore
 	Managers    Indexed[*longhorn.InstanceManager]
 	Attachments Indexed[*longhorn.VolumeAttachment]
 	Replicas    Indexed[*longhorn.Replica]
-	// Leases are those of nodes of an earlier release; nil: they may not be watched, so none counts.
+	// Leases are the Leases of nodes of an earlier release; nil: the leader may not watch them, so none counts.
 	Leases    LeaseStore
 	Setting   types.SettingValues
 	Questions Questions
-	// Answers tells whether any of these addresses (host:port) answers, were it by refusing. It must return when ctx ends.
+	// Answers reports whether any of these addresses (host:port) answers. A refusal counts as an answer. It must return
+	// when ctx is done.
 	Answers func(ctx context.Context, addresses []string) bool
-	// Testify asks the daemon of the node witness, at an IP address, whether it reaches the other node: ErrEarlierRelease if it cannot know.
+	// Testify asks the daemon of the node witness, at an IP address, whether it reaches the other node. It returns
+	// ErrEarlierRelease if that daemon cannot know.
 	Testify func(ctx context.Context, witness, address, node string) (reaches bool, err error)
 }
 
-// Detector keeps the verdicts on nodes that serve shares. Make it with New, then Run it.
+// Detector maintains the verdicts on nodes that serve shares. Create it with New, then call Run.
 type Detector struct {
 	deps     Deps
 	renewals *renewals
 	changed  []func(node string)
 	silent   []func(volume string)
-	work     sync.WaitGroup // judgements
+	work     sync.WaitGroup // judgements that are under way
 
-	mu       sync.Mutex // guards what follows
-	looked   bool       // the verdicts of an earlier leader are taken over
+	mu       sync.Mutex // guards the fields below
+	looked   bool       // the verdicts of an earlier leader have been adopted
 	shares   map[string]share
 	asked    map[string]bool    // addresses
 	heard    map[string]bool    // addresses that have answered this process
@@ -97,13 +99,13 @@ type Detector struct {
 	judging  map[string]bool
 	down     map[string]*fallen
 	doubts   map[string]doubt
-	reasons  map[string]string // why there is no verdict on a silent node, as was logged
+	reasons  map[string]string // the logged reason for the lack of a verdict on a silent node
 }
 
-// share is a pod that is asked.
+// share is a pod that the leader asks.
 type share struct{ node, address, volume string }
 
-// New registers the handlers; nothing is asked before Run.
+// New registers the handlers. It asks nothing before Run.
 func New(d Deps) (*Detector, error) {
 	det := &Detector{
 		deps: d, renewals: newRenewals(d.Clock), count: newCount(standard),
@@ -122,10 +124,12 @@ func New(d Deps) (*Detector, error) {
 	return det, nil
 }
 
-// OnChange has f called with each node of which Silence changes. It must be called before Run; f must return at once.
+// OnChange registers f, which is called with each node when its Silence changes. OnChange must be called before Run. f
+// must return at once.
 func (d *Detector) OnChange(f func(node string)) { d.changed = append(d.changed, f) }
 
-// Silence is the verdict on a node; nil: it is not known to be down. Until isKnown, what an earlier leader wrote stands.
+// Silence is the verdict on a node; nil: the node is not known to be down. Until isKnown is true, the verdict of an
+// earlier leader is valid.
 func (d *Detector) Silence(node string) (s *longhorn.NodeSilence, isKnown bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,14 +139,14 @@ func (d *Detector) Silence(node string) (s *longhorn.NodeSilence, isKnown bool) 
 	return s, d.looked
 }
 
-// isSuspect tells whether a node is down, or silent: it is no witness.
+// isSuspect reports whether a node is down or silent, so that it cannot be a witness.
 func (d *Detector) isSuspect(node string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.down[node] != nil || d.count.isSilent(node)
 }
 
-// Run asks until ctx ends, and returns when all judgements have ended.
+// Run asks until ctx is done, and returns when no judgement is under way.
 func (d *Detector) Run(ctx context.Context) error {
 	defer d.deps.Questions.Close()
 	defer d.work.Wait()
@@ -161,7 +165,7 @@ func (d *Detector) Run(ctx context.Context) error {
 	}
 }
 
-// podHandler keeps the list of shares.
+// podHandler maintains the list of shares.
 func (d *Detector) podHandler() cache.ResourceEventHandler {
 	set := func(obj any, isGone bool) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -187,7 +191,7 @@ func (d *Detector) podHandler() cache.ResourceEventHandler {
 	}
 }
 
-// tick counts, asks the next questions and starts the judgements that are due. It waits for nothing.
+// tick counts answers, asks the next questions and starts the judgements that are due. It does not block.
 func (d *Detector) tick(ctx context.Context) {
 	now := d.deps.Clock.Now()
 	isOn := d.deps.Setting.Bool(types.SettingRWXVolumeFastFailover)
@@ -222,8 +226,8 @@ func (d *Detector) tick(ctx context.Context) {
 	}
 }
 
-// roundsLocked takes in what was answered since the last tick, and what is asked from now on. The leader's own node is not judged. silent are the
-// volumes of shares for OnSilence.
+// roundsLocked records the answers since the last tick, and which addresses the leader asks from now on. It does not
+// judge the leader's own node. silent are the volumes of shares for OnSilence. The caller holds mu.
 func (d *Detector) roundsLocked(now time.Time, isOn bool) (rounds map[string][]round, silent []string) {
 	rounds, asked := map[string][]round{}, map[string]bool{}
 	if isOn {
@@ -257,7 +261,7 @@ func (d *Detector) hear(address string) {
 	}
 }
 
-// judge finds out what is with a silent node, and concludes.
+// judge investigates a silent node, and decides.
 func (d *Detector) judge(ctx context.Context, node string, epoch int) {
 	f, bootID := d.investigate(ctx, node)
 	out := verdict(f)
@@ -294,7 +298,7 @@ func (d *Detector) judge(ctx context.Context, node string, epoch int) {
 	}
 }
 
-// hasAnsweredLocked tells whether an answer came since the last tick.
+// hasAnsweredLocked reports whether an answer has come since the last tick. The caller holds mu.
 func (d *Detector) hasAnsweredLocked(node string) bool {
 	for _, s := range d.shares {
 		if s.node == node && d.fresh[s.address] {
@@ -304,7 +308,8 @@ func (d *Detector) hasAnsweredLocked(node string) bool {
 	return false
 }
 
-// renew has a node's shares asked on new connections: TCP waits ever longer before it sends again on one that was cut off.
+// renew makes the next questions to a node's shares use new connections. On a connection that was cut off, TCP waits
+// longer and longer before it sends again.
 func (d *Detector) renew(node string) {
 	d.mu.Lock()
 	var addresses []string
@@ -325,7 +330,7 @@ func (d *Detector) tell(node string) {
 	}
 }
 
-// bootOf is the boot of a node that Kubernetes knows; "": it knows none.
+// bootOf is the boot of a node according to Kubernetes; "": not known.
 func (d *Detector) bootOf(node string) string {
 	n, err := d.deps.KubeNodes.GetRO(node)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a cluster of the leader a, node x, which serves share vol, and nodes b and c, which do not.
+// bench is a cluster with the leader a, a node x that serves share vol, and nodes b and c that serve none.
 type bench struct {
 	t *testing.T
 	*testutil.Harness
@@ -43,10 +43,10 @@ type bench struct {
 	testified []string        // witnesses that were asked
 	renewed   []string
 	told      []string
-	alone     bool // no witness is to be asked
+	alone     bool // the leader may ask no witness
 	closed    bool
 	kept      map[string]bool // connections
-	meanwhile func()          // happens while a witness is asked
+	meanwhile func()          // called while the leader asks a witness
 }
 
 const (
@@ -113,7 +113,7 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	return b
 }
 
-// seePods shows the pods to the detector: the harness's caches send no events.
+// seePods shows the pods to the detector, because the harness's caches send no events.
 func (b *bench) seePods() {
 	b.CatchUp()
 	clear(b.shares)
@@ -154,7 +154,7 @@ func (b *bench) testify(ctx context.Context, witness, address, node string) (boo
 	return b.reaches[node+" from "+witness], b.said[witness]
 }
 
-// ticks has time pass, and each judgement end before the next tick.
+// ticks advances the clock. Each judgement ends before the next tick.
 func (b *bench) ticks(n int) {
 	for range n {
 		b.Clock.Step(standard.interval)
@@ -168,7 +168,7 @@ func (b *bench) silence(node string) *longhorn.NodeSilence {
 	return s
 }
 
-// xDies has a leader that has heard of x hear nothing any more.
+// xDies starts a leader that hears from x, and then no longer.
 func (b *bench) xDies() {
 	require.NoError(b.t, b.takeOver())
 	b.ticks(3)
@@ -250,7 +250,7 @@ func TestWhatKeepsASilentNodeFromBeingCalledDown(t *testing.T) {
 	}
 }
 
-// An answer that comes while the node is judged is a life sign.
+// An answer that comes while the node is being judged is a sign of life.
 func TestAnAnswerMeanwhileCounts(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.xDies()
@@ -260,7 +260,7 @@ func TestAnAnswerMeanwhileCounts(t *testing.T) {
 	assert.Nil(t, b.silence("x"))
 }
 
-// A judgement that takes long is not begun again, and does not count if the loop was late meanwhile.
+// A judgement that takes long is not started again, and does not count if the loop was late in that time.
 func TestANodeIsJudgedOnceAtATime(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.xDies()
@@ -353,7 +353,8 @@ func TestANodeThatHasNeverAnsweredIsNotJudged(t *testing.T) {
 	assert.Empty(t, b.testified)
 }
 
-// A life sign starts the count again, on a new connection: TCP waits ever longer before it sends again on one that was cut off.
+// A sign of life starts the count again, on a new connection: on a connection that was cut off, TCP waits longer and
+// longer before it sends again.
 func TestANodeThatLivesIsAskedOnANewConnection(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.xDies()
@@ -383,7 +384,7 @@ func TestTwoSilentNodesWaitForEightSeconds(t *testing.T) {
 	assert.Equal(t, "b", b.silence("y").Witness, "not x, which is silent itself")
 }
 
-// A node that is down is asked again at intervals, but not while it is still being asked.
+// The leader asks a node that is down again at intervals, but not while a question is still open.
 func TestANodeThatIsDownIsAskedOnceAtATime(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.xDies()
@@ -405,7 +406,7 @@ func TestANodeThatIsDownIsAskedOnceAtATime(t *testing.T) {
 	assert.Len(t, asked, 2, "again when the time has come")
 }
 
-// Witnesses that hang must not delay a verdict for long, however many there are.
+// Witnesses that hang must not delay a verdict for long, even if there are many.
 func TestAllWitnessesTogetherHaveAFewSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
@@ -423,7 +424,7 @@ func TestAllWitnessesTogetherHaveAFewSeconds(t *testing.T) {
 	})
 }
 
-// A share of node y hangs, whose kubelet accepts connections. Node x dies.
+// A share of node y hangs, while y's kubelet accepts connections. Node x dies.
 func TestAShareThatHangsDoesNotDelayTheVerdictOnAnotherNode(t *testing.T) {
 	b := newBench(t, append(threeNodes(), build.ReadyNode("y", "5"), kubeNode("y", "boot-y"), daemonPod("y", "10.1.0.5"), sharePod("other", "y", "10.1.0.17"))...)
 	b.answering["10.1.0.17:9600"] = true
@@ -582,7 +583,7 @@ func TestWhichPodsAreAsked(t *testing.T) {
 	assert.Empty(t, b.heard, "a late answer")
 }
 
-// Run asks at once and at each tick, and ends with its context.
+// Run asks at once and at each tick, and stops with its context.
 func TestRun(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -615,7 +616,7 @@ func TestAConnectionIsTriedTwice(t *testing.T) {
 	assert.Equal(t, 4, tries)
 }
 
-// The kubelet has reported the new boot before anything else of the node answers.
+// The kubelet has reported the new boot before any other part of the node answers.
 func TestANodeThatAnswersFirstInItsNextBootIsNotBarred(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.xDies()

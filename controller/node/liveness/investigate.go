@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// dialLimit is for a new connection, dials how often one is tried. Within a cluster an answer takes a millisecond; the second try
-	// is for a lost packet, and for a leader that stood still during the first.
+	// dialLimit is the time limit for a new connection, and dials the number of tries. Within a cluster an answer takes
+	// a millisecond. The second try covers a lost packet, and a leader that was paused during the first.
 	dialLimit = 250 * time.Millisecond
 	dials     = 2
-	// readLimit is for one read of the API server.
+	// readLimit is the time limit for one read from the API server.
 	readLimit = time.Second
 )
 
-// Answers tells whether any of these addresses answers within half a second. anyOf is reach.Any, or like it. A witness asks as the leader does.
+// Answers reports whether any of these addresses answers within half a second. anyOf is reach.Any or an equivalent. A
+// witness asks in the same way as the leader.
 func Answers(ctx context.Context, addresses []string, anyOf func(context.Context, []string) bool) bool {
 	for range dials {
 		limited, cancel := context.WithTimeout(ctx, dialLimit)
@@ -33,10 +34,11 @@ func Answers(ctx context.Context, addresses []string, anyOf func(context.Context
 	return false
 }
 
-// headStart is how long the leader tries alone: a node that lives answers within a millisecond, and nobody else is troubled.
+// headStart is how long the leader tries without a witness: a node that lives answers within a millisecond, so usually
+// the leader needs no witness.
 const headStart = 50 * time.Millisecond
 
-// investigate finds out what can be known of a silent node, all at once, and its boot.
+// investigate collects all findings about a silent node, concurrently, and the node's boot.
 func (d *Detector) investigate(ctx context.Context, node string) (f finding, bootID string) {
 	addresses := d.addressesOf(node)
 	f.asked, bootID = len(addresses) > 0, d.bootOf(node)
@@ -69,7 +71,7 @@ func (d *Detector) investigate(ctx context.Context, node string) (f finding, boo
 	return f, bootID
 }
 
-// addressesOf are where a node answers if it lives.
+// addressesOf are the addresses where a node answers if it lives.
 func (d *Detector) addressesOf(node string) []string {
 	n, err := d.deps.KubeNodes.GetRO(node)
 	if err != nil {

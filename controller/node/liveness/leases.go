@@ -13,18 +13,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// renewals are the moments at which Leases of nodes were seen renewed. Time is counted here: neither the node's clock nor a leader that
-// was not there counts.
+// renewals are the moments at which this process saw the Leases of nodes renewed. They are by this process's clock:
+// neither the node's clock counts, nor a time in which there was no leader.
 //
 //	daemon of the node   its Lease                        what it proves here
 //	-------------------  -------------------------------  ----------------------------------------------------
-//	this release         none, or given back at its start nothing
+//	this release         none, or released at its start   nothing
 //	earlier release      renewed less than 4 s ago        the node lives
 //	earlier release      renewed earlier                  nothing: questions and a witness decide
 //	either               held, and cannot be read         the leader may be cut off: no verdict
 //
-// A leader of an earlier release knows no questions. It sees that a node of this release holds no lease, so for that node Kubernetes
-// alone says whether it lives: 40 s and more, as for a node without shares.
+// A leader of an earlier release asks no questions. It sees that a node of this release holds no lease. So only
+// Kubernetes decides whether that node lives, after 40 s and more, as for a node without shares.
 type renewals struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
@@ -32,8 +32,8 @@ type renewals struct {
 }
 
 type renewal struct {
-	renewed time.Time // as the lease says
-	at      time.Time // as this clock says
+	renewed time.Time // by the lease's clock
+	at      time.Time // by this process's clock
 }
 
 func newRenewals(c clock.PassiveClock) *renewals {
@@ -68,7 +68,7 @@ func (r *renewals) see(obj any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if was, known := r.seen[node]; known && l.Spec.RenewTime.Time.Equal(was.renewed) {
-		return // a watch that started again shows it again
+		return // a restarted watch shows the same renewal again
 	}
 	r.seen[node] = renewal{renewed: l.Spec.RenewTime.Time, at: r.clock.Now()}
 }
@@ -92,7 +92,8 @@ func (r *renewals) state(node string) leaseState {
 	return leaseLate
 }
 
-// read reads a lease that is late, as the watch may be late, too: what a leader writes that is cut off arrives when it no longer is.
+// read reads a lease that is late, because the watch may be late, too. Otherwise a leader that is cut off could write a
+// verdict that arrives when it is connected again.
 func (r *renewals) read(ctx context.Context, leases LeaseStore, node string) leaseState {
 	if state := r.state(node); state != leaseLate {
 		return state

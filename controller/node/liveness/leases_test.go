@@ -22,7 +22,7 @@ func nodeLease(node, holder string, renewed time.Time) *coordinationv1.Lease {
 	}
 }
 
-// The daemon of an earlier release renews its node's lease; its clock may be any.
+// The daemon of an earlier release renews its node's lease; its clock may show any time.
 func TestWhatALeaseOfAnEarlierReleaseProves(t *testing.T) {
 	h := testutil.New(t)
 	r := newRenewals(h.Clock)

@@ -9,30 +9,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The model runs the decisions of this package in a cluster whose clock, network and processes are functions of time. Each scenario says
-// what is wrong with the cluster; each rule that is left out makes at least one scenario call a node down that lives.
+// The model runs the decisions of this package in a cluster with a clock, a network and processes that are functions of
+// time. Each scenario has failures of the cluster. Without any one of the rules, at least one scenario reports a node
+// as down that lives.
 
-// span is a time from the start of a run, in which something is so.
+// span is a time from the start of a run, in which something holds.
 type span struct{ from, to time.Duration }
 
 func within(spans []span, at time.Duration) bool {
 	return slices.ContainsFunc(spans, func(s span) bool { return s.from <= at && at < s.to })
 }
 
-// scenario is a cluster with the leader, a witness and nodes x and y, which serve shares, and what fails in it.
+// scenario is a cluster with the leader, a witness and nodes x and y, which serve shares, and the failures in it.
 type scenario struct {
 	name    string
 	serving []string // nodes that serve shares
-	twos    bool     // leader and x are all there is
-	noYes   []string // nodes that never answer a question, nor a connection of anybody: a network policy
+	twos    bool     // leader and x are the whole cluster
+	noYes   []string // nodes that never answer a question, nor any connection: a network policy
 	dead    map[string]time.Duration
-	// cut are the times in which a pair of places cannot reach each other, as "leader-x"; "x" alone is cut off from all.
+	// cut are the times in which a pair of places cannot reach each other, as "leader-x"; "x" alone is cut off from
+	// all.
 	cut     map[string][]span
 	starved map[string]span // in which the processes of a node do not run; its kernel does
 	paused  []span          // of the leader
 	lasts   time.Duration
 	down    []string // the verdicts that are right
-	wrong   int      // verdicts on nodes that live which the rules let happen
+	wrong   int      // verdicts on nodes that live that the rules allow
 }
 
 func (s *scenario) links(a, b string, at time.Duration) bool {
@@ -44,12 +46,12 @@ func (s *scenario) isAlive(node string, at time.Duration) bool {
 	return !isDead || at < died
 }
 
-// accepts tells whether a new connection from a place is answered by the kernel of a node.
+// accepts reports whether the kernel of a node answers a new connection from a place.
 func (s *scenario) accepts(from, node string, at time.Duration) bool {
 	return s.isAlive(node, at) && s.links(from, node, at) && !slices.Contains(s.noYes, node)
 }
 
-// arrives is when a question's answer is there: TCP sends again what is lost, after 0.2 s, 0.4 s and so on.
+// arrives is when a question's answer arrives: TCP sends lost packets again, after 0.2 s, 0.4 s and so on.
 func (s *scenario) arrives(node string, asked time.Duration) (time.Duration, bool) {
 	again := 200 * time.Millisecond
 	for at := asked; at < s.lasts; at, again = at+again, 2*again {
@@ -63,15 +65,15 @@ func (s *scenario) arrives(node string, asked time.Duration) (time.Duration, boo
 	return 0, false
 }
 
-// left out says which rules do not hold in a run.
+// leftOut says which rules do not hold in a run.
 type leftOut struct {
 	change     func(*rules)
 	noDials    bool // new connections are not tried
 	oneDial    bool // they are tried once
 	noWitness  bool // the leader decides alone
-	noAPIRead  bool // nobody asks whether the API server answers
-	noBootIDs  bool // verdicts that proved wrong are not noted
-	noFinalAsk bool // what came during the judgement is not looked at
+	noAPIRead  bool // the leader does not check whether the API server answers
+	noBootIDs  bool // verdicts that proved wrong are not recorded
+	noFinalAsk bool // answers during the judgement are ignored
 }
 
 type fall struct {
@@ -93,7 +95,7 @@ func run(s *scenario, out leftOut) []fall {
 		m.tick(previous, at)
 		previous = at
 		next += r.interval
-		if next <= at { // a ticker drops what was missed
+		if next <= at { // a ticker drops missed ticks
 			next = at - at%r.interval + r.interval
 		}
 	}
@@ -117,7 +119,7 @@ type judgement struct {
 	out         outcome
 }
 
-// resumes is when the leader does what it wanted to do at a time.
+// resumes is when the leader does the work that it planned for a given time.
 func (m *model) resumes(at time.Duration) time.Duration {
 	for _, p := range m.paused {
 		if p.from <= at && at < p.to {
@@ -154,12 +156,13 @@ func (m *model) tick(previous, now time.Duration) {
 	}
 }
 
-// dials tells whether the leader learns that a node accepts: if it stands still at that moment, it finds its time over when it resumes.
+// dials reports whether the leader learns that a node accepts. If the leader is paused at that moment, its time is over
+// when it resumes.
 func (m *model) dials(node string, at time.Duration) bool {
 	return m.accepts("leader", node, at) && m.resumes(at+time.Millisecond) == at+time.Millisecond
 }
 
-// judge finds out what the leader and the witness see at this moment.
+// judge determines the view of the leader and of the witness at this moment.
 func (m *model) judge(node string, now time.Duration) {
 	j := judgement{node: node, began: now, ends: now + 500*time.Millisecond, epoch: m.count.begin(node, start.Add(now))}
 	f := finding{asked: true, nodes: 3, apiRead: m.out.noAPIRead || m.links("leader", "api", now)}
@@ -176,7 +179,7 @@ func (m *model) judge(node string, now time.Duration) {
 	m.pending = append(m.pending, j)
 }
 
-// finish ends the judgements that are over before a time.
+// finish completes the judgements that are over before a given time.
 func (m *model) finish(before time.Duration) {
 	rest := m.pending[:0]
 	for _, j := range m.pending {
@@ -262,7 +265,7 @@ func scenarios() []scenario {
 	}
 }
 
-// stopAndGo has the leader stand still for 0.7 s each 3 s, from half a millisecond after a tick.
+// stopAndGo pauses the leader for 0.7 s every 3 s, from half a millisecond after a tick.
 func stopAndGo(from, to time.Duration) (spans []span) {
 	for at := from + 500*time.Microsecond; at < to; at += 3 * sec {
 		spans = append(spans, span{at, at + 700*time.Millisecond})
@@ -295,7 +298,7 @@ func TestModelOfTheRules(t *testing.T) {
 	}
 }
 
-// The time until a verdict is the sum of the rules, and no more: three questions, the phase of the first, and the judgement.
+// The time until a verdict is exactly the sum of the rules: three questions, the phase of the first, and the judgement.
 func TestModelOfTheTimeUntilAVerdict(t *testing.T) {
 	for name, most := range map[string]time.Duration{
 		"a node dies": 2500 * time.Millisecond, "a node dies, the other of two": 2500 * time.Millisecond, "two nodes die": 9500 * time.Millisecond,

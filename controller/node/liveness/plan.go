@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// rules are the numbers that a verdict rests on. Production uses the standard ones; the model of the tests drops one at a time.
+// rules are the numbers on which a verdict depends. Production uses the standard ones. The model in the tests drops one
+// at a time.
 type rules struct {
 	interval time.Duration // between two questions to a share
 	lateness time.Duration // by which a tick of the loop may be late; later, the count starts again
 	patience int           // unanswered questions in a row that make a node silent
-	// Nodes that fall silent within together of each other are judged after longWait of silence: a switch restarts, nodes seldom die in company. A
-	// node whose share alone hangs does not count.
+	// Nodes that fall silent within together of each other are judged after longWait of silence. A switch may be
+	// restarting, and nodes seldom die at the same time. A node does not count here if only its share hangs.
 	together, longWait time.Duration
-	// A verdict that proved wrong bars the next one for firstBar, then for twice as long each time, at most maxBar.
+	// A wrong verdict bars the next one for firstBar, then for twice as long each time, at most maxBar.
 	firstBar, maxBar time.Duration
-	// unheard: an address counts that has never answered this process.
+	// unheard: an address counts even if it has never answered this process.
 	unheard bool
 }
 
@@ -27,31 +28,33 @@ var standard = rules{
 	firstBar: 10 * time.Minute, maxBar: 24 * time.Hour,
 }
 
-// round is what came of one address's questions since the last tick.
+// round is the result of the questions to one address since the last tick.
 type round struct {
 	heard    bool // it has answered this process at least once
 	answered bool // since the last tick
 }
 
-// count is what the leader knows of nodes from its questions. It has no clock and asks nobody.
+// count is the leader's knowledge of nodes from its questions. It has no clock and sends no requests.
 type count struct {
 	rules    rules
 	lastTick time.Time
-	// epoch is raised by each late tick: what was found out in an earlier epoch proves nothing.
+	// epoch is raised by each late tick: findings from an earlier epoch prove nothing.
 	epoch int
 	nodes map[string]*tally
-	// silences are when nodes fell silent last, also of nodes that answer again: they are what a second silence is compared with.
+	// silences are when nodes last fell silent, including nodes that answer again. A second silence is compared with
+	// them.
 	silences map[string]time.Time
 	bars     map[string]bar
 }
 
 // tally is the count of one node.
 type tally struct {
-	asked      bool // at the last tick a question was asked that counts
+	asked      bool // at the last tick the leader asked a question that counts
 	unanswered int
-	since      time.Time // when the first of them was asked
-	tried      time.Time // when the last judgement began
-	// lived is when the last judgement began that found the node alive, although no question was answered since: its share hangs. Zero: there is none.
+	since      time.Time // when the leader asked the first of them
+	tried      time.Time // the start of the last judgement
+	// lived is the start of the last judgement that found the node alive, although it has answered no question since:
+	// its share hangs. Zero: there was none.
 	lived time.Time
 }
 
@@ -59,8 +62,8 @@ func newCount(r rules) *count {
 	return &count{rules: r, nodes: map[string]*tally{}, silences: map[string]time.Time{}, bars: map[string]bar{}}
 }
 
-// tick counts what has come since the last tick, and returns the nodes that are to be judged now, by name. nodes has the rounds of
-// the addresses that are asked, by node.
+// tick counts the answers since the last tick, and returns the names of the nodes to judge now. nodes has the rounds of
+// the asked addresses, by node.
 func (c *count) tick(now time.Time, nodes map[string][]round) []string {
 	last := c.lastTick
 	c.lastTick = now
@@ -91,7 +94,7 @@ func (c *count) tick(now time.Time, nodes map[string][]round) []string {
 	return c.suspects(now)
 }
 
-// counts tells whether the silence of an address says anything: a network policy may keep it from ever answering.
+// counts reports whether the silence of an address means anything: a network policy may prevent it from ever answering.
 func (c *count) counts(r round) bool { return r.heard || c.rules.unheard }
 
 func (c *count) add(name string, n *tally, rounds []round, last, now time.Time) {
@@ -113,11 +116,12 @@ func (c *count) add(name string, n *tally, rounds []round, last, now time.Time) 
 	}
 }
 
-// judgeAgain is how soon a silent node is judged again where nothing could be found out.
+// judgeAgain is how soon a silent node is judged again after a judgement without a result.
 const judgeAgain = time.Second
 
-// suspects are silent nodes that no brake holds, and that were not judged a moment ago. A node whose share hangs is judged in spite of a
-// brake, which only holds verdicts: that it still lives releases the brake on others.
+// suspects are silent nodes that no brake holds, and that were not judged a moment ago. A node with a hanging share is
+// judged in spite of a brake, because a brake holds only verdicts. If the node still lives, this releases the brake on
+// others.
 func (c *count) suspects(now time.Time) []string {
 	var found []string
 	for name, n := range c.nodes {
@@ -129,14 +133,15 @@ func (c *count) suspects(now time.Time) []string {
 	return found
 }
 
-// isSilent tells whether too many questions in a row were not answered.
+// isSilent reports whether too many questions in a row were not answered.
 func (c *count) isSilent(node string) bool {
 	n := c.nodes[node]
 	return n != nil && n.unanswered >= c.rules.patience
 }
 
-// isBraked tells whether another node fell silent together with this one, and too little time has passed since. Another node of which something
-// has answered since this one fell silent has not lost its network with it: only its share hangs.
+// isBraked reports whether another node fell silent together with this one, and too little time has passed since. This
+// excludes a node that has answered in some way since this one fell silent. Such a node has not lost its network: only
+// its share hangs.
 func (c *count) isBraked(node string, now time.Time) bool {
 	n, at := c.nodes[node], c.silences[node]
 	if n == nil || now.Sub(n.since) >= c.rules.longWait {
@@ -153,7 +158,7 @@ func (c *count) isBraked(node string, now time.Time) bool {
 	return false
 }
 
-// begin marks that a node is being judged, and returns the epoch to hand to mayFall.
+// begin marks that a node is being judged, and returns the epoch for mayFall.
 func (c *count) begin(node string, now time.Time) int {
 	if n := c.nodes[node]; n != nil {
 		n.tried = now
@@ -161,14 +166,15 @@ func (c *count) begin(node string, now time.Time) int {
 	return c.epoch
 }
 
-// mayFall tells whether a judgement that began in an epoch still counts: the loop was on time, nothing was answered in the meantime, and no
-// brake holds the node, for another may have fallen silent since, nor a bar.
+// mayFall reports whether a judgement that started in an epoch still counts. The loop must have been on time, and no
+// answer may have come in between. Nor may the node be barred or braked: another node may have fallen silent since.
 func (c *count) mayFall(node, bootID string, epoch int, now time.Time) bool {
 	onTime := now.Sub(c.lastTick) <= c.rules.interval+c.rules.lateness
 	return onTime && epoch == c.epoch && c.isSilent(node) && !c.isBraked(node, now) && !c.isBarred(node, bootID, now)
 }
 
-// lives starts a node's count again: something else than a question was answered, after the last judgement began.
+// lives starts a node's count again: some part of the node other than a share answered, after the last judgement
+// started.
 func (c *count) lives(node string) {
 	if n := c.nodes[node]; n != nil {
 		*n = tally{asked: false, tried: n.tried, lived: n.tried}
@@ -180,14 +186,14 @@ func (c *count) forgetOld(now time.Time) {
 	maps.DeleteFunc(c.silences, func(_ string, at time.Time) bool { return now.Sub(at) > max(c.rules.together, c.rules.longWait) })
 }
 
-// bar keeps a node from being called down by questions, as its last verdict was wrong.
+// bar prevents a node from being reported as down by questions, because its last verdict was wrong.
 type bar struct {
-	bootID string // of the node; another boot is another node
+	bootID string // of the node; in another boot the bar does not apply
 	until  time.Time
 	length time.Duration
 }
 
-// wrong notes that a node answers again in the boot in which it was called down, and returns until when it is barred.
+// wrong records that a node answers again in the boot in which it was reported as down, and returns its bar.
 func (c *count) wrong(node, bootID string, now time.Time) bar {
 	b := bar{bootID: bootID, length: c.rules.firstBar}
 	if was, ok := c.bars[node]; ok && was.bootID == bootID && now.Sub(was.until) < c.rules.maxBar {
@@ -203,7 +209,7 @@ func (c *count) isBarred(node, bootID string, now time.Time) bool {
 	return ok && b.bootID == bootID && now.Before(b.until)
 }
 
-// leaseState is what a node's Lease says. Only daemons of an earlier release renew it.
+// leaseState is the state of a node's Lease. Only daemons of an earlier release renew it.
 type leaseState int
 
 const (
@@ -213,39 +219,39 @@ const (
 	leaseUnread // it is held, and cannot be read
 )
 
-// finding is what was found out of a silent node.
+// finding is the result of investigating a silent node.
 type finding struct {
-	asked   bool // there is an address to ask at all
+	asked   bool // the node has an address for questions
 	answers bool // it answered a new connection of the leader
 	lease   leaseState
-	nodes   int  // in the cluster, with the leader's and the silent one
+	nodes   int  // number in the cluster, including the leader's and the silent one
 	apiRead bool // the API server answers a read that needs its quorum
 	said    testimony
 }
 
-// testimony is what the daemons of other nodes said.
+// testimony is the answer of the daemons of other nodes.
 type testimony struct {
-	reached bool   // one of them reaches the node
-	agrees  string // the node of the one that does not; "": none answered
-	earlier bool   // all that could be asked are of an earlier release, and there was one
+	reached bool   // one of these daemons reaches the node
+	agrees  string // the node of a daemon that does not reach it; "": none answered
+	earlier bool   // there was at least one daemon to ask, and all are of an earlier release
 }
 
-// outcome is what follows from a finding.
+// outcome is the conclusion from a finding.
 type outcome struct {
 	lives, down bool
-	witness     string // if down; "": there was none
-	why         string // if neither
+	witness     string // if down; "": none
+	why         string // if neither lives nor down
 }
 
 // verdict decides on a silent node. The first line that applies counts:
 //
-//	it answers the leader or a witness, by whatever   it lives
-//	it has no address that could be asked             undecided
+//	it answers the leader or a witness in any way     it lives
+//	it has no address for questions                   undecided
 //	its lease (earlier release) was renewed           undecided: it is judged again when that is late
-//	its lease is held and cannot be read              undecided: the leader is cut off itself
-//	there is no node beside it                        undecided
-//	the API server does not answer                    undecided: leader and witness may be cut off together, and what the leader writes
-//	                                                  would arrive when they no longer are
+//	its lease is held and cannot be read              undecided: the leader itself is cut off
+//	the cluster has no other node                     undecided
+//	the API server does not answer                    undecided: leader and witness may be cut off together, and the
+//	                                                  leader's write would arrive when they are connected again
 //	a witness does not reach it either                down, with that witness
 //	two nodes, or witnesses of an earlier release     down, without a witness
 //	otherwise                                         undecided: no witness answered
@@ -271,14 +277,15 @@ func verdict(f finding) outcome {
 	return outcome{down: true}
 }
 
-// daemon is one that can be asked.
+// daemon is a daemon that can answer questions.
 type daemon struct{ node, address string }
 
 // users are the nodes with a connection to a node's shares or volumes.
 type users struct{ mounts, replicas []string }
 
-// byRelation sorts daemons: first those of nodes that mount a share of the silent node, as they ask it all the time, then those with a replica of
-// its volumes, to which its engines are connected; then all others, by name.
+// byRelation sorts daemons. First come those on nodes that mount a share of the silent node, because they ask it all
+// the time. Then come those with a replica of its volumes, to which its engines are connected. Then come all others, by
+// name.
 func byRelation(daemons []daemon, u users) []daemon {
 	rank := func(d daemon) int {
 		switch {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestVerdict(t *testing.T) {
-	// silent is a node of three that reaches nobody, with a witness that agrees.
+	// silent is one node of three that nothing reaches, with a witness that agrees.
 	silent := func(change func(*finding)) finding {
 		f := finding{asked: true, nodes: 3, apiRead: true, said: testimony{agrees: "b"}}
 		change(&f)
@@ -48,7 +48,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// asked drives a count: each step is a tick, 0.5 s after the one before if nothing else is said.
+// asked drives a count: each step is a tick, 0.5 s after the previous one unless the test says otherwise.
 type asked struct {
 	*count
 	now time.Time
@@ -98,7 +98,8 @@ func TestThreeUnansweredQuestionsMakeANodeSilent(t *testing.T) {
 	}
 }
 
-// The first question after a node was silent, is new or was forgotten has half a second to be answered, as all others.
+// The first question after a node was silent, is new or was forgotten gets half a second for its answer, like all
+// others.
 func TestAQuestionThatWasNotAskedIsNotUnanswered(t *testing.T) {
 	a := newAsked()
 	assert.Empty(t, a.times(3, map[string][]round{"x": {no}}), "the first tick asks the first question")
@@ -175,17 +176,17 @@ func TestTwoNodesThatFallSilentTogetherWait(t *testing.T) {
 	assert.Empty(t, a.silences, "a silence that is over is forgotten")
 
 	a = run(0)
-	a.lives("x") // it was only slow, and stays so
+	a.lives("x") // it was only slow, and still is
 	a.times(3, map[string][]round{"x": {yes}, "y": {no}})
 	assert.False(t, a.mayFall("y", "", a.epoch, a.now), "a silence counts for the other though it was short")
 
 	a = run(0)
-	a.times(2, map[string][]round{"y": {yes}}) // x fell, and its shares have left it
+	a.times(2, map[string][]round{"y": {yes}}) // x is reported as down, and its shares have left it
 	assert.Empty(t, a.times(3, map[string][]round{"y": {no}}), "a node that was called down counts for the next")
 }
 
 func TestANodeWhoseShareHangsBrakesNoOther(t *testing.T) {
-	xHangs := func() *asked { // x lives, as each judgement finds, and answers no question
+	xHangs := func() *asked { // x lives, according to each judgement, and answers no question
 		a := newAsked()
 		a.times(3, map[string][]round{"x": {yes}, "y": {yes}})
 		for range 3 {
@@ -207,7 +208,7 @@ func TestANodeWhoseShareHangsBrakesNoOther(t *testing.T) {
 
 	a = xHangs()
 	a.times(4, silent)
-	a.begin("x", a.now) // and nothing of x answers: it has lost its network with y
+	a.begin("x", a.now) // and nothing of x answers: it has lost its network together with y
 	assert.Empty(t, a.times(1, silent))
 	assert.False(t, a.mayFall("y", "", a.epoch, a.now))
 

@@ -5,28 +5,31 @@ import (
 	"time"
 )
 
-// tellSilence is how long a share is silent before the callbacks of OnSilence are called: a server that starts again is silent for less.
+// tellSilence is how long a share is silent before the callbacks of OnSilence are called. A server that restarts is
+// silent for less time.
 const tellSilence = 5 * time.Second
 
-// silence is that of one share, whose node may live.
+// silence is the silence of one share, while its node may live.
 type silence struct {
-	since time.Time // when the first question without an answer was asked
+	since time.Time // when the leader asked the first question without an answer
 	told  bool
 }
 
-// SilentSince is since when the share at a health address (types.ShareHealthAddress) answers no question. Zero: it answers, or that is not known,
-// because it has not answered this process yet, the leader's loop was late a moment ago, or no questions are asked (SettingRWXVolumeFastFailover).
+// SilentSince is since when the share at a health address (types.ShareHealthAddress) has answered no question. Zero: it
+// answers, or this is not known. It is not known in three cases: the share has not answered this process yet, the
+// leader's loop was late a moment ago, or the leader asks no questions (SettingRWXVolumeFastFailover).
 func (d *Detector) SilentSince(address string) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.silences[address].since
 }
 
-// OnSilence has f called with the volume of each share that is silent for tellSilence, once. It must be called before Run; f must return at once.
+// OnSilence registers f, which is called once with the volume of each share that is silent for tellSilence. OnSilence
+// must be called before Run. f must return at once.
 func (d *Detector) OnSilence(f func(volume string)) { d.silent = append(d.silent, f) }
 
-// silencesLocked takes in which shares have answered since the last tick, and returns the volumes of those to tell about. After a late tick all
-// silences begin again: the answers may wait in this process.
+// silencesLocked records which shares have answered since the last tick, and returns the volumes to report. After a
+// late tick all silences start again, because the answers may still wait in this process. The caller holds mu.
 func (d *Detector) silencesLocked(now time.Time, asked map[string]bool) (volumes []string) {
 	last := d.count.lastTick
 	isLate := now.Sub(last) > d.count.rules.interval+d.count.rules.lateness

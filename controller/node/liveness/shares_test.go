@@ -12,7 +12,8 @@ import (
 
 const healthOfOwn = "10.1.0.8:9600" // of the share on the leader's node
 
-// TestAShareIsSilentWhileItsNodeLives: its kernel still accepts connections, and another share of the node answers.
+// TestAShareIsSilentWhileItsNodeLives: the kernel of the node still accepts connections, and another share of the node
+// answers.
 func TestAShareIsSilentWhileItsNodeLives(t *testing.T) {
 	for name, address := range map[string]string{"on another node": healthOfX, "on the leader's own node": healthOfOwn} {
 		t.Run(name, func(t *testing.T) {
@@ -24,7 +25,7 @@ func TestAShareIsSilentWhileItsNodeLives(t *testing.T) {
 			b.ticks(3)
 			assert.Zero(t, b.SilentSince(address))
 			delete(b.answering, address)
-			b.ticks(1) // the question that was answered before is counted
+			b.ticks(1) // the question that was answered before counts
 			asked := b.Clock.Now()
 			b.ticks(1)
 			assert.Equal(t, asked, b.SilentSince(address), "from the first question without an answer")
@@ -78,7 +79,7 @@ func TestTheSilenceOfAShareBeginsAgainAfterALateTick(t *testing.T) {
 	delete(b.answering, healthOfX)
 	b.ticks(20)
 	assert.NotZero(t, b.SilentSince(healthOfX))
-	b.Clock.Step(10 * time.Second) // this process stood still
+	b.Clock.Step(10 * time.Second) // this process was paused
 	b.ticks(1)
 	assert.Zero(t, b.SilentSince(healthOfX))
 	late := b.Clock.Now()

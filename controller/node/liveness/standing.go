@@ -13,7 +13,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// A node that is down is asked again each recheckSoon, and each recheckLater once it has been down for a minute.
+// The leader asks a node that is down again every recheckSoon, and every recheckLater once it has been down for a
+// minute.
 const (
 	recheckSoon  = 2 * time.Second
 	recheckLater = 15 * time.Second
@@ -24,7 +25,7 @@ const (
 type fallen struct {
 	silence  longhorn.NodeSilence
 	since    time.Time // by this clock, as this process knows it
-	next     time.Time // when it is asked again
+	next     time.Time // the time of the next check
 	asking   bool
 	answered bool // to a question
 }
@@ -33,16 +34,17 @@ func newFallen(now time.Time, witness, bootID string) *fallen {
 	return &fallen{since: now, silence: longhorn.NodeSilence{FoundAt: now.UTC().Format(time.RFC3339), Witness: witness, BootID: bootID}}
 }
 
-// doubt is a verdict that seems to have been wrong: the node answers, and its kubelet may not have reported yet that it has booted.
+// doubt is a verdict that seems to be wrong: the node answers, and its kubelet may not have reported yet that it has
+// booted.
 type doubt struct {
 	bar
-	at time.Time // when a kubelet that has booted would have reported
+	at time.Time // when a kubelet would have reported a new boot
 }
 
-// kubeletReports is how long a kubelet has, from when its node answers again, until it reports the new boot.
+// kubeletReports is how long a kubelet has to report the new boot after its node answers again.
 const kubeletReports = 30 * time.Second
 
-// takeOver makes the verdicts of the leader before this one this one's: a node that is down stays so until something answers.
+// takeOver adopts the verdicts of the previous leader: a node that is down stays down until something on it answers.
 func (d *Detector) takeOver() error {
 	nodes, err := d.deps.Nodes.List(labels.Everything())
 	if err != nil {
@@ -67,7 +69,8 @@ func (d *Detector) takeOver() error {
 	return nil
 }
 
-// againLocked starts to ask the nodes that are down where that is due, and returns those that have answered a question.
+// againLocked starts to ask the nodes that are down and due, and returns those that have answered a question. The
+// caller holds mu.
 func (d *Detector) againLocked(ctx context.Context, now time.Time) (back []string) {
 	for node, f := range d.down {
 		switch {
@@ -81,7 +84,7 @@ func (d *Detector) againLocked(ctx context.Context, now time.Time) (back []strin
 	return back
 }
 
-// recheck asks a node that is down whether it answers again.
+// recheck checks whether a node that is down answers again.
 func (d *Detector) recheck(ctx context.Context, node string) {
 	f, _ := d.investigate(ctx, node)
 	_, err := d.deps.KubeNodes.GetRO(node)
@@ -105,7 +108,8 @@ func (d *Detector) recheck(ctx context.Context, node string) {
 	}
 }
 
-// isBack ends the verdict on a node. If it is in the boot in which it was called down, the verdict was wrong.
+// isBack removes the verdict on a node. If the node is in the boot in which it was reported as down, the verdict was
+// wrong.
 func (d *Detector) isBack(node string) {
 	now, bootID := d.deps.Clock.Now(), d.bootOf(node)
 	d.mu.Lock()
@@ -125,7 +129,7 @@ func (d *Detector) isBack(node string) {
 	d.tell(node)
 }
 
-// doubtfulLocked returns the bars of nodes that turn out not to have booted.
+// doubtfulLocked returns the bars of nodes that turn out not to have booted. The caller holds mu.
 func (d *Detector) doubtfulLocked(now time.Time) map[string]bar {
 	wrong := map[string]bar{}
 	for node, b := range d.doubts {
@@ -143,7 +147,8 @@ func (d *Detector) doubtfulLocked(now time.Time) map[string]bar {
 func (d *Detector) tellBar(node string, b bar) {
 	d.deps.Log.WithField(logfields.Node, node).WithField("until", b.until).
 		Warn("Node was called down, and lived: Kubernetes alone says for a while whether it lives")
-	if n, err := d.deps.Nodes.GetRO(node); err == nil { // otherwise there is no object that an Event could be about
+	// without the Node, there is no object for an Event
+	if n, err := d.deps.Nodes.GetRO(node); err == nil {
 		d.deps.Recorder.Eventf(n, corev1.EventTypeWarning, types.EventNodeWronglyDown,
 			"node %s was called down, and lived: its network may be unreliable; for %v its shares move only when Kubernetes says that it is not ready", node, b.length)
 	}

@@ -18,14 +18,16 @@ import (
 var ErrEarlierRelease = errors.New("the daemon is of an earlier release")
 
 const (
-	// asksAtOnce is how many witnesses are asked at a time: one that is slow or dead keeps the others from nothing.
+	// asksAtOnce is how many witnesses the leader asks at the same time: a slow or dead witness does not delay the
+	// others.
 	asksAtOnce = 4
-	// witnessLimit is for one witness, which dials for 0.5 s; witnessesLimit is for all.
+	// witnessLimit is the time limit for one witness, which dials for 0.5 s. witnessesLimit is the limit for all
+	// witnesses.
 	witnessLimit   = time.Second
 	witnessesLimit = 3 * time.Second
 )
 
-// testify asks daemons in their order whether they reach a node, some at a time, until one has answered.
+// testify asks daemons in the given order whether they reach a node, several at a time, until one has answered.
 func (d *Detector) testify(ctx context.Context, daemons []daemon, node string) testimony {
 	ctx, cancel := context.WithTimeout(ctx, witnessesLimit)
 	defer cancel()
@@ -48,7 +50,8 @@ type answers struct {
 	earlier int
 }
 
-// askSome asks daemons at once. One that reaches the node counts more than any that does not; of those, the first is the witness.
+// askSome asks daemons at the same time. A daemon that reaches the node counts more than any that does not. Of those
+// that do not, the first is the witness.
 func (d *Detector) askSome(ctx context.Context, some []daemon, node string) answers {
 	ctx, cancel := context.WithTimeout(ctx, witnessLimit)
 	defer cancel()
@@ -74,7 +77,7 @@ func (d *Detector) askSome(ctx context.Context, some []daemon, node string) answ
 	return said
 }
 
-// witnesses are the ready daemons of other nodes, the best first, and how many nodes the cluster has.
+// witnesses are the ready daemons of other nodes, the best first. nodes is the number of nodes in the cluster.
 func (d *Detector) witnesses(silent string) (daemons []daemon, nodes int) {
 	all, err := d.deps.Nodes.List(labels.Everything())
 	if err != nil {
@@ -95,7 +98,7 @@ func (d *Detector) witnesses(silent string) (daemons []daemon, nodes int) {
 	return byRelation(daemons, d.usersOf(silent)), nodes
 }
 
-// daemonOf is where the ready daemon of a node is; "" if there is none.
+// daemonOf is the address of a node's ready daemon; "" if it has none.
 func (d *Detector) daemonOf(node string) string {
 	pods, err := d.deps.Pods.ByIndex(datastore.IndexNode, node)
 	if err != nil {
@@ -115,7 +118,7 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// usersOf are those of the shares on a node. What cannot be read is nobody: the order is a preference.
+// usersOf are the users of the shares on a node. Unreadable users are ignored: the order is only a preference.
 func (d *Detector) usersOf(node string) (u users) {
 	for _, pod := range d.sharePods(node) {
 		volume := pod.Labels[types.LabelShareManager]
