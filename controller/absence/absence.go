@@ -1,17 +1,16 @@
-// Package absence asks the API server whether a node is down or gone, just before a
-// controller does what a node that comes back could not undo: takes its engine for
-// stopped, says that its replica has failed, or drops a finalizer that only the node could
-// drop.
+// Package absence asks the API server whether a node is down or gone. Controllers call it just before an action that a
+// node that comes back could not undo. They treat the node's engine as stopped, report its replica as failed, or remove
+// a finalizer that normally only the node removes.
 //
 //	           Node                       Kubernetes node      otherwise
 //	is down    none, or it says so        (not asked)          queue.ErrStale
 //	is gone    none, or it says so        none                 queue.ErrStale
 //
-// The cache shows such a node first, and the plan rests on it; but the cache may be late,
-// and the node may be back. A user may also delete the Node of a Kubernetes node that is
-// there: that node will register again, and is not gone.
+// The cache shows first that a node is down or gone, and the plan is based on the cache. But the cache may be late, and
+// the node may be back. A user may also delete the Node of a Kubernetes node that exists: that node will register
+// again, and is not gone.
 //
-// It must not know engines, replicas, nor what is done about them.
+// The package must not know engines, replicas, or the actions of its callers.
 package absence
 
 import (
@@ -36,14 +35,13 @@ type KubeNodes interface {
 	Live(ctx context.Context, name string) (*corev1.Node, error)
 }
 
-// MustBeDown returns nil only if what runs on the node must be taken for unreachable
-// (types.IsNodeDown).
+// MustBeDown returns nil only if everything on the node counts as unreachable (types.IsNodeDown).
 func MustBeDown(ctx context.Context, nodes Nodes, node string) error {
 	return must(ctx, nodes, node, types.IsNodeDown)
 }
 
-// MustBeGone returns nil only if the node will not come back: its Kubernetes node is not
-// there, and its Node is not there or says the same (types.IsNodeGone).
+// MustBeGone returns nil only if the node will not come back. Its Kubernetes node must not exist, and its Node must not
+// exist either or say that it is gone (types.IsNodeGone).
 func MustBeGone(ctx context.Context, kubeNodes KubeNodes, nodes Nodes, node string) error {
 	if err := MustHaveLeft(ctx, kubeNodes, node); err != nil {
 		return err
@@ -51,8 +49,8 @@ func MustBeGone(ctx context.Context, kubeNodes KubeNodes, nodes Nodes, node stri
 	return must(ctx, nodes, node, types.IsNodeGone)
 }
 
-// MustHaveLeft returns nil only if the Kubernetes node is not there. The Node may still be: what
-// removes it asks this.
+// MustHaveLeft returns nil only if the Kubernetes node does not exist. The Node may still exist: the controller that
+// removes it calls this function.
 func MustHaveLeft(ctx context.Context, kubeNodes KubeNodes, node string) error {
 	switch _, err := kubeNodes.Live(ctx, node); {
 	case err == nil:

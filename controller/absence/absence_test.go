@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// answer is what the API server says of node "n"; a T of nil is "not found".
+// answer is the API server's answer about node "n"; if obj is nil, the answer is "not found".
 type answer[T any] struct {
 	obj *T
 	err error
