@@ -41,16 +41,16 @@ type Store interface {
 	queue.Events
 }
 
-// ConfigMapStore holds the ConfigMap types.ShareClientsConfigMap, if there is one.
+// ConfigMapStore holds the ConfigMap types.ShareClientsConfigMap, if it exists.
 type ConfigMapStore interface {
 	GetRO(name string) (*corev1.ConfigMap, error)
 	queue.Events
 }
 
-// lookAgain is when a refused ticket is looked at once more: no change of engines and replicas wakes this controller.
+// lookAgain is when a refused ticket is checked again: changes of engines and replicas do not wake this controller.
 const lookAgain = 30 * time.Second
 
-// Deps are what the controller needs.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	queue.Env
 
@@ -59,17 +59,17 @@ type Deps struct {
 	// Engines and Replicas are found by datastore.IndexVolume.
 	Engines  Index[*longhorn.Engine]
 	Replicas Index[*longhorn.Replica]
-	// ShareClients says for which nodes shared volumes wait.
+	// ShareClients lists the nodes for which shared volumes wait.
 	ShareClients ConfigMapStore
 }
 
-// Controller attaches and detaches all volumes of the cluster. Make it with New, then Run it.
+// Controller attaches and detaches all volumes of the cluster. Create it with New, then call Run.
 type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string]
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. Nothing else happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "attachment", Env: d.Env, Workers: 2, Sync: c.sync})
@@ -86,10 +86,11 @@ func New(d Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// whenWaiting names the attachments with a ticket of the CSI driver for a node that shared volumes wait for since, or no longer.
+// whenWaiting returns the attachments with a CSI ticket for a node that shared volumes have started or stopped waiting
+// for.
 func (c *Controller) whenWaiting(was, is *corev1.ConfigMap) []string {
 	before, now := waiting(was), waiting(is)
 	if slices.Equal(before, now) {
@@ -118,7 +119,7 @@ func waiting(list *corev1.ConfigMap) []string {
 	return types.ShareClientsWaiting(list.Data)
 }
 
-// Sync looks at one volume, as the queue has it done. It is for tests of several controllers at once.
+// Sync syncs one volume, as the queue does. It exists for tests of several controllers together.
 func (c *Controller) Sync(ctx context.Context, name string) (queue.Result, error) {
 	return c.sync(ctx, name)
 }
@@ -172,7 +173,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return result, err
 }
 
-// strictLocalNodes reads on which nodes alone a volume may be attached; nil: on all.
+// strictLocalNodes reads the only nodes to which a volume may be attached; nil: all nodes.
 func (c *Controller) strictLocalNodes(v *longhorn.Volume) ([]string, error) {
 	if !types.IsStrictLocal(v) {
 		return nil, nil
@@ -192,7 +193,7 @@ func (c *Controller) strictLocalNodes(v *longhorn.Volume) ([]string, error) {
 	return types.StrictLocalNodes(v, engine, ownedBy(replicas, v)), nil
 }
 
-// ownedBy are those of the objects that belong to this very volume, and not to an earlier one of its name.
+// ownedBy are the objects that belong to this very volume, and not to an earlier volume with the same name.
 func ownedBy[T metav1.Object](list []T, v *longhorn.Volume) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(o T) bool {
 		return !slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == v.UID })

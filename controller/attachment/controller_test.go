@@ -53,7 +53,8 @@ func TestTicketIsServedAndAnsweredOnce(t *testing.T) {
 	h.ExpectWrites() // at rest nothing is written
 }
 
-// A strict-local volume goes to the node with its data alone. A ticket for another one is looked at again: no event tells when the data has moved.
+// A strict-local volume is attached only to the node with its data. A ticket for another node is checked again, because
+// there is no event when the data has moved.
 func TestStrictLocalVolumeGoesWhereItsDataIs(t *testing.T) {
 	owner := []metav1.OwnerReference{{UID: "uid-vol"}}
 	earlier := []metav1.OwnerReference{{UID: "uid-of-an-earlier-one"}}

@@ -10,30 +10,30 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// priorities of ticket holders; the higher one is served first (Longhorn's order).
+// priorities of ticket holders: a holder with a higher number is served first (Longhorn's order).
 var priorities = map[longhorn.AttacherType]int{
 	longhorn.AttacherTypeAPI:          1000,
 	longhorn.AttacherTypeCSI:          900,
 	longhorn.AttacherTypeShareManager: 900,
 }
 
-// Input is all that a plan rests on. Nothing in it is modified.
+// Input is everything that a plan depends on. Nothing in it is modified.
 type Input struct {
 	Volume     *longhorn.Volume
 	Attachment *longhorn.VolumeAttachment
-	// Nodes are those on which alone the volume may be attached (types.StrictLocalNodes); nil: on all.
+	// Nodes are the only nodes to which the volume may be attached (types.StrictLocalNodes); nil: all nodes.
 	Nodes []string
-	// Waiting are the nodes that no share would let in yet (types.ShareClientsWaiting).
+	// Waiting are the nodes that no share would admit yet (types.ShareClientsWaiting).
 	Waiting []string
 	Now     time.Time
 }
 
-// Plan is what to do.
+// Plan says what to do.
 type Plan struct {
-	// Volume has a changed spec; nil: it stays as it is.
+	// Volume has a changed spec; nil: the spec does not change.
 	Volume *longhorn.Volume
 	Status longhorn.VolumeAttachmentStatus
-	// Refuses: a ticket asks for a node that the volume cannot be attached to.
+	// Refuses: a ticket requests a node to which the volume cannot be attached.
 	Refuses bool
 }
 
@@ -55,25 +55,25 @@ func plan(in Input) Plan {
 	return p
 }
 
-// attaching are the tickets that attach the volume somewhere. Those of the CSI driver do not attach a shared volume: their nodes
-// mount it over NFS.
+// attaching are the tickets that attach the volume to a node. The CSI driver's tickets do not attach a shared volume:
+// their nodes mount it over NFS.
 func (in Input) attaching() map[string]longhorn.AttachmentTicket {
 	tickets := maps.Clone(in.Attachment.Spec.AttachmentTickets)
 	maps.DeleteFunc(tickets, func(_ string, t longhorn.AttachmentTicket) bool { return mountsShare(in.Volume, t) })
 	return tickets
 }
 
-// mountsShare tells whether a ticket is satisfied by the share of a volume, on whatever node that is served.
+// mountsShare reports whether a ticket is satisfied by the share of a volume, whatever node serves it.
 func mountsShare(v *longhorn.Volume, t longhorn.AttachmentTicket) bool {
 	return types.IsShared(v) && t.Type == longhorn.AttacherTypeCSI
 }
 
-// refusal says why a ticket's node cannot have the volume whatever else happens; "": it can.
+// refusal says why a ticket's node cannot have the volume in any case; "": it can.
 func (in Input) refusal(t longhorn.AttachmentTicket) string {
 	return types.StrictLocalRefusal(in.Volume.Name, t.NodeID, in.Nodes)
 }
 
-// target is where a volume shall be and how.
+// target is where and how a volume must be attached.
 type target struct {
 	node            string
 	disableFrontend bool
@@ -85,13 +85,17 @@ func (in Input) target() target {
 	return target{s.NodeID, s.DisableFrontend, s.LastAttachedBy}
 }
 
-// place keeps a volume where some ticket still wants it, takes it off a node that no
-// ticket wants, and gives a volume at rest to the ticket of the highest priority, the
-// smallest id among equals. A volume is never moved from one node to another at once:
-// it has to be detached in between. Of a strict-local volume only the tickets for the nodes
-// with its data count; one that is attached elsewhere all the same is served until it is detached.
+// place decides where a volume is attached:
 //
-// Where an engine serves the volume counts more than spec.nodeID, which a person may have changed by hand.
+//   - It stays where some ticket still requests it.
+//   - It is detached from a node that no ticket requests.
+//   - A detached volume goes to the ticket with the highest priority, and among equals to the smallest id.
+//
+// A volume never moves directly from one node to another: it must be detached in between. For a strict-local volume,
+// only the tickets for the nodes with its data count. If it is attached elsewhere nevertheless, it is served until it
+// is detached.
+//
+// The node where an engine serves the volume counts more than spec.nodeID, which a user may have changed by hand.
 func place(v *longhorn.Volume, tickets map[string]longhorn.AttachmentTicket, nodes []string) target {
 	current := target{v.Spec.NodeID, v.Spec.DisableFrontend, v.Spec.LastAttachedBy}
 	nowhere := target{by: current.by}
@@ -104,7 +108,8 @@ func place(v *longhorn.Volume, tickets map[string]longhorn.AttachmentTicket, nod
 	mayHave := func(node string) bool { return len(nodes) == 0 || slices.Contains(nodes, node) }
 	if current.node != "" {
 		if c := types.FindCondition(v.Status.Conditions, types.ConditionAttaching); c.Status == longhorn.ConditionTrue && c.Reason == types.ReasonStrictLocal {
-			return nowhere // it does not start there: its replicas were seen too late
+			// it does not start there: its replicas were found too late
+			return nowhere
 		}
 		if isWanted(tickets, current) {
 			return current
@@ -127,12 +132,13 @@ func place(v *longhorn.Volume, tickets map[string]longhorn.AttachmentTicket, nod
 	}
 }
 
-// servedAt is where an engine serves the volume, and how; false: none does, or it may be ending.
+// servedAt is where and how an engine serves the volume. It returns false if no engine serves it, or if the engine may
+// be stopping.
 //
 //	state       device in use    the engine
 //	attached    -                serves
-//	detaching   yes              serves: its node refused to stop it, and tries again later (controller/volume, resumeEngine)
-//	detaching   no               may be ending: a ticket waits until the volume is detached
+//	detaching   yes              serves: its node refused to stop it, and tries later (controller/volume, resumeEngine)
+//	detaching   no               may be stopping: a ticket waits until the volume is detached
 //	others      -                does not serve
 func servedAt(v *longhorn.Volume) (target, bool) {
 	refused := v.Status.State == longhorn.VolumeStateDetaching && types.IsConditionTrue(v.Status.Conditions, types.ConditionDeviceInUse)
@@ -140,7 +146,7 @@ func servedAt(v *longhorn.Volume) (target, bool) {
 	return target{v.Status.CurrentNodeID, v.Status.FrontendDisabled, v.Spec.LastAttachedBy}, serves && v.Status.CurrentNodeID != ""
 }
 
-// isWanted tells whether a ticket wants the volume there in that manner.
+// isWanted reports whether a ticket requests the volume at that node and in that mode.
 func isWanted(tickets map[string]longhorn.AttachmentTicket, at target) bool {
 	for _, t := range tickets {
 		if t.NodeID == at.node && accepts(t, at.disableFrontend) {
@@ -164,7 +170,7 @@ func first(tickets map[string]longhorn.AttachmentTicket) (longhorn.AttachmentTic
 	return tickets[best], true
 }
 
-// accepts tells whether a ticket can live with the frontend being off or on.
+// accepts reports whether a ticket accepts that the frontend is off or on.
 func accepts(t longhorn.AttachmentTicket, disabled bool) bool {
 	switch t.Parameters[longhorn.AttachmentParameterDisableFrontend] {
 	case "any":
@@ -176,7 +182,7 @@ func accepts(t longhorn.AttachmentTicket, disabled bool) bool {
 	}
 }
 
-// answer tells each ticket how far its wish has got, and drops the statuses of gone tickets.
+// answer writes the progress of each ticket, and drops the statuses of removed tickets.
 func answer(in Input) longhorn.VolumeAttachmentStatus {
 	var s longhorn.VolumeAttachmentStatus
 	for id, t := range in.Attachment.Spec.AttachmentTickets {

@@ -34,7 +34,7 @@ func volume(node string, state longhorn.VolumeState, current string) *longhorn.V
 	return v
 }
 
-// strictLocalWaits is a volume that the volume controller does not start where it is wanted.
+// strictLocalWaits is a volume that the volume controller does not start on the requested node.
 func strictLocalWaits(v *longhorn.Volume) *longhorn.Volume {
 	v.Status.Conditions = []longhorn.Condition{{Type: types.ConditionAttaching, Status: longhorn.ConditionTrue, Reason: types.ReasonStrictLocal}}
 	return v
@@ -46,7 +46,7 @@ func inUse(v *longhorn.Volume) *longhorn.Volume {
 	return v
 }
 
-// withoutFrontend is a volume that is wanted without a device, and has one.
+// withoutFrontend is a volume that is requested without a device, and has one.
 func withoutFrontend(v *longhorn.Volume) *longhorn.Volume {
 	v.Spec.DisableFrontend = true
 	return v
@@ -198,7 +198,7 @@ func TestTicketsOfASharedVolume(t *testing.T) {
 		volume   *longhorn.Volume
 		tickets  tickets
 		wantNode string
-		// satisfied are the tickets that are; why is what ticket 1 is told otherwise.
+		// satisfied are the tickets that are satisfied. Otherwise, why is the message of ticket 1.
 		satisfied []string
 		why       string
 	}{

@@ -15,8 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A share lets in the addresses of nodes that it knows. So a shared volume is not published to a node whose addresses are not known, and is as soon as
-// they are.
+// A share admits the addresses of nodes that it knows. So a shared volume is published to a node only once the node's
+// addresses are known.
 func TestASharedVolumeWaitsForTheAddressesOfANode(t *testing.T) {
 	list := func(waiting string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{
