@@ -1,8 +1,8 @@
-// Package csidriver keeps spec.storageCapacity of the driver's CSIDriver as setting csi-storage-capacity-tracking says: it tells Kubernetes
-// whether to schedule pods by the room that is left for their volumes, and the CSI controller whether to publish how much that is. It runs on
-// the leader.
+// Package csidriver maintains spec.storageCapacity of the driver's CSIDriver according to the setting
+// csi-storage-capacity-tracking. The field tells Kubernetes whether to schedule pods by the free space for their
+// volumes, and the CSI controller whether to publish that space. The package runs on the leader.
 //
-// It owns that one field; the manifests make the object. It must not know how capacity is found.
+// It owns only that field; the manifests create the object. It must not know how the capacity is determined.
 package csidriver
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// again is how soon to look again at the CSIDriver, which is not watched, while the setting is on: it may have been made anew.
+// again is how soon to read the CSIDriver again while the setting is on. The CSIDriver is not watched, and may have
+// been created again.
 const again = 5 * time.Minute
 
 // Store reads and writes CSIDrivers.
@@ -27,7 +28,7 @@ type Store interface {
 	Update(ctx context.Context, obj *storagev1.CSIDriver) (*storagev1.CSIDriver, error)
 }
 
-// Deps are what a Controller works with.
+// Deps are the dependencies of a Controller.
 type Deps struct {
 	queue.Env
 
@@ -36,13 +37,13 @@ type Deps struct {
 	Setting  types.SettingValues
 }
 
-// Controller keeps the CSIDriver. Make it with New, then Run it.
+// Controller maintains the CSIDriver. Create it with New, then call Run.
 type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string] // of one key, the driver's name
 }
 
-// New registers the handlers; nothing happens before Run.
+// New registers the handlers. Nothing else happens before Run.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
 	c.queue = queue.New(queue.Options[string]{Name: "csi-driver", Env: deps.Env, Sync: c.sync})
@@ -59,7 +60,7 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run works until ctx ends.
+// Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
