@@ -8,7 +8,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// manyVolumes are attached ones, of three copies each, on nodes in turn.
+// manyVolumes are attached volumes with three copies each, on nodes in turn.
 func manyVolumes(volumes, nodes int) Input {
 	in := Input{Policy: types.DrainBlockIfLastReplica, Now: now}
 	name := func(i int) string { return fmt.Sprintf("n%02d", i%nodes) }
@@ -23,7 +23,7 @@ func manyVolumes(volumes, nodes int) Input {
 	return in
 }
 
-// BenchmarkPlan: a plan is made for each event of a cluster, so its cost must not grow with the
+// BenchmarkPlan: the controller plans after each event of a cluster, so the cost of a plan must not grow with the
 // product of engines, replicas and nodes.
 func BenchmarkPlan(b *testing.B) {
 	in := manyVolumes(1000, 50)

@@ -52,7 +52,7 @@ type ReplicaStore interface {
 	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
 }
 
-// Deps are what a Controller works with; the stores are of the whole cluster.
+// Deps are the dependencies of a Controller; the stores are of the whole cluster.
 type Deps struct {
 	queue.Env
 
@@ -68,17 +68,18 @@ type Deps struct {
 	Setting     types.SettingValues
 }
 
-// Controller keeps the budgets of all instance managers. It runs in the leader.
+// Controller maintains the budgets of all instance managers. It runs in the leader.
 type Controller struct {
-	deps  Deps
-	queue *queue.Queue[string] // of one key: whether a copy is the last depends on all nodes
-	// refusals are the API server's words for budgets that it does not take, by the budget's name.
+	deps Deps
+	// queue has one key: whether a copy is the last depends on all nodes.
+	queue *queue.Queue[string]
+	// refusals stores the API server's reasons for refusing budgets, by the budget's name.
 	refusals queue.Refusals[string]
 }
 
 const everything = "all"
 
-// New makes a Controller; it works when Run is called.
+// New creates a Controller. It does nothing before Run is called.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
 	c.queue = queue.New(queue.Options[string]{Name: "drain", Env: deps.Env, Sync: c.sync})
@@ -100,7 +101,7 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run works until ctx ends. The caches must be filled.
+// Run works until ctx is done. The caches must be filled.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 func (c *Controller) sync(ctx context.Context, _ string) (queue.Result, error) {
@@ -144,11 +145,12 @@ func (c *Controller) gather(how any) (Input, error) {
 	return in, nil
 }
 
-// apply makes budgets first and deletes them last: what protects data must not wait for anything
-// else. A write that fails does not stop those of other objects; it is tried again with the next
-// pass. But no budget is deleted after one was not made: a copy may go because another one stays.
-// A write that the cache does not show yet comes again as a conflict or as an object that exists,
-// which the queue takes for a stale cache.
+// apply creates budgets first and deletes them last: protection of data must not wait for any other action. If a write
+// fails, the writes of other objects still happen; the next pass tries the failed one again. But if a budget could not
+// be created, no budget is deleted: one copy may be evicted because another one stays.
+//
+// A write that the cache does not show yet is repeated. It fails with a conflict or because the object exists, and the
+// queue treats this as a stale cache.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	kept := c.keep(ctx, in, p)
 	failures := []error{kept, c.mark(ctx, p.Marks), c.detach(ctx, in)}
@@ -157,7 +159,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		kept = c.release(ctx, p.Delete)
 		failures = append(failures, kept)
 	}
-	if kept != nil { // a budget may be there still
+	if kept != nil { // a budget may still exist
 		statuses = slices.DeleteFunc(statuses, func(m *longhorn.InstanceManager) bool {
 			return types.IsConditionTrue(m.Status.Conditions, types.ConditionDrainable)
 		})
@@ -184,7 +186,8 @@ func (c *Controller) keep(ctx context.Context, in Input, p Plan) error {
 	return errors.Join(failures...)
 }
 
-// tried marks a refusal of a budget, and records its Event of the instance manager once: a drain of its node is not held back without it.
+// tried marks a refusal of a budget, and records its Event for the instance manager once: without the budget, a drain
+// of the node is not blocked.
 func (c *Controller) tried(in Input, b *policyv1.PodDisruptionBudget, err error) error {
 	err = queue.OfChild(err)
 	i := slices.IndexFunc(in.Managers, func(m *longhorn.InstanceManager) bool { return metav1.IsControlledBy(b, m) })
@@ -218,10 +221,10 @@ func (c *Controller) tell(ctx context.Context, managers []*longhorn.InstanceMana
 	return errors.Join(failures...)
 }
 
-// release deletes budgets, after a live look that also finds nothing that needs them: the node may
-// be gone for good once its pod was evicted. If the live look finds a budget that must be made or
-// mended first, as for an engine that the cache does not show yet, or one that a person deleted,
-// nothing is deleted: what may go counts on what stays.
+// release deletes budgets, after a live read that also finds that they are not needed. The node may be gone for good
+// once its pod was evicted. The live read may find a budget that must first be created or corrected: for an engine that
+// the cache does not show yet, or because a user deleted the budget. In that case release deletes nothing, because a
+// node may be released only if the budgets of others exist.
 func (c *Controller) release(ctx context.Context, budgets []*policyv1.PodDisruptionBudget) error {
 	if len(budgets) == 0 {
 		return nil
@@ -250,7 +253,7 @@ func (c *Controller) release(ctx context.Context, budgets []*policyv1.PodDisrupt
 	return errors.Join(failures...)
 }
 
-// detach takes back what people attached to nodes that are cordoned, where the setting says so.
+// detach removes the tickets of users for nodes that are cordoned, if the setting says so.
 func (c *Controller) detach(ctx context.Context, in Input) error {
 	if c.deps.Setting(types.SettingDetachManuallyAttached) != "true" {
 		return nil

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// objects are what a world consists of.
+// objects are the objects in an Input.
 func objects(in Input) []runtime.Object {
 	var all []runtime.Object
 	add := func(o runtime.Object) { all = append(all, o) }
@@ -110,8 +110,8 @@ func TestADrainEndsWhenTheVolumeIsDetached(t *testing.T) {
 	h.ExpectEvents("Normal Drainable " + types.InstanceManagerName("a") + ": the instance manager may be evicted")
 }
 
-// TestALateCacheReleasesNoNode: the cache still shows another copy that the API server knows to
-// have failed since.
+// TestALateCacheReleasesNoNode: the cache still shows another copy, while the API server knows that it has failed
+// since.
 func TestALateCacheReleasesNoNode(t *testing.T) {
 	in := world(stopped("v", "a", "b"), cordoned("a", testutil.Now), withBudgets("a", "b"))
 	h, c := begin(t, in)
@@ -120,11 +120,11 @@ func TestALateCacheReleasesNoNode(t *testing.T) {
 	h.ExpectWrites()
 	h.CatchUp()
 	require.NoError(t, sync(t, c))
-	// It is marked as the last, and the budget stays. The node of the copy that failed may go.
+	// The remaining copy is marked as the last, and its budget stays. The node of the failed copy may be drained.
 	assert.ElementsMatch(t, []string{"update replicas/v-r-a", "update instancemanagers/" + types.InstanceManagerName("a") + "/status", "delete " + budgetB}, h.Writes())
 }
 
-// deleting is a store that tells under which conditions a budget is deleted.
+// deleting is a store that records the preconditions with which a budget is deleted.
 type deleting struct {
 	BudgetStore
 	under map[string]datastore.Preconditions
@@ -135,7 +135,7 @@ func (d deleting) Delete(ctx context.Context, name string, p datastore.Precondit
 	return d.BudgetStore.Delete(ctx, name, p)
 }
 
-// TestOnlyTheBudgetThatWasLookedAtIsDeleted: another leader may have made it anew meanwhile, or changed it.
+// TestOnlyTheBudgetThatWasLookedAtIsDeleted: another leader may have created it again in between, or changed it.
 func TestOnlyTheBudgetThatWasLookedAtIsDeleted(t *testing.T) {
 	_, c := begin(t, world(stopped("v", "a", "b"), cordoned("a", testutil.Now), withBudgets("a", "b")))
 	seen, err := c.deps.Budgets.List(labels.Everything())
@@ -152,8 +152,8 @@ func TestOnlyTheBudgetThatWasLookedAtIsDeleted(t *testing.T) {
 	}
 }
 
-// TestACordonIsTakenBack: the cache still shows a cordoned node that the API server knows not to be
-// cordoned any more, so that its copy may be one of two that are drained at once.
+// TestACordonIsTakenBack: the cache still shows a cordoned node, while the API server knows that it is not cordoned
+// now. So its copy may be one of two that are drained at the same time.
 func TestACordonIsTakenBack(t *testing.T) {
 	h, c := begin(t, world(stopped("v", "a", "b"), cordoned("a", testutil.Now), withBudgets("a", "b")))
 	h.Overwrite(build.KubeNode("a"))
@@ -164,8 +164,8 @@ func TestACordonIsTakenBack(t *testing.T) {
 	h.ExpectWrites()
 }
 
-// TestWhatMayGoCountsOnABudgetThatIsThere: the cache shows neither what has come nor what has gone
-// since, and budgets are made before others are deleted.
+// TestWhatMayGoCountsOnABudgetThatIsThere: the cache shows no later changes, and budgets are created before others are
+// deleted.
 func TestWhatMayGoCountsOnABudgetThatIsThere(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -204,8 +204,8 @@ func TestWhatMayGoCountsOnABudgetThatIsThere(t *testing.T) {
 	}
 }
 
-// TestTwoDrainsAtOnce: all budgets are there before the drains begin. Of two nodes that are then
-// cordoned at once, only the budget of the one that may go is deleted.
+// TestTwoDrainsAtOnce: all budgets exist before the drains start. Then two nodes are cordoned at the same time. Only
+// the budget of the node that may be drained is deleted.
 func TestTwoDrainsAtOnce(t *testing.T) {
 	h, c := begin(t, world(attached("v", "c", "a", "b")))
 	require.NoError(t, sync(t, c))
@@ -220,8 +220,8 @@ func TestTwoDrainsAtOnce(t *testing.T) {
 	assert.Len(t, left.Items, 3, "those of the engine's node and of one copy, and that of the CSI controller")
 }
 
-// TestTheLastCopyStaysWhileItsNodeHasNoTime: a was drained an hour ago, b keeps the last copy; b is
-// cordoned, and its taint comes a moment later.
+// TestTheLastCopyStaysWhileItsNodeHasNoTime: a was drained an hour ago, and b has the last copy. b is cordoned, and its
+// taint comes a moment later.
 func TestTheLastCopyStaysWhileItsNodeHasNoTime(t *testing.T) {
 	in := world(stopped("v", "a", "b"), cordoned("a", testutil.Now.Add(-time.Hour)), justCordoned("b"), withBudgets("b"))
 	h, c := begin(t, in)
@@ -231,7 +231,7 @@ func TestTheLastCopyStaysWhileItsNodeHasNoTime(t *testing.T) {
 	}, h.Writes())
 }
 
-// TestNothingIsReleasedUnseen: what is live cannot be read, so the budget stays.
+// TestNothingIsReleasedUnseen: the live objects cannot be read, so the budget stays.
 func TestNothingIsReleasedUnseen(t *testing.T) {
 	in := world(withBudgets("a"))
 	h, c := begin(t, in)
@@ -295,8 +295,8 @@ func TestVolumesAttachedByHandAreDetachedWhereTheSettingSaysSo(t *testing.T) {
 	}
 }
 
-// TestAWriteThatFailsStopsNoOther: budgets are made though a volume cannot be detached, and the
-// budget of one node though that of another cannot be made.
+// TestAWriteThatFailsStopsNoOther: budgets are created although a volume cannot be detached. One node's budget is
+// created although another node's cannot be.
 func TestAWriteThatFailsStopsNoOther(t *testing.T) {
 	byHand := build.VolumeAttachment("w", func(va *longhorn.VolumeAttachment) {
 		va.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{"p": {ID: "p", Type: longhorn.AttacherTypeAPI, NodeID: "a"}}

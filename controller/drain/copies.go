@@ -9,7 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// cluster tells what the nodes are worth.
+// cluster has the state of the nodes.
 type cluster struct {
 	nodes map[string]*longhorn.Node
 	kube  map[string]*corev1.Node
@@ -31,7 +31,7 @@ func (c cluster) isCordoned(node string) bool {
 	return n != nil && n.Spec.Unschedulable
 }
 
-// cordonedAt is since when a node is cordoned, as Kubernetes noted it; zero when it has not noted
+// cordonedAt is since when a node is cordoned, as Kubernetes recorded it. It is zero while Kubernetes has not recorded
 // it, which it does a moment after the node is cordoned.
 func (c cluster) cordonedAt(node string) time.Time {
 	if n := c.kube[node]; n != nil {
@@ -48,18 +48,17 @@ func (c cluster) isReachable(r *longhorn.Replica) bool {
 	return types.IsReachable(r, c.nodes[r.Spec.NodeID])
 }
 
-// isLast tells whether a node has the last good copy of a volume, of which these are the good ones:
+// isLast reports whether a node has the last good copy of a volume. good are the good copies of that volume.
 //
 //	another good copy is                                the node's copy
 //	reachable, on a node that is not cordoned           is not the last
-//	reachable, on cordoned nodes alone, and this node
+//	reachable, only on cordoned nodes, and this node
 //	is not cordoned, or was cordoned after all of them  is the last
-//	is cordoned, and one of them was cordoned later     is not the last: that one stays
-//	not reachable, or there is none                     is the last
+//	is cordoned, and one of them was cordoned later     is not the last: the other copy stays
+//	not reachable, or does not exist                    is the last
 //
-// A node without a time was cordoned just now, so it counts as cordoned last. Of two without a
-// time, or with the same one, the last by name counts as cordoned last: exactly one node stays in
-// any case.
+// A node without a time was cordoned just now, so it counts as cordoned last. If two nodes have no time, or the same
+// time, the last by name counts as cordoned last. So in any case exactly one node stays.
 func (c cluster) isLast(node string, good []*longhorn.Replica) bool {
 	for _, r := range good {
 		other := r.Spec.NodeID

@@ -9,18 +9,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// settleCSI keeps one pod of the CSI controller while an engine runs anywhere, or shall. That
-// controller detaches volumes. When all nodes are cordoned, an evicted pod of it finds no other
-// node, so no volume would be detached and no drain would end.
+// settleCSI keeps one pod of the CSI controller while an engine runs anywhere, or is about to. The CSI controller
+// detaches volumes. When all nodes are cordoned, an evicted pod of it finds no other node. Then no volume would be
+// detached and no drain would finish.
 //
-// A drain of its node ends all the same: the pod may go when another one is ready on another
-// node, and when the last engine has ended.
+// A drain of the pod's node finishes nevertheless: the pod may be evicted when another one is ready on another node,
+// and when the last engine has stopped.
 func (p *Plan) settleCSI(in Input, holds map[string]*hold) {
 	var namespace string
 	keep := false
 	for _, h := range holds {
 		if len(h.engines) > 0 {
-			keep, namespace = true, in.Engines[0].Namespace // all are in one
+			keep, namespace = true, in.Engines[0].Namespace // all engines are in one namespace
 		}
 	}
 	var ours *policyv1.PodDisruptionBudget
@@ -29,7 +29,8 @@ func (p *Plan) settleCSI(in Input, holds map[string]*hold) {
 		case isOf(b, types.ComponentCSIController):
 			ours = b
 		case b.Name == types.AppCSIController || selectsCSI(b):
-			keep = false // a person protects these pods; one that two budgets select cannot be evicted at all
+			// a user's budget protects these pods; a pod that two budgets select cannot be evicted at all
+			keep = false
 		}
 	}
 	p.planBudget(ours, newCSIBudget(namespace), keep)

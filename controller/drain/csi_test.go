@@ -76,12 +76,12 @@ func TestTheCSIControllersBudget(t *testing.T) {
 	assert.Equal(t, "ns", b.Namespace)
 	assert.Equal(t, int32(1), b.Spec.MinAvailable.IntVal)
 	assert.Equal(t, map[string]string{"app": "longhorn-csi-controller"}, b.Spec.Selector.MatchLabels)
-	// The uninstaller finds it by this label.
+	// The uninstaller finds the budget by this label.
 	assert.Equal(t, "longhorn-manager", b.Labels["longhorn.io/managed-by"])
 }
 
-// TestAClusterIsDrainedWhole: all nodes are cordoned. The CSI controller stays until it has detached
-// the last volume; then it may go, so that the drain of its node ends.
+// TestAClusterIsDrainedWhole: all nodes are cordoned. The CSI controller stays until it has detached the last volume.
+// Then it may be evicted, so that the drain of its node finishes.
 func TestAClusterIsDrainedWhole(t *testing.T) {
 	in := world(policy(types.DrainAlwaysAllow), attached("v", "a", "a"), cordoned("a", testutil.Now), cordoned("b", testutil.Now), cordoned("c", testutil.Now))
 	h, c := begin(t, in)

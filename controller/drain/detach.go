@@ -4,8 +4,8 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// planDetach returns the VolumeAttachments without the tickets of people for cordoned nodes.
-// Tickets of workloads stay: those leave by being evicted.
+// planDetach returns the VolumeAttachments without users' own tickets for cordoned nodes. Tickets of workloads stay:
+// workloads leave when they are evicted.
 func planDetach(attachments []*longhorn.VolumeAttachment, c cluster) []*longhorn.VolumeAttachment {
 	var changed []*longhorn.VolumeAttachment
 	for _, va := range attachments {

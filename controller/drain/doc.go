@@ -1,16 +1,15 @@
-// Package drain lets `kubectl drain` wait for volumes: it keeps a PodDisruptionBudget for the
-// pod of each instance manager that must not be evicted now, and deletes it when the pod may go.
+// Package drain makes `kubectl drain` wait for volumes. It creates a PodDisruptionBudget for the pod of each instance
+// manager that must not be evicted now, and deletes the budget when the pod may be evicted.
 //
 //	instance manager's node                             budget
-//	an engine runs there, or shall                      kept
-//	it is not cordoned, and has a good copy             kept, as far as the setting node-drain-policy says
-//	it is cordoned, and has the last good copy          kept, as far as the setting node-drain-policy says
+//	an engine runs there, or is about to                exists
+//	it is not cordoned, and has a good copy             exists, as far as the setting node-drain-policy says
+//	it is cordoned, and has the last good copy          exists, as far as the setting node-drain-policy says
 //	anything else                                       none
 //
-// Budgets of good copies are there before a drain begins: two drains that begin at once would
-// otherwise evict the pods of both copies before this controller has seen a cordoned node. A
-// drain cordons its node first, so the budget goes if the copy is not the last. What the setting
-// says of copies:
+// Budgets of good copies exist before a drain starts. Otherwise two drains that start at the same time would evict the
+// pods of both copies before this controller has seen a cordoned node. A drain cordons its node first, so the budget is
+// deleted if the copy is not the last. The setting treats copies as follows:
 //
 //	node-drain-policy                             not cordoned        cordoned
 //	block-if-contains-last-replica                good copies         the last good copy
@@ -19,23 +18,23 @@
 //	allow-if-replica-is-stopped                   good ones that run  the last good one, if it runs
 //	always-allow                                  none                none
 //
-// While an engine runs anywhere, a budget also keeps one pod of the CSI controller, which detaches
-// volumes: when all nodes are cordoned, an evicted one finds no other node.
+// While an engine runs anywhere, a budget also keeps one pod of the CSI controller, which detaches volumes. When all
+// nodes are cordoned, an evicted pod finds no other node.
 //
-// So a drain ends by itself: workloads leave, their volumes are detached, their engines end, and
-// the budget goes. While a node is cordoned, the condition Drainable of its InstanceManager says
-// what is waited for. A volume that a person attached by hand has no workload that leaves: the
-// setting detach-manually-attached-volumes-when-cordoned has it detached.
+// So a drain finishes automatically: workloads leave, their volumes are detached, their engines stop, and the budget is
+// deleted. While a node is cordoned, the condition Drainable of its InstanceManager says why the drain waits. A volume
+// that a user attached by hand has no workload that leaves. The setting detach-manually-attached-volumes-when-cordoned
+// detaches such volumes.
 //
-// Two nodes that are drained at once could each count on the other's copy. A copy on a cordoned
-// node therefore protects no other, but for the node that was cordoned last, which keeps its copy
-// and so protects those of the others.
+// Two nodes that are drained at the same time could each rely on the copy of the other. Therefore a copy on a cordoned
+// node protects no other copy. The exception is the node that was cordoned last: it keeps its copy, and so the copies
+// of the other nodes are protected.
 //
 // Under the two policies for eviction, controller/volume moves copies off cordoned nodes.
 //
-// It also marks the replica that has the last good copy of its volume, so that an admission policy
-// can refuse its deletion.
+// The package also marks the replica that has the last good copy of its volume, so that an admission policy can refuse
+// its deletion.
 //
-// Decisions are in plan.go, hold.go, copies.go, csi.go and detach.go, which are pure. The package runs in the
-// leader. It must not know how an engine or a replica works, only what their objects say.
+// Decisions are in plan.go, hold.go, copies.go, csi.go and detach.go, which are pure. The package runs in the leader.
+// It must not know how an engine or a replica works, only the content of their objects.
 package drain

@@ -11,13 +11,13 @@ import (
 
 // hold is why a node's instance manager must not be evicted: the names of volumes.
 type hold struct {
-	engines []string // their engine runs on the node, or shall
+	engines []string // their engine runs on the node, or is about to
 	copies  []string // the node has a copy that the policy protects
 	strict  []string // of these, the volumes that are strict-local
 	policy  types.DrainPolicy
 }
 
-// volume is an engine, and the copies that hold every acknowledged write.
+// volume is an engine, and the copies that have every acknowledged write.
 type volume struct {
 	engine *longhorn.Engine
 	good   []*longhorn.Replica
@@ -35,8 +35,8 @@ func volumesOf(in Input) []volume {
 	return volumes
 }
 
-// holds tells, by node, which instance managers must stay; the others may go. The copies of a
-// volume that is being deleted keep no node.
+// holds has, by node, the instance managers that must stay; the others may be evicted. The copies of a volume that is
+// being deleted hold no node.
 func (in Input) holds(c cluster, volumes []volume) map[string]*hold {
 	all := map[string]*hold{}
 	on := func(node string) *hold {
@@ -64,7 +64,7 @@ func (in Input) holds(c cluster, volumes []volume) map[string]*hold {
 	return all
 }
 
-// protected are the copies that keep their nodes.
+// protected are the copies that hold their nodes.
 func (in Input) protected(c cluster, volumes []volume) []*longhorn.Replica {
 	deleting := map[string]bool{}
 	for _, v := range in.Volumes {
@@ -89,9 +89,9 @@ func (in Input) protected(c cluster, volumes []volume) []*longhorn.Replica {
 	return copies
 }
 
-// protects tells whether one of the good copies of a volume keeps its node, under the policies
-// about last copies. A node that is not cordoned is kept by each good copy: two drains that begin
-// at once evict pods before this controller knows of either, and neither copy is the last yet.
+// protects reports whether one of the good copies of a volume holds its node, under the policies about last copies.
+// Each good copy holds a node that is not cordoned. The reason is that two drains that start at the same time evict
+// pods before this controller knows of either, and neither copy is the last yet.
 func (in Input) protects(c cluster, r *longhorn.Replica, good []*longhorn.Replica) bool {
 	switch {
 	case in.Policy == types.DrainAlwaysAllow:
@@ -110,7 +110,7 @@ func runs(wanted longhorn.DesireState, current longhorn.InstanceState) bool {
 	return wanted == longhorn.DesireStateRunning
 }
 
-// explain says what a drain of a cordoned node waits for.
+// explain says why a drain of a cordoned node waits.
 func (h *hold) explain() (reason, message string) {
 	switch {
 	case len(h.engines) > 0:
@@ -122,7 +122,7 @@ func (h *hold) explain() (reason, message string) {
 		"this node has the last good copy of " + listed(h.copies) + "; it can be drained when a node that is not being drained has another" + h.keepsStrict()
 }
 
-// keepsStrict says which copies no waiting brings to another node, and what does.
+// keepsStrict says which copies never move to another node, however long a drain waits, and how a user can move them.
 func (h *hold) keepsStrict() string {
 	if len(h.strict) == 0 {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Input is what is known of the whole cluster. Nothing in it is modified.
+// Input is the state of the whole cluster. Nothing in it is modified.
 type Input struct {
 	Policy    types.DrainPolicy
 	Managers  []*longhorn.InstanceManager
@@ -23,24 +23,24 @@ type Input struct {
 	Replicas  []*longhorn.Replica
 	Nodes     []*longhorn.Node
 	KubeNodes []*corev1.Node
-	// Budgets are all of the namespace; those of others are left alone.
+	// Budgets are all budgets of the namespace; those of other owners are not changed.
 	Budgets []*policyv1.PodDisruptionBudget
 	Now     time.Time
 }
 
-// Plan is what is to be done; apply has the order.
+// Plan says what to do; apply has the order.
 type Plan struct {
 	Create []*policyv1.PodDisruptionBudget
 	Update []*policyv1.PodDisruptionBudget
-	// Delete has budgets that nothing needs. It is done only if what is live says the same.
+	// Delete has budgets that are not needed. They are deleted only if a live read confirms this.
 	Delete []*policyv1.PodDisruptionBudget
-	// Marks are replicas that have become the last good copy of their volume, or are not any more.
+	// Marks are replicas that have become the last good copy of their volume, or are no longer the last one.
 	Marks []*longhorn.Replica
-	// Statuses are InstanceManagers whose condition Drainable changes.
+	// Statuses are InstanceManagers with a changed condition Drainable.
 	Statuses []*longhorn.InstanceManager
 }
 
-// deletes tells whether the plan deletes the budget of that name.
+// deletes reports whether the plan deletes the budget with that name.
 func (p Plan) deletes(name string) bool {
 	return slices.ContainsFunc(p.Delete, func(b *policyv1.PodDisruptionBudget) bool { return b.Name == name })
 }
@@ -66,7 +66,7 @@ func plan(in Input) Plan {
 			p.Statuses = append(p.Statuses, changed)
 		}
 	}
-	for _, b := range in.Budgets { // in their order
+	for _, b := range in.Budgets { // in the order of the list
 		if _, left := budgets[b.Name]; left && b.DeletionTimestamp == nil && !in.isManaged(b) {
 			p.Delete = append(p.Delete, b)
 		}
@@ -76,8 +76,8 @@ func plan(in Input) Plan {
 	return p
 }
 
-// marks writes on replicas whether they are the last good copy of their volume: no other good copy
-// is reachable. Whether a node is cordoned makes no difference, nor does the drain policy.
+// marks writes on replicas whether they are the last good copy of their volume: no other good copy is reachable.
+// Neither a cordoned node nor the drain policy makes a difference.
 func (in Input) marks(c cluster, volumes []volume) []*longhorn.Replica {
 	last := map[string]bool{}
 	for _, v := range volumes {
@@ -104,17 +104,17 @@ func (in Input) marks(c cluster, volumes []volume) []*longhorn.Replica {
 	return changed
 }
 
-// isManaged tells whether a budget's instance manager is still there, being deleted perhaps.
+// isManaged reports whether a budget's instance manager still exists. It may be being deleted.
 func (in Input) isManaged(b *policyv1.PodDisruptionBudget) bool {
 	return slices.ContainsFunc(in.Managers, func(m *longhorn.InstanceManager) bool { return m.Name == b.Name })
 }
 
-// isOf tells whether this controller made a budget, for pods of that component.
+// isOf reports whether this controller created a budget, for pods of that component.
 func isOf(b *policyv1.PodDisruptionBudget, component string) bool {
 	return b.Labels[types.LabelManagedBy] == types.ManagedByManager && b.Labels[types.LabelComponent] == component
 }
 
-// planBudget brings a budget, nil if there is none, to what is wanted.
+// planBudget plans the change from budget b, nil if it does not exist, to the wanted one.
 func (p *Plan) planBudget(b, wanted *policyv1.PodDisruptionBudget, keep bool) {
 	switch {
 	case keep && b == nil:
@@ -129,8 +129,8 @@ func (p *Plan) planBudget(b, wanted *policyv1.PodDisruptionBudget, keep bool) {
 	}
 }
 
-// withCondition returns an InstanceManager whose condition Drainable is as it shall be, or nil if
-// it is already. The condition is there only while the node is cordoned.
+// withCondition returns an InstanceManager with a corrected condition Drainable, or nil if the condition is correct.
+// The condition exists only while the node is cordoned.
 func withCondition(m *longhorn.InstanceManager, cordoned bool, h *hold, now time.Time) *longhorn.InstanceManager {
 	if !cordoned {
 		rest := slices.DeleteFunc(slices.Clone(m.Status.Conditions), func(c longhorn.Condition) bool { return c.Type == types.ConditionDrainable })
@@ -155,8 +155,8 @@ func withCondition(m *longhorn.InstanceManager, cordoned bool, h *hold, now time
 	return u
 }
 
-// newBudget lets the pod of an instance manager not be evicted. It says so by minAvailable:
-// maxUnavailable would need a controller that can be scaled.
+// newBudget prevents the eviction of an instance manager's pod. It uses minAvailable, because maxUnavailable would need
+// a controller that can be scaled.
 func newBudget(m *longhorn.InstanceManager) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{

@@ -18,7 +18,7 @@ import (
 
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// world is nodes a, b and c, ready, each with an instance manager.
+// world has nodes a, b and c, all ready, each with an instance manager.
 func world(changes ...func(*Input)) Input {
 	in := Input{Policy: types.DrainBlockIfLastReplica, Now: now}
 	for _, n := range []string{"a", "b", "c"} {
@@ -34,7 +34,7 @@ func world(changes ...func(*Input)) Input {
 
 func policy(p types.DrainPolicy) func(*Input) { return func(in *Input) { in.Policy = p } }
 
-// stopped is a volume that was attached once and is not now, with members on these nodes.
+// stopped is a volume that was attached once and is now detached, with members on these nodes.
 func stopped(volume string, nodes ...string) func(*Input) {
 	return func(in *Input) {
 		e := build.Engine(volume, func(e *longhorn.Engine) { e.Status.CurrentState = longhorn.InstanceStateStopped })
@@ -54,7 +54,7 @@ func strictLocal(in *Input) {
 	in.Volumes[len(in.Volumes)-1].Spec.DataLocality = longhorn.DataLocalityStrictLocal
 }
 
-// attached is a volume whose engine runs on a node, with members that serve on these nodes.
+// attached is a volume with an engine on a node, and with members that serve on these nodes.
 func attached(volume, node string, nodes ...string) func(*Input) {
 	return func(in *Input) {
 		stopped(volume, nodes...)(in)
@@ -191,7 +191,7 @@ func TestWhichNodesAreKept(t *testing.T) {
 	}
 }
 
-// budgetOf is the budget of a node's instance manager as the controller makes it.
+// budgetOf is the budget of a node's instance manager, as the controller creates it.
 func budgetOf(node string, changes ...func(*policyv1.PodDisruptionBudget)) *policyv1.PodDisruptionBudget {
 	b := newBudget(build.InstanceManager(node))
 	b.UID = "uid-budget-" + b.UID
