@@ -19,7 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// again is how soon to look once more at the pods of a node that is down: what happens to them sends no event.
+// again is how soon to check the pods of a node that is down again: their changes cause no event here.
 const again = 15 * time.Second
 
 // NodeStore holds the nodes of the whole cluster.
@@ -30,17 +30,17 @@ type NodeStore interface {
 	queue.Events
 }
 
-// Workloads finds pods. *datastore.Workloads satisfies it.
+// Workloads finds pods. *datastore.Workloads implements it.
 type Workloads interface {
-	// VolumeOf returns the volume behind a claim; "" where it is none of ours.
+	// VolumeOf returns the volume behind a claim; "" if the volume is not ours.
 	VolumeOf(namespace, claim string) (string, error)
 	// Pods must be read from the API server; an empty namespace stands for all.
 	Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error)
-	// DeletePod must delete the pod of that UID and no other.
+	// DeletePod must delete only the pod with that UID.
 	DeletePod(ctx context.Context, namespace, name string, uid kubetypes.UID, graceSeconds int64) error
 }
 
-// Deps are what a Controller works with; its caches must be filled before Run.
+// Deps are the dependencies of a Controller; its caches must be filled before Run.
 type Deps struct {
 	queue.Env
 
@@ -58,18 +58,19 @@ type Deps struct {
 	Leases interface {
 		Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
 	}
-	// Answers tells whether one of the addresses (host:port) belongs to a machine that runs.
+	// Answers reports whether a running machine has one of the addresses (host:port).
 	Answers func(ctx context.Context, addresses []string) bool
 }
 
-// Controller deletes pods of nodes that are down. Make it with New, then Run it.
+// Controller deletes pods of nodes that are down. Create it with New, then call Run.
 type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string] // of nodes' names
-	beats map[string]beat      // by node, while it is down; only sync uses it, of which one runs at a time
+	// beats is by node, while the node is down. Only sync uses it, and one sync runs at a time.
+	beats map[string]beat
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. Nothing else happens before Run.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, beats: map[string]beat{}}
 	c.queue = queue.New(queue.Options[string]{Name: "force-deletion", Env: deps.Env, Sync: c.sync})
@@ -83,10 +84,11 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// whenNode names a node that is not ready, is new or is no longer so. Nodes change all the time, above all in the free space of their disks.
+// whenNode returns a node that is new, or has become ready or not ready. Nodes change all the time, above all in the
+// free space of their disks.
 func whenNode(was, is *longhorn.Node) []string {
 	if is == nil || was != nil && types.IsNodeNotReady(was) == types.IsNodeNotReady(is) {
 		return nil
@@ -94,7 +96,7 @@ func whenNode(was, is *longhorn.Node) []string {
 	return []string{is.Name}
 }
 
-// whenSetting names the nodes for which the policy matters.
+// whenSetting returns the nodes for which the policy matters.
 func (c *Controller) whenSetting(s *longhorn.Setting) []string {
 	if s.Name != string(types.SettingNodeDownPodDeletionPolicy) {
 		return nil
@@ -128,7 +130,7 @@ func (c *Controller) sync(ctx context.Context, node string) (queue.Result, error
 		return queue.Result{RequeueAfter: after}, err
 	}
 	for i := range pods {
-		down, left, err := c.isDownNow(ctx, node, shares) // before each: the node may come back in between
+		down, left, err := c.isDownNow(ctx, node, shares) // before each deletion: the node may come back in between
 		if err != nil {
 			return queue.Result{}, err
 		}
@@ -142,14 +144,14 @@ func (c *Controller) sync(ctx context.Context, node string) (queue.Result, error
 	return queue.Result{RequeueAfter: after}, nil
 }
 
-// user is a pod that may be deleted, and the volumes of ours that it uses.
+// user is a pod that may be deleted, and our volumes that it uses.
 type user struct {
 	corev1.Pod
 	volumes []string
 }
 
-// candidates are the pods of a node that may be deleted if it is down, by namespace and name; after is when to look again. shares are the
-// share managers' pods on it, which answer if it lives.
+// candidates are the pods of a node that may be deleted if the node is down, by namespace and name. after is when to
+// check again. shares are the share managers' pods on the node, which answer if it lives.
 func (c *Controller) candidates(
 	ctx context.Context, n *longhorn.Node, policy types.PodDeletionPolicy,
 ) (users []user, shares []*corev1.Pod, after time.Duration, err error) {
@@ -180,7 +182,7 @@ func (c *Controller) candidates(
 	return users, shares, after, nil
 }
 
-// volumesOf are the volumes of ours that a pod uses.
+// volumesOf are our volumes that a pod uses.
 func (c *Controller) volumesOf(pod *corev1.Pod) ([]string, error) {
 	var volumes []string
 	for i := range pod.Spec.Volumes {
@@ -199,7 +201,7 @@ func (c *Controller) volumesOf(pod *corev1.Pod) ([]string, error) {
 	return volumes, nil
 }
 
-// isDownNow asks all witnesses; after is when to ask again where the node may live.
+// isDownNow asks all witnesses. after is when to ask again if the node may live.
 func (c *Controller) isDownNow(ctx context.Context, node string, shares []*corev1.Pod) (down bool, after time.Duration, err error) {
 	w := Witnesses{}
 	if w.Node, err = c.deps.Nodes.Live(ctx, node); err != nil && !apierrors.IsNotFound(err) {
@@ -229,12 +231,12 @@ func (c *Controller) isDownNow(ctx context.Context, node string, shares []*corev
 		after = left
 	}
 	addresses := types.LifeAddresses(w.KubeNode, shares, nil)
-	// A node without an address cannot be asked, and may live.
+	// A node without an address cannot be asked, so it may live.
 	w.Answers = len(types.KubeletAddresses(w.KubeNode)) == 0 || c.deps.Answers(ctx, addresses)
 	return isDown(w), after, nil
 }
 
-// remove deletes one pod. It may be repeated: a pod that is gone, or another of its name, is left alone.
+// remove deletes one pod. It may be repeated: it changes nothing if the pod is gone, or if another pod has its name.
 func (c *Controller) remove(ctx context.Context, node string, u *user) error {
 	err := c.deps.Workloads.DeletePod(ctx, u.Namespace, u.Name, u.UID, 0)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -251,7 +253,7 @@ func (c *Controller) remove(ctx context.Context, node string, u *user) error {
 		APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: u.Namespace, Name: owner.Name, UID: owner.UID,
 	}, corev1.EventTypeWarning, types.EventPodForceDeleted, "deleted pod %s by force: %s", u.Name, why)
 	for _, name := range u.volumes {
-		if v, err := c.deps.Volumes.GetRO(name); err == nil { // else there is nobody to tell
+		if v, err := c.deps.Volumes.GetRO(name); err == nil { // otherwise there is no object for the Event
 			c.deps.Recorder.Eventf(v, corev1.EventTypeWarning, types.EventPodForceDeleted, "deleted pod %s/%s by force: %s", u.Namespace, u.Name, why)
 		}
 	}

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// events keeps Events, the object of which may be a reference.
+// events stores Events with objects that may be references.
 type events struct {
 	record.EventRecorder
 	lines []string
@@ -40,7 +40,8 @@ func (e *events) Eventf(obj runtime.Object, eventType, reason, format string, ar
 	e.lines = append(e.lines, fmt.Sprintf("%s %s %s: ", eventType, reason, about)+fmt.Sprintf(format, args...))
 }
 
-// fixture is a cluster whose node-1 is down, has a pod of a StatefulSet that uses the volume vol, and whose policy covers that.
+// fixture is a cluster in which node-1 is down and has a pod of a StatefulSet that uses the volume vol. The policy
+// covers that pod.
 type fixture struct {
 	*testutil.Harness
 	*Controller
@@ -48,7 +49,7 @@ type fixture struct {
 	answers  bool
 	asked    []string
 	deleted  []clienttesting.DeleteActionImpl
-	beforeIt func() // is called before a pod's deletion is carried out
+	beforeIt func() // is called before a pod is deleted
 }
 
 func newFixture(t *testing.T, policy types.PodDeletionPolicy, objs ...runtime.Object) *fixture {
@@ -112,7 +113,7 @@ func TestAPodOfANodeThatIsDownIsDeletedByForce(t *testing.T) {
 	}, f.events.lines)
 }
 
-// The irreversible act: each case lacks one thing.
+// The irreversible action: each case lacks one condition for it.
 func TestNoPodIsDeletedByForceWithoutNeed(t *testing.T) {
 	with := func(change func(*corev1.Pod)) []runtime.Object { return append(down(), podOf("StatefulSet", change)) }
 	claim := func(name string) []runtime.Object {
@@ -167,7 +168,7 @@ func TestALeaseThatStaysAsItIsIsLateInTime(t *testing.T) {
 	assert.Len(t, f.deleted, 1)
 }
 
-// A node without an address cannot be asked; its shares' alone do not count.
+// A node without an address cannot be asked. The addresses of its shares are not enough.
 func TestANodeWithoutAnAddressIsNotTakenForDown(t *testing.T) {
 	silent := kubelet(corev1.ConditionUnknown)
 	silent.Status.Addresses = nil
@@ -183,7 +184,7 @@ func share(namespace string) *corev1.Pod {
 	})
 }
 
-// A node whose daemon is of this release holds no lease: what its shares answer shows that it lives.
+// The daemon of this release holds no lease for its node. If its shares answer, the node lives.
 func TestTheSharesOfANodeAreAskedToo(t *testing.T) {
 	for namespace, asked := range map[string]int{types.Namespace: 1, "default": 0} {
 		f := newFixture(t, types.PodDeletionOfStatefulSets, append(down(), podOf("StatefulSet"), share(namespace))...)

@@ -1,13 +1,13 @@
-// Package forcedeletion deletes pods that use volumes by force when their node is down, where the setting
+// Package forcedeletion deletes pods that use volumes by force when their node is down, if the setting
 // node-down-pod-deletion-policy says so. It runs on the leader.
 //
 //	node falls silent ──► Kubernetes evicts its pods (5 min by default), and waits for the node to confirm ──►
-//	node still down, the grace of the pods is over ──► deleted by force ──► their controllers make others elsewhere ──►
+//	node still down, the grace of the pods is over ──► deleted by force ──► their controllers create others elsewhere ──►
 //	Kubernetes detaches the volume from the silent node (6 min), the next node attaches it behind a fence
 //
-// A pod that is deleted by force may run on, and for a StatefulSet two pods of one identity may be alive at a time. So a node is
-// taken for down only where all witnesses agree (isDown), read live just before each deletion. What a pod that runs on writes
-// to its volume is refused: the next engine has a higher generation.
+// A pod that is deleted by force may continue to run. For a StatefulSet, two pods with one identity may be alive at the
+// same time. So a node counts as down only if all witnesses agree (isDown), and they are read live just before each
+// deletion. Writes of a pod that continues to run are refused by its volume: the next engine has a higher generation.
 //
-// It deletes pods, and owns no field. It must not know engines or replicas.
+// The package deletes pods, and owns no field. It must not know engines or replicas.
 package forcedeletion

@@ -10,32 +10,32 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Witnesses are what is known of whether a node lives.
+// Witnesses are the evidence for whether a node lives.
 type Witnesses struct {
 	Node     *longhorn.Node // nil: there is none
 	KubeNode *corev1.Node   // nil: there is none
-	// LeaseLate: no daemon of an earlier release, which renews a lease while its node serves shares, has renewed the node's in time. A daemon of
-	// this release holds none; its node is asked instead.
+	// LeaseLate: no daemon of an earlier release has renewed the node's lease in time. Such a daemon renews it while
+	// its node serves shares. A daemon of this release holds no lease; its node is asked instead.
 	LeaseLate bool
 	// Answers: the machine answers at the address of its kubelet, or a share on it does.
 	Answers bool
 }
 
-// isDown tells whether all witnesses say that a node is down.
+// isDown reports whether all witnesses say that a node is down.
 //
 //	Node                      Kubernetes' Ready   lease of ours       answers   down
 //	KubernetesNodeNotReady    Unknown             late, or not held   no        yes
 //	anything else, or none    any                 any                 any       no
 //	any                       True                any                 any       no
-//	any                       False               any                 any       no: its kubelet reports, and can end its pods itself
-//	any                       none of that name   any                 any       no: Kubernetes removes the pods itself
+//	any                       False               any                 any       no: its kubelet can stop its pods
+//	any                       no such node        any                 any       no: Kubernetes itself removes the pods
 //	any                       any                 renewed             any       no
-//	any                       any                 any                 yes       no: only its kubelet has died, or is cut off
+//	any                       any                 any                 yes       no: only its kubelet died or is cut off
 func isDown(w Witnesses) bool {
 	return types.IsNodeNotReady(w.Node) && isUnheardOf(w.KubeNode) && w.LeaseLate && !w.Answers
 }
 
-// isUnheardOf tells whether a kubelet has stopped to report.
+// isUnheardOf reports whether a kubelet has stopped reporting.
 func isUnheardOf(n *corev1.Node) bool {
 	if n == nil {
 		return false
@@ -48,8 +48,9 @@ func isUnheardOf(n *corev1.Node) bool {
 	return false
 }
 
-// mayDelete tells whether a pod is one that the policy lets go, and whose grace is over. after, if positive, is when its grace is.
-// A pod that nobody has asked to end is not deleted: who evicts pods of a silent node decides how long to wait for the node.
+// mayDelete reports whether the policy covers a pod, and the pod's grace period is over. after, if positive, is when
+// the grace period is over. A pod without a deletion timestamp is not deleted: the component that evicts pods of a
+// silent node decides how long to wait for the node.
 func mayDelete(pod *corev1.Pod, policy types.PodDeletionPolicy, now time.Time) (may bool, after time.Duration) {
 	if pod.DeletionTimestamp == nil || !policy.Covers(pod) {
 		return false, 0
@@ -60,15 +61,15 @@ func mayDelete(pod *corev1.Pod, policy types.PodDeletionPolicy, now time.Time) (
 	return true, 0
 }
 
-// beat is when a renewal of a node's lease was first seen, by the clock of this process: neither the node's clock nor a leader that
-// was not there counts.
+// beat is when this process first saw a renewal of a node's lease, by its own clock. Neither the node's clock counts,
+// nor a time in which there was no leader.
 type beat struct {
-	renewed time.Time // as the lease says
+	renewed time.Time // by the lease's clock
 	seen    time.Time
 }
 
-// late tells whether a lease (nil: there is none) has not been renewed in time, and what to compare the next look with. after, if
-// positive, is when to look again.
+// late reports whether a lease (nil: it does not exist) has not been renewed in time. next is what to compare with in
+// the next check. after, if positive, is when to check again.
 func (b beat) late(l *coordinationv1.Lease, now time.Time) (next beat, late bool, after time.Duration) {
 	if l == nil || !types.IsNodeLeaseHeld(l) {
 		return beat{}, true, 0

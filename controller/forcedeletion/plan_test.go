@@ -15,14 +15,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// notReady is node-1, whose Ready condition is False for that reason.
+// notReady is node-1 with the condition Ready False for that reason.
 func notReady(reason string) *longhorn.Node {
 	return build.Node("node-1", func(n *longhorn.Node) {
 		n.Status.Conditions = []longhorn.Condition{{Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: reason}}
 	})
 }
 
-// kubelet is the Kubernetes node node-1, of which Kubernetes says that.
+// kubelet is the Kubernetes node node-1 with that status in its condition Ready.
 func kubelet(ready corev1.ConditionStatus) *corev1.Node {
 	return build.KubeNode("node-1", func(n *corev1.Node) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
@@ -30,7 +30,8 @@ func kubelet(ready corev1.ConditionStatus) *corev1.Node {
 	})
 }
 
-// podOf is a pod of node-1 that uses the claim data, whose grace ended a second ago, of a controller of that kind.
+// podOf is a pod of node-1 that uses the claim data. Its grace period ended a second ago. It belongs to a controller of
+// that kind.
 func podOf(kind string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "web-0", UID: "uid-web-0", Labels: map[string]string{"pod-template-hash": "abc"},
