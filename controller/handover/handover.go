@@ -1,8 +1,9 @@
-// Package handover has the leader leave a node that serves shares. If such a node dies, its shares wait for the next leader to be elected (8 s)
-// before anything finds that the node is down; without the leader on it, they move after 2 to 3 s.
+// Package handover makes the leader leave a node that serves shares. If the leader runs on such a node and the node
+// dies, its shares wait for the election of the next leader (8 s). Only that leader detects that the node is down. If
+// the leader runs elsewhere, the shares move after 2 to 3 s.
 //
-// Run returns ErrHandOver, at most once a minute. Its caller must then stop leading, so that another daemon leads. The package must not know how a
-// leader is elected.
+// Run returns ErrHandOver, at most once a minute. Its caller must then stop leading, so that another daemon leads. The
+// package must not know how a leader is elected.
 package handover
 
 import (
@@ -25,15 +26,16 @@ var ErrHandOver = errors.New("the leader leaves a node that serves shares")
 const (
 	// shortestTerm is how long a leader leads at least.
 	shortestTerm = time.Minute
-	// lookEvery is how often it looks then.
+	// lookEvery is the pause between checks after that time.
 	lookEvery = 10 * time.Second
 )
 
-// Deps are what a Handover works with; the stores are of the whole cluster, and their caches must be filled before Run.
+// Deps are the dependencies of a Handover; the stores are of the whole cluster, and their caches must be filled before
+// Run.
 type Deps struct {
 	queue.Env
 
-	Node  string // the leader's
+	Node  string // the leader's node
 	Nodes interface {
 		List(selector labels.Selector) ([]*longhorn.Node, error)
 	}
@@ -43,13 +45,13 @@ type Deps struct {
 	Setting types.SettingValues
 }
 
-// Handover decides when the leader is to leave its node.
+// Handover decides when the leader must leave its node.
 type Handover struct{ deps Deps }
 
 // New returns a Handover.
 func New(d Deps) *Handover { return &Handover{d} }
 
-// Run returns ErrHandOver when another daemon is to lead, and nil when ctx ends.
+// Run returns ErrHandOver when another daemon must lead, and nil when ctx is done.
 func (h *Handover) Run(ctx context.Context) error {
 	for wait := shortestTerm; ; wait = lookEvery {
 		select {
@@ -64,7 +66,7 @@ func (h *Handover) Run(ctx context.Context) error {
 	}
 }
 
-// isDue looks at the caches. What cannot be read is no reason to leave.
+// isDue reads the caches. Failing to read something is no reason to leave.
 func (h *Handover) isDue() bool {
 	if !h.deps.Setting.Bool(types.SettingRWXVolumeFastFailover) {
 		return false

@@ -1,20 +1,20 @@
 package handover
 
-// candidate is a node whose daemon could lead.
+// candidate is a node with a daemon that could lead.
 type candidate struct {
 	name   string
 	ready  bool
 	serves bool // shares
-	silent bool // it is being called down
+	silent bool // it is about to be reported as down
 }
 
-// shouldLeave tells whether the leader on a node is to let another daemon lead:
+// shouldLeave reports whether the leader on a node must let another daemon lead:
 //
-//	its node serves shares, and so does no more than half of the other ready nodes   yes
-//	its node serves none                                                            no
-//	most others do as well: the next leader would probably leave, too               no
-//	no other is ready                                                               no
-//	a node is being called down: its shares would wait for the next leader          no
+//	its node serves shares, and at most half of the other ready nodes do so, too      yes
+//	its node serves none                                                              no
+//	most others do as well: the next leader would probably leave, too                 no
+//	no other is ready                                                                 no
+//	a node is about to be reported as down: its shares would wait for the next leader no
 func shouldLeave(own string, nodes []candidate) bool {
 	serves, others, free := false, 0, 0
 	for _, n := range nodes {
