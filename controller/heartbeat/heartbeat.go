@@ -1,10 +1,12 @@
-// Package heartbeat gives back the Lease by which a daemon of an earlier release said that its node lives. It runs in the daemon of the node, once.
+// Package heartbeat releases the Lease by which a daemon of an earlier release reported that its node lives. It runs in
+// the daemon of the node, once.
 //
-// A node that serves shares renewed the Lease node-<node> each 2 s in that release. Now the leader asks the shares (package liveness),
-// so the Lease is renewed no longer. A leader of an earlier release may still lead: of a lease that is held and not renewed it would take the
-// node for silent, and ask it each 2 s. Of one that is given back it knows that Kubernetes alone says whether the node lives.
+// In that release, the daemon of a node that serves shares renewed the Lease node-<node> every 2 s. Now the leader asks
+// the shares (package liveness), so the daemon no longer renews the Lease. A leader of an earlier release may still
+// lead. If a lease is held and not renewed, that leader would treat the node as silent, and ask it every 2 s. If the
+// lease is released, that leader knows that only Kubernetes can say whether the node lives.
 //
-// If the node goes back to an earlier release, that daemon holds the Lease again.
+// If the node returns to an earlier release, that release's daemon holds the Lease again.
 package heartbeat
 
 import (
@@ -25,7 +27,7 @@ type LeaseStore interface {
 	Update(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
 }
 
-// Deps are what a Heartbeat works with.
+// Deps are the dependencies of a Heartbeat.
 type Deps struct {
 	queue.Env
 
@@ -33,13 +35,13 @@ type Deps struct {
 	Leases LeaseStore
 }
 
-// Heartbeat gives the Lease of a node back. Make it with New, then Run it.
+// Heartbeat releases the Lease of a node. Create it with New, then call Run.
 type Heartbeat struct {
 	deps  Deps
 	queue *queue.Queue[string] // of one key, the node's name
 }
 
-// New does nothing before Run.
+// New creates a Heartbeat. It does nothing before Run is called.
 func New(d Deps) *Heartbeat {
 	h := &Heartbeat{deps: d}
 	h.queue = queue.New(queue.Options[string]{Name: "heartbeat", Env: d.Env, Sync: h.sync})
@@ -47,10 +49,10 @@ func New(d Deps) *Heartbeat {
 	return h
 }
 
-// Run works until ctx ends.
+// Run works until ctx is done.
 func (h *Heartbeat) Run(ctx context.Context) error { return h.queue.Run(ctx) }
 
-// sync may be repeated: a lease that is given back stays as it is.
+// sync may be repeated: it does not change a lease that is released.
 func (h *Heartbeat) sync(ctx context.Context, node string) (queue.Result, error) {
 	lease, err := h.deps.Leases.Live(ctx, types.NodeLeaseName(node))
 	if apierrors.IsNotFound(err) {

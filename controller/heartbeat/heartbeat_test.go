@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lease is as a daemon of an earlier release leaves it.
+// lease is in the state that a daemon of an earlier release leaves.
 func lease(holder string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "node-n", Labels: map[string]string{types.LabelNodeLease: "n"}},
@@ -62,7 +62,7 @@ func TestAHeldLeaseIsGivenBack(t *testing.T) {
 	}
 }
 
-// written says when the lease was written.
+// written reports when the lease was written.
 type written struct {
 	LeaseStore
 	leases chan *coordinationv1.Lease
@@ -76,7 +76,7 @@ func (w written) Update(ctx context.Context, l *coordinationv1.Lease) (*coordina
 	return l, err
 }
 
-// Nothing wakes it but its start, and what fails is tried again.
+// Only its start wakes it, and it tries again after a failure.
 func TestTheStartGivesTheLeaseBack(t *testing.T) {
 	h := testutil.New(t, lease("n"))
 	d := h.Datastore(datastore.Options{Node: "n"})
