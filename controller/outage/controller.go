@@ -35,7 +35,7 @@ type ManagerStore interface {
 	queue.Events
 }
 
-// Deps are what the controller needs; the stores are of the whole cluster.
+// Deps are the dependencies of the controller; the stores are of the whole cluster.
 type Deps struct {
 	queue.Env
 
@@ -44,13 +44,13 @@ type Deps struct {
 	Managers ManagerStore
 }
 
-// Controller speaks for what ran on nodes that are down. Make it with New, then Run it.
+// Controller reports the state of instances on nodes that are down. Create it with New, then call Run.
 type Controller struct {
 	Deps
 	queue *queue.Queue[string] // of nodes' names
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. Nothing else happens before Run.
 func New(d Deps) (*Controller, error) {
 	c := &Controller{Deps: d}
 	c.queue = queue.New(queue.Options[string]{Name: "outage", Env: d.Env, Sync: c.sync})
@@ -65,10 +65,11 @@ func New(d Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// whenNode names a node that is new, or turned. Nodes change all the time, above all in the free space of their disks.
+// whenNode returns a node that is new, or has become down, gone, or neither. Nodes change all the time, above all in
+// the free space of their disks.
 func whenNode(was, is *longhorn.Node) []string {
 	if is == nil || was != nil && types.IsNodeDown(was) == types.IsNodeDown(is) && types.IsNodeGone(was) == types.IsNodeGone(is) {
 		return nil
@@ -113,7 +114,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{}, c.apply(ctx, name, plan(in))
 }
 
-// apply writes each status; what was written when it fails is not written again.
+// apply writes each status. If a write fails, the earlier ones are not repeated.
 func (c *Controller) apply(ctx context.Context, node string, p Plan) error {
 	log := queue.Log(ctx).WithField(logfields.Node, node)
 	if m := p.Manager; m != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Input is what is known of one node. Nothing in it is modified.
+// Input is the state of one node. Nothing in it is modified.
 type Input struct {
 	Node     *longhorn.Node
 	Replicas []*longhorn.Replica
@@ -16,10 +16,10 @@ type Input struct {
 	Now      time.Time
 }
 
-// Plan has the objects whose status changes.
+// Plan has the objects with a changed status.
 type Plan struct {
 	Replicas []*longhorn.Replica
-	Manager  *longhorn.InstanceManager // nil: it stays as it is
+	Manager  *longhorn.InstanceManager // nil: it does not change
 }
 
 func plan(in Input) Plan {
@@ -53,7 +53,7 @@ func plan(in Input) Plan {
 	return p
 }
 
-// said is what the leader makes of a state, and since when it has been unknown to the leader; "": it is not.
+// said is the state that the leader writes, and since when the state has been unknown to the leader; "": it is known.
 func said[S ~string](state S, since string, down bool, now time.Time) (S, string) {
 	unknown := S(longhorn.InstanceStateUnknown)
 	switch {
@@ -65,7 +65,8 @@ func said[S ~string](state S, since string, down bool, now time.Time) (S, string
 	return state, since
 }
 
-// mayRun tells whether a state says that something runs. What has stopped or failed stays so, whether its node answers or not.
+// mayRun reports whether an instance may run in that state. A stopped or failed instance stays so, whether its node
+// answers or not.
 func mayRun[S ~string](state S) bool {
 	switch longhorn.InstanceState(state) {
 	case longhorn.InstanceStateRunning, longhorn.InstanceStateStarting, longhorn.InstanceStateStopping:
