@@ -5,9 +5,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Changes is Handler for keys that not every change of an object concerns: keysOf compares
-// what the object was, nil if it is new, with what it is, nil if it is gone. It is not called
-// for a resync without change, and must neither block nor modify the objects.
+// Changes is like Handler, for keys that are affected only by some changes of an object. keysOf compares the former
+// object, nil if it is new, with the present one, nil if it is deleted. It is not called for a resync without change.
+// It must neither block nor modify the objects.
 func Changes[T any, P interface {
 	*T
 	metav1.Object
@@ -25,7 +25,7 @@ func Changes[T any, P interface {
 		AddFunc: func(obj any) { add(nil, unwrap[P](obj)) },
 		UpdateFunc: func(before, after any) {
 			was, is := unwrap[P](before), unwrap[P](after)
-			// Without versions (a fake) no change can be told from a resync.
+			// Without versions (a fake), a change cannot be distinguished from a resync.
 			if v := is.GetResourceVersion(); v == "" || v != was.GetResourceVersion() {
 				add(was, is)
 			}

@@ -1,5 +1,5 @@
-// Package queue is the one worker loop that all controllers share: a queue of
-// keys, the workers that take them, and what becomes of a key after its sync.
+// Package queue is the worker loop that all controllers share. It has a queue of keys, and workers that take them. It
+// decides when a key is synced again.
 //
 //	handler ──keys──► Add ──► [ key, key … ] ──► worker: Sync(key)
 //	                   ▲                             │
@@ -9,9 +9,8 @@
 //	                   ├── stale or conflict: backoff, quiet ◄──┤
 //	                   └── any other error: backoff, logged ◄───┘
 //
-// A key is in the queue once, however often it is added, and is never synced by
-// two workers at a time. No key is ever given up: the backoff, 5 ms doubling to
-// 30 s, is capped instead.
+// A key is in the queue once, however often it is added, and two workers never sync it at the same time. The queue
+// never abandons a key. Instead, the backoff starts at 5 ms, doubles, and is limited to 30 s.
 //
 // The package must not know any kind.
 package queue

@@ -7,12 +7,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ErrStale is returned by a Sync that found its cache behind its own writes.
+// ErrStale is returned by a Sync that found that its cache lacks its own writes.
 var ErrStale = errors.New("the cache is older than what was written")
 
-// Permanent marks err as an error that no retry can cure: the queue logs it once, and the
-// key rests until its next event. The Sync must have told the user, by a condition or an
-// Event. Permanent(nil) is nil.
+// Permanent marks err as an error that no retry can fix. The queue logs it once, and the key rests until its next
+// event. The Sync must have informed the user, by a condition or an Event. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -20,7 +19,7 @@ func Permanent(err error) error {
 	return &permanentError{err}
 }
 
-// IsPermanent tells whether err is, or wraps, one made by Permanent.
+// IsPermanent reports whether err is, or wraps, an error that Permanent returned.
 func IsPermanent(err error) bool {
 	var p *permanentError
 	return errors.As(err, &p)
@@ -30,12 +29,11 @@ type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
-// Gone marks a "not found" error of the API as the end of the work: there is nothing to do
-// without the object, and its event brings the key back. Gone returns any other error as
-// it is; Gone(nil) is nil.
+// Gone marks a "not found" error of the API as the end of the work. Without the object there is nothing to do, and its
+// event brings the key back. Gone returns any other error unchanged; Gone(nil) is nil.
 //
-// Without this mark a missing object is no reason to rest: it may be another than the one
-// that the key names, or the cache may be behind.
+// Without this mark, a missing object does not let the key rest. It may be another object than the one that the key
+// names, or the cache may be late.
 func Gone(err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
@@ -52,20 +50,20 @@ func isGone(err error) bool {
 	return errors.As(err, &g)
 }
 
-// class is what an error of a Sync means for its key.
+// class is the meaning of a Sync's error for its key.
 type class string
 
 const (
-	classDone      class = "done"      // the work is done, or the Sync says that its object is gone
-	classMissing   class = "missing"   // an object does not exist, and the Sync does not say that this is the end
-	classStale     class = "stale"     // another writer was faster, or the cache slower
+	classDone      class = "done"      // the work is done, or the Sync says that its object does not exist
+	classMissing   class = "missing"   // an object does not exist, and the Sync does not say that the work is done
+	classStale     class = "stale"     // another writer was faster, or the cache is late
 	classPermanent class = "permanent" // waits for an event
 	classStopped   class = "stopped"   // the queue shuts down
 	classFailed    class = "failed"    // everything else
 )
 
-// classify sorts an error; ctx is the context that the Sync ran with. An object
-// that exists already is stale: it was made by a write that the cache lacks.
+// classify returns the class of an error; ctx is the context with which the Sync ran. An object that already exists
+// means a stale cache: the cache lacks the write that created it.
 func classify(ctx context.Context, err error) class {
 	switch {
 	case err == nil:

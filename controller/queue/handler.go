@@ -7,11 +7,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Handler adds, for each event of a cache of T, the keys that keysOf finds: on an
-// update those of the old and of the new object, so that the owner that the object has
-// left learns of it too; on a deletion those of the last object known. A resync without
-// change adds nothing, and a zero key is none. keysOf must neither block nor modify the
-// object.
+// Handler adds the keys that keysOf returns for each event of a cache of T:
+//
+//   - On an update, these are the keys of the old and of the new object. So the former owner of the object is informed,
+//     too.
+//   - On a deletion, these are the keys of the last known object.
+//   - A resync without change adds nothing.
+//
+// A zero key is ignored. keysOf must neither block nor modify the object.
 func Handler[T metav1.Object, K comparable](q *Queue[K], keysOf func(T) []K) cache.ResourceEventHandler {
 	var none K
 	add := func(obj any) {
@@ -24,7 +27,7 @@ func Handler[T metav1.Object, K comparable](q *Queue[K], keysOf func(T) []K) cac
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: add,
 		UpdateFunc: func(before, after any) {
-			// Without versions (a fake) no change can be told from a resync.
+			// Without versions (a fake), a change cannot be distinguished from a resync.
 			v := unwrap[T](after).GetResourceVersion()
 			if v != "" && unwrap[T](before).GetResourceVersion() == v {
 				return
@@ -36,11 +39,10 @@ func Handler[T metav1.Object, K comparable](q *Queue[K], keysOf func(T) []K) cac
 	}
 }
 
-// Name is the keysOf of a controller whose keys are the names of its objects.
+// Name is the keysOf of a controller with the names of its objects as keys.
 func Name[T metav1.Object](obj T) []string { return []string{obj.GetName()} }
 
-// unwrap takes the object out of the tombstone that a cache leaves of an object
-// whose deletion it missed.
+// unwrap takes the object out of the tombstone that a cache creates after it has missed a deletion.
 func unwrap[T any](obj any) T {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj

@@ -8,8 +8,8 @@ import (
 
 type logKey struct{}
 
-// Log returns the entry of the sync under way, with the controller's name and the key.
-// Outside of a sync (in a test that calls it directly) it is the standard logger's.
+// Log returns the log entry of the current sync, with the controller's name and the key. Outside of a sync (in a test
+// that calls it directly) it returns an entry of the standard logger.
 func Log(ctx context.Context) *logrus.Entry {
 	if log, ok := ctx.Value(logKey{}).(*logrus.Entry); ok {
 		return log

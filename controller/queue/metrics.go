@@ -7,14 +7,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics counts what queues do; one serves all queues of a process. A nil
-// *Metrics counts nothing.
+// Metrics counts the syncs of queues; one Metrics is used for all queues of a process. A nil *Metrics counts nothing.
 type Metrics struct {
 	syncs   *prometheus.CounterVec
 	seconds *prometheus.CounterVec
 }
 
-// NewMetrics makes the counters and registers them:
+// NewMetrics creates the counters and registers them:
 //
 //	longhorn_controller_syncs_total{controller,outcome}
 //	longhorn_controller_sync_seconds_total{controller}

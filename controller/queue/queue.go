@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// The bounds of the backoff of a key whose Sync fails again and again.
+// The limits of the backoff of a key with a Sync that fails again and again.
 const (
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = 30 * time.Second
@@ -22,15 +22,15 @@ const (
 
 // Result is the outcome of a Sync that succeeded.
 type Result struct {
-	// RequeueAfter, if positive, brings the key back after that time. A Sync uses it to wait for
-	// something that sends no event.
+	// RequeueAfter, if positive, brings the key back after that time. A Sync uses it to wait for changes that cause no
+	// event.
 	RequeueAfter time.Duration
 }
 
-// Env is what every controller has from its process.
+// Env is the environment that every controller gets from its process.
 type Env struct {
 	Clock    clock.WithTicker
-	Recorder record.EventRecorder // of Events; the queue itself sends none
+	Recorder record.EventRecorder // of Events; the queue itself records none
 	Log      *logrus.Entry
 	Metrics  *Metrics // nil: nothing is counted
 }
@@ -38,12 +38,11 @@ type Env struct {
 // Options configure a Queue. Workers below 1 counts as 1.
 type Options[K comparable] struct {
 	Env
-	// Name is the controller's, in logs and metrics.
+	// Name is the controller's name, in logs and metrics.
 	Name    string
 	Workers int
-	// Sync brings the world nearer to what the object of the key wants. It must be
-	// repeatable, must not wait for anything but the API server or the data plane,
-	// and must return when ctx ends.
+	// Sync brings the cluster nearer to the state that the object of the key specifies. It must be repeatable. It must
+	// not wait for anything except the API server or the data plane. It must return when ctx is done.
 	Sync func(ctx context.Context, key K) (Result, error)
 }
 
@@ -54,7 +53,7 @@ type Queue[K comparable] struct {
 	queue   workqueue.TypedRateLimitingInterface[K]
 }
 
-// New makes a Queue; nothing is synced before Run, and keys may be added already.
+// New creates a Queue. It syncs nothing before Run, but keys may already be added.
 func New[K comparable](o Options[K]) *Queue[K] {
 	if o.Workers < 1 {
 		o.Workers = 1
@@ -71,11 +70,11 @@ func New[K comparable](o Options[K]) *Queue[K] {
 // Add makes a worker sync the key soon, and once more if it is being synced now.
 func (q *Queue[K]) Add(key K) { q.queue.Add(key) }
 
-// AddAfter makes a worker sync the key after d; an earlier time that was asked for stands.
+// AddAfter makes a worker sync the key after d, unless an earlier time was requested.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.queue.AddAfter(key, d) }
 
-// Run works until ctx ends, then returns nil when the syncs under way have returned. It drops
-// keys that still wait, as the next process starts from a full list. It must be called once.
+// Run works until ctx is done. It returns nil when the syncs under way have returned. It drops keys that still wait,
+// because the next process starts from a full list. It must be called once.
 func (q *Queue[K]) Run(ctx context.Context) error {
 	if ctx.Err() != nil { // the caches were never filled
 		q.queue.ShutDown()
@@ -114,7 +113,7 @@ func (q *Queue[K]) next(ctx context.Context) bool {
 	return true
 }
 
-// patience is how many syncs in a row may miss an object before that is an error.
+// patience is how many syncs in a row may find that an object is missing before this counts as an error.
 const patience = 5
 
 // requeue decides when the key comes back.
@@ -130,7 +129,7 @@ func (q *Queue[K]) requeue(key K, c class, result Result, err error) {
 		log.WithError(err).Debug("Cache or object changed meanwhile, syncing again")
 		q.queue.AddRateLimited(key)
 	case classMissing:
-		// Most often the object was deleted meanwhile, and the next look finds that out.
+		// Most often the object was deleted in between, and the next sync detects that.
 		if failures := q.queue.NumRequeues(key) + 1; failures > patience {
 			log.WithError(err).WithField("failures", failures).Error("Something does not exist that a sync needs, trying again")
 		} else {

@@ -58,7 +58,8 @@ func TestErrorsAreClassified(t *testing.T) {
 	assert.ErrorIs(t, Permanent(io.EOF), io.EOF, "Permanent does not wrap, or invents an error")
 }
 
-// TestAQueueThatNeverWorkedEnds: a leader loses its lease before its caches are filled. TestMain looks for what is left.
+// TestAQueueThatNeverWorkedEnds: a leader loses its lease before its caches are filled. TestMain detects leaked
+// goroutines.
 func TestAQueueThatNeverWorkedEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -72,7 +73,7 @@ func TestAQueueThatNeverWorkedEnds(t *testing.T) {
 	assert.Empty(t, hook.AllEntries(), "it says that it began")
 }
 
-// bench runs a queue whose syncs report here and return what the test says.
+// bench runs a queue with syncs that report here and return the results that the test chooses.
 type bench struct {
 	t       *testing.T
 	queue   *Queue[string]
@@ -126,16 +127,16 @@ func (b *bench) expect(key string, result Result, err error) {
 	}
 }
 
-// expectOnlyAfter lets time pass up to just before d, then to d. The queue's own
-// timer must be the next waiter of the clock.
+// expectOnlyAfter lets time pass up to just before d, then to d. The queue's own timer must be the next waiter of the
+// clock.
 //
-// The delaying queue reads the clock and then sets a timer for what is left. When time
-// passes in between, its timer is late by that; so time goes on until the key comes.
+// The delaying queue reads the clock and then sets a timer for the remaining time. If time passes in between, its timer
+// is late by that. So time continues until the key comes.
 func (b *bench) expectOnlyAfter(d time.Duration, key string, result Result, err error) {
 	b.t.Helper()
 	b.waitForTimer()
 	b.clock.Step(d - 1)
-	// A key added now is synced at once; had the other become ready, it would be first.
+	// A key added now is synced at once. If the other key had become ready, it would be first.
 	b.queue.Add("probe")
 	b.expect("probe", Result{}, nil)
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
@@ -151,14 +152,14 @@ func (b *bench) expectOnlyAfter(d time.Duration, key string, result Result, err 
 	b.t.Fatalf("%s was not synced", key)
 }
 
-// waitForTimer waits until the delaying queue has set the timer of a waiting key:
-// it has a heartbeat ticker from the start, so there are two waiters then.
+// waitForTimer waits until the delaying queue has set the timer of a waiting key. The queue has a heartbeat ticker from
+// the start, so the clock has two waiters then.
 func (b *bench) waitForTimer() {
 	b.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for b.clock.Waiters() < 2 {
 		require.False(b.t, time.Now().After(deadline), "no key is waiting for its time")
-		time.Sleep(time.Millisecond) // the fake clock offers nothing to wait for
+		time.Sleep(time.Millisecond) // the fake clock has no event to wait for
 	}
 }
 
@@ -173,7 +174,7 @@ func TestAFailingKeyIsNeverGivenUpAndItsBackoffIsCapped(t *testing.T) {
 	}
 	require.Equal(t, 30*time.Second, backoff, "the test ended before the cap")
 	b.expectOnlyAfter(30*time.Second, "v", Result{}, nil)
-	// Success forgets the failures: the next one starts anew.
+	// Success resets the failures: the next failure counts as the first.
 	b.queue.Add("v")
 	b.expect("v", Result{}, io.EOF)
 	b.expectOnlyAfter(5*time.Millisecond, "v", Result{}, nil)

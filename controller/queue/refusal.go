@@ -9,13 +9,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// OfChild marks err, of a write that creates or changes a child of an object, if it is a refusal: the API
-// server, or an admission webhook that it asks, does not take the child as it is. A LimitRange, a quota, a policy
-// and a rule of a definition refuse so. Any other error is returned as it is; OfChild(nil) is nil.
+// OfChild marks err as a refusal, if it is one. err comes from a write that creates or changes a child of an object. In
+// a refusal, the API server, or an admission webhook that it calls, does not accept the child in this form. A
+// LimitRange, a quota, a policy and a rule of a definition cause such refusals. Any other error is returned unchanged;
+// OfChild(nil) is nil.
 //
-// A refusal lasts until a person changes something, so the person must see its words: the Sync shows them in a
-// condition of the parent, with reason types.ReasonChildRefused where the condition has another meaning too, and
-// in an Event. Refusals says when. The Sync also returns the error, because no event tells when the obstacle goes.
+// A refusal lasts until an administrator changes something, so the administrator must see its text. The Sync shows the
+// text in a condition of the parent and in an Event. If the condition has another meaning too, its reason is
+// types.ReasonChildRefused. Refusals says when to show the text. The Sync also returns the error, because there is no
+// event when the obstacle disappears.
 func OfChild(err error) error {
 	if !isRefusal(err) {
 		return err
@@ -23,10 +25,11 @@ func OfChild(err error) error {
 	return &childRefused{err}
 }
 
-// Obstructed marks err as OfChild does, whatever it is: the child cannot be created because an object of another owner has its name.
+// Obstructed marks any err in the same way as OfChild: the child cannot be created because an object of another owner
+// has its name.
 func Obstructed(err error) error { return &childRefused{err} }
 
-// ChildRefusal returns the words of a refusal that OfChild or Obstructed marked; "": err has none.
+// ChildRefusal returns the text of a refusal that OfChild or Obstructed marked; "": err is not marked.
 func ChildRefusal(err error) string {
 	if refused := (*childRefused)(nil); !errors.As(err, &refused) {
 		return ""
@@ -38,8 +41,8 @@ type childRefused struct{ error }
 
 func (e *childRefused) Unwrap() error { return e.error }
 
-// isRefusal tells whether the same write is refused again until something else changes. A webhook chooses the
-// code with which it refuses, 400 as a rule; where it does not answer, the API server has an internal error.
+// isRefusal reports whether the same write is refused again until something else changes. A webhook chooses the code of
+// its refusal, usually 400. If the webhook does not answer, the API server returns an internal error.
 func isRefusal(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
@@ -53,12 +56,12 @@ func isRefusal(err error) bool {
 	}
 }
 
-// refusalStands is how long the shown words of a refusal stay although later ones differ. The figures of a quota and
-// the port of a broken connection differ at each attempt, and a write of a status brings on the next attempt.
+// refusalStands is how long the shown text of a refusal stays although later texts differ. The figures of a quota and
+// the port of a broken connection differ at each attempt, and a write of a status triggers the next attempt.
 const refusalStands = 30 * time.Second
 
-// Refusals remembers which children the API server refuses, by a key that names the parent, and decides when
-// the words are shown. The zero value is ready; it may be used by several workers.
+// Refusals stores which children the API server refuses, by a key that names the parent, and decides when to show the
+// text. The zero value is ready to use. Several workers may use it.
 //
 //	err := queue.OfChild(c.deps.Pods.Create(ctx, pod))
 //	if c.refusals.Tried(name, err, now) { /* Event with queue.ChildRefusal(err) */ }
@@ -73,8 +76,8 @@ type refusal struct {
 	at    time.Time
 }
 
-// Tried takes in how the last attempt ended. It returns true if err is a refusal whose words are to be shown now.
-// An error that is no refusal says nothing about what was refused before; nil says that nothing is.
+// Tried records how the last attempt ended. It returns true if err is a refusal and its text must be shown now. An
+// error that is not a refusal does not change what is known. nil says that nothing is refused.
 func (r *Refusals[K]) Tried(key K, err error, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,14 +97,14 @@ func (r *Refusals[K]) Tried(key K, err error, now time.Time) bool {
 	return true
 }
 
-// Words are those to be shown; "": nothing was refused at the last attempt, or nobody tried.
+// Words is the text to show; "": nothing was refused at the last attempt, or there was no attempt.
 func (r *Refusals[K]) Words(key K) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.shown[key].words
 }
 
-// Forget drops what is remembered of a parent that is gone.
+// Forget drops the stored text about a parent that no longer exists.
 func (r *Refusals[K]) Forget(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

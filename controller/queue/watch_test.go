@@ -13,7 +13,7 @@ import (
 
 var errNotWatched = errors.New("pods are not watched")
 
-// telling keeps the handlers that it was given, or refuses them with err.
+// telling stores the registered handlers, or refuses them with err.
 type telling struct {
 	handlers []cache.ResourceEventHandler
 	err      error
@@ -27,7 +27,7 @@ func (e *telling) AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventH
 	return nil, nil
 }
 
-// heard names, in order, what each handler of e does with an added object.
+// heard lists, in order, the effect of each handler of e on an added object.
 func (e *telling) heard(said *[]string) []string {
 	*said = nil
 	for _, h := range e.handlers {
