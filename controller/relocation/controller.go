@@ -35,7 +35,7 @@ type EngineStore interface {
 	ByIndex(index, value string) ([]*longhorn.Engine, error)
 }
 
-// Deps are what a Controller works with; the stores are of the whole cluster.
+// Deps are the dependencies of a Controller; the stores are of the whole cluster.
 type Deps struct {
 	queue.Env
 
@@ -44,13 +44,13 @@ type Deps struct {
 	Engines  EngineStore
 }
 
-// Controller moves replicas after their disks. Make it with New, then Run it.
+// Controller updates replicas after their disks have moved. Create it with New, then call Run.
 type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string] // of disks' UUIDs
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. Nothing else happens before Run.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
 	c.queue = queue.New(queue.Options[string]{Name: "relocation", Env: deps.Env, Sync: c.sync})
@@ -65,7 +65,7 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 func disksOf(n *longhorn.Node) []string {
@@ -76,7 +76,7 @@ func disksOf(n *longhorn.Node) []string {
 	return uuids
 }
 
-// waitingFor names the disks of replicas that only their engine may keep from moving.
+// waitingFor returns the disks of replicas that perhaps only their engine keeps from moving.
 func (c *Controller) waitingFor(e *longhorn.Engine) []string {
 	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexVolume, e.Spec.VolumeName)
 	if err != nil {
@@ -132,8 +132,8 @@ func (c *Controller) gather(uuid string) (Input, error) {
 	return in, nil
 }
 
-// move writes the replica under the version that was looked at: a daemon that has begun
-// to start it, or a user who has deleted it, makes this a conflict.
+// move writes the replica, based on the version that the plan read. If a daemon has started to start the replica, or a
+// user has deleted it, the write fails with a conflict.
 func (c *Controller) move(ctx context.Context, m Move) error {
 	r := m.Replica
 	if _, err := c.deps.Replicas.Update(ctx, r); err != nil {

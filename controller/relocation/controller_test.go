@@ -55,7 +55,7 @@ func TestAReplicaFollowsItsDisk(t *testing.T) {
 	sync(t, c, nil)
 	h.ExpectWrites("update replicas/r")
 	h.ExpectEvents("Normal ReplicaMoved r: replica r is on node b in /mnt/u now, where its disk u was found; it was on node a in /var/lib/longhorn")
-	sync(t, c, queue.ErrStale) // the cache does not show it yet: not moved, nor told, twice
+	sync(t, c, queue.ErrStale) // the cache does not show it yet: neither the move nor the Event is repeated
 	h.ExpectWrites()
 	got, want := here(t, c, h), Place{"b", "/mnt/u"}
 	assert.Equal(t, want, got)

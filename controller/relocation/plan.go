@@ -7,43 +7,43 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// Place is where a disk is.
+// Place is the place of a disk.
 type Place struct{ Node, Path string }
 
 // Copy is a replica on the disk.
 type Copy struct {
 	*longhorn.Replica
-	// Served: a running engine counts the replica among its own now.
+	// Served: a running engine uses the replica now.
 	Served bool
 }
 
-// Input is what is known of one disk. Nothing in it is modified.
+// Input is the knowledge about one disk. Nothing in it is modified.
 type Input struct {
-	// Places are all at which the disk is ready; see placesOf.
+	// Places are all places where the disk is ready; see placesOf.
 	Places []Place
 	Copies []Copy
 }
 
-// Move is a replica as it shall be, and where it was said to be.
+// Move is a replica with its new place, and its former place.
 type Move struct {
 	Replica *longhorn.Replica
 	From    Place
 }
 
-// plan moves the replicas that are said to be elsewhere and do not run.
+// plan moves the replicas that are elsewhere according to their objects and do not run.
 //
 //	the disk is ready at   replica                            moved
 //	no place               any                                no
-//	two places             any                                no: one is wrong, and which is not known yet
-//	one place              said to be there                   –
+//	two places             any                                no: one is wrong, and it is not known yet which
+//	one place              there, according to its object     –
 //	one place              runs, starts or stops elsewhere    no
 //	one place              failed with its node, and an       no: the node may still serve
-//	                       engine has it                      it, though Kubernetes knows it no more
+//	                       engine has it                      it, although Kubernetes has removed it
 //	one place              stopped, failed, or never started  yes
 //
-// A running replica of a node that does not answer is not moved either: it is when the
-// node is back and says that the replica stopped, or is removed from Kubernetes and the
-// leader says that it failed.
+// A running replica on a node that does not answer is not moved either. It is moved in two cases: the node is back and
+// reports that the replica stopped, or the node is removed from Kubernetes and the leader reports that the replica
+// failed.
 func plan(in Input) []Move {
 	if len(in.Places) != 1 {
 		return nil
@@ -66,9 +66,9 @@ func plan(in Input) []Move {
 	return moves
 }
 
-// isIdle tells whether nobody runs the replica, as its status has it. Being failed is the
-// node's own word, but for a node that is gone: then the leader has said it without
-// having been able to look, so an engine that has the replica is believed more.
+// isIdle reports whether, according to its status, the replica does not run. Usually the node itself reports that the
+// replica failed. If the node is gone, the leader has reported it without being able to check. So in that case an
+// engine that has the replica counts more.
 func isIdle(c Copy) bool {
 	switch c.Status.CurrentState {
 	case "", longhorn.InstanceStateStopped:
@@ -83,15 +83,15 @@ func isNodeGone(r *longhorn.Replica) bool {
 	return types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone
 }
 
-// isInUse tells whether an engine counts on a replica: it runs, and has it as a member or
-// is rebuilding it.
+// isInUse reports whether an engine uses a replica: the engine runs, and has the replica as a member or is rebuilding
+// it.
 func isInUse(e *longhorn.Engine, replica string) bool {
 	mode := e.Status.ReplicaModeMap[replica]
 	return e.Status.CurrentState == longhorn.InstanceStateRunning && (mode == longhorn.ReplicaModeRW || mode == longhorn.ReplicaModeWO)
 }
 
-// placesOf lists where a disk is ready, sorted: it is a disk of a node that answers, its
-// UUID was found there, and the status is of the path that the spec names now.
+// placesOf lists where a disk is ready, sorted. It is a disk of a node that answers, its UUID was found there, and the
+// status is for the path that the spec names now.
 func placesOf(nodes []*longhorn.Node, uuid string) []Place {
 	var places []Place
 	for _, n := range nodes {

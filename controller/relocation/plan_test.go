@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// replica is on disk "u", said to be on node "a" in /var/lib/longhorn.
+// replica is on disk "u", on node "a" in /var/lib/longhorn according to its object.
 func replica(changes ...func(*longhorn.Replica)) *longhorn.Replica {
 	return build.PlacedReplica("r", "vol", "a", "u", changes...)
 }
