@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxGraceSeconds is how long a pod may take to end, whatever it asks for: its volume is dead.
+	// maxGraceSeconds is the greatest grace period of a pod, whatever the pod requests: its volume is dead.
 	maxGraceSeconds = 30
 	// eventRemount is the reason of the Events about remounting.
 	eventRemount = "Remount"
@@ -38,7 +38,7 @@ type ShareStore interface {
 	queue.Events
 }
 
-// Workloads finds pods. *datastore.Workloads satisfies it.
+// Workloads finds pods. *datastore.Workloads implements it.
 type Workloads interface {
 	// Claims returns the bound PersistentVolumes of a volume.
 	Claims(volume string) ([]*corev1.PersistentVolume, error)
@@ -46,11 +46,11 @@ type Workloads interface {
 	Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error)
 	// AllPods must be read from the API server.
 	AllPods(ctx context.Context, namespace string) ([]corev1.Pod, error)
-	// DeletePod must delete the pod of that UID and no other.
+	// DeletePod must delete only the pod with that UID.
 	DeletePod(ctx context.Context, namespace, name string, uid kubetypes.UID, graceSeconds int64) error
 }
 
-// Deps are what a Controller works with; its caches must be filled before Run.
+// Deps are the dependencies of a Controller; its caches must be filled before Run.
 type Deps struct {
 	queue.Env
 
@@ -60,13 +60,13 @@ type Deps struct {
 	Setting   types.SettingValues
 }
 
-// Controller restarts workloads. Make it with New, then Run it.
+// Controller restarts workloads. Create it with New, then call Run.
 type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string]
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. Nothing else happens before Run.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
 	c.queue = queue.New(queue.Options[string]{Name: "remount", Env: deps.Env, Sync: c.sync})
@@ -80,10 +80,10 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// keysOf leaves out the volumes that never asked, which are nearly all.
+// keysOf ignores the volumes without any request, which are nearly all.
 func (c *Controller) keysOf(v *longhorn.Volume) []string {
 	if v.Status.RemountRequestedAt == "" && v.Annotations[types.AnnotationRemountPodsOfNodes] == "" {
 		return nil
@@ -119,7 +119,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	losses, after := lossesOf(v, share), time.Duration(0)
 	for _, l := range losses {
 		result, isWritten, err := c.handle(ctx, v, l, losses)
-		if err != nil || isWritten { // the change of the volume brings it back
+		if err != nil || isWritten { // the change of the volume triggers another sync
 			return queue.Result{}, err
 		}
 		if result > 0 && (after == 0 || result < after) {
@@ -129,8 +129,8 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{RequeueAfter: after}, nil
 }
 
-// handle records the pods that a request concerns as soon as it is seen, and restarts these once the volume is served. It returns when to look again, and
-// whether it wrote the volume.
+// handle records the pods that a request concerns as soon as it sees the request. It restarts these pods once the
+// volume is served. It returns when to sync again, and whether it wrote the volume.
 func (c *Controller) handle(ctx context.Context, v *longhorn.Volume, l loss, all []loss) (after time.Duration, isWritten bool, err error) {
 	r := recordOf(v, l.node)
 	write := func(pods []kubetypes.UID) (time.Duration, bool, error) {
@@ -189,7 +189,7 @@ func (c *Controller) gather(ctx context.Context, v *longhorn.Volume, l loss) (In
 	return in, nil
 }
 
-// podsOf reads the pods of a namespace that may use a volume: a shared one on any node.
+// podsOf reads the pods of a namespace that may use a volume. For a shared volume these are the pods on any node.
 func (c *Controller) podsOf(ctx context.Context, v *longhorn.Volume, namespace string) ([]corev1.Pod, error) {
 	if types.IsShared(v) {
 		return c.deps.Workloads.AllPods(ctx, namespace)
@@ -197,7 +197,7 @@ func (c *Controller) podsOf(ctx context.Context, v *longhorn.Volume, namespace s
 	return c.deps.Workloads.Pods(ctx, namespace, v.Status.CurrentNodeID)
 }
 
-// grace is how long a pod may take to end, in seconds: what it asks for, within bounds.
+// grace is a pod's grace period in seconds: the period that the pod requests, within limits.
 func grace(pod *corev1.Pod) int64 {
 	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil {
 		return min(*own, maxGraceSeconds)
@@ -205,8 +205,8 @@ func grace(pod *corev1.Pod) int64 {
 	return maxGraceSeconds
 }
 
-// apply deletes the pods. If it breaks off, the next plan leaves out the pods that are gone or
-// going, so no pod is deleted twice. An Event follows each deletion.
+// apply deletes the pods. If it is interrupted, the next plan omits the pods that are gone or being deleted, so no pod
+// is deleted twice. An Event follows each deletion.
 func (c *Controller) apply(ctx context.Context, v *longhorn.Volume, p Plan) error {
 	why := "the volume was attached again after the pod had mounted it"
 	if types.IsShared(v) {

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// events keeps the kind and name that an Event is about, which may be a reference, and its type.
+// events stores the type of each Event, and the kind and name of its object, which may be a reference.
 type events struct {
 	record.EventRecorder
 	lines []string
@@ -73,7 +73,7 @@ func (f *fixture) mustSync(want queue.Result) {
 	require.Equal(f.T, want, got)
 }
 
-// record lets the controller see the request, and the cache show the record.
+// record lets the controller see the request, and updates the cache with the record.
 func (f *fixture) record() {
 	f.T.Helper()
 	f.mustSync(queue.Result{})
@@ -96,7 +96,7 @@ func TestPodsAreDeletedOnceAndTheirOwnersTold(t *testing.T) {
 	f.ExpectWrites("delete pods/a", "update volumes/vol")
 	f.CatchUp()
 	f.expectEvents("Normal Remount Volume", "Normal Remount ReplicaSet default/web", "Warning Remount Volume")
-	// A pod of that name comes back, and the volume's status changes again.
+	// A pod with that name comes back, and the volume's status changes again.
 	f.Seed(pod("a", func(p *corev1.Pod) { p.UID = "uid-a-2" }))
 	f.mustSync(queue.Result{})
 	f.ExpectWrites()
@@ -119,7 +119,7 @@ func TestANewRequestIsSeenTo(t *testing.T) {
 	f.ExpectWrites("delete pods/a", "update volumes/vol")
 }
 
-// Whatever the clocks of the nodes and of the leaders say.
+// This holds whatever the clocks of the nodes and of the leaders show.
 func TestANewLeaderDeletesNeitherReplacementsNorPodsThatWereSpared(t *testing.T) {
 	off := settings(map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"})
 	for name, c := range map[string]struct {
@@ -190,7 +190,8 @@ func TestARequestThatIsOldIsNotRecordedEither(t *testing.T) {
 	f.ExpectWrites()
 }
 
-// An earlier release wrote the request and no record. The volume was detached since, and its pods of now started long after.
+// An earlier release wrote the request and no record. The volume was detached since, and its present pods started long
+// after.
 func TestAVeryOldRequestWithoutARecordConcernsNoPod(t *testing.T) {
 	f := newFixture(t, remounted(func(v *longhorn.Volume) { v.Status.State, v.Status.Robustness = "attaching", "unknown" }), pod("a"))
 	f.Clock.SetTime(requested.Add(24 * time.Hour))

@@ -15,25 +15,25 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// delay is how long after the request pods are deleted: it gives the node time to put the
-// new device in place.
+// delay is how long after the request pods are deleted. It gives the node time to create the new device.
 const delay = 5 * time.Second
 
-// maxAge is for how long after a request was written, or after the volume has been attached since, pods are deleted. By then they have been, or
-// a setting has spared them. The loss itself may be older: the leader may have been unable to ask a share, or no replica may have been there
-// to attach the volume, for long.
+// maxAge is how long pods are deleted after a request was written, or after the volume has been attached since. By then
+// the pods have been deleted, or a setting has spared them. The loss itself may be older. For a long time, the leader
+// may have been unable to ask a share, or no replica may have been available to attach the volume.
 const maxAge = 10 * time.Minute
 
-// loss is a request for new pods, as the objects have it.
+// loss is a request for new pods, as stored in the objects.
 type loss struct {
-	// node is the one whose pods lost their state; "": all nodes that use the volume.
+	// node is the node with the pods that lost their state; "": all nodes that use the volume.
 	node string
-	// request is when a remount was requested, and written when that was written; "": not known.
+	// request is when a remount was requested, and written is when that request was written; "": not known.
 	request, written string
 }
 
-// lossesOf are the requests about a volume, the one about all nodes first. A shared volume's pods mount it over NFS, and survive an engine that ends; for
-// them only the requests of the share count, not that of the volume. share may be nil.
+// lossesOf are the requests about a volume, first the request about all nodes. A shared volume's pods mount it over
+// NFS, and are not affected when an engine stops. For them only the share's requests count, not the volume's. share may
+// be nil.
 func lossesOf(v *longhorn.Volume, share *longhorn.ShareManager) []loss {
 	switch {
 	case !types.IsShared(v):
@@ -54,7 +54,8 @@ func lossesOf(v *longhorn.Volume, share *longhorn.ShareManager) []loss {
 	return losses
 }
 
-// writtenAt is when a share's last request about all nodes was written; "": it asked for none, or does not say. share may be nil.
+// writtenAt is when a share's last request about all nodes was written; "": it has not requested a remount, or does not
+// say. share may be nil.
 func writtenAt(share *longhorn.ShareManager) string {
 	if share == nil || len(share.Status.RemountRequests) == 0 {
 		return ""
@@ -62,11 +63,10 @@ func writtenAt(share *longhorn.ShareManager) string {
 	return share.Status.RemountRequests[len(share.Status.RemountRequests)-1]
 }
 
-// due tells whether to look at a volume's pods now, or else after how long; 0 and false:
-// not before the volume changes.
+// due reports whether to handle a volume's pods now, or else after how long. 0 and false: not before the volume
+// changes.
 //
-// A volume that is not attached, or is faulted, has nothing to mount: pods deleted now
-// would only wait in another place.
+// A volume that is not attached, or is faulted, cannot be mounted: pods deleted now would only wait in another place.
 func due(v *longhorn.Volume, request, written string, now time.Time) (after time.Duration, ok bool) {
 	if !isAsking(v, request, written, now) {
 		return 0, false
@@ -77,17 +77,17 @@ func due(v *longhorn.Volume, request, written string, now time.Time) (after time
 	case v.Status.Robustness != longhorn.VolumeRobustnessHealthy && v.Status.Robustness != longhorn.VolumeRobustnessDegraded:
 		return 0, false
 	}
-	requested, _ := time.Parse(time.RFC3339, request) // isAsking has read it
+	requested, _ := time.Parse(time.RFC3339, request) // isAsking has parsed it
 	if left := requested.Add(delay).Sub(now); left > 0 {
 		return left, false
 	}
 	return 0, true
 }
 
-// isAsking tells whether a request can be read, and is not too old to act on it.
+// isAsking reports whether a request can be parsed, and is recent enough to act on it.
 func isAsking(v *longhorn.Volume, request, written string, now time.Time) bool {
 	requested, err := time.Parse(time.RFC3339, request)
-	if err != nil || v.DeletionTimestamp != nil { // never requested, or nothing that can be compared
+	if err != nil || v.DeletionTimestamp != nil { // never requested, or not a time that can be compared
 		return false
 	}
 	last := requested
@@ -97,7 +97,7 @@ func isAsking(v *longhorn.Volume, request, written string, now time.Time) bool {
 	return !isOld(v, last, now)
 }
 
-// isOld tells whether a request is too long ago to delete pods for it, though they could have been deleted in the meantime.
+// isOld reports whether a request is too old to delete pods because of it, although they could have been deleted since.
 func isOld(v *longhorn.Volume, written, now time.Time) bool {
 	if types.IsShared(v) {
 		return now.Sub(written) > maxAge
@@ -107,45 +107,46 @@ func isOld(v *longhorn.Volume, written, now time.Time) bool {
 	}
 	attaching := types.FindCondition(v.Status.Conditions, types.ConditionAttaching)
 	if at, err := time.Parse(time.RFC3339, attaching.LastTransitionTime); err == nil && attaching.Status == longhorn.ConditionFalse && at.After(written) {
-		written = at // it was on its way until then
+		written = at // the volume became attached only then
 	}
 	return now.Sub(written) > maxAge
 }
 
-// Input is what a decision rests on.
+// Input is everything that a decision depends on.
 type Input struct {
 	Volume *longhorn.Volume
 	// Request is when the remount was requested.
 	Request string
-	// Node is the one whose pods are concerned; "": all that use the volume.
+	// Node is the node with the affected pods; "": all pods that use the volume are affected.
 	Node string
 	// Recorded are the pods that existed when the request was seen.
 	Recorded []kubetypes.UID
-	// Claims are the PersistentVolumes of that volume that are bound.
+	// Claims are the bound PersistentVolumes of that volume.
 	Claims []*corev1.PersistentVolume
-	// Pods are candidates: at least those on the volume's node in the claims' namespaces, and of a shared volume those on all nodes.
+	// Pods are candidates: at least the pods on the volume's node in the claims' namespaces, and for a shared volume
+	// the pods on all nodes.
 	Pods []corev1.Pod
-	// Setting says whether pods may be deleted at all, and those of which owners may not.
+	// Setting says whether pods may be deleted at all, and for which owners they may not.
 	Setting types.SettingValues
 }
 
-// Plan is what to do, each list in the order of namespace and name.
+// Plan says what to do, each list in the order of namespace and name.
 type Plan struct {
-	// Delete are pods that their controllers must make again.
+	// Delete are pods that their controllers must create again.
 	Delete []corev1.Pod
-	// Keep are pods in the same position that must not be deleted.
+	// Keep are affected pods that must not be deleted.
 	Keep []Kept
 }
 
-// Kept is a pod that people must restart, and why it is not deleted.
+// Kept is a pod that the user must restart, and why it is not deleted.
 type Kept struct {
 	Pod corev1.Pod
 	Why string
 }
 
-// plan finds the pods whose mount of the volume is dead: on the volume's node, using it,
-// recorded when the remount was requested, and neither ended nor about to. Of a shared volume it
-// finds those on any node, if they have run anything that can have opened files.
+// plan finds the pods with a dead mount of the volume. These are on the volume's node, use the volume, were recorded
+// when the remount was requested, and have neither stopped nor are about to. For a shared volume it finds such pods on
+// any node, if they have run a container that can have opened files.
 func plan(in Input) Plan {
 	var p Plan
 	for _, pod := range in.Pods {
@@ -164,7 +165,7 @@ func plan(in Input) Plan {
 	return p
 }
 
-// whyKept says why a pod must not be deleted; "": it may be.
+// whyKept says why a pod must not be deleted; "": it may be deleted.
 func whyKept(pod *corev1.Pod, setting types.SettingValues) string {
 	if !isMadeAgain(pod) {
 		return "no controller would make the pod anew"
@@ -173,14 +174,15 @@ func whyKept(pod *corev1.Pod, setting types.SettingValues) string {
 		return fmt.Sprintf("setting %s is false", types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly)
 	}
 	owner := metav1.GetControllerOf(pod)
-	// The value in force has passed the same check, so an error cannot come; if it does, no pod is deleted.
+	// The value in force has passed the same check, so an error is impossible. If there is one nevertheless, no pod is
+	// deleted.
 	if spared, err := types.ParsePodOwners(setting.Text(types.SettingAutoDeletePodBlacklist)); err != nil || spared.Has(owner) {
 		return fmt.Sprintf("setting %s names %s", types.SettingAutoDeletePodBlacklist, types.PodOwner(owner))
 	}
 	return ""
 }
 
-// isAffected tells whether a pod is where the loss was.
+// isAffected reports whether a pod is where the loss was.
 func isAffected(pod *corev1.Pod, v *longhorn.Volume) bool {
 	if types.IsShared(v) {
 		return hasRun(pod)
@@ -188,10 +190,10 @@ func isAffected(pod *corev1.Pod, v *longhorn.Volume) bool {
 	return pod.Spec.NodeName == v.Status.CurrentNodeID
 }
 
-// isOnNode tells whether a pod is on a node that the request is about.
+// isOnNode reports whether a pod is on a node that the request is about.
 func (in Input) isOnNode(pod *corev1.Pod) bool { return in.Node == "" || pod.Spec.NodeName == in.Node }
 
-// hasRun tells whether a container of the pod runs or has run.
+// hasRun reports whether a container of the pod runs or has run.
 func hasRun(pod *corev1.Pod) bool {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, s := range list {
@@ -203,8 +205,7 @@ func hasRun(pod *corev1.Pod) bool {
 	return false
 }
 
-// usesAny tells whether a pod names one of the claims that stand for the volume. It
-// skips claims of another driver's volumes.
+// usesAny reports whether a pod names one of the claims for the volume. It skips claims for another driver's volumes.
 func usesAny(pod *corev1.Pod, claims []*corev1.PersistentVolume, volume string) bool {
 	for _, pv := range claims {
 		csi, claim := pv.Spec.CSI, pv.Spec.ClaimRef
@@ -220,9 +221,10 @@ func usesAny(pod *corev1.Pod, claims []*corev1.PersistentVolume, volume string) 
 	return false
 }
 
-// holdsOldMount: a pod that its node has accepted, and that has not ended. The request of a volume is written while the
-// device is gone, so each pod that exists then has the old one. The request of a share is the time of a loss, which may be
-// heard of later: a pod that started after it, by its node's clock, has lost nothing.
+// holdsOldMount reports whether a pod has the old mount: its node has accepted it, and it has not stopped. The request
+// of a volume is written while the device is gone, so each pod that exists then has the old one. The request of a share
+// contains the time of a loss, which the leader may learn of later. A pod that started after the loss, by its node's
+// clock, has lost nothing.
 func holdsOldMount(pod *corev1.Pod, in Input) bool {
 	switch {
 	case pod.DeletionTimestamp != nil, pod.Status.StartTime == nil:
@@ -237,8 +239,8 @@ func holdsOldMount(pod *corev1.Pod, in Input) bool {
 	return err == nil && pod.Status.StartTime.Time.Before(lost)
 }
 
-// isMadeAgain: the owner of a static pod's image in the API is its node, which makes it
-// from a file and ignores deletions.
+// isMadeAgain reports whether a controller creates the pod again. The owner of a static pod's mirror in the API is its
+// node, which creates it from a file and ignores deletions.
 func isMadeAgain(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind != "Node"

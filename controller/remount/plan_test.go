@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// requested is when a remount of the volume was asked for.
+// requested is when a remount of the volume was requested.
 var requested = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // remounted is a volume that is attached to node-1 again.
@@ -38,8 +38,7 @@ func bound(changes ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	return pv
 }
 
-// pod runs on node-1 since a minute before the request, uses the claim data, and
-// belongs to a ReplicaSet.
+// pod has run on node-1 since a minute before the request, uses the claim data, and belongs to a ReplicaSet.
 func pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	isController := true
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -59,7 +58,7 @@ func pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// settings answers with the defaults, but for the given ones.
+// settings returns the defaults, except for the given settings.
 func settings(given map[types.SettingName]string) types.SettingValues {
 	return func(name types.SettingName) string {
 		if value, ok := given[name]; ok {
@@ -105,7 +104,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// attachedAfter: the volume was on its way for that long after the request.
+// attachedAfter: the volume was attached that long after the request.
 func attachedAfter(d time.Duration) func(*longhorn.Volume) {
 	return func(v *longhorn.Volume) {
 		v.Status.Conditions = []longhorn.Condition{{Type: types.ConditionAttaching, Status: longhorn.ConditionFalse, LastTransitionTime: types.Timestamp(requested.Add(d))}}
@@ -123,7 +122,7 @@ func TestPlan(t *testing.T) {
 		setting map[types.SettingName]string
 		unseen  bool // it did not exist when the request was seen
 		delete  bool
-		kept    string // why it must be restarted by people
+		kept    string // why the user must restart it
 	}{
 		{name: "started before → deleted", pod: pod("a"), delete: true},
 		{name: "started a second before → deleted", pod: pod("a", started(-time.Second)), delete: true},
@@ -216,7 +215,7 @@ func TestPlanIsInOrderAndNamesEachPodOnce(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, names)
 }
 
-// A pod may ask for hours to end; its volume is dead.
+// A pod may request a grace period of hours, but its volume is dead.
 func TestTheGraceOfARestartIsBounded(t *testing.T) {
 	for asked, want := range map[int64]int64{0: 0, 10: 10, 30: 30, 31: 30, 86400: 30} {
 		assert.Equal(t, want, grace(&corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &asked}}))

@@ -13,21 +13,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// recorded says which pods held the old mount when a request was first seen. It is stored in an annotation of the Volume
-// (types.AnnotationRemountPods), so that a later leader acts on the same pods and on no others:
+// recorded says which pods had the old mount when a request was first seen. It is stored in an annotation of the Volume
+// (types.AnnotationRemountPods), so that a later leader acts only on the same pods:
 //
 //	recorded                  the controller
-//	another request, or none  records the pods that exist now; none where the request is old: these may have started after it
-//	this request, with pods   waits until the volume is served, restarts these pods, and records that none is left
+//	another request, or none  records the present pods; none if the request is old, as they may have started after it
+//	this request, with pods   waits until the volume is served, restarts these pods, and records an empty list
 //	this request, no pods     has nothing to do: replacements stay, and so do pods that a setting spared
 //
-// No clock is asked which pods these are: the nodes' clocks and the leader's may differ by more than a restart takes.
+// No clock decides which pods these are: the nodes' clocks and the leader's may differ by more than a restart takes.
 type recorded struct {
 	Request string          `json:"request"`
 	Pods    []kubetypes.UID `json:"pods"`
 }
 
-// recordOf reads the record of a loss. What cannot be read is as if it were not there.
+// recordOf reads the record of a loss. A record that cannot be parsed counts as missing.
 func recordOf(v *longhorn.Volume, node string) recorded {
 	if node != "" {
 		return recordsOfNodes(v)[node]
@@ -39,7 +39,8 @@ func recordOf(v *longhorn.Volume, node string) recorded {
 	return r
 }
 
-// recordsOfNodes are those of losses on one node each, by node. They have an annotation of their own, which an earlier release leaves alone.
+// recordsOfNodes are the records of losses on one node each, by node. They have their own annotation, which an earlier
+// release does not change.
 func recordsOfNodes(v *longhorn.Volume) map[string]recorded {
 	records := map[string]recorded{}
 	if err := json.Unmarshal([]byte(v.Annotations[types.AnnotationRemountPodsOfNodes]), &records); err != nil {
@@ -48,14 +49,16 @@ func recordsOfNodes(v *longhorn.Volume) map[string]recorded {
 	return records
 }
 
-// isForgotten tells whether a request without a record is so old that no pod of now can be believed to have been there when it was
-// written, as one that an earlier release wrote and acted on. Of a shared volume the pods' start is compared (holdsOldMount).
+// isForgotten reports whether a request without a record is very old. An earlier release may have written such a
+// request and acted on it. In that case no present pod can be assumed to have existed when the request was written. For
+// a shared volume, the pods' start is compared instead (holdsOldMount).
 func isForgotten(v *longhorn.Volume, request string, now time.Time) bool {
 	requested, err := time.Parse(time.RFC3339, request)
 	return !types.IsShared(v) && err == nil && now.Sub(requested) > maxAge
 }
 
-// annotated is a copy of the volume with the record of a loss. Of records of nodes, only those stay that the share still asks for.
+// annotated is a copy of the volume with the record of a loss. Of the records about one node, only those stay for which
+// the share still has a request.
 func (r recorded) annotated(v *longhorn.Volume, node string, asking []loss) (*longhorn.Volume, error) {
 	key, value := types.AnnotationRemountPods, any(r)
 	if node != "" {
@@ -78,7 +81,7 @@ func (r recorded) annotated(v *longhorn.Volume, node string, asking []loss) (*lo
 	return v, nil
 }
 
-// witnesses are the pods that exist now, use the volume, and may hold the old mount; sorted.
+// witnesses are the pods that exist now, use the volume, and may have the old mount; sorted.
 func witnesses(in Input) []kubetypes.UID {
 	uids := []kubetypes.UID{}
 	for _, pod := range in.Pods {

@@ -21,7 +21,7 @@ func shared(v *longhorn.Volume) {
 	v.Status.ShareState, v.Status.ShareEndpoint = longhorn.ShareManagerStateRunning, "nfs://10.0.0.9/vol"
 }
 
-// asking is the share of a volume, whose clients lost their state.
+// asking is the share of a volume with clients that lost their state.
 func asking(v *longhorn.Volume) *longhorn.ShareManager {
 	s := &longhorn.ShareManager{ObjectMeta: metav1.ObjectMeta{
 		Namespace: types.Namespace, Name: v.Name, OwnerReferences: []metav1.OwnerReference{{Kind: "Volume", Name: v.Name, UID: v.UID}},
@@ -123,7 +123,7 @@ func TestOnlySharesThatAskWakeTheirVolume(t *testing.T) {
 	assert.Empty(t, f.keysOfShare(s))
 }
 
-// A container that ran may have had files open; one that never did has lost nothing.
+// A container that ran may have had files open. A container that never ran has lost nothing.
 func TestPodsThatHaveRunAnythingAreRestarted(t *testing.T) {
 	ended := &corev1.ContainerStateTerminated{}
 	for name, status := range map[string]corev1.PodStatus{
@@ -139,7 +139,7 @@ func TestPodsThatHaveRunAnythingAreRestarted(t *testing.T) {
 	assert.False(t, hasRun(&corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{waits}, ContainerStatuses: []corev1.ContainerStatus{waits}}}))
 }
 
-// lostOn is a share with a request about one node, and none about all.
+// lostOn is a share with a request about one node, and none about all nodes.
 func lostOn(v *longhorn.Volume, node string) *longhorn.ShareManager {
 	s := asking(v)
 	s.Status.RemountRequestedAt = ""
@@ -170,7 +170,7 @@ func TestPodsOfOneNodeAreRestartedOnce(t *testing.T) {
 	f.ExpectWrites()
 }
 
-// TestRequestsAboutAllAndAboutOneNodeAreRecordedApart: neither takes the other's record away.
+// TestRequestsAboutAllAndAboutOneNodeAreRecordedApart: neither removes the other's record.
 func TestRequestsAboutAllAndAboutOneNodeAreRecordedApart(t *testing.T) {
 	v := remounted(shared)
 	f := newFixture(t, v, pod("a", on("x"), running), pod("b", on("y"), running))
@@ -198,7 +198,8 @@ func TestWhichLossesAShareHas(t *testing.T) {
 	assert.Len(t, lossesOf(remounted(), lostOn(v, "x")), 1, "a volume that is not shared has a request of its own alone")
 }
 
-// TestARequestForOneNodeConcernsItsPodsAlone: who was recorded, and who is restarted, are two rules.
+// TestARequestForOneNodeConcernsItsPodsAlone: two separate rules decide which pods are recorded, and which are
+// restarted.
 func TestARequestForOneNodeConcernsItsPodsAlone(t *testing.T) {
 	a, b := pod("a", running), pod("b", running, on("node-2"))
 	for node, want := range map[string][]string{"": {"a", "b"}, "node-1": {"a"}, "node-2": {"b"}, "node-3": nil} {
@@ -210,7 +211,7 @@ func TestARequestForOneNodeConcernsItsPodsAlone(t *testing.T) {
 		for _, uid := range witnesses(in) {
 			recorded = append(recorded, strings.TrimPrefix(string(uid), "uid-"))
 		}
-		in.Recorded = []kubetypes.UID{a.UID, b.UID} // whatever that rule says
+		in.Recorded = []kubetypes.UID{a.UID, b.UID} // independent of that rule
 		for _, p := range plan(in).Delete {
 			deleted = append(deleted, p.Name)
 		}
