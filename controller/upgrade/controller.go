@@ -34,12 +34,12 @@ type VolumeStore interface {
 	Live(ctx context.Context, name string) (*longhorn.Volume, error)
 }
 
-// ManagerStore reads the InstanceManager of this node, about which Events are made.
+// ManagerStore reads the InstanceManager of this node, the object of the Events.
 type ManagerStore interface {
 	Live(ctx context.Context, name string) (*longhorn.InstanceManager, error)
 }
 
-// LeaseStore holds the Lease of the node whose turn it is.
+// LeaseStore holds the Lease of the node that has its turn.
 type LeaseStore interface {
 	Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
 	Create(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
@@ -48,23 +48,23 @@ type LeaseStore interface {
 
 // DataPlane is this node's instance manager. Implementations must call Notify when Snapshot changes.
 type DataPlane interface {
-	// Process is what the process says of itself; false while it does not answer.
+	// Process is the process's report about itself; false while it does not answer.
 	Process() (Snapshot, bool)
-	// Replace starts another process, of this daemon's program, in the place of the one that serves. It
-	// returns nil when the new one serves, and why not when the old program serves again. ErrBusy:
-	// nothing was begun, for a replacement that an earlier daemon began is not over.
+	// Replace starts another process, with this daemon's program, in place of the one that serves. It returns nil when
+	// the new one serves. If the old program serves again, it returns the reason. ErrBusy: nothing was started, because
+	// a replacement that an earlier daemon started is still under way.
 	Replace(ctx context.Context) error
 }
 
-// ErrBusy says that a replacement could not be begun yet.
+// ErrBusy says that a replacement could not be started yet.
 var ErrBusy = errors.New("another replacement is under way")
 
-// Deps are what a Controller works with.
+// Deps are the dependencies of a Controller.
 type Deps struct {
 	queue.Env
 
 	Node    string
-	Version string // of this daemon, and so the one that is wanted
+	Version string // of this daemon, and so the requested one
 
 	Engines          EngineStore
 	Replicas         ReplicaStore
@@ -74,42 +74,44 @@ type Deps struct {
 	DataPlane        DataPlane
 }
 
-// Controller replaces the data plane of its node when its version is not the daemon's.
+// Controller replaces the data plane of its node when its version differs from the daemon's.
 type Controller struct {
-	deps  Deps
-	queue *queue.Queue[string] // of one key, the node, so the fields below need no lock
+	deps Deps
+	// queue has one key, the node. So the fields below need no lock.
+	queue *queue.Queue[string]
 
 	failures failures
-	replaced time.Time                 // when this daemon last replaced the process
-	unseen   map[string]longhorn.Epoch // by volume: epochs with a replica here that were in force then, see unnoticed
-	asked    bool                      // whether the Lease is held was looked up; holding says the answer since
-	holds    bool
-	told     string // the last message about what it waits for
-	// refusals has the API server's words for the Lease, under the node's name.
+	replaced time.Time // when this daemon last replaced the process
+	// unseen is by volume: epochs in force at the replacement that list a replica here, see unnoticed.
+	unseen map[string]longhorn.Epoch
+	asked  bool // whether the Lease has been read; since then holds says whether this node has it
+	holds  bool
+	told   string // the last message about the reason for waiting
+	// refusals stores the API server's reasons for refusing the Lease, under the node's name.
 	refusals queue.Refusals[string]
 }
 
 const (
-	// again is how soon to look once more at what sends no event, while a replacement is due.
+	// again is how soon to check states without events again, while a replacement is due.
 	again = 10 * time.Second
-	// replaceTimeout bounds a replacement, a return to the old program included.
+	// replaceTimeout limits a replacement, including a return to the old program.
 	replaceTimeout = 3 * time.Minute
-	// settle is how long at least the Lease is kept after a replacement: engines elsewhere first have to
-	// notice that their replicas here were gone, and their daemons have to write that down.
+	// settle is how long the Lease is at least held after a replacement. Engines elsewhere must first notice that their
+	// replicas here were gone, and their daemons must record that.
 	settle = 30 * time.Second
 )
 
-// New makes a Controller; it works when Run is called.
+// New creates a Controller. It does nothing before Run is called.
 func New(deps Deps) *Controller {
 	c := &Controller{deps: deps}
 	c.queue = queue.New(queue.Options[string]{Name: "upgrade", Env: deps.Env, Sync: c.sync})
 	return c
 }
 
-// Run works until ctx ends.
+// Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// Notify tells the controller that the data plane's answer changed.
+// Notify informs the controller that the data plane's answer changed.
 func (c *Controller) Notify() { c.queue.Add(c.deps.Node) }
 
 func (c *Controller) sync(ctx context.Context, _ string) (queue.Result, error) {
@@ -138,8 +140,8 @@ func (c *Controller) sync(ctx context.Context, _ string) (queue.Result, error) {
 	return queue.Result{RequeueAfter: again}, c.replace(ctx, s)
 }
 
-// await takes the turn of this node if it can, and returns what stands in the way. It looks at the Lease
-// before the volumes: all nodes but one wait for it, some of them with many volumes.
+// await takes the turn for this node if it can, and returns the obstacles. It reads the Lease before the volumes: all
+// nodes except one wait for the Lease, and some of them have many volumes.
 func (c *Controller) await(ctx context.Context) ([]string, error) {
 	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
 	switch {
@@ -180,7 +182,7 @@ func (c *Controller) replace(ctx context.Context, s Snapshot) error {
 	return nil
 }
 
-// blockers say why the process may not go now.
+// blockers say why the process may not be replaced now.
 func (c *Controller) blockers(ctx context.Context) ([]string, error) {
 	engines, err := c.deps.Engines.ByIndex(datastore.IndexNode, c.deps.Node)
 	if err != nil {
@@ -229,7 +231,7 @@ func (c *Controller) blocker(ctx context.Context, volume string, copies []string
 	return use{Volume: v, Engine: e, Copies: copies}.blocker(c.deps.Node), nil
 }
 
-// tell records an Event of what the upgrade waits for, once.
+// tell records an Event with the reason why the upgrade waits, once.
 func (c *Controller) tell(ctx context.Context, what string) {
 	if c.told == what {
 		return

@@ -46,7 +46,7 @@ func (f *fakePlane) Replace(ctx context.Context) error {
 
 var im = types.InstanceManagerName("node-1")
 
-// begin makes the controller of node-1, which has a replica of volume vol, attached to node-2.
+// begin creates the controller of node-1, which has a replica of volume vol. The volume is attached to node-2.
 func begin(t *testing.T, robustness longhorn.VolumeRobustness, objs ...runtime.Object) (*testutil.Harness, *Controller, *fakePlane) {
 	t.Helper()
 	plane := &fakePlane{version: "1"}
@@ -94,7 +94,7 @@ func volumeIs(h *testutil.Harness, robustness longhorn.VolumeRobustness) {
 	}))
 }
 
-// engineNotices has the engine write down that the replica of node-1 went away and was rebuilt.
+// engineNotices makes the engine record that the replica of node-1 went away and was rebuilt.
 func engineNotices(t *testing.T, h *testutil.Harness) {
 	t.Helper()
 	engines := h.Longhorn.LonghornV1beta2().Engines(types.Namespace)
@@ -111,10 +111,10 @@ func TestAnOldProcessIsReplacedInItsTurn(t *testing.T) {
 	require.Equal(t, "node-1", holder(t, h))
 	h.ExpectEvents("Normal Upgraded " + im + ": the data plane has version 2 now, before it was 1; devices in use were handed on")
 
-	syncOf(t, c) // nothing that the engine noticed is written yet
+	syncOf(t, c) // the engine's findings are not written yet
 	assert.Equal(t, "node-1", holder(t, h), "the turn was given back at once")
 	h.Clock.Step(settle)
-	syncOf(t, c) // the daemon of the engine's node is away: all looks as before
+	syncOf(t, c) // the daemon of the engine's node is away: nothing seems to have changed
 	assert.Equal(t, "node-1", holder(t, h), "the turn was given back before the engine elsewhere noticed")
 	engineNotices(t, h)
 	volumeIs(h, longhorn.VolumeRobustnessDegraded) // its replica here is being rebuilt
@@ -129,7 +129,7 @@ func TestAnOldProcessIsReplacedInItsTurn(t *testing.T) {
 	assert.Equal(t, 1, plane.replaced)
 }
 
-// The irreversible act: a process that serves a replica which its volume cannot lose.
+// The irreversible action: replacing a process that serves a replica which its volume cannot lose.
 func TestAProcessIsNotReplacedWhileAVolumeCouldBeHurt(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessDegraded)
 	syncOf(t, c)
@@ -139,7 +139,7 @@ func TestAProcessIsNotReplacedWhileAVolumeCouldBeHurt(t *testing.T) {
 	h.ExpectWrites()
 }
 
-// The node before gave its turn back, and then one of its volumes lost a replica.
+// The previous node released its turn, and then one of its volumes lost a replica.
 func TestAProcessIsNotReplacedIfAVolumeIsHurtWhileTheTurnIsTaken(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
 	h.Kube.PrependReactor("create", "leases", func(kubetesting.Action) (bool, runtime.Object, error) {
@@ -151,7 +151,7 @@ func TestAProcessIsNotReplacedIfAVolumeIsHurtWhileTheTurnIsTaken(t *testing.T) {
 	assert.Empty(t, holder(t, h), "the turn is kept from nodes that could use it")
 }
 
-// A volume that stays degraded does not keep the turn from the other nodes for ever.
+// A volume that stays degraded does not block the turn of the other nodes forever.
 func TestTheTurnEndsInTime(t *testing.T) {
 	h, c, _ := begin(t, longhorn.VolumeRobustnessHealthy)
 	syncOf(t, c)
@@ -179,7 +179,7 @@ func TestAProcessIsNotReplacedWhileAnotherNodeHasItsTurn(t *testing.T) {
 	h.ExpectEvents("Normal UpgradeWaits " + im + ": the data plane stays at version 1 for now: another node is being upgraded")
 }
 
-// A daemon that was rolled back in the middle of a replacement finds that its predecessor's is not over.
+// A daemon that was rolled back during a replacement finds that its predecessor's replacement is still under way.
 func TestAReplacementThatCannotBeginYetIsNoFailure(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
 	plane.err = ErrBusy

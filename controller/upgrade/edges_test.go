@@ -44,7 +44,7 @@ func TestASilentProcessIsNotReplaced(t *testing.T) {
 	h.ExpectWrites()
 }
 
-// What it waits for sends no event.
+// The obstacles cause no events.
 func TestWhatTheUpgradeWaitsForIsLookedAtAgain(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessDegraded)
 	r, err := c.sync(t.Context(), "node-1")
@@ -63,7 +63,7 @@ func TestWhatTheUpgradeWaitsForIsLookedAtAgain(t *testing.T) {
 	assert.Equal(t, again, r.RequeueAfter)
 }
 
-// Engines elsewhere have to notice first, also where they seem to have done so at once.
+// Engines elsewhere must notice first, even if they seem to have noticed at once.
 func TestTheTurnIsKeptForAWhile(t *testing.T) {
 	h, c, _ := begin(t, longhorn.VolumeRobustnessHealthy)
 	syncOf(t, c)
@@ -75,7 +75,8 @@ func TestTheTurnIsKeptForAWhile(t *testing.T) {
 	assert.Empty(t, holder(t, h))
 }
 
-// TestWhatTheTurnWaitsFor is that engines elsewhere say that they lost their replica here, and not more.
+// TestWhatTheTurnWaitsFor: the turn waits until engines elsewhere report that they lost their replica here, and for
+// nothing else.
 func TestWhatTheTurnWaitsFor(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -104,7 +105,7 @@ func TestWhatTheTurnWaitsFor(t *testing.T) {
 	}
 }
 
-// A volume that was detached meanwhile has no engine that could notice anything.
+// A volume that was detached in between has no engine that could notice anything.
 func TestTheTurnDoesNotWaitForAnEngineThatStopped(t *testing.T) {
 	h, c, _ := begin(t, longhorn.VolumeRobustnessHealthy)
 	syncOf(t, c)
@@ -115,7 +116,7 @@ func TestTheTurnDoesNotWaitForAnEngineThatStopped(t *testing.T) {
 	assert.Empty(t, holder(t, h))
 }
 
-// TestAtRestTheLeaseIsNotRead: each node would, whenever its data plane says something.
+// TestAtRestTheLeaseIsNotRead: otherwise each node would read it after each report of its data plane.
 func TestAtRestTheLeaseIsNotRead(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
 	plane.version = "2"
@@ -124,7 +125,7 @@ func TestAtRestTheLeaseIsNotRead(t *testing.T) {
 	syncOf(t, c)
 	assert.Equal(t, once, turns(h), "there is none")
 
-	plane.version = "1" // the pod was made again, by an earlier version's daemon
+	plane.version = "1" // an earlier version's daemon created the pod again
 	syncOf(t, c)
 	require.Equal(t, "node-1", holder(t, h))
 	engineNotices(t, h)
@@ -151,7 +152,7 @@ func TestATurnThatIsTakenAgainHasItsWholeTime(t *testing.T) {
 	assert.True(t, l.Spec.RenewTime.Time.Equal(h.Clock.Now()))
 }
 
-// Both nodes saw the Lease free; the slower one sees when it takes it that it is not.
+// Both nodes saw that the Lease is free. The slower node sees that it is not when it tries to take it.
 func TestATurnIsNotTakenFromAnotherNode(t *testing.T) {
 	h, c, _ := begin(t, longhorn.VolumeRobustnessHealthy)
 	other := New(c.deps)
@@ -168,7 +169,7 @@ func TestATurnIsNotTakenFromAnotherNode(t *testing.T) {
 	assert.Equal(t, []string{"another node is being upgraded"}, blockers)
 }
 
-// An attached volume without a replica here loses its engine's process all the same.
+// An attached volume without a replica here also loses its engine's process.
 func TestAnEngineHereIsLookedAtWithoutAReplica(t *testing.T) {
 	_, c, plane := begin(t, longhorn.VolumeRobustnessHealthy,
 		build.Volume("far", func(v *longhorn.Volume) {
@@ -179,21 +180,21 @@ func TestAnEngineHereIsLookedAtWithoutAReplica(t *testing.T) {
 	assert.Zero(t, plane.replaced)
 }
 
-// A volume whose only two copies are on one node, which its anti-affinity may allow.
+// The only two copies of a volume are on one node, which its anti-affinity may allow.
 func TestAllCopiesHereAreLookedAt(t *testing.T) {
 	_, c, plane := begin(t, longhorn.VolumeRobustnessHealthy, build.PlacedReplica("vol-r-2", "vol", "node-1", "disk-2"))
 	syncOf(t, c)
 	assert.Zero(t, plane.replaced)
 }
 
-// A replica that outlives its volume for a moment has nothing to lose.
+// A replica that exists for a moment longer than its volume has nothing to lose.
 func TestAReplicaWithoutAVolumeForbidsNothing(t *testing.T) {
 	_, c, plane := begin(t, longhorn.VolumeRobustnessHealthy, build.PlacedReplica("old-r-1", "old", "node-1", "disk-1"))
 	syncOf(t, c)
 	assert.Equal(t, 1, plane.replaced)
 }
 
-// What cannot be read now is not taken for absent.
+// An object that cannot be read now does not count as absent.
 func TestWhatCannotBeReadForbidsTheReplacement(t *testing.T) {
 	for _, resource := range []string{"engines", "volumes"} {
 		t.Run(resource, func(t *testing.T) {
@@ -211,7 +212,7 @@ func TestWhatCannotBeReadForbidsTheReplacement(t *testing.T) {
 	}
 }
 
-// Another upgrade's failures and messages are its own.
+// Another upgrade has its own failures and messages.
 func TestAReplacementThatWentWellBeginsAnew(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessDegraded)
 	waits := "Normal UpgradeWaits " + im + ": the data plane stays at version 1 for now: volume vol is degraded"
@@ -239,7 +240,7 @@ func TestAReplacementThatWentWellBeginsAnew(t *testing.T) {
 	h.ExpectEvents(waits)
 }
 
-// While a failed version is not tried again, the turn is given back as soon as the volumes allow it.
+// While a failed version is not tried again, the turn is released as soon as the volumes allow it.
 func TestAFailureDoesNotKeepTheTurn(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
 	plane.err = errors.New("it did not come up")

@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/backoff"
 )
 
-// Snapshot is what the data plane says of itself.
+// Snapshot is the data plane's report about itself.
 type Snapshot struct {
 	Process string // identity; a replacement changes it
 	Version string
@@ -19,23 +19,23 @@ type Snapshot struct {
 	Replaceable bool
 }
 
-// need is what follows from the versions.
+// need is the conclusion from the versions.
 type need string
 
 const (
 	needNothing  need = ""
 	needReplace  need = "replace"
-	needPatience need = "patience" // the last try failed not long ago
+	needPatience need = "patience" // the last attempt failed not long ago
 )
 
-// A version that failed is tried again on this node after retryFailed, then twice as long with each
-// further failure, up to retryMost: each try interrupts all that the node serves.
+// A version that failed is tried again on this node after retryFailed. With each further failure that time doubles, up
+// to retryMost: each attempt interrupts everything that the node serves.
 const (
 	retryFailed = 10 * time.Minute
 	retryMost   = 24 * time.Hour
 )
 
-// failures are those of the wanted version here, in a row.
+// failures are the failures of the requested version on this node, in a row.
 type failures struct {
 	count int
 	last  time.Time
@@ -50,8 +50,8 @@ func (f failures) left(now time.Time) time.Duration {
 	return max(0, f.last.Add(delay).Sub(now))
 }
 
-// needs decides whether to replace the data plane. It leaves one that cannot be replaced while it
-// serves to the instance manager's controller, which waits until it is idle.
+// needs decides whether to replace the data plane. If the data plane cannot be replaced while it serves, the instance
+// manager's controller handles it: that controller waits until the data plane is idle.
 func needs(s Snapshot, wanted string, f failures, now time.Time) need {
 	switch {
 	case s.Version == wanted || !s.Replaceable:
@@ -66,20 +66,21 @@ func needs(s Snapshot, wanted string, f failures, now time.Time) need {
 type use struct {
 	Volume *longhorn.Volume
 	Engine *longhorn.Engine // nil: there is none
-	// Copies are the replicas of this node.
+	// Copies are the replicas on this node.
 	Copies []string
 }
 
 // blocker says why a volume forbids the replacement of this node's process; "" if it does not.
 //
-//	volume                                                the process may go
+//	volume                                                the process may be replaced
 //	detached                                              yes
-//	attached here, healthy                                yes: its users wait for the successor, which begins with all replicas
-//	attached elsewhere, healthy, another replica is left  yes: the replica here is rebuilt
+//	attached here, healthy                                yes: its users wait for the successor, which starts with all
+//	                                                      replicas
+//	attached elsewhere, healthy, with another replica     yes: the replica here is rebuilt
 //	anything else                                         no
 //
-// blocker looks at the engine besides the volume: the volume's status comes later, and not at all
-// while there is no leader.
+// In addition to the volume, blocker checks the engine: the volume's status comes later, and not at all while there is
+// no leader.
 func (u use) blocker(node string) string {
 	v := u.Volume
 	switch {
@@ -110,11 +111,11 @@ func (u use) blocker(node string) string {
 	return fmt.Sprintf("volume %s, attached to node %s, has no copy on another node than this", v.Name, v.Status.CurrentNodeID)
 }
 
-// leaseTime is how long a node that is silent is believed to be at work. While its volumes are
-// unhealthy, the others wait as well.
+// leaseTime is how long a silent node is assumed to be at work. While its volumes are unhealthy, the other nodes wait
+// as well.
 const leaseTime = 10 * time.Minute
 
-// isFree tells whether a node may take the Lease.
+// isFree reports whether a node may take the Lease.
 func isFree(l *coordinationv1.Lease, node string, now time.Time) bool {
 	holder := l.Spec.HolderIdentity
 	return holder == nil || *holder == "" || *holder == node ||

@@ -78,7 +78,7 @@ func TestAVolumeWithoutAnEngineForbidsTheReplacement(t *testing.T) {
 	assert.Equal(t, "the copies of volume vol are not known", u.blocker("node-1"))
 }
 
-// What is said of the volume comes from its engine, and later.
+// The state of the volume comes from its engine, and later.
 func TestAnEngineForbidsTheReplacementBeforeItsVolumeDoes(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -15,8 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// takeTurn takes the Lease, and then looks at the volumes anew: the node before may have just given it back. It returns
-// what stands in the way.
+// takeTurn takes the Lease, and then checks the volumes again: the previous node may have just released it. It returns
+// the obstacles.
 func (c *Controller) takeTurn(ctx context.Context) ([]string, error) {
 	holder, err := c.take(ctx)
 	err = queue.OfChild(err)
@@ -31,12 +31,12 @@ func (c *Controller) takeTurn(ctx context.Context) ([]string, error) {
 	}
 	blockers, err := c.blockers(ctx)
 	if err == nil && len(blockers) > 0 {
-		_, err = c.release(ctx) // another node may be free to go
+		_, err = c.release(ctx) // another node may be ready for its turn
 	}
 	return blockers, err
 }
 
-// take takes the Lease, or renews it, and returns who holds it.
+// take takes the Lease, or renews it, and returns its holder.
 func (c *Controller) take(ctx context.Context) (string, error) {
 	now := metav1.NewMicroTime(c.deps.Clock.Now())
 	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
@@ -61,7 +61,7 @@ func (c *Controller) take(ctx context.Context) (string, error) {
 	return c.deps.Node, nil
 }
 
-// giveBack gives the Lease back if this node has it, once its volumes are healthy again.
+// giveBack releases the Lease if this node has it, once the node's volumes are healthy again.
 func (c *Controller) giveBack(ctx context.Context) (queue.Result, error) {
 	if c.asked && !c.holds {
 		return queue.Result{}, nil
@@ -91,7 +91,7 @@ func (c *Controller) giveBack(ctx context.Context) (queue.Result, error) {
 	return c.release(ctx)
 }
 
-// release gives the Lease back, if this node still has it.
+// release releases the Lease, if this node still has it.
 func (c *Controller) release(ctx context.Context) (queue.Result, error) {
 	l, err := c.deps.Leases.Live(ctx, types.UpgradeLeaseName)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -108,7 +108,8 @@ func (c *Controller) release(ctx context.Context) (queue.Result, error) {
 	return queue.Result{}, nil
 }
 
-// epochsElsewhere are the epochs in force, by volume, that list a replica of this node and whose engine runs elsewhere.
+// epochsElsewhere are the epochs in force, by volume, that list a replica on this node and belong to an engine
+// elsewhere.
 func (c *Controller) epochsElsewhere(ctx context.Context) (map[string]longhorn.Epoch, error) {
 	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexNode, c.deps.Node)
 	if err != nil {
@@ -130,8 +131,9 @@ func (c *Controller) epochsElsewhere(ctx context.Context) (map[string]longhorn.E
 	return epochs, nil
 }
 
-// unnoticed counts the volumes whose engine elsewhere has not yet reported that its replica here went away: their status
-// looks as healthy as before. An engine notices at once, but its daemon, which writes that down, may be away just then.
+// unnoticed counts the volumes with an engine elsewhere that has not yet reported that its replica here went away.
+// Their status still looks healthy. An engine notices at once, but its daemon, which records that, may be away at that
+// moment.
 func (c *Controller) unnoticed(ctx context.Context) (int, error) {
 	for volume, before := range c.unseen {
 		e, err := c.deps.Engines.Live(ctx, types.EngineName(volume))
@@ -146,7 +148,7 @@ func (c *Controller) unnoticed(ctx context.Context) (int, error) {
 	return len(c.unseen), nil
 }
 
-// lists tells whether a running engine has a replica in its epoch.
+// lists reports whether a running engine has a replica in its epoch.
 func lists(e *longhorn.Engine, replica string) bool {
 	return e.Status.CurrentState == longhorn.InstanceStateRunning && e.Status.Epoch != nil && slices.Contains(e.Status.Epoch.Members, replica)
 }
