@@ -23,16 +23,16 @@ type VolumeStore interface {
 	queue.Events
 }
 
-// Workloads finds PersistentVolumes and pods. *datastore.Workloads satisfies it.
+// Workloads finds PersistentVolumes and pods. *datastore.Workloads implements it.
 type Workloads interface {
-	// PersistentVolumes returns those of a volume, from the cache.
+	// PersistentVolumes returns the PersistentVolumes of a volume, from the cache.
 	PersistentVolumes(volume string) ([]*corev1.PersistentVolume, error)
 	// Pods must be read from the API server; an empty node stands for all.
 	Pods(ctx context.Context, namespace, node string) ([]corev1.Pod, error)
 	queue.Events
 }
 
-// Deps are what a Controller works with; its caches must be filled before Run.
+// Deps are the dependencies of a Controller; its caches must be filled before Run.
 type Deps struct {
 	queue.Env
 
@@ -40,18 +40,18 @@ type Deps struct {
 	Workloads Workloads
 }
 
-// Controller keeps Volume.status.kubernetesStatus. Make it with New, then Run it.
+// Controller maintains Volume.status.kubernetesStatus. Create it with New, then call Run.
 type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string]
 
 	mu sync.Mutex // guards listed
-	// listed has, by volume, the attachment of which the pods were listed, so that a volume that no pod uses is not looked at again and
-	// again. A new leader lists once more.
+	// listed has, by volume, the attachment for which the pods were listed, so that a volume that no pod uses is not
+	// checked again and again. A new leader lists once more.
 	listed map[string]string
 }
 
-// New registers the controller's handlers; nothing happens before Run.
+// New registers the controller's handlers. Nothing else happens before Run.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, listed: map[string]string{}}
 	c.queue = queue.New(queue.Options[string]{Name: "usage", Env: deps.Env, Sync: c.sync})
@@ -65,10 +65,10 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run syncs until ctx ends, and returns when the last sync is done.
+// Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// volumeOf is the volume of a PersistentVolume; the cache keeps the source of no other driver's.
+// volumeOf is the volume of a PersistentVolume. For other drivers, the cache does not store the source.
 func volumeOf(pv *corev1.PersistentVolume) []string {
 	if pv.Spec.CSI == nil {
 		return nil
@@ -113,7 +113,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	return queue.Result{RequeueAfter: after}, nil
 }
 
-// persistentVolume is the bound one of a volume, else the first by name; nil: there is none.
+// persistentVolume is the bound PersistentVolume of a volume, else the first by name; nil: it has none.
 func (c *Controller) persistentVolume(volume string) (*corev1.PersistentVolume, error) {
 	all, err := c.deps.Workloads.PersistentVolumes(volume)
 	if err != nil || len(all) == 0 {
@@ -123,7 +123,7 @@ func (c *Controller) persistentVolume(volume string) (*corev1.PersistentVolume, 
 	return all[max(bound, 0)], nil
 }
 
-// pods reads those that may use the volume: a shared one on any node.
+// pods reads the pods that may use the volume. For a shared volume these are the pods on any node.
 func (c *Controller) pods(ctx context.Context, in Input) ([]corev1.Pod, error) {
 	node := in.Volume.Status.CurrentNodeID
 	if types.IsShared(in.Volume) {
@@ -142,7 +142,7 @@ func (c *Controller) lastListed(volume string) string {
 	return c.listed[volume]
 }
 
-// note remembers the attachment of which the pods were listed; "": none.
+// note stores the attachment for which the pods were listed; "": none.
 func (c *Controller) note(volume, attachedAt string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

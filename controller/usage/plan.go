@@ -12,27 +12,27 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// settle is how long after an attachment began the pods are listed: by then they exist. It is soon enough for
-// the write to be one of those that follow an attachment, so that nothing is written at rest.
+// settle is how long after the start of an attachment the pods are listed: by then they exist. It is early enough for
+// the write to be one of the writes that follow an attachment. So nothing is written later without a change.
 const settle = 10 * time.Second
 
-// Input is what a decision rests on. Nothing in it is modified.
+// Input is everything that a decision depends on. Nothing in it is modified.
 type Input struct {
 	Volume *longhorn.Volume
-	// PV stands for the volume; nil: there is none.
+	// PV is the PersistentVolume for the volume; nil: it does not exist.
 	PV *corev1.PersistentVolume
-	// Pods are those of the claim's namespace that may use the volume, if Listed.
+	// Pods are the pods in the claim's namespace that may use the volume, if Listed.
 	Pods   []corev1.Pod
 	Listed bool
 	Now    time.Time
 }
 
-// isUsed tells whether pods may use the volume.
+// isUsed reports whether pods may use the volume.
 func isUsed(v *longhorn.Volume) bool {
 	return v.Status.State == longhorn.VolumeStateAttached || v.Status.State == longhorn.VolumeStateDetaching
 }
 
-// claimOf is the claim that a PersistentVolume is bound to; nil: it is not.
+// claimOf is the claim to which a PersistentVolume is bound; nil: it is not bound.
 func claimOf(pv *corev1.PersistentVolume) *corev1.ObjectReference {
 	if pv == nil || pv.Status.Phase != corev1.VolumeBound {
 		return nil
@@ -40,8 +40,8 @@ func claimOf(pv *corev1.PersistentVolume) *corev1.ObjectReference {
 	return pv.Spec.ClaimRef
 }
 
-// untilList says whether to list pods now, or else after how long; 0 and false: not during this attachment. listed is the attachment,
-// by its time, of which they have been listed; "": none.
+// untilList says whether to list pods now, or else after how long. 0 and false: not during this attachment. listed is
+// the attachment, by its time, for which they have been listed; "": none.
 func untilList(in Input, listed string) (after time.Duration, now bool) {
 	v, s := in.Volume, in.Volume.Status.KubernetesStatus
 	isKnown := len(s.WorkloadsStatus) > 0 && s.LastPodRefAt == ""
@@ -58,12 +58,12 @@ func untilList(in Input, listed string) (after time.Duration, now bool) {
 //
 //	PersistentVolume    claim                 lastPVCRefAt
 //	bound               its claim             empty
-//	of another phase    the last one          since when that was seen
+//	in another phase    the last one          when the controller first saw that
 //	gone                the last one          the same; pvName is the last one, pvStatus is empty
 //
 //	volume              pods                  lastPodRefAt
 //	used                those that use it     empty
-//	not used            the last ones         since when that was seen
+//	not used            the last ones         when the controller first saw that
 //
 // The pods of another claim are forgotten.
 func plan(in Input) longhorn.KubernetesStatus {
