@@ -1,7 +1,7 @@
 // Package relocation updates replicas when their disk moves. A disk is identified by its UUID, wherever it is mounted.
 // A Replica names its disk (spec.diskID) and the place of that disk (spec.nodeID, spec.diskPath, the label of the
 // node), so that the right daemon handles it. When the disk is found at another path, or on another node, the package
-// changes these fields. It runs in the leader, for the whole cluster.
+// changes these fields. It runs in the leader and handles the whole cluster.
 //
 //	Node a                 Replica                       Node b
 //	------                 -------                       ------

@@ -1,5 +1,5 @@
 // Package usage records for each volume which PersistentVolume, claim and pods use it, and which used it last. Users
-// and tools need this when the pods are gone. It runs on the leader, for the whole cluster.
+// and tools need this when the pods are gone. It runs on the leader and handles the whole cluster.
 //
 //	PersistentVolume, its claim    from the cache, at each change
 //	pods                           listed once per attachment, some time after its start or at its end: not watched
