@@ -16,7 +16,7 @@ func TestClientsThatOnlyReadAreKnownToTheNextServer(t *testing.T) {
 	}
 	image := newImage(t, 64<<20)
 	readers := func(o *Options) { o.ClientsReadOnly = true }
-	r := startRole(t, t.TempDir(), loopDevice(t, image), readers) // makes the file system
+	r := startRole(t, t.TempDir(), loopDevice(t, image), readers) // creates the file system
 	r.await(sayServed, 1)
 	require.NoError(t, os.WriteFile(filepath.Join(r.o.target(), "file"), []byte("data"), 0o644))
 	r.wantRead("file", "data")

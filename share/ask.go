@@ -16,20 +16,21 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// recoveryService says what became of the recovery data of the last server, whether the file system fills its device, and whether the kernel
-// limits clients.
+// recoveryService reports whether the recovery data of the last server was found, whether the file system fills its
+// device, and whether the kernel limits clients.
 type recoveryService struct {
 	proto.UnimplementedShareServer
 
-	mu     sync.Mutex
-	answer *proto.RecoveryReply // nil: not known yet; guarded by mu, and never changed once it is there
-	// What each answer says besides the loss; guarded by mu.
+	mu sync.Mutex
+	// answer is nil while it is not known. It is guarded by mu, and a reply is never changed after it was stored.
+	answer *proto.RecoveryReply
+	// These fields are in each answer, in addition to the loss. They are guarded by mu.
 	notGrown, notLimited string
 	dropped              []string
 	guarded              bool
 }
 
-// found must be called before clients are served, and again with each later loss.
+// found must be called before clients are served, and again after each later loss.
 func (s *recoveryService) found(r types.ShareRecovery) {
 	answer := &proto.RecoveryReply{}
 	if r.Incident != "" {
@@ -41,8 +42,8 @@ func (s *recoveryService) found(r types.ShareRecovery) {
 	s.renewLocked()
 }
 
-// decided takes in which clients are not waited for (types.ShareRecovery.Dropped), and whether the NFS port closes by itself. It must be called
-// before clients are served.
+// decided records for which clients the server does not wait (types.ShareRecovery.Dropped), and whether the NFS port
+// closes automatically. It must be called before clients are served.
 func (s *recoveryService) decided(dropped []string, guarded bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +51,7 @@ func (s *recoveryService) decided(dropped []string, guarded bool) {
 	s.renewLocked()
 }
 
-// grown takes in how the file system was last let grow.
+// grown records the result of the last attempt to grow the file system.
 func (s *recoveryService) grown(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +59,7 @@ func (s *recoveryService) grown(err error) {
 	s.renewLocked()
 }
 
-// limited takes in whether the kernel limits clients as the list says.
+// limited records whether the kernel limits clients according to the list.
 func (s *recoveryService) limited(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +67,7 @@ func (s *recoveryService) limited(err error) {
 	s.renewLocked()
 }
 
-// renewLocked replaces the answer, if there is one, by one that says what was taken in since.
+// renewLocked replaces the answer, if it exists, by one with the present values. The caller holds mu.
 func (s *recoveryService) renewLocked() {
 	was := s.answer
 	if was == nil {
@@ -99,8 +100,8 @@ func (s *recoveryService) Recovery(context.Context, *proto.RecoveryRequest) (*pr
 // askPatience is how long a share manager may take to answer: the answer is in its memory.
 const askPatience = 2 * time.Second
 
-// AskRecovery asks the share manager at host:port what became of the recovery data. One of a release that cannot tell has lost nothing.
-// An error means that nothing is known yet, and that asking again may help.
+// AskRecovery asks the share manager at host:port whether it found the recovery data. A share manager of a release that
+// cannot answer has lost nothing. An error means that nothing is known yet, and that a later attempt may help.
 func AskRecovery(ctx context.Context, address string) (types.ShareRecovery, error) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -119,13 +120,14 @@ func AskRecovery(ctx context.Context, address string) (types.ShareRecovery, erro
 	return recoveryOf(r), nil
 }
 
-// Bounds of what is believed of an answer. It ends up in a status, which the API server must take.
+// Limits for the content of an answer. It is written into a status, which the API server must accept.
 const (
 	maxIncident = 64
 	maxMessage  = 512
 )
 
-// recoveryOf reads the answer of a share manager that may be of any release, or broken. A loss counts whatever is said of it.
+// recoveryOf reads the answer of a share manager that may be of any release, or faulty. A loss counts whatever its
+// details are.
 func recoveryOf(r *proto.RecoveryReply) types.ShareRecovery {
 	said := types.ShareRecovery{
 		NotGrown: cut(r.GetNotGrown(), maxMessage), NotLimited: cut(r.GetNotLimited(), maxMessage),
@@ -142,5 +144,5 @@ func recoveryOf(r *proto.RecoveryReply) types.ShareRecovery {
 	return said
 }
 
-// cut takes the first bytes of a text at most, without the rest of a character.
+// cut returns the first bytes of a text, at most the given number, without an incomplete character.
 func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }

@@ -42,7 +42,7 @@ func TestAskingForTheRecoveryData(t *testing.T) {
 	}
 }
 
-// What is said ends up in a status.
+// The answer is written into a status.
 func TestALossCountsWhateverIsSaidOfIt(t *testing.T) {
 	h, err := serveHealth(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)

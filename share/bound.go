@@ -10,19 +10,19 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Bounds of the health service. A kubelet opens a connection for each probe and the leader one for each question, and both end it after the
-// answer; any pod may reach the port where no network policy is enforced.
+// Limits of the health service. A kubelet opens a connection for each probe, and the leader one for each question. Both
+// close it after the answer. If no network policy is enforced, any pod may reach the port.
 const (
 	maxHealthConns        = 64
 	maxHealthConnsFromOne = 8
 	maxHealthStreams      = 16
-	healthHandshake       = 5 * time.Second  // in which a connection must begin to speak gRPC
-	healthIdle            = 30 * time.Second // after which a connection without a call is ended
-	healthAge             = 5 * time.Minute  // after which any connection is
-	healthAgeGrace        = 10 * time.Second // in which its calls, a watch for instance, must end
+	healthHandshake       = 5 * time.Second  // within which a connection must start to speak gRPC
+	healthIdle            = 30 * time.Second // after which a connection without a call is closed
+	healthAge             = 5 * time.Minute  // after which any connection is closed
+	healthAgeGrace        = 10 * time.Second // in which its calls, for example a watch, must finish
 )
 
-// healthOptions bound what one connection may cost.
+// healthOptions limit the cost of one connection.
 func healthOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(maxHealthStreams),
@@ -33,8 +33,8 @@ func healthOptions() []grpc.ServerOption {
 	}
 }
 
-// boundListener ends connections at once that are more than total, or more than fromOne of one address, so that a client that holds many
-// neither exhausts the process nor keeps the kubelet away.
+// boundListener closes a connection at once if more than total are open, or more than fromOne from one address. So a
+// client that holds many connections neither exhausts the process nor keeps the kubelet away.
 type boundListener struct {
 	net.Listener
 	total, fromOne int
@@ -47,7 +47,7 @@ func newBoundListener(inner net.Listener, total, fromOne int) *boundListener {
 	return &boundListener{Listener: inner, total: total, fromOne: fromOne, open: map[netip.Addr]int{}}
 }
 
-// Accept returns the next connection that is within bounds.
+// Accept returns the next connection that is within the limits.
 func (l *boundListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -84,7 +84,8 @@ func (l *boundListener) leave(from netip.Addr) {
 	}
 }
 
-// addressOf is the address of a connection's client, without its port; what has none counts as one client.
+// addressOf is the address of a connection's client, without its port. All connections without an address count as one
+// client.
 func addressOf(conn net.Conn) netip.Addr {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
@@ -93,14 +94,14 @@ func addressOf(conn net.Conn) netip.Addr {
 	return at.Addr().Unmap()
 }
 
-// boundConn gives its place back once.
+// boundConn releases its place in the count once.
 type boundConn struct {
 	net.Conn
 	once  sync.Once
 	leave func()
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *boundConn) Close() error {
 	c.once.Do(c.leave)
 	return c.Conn.Close()

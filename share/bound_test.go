@@ -22,7 +22,8 @@ func dialFrom(t *testing.T, local, to string) net.Conn {
 	return conn
 }
 
-// isEnded tells whether the server has ended a connection; it waits until the server does, or says something, as a gRPC server does first.
+// isEnded reports whether the server has closed a connection. It waits until the server closes it, or sends something,
+// which a gRPC server does first.
 func isEnded(t *testing.T, conn net.Conn) bool {
 	t.Helper()
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
@@ -75,7 +76,7 @@ func TestABoundListenerCountsConnections(t *testing.T) {
 	third := <-accepted
 	assert.True(t, isEnded(t, dialFrom(t, "127.0.0.4", to)), "the fourth of all")
 	require.NoError(t, first.Close())
-	_ = first.Close() // a second time gives no second place
+	_ = first.Close() // a second Close releases no second place
 	dialFrom(t, "127.0.0.4", to)
 	fourth := <-accepted
 	assert.True(t, isEnded(t, dialFrom(t, "127.0.0.5", to)), "the place was given twice")

@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	// ErrWrongDevice means that something else than a block device is at the device's path.
+	// ErrWrongDevice means that the file at the device's path is not a block device.
 	ErrWrongDevice = errors.New("not a block device")
-	// ErrReadOnlyDevice means that a device takes no writes although the share shall.
+	// ErrReadOnlyDevice means that a device accepts no writes although the share is writable.
 	ErrReadOnlyDevice = errors.New("the device is read-only")
 )
 
@@ -24,8 +24,8 @@ const (
 	deviceMessage = time.Minute
 )
 
-// awaitDevice waits until a block device is at a path and can be opened. Only what is no
-// block device at all is an error: everything else may be the engine that is on its way.
+// awaitDevice waits until a block device is at a path and can be opened. It returns an error only if the file is not a
+// block device: in all other cases the engine may still be starting.
 func awaitDevice(ctx context.Context, path string, readOnly bool, log *logrus.Entry) error {
 	poll := time.NewTicker(devicePoll)
 	defer poll.Stop()

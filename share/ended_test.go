@@ -17,7 +17,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
 
-// beClient is an NFSv4.0 client that makes itself known, boots anew, which shows in its verifier, and renews its lease.
+// beClient is an NFSv4.0 client that registers with the server, reboots, which its verifier shows, and renews its
+// lease.
 func beClient(name string) error {
 	p := nfsclient.NewProber(2049, patience)
 	const opRenew, opSetClientID, opConfirm = 30, 35, 36
@@ -47,8 +48,8 @@ func beClient(name string) error {
 	return nil
 }
 
-// TestTheServerDoesNotWaitForClientsThatHaveEnded: a real server removes the record of a client that says that it ends, and of one whose lease is
-// over. Ganesha 4.3 does not.
+// TestTheServerDoesNotWaitForClientsThatHaveEnded: a real server removes the record of a client that unregisters, and
+// of a client with an expired lease. Ganesha 4.3 does not.
 func TestTheServerDoesNotWaitForClientsThatHaveEnded(t *testing.T) {
 	if !own(t) {
 		return
@@ -76,7 +77,7 @@ func TestTheServerDoesNotWaitForClientsThatHaveEnded(t *testing.T) {
 	r.terminate()
 }
 
-// is has this program be a client of the share.
+// is runs this program as a client of the share.
 func (r *role) is(env, task string) {
 	r.t.Helper()
 	self, err := os.Executable()
@@ -85,7 +86,7 @@ func (r *role) is(env, task string) {
 	require.NoError(r.t, err, out)
 }
 
-// beLeaving is a client of NFSv4.1 that makes itself known and says that it ends.
+// beLeaving is a client of NFSv4.1 that registers and then unregisters.
 func beLeaving(name string) error {
 	const opDestroySession, opDestroyClientID = 44, 57
 	s, err := newSession(name)

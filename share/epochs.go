@@ -6,11 +6,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 )
 
-// epochs gives each server of this process an epoch, also while the volume does not answer.
+// epochs gives each server of this process an epoch, even while the volume does not answer.
 type epochs struct {
 	v     *volume
 	known ganesha.Epochs
-	busy  chan struct{} // has a value while the volume is asked
+	busy  chan struct{} // has a value while a question to the volume is open
 	last  uint32        // that next returned
 }
 
@@ -18,8 +18,8 @@ func newEpochs(v *volume) *epochs {
 	return &epochs{v: v, known: ganesha.Epochs{Recovery: v.recovery}, busy: make(chan struct{}, 1)}
 }
 
-// next returns a greater epoch than that of the server before, and makes it durable. A volume that does not answer in time holds no server up: then the
-// epoch is greater than those of this process.
+// next returns a greater epoch than the previous server had, and makes it durable. A volume that does not answer in
+// time must not delay a server: in that case the epoch is greater than those of this process.
 func (e *epochs) next() uint32 {
 	now := time.Now()
 	answered := make(chan uint32, 1)

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 )
 
-// fill takes all inodes of a file system but those of the ballast.
+// fill uses all inodes of a file system except those of the ballast.
 func fill(t *testing.T, dir string) {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -54,7 +54,7 @@ func TestAServerOnAFullFileSystemRecordsItsClients(t *testing.T) {
 	again.terminate()
 }
 
-// The file system is too small for ballast, as one that an earlier release made full. It is served all the same.
+// The file system is too small for ballast, like one that an earlier release filled. It is served nevertheless.
 func TestAServerThatCannotRecordItsClientsServesThem(t *testing.T) {
 	if !own(t) {
 		return

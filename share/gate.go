@@ -12,17 +12,17 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/boottime"
 )
 
-// Answer is what the instance manager says of the engine that serves a device.
+// Answer is the instance manager's answer about the engine that serves a device.
 type Answer struct {
 	Verdict    firewall.Verdict
 	Generation int64 // of the engine
 	Before     Predecessor
 }
 
-// Predecessor is the engine that served the volume before. The zero value: not known.
+// Predecessor is the engine that served the volume before. The zero value means that it is not known.
 type Predecessor struct {
 	Generation int64
-	// Age is how long ago the share manager of that engine last asked whether it was in force.
+	// Age is how long ago the share manager at that engine last asked whether the engine was in force.
 	Age time.Duration
 }
 
@@ -41,16 +41,17 @@ type gatekeeper interface {
 
 // guard keeps the NFS port closed while the volume's engine is not in force. The zero value guards nothing.
 type guard struct {
-	keeper gatekeeper   // nil: the kernel or the instance manager cannot
-	failed chan error   // receives why clients can no longer be served
+	keeper gatekeeper   // nil: the kernel or the instance manager does not support it
+	failed chan error   // receives the reason when clients can no longer be served
 	first  <-chan heard // receives the first answer that confirms the engine
 	stop   context.CancelFunc
 	ended  chan struct{}
 }
 
-// guardPort closes the port and begins to ask. It must be called before the server starts, and with the file system mounted: its device says
-// which engine is meant. A later engine of the volume on this node has another device. If the kernel cannot close the port, guardPort returns when
-// the members know that it has no limit. No server may start after an error.
+// guardPort closes the port and starts to ask whether the engine is in force. It must be called before the server
+// starts, and after the file system is mounted: the device of the file system identifies the engine. A later engine of
+// the volume on this node has another device. If the kernel cannot close the port, guardPort returns when the members
+// know that the port has no limit. After an error, no server may start.
 func guardPort(ctx context.Context, o Options, target string) (guard, error) {
 	if o.InForce == nil {
 		return guard{}, nil
@@ -73,7 +74,7 @@ func guardDevice(ctx context.Context, o Options, device uint64, install func(fir
 		o.Log.WithError(err).Warn("Clients are served though it is not known whether the volume has moved; after a move their locks are not given away early")
 		return guard{}, firewall.AskWithoutLimit(ctx, question, boottime.Now)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it guards the server while that ends, too
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it guards the server while the server exits, too
 	g := guard{keeper: keeper, failed: make(chan error, 1), first: first, stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(g.ended)
@@ -84,7 +85,7 @@ func guardDevice(ctx context.Context, o Options, device uint64, install func(fir
 	return g, nil
 }
 
-// noting asks about a device, and keeps the first answer that confirms its engine.
+// noting returns the question about a device. It stores the first answer that confirms the engine.
 func noting(first chan<- heard, device uint64, inForce func(context.Context, uint64, bool) (Answer, error)) firewall.Question {
 	return func(ctx context.Context, limited bool) (firewall.Verdict, error) {
 		a, err := inForce(ctx, device, limited)
@@ -99,10 +100,10 @@ func noting(first chan<- heard, device uint64, inForce func(context.Context, uin
 	}
 }
 
-// muted tells whether no client is served: another share manager may have the volume by now.
+// muted reports that no client is served: another share manager may have the volume by now.
 func (g guard) muted() bool { return g.keeper != nil && g.keeper.Muted() }
 
-// end leaves the port as it was found. The server must have ended; else the port stays as it is, and closes.
+// end restores the port. The server must have exited; otherwise the rule stays, and the port closes.
 func (g guard) end(serverEnded bool) error {
 	if g.keeper == nil {
 		return nil

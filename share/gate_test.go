@@ -20,7 +20,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/netns"
 )
 
-// verdictIn answers with the text of a file, if it was asked for the device that is in the text, too; nil: there is no file.
+// verdictIn answers with the text of a file, if the question is about the device that is named in the text, too; nil:
+// there is no file.
 func verdictIn(file string) func(context.Context, uint64, bool) (Answer, error) {
 	if file == "" {
 		return nil
@@ -47,8 +48,8 @@ const (
 	sayClosed = "The NFS port is closed to clients"
 )
 
-// A share manager asks for the device that it has mounted, opens the port when it hears yes, and ends when it hears nothing else than no for
-// long. It does not flush: the volume may be another share manager's by then.
+// A share manager asks about the device that it has mounted, and opens the port when the answer is yes. It exits when
+// all answers have been no for long. It does not flush: the volume may belong to another share manager by then.
 func TestAShareThatIsNotInForceEnds(t *testing.T) {
 	if !own(t) {
 		return
@@ -68,7 +69,7 @@ func TestAShareThatIsNotInForceEnds(t *testing.T) {
 	r.await(sayServed, 1)
 	answer("no")
 	r.await(sayClosed, 1)
-	r.write("file", "data") // from its own network, as the share manager asks its server
+	r.write("file", "data") // from its own network, in which the share manager asks its server
 	answer(fmt.Sprint("yes ", st.Rdev))
 	r.await(sayOpen, 2)
 	answer("no")
@@ -77,7 +78,7 @@ func TestAShareThatIsNotInForceEnds(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(r.out.String(), sayClosed))
 }
 
-// In order: the port is free again when the server has ended.
+// If the share manager exits in order, the port is free again after the server has exited.
 func TestAShareLeavesNoGate(t *testing.T) {
 	if !own(t) {
 		return
@@ -99,8 +100,8 @@ func TestAShareLeavesNoGate(t *testing.T) {
 	assert.False(t, hasGate(t, in))
 }
 
-// A kernel that cannot limit the port: no server starts before all members know that it has no limit. Some may remember a limited question of an
-// earlier share manager that used the same engine.
+// The kernel cannot limit the port. Then no server starts before all members know that the port has no limit. Some may
+// remember a limited question of an earlier share manager that used the same engine.
 func TestWithoutAGateTheMembersHearThatThePortHasNoLimit(t *testing.T) {
 	answers := []firewall.Verdict{firewall.Unconfirmed, firewall.Unanswered, firewall.Yes}
 	o := valid()
@@ -127,7 +128,7 @@ func TestWithoutAGateTheMembersHearThatThePortHasNoLimit(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled, "no server may start")
 }
 
-// fakeGatekeeper ends with its context.
+// fakeGatekeeper stops with its context.
 type fakeGatekeeper struct {
 	removed bool
 	ended   chan struct{}
@@ -144,7 +145,8 @@ func (f *fakeGatekeeper) Remove() error {
 	return nil
 }
 
-// A server that was asked to end takes some seconds. Until it has ended, its port is open while the engine is confirmed, and no longer.
+// After a request to exit, a server takes some seconds. Until it has exited, its port is open only while the engine is
+// confirmed.
 func TestTheGateIsGuardedUntilTheServerHasEnded(t *testing.T) {
 	for name, ended := range map[string]bool{"the server has ended": true, "it has not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +170,8 @@ func TestTheGateIsGuardedUntilTheServerHasEnded(t *testing.T) {
 	}
 }
 
-// A server that serves no client may have a successor: a share manager that is asked to end then neither asks its server nor flushes.
+// A server that serves no client may have a successor. If its share manager must exit then, it neither sends a request
+// to its server nor flushes.
 func TestAMutedShareEndsWithoutAFlush(t *testing.T) {
 	if !own(t) {
 		return

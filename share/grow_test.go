@@ -15,7 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// scripted has commands fail the first time that they are called, if they are in failing. Each file system is of one type, and smaller than its device.
+// scripted makes each command in failing fail the first time that it is called. Each file system has one type, and is
+// smaller than its device.
 func scripted(fsType string, failing ...string) (utilexec.Interface, *[]string) {
 	var called []string
 	fake := &testingexec.FakeExec{}
@@ -48,7 +49,7 @@ func TestAFileSystemThatCannotGrowMountedGrowsUnmountedAtTheStart(t *testing.T) 
 		failing []string
 		called  string
 		grown   bool
-		mounts  string // what happens at the target
+		mounts  string // calls at the target
 	}{
 		"it grows mounted → it stays mounted":          {"ext4", nil, "fsck resize2fs", true, "mount"},
 		"it does not → unmounted, grown, mounted":      {"ext4", []string{"resize2fs"}, "fsck resize2fs e2fsck resize2fs fsck", true, "mount unmount mount"},
@@ -80,7 +81,7 @@ func TestAFileSystemThatCannotGrowMountedGrowsUnmountedAtTheStart(t *testing.T) 
 	}
 }
 
-// What is unmounted must be mounted again, or nothing is served.
+// A file system that was unmounted must be mounted again; otherwise nothing is served.
 func TestAVolumeThatIsNotMountedAgainIsNotServed(t *testing.T) {
 	o := valid()
 	o.ExportRoot = t.TempDir()

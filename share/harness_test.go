@@ -28,25 +28,29 @@ import (
 )
 
 const (
-	// roleEnv has the options of a share manager that this program then is.
+	// roleEnv has the options of a share manager. If it is set, this program is that share manager.
 	roleEnv = "LONGHORN_TEST_SHARE_OPTIONS"
-	// lookupEnv has the name of an export whose file handle this program then prints.
+	// lookupEnv has the name of an export. If it is set, this program prints its file handle.
 	lookupEnv = "LONGHORN_TEST_SHARE_LOOKUP"
-	// clientEnv has the name of an NFS client that this program then is, until it has renewed its lease once.
+	// clientEnv has the name of an NFS client. If it is set, this program is that client until it has renewed its lease
+	// once.
 	clientEnv = "LONGHORN_TEST_SHARE_CLIENT"
-	// leavingEnv has the name of an NFS client that this program then is, and that ends.
+	// leavingEnv has the name of an NFS client. If it is set, this program is that client, and unregisters.
 	leavingEnv = "LONGHORN_TEST_SHARE_LEAVING"
-	// removeEnv has the name of something in the root of the share vol that this program then removes, as a client of NFSv4.0.
+	// removeEnv has the name of an entry in the root of the share vol. If it is set, this program removes the entry as
+	// a client of NFSv4.0.
 	removeEnv = "LONGHORN_TEST_SHARE_REMOVE"
-	// returningEnv has the name of an NFS client that this program then is, until it has claimed its state.
+	// returningEnv has the name of an NFS client. If it is set, this program is that client until it has reclaimed its
+	// state.
 	returningEnv = "LONGHORN_TEST_SHARE_RETURNING"
-	// verdictEnv has the name of a file whose text answers whether the role's engine is in force; without it nothing can be asked.
+	// verdictEnv has the name of a file with the answer whether the role's engine is in force. If it is not set, the
+	// question is not possible.
 	verdictEnv = "LONGHORN_TEST_SHARE_VERDICT"
-	// lockerEnv has the task of a client that has a lock, which this program then is (beLocker).
+	// lockerEnv has the task of a client with a lock. If it is set, this program is that client (beLocker).
 	lockerEnv = "LONGHORN_TEST_SHARE_LOCKER"
-	// askEnv has the address of a share manager's health port, which this program then asks for a loss.
+	// askEnv has the address of a share manager's health port. If it is set, this program asks there for a loss.
 	askEnv = "LONGHORN_TEST_SHARE_ASK"
-	// imageEnv has the directory whose commands a share manager uses; "": it uses those of the test.
+	// imageEnv has the directory with the commands that a share manager uses; "": it uses the test's commands.
 	imageEnv = "LONGHORN_TEST_SHARE_IMAGE"
 	patience = time.Minute
 )
@@ -98,7 +102,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// beRole is a share manager in a network namespace of its own.
+// beRole is a share manager in its own network namespace.
 func beRole(options string) int {
 	o := Options{}
 	err := json.Unmarshal([]byte(options), &o)
@@ -143,7 +147,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// role is a share manager in a process of its own.
+// role is a share manager in its own process.
 type role struct {
 	t     *testing.T
 	o     Options
@@ -157,7 +161,7 @@ func startRole(t *testing.T, dir, device string, change func(*Options)) *role {
 	return startRoleAs(t, dir, device, change, 0)
 }
 
-// startRoleAs starts a role that has further name spaces of its own.
+// startRoleAs starts a role that has further namespaces of its own.
 func startRoleAs(t *testing.T, dir, device string, change func(*Options), namespaces uintptr) *role {
 	t.Helper()
 	o := valid()
@@ -170,7 +174,7 @@ func startRoleAs(t *testing.T, dir, device string, change func(*Options), namesp
 	r := &role{t: t, o: o, out: &output{}, ended: make(chan struct{})}
 	text, err := json.Marshal(struct {
 		Options
-		Log *struct{} // hides the one that is no value
+		Log *struct{} // hides the field that cannot be encoded
 	}{Options: o})
 	require.NoError(t, err)
 	r.cmd = exec.Command("/proc/self/exe", "-test.run=^$")
@@ -184,7 +188,7 @@ func startRoleAs(t *testing.T, dir, device string, change func(*Options), namesp
 	}()
 	t.Cleanup(func() {
 		_ = r.cmd.Process.Signal(syscall.SIGCONT)
-		_ = r.cmd.Process.Kill() // and the server goes with it
+		_ = r.cmd.Process.Kill() // and the server is killed with it
 		<-r.ended
 		if t.Failed() {
 			t.Logf("the share manager said:\n%s", r.out)
@@ -193,7 +197,7 @@ func startRoleAs(t *testing.T, dir, device string, change func(*Options), namesp
 	return r
 }
 
-// await waits until the role has said a text so many times.
+// await waits until the role has written a text the given number of times.
 func (r *role) await(text string, times int) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool { return strings.Count(r.out.String(), text) >= times }, patience, 20*time.Millisecond,
@@ -227,7 +231,7 @@ func (r *role) ganesha() int {
 	return found
 }
 
-// end waits until the role ends and returns its exit code.
+// end waits until the role exits, and returns its exit code.
 func (r *role) end() int {
 	r.t.Helper()
 	select {
@@ -238,7 +242,7 @@ func (r *role) end() int {
 	return r.cmd.ProcessState.ExitCode()
 }
 
-// terminate ends the role as the kubelet does.
+// terminate stops the role as the kubelet does.
 func (r *role) terminate() {
 	r.t.Helper()
 	start := time.Now()
@@ -257,8 +261,8 @@ func (r *role) inside(env string, command ...string) (string, error) {
 	return string(out), err
 }
 
-// client runs a command of libnfs-utils until it succeeds: while the server is away, or
-// lets former clients claim their files first, it does not.
+// client runs a command of libnfs-utils until it succeeds. The command fails while the server is away, or waits for
+// former clients to reclaim their files.
 func (r *role) client(command ...string) string {
 	r.t.Helper()
 	var out string
@@ -271,13 +275,13 @@ func (r *role) client(command ...string) string {
 	}
 }
 
-// within runs a command in all name spaces of the role.
+// within runs a command in all namespaces of the role.
 func (r *role) within(command ...string) {
 	r.t.Helper()
 	run(r.t, "nsenter", append([]string{"-a", "-t", strconv.Itoa(r.cmd.Process.Pid)}, command...)...)
 }
 
-// listening lists the ports of TCP that something in the role's network listens on.
+// listening lists the TCP ports on which a process in the role's network listens.
 func (r *role) listening() []int {
 	r.t.Helper()
 	ports := map[int]bool{}
@@ -293,7 +297,7 @@ func (r *role) listening() []int {
 	return slices.Sorted(maps.Keys(ports))
 }
 
-// listener is in the line of a socket that listens: its local port, any remote one, and the state.
+// listener matches the line of a listening socket: its local port, any remote port, and the state.
 var listener = regexp.MustCompile(`:([0-9A-F]{4}) [0-9A-F]+:0000 0A `)
 
 // processes lists the state of each child of the role.
@@ -324,7 +328,7 @@ func (r *role) wantRead(name, text string) {
 
 func url(name string) string { return "nfs://127.0.0.1/vol/" + name + "?version=4&nfsport=2049" }
 
-// handle is the file handle of the share's root, as clients keep it.
+// handle is the file handle of the share's root, as clients store it.
 func (r *role) handle() string {
 	r.t.Helper()
 	self, err := os.Executable()
@@ -334,7 +338,7 @@ func (r *role) handle() string {
 	return out
 }
 
-// newImage makes a sparse file.
+// newImage creates a sparse file.
 func newImage(t *testing.T, sizeBytes int64) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "image")
@@ -343,7 +347,7 @@ func newImage(t *testing.T, sizeBytes int64) string {
 	return file
 }
 
-// loopDevice puts a device in front of a file until the test ends.
+// loopDevice creates a device for a file until the test ends.
 func loopDevice(t *testing.T, file string, options ...string) string {
 	t.Helper()
 	device := strings.TrimSpace(run(t, "losetup", append(options, "--find", "--show", file)...))

@@ -21,7 +21,7 @@ type healthService struct {
 	done     chan struct{}
 }
 
-// serveHealth answers NOT_SERVING until told otherwise, and until close.
+// serveHealth answers NOT_SERVING until another status is set, and until close.
 func serveHealth(ctx context.Context, address string) (*healthService, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -33,7 +33,8 @@ func serveHealth(ctx context.Context, address string) (*healthService, error) {
 	proto.RegisterShareServer(h.server, &h.recovery)
 	go func() {
 		defer close(h.done)
-		_ = h.server.Serve(newBoundListener(listener, maxHealthConns, maxHealthConnsFromOne)) // ends with close alone; without it the probe fails, which says it
+		// stops only with close; if it fails, the probe fails, which shows it
+		_ = h.server.Serve(newBoundListener(listener, maxHealthConns, maxHealthConnsFromOne))
 	}()
 	return h, nil
 }

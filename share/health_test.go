@@ -52,8 +52,8 @@ func TestWaitingForADevice(t *testing.T) {
 	assert.ErrorIs(t, err, ErrWrongDevice)
 }
 
-// TestOrphans: who becomes this process's child, because its parent died, is reaped at
-// the second look; a child that this process waits for is not.
+// TestOrphans: a process that becomes a child of this process because its parent died is reaped in the second round. A
+// child for which this process waits is not.
 func TestOrphans(t *testing.T) {
 	dead := exec.Command("true")
 	require.NoError(t, dead.Start())
@@ -67,5 +67,5 @@ func TestOrphans(t *testing.T) {
 	assert.True(t, isZombie(pid), "at the first look")
 	o.reap()
 	assert.False(t, isZombie(pid), "at the second look")
-	_ = dead.Wait() // which the reaping came before
+	_ = dead.Wait() // after the reaping
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
 
-// session is one of NFSv4.1 (RFC 8881), of a client that sends one request at a time.
+// session is an NFSv4.1 session (RFC 8881) of a client that sends one request at a time.
 type session struct {
 	p        nfsclient.Prober
 	client   nfsclient.Words // its number
 	id       nfsclient.Words
 	sequence uint32
-	server   string // who the server says that it is: owner and scope
+	server   string // the server's name for itself: owner and scope
 }
 
 const (
@@ -23,7 +23,7 @@ const (
 	noCredentials                              = 0
 )
 
-// newSession makes a client known to the server.
+// newSession registers a client with the server.
 func newSession(name string) (*session, error) {
 	const opExchangeID, opCreateSession = 42, 43
 	s := &session{p: nfsclient.NewProber(2049, patience)}
@@ -50,14 +50,14 @@ func newSession(name string) (*session, error) {
 	return s, nil
 }
 
-// take leaves out words of an answer.
+// take skips words of an answer.
 func take(r *nfsclient.Reader, words int) {
 	for range words {
 		r.Word()
 	}
 }
 
-// do has the server do operations, of which there are count, and returns their results.
+// do makes the server execute count operations, and returns their results.
 func (s *session) do(count uint32, operations nfsclient.Words) (*nfsclient.Reader, error) {
 	const opSequence = 53
 	s.sequence++
@@ -73,12 +73,12 @@ func (s *session) reclaimComplete() error {
 	return err
 }
 
-// open begins an OPEN to read and write. How it opens and what follows.
+// open starts an OPEN to read and write. how is the way of opening and the following words.
 func (s *session) open(how ...uint32) nfsclient.Words {
 	return nfsclient.Words{}.Put(opOpen, 0, 3, 0).Add(s.client).Opaque("owner").Put(how...)
 }
 
-// lock locks the whole of the file that an OPEN has given the state of.
+// lock locks the whole file, with the state that an OPEN has returned.
 func (s *session) lock(reclaim uint32, handle string, state []byte) error {
 	const forWriting = 2
 	_, err := s.do(2, nfsclient.Words{}.Put(opPutFH).Opaque(handle).
@@ -86,8 +86,8 @@ func (s *session) lock(reclaim uint32, handle string, state []byte) error {
 	return err
 }
 
-// beLocker is a client that has a lock, or claims the one that it had, on the file "locked" of the share vol. task is its name, and for a claim the
-// file's handle. It returns the handle, and who the server says that it is.
+// beLocker is a client that gets a lock on the file "locked" of the share vol, or reclaims the lock that it had. task
+// is its name, and for a reclaim the file's handle. It returns the handle, and the server's name for itself.
 func beLocker(task string) (string, error) {
 	name, known, isClaim := strings.Cut(task, " ")
 	s, err := newSession(name)
@@ -119,7 +119,7 @@ func beLocker(task string) (string, error) {
 	return fmt.Sprintf("%x %s", handle, s.server), nil
 }
 
-// create makes the file, and returns its handle and the state of the OPEN.
+// create creates the file, and returns its handle and the state of the OPEN.
 func (s *session) create() (string, []byte, error) {
 	const opGetFH, opLookup, opPutRootFH = 10, 15, 24
 	if err := s.reclaimComplete(); err != nil {
@@ -133,9 +133,9 @@ func (s *session) create() (string, []byte, error) {
 	}
 	take(r, 2+2+2)
 	state := append([]byte(nil), r.Rest()[:16]...)
-	take(r, 4+5+1)                   // the state, what has changed in the directory, flags
+	take(r, 4+5+1)                   // the state, the change in the directory, flags
 	take(r, int(r.Word()))           // a mask of attributes
-	if kind := r.Word(); kind == 3 { // why there is no delegation
+	if kind := r.Word(); kind == 3 { // the reason for no delegation
 		if why := r.Word(); why == 1 || why == 2 {
 			take(r, 1)
 		}
@@ -144,7 +144,7 @@ func (s *session) create() (string, []byte, error) {
 	return string(r.Opaque(128)), state, nil
 }
 
-// claim opens the file of a handle as one that was open before.
+// claim opens the file with a handle as a file that was open before.
 func (s *session) claim(known string) (string, []byte, error) {
 	handle, err := hex.DecodeString(known)
 	if err != nil {

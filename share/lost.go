@@ -14,15 +14,19 @@ import (
 )
 
 const (
-	// answerPatience is how long the first server waits for an answer that confirms the engine, if it has lost clients.
+	// answerPatience is how long the first server waits for an answer that confirms the engine, if the process has a
+	// list of lost clients.
 	answerPatience = 3 * time.Second
-	// servesPatience is for one small write before the first client is served. A question takes no longer than that.
+	// servesPatience is the time limit for one small write before the first client is served. A question takes no
+	// longer than that.
 	servesPatience = time.Second
-	// tryLimit is for a new connection to a node that may be down, and tries how often the last round tries one: a packet may be lost.
+	// tryLimit is the time limit for a new connection to a node that may be down. tries is how often the last round
+	// tries one: a packet may be lost.
 	tryLimit = 250 * time.Millisecond
 	tries    = 2
-	// formerLasts is how long ago the former server may have asked at most. In a shorter time no leader of an earlier release can take over and have a
-	// server with the same engine that asks nothing: a lease takes 8 s, a pod about 2 s, and the verdict on its node 5 s.
+	// formerLasts is the greatest allowed time since the former server last asked. In a shorter time no leader of an
+	// earlier release can take over and start a server with the same engine that asks nothing. A lease takes 8 s, a pod
+	// about 2 s, and the verdict on its node 5 s.
 	formerLasts = 15 * time.Second
 	// checkLasts is how long after the start of the last round a record may be removed.
 	checkLasts = time.Second
@@ -31,31 +35,34 @@ const (
 var (
 	// errVolumeSilent means that it is not known which records the volume has lost.
 	errVolumeSilent = errors.New("the volume did not answer while records of lost clients were removed; the next pod decides again")
-	// errListUsed means that a process before this one has taken the list, and may have removed the records.
+	// errListUsed means that an earlier process has taken the list, and may have removed the records.
 	errListUsed = errors.New("a process has used the list before; a client that has come back since may have locks")
 	// errAnswers means that no node in the list is down.
 	errAnswers = errors.New("the nodes answer")
-	// errAlone means that silence of other nodes proves nothing.
+	// errAlone means that the silence of other nodes proves nothing.
 	errAlone = errors.New("no other node answers this pod either")
 )
 
-// lostClients removes the records of clients that were lost with their nodes, before the first server of this process starts: it would wait for them
-// for the whole grace period. To remove a record gives the client's locks away. So all of these must be known:
+// lostClients removes the records of clients that were lost with their nodes, before the first server of this process
+// starts. Otherwise that server would wait for them for the whole grace period. To remove a record means to give the
+// client's locks to others. So all of these facts must be known:
 //
-//	no process has used the list        taken, durable on the volume before anything else is done (ganesha.TakeList)
-//	the list is about the former server the engine before this one has the generation that the list names
-//	the former server is mute           it asked its engine, all members of the volume had to confirm, and one has heard no question for
-//	                                    firewall.MuteAfter, and one in the last formerLasts
-//	the node does not answer            new connections to it, in rounds while the former server becomes mute and in one round after that; in
-//	                                    the last round another node answers
-//	now                                 the last round began less than checkLasts ago
+//	no process has used the list        taken, durable on the volume before anything else is done
+//	                                    (ganesha.TakeList)
+//	the list is about the former server the engine before this one has the generation in the list
+//	the former server is mute           it asked its engine, all members of the volume had to confirm, and one has heard
+//	                                    no question for firewall.MuteAfter, and one in the last formerLasts
+//	the node does not answer            new connections to it, in rounds while the former server becomes mute and in one
+//	                                    round after that; in the last round another node answers
+//	now                                 the last round started less than checkLasts ago
 //
-// Each node is decided alone. If one of these is not known, the record stays. Package lostmodel explores these rules.
+// The decision is separate for each node. If one of these facts is not known, the record stays. Package lostmodel
+// explores these rules.
 type lostClients struct {
 	o     Options
 	v     *volume
 	isOne bool  // there is a list, and this process may use it
-	why   error // why it may not
+	why   error // the reason if it may not
 }
 
 // takeLost must be called before the port can open. After it returns, no later process uses the list.
@@ -85,8 +92,9 @@ func takeLost(o Options, v *volume) *lostClients {
 	return l
 }
 
-// asking is the question whether the engine is in force, which is answered after it is durable that this engine serves clients: so the port does not open
-// before. If the volume does not take that in time, the share is served all the same.
+// asking returns the question whether the engine is in force. The question is answered only after it is durable that
+// this engine serves clients, so the port does not open earlier. If the volume does not store that in time, the share
+// is served nevertheless.
 func (l *lostClients) asking() func(context.Context, uint64, bool) (Answer, error) {
 	ask := l.o.InForce
 	if ask == nil || l.o.ReadOnly {
@@ -108,7 +116,8 @@ func (l *lostClients) asking() func(context.Context, uint64, bool) (Answer, erro
 	}
 }
 
-// drop returns the identifiers of clients whose records are gone, or may be. No server may start after an error: records may still go.
+// drop returns the identifiers of clients with records that are gone, or may be gone. After an error, no server may
+// start: records may still be removed.
 func (l *lostClients) drop(ctx context.Context, g guard) (dropped []string, err error) {
 	if l.why != nil {
 		l.o.Log.WithError(l.why).Info("The NFS server waits for clients of nodes that are down")
@@ -132,7 +141,7 @@ func (l *lostClients) drop(ctx context.Context, g guard) (dropped []string, err 
 	return l.remove(ids, began)
 }
 
-// remove removes the records of clients with these identifiers, while the last round counts.
+// remove removes the records of clients with these identifiers, while the last round is valid.
 func (l *lostClients) remove(ids []string, began time.Duration) (dropped []string, err error) {
 	isLost := func(client string) bool {
 		id, ok := l.o.LostClients.Of(client)
@@ -161,7 +170,7 @@ func (l *lostClients) remove(ids []string, began time.Duration) (dropped []strin
 	}
 }
 
-// recorded are the identifiers in the list of clients that have a record; none if the volume does not answer.
+// recorded are the identifiers in the list that belong to a client with a record; none if the volume does not answer.
 func (l *lostClients) recorded() []string {
 	found := make(chan []string, 1)
 	l.v.within(abandonPatience, func() {
@@ -189,8 +198,8 @@ func (l *lostClients) idsOf(clients []string) (ids []string) {
 	return ids
 }
 
-// silent waits until the former server is mute. It returns which of the nodes did not answer in all that time, nor in a last round afterwards, and when
-// that round began.
+// silent waits until the former server is mute. It returns the nodes that did not answer in all that time, nor in a
+// last round afterwards, and the start of that round.
 func (l *lostClients) silent(ctx context.Context, g guard, ids []string) (began time.Duration, silent []string, err error) {
 	isMuteAt, err := l.formerIsMuteAt(ctx, g)
 	if err != nil {
@@ -219,7 +228,7 @@ func (l *lostClients) silent(ctx context.Context, g guard, ids []string) (began 
 	return 0, nil, nil
 }
 
-// withoutAnswer are those of the nodes that answer no new connection.
+// withoutAnswer are the nodes that answer no new connection.
 func (l *lostClients) withoutAnswer(ctx context.Context, ids []string, limit time.Duration, tries int) (silent []string) {
 	answers := make([]bool, len(l.o.LostClients.Nodes))
 	var asked sync.WaitGroup
@@ -237,8 +246,8 @@ func (l *lostClients) withoutAnswer(ctx context.Context, ids []string, limit tim
 	return silent
 }
 
-// reachesOthers tells whether a node that is up, and is not this pod's own, answers. Without that a network policy, or the network of this node, may be
-// why no node does.
+// reachesOthers reports whether a node answers that is up and is not this pod's own. If none answers, a network policy,
+// or the network of this node, may be the reason why no node answers.
 func (l *lostClients) reachesOthers(ctx context.Context) bool {
 	var addresses []string
 	for _, c := range l.o.LostClients.Controls {
@@ -261,7 +270,8 @@ func (l *lostClients) answer(ctx context.Context, addresses []string, limit time
 	return false
 }
 
-// formerIsMuteAt is when the server of the engine that the list names no longer reaches a client. The error says what is not known.
+// formerIsMuteAt is when the server at the engine in the list no longer reaches a client. The error says which fact is
+// not known.
 func (l *lostClients) formerIsMuteAt(ctx context.Context, g guard) (time.Duration, error) {
 	var a heard
 	if g.first == nil {

@@ -32,11 +32,12 @@ const (
 	sayDropped = "does not wait for clients of nodes that are down"
 	sayWaits   = "waits for clients of nodes that were down"
 	sayAsks    = "asks nodes that are down"
-	// The test network of a role has no route to these.
+	// The test network of a role has no route to these addresses.
 	deadNode, otherNode = "192.0.2.1:10250", "192.0.2.2:10250"
 )
 
-// listAfter is a list of lost clients about the engine of a generation, with one dead node. Its control answers in each network: it refuses.
+// listAfter is a list of lost clients about the engine of a generation, with one dead node. Its control answers in each
+// network: it refuses.
 func listAfter(after int64) types.LostClients {
 	return types.LostClients{
 		After: after, Nodes: []types.LostNode{{ClientID: "id-dead", Addresses: []string{deadNode}}},
@@ -44,8 +45,8 @@ func listAfter(after int64) types.LostClients {
 	}
 }
 
-// lostTest has a volume that a former server left, with the records of a client that is lost and of one that lives, and says what the engine answers. It is
-// nil where the test runs in another process.
+// lostTest has a volume that a former server left, with the records of a lost client and of one that lives. It also has
+// the engine's answer. It is nil if the test runs in another process.
 type lostTest struct {
 	*testing.T
 	device, verdict string
@@ -95,7 +96,7 @@ func (r *role) inNetwork(command ...string) {
 	require.NoError(r.t, netns.In(in, func() error { return exec.Command(command[0], command[1:]...).Run() }))
 }
 
-// keeps: the server waits for both clients.
+// keeps checks that the server waits for both clients.
 func (l *lostTest) keeps(r *role) {
 	l.Helper()
 	r.await(sayServed, 1)
@@ -107,8 +108,8 @@ func (l *lostTest) keeps(r *role) {
 	r.terminate()
 }
 
-// TestTheServerDoesNotWaitForALostClient: one that died with the node of the former server. A server that starts again in the same pod waits for it,
-// because it may have come back, and so does a process that starts again with the same list.
+// TestTheServerDoesNotWaitForALostClient: the client died with the node of the former server. A server that restarts in
+// the same pod waits for it, because it may have come back. So does a process that restarts with the same list.
 func TestTheServerDoesNotWaitForALostClient(t *testing.T) {
 	l := newLostTest(t)
 	if l == nil {
@@ -136,7 +137,7 @@ func TestTheServerDoesNotWaitForALostClient(t *testing.T) {
 	assert.Contains(t, again.out.String(), errListUsed.Error())
 }
 
-// TestTheServerWaitsForAClientThatMayBeThere: with the real server, each reason by itself.
+// TestTheServerWaitsForAClientThatMayBeThere: with the real server, each reason separately.
 func TestTheServerWaitsForAClientThatMayBeThere(t *testing.T) {
 	for name, tc := range map[string]struct {
 		list   func(*types.LostClients)
@@ -170,7 +171,8 @@ func TestTheServerWaitsForAClientThatMayBeThere(t *testing.T) {
 	}
 }
 
-// TestANodeThatComesBackDuringTheWait keeps the record of its client: it gets an address while the former server becomes mute.
+// TestANodeThatComesBackDuringTheWait: the record of its client stays. The node gets an address while the former server
+// becomes mute.
 func TestANodeThatComesBackDuringTheWait(t *testing.T) {
 	l := newLostTest(t)
 	if l == nil {
@@ -184,7 +186,8 @@ func TestANodeThatComesBackDuringTheWait(t *testing.T) {
 	l.keeps(r)
 }
 
-// TestAPodWithoutAListUsesUpTheListsOfItsEngine: another pod without a list served with the same engine, and the client came back to it.
+// TestAPodWithoutAListUsesUpTheListsOfItsEngine: another pod without a list served with the same engine, and the client
+// came back to it.
 func TestAPodWithoutAListUsesUpTheListsOfItsEngine(t *testing.T) {
 	l := newLostTest(t)
 	if l == nil {
@@ -198,12 +201,12 @@ func TestAPodWithoutAListUsesUpTheListsOfItsEngine(t *testing.T) {
 	assert.Contains(t, late.out.String(), errListUsed.Error())
 }
 
-// dialer says what answers in each round of connections.
+// dialer determines which addresses answer in each round of connections.
 type dialer struct {
 	mu     sync.Mutex
 	isMute func() bool // the wait for the former server is over
-	last   []string    // answer in the last round alone; guarded by mu
-	early  []string    // answer in the first round alone
+	last   []string    // answer only in the last round; guarded by mu
+	early  []string    // answer only in the first round
 	rounds map[string]int
 }
 
@@ -224,7 +227,7 @@ func (d *dialer) answers(_ context.Context, addresses []string) bool {
 }
 
 func TestWhichNodesAreSilent(t *testing.T) {
-	const wait = 600 * time.Millisecond // two rounds and a rest
+	const wait = 600 * time.Millisecond // two rounds and a remainder
 	list := types.LostClients{
 		After: 7,
 		Nodes: []types.LostNode{{ClientID: "a", Addresses: []string{"a1", "a2"}}, {ClientID: "b", Addresses: []string{"b1"}}, {ClientID: "no-record", Addresses: []string{"c1"}}},
@@ -338,7 +341,8 @@ func TestARoundThatIsOldDoesNotCount(t *testing.T) {
 	assert.NoDirExists(t, record)
 }
 
-// TestWhatAProcessSaysOfItsList: a process that may not use its list does not know what the one before it removed, and says that it may be all.
+// TestWhatAProcessSaysOfItsList: a process that may not use its list does not know what the previous process removed,
+// and reports that all may be removed.
 func TestWhatAProcessSaysOfItsList(t *testing.T) {
 	v, record := recoveryOn(t, deadClient)
 	o := Options{LostClients: listAfter(7), Log: quiet()}
@@ -352,7 +356,7 @@ func TestWhatAProcessSaysOfItsList(t *testing.T) {
 	assert.DirExists(t, record)
 
 	require.NoError(t, os.Remove(filepath.Join(v.recovery, ganesha.LostName)))
-	require.NoError(t, os.Mkdir(filepath.Join(v.recovery, ganesha.LostName), 0o700)) // it takes no number
+	require.NoError(t, os.Mkdir(filepath.Join(v.recovery, ganesha.LostName), 0o700)) // it accepts no number
 	dropped, err = takeLost(o, v).drop(t.Context(), guard{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"id-dead"}, dropped)
@@ -365,7 +369,8 @@ func TestWhatAProcessSaysOfItsList(t *testing.T) {
 	assert.Empty(t, dropped)
 }
 
-// TestTheEngineIsMarkedBeforeThePortOpens: when the gatekeeper hears the first yes, no list about an earlier engine counts.
+// TestTheEngineIsMarkedBeforeThePortOpens: when the gatekeeper hears the first yes, all lists about an earlier engine
+// are used up.
 func TestTheEngineIsMarkedBeforeThePortOpens(t *testing.T) {
 	v, _ := recoveryOn(t, deadClient)
 	o := Options{Log: quiet()}
@@ -410,7 +415,8 @@ func TestTheLeaderIsToldOfDroppedClients(t *testing.T) {
 	assert.Equal(t, types.ShareRecovery{}, recoveryOf(&proto.RecoveryReply{}), "an earlier release says nothing")
 }
 
-// TestOnlyAConfirmedAnswerSaysWhoWasBefore: an answer that is neither yes nor "cannot tell" says nothing of the engine before.
+// TestOnlyAConfirmedAnswerSaysWhoWasBefore: an answer that is neither yes nor "cannot tell" says nothing about the
+// previous engine.
 func TestOnlyAConfirmedAnswerSaysWhoWasBefore(t *testing.T) {
 	for v, want := range map[firewall.Verdict]int{
 		firewall.Yes: 1, firewall.CannotTell: 1, firewall.No: 0, firewall.Unconfirmed: 0, firewall.Unanswered: 0, firewall.NotOffered: 0,

@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// A client keeps its record when it is seen at another address than before, as when the share moves to the client's node.
+// A client keeps its record when its address changes, as when the share moves to the client's node.
 func TestAClientIsKnownWhateverItsAddress(t *testing.T) {
 	if !own(t) {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/reach"
 )
 
-// Squash says as whom the server acts for a client's users.
+// Squash says with which user ID the server acts for a client's users.
 type Squash = types.NFSSquash
 
 // The values of Squash.
@@ -29,24 +29,25 @@ const (
 // optionReadOnly among a mount's options.
 const optionReadOnly = "ro"
 
-// Bounds of what NFS-Ganesha takes.
+// The greatest values that NFS-Ganesha accepts.
 const (
 	maxLease = 120 * time.Second
 	maxGrace = 180 * time.Second
 )
 
-// ErrOptions means that the share manager was started with options that make no sense.
+// ErrOptions means that the share manager was started with invalid options.
 var ErrOptions = errors.New("invalid option")
 
 // Options say what is shared and how.
 type Options struct {
 	// Volume is the name under which clients mount the share; Device is its block device.
 	Volume, Device string
-	// VolumeUID is the UID of the Volume, by which records of another volume's clients are known (ganesha.Claim); "", or anything that is no
-	// UID: it is not known. A leader of an earlier release does not give it.
+	// VolumeUID is the UID of the Volume. It distinguishes the records of this volume's clients from those of another
+	// volume's (ganesha.Claim). If it is "", or is not a UID, it is not known. A leader of an earlier release does not
+	// pass it.
 	VolumeUID string
-	// FSType is the file system that is made on a blank device, with MkfsParams. Arguments that
-	// types.ParseMkfsParams refuses matter only there: what has a file system is served all the same.
+	// FSType is the file system that is created on a blank device, with MkfsParams. Arguments that
+	// types.ParseMkfsParams refuses matter only there: an existing file system is served nevertheless.
 	FSType     string
 	MkfsParams []string
 	// MountOptions of the file system on the device; "ro" means ReadOnly too.
@@ -56,35 +57,38 @@ type Options struct {
 	NFSPort    int
 	// HealthListen is the host:port of the gRPC health service.
 	HealthListen string
-	// ClientsFile says who may send to NFSPort (types.ShareClientsConfigMap); it may change, come and go at any time.
+	// ClientsFile lists the hosts that may send to NFSPort (types.ShareClientsConfigMap). It may change, appear and
+	// disappear at any time.
 	ClientsFile string
 	Squash      Squash
 	// ReadOnly: nothing is written to the volume, neither by clients nor by the server.
 	ReadOnly bool
-	// ClientsReadOnly: clients only read. The server makes a file system on a blank device, and keeps
-	// its record of clients on the volume, so that they keep their state beyond this process.
+	// ClientsReadOnly: clients only read. The server creates a file system on a blank device. It stores its records of
+	// clients on the volume, so that the clients keep their state beyond this process.
 	ClientsReadOnly bool
-	// Lease is how long a client's state lives without a sign of life, and Grace how long
-	// clients have to claim theirs after the server began anew.
+	// Lease is how long a client's state lives without a sign of life. Grace is how long clients have to claim their
+	// state after the server has restarted.
 	Lease, Grace time.Duration
-	// RuntimeDirectory holds what is of this process alone.
+	// RuntimeDirectory holds files that belong only to this process.
 	RuntimeDirectory string
-	// Program is the NFS server; "": ganesha.nfsd on the path. WakeLibrary is preloaded into it, where the file is there; "": ganesha.WakeLibrary.
+	// Program is the NFS server; "": ganesha.nfsd on the path. WakeLibrary is preloaded into it, if the file exists;
+	// "": ganesha.WakeLibrary.
 	Program, WakeLibrary string
-	// InForce asks whether the engine that serves a device, given by its number, is in force; see firewall.Question. nil: nothing can be
-	// asked, and the port is open as if the instance manager were of an earlier release.
+	// InForce asks whether the engine that serves a device, given by its number, is in force; see firewall.Question.
+	// nil: the question is not possible. Then the port is open, as with an instance manager of an earlier release.
 	InForce func(ctx context.Context, device uint64, limited bool) (Answer, error) `json:"-"`
-	// LostClients are those of nodes that are down. The first server of this process does not wait for them, if it is proven that the former
-	// server no longer reaches a client.
+	// LostClients are the clients on nodes that are down. The first server of this process does not wait for them, if
+	// it is proven that the former server no longer reaches a client.
 	LostClients types.LostClients
-	// PodNode is the name of this pod's node; "": not known, and all clients are waited for.
+	// PodNode is the name of this pod's node; "": not known, and the server waits for all clients.
 	PodNode string
-	// Answers tells whether any of these addresses (IP:port) answers, by accepting a connection or refusing it, before ctx ends; nil: reach.Any.
+	// Answers reports whether any of these addresses (IP:port) answers before ctx is done. It answers by accepting a
+	// connection or refusing it. nil: reach.Any.
 	Answers func(ctx context.Context, addresses []string) bool `json:"-"`
 	Log     *logrus.Entry
 }
 
-// normalize checks the options, and returns them with what follows from others.
+// normalize checks the options, and returns them with derived values.
 func (o Options) normalize() (Options, error) {
 	if _, err := types.VolumeName(o.Volume); err != nil {
 		return o, fmt.Errorf("%w: volume: %w", ErrOptions, err)

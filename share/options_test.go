@@ -18,7 +18,7 @@ func quiet() *logrus.Entry {
 	return logrus.NewEntry(log)
 }
 
-// valid are options as the command line gives them.
+// valid are options as the command line passes them.
 func valid() Options {
 	return Options{
 		Volume: "pvc-1", Device: "/dev/longhorn/pvc-1", FSType: "ext4", ExportRoot: "/export", NFSPort: 2049, HealthListen: ":9600",
@@ -71,7 +71,7 @@ func TestReadOnlyAndItsMountOptionGoTogether(t *testing.T) {
 	assert.Equal(t, []string{"ro"}, o.MountOptions)
 }
 
-// Clients only read where the volume does, or where they are meant to.
+// Clients only read if the volume is read-only, or if the option says so.
 func TestWhatTheServerIsStartedWith(t *testing.T) {
 	for _, c := range []struct {
 		readOnly, clientsReadOnly, want bool

@@ -11,20 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// orphans reaps the dead children of the first process of a container, which are also
-// those whose parents died. Children that this process started are reaped by who waits
-// for them, within an instant; so a child that is still there, dead, at the next look
-// is nobody's.
+// orphans reaps the dead children of the first process of a container. These include children that lost their own
+// parents. If this process started a child itself, the code that waits for it reaps it within an instant. So a child
+// that is still there, dead, in the next round is an orphan.
 const orphanRound = 5 * time.Second
 
 type orphans struct{ dead map[int]bool }
 
-// reap looks once.
+// reap checks once.
 func (o *orphans) reap() {
 	dead := map[int]bool{}
 	threads, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, thread := range threads {
-		pids, _ := os.ReadFile(thread) // the thread may have ended
+		pids, _ := os.ReadFile(thread) // the thread may have exited
 		for _, field := range strings.Fields(string(pids)) {
 			pid, err := strconv.Atoi(field)
 			switch {

@@ -21,7 +21,8 @@ func longGrace(t *testing.T) func(*Options) {
 	return func(o *Options) { o.Lease, o.Grace, o.WakeLibrary = 60*time.Second, 60*time.Second, library }
 }
 
-// TestACloneDoesNotWaitForClientsOfItsSource: the server of a volume with another UID finds none of the records. That of the same volume does.
+// TestACloneDoesNotWaitForClientsOfItsSource: the server of a volume with another UID finds none of the records. The
+// server of the same volume finds them.
 func TestACloneDoesNotWaitForClientsOfItsSource(t *testing.T) {
 	if !own(t) {
 		return
@@ -62,7 +63,7 @@ func TestACloneDoesNotWaitForClientsOfItsSource(t *testing.T) {
 	wantGrowingEpochs(t, 4, source.out.String()+again.out.String()+clone.out.String()+restarted.out.String())
 }
 
-// TestARecordThatTheServerCannotReadIsALoss: it does not wait for that client.
+// TestARecordThatTheServerCannotReadIsALoss: the server does not wait for that client.
 func TestARecordThatTheServerCannotReadIsALoss(t *testing.T) {
 	if !own(t) {
 		return
@@ -72,7 +73,7 @@ func TestARecordThatTheServerCannotReadIsALoss(t *testing.T) {
 	r := startRole(t, dir, device, slow)
 	r.await(sayServed, 1)
 	r.await(sayGraceOver, 1)
-	long := "Linux NFSv4.2 " + strings.Repeat("identifier", 60) // its record is in pieces
+	long := "Linux NFSv4.2 " + strings.Repeat("identifier", 60) // its record has several parts
 	clients := []string{"one", "two/plugin", long}
 	for _, name := range clients {
 		r.is(returningEnv, name)
@@ -106,7 +107,8 @@ func TestARecordThatTheServerCannotReadIsALoss(t *testing.T) {
 	next.terminate()
 }
 
-// TestADirectoryOfRecordsThatCannotBeReadStopsTheStart: only what was found in place of it, or that there is no room, does not.
+// TestADirectoryOfRecordsThatCannotBeReadStopsTheStart: the start continues only if something else is in place of the
+// directory, or if there is no space.
 func TestADirectoryOfRecordsThatCannotBeReadStopsTheStart(t *testing.T) {
 	for err, want := range map[error]bool{
 		unix.EIO: true, unix.EUCLEAN: true, unix.EBADMSG: true, unix.ENODATA: true,

@@ -20,8 +20,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 )
 
-// own prepares a test with real servers: in its own mount namespace, which the roles
-// share, each in a network of its own. Where there is an image, its commands and its server are used.
+// own prepares a test with real servers: in its own mount namespace, which the roles share, each with its own network.
+// If there is an image, the test uses its commands and its server.
 func own(t *testing.T) bool {
 	t.Helper()
 	mountns.Needs(t, "ganesha.nfsd", "nfs-cp", "nfs-cat", "nfs-ls", "losetup", "nsenter", "ip", "mkfs.ext4", "mkfs.xfs", "blkid")
@@ -71,7 +71,7 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	assert.Empty(t, left)
 
 	elsewhere := t.TempDir()
-	again := startRole(t, elsewhere, loopDevice(t, image), func(o *Options) { // as on another node: nothing but the volume is the same
+	again := startRole(t, elsewhere, loopDevice(t, image), func(o *Options) { // as on another node: only the volume is the same
 		o.ExportRoot = r.o.ExportRoot
 	})
 	again.await(sayServed, 1)
@@ -93,7 +93,7 @@ const (
 	sayNoAnswer = "The NFS server gave no answer"
 )
 
-// inSilence runs f while no question reaches the server: the link is down over which the share manager asks.
+// inSilence runs f while no question reaches the server: the link of the share manager's questions is down.
 func (r *role) inSilence(f func()) {
 	r.t.Helper()
 	link := func(state string) {
@@ -105,7 +105,8 @@ func (r *role) inSilence(f func()) {
 	link("up")
 }
 
-// wantSuspendedKilled: a server whose process is stopped is killed and replaced before any question goes unanswered.
+// wantSuspendedKilled: a server with a stopped process is killed and replaced before any question remains without an
+// answer.
 func wantSuspendedKilled(t *testing.T, r *role) {
 	t.Helper()
 	killed, silences, served := strings.Count(r.out.String(), sayKilled), strings.Count(r.out.String(), sayNoAnswer), strings.Count(r.out.String(), sayServed)
@@ -118,7 +119,7 @@ func wantSuspendedKilled(t *testing.T, r *role) {
 	assert.NotEqual(t, server, r.ganesha())
 }
 
-// wantGrowingEpochs: each server has a greater epoch than the one before, however soon it started.
+// wantGrowingEpochs: each server has a greater epoch than the previous one, however soon it started.
 func wantGrowingEpochs(t *testing.T, servers int, logs string) {
 	t.Helper()
 	started := regexp.MustCompile(`epoch ([0-9a-f]{8}) .*nfs-ganesha Starting`).FindAllStringSubmatch(logs, -1)
@@ -132,7 +133,7 @@ func wantGrowingEpochs(t *testing.T, servers int, logs string) {
 	}
 }
 
-// TestTheFirstProcessOfAContainer: a share manager alone in its name spaces, as in a pod.
+// TestTheFirstProcessOfAContainer: a share manager alone in its namespaces, as in a pod.
 func TestTheFirstProcessOfAContainer(t *testing.T) {
 	if !own(t) {
 		return
@@ -141,7 +142,7 @@ func TestTheFirstProcessOfAContainer(t *testing.T) {
 	r := startRoleAs(t, t.TempDir(), loopDevice(t, image), nil, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS)
 	r.await(sayServed, 1)
 	r.write("file", "data")
-	// The shell ends before its child does, which becomes the first process's.
+	// The shell exits before its child, which becomes a child of the first process.
 	r.within("sh", "-c", "sleep 0.2 & exit 0")
 	pid := strconv.Itoa(r.cmd.Process.Pid)
 	require.Eventually(t, func() bool { return strings.Contains(r.processes(), " Z ") }, patience, 50*time.Millisecond, "the orphan of %s", pid)
@@ -154,7 +155,7 @@ func TestTheFirstProcessOfAContainer(t *testing.T) {
 	again.terminate()
 }
 
-// showMemory tells what an idle share costs.
+// showMemory logs the memory of an idle share.
 func showMemory(t *testing.T, r *role) {
 	for name, pid := range map[string]int{"share manager": r.cmd.Process.Pid, "ganesha.nfsd": r.ganesha()} {
 		status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
@@ -167,7 +168,7 @@ func showMemory(t *testing.T, r *role) {
 	}
 }
 
-// wantNothingMounted looks for mounts below a directory.
+// wantNothingMounted checks for mounts below a directory.
 func wantNothingMounted(t *testing.T, dir string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -192,7 +193,7 @@ func TestClientsDoNotReachTheRecoveryData(t *testing.T) {
 	assert.Contains(t, out, "NFS4ERR_NOENT")
 	r.terminate()
 
-	// A user of the volume leads the records elsewhere.
+	// A user of the volume has replaced the records by a link to another place.
 	device, mounted, elsewhere := loopDevice(t, image), filepath.Join(dir, "mounted"), filepath.Join(dir, "elsewhere")
 	require.NoError(t, os.Mkdir(mounted, 0o700))
 	require.NoError(t, os.Mkdir(elsewhere, 0o700))
@@ -221,7 +222,7 @@ func TestAShareManagerThatStoodStillServesNoMore(t *testing.T) {
 	for _, pid := range []int{r.cmd.Process.Pid, server} {
 		require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	}
-	time.Sleep(r.o.Lease + 2*time.Second) // longer than the lease is the point
+	time.Sleep(r.o.Lease + 2*time.Second) // it must be longer than the lease
 	for _, pid := range []int{server, r.cmd.Process.Pid} {
 		require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
 	}
@@ -243,7 +244,7 @@ func TestAServerEndsWithItsShareManager(t *testing.T) {
 	r.end()
 	require.Eventually(t, func() bool { return syscall.Kill(server, 0) != nil || isZombie(server) }, patience, 20*time.Millisecond)
 	for _, mounted := range []string{filepath.Join(r.o.target(), ganesha.RecoveryName), filepath.Join(r.o.RuntimeDirectory, "recovery"), r.o.target(), r.o.ExportRoot} {
-		require.Eventually(t, func() bool { return unix.Unmount(mounted, 0) == nil }, patience, 20*time.Millisecond, // threads of a zombie may still end
+		require.Eventually(t, func() bool { return unix.Unmount(mounted, 0) == nil }, patience, 20*time.Millisecond, // threads of a zombie may still exit
 			"%s stays in use", mounted)
 	}
 }
@@ -356,7 +357,7 @@ func TestAFileSystemThatIsThereIsServedAsItIs(t *testing.T) {
 			before := sum(t, image)
 			r := startRole(t, dir, device, func(o *Options) {
 				o.FSType, o.ReadOnly = c.wanted, c.readOnly
-				o.MkfsParams = []string{"-d", "/etc"} // which no mkfs may be given: none is called
+				o.MkfsParams = []string{"-d", "/etc"} // which no mkfs may get: none is called
 			})
 			r.await(sayServed, 1)
 			r.wantRead("file", "data")

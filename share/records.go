@@ -10,7 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 )
 
-// records keeps in order what the servers of this process leave on the volume for their successors.
+// records maintains, in order, the data that the servers of this process leave on the volume for their successors.
 type records struct {
 	v        *volume
 	readOnly bool
@@ -28,8 +28,9 @@ func newRecords(o Options, v *volume, health *healthService) *records {
 	}
 }
 
-// serverStarts prepares the next server. It gets an epoch, and a place for its records: beside the process where the volume takes none, because a
-// server without any does not start. Records that cannot be read are an error.
+// serverStarts prepares the next server. The server gets an epoch, and a place for its records. If the volume accepts
+// no records, the place is in the pod, because a server without any place does not start. Records that cannot be read
+// are an error.
 func (r *records) serverStarts(c *ganesha.Config) error {
 	clients, err := r.count(abandonPatience)
 	if err != nil {
@@ -50,7 +51,8 @@ func (r *records) serverStarts(c *ganesha.Config) error {
 	return nil
 }
 
-// count is how many records the server must find: ganesha.NotKnown if the volume does not answer within limit, or has no records.
+// count is how many records the server must find. It is ganesha.NotKnown if the volume does not answer within limit, or
+// has no records.
 func (r *records) count(limit time.Duration) (clients int, err error) {
 	if r.readOnly {
 		return ganesha.NotKnown, nil
@@ -72,7 +74,8 @@ func (r *records) count(limit time.Duration) (clients int, err error) {
 	}
 }
 
-// run works in the background until ctx ends or stop is called. stop waits for what is under way, unless the volume does not answer.
+// run works in the background until ctx is done or stop is called. stop waits for work that is under way, unless the
+// volume does not answer.
 func (r *records) run(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	spared := make(chan struct{})

@@ -14,10 +14,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// setUpRecovery makes the directory where it is missing and mounts it where this process
-// alone reaches it. In the share, an empty directory is mounted over it: a client that is
-// root could otherwise lead the server to other places by links, or make it forget its
-// clients.
+// setUpRecovery creates the directory if it is missing and mounts it at a place that only this process reaches. In the
+// share, an empty directory is mounted over it. Otherwise a client with root rights could lead the server to other
+// places by links, or make it forget its clients.
 //
 //	/run/longhorn-share/recovery  ──►  .longhorn-share         of the volume
 //	/export/VOLUME/.longhorn-share ─►  .longhorn-share/cover   of the volume
@@ -26,12 +25,13 @@ func (v *volume) setUpRecovery() error {
 		return fmt.Errorf("making the recovery directory: %w", err)
 	}
 	if v.o.ReadOnly {
-		return nil // nothing is written to the volume, and a client has no locks to lose that a writer could take
+		// the server writes nothing to the volume, so a client has no locks that a writer could take
+		return nil
 	}
 	directory, made, err := openRecovery(v.o.target())
 	switch {
 	case isUnreadable(err):
-		return err // records may be there, and clients would lose what they hold
+		return err // records may exist, and clients would lose their state
 	case err != nil:
 		v.log.WithError(err).Warn("Clients cannot keep their state beyond this pod: the recovery data is not on the volume")
 		v.incident = ganesha.NewIncident(types.ReasonRecoveryDataUnusable, "the recovery data cannot be kept on the volume: "+err.Error())
@@ -48,8 +48,8 @@ func (v *volume) setUpRecovery() error {
 	return v.bind(filepath.Join(v.recovery, ganesha.CoverName), filepath.Join(v.o.target(), ganesha.RecoveryName))
 }
 
-// takeRecords finds out whether the records of the last server's clients are there and this volume's, and removes all that is not. made: the
-// recovery directory was missing.
+// takeRecords checks whether the records of the last server's clients exist and belong to this volume, and removes
+// everything else. made: the recovery directory was missing.
 func (v *volume) takeRecords(made bool) error {
 	lost := ganesha.LostRecords(v.recovery, made)
 	switch err := ganesha.DropForeign(v.recovery); {
@@ -90,8 +90,7 @@ func (v *volume) bind(source, target string) error {
 	return nil
 }
 
-// openRecovery opens the directory, made where it is missing, and never anything that a
-// link of that name leads to.
+// openRecovery opens the directory, and creates it if it is missing. It never follows a link with that name.
 func openRecovery(root string) (directory *os.File, made bool, err error) {
 	top, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -111,14 +110,13 @@ func openRecovery(root string) (directory *os.File, made bool, err error) {
 	return os.NewFile(uintptr(fd), ganesha.RecoveryName), made, nil
 }
 
-// isUnreadable reports whether an error is of the device or of damage to the file system, which the next start checks. All others show what is in
-// place of the directory, or that there is no room for it.
+// isUnreadable reports whether an error comes from the device or from damage to the file system, which the next start
+// checks. All other errors show that something else is in place of the directory, or that there is no space for it.
 func isUnreadable(err error) bool {
 	return slices.ContainsFunc([]error{unix.EIO, unix.EUCLEAN, unix.EBADMSG, unix.ENODATA}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// makeDirectory opens a directory of root's, which nobody else may look into. made: it was
-// missing.
+// makeDirectory opens a directory in root that no other user may read. made: it was missing.
 func makeDirectory(parent int, name string) (fd int, made bool, err error) {
 	err = unix.Mkdirat(parent, name, 0o700)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
@@ -136,11 +134,13 @@ func makeDirectory(parent int, name string) (fd int, made bool, err error) {
 	return fd, made, nil
 }
 
-// cover is what clients may do with the directory that is mounted over the recovery directory, once prepare has returned.
+// cover is the access that clients have to the directory that is mounted over the recovery directory, once prepare has
+// returned.
 //
-// It is an export of its own, not only because of its access. The kernel refuses to remove a directory that something is mounted on, with EBUSY.
-// Ganesha (4.3 and 9.14) answers that with NFS4ERR_DELAY, so the client tries forever. Ganesha removes no directory of another export: it answers
-// NFS4ERR_NOTEMPTY at once. Nor does it list one whose export a client has no access to. So a client that empties a share sees nothing that stays.
+// The directory is an export of its own, not only because of its access. The kernel refuses to remove a directory that
+// is a mount point, with EBUSY. Ganesha (4.3 and 9.14) returns that as NFS4ERR_DELAY, so the client tries forever.
+// Ganesha removes no directory that belongs to another export: it returns NFS4ERR_NOTEMPTY at once. Nor does it list
+// such a directory if the client has no access to the export. So a client that empties a share sees nothing that stays.
 func (v *volume) cover() ganesha.CoverAccess {
 	path := filepath.Join(v.o.target(), ganesha.RecoveryName)
 	if !slices.Contains(v.mounts, path) {

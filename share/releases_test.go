@@ -15,8 +15,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 )
 
-// TestALockSurvivesAnUpdateAndItsReturn: a client that has a lock at the server of an earlier release keeps it at the one of the image, and again at the
-// earlier one. Each of them dies, and the next one knows the client by the records of the other.
+// TestALockSurvivesAnUpdateAndItsReturn: a client has a lock at the server of an earlier release. It keeps the lock at
+// the image's server, and again at the earlier one. Each server dies, and the next one knows the client by the records
+// of the previous one.
 func TestALockSurvivesAnUpdateAndItsReturn(t *testing.T) {
 	if mountns.Image() == "" {
 		t.Skip("needs the image's commands (LONGHORN_IMAGE_ROOT)")
@@ -57,7 +58,7 @@ func TestALockSurvivesAnUpdateAndItsReturn(t *testing.T) {
 		require.NotEmpty(t, gotHandle)
 		handle, server = gotHandle, gotServer
 		serving := r.ganesha()
-		require.NoError(t, r.cmd.Process.Kill()) // the server goes with it
+		require.NoError(t, r.cmd.Process.Kill()) // the server is killed with it
 		r.end()
 		require.Eventually(t, func() bool { return syscall.Kill(serving, 0) != nil || isZombie(serving) }, patience, 20*time.Millisecond)
 	}

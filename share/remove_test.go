@@ -15,7 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
 
-// removeFromRoot removes a name from the root of the share vol or, of two with a colon between them, renames the first. It says how that ended.
+// removeFromRoot removes a name from the root of the share vol. If the argument is two names with a colon between them,
+// it renames the first to the second. It returns the result.
 func removeFromRoot(name string) string {
 	const opLookup, opPutRootFH, opRemove, opRename, opSaveFH = 15, 24, 28, 29, 32
 	act := nfsclient.Words{}.Put(opRemove).Opaque(name)
@@ -30,7 +31,8 @@ func removeFromRoot(name string) string {
 	return "done"
 }
 
-// Who empties a share, as by rm -rf of all that is there, must not wait for ever for the one directory that stays.
+// A client that empties a share, as by rm -rf of its whole content, must not hang because of the one directory that
+// stays.
 func TestEmptyingAShareEnds(t *testing.T) {
 	if !own(t) {
 		return
@@ -66,7 +68,7 @@ func TestEmptyingAShareEnds(t *testing.T) {
 	handle := r.handle()
 	r.terminate()
 
-	// What someone had put in place of the recovery data is set aside there, for clients to delete.
+	// The content that a user put in place of the recovery data is moved there, for clients to delete.
 	mounted := t.TempDir()
 	device := loopDevice(t, image)
 	run(t, "mount", device, mounted)

@@ -16,26 +16,25 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/boottime"
 )
 
-// How long the parts of an end may take. Together they are less than the 30 s that a pod
-// has by default.
+// How long the steps of stopping may take. Together they are less than the 30 s that a pod has by default.
 const (
 	preparePatience = 10 * time.Second
 	requestPatience = 10 * time.Second
 	killPatience    = 2 * time.Second
 	busyPatience    = 3 * time.Second
-	unmountPatience = 11 * time.Second // with flushing what was written
+	unmountPatience = 11 * time.Second // including a flush
 	abandonPatience = 2 * time.Second
 )
 
-// Run shares a volume until ctx ends, when it returns nil, or until it cannot go on. When
-// it returns, the server has been killed and everything is unmounted, except what the
-// kernel holds for a volume that does not answer.
+// Run shares a volume until ctx is done, when it returns nil, or until it cannot continue. When it returns, the server
+// has been killed and everything is unmounted, except mounts that the kernel keeps for a volume that does not answer.
 func Run(ctx context.Context, o Options) error {
 	o, err := o.normalize()
 	if err != nil {
 		return err
 	}
-	if err := firewall.DropRefusals(o.NFSPort); err != nil { // first: clients find this pod before the volume is here
+	// first of all: clients find this pod before the volume is here
+	if err := firewall.DropRefusals(o.NFSPort); err != nil {
 		o.Log.WithError(err).Warn("Clients that find no server wait for 3 s before they try again, instead of 1 s")
 	}
 	if err := os.MkdirAll(o.RuntimeDirectory, 0o700); err != nil {
@@ -70,7 +69,7 @@ func Run(ctx context.Context, o Options) error {
 	return serve(ctx, o, v, health)
 }
 
-// serve runs the server on a volume that is mounted.
+// serve runs the server on a mounted volume.
 func serve(ctx context.Context, o Options, v *volume, health *healthService) error {
 	config := o.serverConfig(v)
 	door := firewall.NewDoorkeeper(o.ClientsFile, o.NFSPort, boottime.Now, health.recovery.limited, o.Log)
@@ -105,9 +104,9 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	stop := records.run(ctx)
 	err = s.run(ctx)
 	stop()
-	// A volume that failed, or that another share manager may have by now, gets no flush
-	// from here: it would be refused below, or wait for long. What clients were promised
-	// to be on disk is there already; the rest they send again to a new server.
+	// A volume that failed, or that another share manager may have by now, gets no flush from here. The replicas would
+	// refuse it, or it would wait for long. All data that the server reported to clients as durable is on disk. Clients
+	// send the rest again to a new server.
 	orderly := (err == nil || errors.Is(err, ErrServerDies)) && !port.muted()
 	request := requestPatience
 	if err != nil || !orderly {
@@ -126,7 +125,7 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	return err
 }
 
-// newSupervisor looks after servers of a configuration, and their volume.
+// newSupervisor supervises servers of a configuration, and their volume.
 func newSupervisor(ctx context.Context, o Options, v *volume, config ganesha.Config, records *records) *supervisor {
 	timing := defaultTiming(o.Lease)
 	p := nfsclient.NewProber(o.NFSPort, timing.limit)
@@ -140,7 +139,8 @@ func newSupervisor(ctx context.Context, o Options, v *volume, config ganesha.Con
 	s.start = func() (server, error) {
 		c := config
 		if s.watch.barren > 0 {
-			c.WakeLibrary = os.DevNull // the last server never answered: nothing that can be left out must be why
+			// the last server never answered: so omit everything optional that could be the reason
+			c.WakeLibrary = os.DevNull
 		}
 		if err := records.serverStarts(&c); err != nil {
 			return nil, err
@@ -151,12 +151,12 @@ func newSupervisor(ctx context.Context, o Options, v *volume, config ganesha.Con
 		s.grow = func() error { return nil }
 	}
 	if size, err := v.size(); err == nil {
-		s.sizeBytes = size // prepare has let the file system grow to it
+		s.sizeBytes = size // prepare has grown the file system to this size
 	}
 	return s
 }
 
-// serverConfig is what each server of this process is started with, with a mark that no client knows.
+// serverConfig is the configuration with which each server of this process starts, with a mark that no client knows.
 func (o Options) serverConfig(v *volume) ganesha.Config {
 	return ganesha.Config{
 		Volume: o.Volume, Path: o.target(), Port: o.NFSPort, Squash: o.Squash, ReadOnly: o.ReadOnly || o.ClientsReadOnly, Lease: o.Lease, Grace: o.Grace,
@@ -166,7 +166,8 @@ func (o Options) serverConfig(v *volume) ganesha.Config {
 	}
 }
 
-// recordable tells whether clients can be recorded on the volume. Where it does not answer within limit, the server may find out.
+// recordable reports whether clients can be recorded on the volume. If the volume does not answer within limit, the
+// server may detect it itself.
 func (v *volume) recordable(limit time.Duration) error {
 	tried := make(chan error, 1)
 	go func() { tried <- ganesha.TryRecords(v.recovery) }()
@@ -183,8 +184,7 @@ func (v *volume) closeWithin(limit time.Duration) {
 	v.within(limit, func() { v.close(time.Now().Add(busyPatience)) })
 }
 
-// within waits for f, but not longer than limit: nothing ends a thread that waits for the
-// volume.
+// within waits for f, but not longer than limit: a thread that waits for the volume cannot be stopped.
 func (v *volume) within(limit time.Duration, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -198,7 +198,7 @@ func (v *volume) within(limit time.Duration, f func()) {
 	}
 }
 
-// reaper reaps orphans where they become this process's, now and then.
+// reaper reaps orphans from time to time, if they become children of this process.
 func reaper() func() {
 	if os.Getpid() != 1 {
 		return func() {}

@@ -8,14 +8,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/backoff"
 )
 
-// Why a share manager gives up.
+// Why a share manager exits.
 var (
-	// ErrStalled means that this process did not run for longer than its clients' leases
-	// last, so that another share manager may have taken its place.
+	// ErrStalled means that this process did not run for longer than its clients' leases last, so that another share
+	// manager may have taken its place.
 	ErrStalled = errors.New("this process stood still for longer than the lease")
-	// ErrServerDies means that the NFS server cannot be kept running.
+	// ErrServerDies means that the NFS server exits again and again.
 	ErrServerDies = errors.New("the NFS server dies again and again")
-	// ErrServerStuck means that the NFS server was killed and does not end.
+	// ErrServerStuck means that the NFS server was killed and does not exit.
 	ErrServerStuck = errors.New("the NFS server was killed and does not end")
 	// ErrVolumeHangs means that the volume does not answer.
 	ErrVolumeHangs = errors.New("the volume does not answer")
@@ -23,49 +23,49 @@ var (
 	ErrVolumeFailed = errors.New("the volume failed")
 )
 
-// timing is how often a share is looked at, and how much is put up with.
+// timing is how often a share is checked, and how many failures are tolerated.
 type timing struct {
-	// pulse is the longest time between two steps, and early that between two questions to
-	// a server that has not answered the last one.
+	// pulse is the longest time between two steps. early is the time between two questions to a server that has not
+	// answered the last one.
 	pulse, early time.Duration
-	// glance is the time between two looks at the state of the server's process, and glanceAgain that after a look that found it suspended. A
-	// server is killed when glances looks in succession found that.
+	// glance is the time between two checks of the state of the server's process. glanceAgain is the time after a check
+	// that found it suspended. A server is killed when so many checks in succession (glances) found that.
 	glance, glanceAgain time.Duration
 	glances             int
-	// question is the time between two questions to a server that answers, and limit how
-	// long an answer may take.
+	// question is the time between two questions to a server that answers. limit is how long an answer may take.
 	question, limit time.Duration
 	// round is the time between two checks of the volume.
 	round time.Duration
 	// lease is the longest time that may lie between two steps.
 	lease time.Duration
-	// A server is killed after silences questions in succession without any answer, or after
-	// lookups in succession without one while it answers NULL; but not before it has been
-	// silent for slower times as long as the volume took for what was asked of it meanwhile.
+	// A server is killed after silences questions in succession without any answer, or after lookups in succession
+	// without one while it answers NULL. But its silence must also be slower times as long as the volume's slowest
+	// answer in that time.
 	silences, lookups int
 	slower            int
 	// starting is how long a server may take for its first answer.
 	starting time.Duration
-	// patience is how long a volume may take to answer, and a killed server to end.
+	// patience is how long a volume may take to answer, and a killed server to exit.
 	patience time.Duration
-	// A server that dies younger than young is started again after backoff, which
-	// doubles up to maxBackoff; deaths of them within window are too many.
+	// A server that exits younger than young is started again after backoff, which doubles up to maxBackoff. If deaths
+	// such servers exit within window, the share manager exits.
 	young, backoff, maxBackoff, window time.Duration
 	deaths                             int
 }
 
-// defaultTiming has all the numbers of a server that hangs:
+// defaultTiming has all the numbers for a server that hangs:
 //
-//	its process is suspended           killed after 0.1 to 0.35 s: 0 to 0.25 until the first look, 0.1 until the second. Suspended means: stopped
-//	(state T or t)                     by a signal or by a debugger. Whatever the volume does: a process that waits for it is in state D
-//	it answers nothing                 killed after 4.1 to 5.1 s: 0 to 1 until it is asked, a question without answer (2),
-//	                                   0.1, another one (2)
-//	it answers NULL and no lookup      killed after 8.6 to 9.6 s: 0 to 1, four lookups without answer (2 each), and between
-//	                                   them 0.1, a NULL that is answered, 0.1
-//	either, and the volume is slow     not before 4 times the volume's slowest answer of that time has passed; not at all
-//	                                   while the volume does not answer, which is the end of all after 30 s
-//	clients are told (readiness)       when the first question was not answered and the volume was written after that: after
-//	                                   2 to 3 s; by the kubelet's probe 2 to 4 s later
+//	its process is suspended       killed after 0.1 to 0.35 s: 0 to 0.25 until the first check, 0.1 until the second.
+//	(state T or t)                 Suspended means: stopped by a signal or by a debugger. The state of the volume does
+//	                               not matter: a process that waits for it is in state D
+//	it answers nothing             killed after 4.1 to 5.1 s: 0 to 1 until the question, a question without answer (2),
+//	                               0.1, another one (2)
+//	it answers NULL and no lookup  killed after 8.6 to 9.6 s: 0 to 1, four lookups without answer (2 each), and between
+//	                               them 0.1, a NULL that is answered, 0.1
+//	either, and the volume is      not before 4 times the volume's slowest answer of that time has passed; not at all
+//	slow                           while the volume does not answer; after 30 s of that the share manager exits
+//	clients see it (readiness)     when the first question was not answered and the volume was written after that:
+//	                               after 2 to 3 s; by the kubelet's probe 2 to 4 s later
 func defaultTiming(lease time.Duration) timing {
 	return timing{
 		pulse: time.Second, early: 100 * time.Millisecond, question: time.Second, limit: 2 * time.Second,
@@ -76,23 +76,24 @@ func defaultTiming(lease time.Duration) timing {
 	}
 }
 
-// act is what the supervisor shall do.
+// act is what the supervisor must do.
 type act int
 
 const (
-	// actStart starts a server; its end is told by exited.
+	// actStart starts a server; exited reports when it has exited.
 	actStart act = iota + 1
-	// actKill ends it at once.
+	// actKill kills it at once.
 	actKill
-	// actLookup asks the server for the export, actNull one that did not answer that for any answer; told by probed.
+	// actLookup asks the server for the export. actNull asks a server that did not answer a lookup for any answer.
+	// probed reports the result.
 	actLookup
 	actNull
-	// actCheck reads from the volume, actWrite writes to it, too; told by checked.
+	// actCheck reads from the volume. actWrite also writes to it. checked reports the result.
 	actCheck
 	actWrite
 )
 
-// phase is where a server is in its life.
+// phase is the state of a server.
 //
 //	          actStart              lookup answered           lookup not answered
 //	stopped ───────────► starting ──────────────────► serving ◄──────────────────► silent
@@ -111,52 +112,52 @@ const (
 	serving
 	// silent: the server has answered before, and not the last lookup.
 	silent
-	// killed: the server was killed and has not ended yet.
+	// killed: the server was killed and has not exited yet.
 	killed
 )
 
-// hasAnswered tells whether the server has answered a lookup since it started. One that was killed does not count.
+// hasAnswered reports whether the server has answered a lookup since it started. It is false for a killed server.
 func (p phase) hasAnswered() bool { return p == serving || p == silent }
 
-// watch is what the supervisor knows of a share. Its methods are told what happened and
-// when, in time since some fixed moment, and decide; they do nothing themselves.
+// watch is the supervisor's knowledge of a share. Its methods receive events and their times, counted from some fixed
+// moment, and decide. They do nothing themselves.
 //
-// A server that does not answer is killed only when the volume was written after its
-// first silence, it was silent to a question after that, and for longer than a slow volume
-// explains: a server that waits for its volume does not hang.
+// A server that does not answer is killed only if all of this is true. The volume was written after the server's first
+// silence. The server did not answer a question after that. A slow volume does not explain so long a silence. A server
+// that waits for its volume does not hang.
 type watch struct {
 	t     timing
 	last  time.Duration // of the last awake; 0: none
 	phase phase
-	// number is that of the server, so that news of a former one is known as such.
+	// number is the number of the server, so that news of a former server can be recognised.
 	number int
 
 	started, killedAt, restartAt time.Duration
 	deaths                       []time.Duration
-	barren                       int // servers in succession that died without an answer
+	barren                       int // servers in succession that exited without an answer
 	youngDeaths                  int // in succession
 
-	suspended  int           // looks in succession that found the server suspended
-	nextGlance time.Duration // not before it runs
+	suspended  int           // checks in succession that found the server suspended
+	nextGlance time.Duration // not before this time
 
 	probing    bool
-	asked      act // the question under way, or the last one
+	asked      act // the open question, or the last one
 	probeSince time.Duration
 	nextProbe  time.Duration
 	silences   int           // questions without an answer in succession
 	lookups    int           // lookups without an answer in succession
-	silentFrom time.Duration // when the first of lookups was asked
+	silentFrom time.Duration // when the first of these lookups was sent
 
 	checking   bool
 	checkSince time.Duration
 	nextCheck  time.Duration
 	wantWrite  bool          // at the next check
 	writing    bool          // the check under way writes
-	wroteAt    time.Duration // the volume was written since silentFrom; 0: not yet
-	slowest    time.Duration // check of the volume that has ended since then
+	wroteAt    time.Duration // when the volume was written since silentFrom; 0: not yet
+	slowest    time.Duration // slowest check of the volume since then
 }
 
-// awake must be called before anything else is done, and at least every pulse.
+// awake must be called before any other method, and at least every pulse.
 func (w *watch) awake(now time.Duration) error {
 	if w.last != 0 && now-w.last > w.t.lease {
 		return fmt.Errorf("%w: %s", ErrStalled, (now - w.last).Round(time.Millisecond))
@@ -165,7 +166,7 @@ func (w *watch) awake(now time.Duration) error {
 	return nil
 }
 
-// step decides what is to be done now.
+// step decides what to do now.
 func (w *watch) step(now time.Duration) ([]act, error) {
 	switch {
 	case w.phase == killed && now-w.killedAt > w.t.patience:
@@ -203,7 +204,7 @@ func (w *watch) step(now time.Duration) ([]act, error) {
 	return acts, nil
 }
 
-// question asks the server, if that is due: for the export, or after a lookup without an answer for any answer.
+// question asks the server, if that is due. It asks for the export, or for any answer after a lookup without an answer.
 func (w *watch) question(now time.Duration) []act {
 	if w.probing || now < w.nextProbe {
 		return nil
@@ -217,14 +218,14 @@ func (w *watch) question(now time.Duration) []act {
 	return []act{w.asked}
 }
 
-// runs tells whether a server runs that was not killed.
+// runs reports whether a server runs that was not killed.
 func (w *watch) runs() bool { return w.phase != stopped && w.phase != killed }
 
-// needsGlance tells whether it is time to look at the state of the server's process; glanced must be called then.
+// needsGlance reports whether it is time to check the state of the server's process. If so, glanced must be called.
 func (w *watch) needsGlance(now time.Duration) bool { return w.runs() && now >= w.nextGlance }
 
-// glanced receives whether the server's process is suspended: it answers nothing until another process lets it continue. One look is not
-// enough, because this process and its server may be stopped and continued together.
+// glanced receives whether the server's process is suspended: it answers nothing until another process lets it
+// continue. One check is not enough, because this process and its server may be stopped and continued together.
 func (w *watch) glanced(now time.Duration, suspended bool) []act {
 	w.nextGlance = now + w.t.glance
 	if !suspended {
@@ -239,7 +240,7 @@ func (w *watch) glanced(now time.Duration, suspended bool) []act {
 	return []act{w.kill(now)}
 }
 
-// due is when the next step must be at the latest.
+// due is the latest time for the next step.
 func (w *watch) due(now time.Duration) time.Duration {
 	due := now + w.t.pulse
 	switch {
@@ -263,14 +264,14 @@ func (w *watch) kill(now time.Duration) act {
 	return actKill
 }
 
-// countBarren counts a server that ends, or is killed, before its first answer.
+// countBarren counts a server that exits, or is killed, before its first answer.
 func (w *watch) countBarren() {
 	if w.phase == starting {
 		w.barren++
 	}
 }
 
-// exited is told when a server has ended.
+// exited must be called when a server has exited.
 func (w *watch) exited(now time.Duration) error {
 	w.countBarren()
 	w.deaths = append(w.deaths, now)
@@ -291,7 +292,7 @@ func (w *watch) exited(now time.Duration) error {
 	return nil
 }
 
-// probed is told how a question to the server of a number ended.
+// probed receives the result of a question to the server with a number.
 func (w *watch) probed(now time.Duration, number int, err error) []act {
 	if number != w.number || w.phase == stopped || w.phase == killed {
 		return nil
@@ -321,7 +322,7 @@ func (w *watch) probed(now time.Duration, number int, err error) []act {
 	return nil
 }
 
-// hangs tells whether the server's silence is its own, and long enough.
+// hangs reports whether the server itself is the reason for its silence, and the silence is long enough.
 func (w *watch) hangs(now time.Duration) bool {
 	if w.silences < w.t.silences && w.lookups < w.t.lookups {
 		return false
@@ -333,7 +334,7 @@ func (w *watch) hangs(now time.Duration) bool {
 	return w.wroteAt != 0 && w.probeSince >= w.wroteAt && now-w.silentFrom >= time.Duration(w.t.slower)*slowest
 }
 
-// checked is told how a check of the volume ended.
+// checked receives the result of a check of the volume.
 func (w *watch) checked(now time.Duration, err error) error {
 	w.slowest = max(w.slowest, now-w.checkSince)
 	if w.writing && err == nil {
@@ -349,7 +350,8 @@ func (w *watch) checked(now time.Duration, err error) error {
 	return nil
 }
 
-// serving tells whether clients are served, as far as is known: a server that is silent while the volume takes writes serves none.
+// serving reports whether clients are served, as far as is known: a server that is silent while the volume accepts
+// writes serves none.
 func (w *watch) serving(now time.Duration) bool {
 	isServed := w.phase == serving || w.phase == silent && w.wroteAt == 0
 	return isServed && (!w.checking || now-w.checkSince <= 2*w.t.round)

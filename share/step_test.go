@@ -11,7 +11,7 @@ import (
 
 var errTest = errors.New("no answer")
 
-// story tells a watch what happens, second by second.
+// story feeds a watch with events, second by second.
 type story struct {
 	t   *testing.T
 	w   watch
@@ -36,7 +36,7 @@ func (s *story) step() []act {
 	return append(first, acts...)
 }
 
-// after lets time pass without anything to do but steps, and returns what they said.
+// after lets time pass with nothing but steps, and returns their actions.
 func (s *story) after(d time.Duration) []act {
 	s.t.Helper()
 	var acts []act
@@ -47,10 +47,10 @@ func (s *story) after(d time.Duration) []act {
 	return acts
 }
 
-// answer is the end of the probe under way.
+// answer ends the probe under way.
 func (s *story) answer(err error) []act { return s.w.probed(s.now, s.w.number, err) }
 
-// good is the end of the check of the volume under way.
+// good ends the check of the volume under way, with success.
 func (s *story) good() { require.NoError(s.t, s.w.checked(s.now, nil)) }
 
 // served brings the story to a server that has answered, with nothing under way.
@@ -79,7 +79,7 @@ func TestAServerThatAnswersIsAskedNowAndThen(t *testing.T) {
 	}
 }
 
-// silent lets the question under way be unanswered for as long as it may be, and returns what follows from that.
+// silent lets the question under way remain without an answer until its limit, and returns the resulting actions.
 func (s *story) silent() []act {
 	s.t.Helper()
 	require.True(s.t, s.w.probing, "a question is under way")
@@ -225,13 +225,13 @@ func TestAServerThatWaitsForItsVolumeIsNotKilled(t *testing.T) {
 	assert.True(t, s.w.serving(s.now))
 }
 
-// A volume whose writes take seconds has all of the server's threads wait, and with them a question.
+// A volume with writes that take seconds makes all of the server's threads wait, and a question with them.
 func TestAServerOfASlowVolumeIsGivenTime(t *testing.T) {
 	s := newStory(t).served()
 	assert.Equal(t, []act{actLookup}, s.after(time.Second))
 	asked := s.now
 	var killed time.Duration
-	var slow time.Duration // when the check under way shall end
+	var slow time.Duration // when the check under way must end
 	for s.now < asked+time.Minute && killed == 0 {
 		for _, a := range s.after(100 * time.Millisecond) {
 			if a == actCheck || a == actWrite {
@@ -251,7 +251,7 @@ func TestAServerOfASlowVolumeIsGivenTime(t *testing.T) {
 	assert.Less(t, killed, 20*time.Second, "and not for ever")
 }
 
-// A question that was asked before the volume was known to answer proves nothing, however fast the volume is.
+// A question that was sent before the volume was known to answer proves nothing, however fast the volume is.
 func TestAServerIsAskedAgainAfterTheVolumeWasWritten(t *testing.T) {
 	s := newStory(t).served()
 	assert.Equal(t, []act{actLookup}, s.after(time.Second))
@@ -265,14 +265,14 @@ func TestAServerIsAskedAgainAfterTheVolumeWasWritten(t *testing.T) {
 	assert.Equal(t, []act{actKill}, s.silent())
 }
 
-// The check of the volume that is under way counts as well as those that have ended.
+// The check of the volume that is under way counts in the same way as those that have ended.
 func TestAServerOfAVolumeThatStopsToAnswerIsNotKilled(t *testing.T) {
 	s := newStory(t).served()
 	assert.Equal(t, []act{actLookup}, s.after(time.Second))
 	assert.Empty(t, s.silent())
 	assert.Equal(t, []act{actWrite}, s.step())
 	s.good()
-	for range 4 { // no check ends any more
+	for range 4 { // from here no check ends
 		assert.Contains(t, s.after(100*time.Millisecond), actNull)
 		assert.Empty(t, s.answer(nil))
 		assert.Contains(t, s.after(100*time.Millisecond), actLookup)

@@ -15,7 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/netns"
 )
 
-// TestAShareRefusesStrangers: the process brings the list to the kernel, at its start and later.
+// TestAShareRefusesStrangers: the process passes the list to the kernel, at its start and later.
 func TestAShareRefusesStrangers(t *testing.T) {
 	if !own(t) {
 		return

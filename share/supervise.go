@@ -12,55 +12,53 @@ import (
 
 // server is a running NFS server.
 type server interface {
-	// Ended is closed when the server has ended and is reaped; Why is why, from then on.
+	// Ended is closed when the server has exited and is reaped. From then on Why returns the reason.
 	Ended() <-chan struct{}
 	Why() error
-	// IsSuspended tells whether the server's process was stopped by a signal or a debugger. It must return at once.
+	// IsSuspended reports whether the server's process was stopped by a signal or a debugger. It must return at once.
 	IsSuspended() bool
-	// Terminate asks the server to end in order, Kill ends it.
+	// Terminate requests that the server exits in order. Kill kills it.
 	Terminate() error
 	Kill() error
 }
 
-// supervisor keeps a server running and looks after it and its volume.
+// supervisor keeps a server running and checks it and its volume.
 type supervisor struct {
 	watch watch
-	// now is the time since some fixed moment; it goes on while this process is stopped
-	// and while the machine sleeps.
+	// now is the time since some fixed moment. It advances while this process is stopped and while the machine sleeps.
 	now   func() time.Duration
 	start func() (server, error)
-	// lookup and null must return within timing.limit; check, grow and size may
-	// take as long as the volume does.
+	// lookup and null must return within timing.limit. check, grow and size may take as long as the volume takes.
 	lookup, null func(context.Context) error
 	check        func(write bool) error
 	size         func() (int64, error)
 	grow         func() error
 	// grown receives the result of each attempt to grow the file system; nil: it has grown.
 	grown func(error)
-	// serving is told when clients begin or cease to be served.
+	// serving is called when clients start or cease to be served.
 	serving func(bool)
 	// each is called once a pulse or more often.
 	each func()
 	log  *logrus.Entry
 
-	// failed receives why clients can no longer be served; nil: nothing else than this supervisor knows.
+	// failed receives the reason when clients can no longer be served; nil: only this supervisor detects that.
 	failed <-chan error
 
 	server    server
 	news      chan news
-	sizeBytes int64 // that the file system was grown to
+	sizeBytes int64 // to which the file system was grown
 	growing   bool
-	growAfter time.Duration // not tried before; after a failure
-	growError string        // of the last try; empty: it succeeded
+	growAfter time.Duration // not tried before this time; after a failure
+	growError string        // of the last attempt; empty: it succeeded
 	wasServed bool
-	silence   error // how the last probe ended
+	silence   error // the result of the last probe
 }
 
-// news is how something ended that was begun aside. It is called in the loop.
+// news is the outcome of a background task; the main loop calls it.
 type news func(now time.Duration) ([]act, error)
 
-// run serves until ctx ends, when it returns nil, or until it must give up. It leaves the
-// server running, if there is one: see stop.
+// run serves until ctx is done, when it returns nil, or until it must stop. It leaves the server running, if there is
+// one: see stop.
 func (s *supervisor) run(ctx context.Context) error {
 	aside, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,7 +94,7 @@ func (s *supervisor) run(ctx context.Context) error {
 	}
 }
 
-// react takes the news in and does what follows.
+// react applies the news and executes the resulting actions.
 func (s *supervisor) react(ctx context.Context, now time.Duration, told news) error {
 	if told != nil {
 		acts, err := told(now)
@@ -124,10 +122,10 @@ func (s *supervisor) react(ctx context.Context, now time.Duration, told news) er
 	return nil
 }
 
-// errSuspended is why a server is killed that was stopped from outside.
+// errSuspended is why a server is killed that another process has stopped.
 var errSuspended = errors.New("its process is suspended, by a signal or a debugger (state T or t)")
 
-// glance looks whether the server's process runs.
+// glance checks whether the server's process runs.
 func (s *supervisor) glance(ctx context.Context, now time.Duration) error {
 	acts := s.watch.glanced(now, s.server.IsSuspended())
 	if len(acts) > 0 {
@@ -136,7 +134,7 @@ func (s *supervisor) glance(ctx context.Context, now time.Duration) error {
 	return s.do(ctx, acts)
 }
 
-// gone is the news that the server has ended.
+// gone is the news that the server has exited.
 func (s *supervisor) gone(now time.Duration) ([]act, error) {
 	s.log.WithError(s.server.Why()).Warn("The NFS server has ended")
 	s.server = nil
@@ -149,7 +147,7 @@ func (s *supervisor) do(ctx context.Context, acts []act) error {
 		case actStart:
 			server, err := s.start()
 			if err != nil {
-				return err // another try would end alike
+				return err // another attempt would fail in the same way
 			}
 			s.server = server
 		case actKill:
@@ -168,7 +166,7 @@ func (s *supervisor) do(ctx context.Context, acts []act) error {
 	return nil
 }
 
-// aside lets f run beside the loop, and brings its news to the loop as long as that runs.
+// aside runs f in the background, and passes its news to the main loop while that loop runs.
 func (s *supervisor) aside(ctx context.Context, f func() news) {
 	go func() {
 		told := f()
@@ -213,10 +211,11 @@ func (s *supervisor) look(ctx context.Context, write bool) {
 	})
 }
 
-// growRetry is how long after a failure the file system is let grow again: what stood in the way may have gone, such as a member that was slow.
+// growRetry is how long after a failure the next attempt to grow the file system starts: the cause may have
+// disappeared, such as a slow member.
 const growRetry = time.Minute
 
-// growTo lets the file system grow. Nobody asks for it again, so a try that fails is repeated.
+// growTo grows the file system. There is no second request to grow it, so a failed attempt is repeated.
 func (s *supervisor) growTo(ctx context.Context, size int64) {
 	s.growing = true
 	s.aside(ctx, func() news {
@@ -227,7 +226,7 @@ func (s *supervisor) growTo(ctx context.Context, size int64) {
 			log := s.log.WithField("sizeBytes", size)
 			if err != nil {
 				s.growAfter = now + growRetry
-				if err.Error() != s.growError { // once, not each minute
+				if err.Error() != s.growError { // once, not every minute
 					log.WithError(err).Warn("The file system cannot grow to fill its device; it is tried again")
 				}
 				s.growError = err.Error()
@@ -253,8 +252,8 @@ func (s *supervisor) tell(served bool) {
 	}
 }
 
-// stop ends the server: by request where it may take a while, which it may use to write
-// down what a successor must know of its clients.
+// stop stops the server. If it may take a while, stop requests that it exits: it may use that time to record its
+// clients for a successor.
 func (s *supervisor) stop(request, kill time.Duration) {
 	if s.server == nil {
 		return
@@ -270,7 +269,7 @@ func (s *supervisor) stop(request, kill time.Duration) {
 	}
 }
 
-// isStopped tells whether there is no server.
+// isStopped reports whether there is no server.
 func (s *supervisor) isStopped() bool {
 	if s.server == nil {
 		return true

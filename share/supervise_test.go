@@ -17,12 +17,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 )
 
-// fakeServer ends when it is told to.
+// fakeServer exits when it gets a signal.
 type fakeServer struct {
 	done     chan struct{}
 	signals  []syscall.Signal
-	stubborn bool // does not end when asked to
-	stuck    bool // does not even end when killed
+	stubborn bool // does not exit on request
+	stuck    bool // does not even exit when killed
 	hangs    atomic.Bool
 	halted   atomic.Bool // its process is suspended
 	half     atomic.Bool // it answers NULL, and no lookup
@@ -50,7 +50,7 @@ func (f *fakeServer) Kill() error {
 	return nil
 }
 
-// world is what a supervisor acts on.
+// world is everything that a supervisor controls.
 type world struct {
 	*supervisor
 	servers  []*fakeServer
@@ -59,11 +59,11 @@ type world struct {
 	failing  atomic.Pointer[error]
 	sized    atomic.Int64
 	grown    atomic.Int64
-	// lastGrown is how the last growth ended, as is reported.
+	// lastGrown is the reported result of the last growth.
 	lastGrown atomic.Pointer[error]
 	mu        sync.Mutex
 	served    []bool       // guarded by mu
-	skipped   atomic.Int64 // time in which this process stood still
+	skipped   atomic.Int64 // time in which this process was paused
 }
 
 func newWorld() *world {
@@ -118,14 +118,14 @@ func newWorld() *world {
 	return w
 }
 
-// serves remembers what was told, or seen.
+// serves stores the reported or observed values.
 func (w *world) serves(served bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.served = append(w.served, served)
 }
 
-// during runs the supervisor while f acts, and returns how it ended.
+// during runs the supervisor while f acts, and returns its result.
 func (w *world) during(t *testing.T, f func()) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -244,7 +244,7 @@ func TestTheFileSystemGrowsOnceForEachSize(t *testing.T) {
 	})
 }
 
-// A growth that fails is tried again, at a pace that harms nobody, until it succeeds.
+// A failed growth is tried again until it succeeds, at a pace that harms no other work.
 func TestAFileSystemThatCouldNotGrowIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -20,30 +20,30 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// ErrForeign means that there is something on a device which is no file system that can
-// be shared. It stays as it is.
+// ErrForeign means that a device has content that is not a file system that can be shared. The content stays unchanged.
 var ErrForeign = errors.New("the device holds something else than ext4 or xfs")
 
-// ErrBlank means that there is nothing on a device, and that nothing may be made there.
+// ErrBlank means that a device is blank, and that no file system may be created on it.
 var ErrBlank = errors.New("the device is blank, and nothing is made on a share that is read-only")
 
-// ErrVanished means that a file system was found on a device, and was not a moment later. None is made in its place.
+// ErrVanished means that a file system was found on a device, and a moment later it was missing. No other is created in
+// its place.
 var ErrVanished = errors.New("the file system that was on the device is not found there any more")
 
-// volume is the file system that is shared. After prepare, its methods may be called
-// side by side.
+// volume is the file system that is shared. After prepare has returned, its methods may be called concurrently.
 type volume struct {
 	o   Options
 	sys *mount.System
 	log *logrus.Entry
-	// recovery is where Ganesha keeps what it must know of its clients after a restart.
+	// recovery is where Ganesha stores the data about its clients that it needs after a restart.
 	recovery string
-	// mounts are what prepare has mounted, in that order.
+	// mounts are the mounts that prepare has created, in that order.
 	mounts []string
-	checks int // of check, which are never two at a time
-	// incident is how the last server's records of its clients were lost, once prepare has returned; zero: they were not.
+	checks int // of check, which never runs twice at the same time
+	// incident is how the last server's records of its clients were lost, once prepare has returned; zero: they were
+	// not lost.
 	incident types.ShareRecovery
-	// notGrown is why the file system does not fill its device, once prepare has returned; nil: it does.
+	// notGrown is why the file system does not fill its device, once prepare has returned; nil: it fills the device.
 	notGrown error
 }
 
@@ -51,8 +51,8 @@ func newVolume(o Options) *volume {
 	return &volume{o: o, sys: mount.New(), log: o.Log, recovery: filepath.Join(o.RuntimeDirectory, "recovery")}
 }
 
-// prepare waits for the device and mounts its file system. It makes one only on a device
-// that is blank twice, here and in mount.System.FormatAndMount, which says what is blank.
+// prepare waits for the device and mounts its file system. It creates a file system only if two checks find that the
+// device is blank: here and in mount.System.FormatAndMount, which defines what is blank.
 func (v *volume) prepare(ctx context.Context) error {
 	if err := awaitDevice(ctx, v.o.Device, v.o.ReadOnly, v.log); err != nil {
 		return err
@@ -78,8 +78,7 @@ func (v *volume) prepare(ctx context.Context) error {
 	return v.setUpRecovery()
 }
 
-// choose returns the type of the file system that is on the device or, where the device
-// is blank, of the one to be made there.
+// choose returns the type of the file system on the device. If the device is blank, it returns the type to create.
 func (v *volume) choose() (fsType string, blank bool, err error) {
 	found, err := v.sys.Contents(v.o.Device)
 	switch {
@@ -95,8 +94,8 @@ func (v *volume) choose() (fsType string, blank bool, err error) {
 	return found, false, nil
 }
 
-// isolate keeps what is mounted below the export root from other mount namespaces: there
-// it would hold the device after this process has ended.
+// isolate hides mounts below the export root from other mount namespaces. There they would keep the device open after
+// this process has exited.
 func (v *volume) isolate() error {
 	root := v.o.ExportRoot
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -112,8 +111,8 @@ func (v *volume) isolate() error {
 	return nil
 }
 
-// dirsync makes what changes a directory durable before it is answered, as RFC 8881 section 18 asks of a server for CREATE, LINK,
-// OPEN, REMOVE and RENAME. Ganesha leaves that to the file system.
+// dirsync makes changes to a directory durable before the server answers. RFC 8881 section 18 requires this from a
+// server for CREATE, LINK, OPEN, REMOVE and RENAME. Ganesha leaves that to the file system.
 const dirsync = "dirsync"
 
 func (v *volume) mount(fsType string, blank bool) error {
@@ -131,9 +130,8 @@ func (v *volume) mount(fsType string, blank bool) error {
 	return nil
 }
 
-// openRoot lets every user write to the root directory of a file system where it is as
-// mkfs leaves it. Other rights were set by someone, be it while the volume had a single
-// user, and are data.
+// openRoot lets every user write to the root directory of a file system if it is in the state that mkfs creates. A user
+// has set any other rights, perhaps while the volume had a single user, and these rights are data.
 func openRoot(root string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(root, &st); err != nil {
@@ -148,8 +146,9 @@ func openRoot(root string) error {
 	return nil
 }
 
-// growAtStart lets the file system fill its device: mounted or, where the kernel refuses that, unmounted, which nobody minds before clients are
-// served. That it does not grow is no error: the data must be in reach all the same.
+// growAtStart makes the file system fill its device. It does so while the file system is mounted or, if the kernel
+// refuses that, while it is unmounted, which disturbs no client before clients are served. A failure to grow is not an
+// error: the data must be available nevertheless.
 func (v *volume) growAtStart(fsType string) error {
 	refusal := v.grow()
 	if refusal == nil {
@@ -178,14 +177,14 @@ func (v *volume) growAtStart(fsType string) error {
 // size of the device.
 func (v *volume) size() (int64, error) { return v.sys.DeviceSize(v.o.Device) }
 
-// grow lets the file system fill its device.
+// grow makes the file system fill its device.
 func (v *volume) grow() error { return v.sys.Grow(v.o.Device, v.o.target()) }
 
-// syncEvery is at how many checks a flush is asked for: it finds a file system that has
-// given up, and costs each replica a flush.
+// syncEvery is the number of checks per flush. A flush detects a file system that has failed, but it costs each replica
+// a flush.
 const syncEvery = 4
 
-// check tells whether the volume can be used. It may take as long as the volume does.
+// check reports whether the volume can be used. It may take as long as the volume takes.
 func (v *volume) check(write bool) error {
 	if err := (mount.HostFiles{}).Probe(v.o.Device); err != nil {
 		return err
@@ -219,7 +218,7 @@ func (v *volume) check(write bool) error {
 	return nil
 }
 
-// write makes a file and removes it. A full file system is no failure.
+// write creates a file and removes it. A full file system is no failure.
 func (v *volume) write() error {
 	name := filepath.Join(v.recovery, ganesha.WrittenName)
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
@@ -235,8 +234,8 @@ func (v *volume) write() error {
 // unmountPoll is how often a mount in use is tried again.
 const unmountPoll = 100 * time.Millisecond
 
-// close unmounts everything, the last mount first. A mount that is in use until the
-// deadline is taken out of the table all the same; its last user ends it.
+// close unmounts everything, the last mount first. A mount that is in use until the deadline is removed from the table
+// nevertheless. It disappears with its last user.
 func (v *volume) close(deadline time.Time) {
 	if len(v.mounts) > 1 {
 		v.sync()
@@ -255,12 +254,12 @@ func (v *volume) close(deadline time.Time) {
 	})
 }
 
-// abandon takes all mounts out of the table, and asks for no flush.
+// abandon removes all mounts from the table, and requests no flush.
 func (v *volume) abandon() {
 	v.each(func(path string) error { return unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) })
 }
 
-// each unmounts with f what prepare has mounted, the last first.
+// each unmounts with f the mounts that prepare has created, the last first.
 func (v *volume) each(f func(path string) error) {
 	for _, path := range slices.Backward(v.mounts) {
 		if err := f(path); err != nil {
@@ -268,7 +267,7 @@ func (v *volume) each(f func(path string) error) {
 		}
 	}
 	v.mounts = nil
-	_ = os.Remove(v.o.target()) // an empty directory, where it is
+	_ = os.Remove(v.o.target()) // an empty directory, unless it is missing
 }
 
 func (v *volume) sync() {

@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// blockDevice is a Files with one block device, which can be read.
+// blockDevice is a Files with one block device that can be read.
 type blockDevice struct{ mount.HostFiles }
 
 func (blockDevice) Inspect(string) (mount.Inode, error) {
@@ -23,7 +23,8 @@ func (blockDevice) Hold(string) (mount.DeviceNumber, func(), error) { return 7, 
 func (blockDevice) ReadEnds(string) error                           { return nil }
 func (blockDevice) Probe(string) error                              { return nil }
 
-// answering answers blkid with each of found in turn, "" for nothing, and all other commands with nothing. It returns the commands called.
+// answering is an exec interface. Its blkid returns each element of found in turn, "" for nothing. All other commands
+// return nothing. It also returns the called commands.
 func answering(found ...string) (utilexec.Interface, *[]string) {
 	var called []string
 	fake := &testingexec.FakeExec{}
@@ -48,7 +49,7 @@ func answering(found ...string) (utilexec.Interface, *[]string) {
 func TestAFileSystemIsMadeOnlyWhereNoneWasEverSeen(t *testing.T) {
 	for _, c := range []struct {
 		name        string
-		first, then string // what blkid finds
+		first, then string // results of blkid
 		called      string
 		err         error
 	}{

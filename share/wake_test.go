@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// newLibrary builds the library as the image has it.
+// newLibrary builds the library as in the image.
 func newLibrary(t *testing.T) string {
 	t.Helper()
 	mountns.Needs(t, "gcc")
@@ -22,7 +22,7 @@ func newLibrary(t *testing.T) string {
 	return library
 }
 
-// beReturning is a client of NFSv4.1 that makes itself known and says that it has claimed all that it had. Its record stays.
+// beReturning is a client of NFSv4.1 that registers and reports that it has reclaimed all its state. Its record stays.
 func beReturning(name string) error {
 	s, err := newSession(name)
 	if err != nil {
@@ -31,8 +31,8 @@ func beReturning(name string) error {
 	return s.reclaimComplete()
 }
 
-// TestTheGracePeriodEndsWhenAllClientsAreBack: Ganesha looks 10 s after its start by itself, and here as soon as the last client has claimed its
-// state. While one is not back, the grace period goes on.
+// TestTheGracePeriodEndsWhenAllClientsAreBack: without help Ganesha checks 10 s after its start. Here it checks as soon
+// as the last client has reclaimed its state. While one client is not back, the grace period continues.
 func TestTheGracePeriodEndsWhenAllClientsAreBack(t *testing.T) {
 	if !own(t) {
 		return
@@ -48,7 +48,7 @@ func TestTheGracePeriodEndsWhenAllClientsAreBack(t *testing.T) {
 	require.NoError(t, syscall.Kill(r.ganesha(), syscall.SIGKILL))
 	r.await(sayServed, 2)
 	r.is(returningEnv, "one")
-	time.Sleep(time.Second) // nothing tells that nothing happens
+	time.Sleep(time.Second) // there is no event to wait for
 	assert.Equal(t, 1, strings.Count(r.out.String(), sayGraceOver), "not before the second one is back")
 	r.is(returningEnv, "two")
 	const soon = 4 * time.Second
