@@ -71,7 +71,8 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 	assert.Empty(t, left)
 
 	elsewhere := t.TempDir()
-	again := startRole(t, elsewhere, loopDevice(t, image), func(o *Options) { // as on another node: only the volume is the same
+	// as on another node: only the volume is the same
+	again := startRole(t, elsewhere, loopDevice(t, image), func(o *Options) {
 		o.ExportRoot = r.o.ExportRoot
 	})
 	again.await(sayServed, 1)
@@ -244,7 +245,8 @@ func TestAServerEndsWithItsShareManager(t *testing.T) {
 	r.end()
 	require.Eventually(t, func() bool { return syscall.Kill(server, 0) != nil || isZombie(server) }, patience, 20*time.Millisecond)
 	for _, mounted := range []string{filepath.Join(r.o.target(), ganesha.RecoveryName), filepath.Join(r.o.RuntimeDirectory, "recovery"), r.o.target(), r.o.ExportRoot} {
-		require.Eventually(t, func() bool { return unix.Unmount(mounted, 0) == nil }, patience, 20*time.Millisecond, // threads of a zombie may still exit
+		// threads of a zombie may still exit
+		require.Eventually(t, func() bool { return unix.Unmount(mounted, 0) == nil }, patience, 20*time.Millisecond,
 			"%s stays in use", mounted)
 	}
 }
