@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AdoptRecords gives records of clients that were seen at other addresses, by a server of an earlier release, the one that they are seen at
-// now, source4 or source6. recovery is where Ganesha keeps them.
+// AdoptRecords renames records that a server of an earlier release wrote for clients that it saw at other addresses.
+// Each record gets the address at which the client is seen now, source4 or source6. recovery is where Ganesha stores
+// the records.
 func AdoptRecords(recovery string, source4, source6 netip.Addr) error {
 	dirs, err := filepath.Glob(filepath.Join(recovery, RecordsName, "node*"))
 	if err != nil {
@@ -19,7 +20,7 @@ func AdoptRecords(recovery string, source4, source6 netip.Addr) error {
 	var failed error
 	for _, dir := range dirs {
 		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
-			continue // the link to the ones that hold
+			continue // the link to the records in force
 		}
 		entries, err := os.ReadDir(dir)
 		failed = errors.Join(failed, err)
@@ -32,7 +33,8 @@ func AdoptRecords(recovery string, source4, source6 netip.Addr) error {
 	return failed
 }
 
-// adopted is the name of a record once its client is seen at one source; false: it is that already, or none of Ganesha's.
+// adopted is the name of a record once its client is seen at one source. It returns false if the record has that name
+// already, or is not a record of Ganesha.
 func adopted(record string, source4, source6 netip.Addr) (string, bool) {
 	parts := recordOfClient.FindStringSubmatch(record)
 	if parts == nil {

@@ -12,17 +12,19 @@ import (
 )
 
 const (
-	// ballastName is a directory in the recovery directory, and ballastCount how many directories are in it.
+	// ballastName is a directory in the recovery directory, and ballastCount is how many directories it contains.
 	ballastName  = "ballast"
 	ballastCount = 32
-	// ballastRound is how often missing ones are made again.
+	// ballastRound is how often missing directories are created again.
 	ballastRound = time.Minute
-	// ballastBytes and ballastInodes are what must be free for the ballast to be kept, and for it not to be given up.
+	// ballastBytes and ballastInodes must be free for Keep to create the ballast. While they are free, GiveUp does not
+	// remove it.
 	ballastBytes, ballastInodes = 8 << 20, 8 * ballastCount
 )
 
-// Ballast are empty directories that keep room for the server's records: a server that starts on a full file system can record no client. They are
-// removed just before a server starts, if nothing else is free, and made again while there is room. An earlier release leaves them alone.
+// Ballast are empty directories that reserve space for the server's records: a server that starts on a full file system
+// cannot record clients. They are removed just before a server starts, if there is no other free space, and created
+// again while there is space. An earlier release does not change them.
 type Ballast struct {
 	Recovery string // directory
 	Log      *logrus.Entry
@@ -36,7 +38,7 @@ func (b Ballast) names() []string {
 	return names
 }
 
-// hasRoom tells whether the file system has room to spare. One that counts no inodes has enough of them.
+// hasRoom reports whether the file system has spare space. A file system that does not count inodes has enough of them.
 func (b Ballast) hasRoom() (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(b.Recovery, &st); err != nil {
@@ -45,7 +47,7 @@ func (b Ballast) hasRoom() (bool, error) {
 	return st.Bavail*uint64(st.Bsize) >= ballastBytes && (st.Files == 0 || st.Ffree >= ballastInodes), nil
 }
 
-// GiveUp makes room for the records of the server that starts next, where there is too little.
+// GiveUp removes the ballast if there is too little space for the records of the server that starts next.
 func (b Ballast) GiveUp() {
 	if enough, err := b.hasRoom(); enough || err != nil {
 		return
@@ -59,7 +61,7 @@ func (b Ballast) GiveUp() {
 	b.Log.WithField("directories", given).Warn("The volume's file system is full: room that was kept for the records of clients is given up")
 }
 
-// Keep makes the directories that are missing, if there is room.
+// Keep creates the directories that are missing, if there is space.
 func (b Ballast) Keep() {
 	if enough, err := b.hasRoom(); !enough || err != nil {
 		return
@@ -69,12 +71,12 @@ func (b Ballast) Keep() {
 	}
 	for _, name := range b.names() {
 		if err := unix.Mkdir(name, 0o700); err != nil && err != unix.EEXIST {
-			return // what is there serves; the rest is tried again
+			return // the existing ones are useful; the rest is tried again
 		}
 	}
 }
 
-// Run keeps the directories until ctx ends. It waits for the volume.
+// Run maintains the directories until ctx is done. It waits for the volume.
 func (b Ballast) Run(ctx context.Context) {
 	ticker := time.NewTicker(ballastRound)
 	defer ticker.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// fill takes all inodes of a file system but those of the ballast.
+// fill uses all inodes of a file system except the inodes in the ballast.
 func fill(t *testing.T, dir string) {
 	t.Helper()
 	for i := 0; ; i++ {

@@ -10,27 +10,26 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// squashWords are Ganesha's.
+// squashWords are Ganesha's words for the values of Squash.
 var squashWords = map[types.NFSSquash]string{types.NFSSquashNone: "No_Root_Squash", types.NFSSquashRoot: "Root_Squash", types.NFSSquashAll: "All_Squash"}
 
-// configuration is what Ganesha reads. What it says:
+// configuration is the file that Ganesha reads. Reasons for its content:
 //
 //   - Versions other than NFSv4, the lock manager, quotas and UDP would each open a port.
 //   - No lists of clients: all come from one address (package firewall).
 //   - Numeric owners: there is no user database here, and AUTH_SYS sends numbers anyway.
-//   - Nobody is 65534, as on Linux; Ganesha's own choice is 4294967294, which has no name.
-//   - Expired clients are not kept: their locks are free at the end of the lease, and their records go.
-//   - Allow_Set_Io_Flusher_Fail: Ganesha asks the kernel not to wait for its own writes when memory is short, which needs
-//     CAP_SYS_RESOURCE. Without it, it serves all the same.
-//   - MDCACHE: an entry takes about 3 KiB. Above the high-water mark a new one takes the place of
-//     an old one, if the few that are looked at for that are free; with 60 files in the making they
-//     often are not. So what is above is freed each 10 s, and not 100 of them each 90 s. The low-water
-//     mark must not be above the high one.
-//   - Logging: warnings, and what happens to grace periods. DBUS, DISP, INIT and NFS_CB
-//     complain at each start that there is no message bus, no port mapper and no Kerberos,
-//     which are not wanted, and TIRPC of each client that closes its connection. What CLIENTID
-//     says when clients come and go is for waking (wake.go), and is not shown. It has
-//     addresses as clients write them, so each line begins with a mark that they do not know.
+//   - The anonymous user is 65534, as on Linux; Ganesha's own choice is 4294967294, which has no name.
+//   - Expired clients are removed: their locks are free at the end of the lease, and their records are deleted.
+//   - Allow_Set_Io_Flusher_Fail: Ganesha asks the kernel not to wait for its own writes when memory is short, which
+//     needs CAP_SYS_RESOURCE. Without this capability, it serves nevertheless.
+//   - MDCACHE: an entry takes about 3 KiB. Above the high-water mark a new entry replaces an old one, if one of the few
+//     candidates is free. With 60 files being created they often are not. So the entries above the mark are freed every
+//     10 s, and not 100 of them every 90 s. The low-water mark must not be above the high one.
+//   - Logging: warnings, and events about grace periods. At each start, DBUS, DISP, INIT and NFS_CB complain that there
+//     is no message bus, no port mapper and no Kerberos, which are not wanted. TIRPC complains about each client that
+//     closes its connection. The lines of CLIENTID about clients that come and leave are for waking (wake.go), and are
+//     not shown. They contain addresses as clients write them, so each line starts with a mark that clients do not
+//     know.
 var configuration = template.Must(template.New("ganesha.conf").Funcs(template.FuncMap{
 	"seconds": func(d time.Duration) int64 { return int64(d / time.Second) },
 }).Parse(`NFS_CORE_PARAM {
@@ -121,36 +120,37 @@ EXPORT {
 }
 {{end}}`))
 
-// CoverAccess is what clients may do with the empty directory that is mounted over the recovery directory.
+// CoverAccess is the access of clients to the empty directory that is mounted over the recovery directory.
 type CoverAccess string
 
 const (
 	CoverNone    CoverAccess = ""     // none is mounted
-	CoverHidden  CoverAccess = "NONE" // they see none
-	CoverVisible CoverAccess = "RW"   // it has something that they may want to delete
+	CoverHidden  CoverAccess = "NONE" // clients do not see it
+	CoverVisible CoverAccess = "RW"   // it has content that clients may want to delete
 )
 
-// Config is what a server is started with.
+// Config is the input with which a server starts.
 type Config struct {
-	// Volume is the name under which clients mount the share, and Path where its file system is.
+	// Volume is the name under which clients mount the share. Path is the place of its file system.
 	Volume, Path string
 	Port         int
 	Squash       types.NFSSquash
 	// ReadOnly: clients only read.
 	ReadOnly bool
-	// Lease is how long a client's state lives without a sign of life, and Grace how long
-	// clients have to claim theirs after the server began anew.
+	// Lease is how long a client's state lives without a sign of life. Grace is how long clients have to claim their
+	// state after the server has restarted.
 	Lease, Grace time.Duration
-	// Recovery is the directory where Ganesha keeps what it must know of its clients after a restart.
+	// Recovery is the directory where Ganesha stores what it must know about its clients after a restart.
 	Recovery string
 	Cover    CoverAccess
-	// Mark is what the server's lines in the log begin with. No client may know it.
+	// Mark is the start of the server's own lines in the log. No client may know it.
 	Mark string
-	// Epoch is the server's, from Epochs.
+	// Epoch is the server's epoch, from Epochs.
 	Epoch uint32
-	// File takes the configuration, as Text gives it, and PIDFile the number of the process.
+	// File is where the configuration is written, as Text returns it. PIDFile is where the number of the process is
+	// written.
 	File, PIDFile string
-	// Program is the NFS server. WakeLibrary is preloaded into it, where the file is there.
+	// Program is the NFS server. WakeLibrary is preloaded into it, if the file exists.
 	Program, WakeLibrary string
 	Log                  *logrus.Entry
 }

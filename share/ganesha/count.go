@@ -10,23 +10,27 @@ import (
 	"strings"
 )
 
-// NotKnown is a number of records that is not known.
+// NotKnown stands for an unknown number of records.
 const NotKnown = -1
 
-// revoked begins the name of what Ganesha keeps within a record: a file handle that it took back from the client.
+// revoked is the prefix of names that Ganesha creates within a record for a file handle that it revoked from the
+// client.
 const revoked = "\x01"
 
-// Count is how many clients the next server must wait for: the records in force. The server says how many it has read (clientsRead). Fewer means
-// that some clients have lost their state, also if the server could not read any: then it waits for none, and its grace period ends at once.
+// Count is how many clients the next server must wait for: the number of records in force. The server logs how many it
+// has read (clientsRead). If it has read fewer, some clients have lost their state. This includes a server that could
+// read none: it waits for no client, and its grace period ends at once.
 //
 //	in the directory of the records                counts
 //	a directory, or directories in directories     as one client for each innermost one, whatever its name is
-//	a directory whose name is too short            not: Ganesha did not finish the record of a client whose name is in pieces, or began to
-//	                                               remove it. That client had no answer, or has ended
+//	a directory with too short a name              not: Ganesha did not finish the record of a client with a name in
+//	                                               several parts, or started to remove it. That client had no answer,
+//	                                               or has unregistered
 //	a file with the name of a record               as one client
 //	another file, a revoked file handle            not
 //
-// An error means that the records cannot be read. No server may start then, because it would wait for no client.
+// An error means that the records cannot be read. In that case no server may start, because it would wait for no
+// client.
 func Count(recovery string) (int, error) {
 	dir, entries, err := recordsInForce(recovery)
 	if err != nil {
@@ -35,7 +39,8 @@ func Count(recovery string) (int, error) {
 	return countIn(dir, "", entries)
 }
 
-// countIn counts in a directory within a record whose name begins with prefix, or in that of all records.
+// countIn counts the clients in a directory. The directory is within a record with a name that starts with prefix, or
+// it is the directory of all records.
 func countIn(dir, prefix string, entries []os.DirEntry) (clients int, err error) {
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), revoked) {
@@ -78,12 +83,12 @@ func missingOf(record string) (missing int, isRecord bool) {
 	return n + len(")") - len(name), true
 }
 
-// waitsFor is in the line by which Ganesha says how many clients it waits for (seen with 4.3 and 9.14). The first one comes right after it has
-// read the records, and no text of a client is in it.
+// waitsFor matches the line in which Ganesha says how many clients it waits for (seen with 4.3 and 9.14). The first
+// such line comes right after Ganesha has read the records, and contains no text of a client.
 var waitsFor = regexp.MustCompile(`^[^\]]*\[[^\]]*\] nfs_try_lift_grace :[A-Z0-9 _]+ :EVENT :check grace:reclaim complete\(\d+\) clid count\((\d+)\)`)
 
-// clientsRead is how many records the server has read, if a line says that. One that has read none says nothing about clients: its grace period
-// ends at once.
+// clientsRead is how many records the server has read, if a line says that. A server that has read none logs nothing
+// about clients: its grace period ends at once.
 func clientsRead(line []byte) (clients int, ok bool) {
 	if !bytes.Contains(line, []byte("clid count(")) && !bytes.Contains(line, []byte(graceOver)) {
 		return 0, false

@@ -63,7 +63,7 @@ func TestHowManyClientsHaveARecord(t *testing.T) {
 }
 
 const (
-	// As Ganesha 4.3 says them, and as 9.14 does.
+	// The lines of Ganesha 4.3, and of 9.14.
 	readThree4 = "27/11/2026 01:51:36 : epoch 6b08e229 : vm : nfs-ganesha-3660[main] nfs_try_lift_grace :STATE :EVENT :check grace:reclaim complete(0) clid count(3)\n"
 	readThree9 = "27/11/2026 01:51:34 : epoch 6b08e226 : vm : nfs-ganesha-3521[main] nfs_try_lift_grace :RECOVERY :EVENT :check grace:reclaim complete(0) clid count(3)\n"
 	graceEnds4 = "27/11/2026 01:51:36 : epoch 6b08e229 : vm : nfs-ganesha-3660[reaper] nfs_lift_grace_locked :STATE :EVENT :NFS Server Now NOT IN GRACE\n"

@@ -46,7 +46,7 @@ func TestEachServerHasAGreaterEpoch(t *testing.T) {
 	}
 }
 
-// TestAnEpochGrowsWithoutTheVolume: a server starts though the volume does not take its epoch.
+// TestAnEpochGrowsWithoutTheVolume: a server starts although the volume does not accept its epoch.
 func TestAnEpochGrowsWithoutTheVolume(t *testing.T) {
 	e := Epochs{Recovery: filepath.Join(t.TempDir(), "missing")}
 	now := time.Unix(1_700_000_000, 0)
@@ -57,7 +57,7 @@ func TestAnEpochGrowsWithoutTheVolume(t *testing.T) {
 	assert.Equal(t, []uint32{1_700_000_000, 1_700_000_001}, []uint32{first, second})
 }
 
-// TestAnEpochFollowsNoLink: whoever had the volume alone may have put a link there.
+// TestAnEpochFollowsNoLink: a pod that used the volume alone may have created a link there.
 func TestAnEpochFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	victim := filepath.Join(dir, "victim")

@@ -11,17 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxNesting is above how many directories Ganesha nests for the record of one client: a name of 1024 bytes in pieces of 255.
+// maxNesting is more than the number of directories that Ganesha nests for the record of one client: a name of 1024
+// bytes in parts of 255.
 const maxNesting = 32
 
-// maxRecords is above how many entries the records have for any number of nodes, in all. Someone who could write the volume without a share
-// may have made millions: Ganesha takes 4 KiB of the node's memory for each.
+// maxRecords is more than the total number of entries in the records for any number of nodes. A user who could write to
+// the volume without a share may have created millions. Ganesha takes 4 KiB of the node's memory for each.
 const maxRecords = 50_000
 
-// ErrTooMany means that there are more.
+// ErrTooMany means that there are more entries.
 var ErrTooMany = fmt.Errorf("directory %s/%s had more than %d entries", RecoveryName, RecordsName, maxRecords)
 
-// SetAside moves all records to where clients see and may delete them: this process would take too long for that.
+// SetAside moves all records to a place where clients see them and may delete them: to delete them here would take too
+// long.
 func SetAside(recovery string) error {
 	target := filepath.Join(recovery, CoverName, RecordsName+"-"+uuid.NewString())
 	if err := os.Rename(filepath.Join(recovery, RecordsName), target); err != nil {
@@ -30,9 +32,10 @@ func SetAside(recovery string) error {
 	return nil
 }
 
-// DropForeign removes from the recovery directory what neither Ganesha nor a share manager makes there. Someone who could write the volume
-// without a share made it: Ganesha would list and remove directories where a link leads, this process would write to a device or wait
-// for a pipe, and what is not a directory in place of one would keep the records of all later servers from being kept.
+// DropForeign removes every entry from the recovery directory that neither Ganesha nor a share manager creates there. A
+// user who could write to the volume without a share created it. Ganesha would list and remove directories behind a
+// link. This process would write to a device or wait for a pipe. A file in place of a directory would prevent all later
+// servers from storing their records.
 func DropForeign(recovery string) error {
 	for _, name := range []string{WrittenName, EpochName, LostName, RecordsName, filepath.Join(RecordsName, linkName)} {
 		path := filepath.Join(recovery, name)
@@ -62,14 +65,14 @@ func DropForeign(recovery string) error {
 	if err := dropForeignIn(recovery, recovery, 0, &left); !errors.Is(err, ErrTooMany) {
 		return err
 	}
-	return nil // nobody reads what is beside the records
+	return nil // nothing reads other entries than the records
 }
 
-// readAtOnce is how many entries of a directory are in memory at a time.
+// readAtOnce is how many entries of a directory are in memory at the same time.
 const readAtOnce = 1000
 
-// dropForeignIn looks at a directory within the recovery directory, or at that itself, and at those in it, but for the records and the cover, which
-// is the clients'. left is how many entries may still be there.
+// dropForeignIn checks a directory within the recovery directory, or the recovery directory itself, and the directories
+// in it. It skips the records and the cover, which belongs to the clients. left is how many entries may still exist.
 func dropForeignIn(recovery, dir string, nesting int, left *int) error {
 	entries, err := os.Open(dir)
 	if err != nil {
@@ -99,7 +102,7 @@ func dropIfForeign(recovery, dir string, e os.DirEntry, nesting int, left *int) 
 	path := filepath.Join(dir, e.Name())
 	switch {
 	case nesting == 0 && (e.Name() == CoverName || e.Name() == OwnerName || e.Name() == RecordsName && e.IsDir()), e.Type().IsRegular():
-		return nil // Claim looks at OwnerName
+		return nil // Claim checks OwnerName
 	case e.IsDir() && nesting < maxNesting:
 		return dropForeignIn(recovery, path, nesting+1, left)
 	case e.Type() == os.ModeSymlink && dir == filepath.Join(recovery, RecordsName) && leadsToRecords(path):

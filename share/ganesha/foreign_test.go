@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree lists what is below a directory; directories end in "/", links in "@".
+// tree lists the content of a directory; names of directories end in "/", names of links in "@".
 func tree(t *testing.T, dir string) []string {
 	t.Helper()
 	var found []string
@@ -102,7 +102,7 @@ func TestWhatIsForeignIsDroppedFromTheRecoveryData(t *testing.T) {
 	}
 }
 
-// Ganesha takes memory for each, and this process must not.
+// Ganesha uses memory for each record, and this process must not.
 func TestRecordsWithoutNumberAreSetAsideForTheClients(t *testing.T) {
 	dir := t.TempDir()
 	records, beside := filepath.Join(dir, "v4recov/node0.ABCDEF"), filepath.Join(dir, "beside")
@@ -110,14 +110,14 @@ func TestRecordsWithoutNumberAreSetAsideForTheClients(t *testing.T) {
 		require.NoError(t, os.MkdirAll(d, 0o700))
 	}
 	links := func(to string, from, until int) {
-		entry := filepath.Join(t.TempDir(), "entry") // of its own: a file has 65,000 links at most
+		entry := filepath.Join(t.TempDir(), "entry") // a separate file: a file has 65,000 links at most
 		require.NoError(t, os.WriteFile(entry, nil, 0o600))
 		for i := from; i < until; i++ {
 			require.NoError(t, os.Link(entry, filepath.Join(to, strconv.Itoa(i))))
 		}
 	}
 	links(beside, 0, maxRecords+1)
-	links(records, 0, maxRecords-1) // with their own directory as many as there may be
+	links(records, 0, maxRecords-1) // with their own directory the greatest allowed number
 	require.NoError(t, DropForeign(dir), "nobody reads what is beside the records")
 	links(records, maxRecords-1, maxRecords)
 	require.ErrorIs(t, DropForeign(dir), ErrTooMany)
@@ -129,7 +129,7 @@ func TestRecordsWithoutNumberAreSetAsideForTheClients(t *testing.T) {
 	require.NoError(t, DropForeign(dir), "the next server begins anew")
 }
 
-// nested is a directory that has so many in each other, and the cover beside it.
+// nested is a directory with that many directories inside each other, and the cover next to it.
 func nested(dir string, deep int) []string {
 	list := []string{"cover/", dir + "/"}
 	for range deep {

@@ -6,20 +6,21 @@ import (
 	"regexp"
 )
 
-// logFilter parses the server's log. Every line of the server's own goes to hear, and lines worth reading are written on. The server's own
-// lines begin with a mark that no client knows (config.go). So a line that a client forged, with a line feed in a value, is not taken for one.
-// Such a remainder of a line is treated like the line's beginning.
+// logFilter parses the server's log. It passes every line of the server's own to hear, and writes on the lines worth
+// reading. The server's own lines start with a mark that no client knows (config.go). So if a client forges a line,
+// with a line feed in a value, the line does not count as the server's own. Such a remainder of a line is treated in
+// the same way as the start of the line.
 type logFilter struct {
 	mark    []byte
-	hear    func(line []byte) // is told each line with the mark, without it
-	lines   chan []byte       // to be passed on
+	hear    func(line []byte) // receives each line with the mark, without it
+	lines   chan []byte       // to be written on
 	rest    []byte
 	quieted bool   // the last line of the server's own was chatter
-	looked  []byte // what the last look for clients found
+	looked  []byte // the result of the last check for clients
 }
 
 const (
-	// maxLine bounds what is kept of a line without an end.
+	// maxLine limits how much is stored of a line without an end.
 	maxLine = 16 << 10
 	// maxUnread is how many lines wait for the log's reader. More are lost: a log must not stop the server.
 	maxUnread = 1000
@@ -36,7 +37,7 @@ func newLogFilter(to io.Writer, mark string, hear func([]byte)) *logFilter {
 	return f
 }
 
-// close ends the passing on, once what was written is passed on. Nothing may be written after it.
+// close stops the writing on, once the received lines are written. Write must not be called after it.
 func (f *logFilter) close() { close(f.lines) }
 
 // Write implements io.Writer.
@@ -70,7 +71,8 @@ func (f *logFilter) line(line []byte) {
 	}
 }
 
-// isAsBefore tells whether a line says that a look for clients found what the one before did: there are ten in a second (wake.go).
+// isAsBefore reports whether a line says that a check for clients had the same result as the previous one: there are
+// ten checks in a second (wake.go).
 func (f *logFilter) isAsBefore(line []byte) bool {
 	m := origin.FindSubmatch(line)
 	if m == nil || string(m[1]) != "nfs_try_lift_grace" {
@@ -82,11 +84,11 @@ func (f *logFilter) isAsBefore(line []byte) bool {
 	return same
 }
 
-// origin is the head of a line of Ganesha's own: which function says it, of which component, how grave it is.
+// origin is the head of a line of Ganesha's own: the function, the component, and the severity.
 var origin = regexp.MustCompile(`^[^\]]*\[[^\]]*\] (\S+) :([A-Z0-9 _]+) :([A-Z_]+) :`)
 
-// isChatter tells whether a line says the level of a part of Ganesha's log, or is one that only waking reads. That a client could
-// not be recorded is none.
+// isChatter reports whether a line reports the level of a part of Ganesha's log, or is one that only waking reads. A
+// line that a client could not be recorded is not chatter.
 func isChatter(line []byte) bool {
 	m := origin.FindSubmatch(line)
 	if m == nil {
@@ -95,7 +97,8 @@ func isChatter(line []byte) bool {
 	switch string(m[2]) {
 	case "LOG":
 		return string(m[3]) == "NULL"
-	case "FSAL": // each time that a client removes or renames the directory that is an export of its own (recovery.go)
+	// each time that a client removes or renames the directory that is an export of its own (recovery.go)
+	case "FSAL":
 		return string(m[1]) == "fsal_remove" || string(m[1]) == "fsal_rename"
 	case "CLIENT ID":
 		level := string(m[3])

@@ -75,7 +75,7 @@ func TestLogFilter(t *testing.T) {
 	}
 }
 
-// deaf is a reader of the log that stands still.
+// deaf is a reader of the log that does not read.
 type deaf struct{ until chan struct{} }
 
 func (d deaf) Write(p []byte) (int, error) {

@@ -12,26 +12,28 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TakeList takes the list of lost clients that is about the server of an engine, for good: after is the generation of that engine. It is durable on the
-// volume that a process has taken the list before the process may use it, and before a server starts. So no process uses a list a second time: a client
-// that has come back since may hold locks by then. isFirst: no process has taken the list before.
+// TakeList takes the list of lost clients that is about the server of an engine, permanently. after is the generation
+// of that engine. Before a process may use the list, and before a server starts, it is durable on the volume that a
+// process has taken the list. So no process uses a list a second time: a client that has come back since may have locks
+// by then. isFirst: no process has taken the list before.
 //
-// A server's own engine has a greater generation than the one that its list is about. So a process without a list calls Serves, and refuses by that all
-// lists that later processes of the same engine may have.
+// A server's own engine has a greater generation than the engine in its list. So a process without a list calls Serves.
+// This refuses all lists that later processes of the same engine may have.
 func TakeList(recovery string, after int64) (isFirst bool, err error) {
 	return raiseLost(recovery, uint64(max(0, after))+1)
 }
 
-// Serves makes it durable that clients are served by an engine of that generation from now on.
+// Serves makes it durable that an engine with that generation serves clients from now on.
 func Serves(recovery string, generation int64) error {
 	_, err := raiseLost(recovery, uint64(max(0, generation)))
 	return err
 }
 
-// raising is held while the number is read and written: a caller may have stopped waiting for a volume that did not answer.
+// raising is held while the number is read and written: a caller may have stopped waiting for a volume that did not
+// answer.
 var raising sync.Mutex
 
-// raiseLost makes durable that only lists which are about this generation, or a greater one, may be taken from now on.
+// raiseLost makes it durable that from now on only lists about this generation, or a greater one, may be taken.
 func raiseLost(recovery string, generation uint64) (isRaised bool, err error) {
 	raising.Lock()
 	defer raising.Unlock()
@@ -49,11 +51,13 @@ func raiseLost(recovery string, generation uint64) (isRaised bool, err error) {
 	return true, nil
 }
 
-// DropLost removes the records of clients that cannot come back, so that the next server does not wait for them: a client that died with its node
-// would delay all others for the whole grace period. The caller must have taken the list of these clients (TakeList).
+// DropLost removes the records of clients that cannot come back, so that the next server does not wait for them. A
+// client that died with its node would delay all others for the whole grace period. The caller must have taken the list
+// of these clients (TakeList).
 //
-// isLost decides by the name that a client gives itself; a record whose client's name cannot be read stays. What isLost knows may be true for a moment
-// only: it is called just before each record is removed. DropLost returns the names of the clients whose records are gone, also with an error.
+// isLost decides by the name that a client gives itself. A record stays if the name of its client cannot be read. The
+// knowledge of isLost may be true for a moment only, so it is called just before each record is removed. DropLost
+// returns the names of the clients with removed records, also together with an error.
 func DropLost(recovery string, isLost func(client string) bool) (dropped []string, err error) {
 	dir, entries, err := recordsInForce(recovery)
 	if err != nil {
@@ -76,7 +80,8 @@ func DropLost(recovery string, isLost func(client string) bool) (dropped []strin
 	return dropped, errors.Join(err, syncDirectory(dir))
 }
 
-// Clients are the names of the clients that the next server waits for, as they call themselves. One whose name cannot be read is left out.
+// Clients are the names that the clients for which the next server waits give themselves. A client is omitted if its
+// name cannot be read.
 func Clients(recovery string) (names []string, err error) {
 	_, entries, err := recordsInForce(recovery)
 	for _, e := range entries {
@@ -87,7 +92,8 @@ func Clients(recovery string) (names []string, err error) {
 	return names, err
 }
 
-// recordsInForce is the directory of the records that the next server reads, and what is in it; nothing if there is none.
+// recordsInForce is the directory of the records that the next server reads, and its entries. Both are empty if it does
+// not exist.
 func recordsInForce(recovery string) (dir string, entries []os.DirEntry, err error) {
 	records := filepath.Join(recovery, RecordsName)
 	target, err := os.Readlink(filepath.Join(records, linkName))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recordsOf makes a recovery directory with records.
+// recordsOf creates a recovery directory with records.
 func recordsOf(t *testing.T, names ...string) (recovery string) {
 	t.Helper()
 	recovery = t.TempDir()
@@ -47,7 +47,8 @@ func TestRecordsOfLostClientsAreDropped(t *testing.T) {
 	assert.Equal(t, []string{recordOfB}, recordsIn(t, recovery))
 }
 
-// TestAListIsTakenOnce: by a process that starts again in the same pod, by another pod of the same engine, and by a pod that comes late.
+// TestAListIsTakenOnce: not by a process that restarts in the same pod, by another pod of the same engine, or by a pod
+// that comes late.
 func TestAListIsTakenOnce(t *testing.T) {
 	recovery := t.TempDir()
 	take := func(after int64) bool {
@@ -67,7 +68,7 @@ func TestAListIsTakenOnce(t *testing.T) {
 	assert.True(t, take(10))
 }
 
-// TestRecordsStayWhenTheyMust: nothing goes that is not surely the record of a lost client.
+// TestRecordsStayWhenTheyMust: only a record that certainly belongs to a lost client is removed.
 func TestRecordsStayWhenTheyMust(t *testing.T) {
 	all := func(string) bool { return true }
 	for name, tc := range map[string]struct {
@@ -94,7 +95,7 @@ func TestRecordsStayWhenTheyMust(t *testing.T) {
 
 func TestAListThatCannotBeRecordedIsNotTaken(t *testing.T) {
 	recovery := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(recovery, LostName), 0o700)) // it takes no number
+	require.NoError(t, os.Mkdir(filepath.Join(recovery, LostName), 0o700)) // it accepts no number
 	isFirst, err := TakeList(recovery, 7)
 	require.Error(t, err)
 	assert.False(t, isFirst)

@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// volumeUID is what the UID of a Volume looks like. Anything else in OwnerName was not written by a share manager.
+// volumeUID matches the UID of a Volume. A share manager has not written anything else into OwnerName.
 var volumeUID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.-]{0,62}$`)
 
 // IsVolumeUID reports whether a text can be the UID of a Volume.
 func IsVolumeUID(text string) bool { return volumeUID.MatchString(text) }
 
-// Claim makes the records those of one volume, whose UID the link OwnerName has as its target. A clone or a restored backup has the records
-// of the volume that it was copied from. Their clients never come to this volume, and each server would wait for them.
+// Claim assigns the records to one volume: the link OwnerName has the volume's UID as its target. A clone or a restored
+// backup has the records of its source volume. The clients in these records never come to this volume, and each server
+// would wait for them.
 //
 //	uid      OwnerName                   the records    OwnerName
 //	"":      any                         stay           is removed
@@ -26,18 +27,20 @@ func IsVolumeUID(text string) bool { return volumeUID.MatchString(text) }
 //	given    has another UID             are removed    gets this UID
 //	any      cannot be read              an error: records of this volume's clients must not be removed on a guess
 //
-// OwnerName is a link because a share manager that does not know it removes it: DropForeign of an earlier release removes links. So no UID
-// of another volume remains beside records that such a share manager added for this volume's clients. The first line of the table does the
-// same where the leader is of an earlier release, which gives no UID. Besides, a link is never half written.
+// OwnerName is a link because a share manager that does not know it removes it: DropForeign of an earlier release
+// removes links. So no UID of another volume remains next to records that such a share manager added for this volume's
+// clients. The first line of the table does the same if the leader is of an earlier release, which passes no UID. In
+// addition, a link is never half written.
 //
-// Claim must be called before a server starts. It may be repeated after a crash at any line: the other UID is removed after the records, and
-// no server starts before that. The epoch stays, so epochs still grow. If IsFull(err), the link is missing: the next Claim keeps the records.
+// Claim must be called before a server starts. It may be repeated after a crash at any line: the other UID is removed
+// after the records, and no server starts before that. The epoch stays, so epochs still grow. If IsFull(err), the link
+// is missing: the next Claim leaves the records.
 func Claim(recovery, uid string) (removed bool, err error) {
 	path := filepath.Join(recovery, OwnerName)
 	owner, err := os.Readlink(path)
 	isMissing := errors.Is(err, os.ErrNotExist)
 	switch {
-	case err != nil && !isMissing && !errors.Is(err, unix.EINVAL): // EINVAL: it is no link
+	case err != nil && !isMissing && !errors.Is(err, unix.EINVAL): // EINVAL: it is not a link
 		return false, fmt.Errorf("reading whose the records of clients are: %w", err)
 	case err == nil && owner == uid, isMissing && uid == "":
 		return false, nil
@@ -62,8 +65,8 @@ func Claim(recovery, uid string) (removed bool, err error) {
 	return removed, nil
 }
 
-// removeRecords removes all records, and the generation of the other volume's engine. The directory of the records stays, because a missing one
-// counts as a loss (LostRecords).
+// removeRecords removes all records, and the generation of the other volume's engine. The directory of the records
+// stays, because a missing one counts as a loss (LostRecords).
 func removeRecords(recovery string) error {
 	records := filepath.Join(recovery, RecordsName)
 	entries, err := os.ReadDir(records)
@@ -84,5 +87,5 @@ func removeRecords(recovery string) error {
 	return syncDirectory(records)
 }
 
-// IsFull reports whether an error only means that the file system has no room.
+// IsFull reports whether an error only means that the file system has no space.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -21,7 +21,7 @@ func TestRecordsOfAnotherVolumesClientsAreRemoved(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		uid     string
-		owner   func(t *testing.T, path string) // what is there; nil: nothing
+		owner   func(t *testing.T, path string) // the present content; nil: none
 		removed bool
 		want    string // "": no link
 		tree    []string
@@ -73,7 +73,8 @@ func TestRecordsOfAnotherVolumesClientsAreRemoved(t *testing.T) {
 	}
 }
 
-// While a leader or an image of an earlier release serves a clone, its records become those of the clone's own clients.
+// While a leader or an image of an earlier release serves a clone, its records come to describe the clone's own
+// clients.
 func TestRecordsThatAServerAddedWithoutAUIDStay(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Symlink("another", filepath.Join(dir, OwnerName)))
@@ -102,10 +103,10 @@ func TestEpochsGrowAfterRecordsOfAnotherVolumeAreRemoved(t *testing.T) {
 	assert.Greater(t, after, before)
 }
 
-// The records go before the UID of the other volume, so that a crash in between is repeated.
+// The records are removed before the UID of the other volume, so that the removal is repeated after a crash in between.
 func TestRecordsThatCannotBeRemovedKeepTheOtherUID(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, RecordsName), nil, 0o600)) // no directory: it cannot be listed
+	require.NoError(t, os.WriteFile(filepath.Join(dir, RecordsName), nil, 0o600)) // not a directory: it cannot be listed
 	path := filepath.Join(dir, OwnerName)
 	require.NoError(t, os.Symlink("another", path))
 	_, err := Claim(dir, "ours")

@@ -11,27 +11,29 @@ import (
 	"syscall"
 )
 
-// nodeNumber is in the name of the records in force (linkName). Without it, Ganesha 9.14 names them after the host, and knows none of 4.3's.
+// nodeNumber is part of the name of the records in force (linkName). Without it, Ganesha 9.14 names them after the
+// host, and does not find those of 4.3.
 const nodeNumber = "0"
 
-// Server is an NFS-Ganesha.
+// Server is a process of NFS-Ganesha.
 type Server struct {
 	process *os.Process
-	state   *os.File // tells the state of its main thread (states)
+	state   *os.File // shows the state of its main thread (states)
 	done    chan struct{}
 	err     error // set before done is closed
 }
 
-// Start starts one that ends with this process, whatever ends that: nothing would
-// look after it. hear receives each line of its log.
+// Start starts a server that exits with this process, whatever stops this process: nothing would supervise the server.
+// hear receives each line of its log.
 func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
 	if err := os.WriteFile(c.File, []byte(c.Text()), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the NFS server's configuration: %w", err)
 	}
-	// The end of the context does not end it: the supervisor does, in order.
+	// The server does not stop with the context: the supervisor stops it, in order.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), c.Program,
 		"-F", "-L", "STDOUT", "-f", c.File, "-p", c.PIDFile, "-I", nodeNumber, "-E", strconv.FormatUint(uint64(c.Epoch), 10))
-	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // one for each of its threads would keep what each once needed
+	// each of its threads would have its own arena, which would never release the memory that it once needed
+	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	wake, err := newWaking(cmd, c.WakeLibrary, c.Log)
 	if err != nil {
@@ -45,8 +47,7 @@ func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
 	s := &Server{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The signal comes at the end of the thread that started the server, so that
-		// thread stays.
+		// The kernel sends the signal when the thread exits that started the server, so that thread stays.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -75,10 +76,10 @@ func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
 	return s, nil
 }
 
-// Ended is closed when the server has ended and is reaped.
+// Ended is closed when the server has exited and is reaped.
 func (s *Server) Ended() <-chan struct{} { return s.done }
 
-// Why is why it has ended, from then on.
+// Why is why it has exited, once Ended is closed.
 func (s *Server) Why() error {
 	if s.err == nil {
 		return errors.New("it ended by itself")
@@ -86,10 +87,10 @@ func (s *Server) Why() error {
 	return s.err
 }
 
-// Terminate asks it to end in order.
+// Terminate requests that it exits in order.
 func (s *Server) Terminate() error { return s.signal(syscall.SIGTERM) }
 
-// Kill ends it.
+// Kill kills it.
 func (s *Server) Kill() error { return s.signal(syscall.SIGKILL) }
 
 func (s *Server) signal(signal os.Signal) error {

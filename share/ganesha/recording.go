@@ -16,39 +16,43 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// unrecorded are the lines by which Ganesha says that it keeps no record of clients, or of one. On a file system without room it makes no record of a
-// client, and serves all the same. It makes the directory of records at its start alone; without that, 4.3 serves, and 9.14 ends.
+// unrecorded matches the lines in which Ganesha says that it stores no record of clients, or of one client. On a full
+// file system it creates no record of a client, and serves nevertheless. It creates the directory of records only at
+// its start. Without that directory, 4.3 serves, and 9.14 exits.
 var unrecorded = regexp.MustCompile(`^[^\]]*\[[^\]]*\] fs_\S+ :(?:CLIENT ID|RECOVERY) :[A-Z_]+ :Failed to create (?:v4 recovery dir|client in recovery dir) ?\(.*\)(?:, errno)?: (.*)\n?$`)
 
-// askedBy is how long after its start a share manager has surely been asked what it found of the last server's records. A later finding takes the
-// place of that one.
+// askedBy is the time after the start of a share manager by which the leader has certainly asked it about the last
+// server's records. A later finding replaces that one.
 const askedBy = 2 * time.Minute
 
-// Recording is whether the server reads and writes the records of clients on the volume, as its log says.
+// Recording says whether the server reads and writes the records of clients on the volume, according to its log.
 //
-//	the server                                     what is reported                   what follows
-//	cannot record a client                         RecoveryDataUnusable, once         clients lose their state when it ends
-//	starts again in this pod after such a one      RecoveryDataMissing                they have lost it
-//	has read fewer records than there are          RecoveryDataMissing                some clients have lost it
+//	the server                                     report                             meaning
+//	cannot record a client                         RecoveryDataUnusable, once         clients lose state when it exits
+//	restarts in this pod after such a server       RecoveryDataMissing                they have lost it
+//	has read fewer records than exist              RecoveryDataMissing                some clients have lost it
 //
-// In a pod's first answer, all of these are taken for what it found of an earlier pod's records. So only what the first server of the pod has read
-// is reported at once. All else waits for askedBy.
+// In a pod's first answer, the leader takes all of these for findings about an earlier pod's records. So only the
+// number of records that the first server of the pod has read is reported at once. Everything else waits for askedBy.
 type Recording struct {
-	since time.Time // this process runs
+	since time.Time // the start of this process
 	tell  func(types.ShareRecovery)
 	log   *logrus.Entry
-	// before: a loss that was found before the first server waits to be asked for.
+	// before: a loss that was found before the first server waits until the leader asks for it.
 	before bool
 
-	mu      sync.Mutex
-	lacks   bool                // the server could not record a client; guarded by mu
-	records int                 // that the server must find; NotKnown also once it has said what it found; guarded by mu
+	mu    sync.Mutex
+	lacks bool // the server could not record a client; guarded by mu
+	// records is how many records the server must find; NotKnown also after it has logged how many it found; guarded by
+	// mu.
+	records int
 	servers int                 // that have started; guarded by mu
 	soon    bool                // latest need not wait; guarded by mu
-	latest  types.ShareRecovery // to be reported; zero: nothing is; guarded by mu
+	latest  types.ShareRecovery // to be reported; zero: nothing; guarded by mu
 }
 
-// NewRecording reports to tell. before is what was found of the last server's records and tell knows already; zero: no loss.
+// NewRecording creates a Recording that reports to tell. before is the finding about the last server's records, which
+// tell already knows; zero: no loss.
 func NewRecording(before types.ShareRecovery, tell func(types.ShareRecovery), log *logrus.Entry) *Recording {
 	return &Recording{since: time.Now(), tell: tell, log: log, before: before.Incident != "", records: NotKnown}
 }
@@ -69,7 +73,8 @@ func (r *Recording) Hear(line []byte) {
 	r.Lacks(string(m[1]))
 }
 
-// read takes in how many records the server has read. Only its first words about that count: clients may end later.
+// read records how many records the server has read. Only its first line about that counts: clients may unregister
+// later.
 func (r *Recording) read(clients int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +88,7 @@ func (r *Recording) read(clients int) {
 	r.log.WithField(logfields.Reason, why).Warn("Some clients have lost their open files and locks")
 }
 
-// Lacks says that the server cannot record its clients, and why.
+// Lacks records that the server cannot record its clients, and why.
 func (r *Recording) Lacks(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +100,8 @@ func (r *Recording) Lacks(why string) {
 	r.log.WithField("error", why).Warn("The NFS server cannot record its clients on the volume: they lose their open files and locks when it ends")
 }
 
-// TryRecords tells whether a server that starts can make its directory of records, and one record, beneath a recovery directory.
+// TryRecords checks whether a server that starts can create its directory of records, and one record, in a recovery
+// directory.
 func TryRecords(recovery string) error {
 	dir, err := os.MkdirTemp(recovery, "try")
 	if err != nil {
@@ -104,7 +110,7 @@ func TryRecords(recovery string) error {
 	return errors.Join(os.Mkdir(filepath.Join(dir, RecordsName), 0o700), os.RemoveAll(dir))
 }
 
-// ServerStarts says that the next server of this pod is about to start, and how many records it must find (Count).
+// ServerStarts records that the next server of this pod is about to start, and how many records it must find (Count).
 func (r *Recording) ServerStarts(records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

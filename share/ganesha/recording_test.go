@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// As Ganesha 4.3 says them, and as 9.14 does.
+	// The lines of Ganesha 4.3, and of 9.14.
 	noDirectory = "25/11/2026 04:04:58 : epoch 1 : h : ganesha.nfsd-1[main] fs_create_recov_dir :CLIENT ID :EVENT :Failed to create v4 recovery dir(/run/recovery/v4recov/node0.cBVVZw): No space left on device (28)\n"
 	noRecord    = "25/11/2026 04:04:59 : epoch 1 : h : ganesha.nfsd-1[svc_9] fs_add_clid :CLIENT ID :EVENT :Failed to create client in recovery dir (/run/recovery/v4recov/node0.cBVVZw/::ffff:127.0.0.1-(12:proof-client)), errno: No such file or directory (2)\n"
 	noRecord9   = "26/11/2026 21:59:03 : epoch 1 : h : nfs-ganesha-7[svc_9] fs_add_clid :RECOVERY :EVENT :Failed to create client in recovery dir (/run/recovery/v4recov/node0.cBVVZw/::ffff:127.0.0.1-(12:proof-client)), errno: No such file or directory (2)\n"

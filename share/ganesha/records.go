@@ -13,18 +13,20 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// LostRecords says why the records of the last server's clients are not beneath a recovery directory; "": they are, or nothing is
-// known against it. It must be called before DropForeign, and before Ganesha starts. made: the recovery directory was missing.
+// LostRecords says why the records of the last server's clients are missing from a recovery directory; "": they exist,
+// or this is not known. It must be called before DropForeign, and before Ganesha starts. made: the recovery directory
+// was missing.
 //
-//	made    v4recov                    node0               what it means
-//	yes                                                    lost: every share manager makes the directory before it serves
-//	no      missing, or no directory                       lost: every Ganesha makes it before it answers
-//	no      there                      missing             kept: no grace period has ended, so no client has opened anything
-//	no      there                      leads nowhere       lost
-//	no      there                      leads to records    kept
+//	made    v4recov                    node0               meaning
+//	yes                                                    lost: every share manager creates it before it serves
+//	no      missing, or no directory                       lost: every Ganesha creates it before it answers
+//	no      exists                     missing             not lost: no grace period has ended: no file was opened
+//	no      exists                     leads nowhere       lost
+//	no      exists                     leads to records    not lost
 //	no      cannot be read                                 not known
 //
-// Records of single clients that are missing are not seen: Ganesha removes that of a client that ends.
+// It does not detect that records of single clients are missing: Ganesha removes the record of a client that
+// unregisters.
 func LostRecords(recovery string, made bool) string {
 	if made {
 		return fmt.Sprintf("directory %s was not on the volume", RecoveryName)
@@ -43,13 +45,13 @@ func LostRecords(recovery string, made bool) string {
 	return ""
 }
 
-// isNoDirectory tells whether there is certainly no directory at a path, a link to one included.
+// isNoDirectory reports whether a path is certainly not a directory. A link to a directory is not a directory either.
 func isNoDirectory(path string) bool {
 	info, err := os.Lstat(path)
 	return errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir()
 }
 
-// NewIncident names the loss of the last server's records. Whether that server had clients is not known here.
+// NewIncident describes the loss of the last server's records. It is not known here whether that server had clients.
 func NewIncident(reason, message string) types.ShareRecovery {
 	return types.ShareRecovery{Incident: uuid.NewString(), Reason: reason, Message: message, FoundAt: time.Now()}
 }

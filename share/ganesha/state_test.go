@@ -71,7 +71,7 @@ func TestAServerWithoutAStateCountsAsRunning(t *testing.T) {
 	assert.False(t, (&Server{}).IsSuspended())
 }
 
-// BenchmarkIsSuspended is what a share manager pays four times a second.
+// BenchmarkIsSuspended measures what a share manager does four times a second.
 func BenchmarkIsSuspended(b *testing.B) {
 	s := sleeper(b)
 	for b.Loop() {

@@ -14,26 +14,28 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// WakeLibrary is where the image has the library of wake/wake.c.
+// WakeLibrary is the place in the image of the library from wake/wake.c.
 const WakeLibrary = "/usr/local/lib/longhorn/ganesha-wake.so"
 
-// lookEvery is how often a server in its grace period looks whether that may end. A client that was refused asks again after 0.1 s at first.
+// lookEvery is how often a server in its grace period checks whether it may end the period. A client that was refused
+// first asks again after 0.1 s.
 const lookEvery = 100 * time.Millisecond
 
-// graceOver is in the line by which Ganesha says that its grace period is over, and endsGrace the function that says it.
+// graceOver is in the line in which Ganesha says that its grace period is over. endsGrace is the function that logs it.
 const (
 	graceOver = "NOT IN GRACE"
 	endsGrace = "nfs_lift_grace_locked"
 )
 
-// recorded is the line by which Ganesha says that it has recorded a client.
+// recorded matches the line in which Ganesha says that it has recorded a client.
 var recorded = regexp.MustCompile(`^[^\]]*\[[^\]]*\] fs_\S+ :(?:CLIENT ID|RECOVERY) :[A-Z_]+ :Created client name \[(.*)\]`)
 
-// waking has one server look again and again, until its grace period is over, whether all clients that it waits for have claimed their state.
-// Ganesha itself looks when it starts, and then each half lease: each failover would take 7 s. Ganesha decides as always; it only does so sooner.
+// waking makes one server check again and again, until its grace period is over, whether all clients for which it waits
+// have claimed their state. Ganesha itself checks when it starts, and then every half lease: each failover would take 7
+// s. Ganesha decides with its own conditions, only sooner.
 //
-// Ganesha counts: a client that comes, ends and comes again counts twice, for one that is not back yet. So the looks end when a client was
-// recorded twice, and Ganesha looks when it does.
+// Ganesha counts: a client that comes, leaves and comes again counts twice, and so hides a client that is not back yet.
+// So these checks stop when a client was recorded twice, and only Ganesha's own checks remain.
 //
 //	this process ── a byte each lookEvery ──► pipe ──► the library in Ganesha: reaper_wake()
 //	     ▲                                                                      │
@@ -42,11 +44,13 @@ type waking struct {
 	server, own *os.File // the ends of the pipe
 	over        chan struct{}
 	once        sync.Once
-	seen        map[string]bool // clients that were recorded; of the goroutine that reads the log
-	log         *logrus.Entry
+	// seen are the clients that were recorded. Only the goroutine that reads the log uses it.
+	seen map[string]bool
+	log  *logrus.Entry
 }
 
-// newWaking prepares a server that has not been started. It returns nil where there is no library: then Ganesha looks when it does.
+// newWaking prepares a server that has not been started. It returns nil if there is no library: then only Ganesha's own
+// checks happen.
 func newWaking(cmd *exec.Cmd, library string, log *logrus.Entry) (*waking, error) {
 	if info, err := os.Stat(library); err != nil || !info.Mode().IsRegular() {
 		return nil, nil
@@ -61,7 +65,7 @@ func newWaking(cmd *exec.Cmd, library string, log *logrus.Entry) (*waking, error
 	return &waking{server: server, own: own, over: make(chan struct{}), seen: map[string]bool{}, log: log}, nil
 }
 
-// hear receives each line that the server itself wrote to its log. It never blocks. A nil waking hears nothing.
+// hear receives each line that the server itself wrote to its log. It never blocks. A nil waking ignores all lines.
 func (w *waking) hear(line []byte) {
 	if w == nil || !w.ends(line) {
 		return
@@ -69,7 +73,8 @@ func (w *waking) hear(line []byte) {
 	w.once.Do(func() { close(w.over) })
 }
 
-// ends tells whether the looks end with a line. Clients choose their names, so a line that has one is not looked at for any other word.
+// ends reports whether the checks stop with a line. Clients choose their names, so if a line contains a name, ends does
+// not search it for any other word.
 func (w *waking) ends(line []byte) bool {
 	if m := origin.FindSubmatch(line); m != nil && string(m[1]) == endsGrace {
 		return bytes.Contains(line, []byte(graceOver))
@@ -90,10 +95,11 @@ func (w *waking) abandon() {
 	_ = w.own.Close()
 }
 
-// run has the server look until its grace period is over, for limit at most, or until it has ended. It must be called once, after the server
-// has been started.
+// run makes the server check until its grace period is over, for limit at most, or until it has exited. It must be
+// called once, after the server has been started.
 func (w *waking) run(limit time.Duration, ended <-chan struct{}) {
-	_ = w.server.Close() // it is the server's alone, so that its end is seen
+	// only the server may have this end open, so that its exit is noticed
+	_ = w.server.Close()
 	defer w.own.Close()
 	each := time.NewTicker(lookEvery)
 	defer each.Stop()

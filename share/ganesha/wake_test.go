@@ -39,10 +39,10 @@ func TestAServerLooksUntilItsGracePeriodIsOver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cmd := exec.Command("server")
 				logger, hook := logtest.NewNullLogger()
-				w, err := newWaking(cmd, "wake.go", logrus.NewEntry(logger)) // any file that is there
+				w, err := newWaking(cmd, "wake.go", logrus.NewEntry(logger)) // any existing file
 				require.NoError(t, err)
 				assert.Equal(t, []string{"LD_PRELOAD=wake.go", "LONGHORN_WAKE_FD=3"}, cmd.Env)
-				number, err := syscall.Dup(int(cmd.ExtraFiles[0].Fd())) // as the server has it
+				number, err := syscall.Dup(int(cmd.ExtraFiles[0].Fd())) // as in the server
 				require.NoError(t, err)
 				server := os.NewFile(uintptr(number), "server")
 				ended, over := make(chan struct{}), make(chan struct{})
@@ -76,5 +76,5 @@ func TestAServerLooksUntilItsGracePeriodIsOver(t *testing.T) {
 	w.hear([]byte(graceOver))
 }
 
-// sayRecorded begins the line by which Ganesha says that it has recorded a client.
+// sayRecorded is the start of the line in which Ganesha says that it has recorded a client.
 const sayRecorded = "26/11/2026 14:23:09 : epoch 6b059db8 : vm : nfs-ganesha-22[svc_1] fs_create_clid_name :CLIENT ID :DEBUG :Created client name "
