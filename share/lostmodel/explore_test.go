@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// link says how a state was reached first.
+// link says how a state was first reached.
 type link struct {
 	from  state
 	event string
 }
 
-// explore walks through all states, the nearest first, and returns how many there are and which events happened; or how the first bad one is reached.
+// explore explores all states, the nearest first. It returns how many there are and which events happened, or how the
+// first bad state is reached.
 func explore(r rules) (states int, seen map[string]int, trace string) {
 	begin := r.initial()
 	known, frontier, seen := map[state]link{begin: {}}, []state{begin}, map[string]int{}

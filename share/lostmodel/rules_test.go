@@ -1,22 +1,23 @@
 package lostmodel
 
-// rules are what is explored: the zero value is the protocol, and each field weakens one rule.
+// rules are the explored rules: the zero value is the protocol, and each field weakens one rule.
 type rules struct {
 	noVerdict    bool // the leader lists a node that it reaches
-	noRounds     bool // the list alone counts
-	dialsBefore  bool // the last round may begin before the former server is mute
+	noRounds     bool // only the list counts
+	dialsBefore  bool // the last round may start before the former server is mute
 	staleCheck   bool // the last round may be long ago
 	lastOnly     bool // harmless: an answer in an earlier round does not count
 	noControl    bool // the successor does not ask whether it reaches other nodes
 	noAge        bool // the former server need not be mute
 	noNote       bool // the former pod may be one that asks nothing
-	anyEngine    bool // the list need not be about the engine before
-	noMark       bool // a list is taken by every process that has it
-	noEntry      bool // the leader remembers what a pod says, not what it listed
-	forgetsAtTwo bool // the answer of a later pod is believed about an earlier pod's list
+	anyEngine    bool // the list need not be about the previous engine
+	noMark       bool // every process that has a list takes it
+	noEntry      bool // the leader remembers the pod's report, not its own list
+	forgetsAtTwo bool // the leader believes the answer of a later pod about an earlier pod's list
 
-	earlierPod bool // the former pod asks nothing; a pod before it, at the same engine, did
-	lateLeader bool // a leader that was deposed creates the successor's pod: its list is about an engine before
+	earlierPod bool // the former pod asks nothing; an earlier pod, at the same engine, did
+	// a deposed leader creates the successor's pod: its list is about an earlier engine
+	lateLeader bool
 }
 
 func (r rules) initial() state {
@@ -36,7 +37,7 @@ func (r rules) successors(s state, next func(event string, to state)) {
 	r.clients(s, next)
 }
 
-// node is what happens to the node and to the former server beside it.
+// node has the events of the node and of the former server on it.
 func (r rules) node(s state, next func(string, state)) {
 	to := s
 	to.age, to.check = older(s.age), older(s.check)
@@ -68,7 +69,7 @@ func (r rules) node(s state, next func(string, state)) {
 	}
 }
 
-// leader creates pods and remembers.
+// leader has the events of the leader: it creates pods and remembers.
 func (r rules) leader(s state, next func(string, state)) {
 	if s.phase == absent && s.pods == 0 && (s.cut || r.noVerdict) {
 		to := s
@@ -103,7 +104,8 @@ func (r rules) leader(s state, next func(string, state)) {
 	}
 }
 
-// learn is what the leader remembers after an answer. A process that did not take the list itself says that all in it may be gone.
+// learn is the leader's memory after an answer. A process that did not take the list itself reports that all in it may
+// be gone.
 func (r rules) learn(s state) entry {
 	switch {
 	case s.hasList && s.removed:
@@ -116,7 +118,7 @@ func (r rules) learn(s state) entry {
 	return s.entry
 }
 
-// process is the share manager.
+// process has the events of the share manager.
 func (r rules) process(s state, next func(string, state)) {
 	if s.phase == created {
 		if s.hasList && (!s.mark || r.noMark) {
@@ -141,7 +143,7 @@ func (r rules) process(s state, next func(string, state)) {
 	}
 }
 
-// applies is a process with a list that no process has taken before.
+// applies has the events of a process with a list that no process has taken before.
 func (r rules) applies(s state, next func(string, state)) {
 	isMute := s.age != unknown && s.age >= wait || r.noAge
 	isAbout := !s.late || r.anyEngine
@@ -170,7 +172,7 @@ func (r rules) applies(s state, next func(string, state)) {
 	next("the share manager removes the record", to)
 }
 
-// clients are the one of the node, and another one that wants its lock.
+// clients has the events of the node's client, and of another client that wants its lock.
 func (r rules) clients(s state, next func(string, state)) {
 	if s.phase != serving {
 		return

@@ -1,6 +1,6 @@
 package lostmodel
 
-// Times in units. The rule is 4, 5 and 1 s; what matters is that wait is the sum of open and a margin.
+// Times in units. The real values are 4, 5 and 1 s. It only matters that wait is the sum of open and a margin.
 const (
 	open    = 2 // how long a question opens the former server's port
 	wait    = 3 // the age of the last question that proves that the port is closed
@@ -10,7 +10,7 @@ const (
 	noLimit = 14
 )
 
-// server is where the client's pods believe to hold a lock.
+// server is where the client's pods believe that they hold a lock.
 type server uint8
 
 const (
@@ -19,13 +19,14 @@ const (
 	successor
 )
 
-// entry is what the leader remembers of the client.
+// entry is the leader's memory about the client.
 type entry uint8
 
 const (
 	noEntry entry = iota
-	listed        // a pod was created with the client in its list, and no pod has said yet what it did
-	dropped       // the record is gone, or that is not known
+	// a pod was created with the client in its list, and no pod has reported yet
+	listed
+	dropped // the record is gone, or this is not known
 )
 
 // phase of the successor's process.
@@ -38,15 +39,17 @@ const (
 	serving
 )
 
-// state is a moment. It is comparable.
+// state is the state at one moment. It is comparable.
 type state struct {
-	cut    bool  // the node reaches nobody except the former server
-	up     uint8 // for how long it has reached the others
-	booted bool  // it has restarted: its pods hold nothing of before
+	cut    bool  // the node reaches only the former server
+	up     uint8 // how long it has reached the others
+	booted bool  // it has restarted: its pods have no earlier state
 	holds  server
 
-	port   uint8 // for how long the former server's port stays open; noLimit is one of its values
-	age    uint8 // of its last question, as a member remembers it; unknown: none is known
+	// port is how long the former server's port stays open; noLimit is one of its values.
+	port uint8
+	// age is the age of its last question, as a member remembers it; unknown: none is known.
+	age    uint8
 	asks   bool
 	fenced bool // the successor's engine was admitted
 
@@ -55,21 +58,21 @@ type state struct {
 	hasList bool  // of the successor's pod
 	late    bool  // the list is about an engine before the former server's
 	keeps   bool  // the node has answered this process
-	blind   bool  // the successor's pod reaches nobody
-	check   uint8 // how long ago the last round began; unknown: no round that counts
+	blind   bool  // the successor's pod reaches nothing
+	check   uint8 // how long ago the last round started; unknown: no round that counts
 	mark    bool  // on the volume: the list was taken
-	pods    uint8 // that were created
+	pods    uint8 // number of created pods
 
 	record  bool // of the client
 	removed bool // the record was removed, and the client's pods have not been restarted since
 	granted bool // another client has the lock
 	entry   entry
-	said    bool // the pod that serves has told the leader
+	said    bool // the pod that serves has reported to the leader
 
-	wrong string // what an event found wrong
+	wrong string // the violation that an event found
 }
 
-// violation says what is wrong in a state; "": nothing.
+// violation says which invariant a state breaks; "": none.
 func (s *state) violation() string {
 	switch {
 	case s.wrong != "":
