@@ -1,6 +1,8 @@
-// Package nfsclient asks an NFSv4 server for answers, in the few words of ONC RPC and NFS that this needs: does it answer at all (NULL), and does
-// it reach the file system of an export (LOOKUP). It is the one place of the repository where these messages are built and read: the share
-// manager asks its server, the CSI plugin the server behind a Service.
+// Package nfsclient checks whether an NFSv4 server answers. It uses only the few ONC RPC and NFS messages that this
+// needs: NULL shows whether the server answers at all, and LOOKUP whether it reaches the file system of an export. It
+// is the only place in the repository that builds and parses these messages. The share manager uses it to ask its
+// server, and the CSI plugin to ask the server behind a Service.
 //
-// It believes no answer: sizes are bounded, and what is not an answer to the call is an error. It must not know shares, Ganesha or Kubernetes.
+// It trusts no answer: sizes are limited, and a message that is not an answer to the call is an error. It must not know
+// shares, Ganesha or Kubernetes.
 package nfsclient

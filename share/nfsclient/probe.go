@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// Prober asks an NFS server for answers. Each question has a connection of its own, so
-// that it shows whether new clients are served, too.
+// Prober sends questions to an NFS server. Each question has its own connection, so that it shows whether new clients
+// are served, too.
 type Prober struct {
 	address string
 	limit   time.Duration
 }
 
-// NewProber asks the server at a port of this machine, which must answer within limit.
+// NewProber returns a Prober for the server at a port of this machine, which must answer within limit.
 func NewProber(port int, limit time.Duration) Prober {
 	return Prober{address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), limit: limit}
 }
 
-// Null asks over a connection whether an NFS server answers at all, and whoever asks (RFC 7530, 16.1). It waits for as long as the connection's
-// deadline lets it; where it returns nil, the connection can be used for more. ErrReply: what answers is no NFS server.
+// Null asks over a connection whether an NFS server answers at all, to any client (RFC 7530, 16.1). It waits until the
+// connection's deadline. If it returns nil, the connection can be used further. ErrReply: the answer does not come from
+// an NFS server.
 func Null(conn io.ReadWriter) error {
 	xid := rand.Uint32()
 	record, err := ask(conn, nullCall(xid))
@@ -33,7 +34,7 @@ func Null(conn io.ReadWriter) error {
 	return parseNull(xid, record)
 }
 
-// ask sends a message and returns the one that comes next.
+// ask sends a message and returns the next one that arrives.
 func ask(conn io.ReadWriter, message []byte) ([]byte, error) {
 	if _, err := conn.Write(message); err != nil {
 		return nil, err
@@ -49,8 +50,8 @@ func (p Prober) Null(ctx context.Context) error {
 	return nil
 }
 
-// Lookup returns the file handle of an export. The server looks at the export's file system for it, and at nobody's file. The error is a
-// StatusError where the server refused.
+// Lookup returns the file handle of an export. The server reads the export's file system for it, but no file. If the
+// server refused, the error is a StatusError.
 func (p Prober) Lookup(ctx context.Context, export string) ([]byte, error) {
 	xid := rand.Uint32()
 	var handle []byte
@@ -64,8 +65,8 @@ func (p Prober) Lookup(ctx context.Context, export string) ([]byte, error) {
 	return handle, nil
 }
 
-// Compound has the server do operations, of which there are count, in a minor version of NFSv4, as root. It returns the answer from the first
-// result on. The error is a StatusError where the server refused.
+// Compound makes the server execute count operations, in a minor version of NFSv4, as root. It returns the answer from
+// the first result on. If the server refused, the error is a StatusError.
 func (p Prober) Compound(ctx context.Context, minor, count uint32, operations Words) (*Reader, error) {
 	xid := rand.Uint32()
 	record, err := p.call(ctx, compoundCall(xid, minor, count, operations))
@@ -84,7 +85,7 @@ func (p Prober) call(ctx context.Context, message []byte) (record []byte, err er
 	return record, err
 }
 
-// with calls f with a connection that ends with the limit or the context.
+// with calls f with a connection that is closed at the limit or when the context is done.
 func (p Prober) with(ctx context.Context, f func(net.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// What a call and its reply are made of (RFC 5531, RFC 7530). All numbers are big-endian
-// words of four bytes; an opaque is its length and its bytes, padded to a whole word.
+// The parts of a call and its reply (RFC 5531, RFC 7530). All numbers are big-endian words of four bytes. An opaque is
+// its length and its bytes, padded to a whole word.
 //
 //	record mark   last fragment (1 bit), length (31 bits); then that many bytes
 //	call          xid, 0 (call), 2 (RPC version), program, version, procedure, credential, verifier
@@ -29,24 +29,25 @@ const (
 	opPutRootFH = 24
 
 	lastFragment = 1 << 31
-	// maxReply is far above any reply to the calls here.
+	// maxReply is far larger than any reply to the calls here.
 	maxReply = 4 << 10
-	// maxAuth bounds a verifier (RFC 5531, section 8.2).
+	// maxAuth limits a verifier (RFC 5531, section 8.2).
 	maxAuth = 400
 	maxFH   = 128
 	maxMask = 8 // words of a mask of attributes
 
-	// attrSpaceAvail is the bit of space_avail in the second word of a mask. No server answers it from a cache: it asks the file system.
+	// attrSpaceAvail is the bit of space_avail in the second word of a mask. No server answers it from a cache: it asks
+	// the file system.
 	attrSpaceAvail = 1 << (42 - 32)
 )
 
-// Statuses with which a server says that it works, and that the client shall ask again.
+// Statuses with which a server says that it works, and that the client must ask again.
 const (
 	StatusDelay    StatusError = 10008
 	statusResource StatusError = 10018
 )
 
-// ErrReply means that the server's answer is not one to the call.
+// ErrReply means that the server's answer is not an answer to the call.
 var ErrReply = errors.New("no NFS server's answer")
 
 // StatusError is a server's refusal of an NFS operation (RFC 7530, section 13).
@@ -74,29 +75,29 @@ func (w Words) Opaque(value string) Words {
 	return w
 }
 
-// Add appends what is made of words already, such as an identifier from an answer.
+// Add appends data that already consists of words, such as an identifier from an answer.
 func (w Words) Add(words []byte) Words { return append(w, words...) }
 
 // framed puts the record mark before a message.
 func (w Words) framed() []byte { return append(Words{}.Put(lastFragment|uint32(len(w))), w...) }
 
-// nullCall asks the server to answer, and for nothing else.
+// nullCall requests an answer, and nothing else.
 func nullCall(xid uint32) []byte {
 	return Words{}.Put(xid, rpcCall, rpcVersion, nfsProgram, nfsVersion, procNull, authNone, 0, authNone, 0).framed()
 }
 
-// compoundCall has the server do operations, of which there are count, in a minor version of NFSv4, as root of a machine. The server keeps nothing
-// of a client unless an operation says so.
+// compoundCall makes the server execute count operations, in a minor version of NFSv4, as root of a machine. The server
+// stores nothing about a client unless an operation says so.
 func compoundCall(xid, minor, count uint32, operations Words) []byte {
-	credential := Words{}.Put(0).Opaque("share-manager").Put(0, 0, 0) // stamp, machine, user, group, no more groups
+	credential := Words{}.Put(0).Opaque("share-manager").Put(0, 0, 0) // stamp, machine, user, group, no further groups
 	call := Words{}.Put(xid, rpcCall, rpcVersion, nfsProgram, nfsVersion, procCompound).
 		Put(authSys).Opaque(string(credential)).Put(authNone, 0).
 		Opaque("").Put(minor, count)
 	return call.Add(operations).framed()
 }
 
-// lookupCall asks for the file handle of a name in the root of the server's name space, and for the space that is free there: so the
-// server looks into the export and its file system. It says nothing of a client, so the server keeps nothing of it.
+// lookupCall requests the file handle of a name in the root of the server's namespace, and its free space. So the
+// server reads the export and its file system. The call does not name a client, so the server stores nothing about it.
 func lookupCall(xid uint32, name string) []byte {
 	return compoundCall(xid, 0, 4, Words{}.Put(opPutRootFH, opLookup).Opaque(name).Put(opGetFH, opGetAttr, 2, 0, attrSpaceAvail))
 }
@@ -125,13 +126,13 @@ func readRecord(r io.Reader) ([]byte, error) {
 	}
 }
 
-// Reader takes a message apart. Once something was missing, all that follows is zero.
+// Reader parses a message. Once a value was missing, all further values are zero.
 type Reader struct {
 	rest  []byte
-	short bool // something was missing
+	short bool // a value was missing
 }
 
-// Word takes the next word.
+// Word returns the next word.
 func (r *Reader) Word() uint32 {
 	if len(r.rest) < 4 {
 		r.rest, r.short = nil, true
@@ -142,7 +143,7 @@ func (r *Reader) Word() uint32 {
 	return v
 }
 
-// Opaque takes a value of variable length, which must have most bytes at most.
+// Opaque returns a value of variable length, which must have at most most bytes.
 func (r *Reader) Opaque(most uint32) []byte {
 	size := r.Word()
 	padded := (uint64(size) + 3) &^ 3
@@ -155,7 +156,7 @@ func (r *Reader) Opaque(most uint32) []byte {
 	return value
 }
 
-// Rest is what has not been taken yet.
+// Rest is the part that has not been read yet.
 func (r *Reader) Rest() []byte { return r.rest }
 
 // accepted reads the head of a reply up to the results of the procedure.
@@ -174,10 +175,10 @@ func accepted(r *Reader, xid uint32) error {
 	return nil
 }
 
-// IsBusy tells whether a server that is well has put a call off.
+// IsBusy reports whether a working server has deferred a call.
 func IsBusy(err error) bool { return errors.Is(err, StatusDelay) || errors.Is(err, statusResource) }
 
-// parseNull judges the answer to a nullCall.
+// parseNull checks the answer to a nullCall.
 func parseNull(xid uint32, record []byte) error {
 	r := &Reader{rest: record}
 	if err := accepted(r, xid); err != nil {
@@ -189,8 +190,8 @@ func parseNull(xid uint32, record []byte) error {
 	return nil
 }
 
-// parseCompound reads the answer to a compoundCall up to the results, and says how many of them there are. The error is a StatusError where the
-// server refused.
+// parseCompound parses the answer to a compoundCall up to the results, and returns their number. If the server refused,
+// the error is a StatusError.
 func parseCompound(xid uint32, record []byte) (r *Reader, results uint32, err error) {
 	r = &Reader{rest: record}
 	if err := accepted(r, xid); err != nil {
@@ -205,8 +206,8 @@ func parseCompound(xid uint32, record []byte) (r *Reader, results uint32, err er
 	return r, results, nil
 }
 
-// parseLookup returns the file handle that a lookupCall asked for. The error is a
-// StatusError where the server refused.
+// parseLookup returns the file handle from the answer to a lookupCall. If the server refused, the error is a
+// StatusError.
 func parseLookup(xid uint32, record []byte) ([]byte, error) {
 	r, results, err := parseCompound(xid, record)
 	if err != nil {
@@ -228,7 +229,8 @@ func parseLookup(xid uint32, record []byte) ([]byte, error) {
 	for range min(mask, maxMask) {
 		r.Word()
 	}
-	r.Opaque(maxReply) // the attributes; a server leaves out those that it does not have
+	// the attributes; a server omits those that it does not have
+	r.Opaque(maxReply)
 	r.short = r.short || mask > maxMask
 	if r.short || len(handle) == 0 || len(r.rest) != 0 {
 		return nil, fmt.Errorf("%w: no file handle", ErrReply)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// success is the head of a reply that is accepted and executed.
+// success is the head of a reply to a call that was accepted and executed.
 func success(xid uint32) Words { return Words{}.Put(xid, 1, 0, 0, 0, 0) }
 
 func TestCalls(t *testing.T) {
@@ -134,7 +134,7 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// nfsServer answers each connection as answer says, until the test ends.
+// nfsServer handles each connection with answer, until the test ends.
 func nfsServer(t *testing.T, answer func(net.Conn)) Prober {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
