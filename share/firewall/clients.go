@@ -18,34 +18,38 @@ import (
 // clientsRound is how often the list of clients is read. The kubelet brings a change to the pod within a minute or two.
 const clientsRound = 2 * time.Second
 
-// Doorkeeper keeps strangers from the NFS port of this network, by the list in a file (types.ShareClientsConfigMap) that may change at any time.
+// Doorkeeper keeps unlisted clients from the NFS port of this network. The list is in a file
+// (types.ShareClientsConfigMap) that may change at any time.
 //
-//	the file                                what reaches the port
-//	has addresses and networks              what these send, and this machine; others get no answer
-//	says any, and that a person set it      what anyone sends
-//	says any for another reason             as before: a leader of an earlier release opens all shares while it does not know one node's addresses
-//	is not a list, or is not there          as before
+//	the file                                packets that reach the port
+//	has addresses and networks              from these, and from this machine; others get no answer
+//	says any, and that a person set it      from all
+//	says any for another reason             as before: a leader of an earlier release opens all shares while it does not
+//	                                        know one node's addresses
+//	is not a list, or does not exist        as before
 //
-// As before is this machine alone where there was no list before: a stranger who is let in reads all files, and may change them.
+// If there was no list before, "as before" means only this machine: an unlisted client that is admitted reads all
+// files, and may change them.
 //
-// The list applies to established connections, too. The same rule drops all further packets of clients that are no longer listed, in the
-// same step, so no connection can come between, and it needs nothing of the kernel but the rule (SOCK_DESTROY needs CONFIG_INET_DIAG_DESTROY, and
-// shows the server's sockets with the one source of all clients). The server drops the state of such a client when its lease ends.
+// The list applies to established connections, too. The same rule drops all further packets of clients that are no
+// longer listed, in the same step, so no connection can be opened in between. It needs nothing else from the kernel.
+// SOCK_DESTROY would need CONFIG_INET_DIAG_DESTROY, and shows the server's sockets with the one source address of all
+// clients. The server drops the state of such a client when its lease ends.
 type Doorkeeper struct {
 	file   string
 	limit  func([]netip.Prefix) error
 	told   func(error) // may be nil
 	log    *logrus.Entry
 	now    func() time.Duration
-	read   time.Duration // when it was read last; 0: never
-	text   string        // the list that was read last
-	closed bool          // to all clients, where there was no list yet
-	kernel error         // what limit returned last
-	failed string        // what was told last; "": nothing is wrong
+	read   time.Duration // when the list was last read; 0: never
+	text   string        // the list that was last read
+	closed bool          // to all clients, while there was no list yet
+	kernel error         // the last result of limit
+	failed string        // the last message; "": no error
 }
 
-// NewDoorkeeper keeps strangers from a port. now is the time since some fixed moment; told receives what the kernel answered last at each
-// reading, nil: it limits clients as the list says.
+// NewDoorkeeper returns a Doorkeeper for a port. now is the time since some fixed moment. told receives the kernel's
+// last answer at each reading; nil: the kernel limits clients according to the list.
 func NewDoorkeeper(file string, port int, now func() time.Duration, told func(error), log *logrus.Entry) *Doorkeeper {
 	return &Doorkeeper{
 		file: file, log: log, now: now, told: told,
@@ -53,7 +57,7 @@ func NewDoorkeeper(file string, port int, now func() time.Duration, told func(er
 	}
 }
 
-// Look reads the list if that is due, and has the kernel follow it. What cannot be done is told once, and tried again.
+// Look reads the list if that is due, and makes the kernel apply it. A failure is logged once, and tried again.
 func (d *Doorkeeper) Look() {
 	now := d.now()
 	if d.read != 0 && now-d.read < clientsRound {
@@ -82,13 +86,13 @@ func (d *Doorkeeper) Look() {
 	}
 }
 
-// ask has the kernel limit the clients, and keeps its answer.
+// ask makes the kernel limit the clients, and stores its answer.
 func (d *Doorkeeper) ask(networks []netip.Prefix) error {
 	d.kernel = d.limit(networks)
 	return d.kernel
 }
 
-// readClients reads the list. ShareClientsAny is one only where the file beside it says that a person wants it.
+// readClients reads the list. ShareClientsAny is valid only if the other file says that a person has set it.
 func readClients(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil || strings.TrimSpace(string(text)) != types.ShareClientsAny {
@@ -121,7 +125,8 @@ func (d *Doorkeeper) follow(text string) error {
 	return nil
 }
 
-// parseClients reads a list: nil for types.ShareClientsAny, else networks, one a line. An empty list is an error.
+// parseClients parses a list. The result is nil for types.ShareClientsAny, else the networks, one per line. An empty
+// list is an error.
 func parseClients(text string) ([]netip.Prefix, error) {
 	words := strings.Fields(text)
 	if len(words) == 1 && words[0] == types.ShareClientsAny {

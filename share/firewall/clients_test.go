@@ -57,7 +57,7 @@ func networks(texts ...string) []netip.Prefix {
 	return all
 }
 
-// TestTheDoorkeeperFollowsItsFile writes the file, lets time pass, and sees what the kernel is asked for.
+// TestTheDoorkeeperFollowsItsFile writes the file, lets time pass, and checks the requests to the kernel.
 func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	var asked [][]netip.Prefix
 	var refusal error
@@ -122,7 +122,8 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	step("it is empty", " ")
 }
 
-// door is a network with an echo server at a port, and a client's network beside it, which has any address of 192.0.2.0/24 and fd00:2::/64.
+// door is a network with an echo server at a port, and a client's network connected to it, which has any address of
+// 192.0.2.0/24 and fd00:2::/64.
 type door struct {
 	t              *testing.T
 	server, client string
@@ -162,7 +163,8 @@ func newDoor(t *testing.T) door {
 	run(t, "ip", "-n", d.server, "address", "add", "fd00:2::100/64", "dev", "there", "nodad")
 	run(t, "ip", "-n", d.client, "link", "set", "here", "up")
 	run(t, "ip", "-n", d.server, "link", "set", "there", "up")
-	run(t, "ip", "-n", d.server, "route", "add", "default", "via", "192.0.2.1") // to the source that the server is shown
+	// to the source address that the server sees
+	run(t, "ip", "-n", d.server, "route", "add", "default", "via", "192.0.2.1")
 	run(t, "ip", "-n", d.server, "route", "add", "default", "via", "fd00:2::1")
 	d.in(d.server, func() error {
 		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", doorPort))
@@ -185,7 +187,7 @@ func newDoor(t *testing.T) door {
 	return d
 }
 
-// reset ends the first connection, as the end of a server's process does.
+// reset ends the first connection, in the same way as the exit of a server's process.
 func (d door) reset() {
 	d.t.Helper()
 	conn := (<-d.accepted).(*net.TCPConn)
@@ -198,13 +200,13 @@ func (d door) in(name string, act func() error) {
 	require.NoError(d.t, netns.In("/run/netns/"+name, act))
 }
 
-// limit is what the share's process does in its network.
+// limit does in the server's network what the share's process does.
 func (d door) limit(n []netip.Prefix) {
 	d.t.Helper()
 	d.in(d.server, func() error { return limitClients(doorPort, n) })
 }
 
-// call begins a connection from an address of the client's network; nil: it gets no answer.
+// call opens a connection from an address of the client's network; nil: it gets no answer.
 func (d door) call(from string) net.Conn {
 	d.t.Helper()
 	to, limit := "192.0.2.100", patience
@@ -223,7 +225,7 @@ func (d door) call(from string) net.Conn {
 	return conn
 }
 
-// refused checks that a connection from an address gets no answer. Where it did, it would do so at once.
+// refused checks that a connection from an address gets no answer. An answer would come at once.
 func (d door) refused(from string) {
 	d.t.Helper()
 	to := "192.0.2.100"
@@ -256,7 +258,7 @@ func (d door) echo(conn net.Conn) {
 	assert.Equal(d.t, "hello", string(answer))
 }
 
-// silent checks that what is sent over a connection gets no answer. Where it did, it would do so at once.
+// silent checks that data sent over a connection gets no answer. An answer would come at once.
 func (d door) silent(conn net.Conn) {
 	d.t.Helper()
 	require.NoError(d.t, conn.SetDeadline(time.Now().Add(time.Second)))
@@ -269,7 +271,7 @@ func (d door) silent(conn net.Conn) {
 
 func TestOnlyListedClientsAreLetIn(t *testing.T) {
 	d := newDoor(t)
-	d.call("192.0.2.1") // whoever asks, where there is no list
+	d.call("192.0.2.1") // any client, without a list
 
 	d.limit(networks("192.0.2.1/32", "fd00:2::1/128", "192.0.2.4/30", "fd00:2::4/126"))
 	one := d.call("192.0.2.1")
@@ -301,7 +303,8 @@ func TestOnlyListedClientsAreLetIn(t *testing.T) {
 	d.call("fd00:2::9")
 }
 
-// TestTheDoorComesBeforeTheOneSource: the list is held against where clients are, not against what the server is shown.
+// TestTheDoorComesBeforeTheOneSource: the list applies to the clients' real addresses, not to the address that the
+// server sees.
 func TestTheDoorComesBeforeTheOneSource(t *testing.T) {
 	d := newDoor(t)
 	d.limit(networks("192.0.2.1/32", "fd00:2::1/128"))

@@ -9,37 +9,38 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// gateTable comes before all others: what it drops, no connection tracking and no other table sees.
+// gateTable comes before all others: packets that it drops reach neither connection tracking nor another table.
 const gateTable = "longhorn-share-gate"
 
-// gateLife is how long a question that was confirmed opens the port, from before it was asked.
+// gateLife is how long a confirmed question opens the port, counted from before the question.
 const gateLife = 4 * time.Second
 
-// MuteAfter is how long after the last question that a server's share manager asked with a limit that server reaches no client: gateLife, and a
-// second for clocks that run at slightly different speeds.
+// MuteAfter is how long after the last limited question of its share manager a server reaches no client. It is
+// gateLife, and a second for clocks that run at slightly different speeds.
 const MuteAfter = gateLife + time.Second
 
-// slots is how many questions the kernel knows: the one under way, and the last one that was confirmed.
+// slots is how many questions the kernel knows: the one under way, and the last confirmed one.
 const slots = 2
 
-// gate lets packets of a port through, for connections that are established too, only while a question is confirmed and not too old. The
-// kernel keeps the time, so a process that stands still closes the port like one that gets no answer.
+// gate lets packets to and from a port pass only while a question is confirmed and not too old. This applies to
+// established connections, too. The kernel measures the time. So if a process is paused, the port closes as if the
+// process got no answer.
 //
 //	before a question       the slot's element is armed: from here on the kernel counts
 //	the answer is yes       the slot is confirmed
 //	packet                  passes if one slot is armed and confirmed
 //
-// A process that pauses between the answer and the confirmation confirms a slot whose time is over, and opens nothing. So no step of the
-// process has to be in time.
+// If a process pauses between the answer and the confirmation, it confirms a slot with a time that is over, and opens
+// nothing. So no step of the process has a deadline.
 //
-// Packets of this machine to itself pass always. What does not pass gets no answer, no reset either: a client sends it again, and has lost
-// nothing when the port opens again.
+// Packets from this machine to itself always pass. Other packets that do not pass get no answer, not even a reset. A
+// client sends them again, and has lost nothing when the port opens again.
 type gate struct {
 	port int
 	life time.Duration
 }
 
-// open without limit is a slot of its own.
+// The state "open without limit" has its own slot.
 const withoutLimit = slots
 
 func (g gate) key() []byte { return binaryutil.BigEndian.PutUint16(uint16(g.port)) }
@@ -48,7 +49,7 @@ func (g gate) table() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyINet, Name: gateTable}
 }
 
-// set is one of a slot's two sets. Each holds the port or nothing.
+// set is one of a slot's two sets. Each contains the port or nothing.
 func (g gate) set(kind string, slot int) *nftables.Set {
 	return &nftables.Set{Table: g.table(), Name: fmt.Sprintf("%s%d", kind, slot), KeyType: nftables.TypeInetService, HasTimeout: true}
 }
@@ -56,7 +57,7 @@ func (g gate) set(kind string, slot int) *nftables.Set {
 func (g gate) armed(slot int) *nftables.Set     { return g.set("armed", slot) }
 func (g gate) confirmed(slot int) *nftables.Set { return g.set("confirmed", slot) }
 
-// change does something in one step.
+// change makes changes in one step.
 func (g gate) change(what string, do func(c *nftables.Conn) error) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -71,10 +72,10 @@ func (g gate) change(what string, do func(c *nftables.Conn) error) error {
 	return nil
 }
 
-// install adds the rules in place of those of an earlier process of this pod. The port is closed then.
+// install adds the rules, in place of the rules of an earlier process of this pod. After it the port is closed.
 func (g gate) install() error {
 	return g.change("guarding", func(c *nftables.Conn) error {
-		c.AddTable(g.table()) // so that there is one to delete
+		c.AddTable(g.table()) // so that there is a table to delete
 		c.DelTable(g.table())
 		table := c.AddTable(g.table())
 		var passes [slots + 1][2]*nftables.Set
@@ -113,12 +114,12 @@ func (g gate) install() error {
 	})
 }
 
-// isIn matches what was loaded last against a set.
+// isIn matches the last loaded value against a set.
 func isIn(s *nftables.Set) expr.Any {
 	return &expr.Lookup{SourceRegister: 1, SetName: s.Name, SetID: s.ID}
 }
 
-// arm begins the time of a slot, which is not confirmed from here on.
+// arm starts the time of a slot, which is unconfirmed from here on.
 func (g gate) arm(slot int) error {
 	return g.change("arming", func(c *nftables.Conn) error {
 		c.FlushSet(g.confirmed(slot))
@@ -127,7 +128,7 @@ func (g gate) arm(slot int) error {
 	})
 }
 
-// confirm opens the port for what is left of a slot's time.
+// confirm opens the port for the rest of a slot's time.
 func (g gate) confirm(slot int) error {
 	return g.change("opening", func(c *nftables.Conn) error {
 		return c.SetAddElements(g.confirmed(slot), []nftables.SetElement{{Key: g.key()}})
@@ -146,7 +147,7 @@ func (g gate) open() error {
 	})
 }
 
-// limit has a port that is open without limit close after the time of a slot.
+// limit makes a port that is open without limit close after the time of a slot.
 func (g gate) limit(slot int) error {
 	return g.change("limiting", func(c *nftables.Conn) error {
 		for _, s := range []int{slot, withoutLimit} {
@@ -171,7 +172,7 @@ func (g gate) close() error {
 	})
 }
 
-// remove takes the rules away: the port is open as if they had never been.
+// remove removes the rules: the port is open as if they had never existed.
 func (g gate) remove() error {
 	return g.change("freeing", func(c *nftables.Conn) error {
 		c.AddTable(g.table())

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guard installs a gate in the server's network. Its slots last for long, so that nothing in a test has to be in time.
+// guard installs a gate in the server's network. Its slots last for long, so that no step of a test has a deadline.
 func (d door) guard(life time.Duration) gate {
 	d.t.Helper()
 	g := gate{port: doorPort, life: life}
@@ -19,7 +19,7 @@ func (d door) guard(life time.Duration) gate {
 	return g
 }
 
-// mute waits until what is sent over a connection gets no answer.
+// mute waits until data sent over a connection gets no answer.
 func (d door) mute(conn net.Conn) {
 	d.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -34,7 +34,7 @@ func (d door) mute(conn net.Conn) {
 	}
 }
 
-// heard waits for what was sent while the port was closed: the kernels send it again.
+// heard waits for data that was sent while the port was closed: the kernels send it again.
 func (d door) heard(conn net.Conn) {
 	d.t.Helper()
 	require.NoError(d.t, conn.SetDeadline(time.Now().Add(patience)))
@@ -44,7 +44,7 @@ func (d door) heard(conn net.Conn) {
 	assert.Equal(d.t, "hello", string(answer))
 }
 
-// elements is how many a set has.
+// elements is the number of elements in a set.
 func (d door) elements(s *nftables.Set) int {
 	d.t.Helper()
 	var found []nftables.SetElement
@@ -59,8 +59,8 @@ func (d door) elements(s *nftables.Set) int {
 	return len(found)
 }
 
-// A port opens by a question that was armed and confirmed, and closes when its time is over or at once; connections that are established
-// stand still and lose nothing.
+// A question that was armed and confirmed opens the port. The port closes at once, or when the question's time is over.
+// Established connections pause and lose nothing.
 func TestTheGateOpensAndCloses(t *testing.T) {
 	d := newDoor(t)
 	before := d.call("192.0.2.1")
@@ -107,7 +107,8 @@ func TestTheGateOpensAndCloses(t *testing.T) {
 	d.heard(six)
 }
 
-// The process does nothing more after a "yes": the kernel closes the port. It confirms late, after a pause: that opens nothing.
+// The process does nothing after a "yes": the kernel closes the port. The process confirms late, after a pause: that
+// opens nothing.
 func TestTheKernelClosesThePortOfAProcessThatStandsStill(t *testing.T) {
 	d := newDoor(t)
 	g := d.guard(2 * time.Second)
@@ -125,7 +126,7 @@ func TestTheKernelClosesThePortOfAProcessThatStandsStill(t *testing.T) {
 	d.heard(conn)
 }
 
-// A port that was open without limit has one from then on.
+// A port that was open without limit is limited from then on.
 func TestALimitEndsByItself(t *testing.T) {
 	d := newDoor(t)
 	g := d.guard(time.Second)

@@ -9,12 +9,13 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Question asks whether the volume's engine is in force. limited says that the port closes by itself 4 s after the question, unless the answer
-// is Yes. The error is for messages. It must return soon after ctx ends.
+// Question asks whether the volume's engine is in force. limited says that the port closes automatically 4 s after the
+// question, unless the answer is Yes. The error is for messages. Question must return soon after ctx is done.
 type Question func(ctx context.Context, limited bool) (Verdict, error)
 
-// Gatekeeper has the NFS port of this network open only while the volume's engine is in force: docs/DATAPLANE.md, "Whether a generation is in
-// force". A server whose node is cut off would continue to grant locks and to answer reads from its cache, for which it needs no disk.
+// Gatekeeper keeps the NFS port of this network open only while the volume's engine is in force: docs/DATAPLANE.md,
+// "Whether a generation is in force". Otherwise a server on a node that is cut off would continue to grant locks. It
+// would also answer reads from its cache, without a disk.
 type Gatekeeper struct {
 	gate gate
 	ask  Question
@@ -23,12 +24,13 @@ type Gatekeeper struct {
 
 	muted atomic.Bool
 	told  bool   // that the port is closed
-	fault string // what the kernel refused last; "": nothing
+	fault string // the last refusal of the kernel; "": none
 }
 
-// NewGatekeeper closes a port of this network, until Run opens it. now is the time since some fixed moment that continues while this process is
-// stopped. An error says that the kernel cannot limit the port, which is open as before: then no question may be asked with a limit, because members
-// would take it for proof that the port is limited (AskWithoutLimit).
+// NewGatekeeper closes a port of this network, until Run opens it. now is the time since some fixed moment; it
+// continues while this process is paused. An error says that the kernel cannot limit the port, which is open as before.
+// In that case the caller must send no limited question, because members would treat it as proof that the port is
+// limited (AskWithoutLimit).
 func NewGatekeeper(port int, ask Question, now func() time.Duration, log *logrus.Entry) (*Gatekeeper, error) {
 	k := &Gatekeeper{gate: gate{port: port, life: gateLife}, ask: ask, now: now, log: log}
 	if err := k.gate.install(); err != nil {
@@ -38,21 +40,21 @@ func NewGatekeeper(port int, ask Question, now func() time.Duration, log *logrus
 	return k, nil
 }
 
-// Muted tells whether the port is closed, as far as this process knows.
+// Muted reports whether the port is closed, as far as this process knows.
 func (k *Gatekeeper) Muted() bool { return k.muted.Load() }
 
-// Remove opens the port for good. The server must have ended.
+// Remove opens the port permanently. The server must have exited.
 func (k *Gatekeeper) Remove() error { return k.gate.remove() }
 
-// reply is the answer to the question of a number.
+// reply is the answer to the question with a number.
 type reply struct {
 	number  int
 	verdict Verdict
 	err     error
 }
 
-// Run asks and opens and closes the port, until ctx ends, when it returns nil, or until the port was closed for too long (ErrMuted). It leaves
-// the port as it is: what is open closes when its time is over.
+// Run asks, and opens and closes the port. It runs until ctx is done, when it returns nil, or until the port was closed
+// for too long (ErrMuted). It leaves the port as it is: an open port closes when its time is over.
 func (k *Gatekeeper) Run(ctx context.Context) error {
 	rule, replies := newMuteRule(k.now()), make(chan reply)
 	ctx, cancel := context.WithCancel(ctx)
@@ -75,7 +77,7 @@ func (k *Gatekeeper) Run(ctx context.Context) error {
 		case r := <-replies:
 			timer.Stop()
 			now := k.now()
-			if acts, err = rule.step(now); err != nil { // this process may have stood still since
+			if acts, err = rule.step(now); err != nil { // this process may have been paused since
 				return err
 			}
 			reason, answered = r.err, true
@@ -86,7 +88,7 @@ func (k *Gatekeeper) Run(ctx context.Context) error {
 	}
 }
 
-// do acts, and tells the rule what the kernel refused. An error says that the port may be open and must not be.
+// do acts, and informs the rule about refusals of the kernel. An error says that the port may be open and must not be.
 func (k *Gatekeeper) do(ctx context.Context, rule *muteRule, acts []muteAct, replies chan<- reply) error {
 	var failed error
 	for _, a := range acts {
@@ -117,7 +119,8 @@ func (k *Gatekeeper) do(ctx context.Context, rule *muteRule, acts []muteAct, rep
 	return nil
 }
 
-// begin asks aside. A question whose slot could not be armed is not asked: the port must be limited when members hear that it is.
+// begin asks in the background. If the slot of a question could not be armed, the question is not sent: the port must
+// be limited when members hear that it is.
 func (k *Gatekeeper) begin(ctx context.Context, number int, limited bool, failed error, replies chan<- reply) {
 	go func() {
 		r := reply{number: number, verdict: Unanswered, err: failed}
@@ -133,7 +136,7 @@ func (k *Gatekeeper) begin(ctx context.Context, number int, limited bool, failed
 	}()
 }
 
-// refused tells once what the kernel refused.
+// refused logs once that the kernel refused a change.
 func (k *Gatekeeper) refused(err error) {
 	text := ""
 	if err != nil {
@@ -145,7 +148,8 @@ func (k *Gatekeeper) refused(err error) {
 	k.fault = text
 }
 
-// tell says once when clients are not served, and when they are. A port that is closed at the start is no news before the first answer.
+// tell logs once when clients are not served, and when they are served again. If a port is closed at the start, this is
+// not logged before the first answer.
 func (k *Gatekeeper) tell(muted, answered bool, last Verdict, reason error) {
 	wasMuted := k.muted.Swap(muted)
 	switch log := k.log.WithField("verdict", last.String()); {

@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/boottime"
 )
 
-// questions answers with what is set.
+// questions answers with the value that the test sets.
 type questions struct {
 	mu      sync.Mutex
 	verdict Verdict // guarded by mu; 0: the answer never comes
@@ -42,7 +42,7 @@ func (q *questions) ask(ctx context.Context, limited bool) (Verdict, error) {
 	return v, nil
 }
 
-// TestTheGatekeeper: a connection that is established stands still while the engine is not confirmed, and goes on afterwards.
+// TestTheGatekeeper: an established connection pauses while the engine is not confirmed, and continues afterwards.
 func TestTheGatekeeper(t *testing.T) {
 	d := newDoor(t)
 	conn := d.call("192.0.2.1")
@@ -88,7 +88,7 @@ func TestTheGatekeeper(t *testing.T) {
 	d.echo(conn)
 	cancel()
 	<-ended
-	d.mute(conn) // the kernel closes what nothing renews
+	d.mute(conn) // the kernel closes the port, because nothing renews it
 	text := log.String()
 	assert.Contains(t, text, "is closed to clients")
 	assert.Contains(t, text, "deadline exceeded", "the reason")
@@ -97,7 +97,7 @@ func TestTheGatekeeper(t *testing.T) {
 	d.heard(conn)
 }
 
-// A port that is never opened is reported, too, once and with the reason.
+// A port that never opens is logged, too, once and with the reason.
 func TestAPortThatStaysClosedFromTheStartIsReported(t *testing.T) {
 	log := &syncBuffer{}
 	logger := logrus.New()

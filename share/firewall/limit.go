@@ -10,20 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clientsTable is of its own: the rule that shows one source (onesource.go) comes later, so that this one sees where clients really are.
+// clientsTable is a separate table. The rule that shows one source (onesource.go) comes later, so that this one sees
+// the real addresses of clients.
 const clientsTable = "longhorn-share-clients"
 
-// limitClients lets only these networks, and this machine, send to a port of this network, also over connections that are established; nil: any
-// may. It replaces what it did before in one step.
+// limitClients allows only these networks, and this machine, to send to a port of this network, also over established
+// connections; nil: all may. It replaces its former rules in one step.
 func limitClients(port int, networks []netip.Prefix) error {
-	// All goes in one message, which the socket's buffer must hold: a rule for a network takes the most.
+	// All goes into one message, which the socket's buffer must hold. A rule for a network takes the most space.
 	const perNetwork, rules = 512, 64 << 10
 	c, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error { return c.SetWriteBuffer(rules + perNetwork*len(networks)) }))
 	if err != nil {
 		return fmt.Errorf("reaching nftables: %w", err)
 	}
 	table := &nftables.Table{Family: nftables.TableFamilyINet, Name: clientsTable}
-	c.AddTable(table) // so that there is one to delete
+	c.AddTable(table) // so that there is a table to delete
 	c.DelTable(table)
 	if networks != nil {
 		if err := addDoor(c, c.AddTable(table), port, networks); err != nil {
@@ -36,7 +37,8 @@ func limitClients(port int, networks []netip.Prefix) error {
 	return nil
 }
 
-// addDoor adds the rules. Its chain comes before that of ShowOneSource in the same hook, which has the priority of source NAT.
+// addDoor adds the rules. Its chain comes before the chain of ShowOneSource in the same hook, which has the priority of
+// source NAT.
 func addDoor(c *nftables.Conn, table *nftables.Table, port int, networks []netip.Prefix) error {
 	chain := c.AddChain(&nftables.Chain{
 		Name: "clients", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
@@ -82,7 +84,7 @@ func addDoor(c *nftables.Conn, table *nftables.Table, port int, networks []netip
 	return nil
 }
 
-// addElements adds a few at a time: one message of netlink takes 64 KiB of them.
+// addElements adds a few elements at a time: one netlink message holds 64 KiB of them.
 func addElements(c *nftables.Conn, set *nftables.Set, elements []nftables.SetElement) error {
 	const few = 500
 	for len(elements) > 0 {
@@ -95,7 +97,7 @@ func addElements(c *nftables.Conn, set *nftables.Set, elements []nftables.SetEle
 	return nil
 }
 
-// maskOf has the bits of a network's prefix set.
+// maskOf has the bits set that are in a network's prefix.
 func maskOf(n netip.Prefix) []byte {
 	mask := make([]byte, n.Addr().BitLen()/8)
 	for i := range n.Bits() {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// ErrMuted means that clients were not served for so long that another share manager must try: no question was answered with yes.
+// ErrMuted means that clients were not served for so long that another share manager must try: no question was answered
+// with yes.
 var ErrMuted = errors.New("the volume's engine was not confirmed to be in force")
 
 // Verdict is the answer to the question whether the volume's engine is in force.
@@ -15,16 +16,17 @@ type Verdict int
 const (
 	// Unanswered: no answer came in time, or it was neither yes nor no. Members may have heard the question.
 	Unanswered Verdict = iota
-	// NotOffered: the instance manager is of an earlier release. It has no socket, or does not know the question. No member has heard the question.
+	// NotOffered: the instance manager is of an earlier release. It has no socket, or does not know the question. No
+	// member has heard the question.
 	NotOffered
-	// Refused: nothing listens on the instance manager's socket. No member has heard the question. The instance manager may be starting, or one
-	// of an earlier release has taken the place of a later one.
+	// Refused: no process listens on the instance manager's socket. No member has heard the question. The instance
+	// manager may be starting, or an instance manager of an earlier release has replaced a later one.
 	Refused
-	// Unconfirmed: it was neither yes nor no.
+	// Unconfirmed: the answer was neither yes nor no.
 	Unconfirmed
 	// Yes: the engine is in force at all members of the volume.
 	Yes
-	// No: the engine is gone for good.
+	// No: the engine is gone permanently.
 	No
 	// CannotTell: a member is of an earlier release. All others have heard the question.
 	CannotTell
@@ -49,31 +51,34 @@ func (v Verdict) String() string {
 }
 
 const (
-	// questionEvery is the time between two questions, and questionSoon that after one that did not open a closed port.
+	// questionEvery is the time between two questions. questionSoon is the time after a question that did not open a
+	// closed port.
 	questionEvery = time.Second
 	questionSoon  = 200 * time.Millisecond
 	// questionLimit is how long an answer may take.
 	questionLimit = 2 * time.Second
-	// mutePulse is the longest time between two steps, and muteGap the one after which earlier answers no longer count.
+	// mutePulse is the longest time between two steps. After muteGap between two steps, earlier answers no longer
+	// count.
 	mutePulse = 250 * time.Millisecond
 	muteGap   = 2 * time.Second
-	// muteEnds is how long a port may be closed where the engine is gone for good. muteWaits is how long where it was not confirmed: a member or the
-	// API server does not answer, no successor can start either, and the engine may be confirmed again.
+	// muteEnds is how long a port may be closed if the engine is gone permanently. muteWaits is how long if it was not
+	// confirmed: a member or the API server does not answer, no successor can start either, and the engine may be
+	// confirmed again.
 	muteEnds, muteWaits = 15 * time.Second, time.Minute
-	// refusedStart is after how long a socket on which nothing listens is taken for one that an earlier release found and left. An instance
-	// manager of this release that starts listens sooner.
+	// refusedStart is the time after which a socket without a listener counts as left over by an earlier release. An
+	// instance manager of this release that starts listens sooner.
 	refusedStart = 10 * time.Second
 )
 
-// muteDeed is what is to be done with the gate.
+// muteDeed is an action on the gate.
 type muteDeed int
 
 const (
 	doArm     muteDeed = iota + 1 // the slot of the next question
-	doAsk                         // the question; told by answer
+	doAsk                         // the question; answer receives the result
 	doConfirm                     // the slot of the question
 	doOpen                        // without limit
-	doLimit                       // what is open without limit closes after the time of the slot
+	doLimit                       // a port that is open without limit closes after the time of the slot
 	doClose                       // at once
 )
 
@@ -83,54 +88,60 @@ type muteAct struct {
 	slot int
 }
 
-// muteRule decides when the port is open. Its methods are told what happened and when, in time since some fixed moment that continues while
-// the process is stopped, and decide; they do nothing themselves.
+// muteRule decides when the port is open. Its methods receive events and their times, and decide. The times count from
+// some fixed moment and continue while the process is paused. The methods do nothing themselves.
 //
 //	asked with limit       yes            open for 4 s from before the question
 //	                       no             closed at once
-//	                       cannot tell    asked again without limit; what is open closes when its time is over
-//	                       else           what is open closes when its time is over
+//	                       cannot tell    asked again without limit; an open port closes when its time is over
+//	                       else           an open port closes when its time is over
 //	                       not offered    open without limit, if no question can have been heard; else as no answer
 //	                       refused        the same, after refusedStart
-//	asked without limit    cannot tell    open without limit: the members that remember questions have heard that they have no limit
-//	                       yes            all members are of this release by now: open for 4 s, and asked with limit from now on
+//	asked without limit    cannot tell    open without limit: the members that remember questions have heard that they
+//	                                      have no limit
+//	                       yes            all members are of this release now: open for 4 s, asked with limit from now on
 //	                       no             closed at once, and asked with limit from now on
 //	                       else           as before
 //
-// The members must know before the port has no limit: else a successor takes the age of a question for proof that this server is mute. So an
-// instance manager that does not answer never opens the port: it may have passed the question on.
+// The members must know before the port has no limit. Otherwise a successor treats the age of a question as proof that
+// this server is mute. So an instance manager that does not answer never opens the port: it may have passed the
+// question on.
 type muteRule struct {
 	limited bool
 	open    bool // without limit
 	slot    int  // of the question under way, or the next one
 	heard   bool // a member may have heard a question of this process
-	late    int  // earlier questions without an answer so far: a member may have heard them
+	// late are earlier questions without an answer so far: a member may have heard them.
+	late int
 
 	began, last time.Duration
 	until       time.Duration // the port is open until then, as far as this process knows
-	closedAt    time.Duration // when it was seen to be closed; where it is open, when it was seen last
-	asking      bool
-	number      int // of the question, so that an answer that is too late is known as such
-	asked       time.Duration
-	next        time.Duration
-	verdict     Verdict // the last one
+	// closedAt is when the port was seen to be closed; while it is open, when it was last seen.
+	closedAt time.Duration
+	asking   bool
+	// number is the number of the question, so that a late answer can be recognised.
+	number  int
+	asked   time.Duration
+	next    time.Duration
+	verdict Verdict // the last one
 }
 
 func newMuteRule(now time.Duration) *muteRule {
 	return &muteRule{limited: true, began: now, last: now, closedAt: now, next: now}
 }
 
-// isOpen tells whether clients are served, as far as the process knows.
+// isOpen reports whether clients are served, as far as the process knows.
 func (m *muteRule) isOpen(now time.Duration) bool { return m.open || now < m.until }
 
-// step must be called at each mutePulse at least, and before answer.
+// step must be called at least every mutePulse, and before answer.
 func (m *muteRule) step(now time.Duration) ([]muteAct, error) {
 	var acts []muteAct
 	if now-m.last > muteGap && m.limited {
 		if m.asking {
 			m.late++
 		}
-		m.until, m.asking, m.next = 0, false, now // a new question is asked below, so the answer to the earlier one no longer counts
+		// the code below asks a new question, so the answer to the earlier one no longer counts
+		m.until, m.asking, m.next = 0, false, now
 		acts = append(acts, muteAct{deed: doClose})
 	}
 	m.last = now
@@ -151,7 +162,7 @@ func (m *muteRule) step(now time.Duration) ([]muteAct, error) {
 	return append(acts, muteAct{deed: doAsk}), nil
 }
 
-// due is when the next step must be at the latest.
+// due is the latest time for the next step.
 func (m *muteRule) due(now time.Duration) time.Duration {
 	if m.asking {
 		return now + mutePulse
@@ -159,7 +170,7 @@ func (m *muteRule) due(now time.Duration) time.Duration {
 	return max(now, min(now+mutePulse, m.next))
 }
 
-// answer is told how the question of a number ended.
+// answer receives the result of the question with a number.
 func (m *muteRule) answer(now time.Duration, number int, v Verdict) []muteAct {
 	if v != NotOffered && v != Refused {
 		m.heard = true // also if this answer is too late
@@ -188,7 +199,7 @@ func (m *muteRule) answer(now time.Duration, number int, v Verdict) []muteAct {
 	return []muteAct{{deed, slot}}
 }
 
-// decide returns what follows from a verdict; 0: nothing.
+// decide returns the deed for a verdict; 0: nothing.
 func (m *muteRule) decide(now time.Duration, v Verdict) muteDeed {
 	old := isEarlierRelease(v, now-m.began)
 	switch {
@@ -215,7 +226,8 @@ func (m *muteRule) decide(now time.Duration, v Verdict) muteDeed {
 	return 0
 }
 
-// isEarlierRelease tells whether an answer, so long after the first question, shows that this node's instance manager cannot be asked.
+// isEarlierRelease reports whether an answer, so long after the first question, shows that this node's instance manager
+// does not support questions.
 func isEarlierRelease(v Verdict, waited time.Duration) bool {
 	return v == NotOffered || v == Refused && waited >= refusedStart
 }
@@ -238,7 +250,7 @@ func (m *muteRule) openWide() muteDeed {
 	return doOpen
 }
 
-// refused is told that the kernel refused something: the port is as it was before.
+// refused records that the kernel refused a deed: the port is as it was before.
 func (m *muteRule) refused(d muteDeed) {
 	switch d {
 	case doConfirm:

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ruled plays time and answers to a rule.
+// ruled feeds times and answers to a rule.
 type ruled struct {
 	*muteRule
 	t   *testing.T
@@ -26,7 +26,7 @@ var (
 	askedWithout   = []muteAct{{deed: doAsk}}
 )
 
-// at lets time pass, in steps of a pulse, and wants these acts of the last step.
+// at lets time pass, in steps of a pulse, and expects these acts from the last step.
 func (r *ruled) at(after time.Duration, want ...muteAct) {
 	r.t.Helper()
 	for r.now+mutePulse < muteStart+after {
@@ -41,7 +41,7 @@ func (r *ruled) at(after time.Duration, want ...muteAct) {
 	assert.Equal(r.t, want, acts, "at %s", after)
 }
 
-// hears an answer to the question under way, and wants these acts.
+// hears passes an answer to the question under way, and expects these acts.
 func (r *ruled) hears(v Verdict, want ...muteAct) {
 	r.t.Helper()
 	assert.Equal(r.t, want, r.answer(r.now, r.number, v), "at %s: %s", r.now-muteStart, v)
@@ -98,7 +98,8 @@ func TestAnAnswerToAnEarlierQuestionIsNone(t *testing.T) {
 	assert.Equal(t, askedWithLimit(0), acts, "2 s are no gap")
 }
 
-// An engine that is gone for good ends its share manager after 15 s. One that is only not confirmed, as while the API server is away, gets a minute.
+// If an engine is gone permanently, its share manager exits after 15 s. If it is only not confirmed, as while the API
+// server is away, the share manager waits for a minute.
 func TestAPortThatIsClosedForLongEndsTheShareManager(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, then Verdict
@@ -179,7 +180,7 @@ func TestAShareBesideEarlierReleases(t *testing.T) {
 		r.at(time.Second, askedWithout...)
 		r.at(4 * time.Second)
 		r.wantOpen(false)
-		r.hears(Yes) // it has left again
+		r.hears(Yes) // it has disappeared again
 		r.wantOpen(false)
 		r.at(4*time.Second, askedWithLimit(1)...)
 		r.hears(Yes, muteAct{doConfirm, 1})
@@ -198,7 +199,7 @@ func TestAShareBesideEarlierReleases(t *testing.T) {
 		r.at(refusedStart, askedWithout...)
 		r.hears(Refused)
 		r.at(refusedStart+time.Second, askedWithout...)
-		r.hears(Yes, muteAct{doLimit, 0}) // a later release took its place
+		r.hears(Yes, muteAct{doLimit, 0}) // a later release replaced it
 	})
 	t.Run("one that has answered is silent: no limit is taken away", func(t *testing.T) {
 		r := newRuled(t)
@@ -212,7 +213,7 @@ func TestAShareBesideEarlierReleases(t *testing.T) {
 	})
 }
 
-// Members may have heard a question that got no answer, and take its age for proof that the port is closed.
+// Members may have heard a question that got no answer, and treat its age as proof that the port is closed.
 func TestAQuestionThatMayHaveBeenHeardKeepsThePortClosed(t *testing.T) {
 	for name, answers := range map[string][]Verdict{
 		"no answer ever comes":                         {Unanswered},
@@ -263,7 +264,7 @@ func TestAQuestionThatMayHaveBeenHeardKeepsThePortClosed(t *testing.T) {
 	})
 }
 
-// What the kernel refuses has not happened.
+// A deed that the kernel refuses has no effect.
 func TestWhatTheKernelRefuses(t *testing.T) {
 	r := newRuled(t)
 	r.at(0, askedWithLimit(0)...)
@@ -282,5 +283,5 @@ func TestWhatTheKernelRefuses(t *testing.T) {
 	r.hears(Yes, muteAct{doLimit, 0})
 	r.refused(doLimit)
 	r.wantOpen(true)
-	r.at(time.Second, askedWithout...) // it has no limit, and does not say that it has
+	r.at(time.Second, askedWithout...) // it has no limit, and does not claim to have one
 }

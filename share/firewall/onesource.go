@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ganesha knows a client after a restart by its name and by the address that it came from. But the address of one client changes when the
-// share moves: a node that reaches a Service on another node does so with one of its addresses, and on the node itself with that of
-// its bridge, or the reverse. So the server is shown one source for all, which nothing is sent to; the name alone tells clients apart, as
-// NFSv4 has it (RFC 8881, 2.4).
+// After a restart, Ganesha knows a client by its name and by its source address. But the address of a client changes
+// when the share moves. To reach a Service on another node, a node uses one of its own addresses. To reach a Service on
+// the node itself, it uses the address of its bridge. It may also be the reverse. So the server sees one source address
+// for all clients, to which nothing is sent. Only the name distinguishes clients, as NFSv4 specifies (RFC 8881, 2.4).
 //
 //	client 10.0.0.7 ─┐                                   ┌─ "169.254.99.1-(20:Linux NFSv4.2 node-1)"
 //	client 10.1.3.1 ─┴─► the pod's network: source NAT ──┴─ whatever node the share is on
@@ -20,8 +20,8 @@ var (
 	Source6 = netip.MustParseAddr("fd00:6c6f:6e67:686f:726e::1")
 )
 
-// ShowOneSource has connections to a port of this network seem to come from one address, for as long as the network is there. Those of this
-// machine itself stay as they are.
+// ShowOneSource makes connections to a port of this network seem to come from one address, as long as the network
+// exists. Connections from this machine itself are not changed.
 func ShowOneSource(port int) error {
 	chain := nftables.Chain{Name: "clients", Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityNATSource}
 	var rules [][]expr.Any

@@ -5,14 +5,16 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// The flags RST and ACK in the header of TCP.
+// The flags RST and ACK in the TCP header.
 const resetAndAck = 0x04 | 0x10
 
-// DropRefusals has this network refuse no connection to a port: while no server listens there, who asks gets no answer. The kernel's NFS client
-// asks again 1 s after a connection that was not answered, and 3 s after one that was refused; a server that is started again answers sooner.
+// DropRefusals prevents this network from refusing connections to a port: while no server listens there, a client gets
+// no answer. The kernel's NFS client tries again 1 s after a connection without an answer, and 3 s after a refused one.
+// A server that restarts answers sooner.
 //
-// A refusal is the reset that answers a SYN: it has the sequence number 0 (RFC 9293, 3.10.7.1). The reset of a connection that was there has
-// another one, and still tells a client at once that its server has ended. This machine itself is refused as always.
+// A refusal is the reset that answers a SYN: it has the sequence number 0 (RFC 9293, 3.10.7.1). The reset of an
+// existing connection has another number, and still informs a client at once that its server has exited. Connections
+// from this machine itself are still refused.
 func DropRefusals(port int) error {
 	chain := nftables.Chain{Name: "refusals", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityRaw}
 	flags := []expr.Any{

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhoFindsNoServerIsNotRefused: it gets no answer, from which the kernel's NFS client comes back sooner. Who was connected still learns that its server ended.
+// TestWhoFindsNoServerIsNotRefused: a client without a server gets no answer, so the kernel's NFS client comes back
+// sooner. A connected client still learns that its server exited.
 func TestWhoFindsNoServerIsNotRefused(t *testing.T) {
 	d := newDoor(t)
 	const nobody = doorPort + 1

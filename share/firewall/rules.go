@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offsets in the header of TCP (RFC 9293, 3.1).
+// Offsets in the TCP header (RFC 9293, 3.1).
 const (
 	sourcePort      = 0
 	destinationPort = 2
@@ -18,8 +18,8 @@ const (
 	tcpFlags        = 13
 )
 
-// setRules makes a chain in a table of this network that has these rules and no others; the rules of an earlier process of this pod are replaced
-// in the same step.
+// setRules creates a chain in a table of this network that has exactly these rules. It replaces the rules of an earlier
+// process of this pod in the same step.
 func setRules(table string, chain nftables.Chain, rules ...[]expr.Any) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -37,13 +37,13 @@ func setRules(table string, chain nftables.Chain, rules ...[]expr.Any) error {
 	return nil
 }
 
-// join puts conditions and what follows from them into one rule.
+// join combines conditions and actions into one rule.
 func join(parts ...[]expr.Any) []expr.Any { return slices.Concat(parts...) }
 
-// is is a comparison of what was loaded last.
+// is compares the last loaded value.
 func is(data ...byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data} }
 
-// header loads a part of the header of TCP.
+// header loads a part of the TCP header.
 func header(offset, length uint32) expr.Any {
 	return &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: length}
 }
@@ -53,7 +53,7 @@ func isFamily(family byte) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, is(family)}
 }
 
-// isTCP matches packets of TCP.
+// isTCP matches TCP packets.
 func isTCP() []expr.Any {
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, is(unix.IPPROTO_TCP)}
 }
@@ -75,7 +75,7 @@ const (
 func isFrom(s side) []expr.Any { return byLink(expr.MetaKeyIIFNAME, s) }
 func isTo(s side) []expr.Any   { return byLink(expr.MetaKeyOIFNAME, s) }
 
-// byLink compares the link of a packet with the one of this machine itself, by its name as the kernel has it.
+// byLink compares the link of a packet with this machine's loopback link, by the kernel's name for it.
 func byLink(key expr.MetaKey, s side) []expr.Any {
 	name := make([]byte, unix.IFNAMSIZ)
 	copy(name, "lo")

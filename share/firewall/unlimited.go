@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// AskWithoutLimit asks until it is certain that no member of the volume takes the port for limited. A server whose port the kernel cannot limit
-// must not start before that: members may remember a question with a limit, of an earlier share manager that used the same engine, and a
-// successor would take the age of that question for proof that this server is mute.
+// AskWithoutLimit asks until it is certain that no member of the volume believes that the port is limited. If the
+// kernel cannot limit a server's port, the server must not start before that. Members may remember a limited question
+// of an earlier share manager that used the same engine. A successor would treat the age of that question as proof that
+// this server is mute.
 //
 //	yes, cannot tell          done: all members that remember questions have heard that the port has no limit
 //	not offered               done: an engine of an earlier release remembers nothing
@@ -16,7 +17,7 @@ import (
 //	no                        asked again for muteEnds: then ErrMuted
 //	else                      asked again for muteWaits: then ErrMuted
 //
-// now is the time since some fixed moment. It returns an error of ctx when that ends.
+// now is the time since some fixed moment. AskWithoutLimit returns ctx's error when ctx is done.
 func AskWithoutLimit(ctx context.Context, ask Question, now func() time.Duration) error {
 	began, heard := now(), false
 	for {
