@@ -98,9 +98,11 @@ const (
 //	          actStart              lookup answered           lookup not answered
 //	stopped ───────────► starting ──────────────────► serving ◄──────────────────► silent
 //	   ▲                    │                                    lookup answered      │
-//	   │ exited, from any   │ too late: actKill                       hangs: actKill  │ (any of the three: suspended: actKill)
+//	   │ exited, from any   │ too late: actKill                       hangs: actKill  │
 //	   │ phase              ▼                                                         │
 //	   └───────────────── killed ◄────────────────────────────────────────────────────┘
+//
+// A server that is suspended in one of the phases starting, serving and silent is killed, too (actKill).
 type phase int
 
 const (
