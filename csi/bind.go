@@ -10,7 +10,7 @@ import (
 
 // publication is a checked request to publish.
 type publication struct {
-	// staged is how the volume is, or must again be, staged.
+	// staged says how the volume is staged, or must be staged again.
 	staged   staging
 	target   string
 	readOnly bool
@@ -18,13 +18,12 @@ type publication struct {
 	exclusive bool
 }
 
-// publish binds what is staged to the pod's path. It may be repeated. If the device of
-// a staging died since (the data plane ended, the volume was attached anew), publish
-// redoes the staging first, and redoes a bind left over from it too.
+// publish binds the staged volume to the pod's path. It may be repeated. The device of a staging may have died since:
+// the data plane stopped, and the volume was attached again. In that case publish first repeats the staging, and also
+// replaces a bind left over from it.
 //
-// A read-only block volume is bound read-only, which keeps the file from being
-// replaced; the container runtime decides, from the pod's own readOnly, what a
-// container may do to the device itself.
+// A read-only block volume is bound read-only, which prevents the file from being replaced. The container runtime
+// decides, from the pod's own readOnly, what a container may do to the device itself.
 func (n *node) publish(p publication) error {
 	if p.staged.share != nil {
 		return n.publishShare(p)
@@ -72,7 +71,7 @@ func (n *node) publish(p publication) error {
 	return nil
 }
 
-// checkExclusive refuses a second pod for a volume that one pod at most may have.
+// checkExclusive refuses a second pod for a volume that at most one pod may have.
 func (n *node) checkExclusive(p publication, source string) error {
 	if !p.exclusive {
 		return nil
@@ -89,7 +88,7 @@ func (n *node) checkExclusive(p publication, source string) error {
 	return nil
 }
 
-// unpublish takes the bind off and removes the path. It may be repeated.
+// unpublish removes the bind and the path. It may be repeated.
 func (n *node) unpublish(volume, target string) error {
 	err := n.takeOff(volume, target)
 	if err == nil {
@@ -102,7 +101,7 @@ func (n *node) unpublish(volume, target string) error {
 	return nil
 }
 
-// statistics measures what is mounted at a path.
+// statistics measures the file system or device that is mounted at a path.
 func (n *node) statistics(path string) (mount.Statistics, error) {
 	entry, err := n.mounts.Listed(path)
 	if err != nil {

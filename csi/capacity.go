@@ -9,8 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// GetCapacity answers how large a volume the manager would make now for a StorageClass's parameters; with a topology, one that can be used
-// on its node. The available capacity is the same figure: how many volumes fit depends on where each is placed, so no sum is true.
+// GetCapacity returns how large a volume the manager would create now for a StorageClass's parameters; with a topology,
+// a volume that can be used on its node. The available capacity is the same figure. How many volumes fit depends on
+// where each is placed, so no sum would be correct.
 func (s *controllerServer) GetCapacity(ctx context.Context, req *csipb.GetCapacityRequest) (*csipb.GetCapacityResponse, error) {
 	node, err := nodeOfTopology(req.GetAccessibleTopology())
 	if err != nil {
@@ -37,7 +38,7 @@ func nodeOfTopology(t *csipb.Topology) (string, error) {
 	return t.GetSegments()[corev1.LabelHostname], nil
 }
 
-// capacityRequest is the volume that is asked about, without a name and a size.
+// capacityRequest is the volume that the request is about, without a name and a size.
 func capacityRequest(req *csipb.GetCapacityRequest) (VolumeRequest, error) {
 	c := capability{accessMode: accessModeRWO}
 	if capabilities := req.GetVolumeCapabilities(); len(capabilities) > 0 {

@@ -17,9 +17,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/nfsidentifier"
 )
 
-// Servers know the node's NFS client by a name that the kernel makes when the first mount of a server is made (types/nfsidentifier.go), and which stays as
-// long as a mount of that server does. So the identifier in it is set just before a share is mounted, by the process that mounts. That process
-// does not know the cluster: the node's daemon leaves a file with the identifier to set, and reads in another one which identifier holds.
+// Servers know the node's NFS client by a name (types/nfsidentifier.go). The kernel creates the name at the first mount
+// of a server, and it stays as long as that server has a mount. So the process that mounts a share sets the identifier
+// in the name just before the mount. That process does not know the cluster. So the node's daemon leaves a file with
+// the identifier to set, and reads in another file which identifier is in force.
 //
 //	daemon ── wanted ──► plugin ──► sysfs of the node's network ──► names of later clients
 //	daemon ◄── held ──── plugin
@@ -29,31 +30,31 @@ import (
 //	some             X             X                X
 //	some             anything else X                "", not known: a client may have another name
 //
-// The last row is that of a plugin that is updated while shares are mounted, of an administrator who changes the identifier, and of a mount that
-// could not wait for the daemon. It ends with the first mount beside which there is none. A server that is asked whose client is whose is told too
-// little then, and never something wrong.
+// The last row occurs in three cases: a plugin is updated while shares are mounted, an administrator changes the
+// identifier, or a mount could not wait for the daemon. It ends with the first mount at a time when no share is
+// mounted. Until then, the daemon knows too little about which client belongs to which node, but never something wrong.
 const (
-	// wantedPatience is how long the first mount waits for a daemon that has not said yet what is wanted: both start when the node does. One of
-	// an earlier release never says it. Nothing waits a second time.
+	// wantedPatience is how long the first mount waits if the daemon has not written a wanted identifier yet: both
+	// start when the node starts. A daemon of an earlier release never writes it. No later mount waits.
 	wantedPatience = 5 * time.Second
 	wantedRound    = 100 * time.Millisecond
 )
 
-// clientID keeps the identifier of the node's NFS client. It only informs: no mount fails by it.
+// clientID manages the identifier of the node's NFS client. It only informs: it makes no mount fail.
 type clientID struct {
 	kernel nfsidentifier.Kernel
 	// dir is types.NFSClientDirectory of the node, as this process sees it.
 	dir string
-	// load loads the kernel's client.
+	// load loads the kernel's NFS client.
 	load func() error
-	// isUsed tells whether a share is mounted on this node.
+	// isUsed reports whether a share is mounted on this node.
 	isUsed   func() (bool, error)
 	patience time.Duration
 	log      *logrus.Entry
 
 	mu     sync.Mutex
-	waited bool   // guarded by mu, as is told
-	told   string // what was last said of a failure or of the identifier
+	waited bool   // guarded by mu, like told
+	told   string // the last message about a failure or about the identifier
 }
 
 func newClientID(o NodeOptions, mounts *mount.System) *clientID {
@@ -91,14 +92,15 @@ func (c *clientID) beforeMount() {
 	}
 }
 
-// set returns the identifier that the next client's name has, after setting it where there is none.
+// set returns the identifier in the next client's name. It sets the identifier first if there is none.
 func (c *clientID) set() (string, error) {
 	holds, err := c.kernel.Identifier()
 	if errors.Is(err, nfsidentifier.ErrUnsupported) {
 		if loading := c.load(); loading != nil {
 			return "", loading
 		}
-		holds, err = c.kernel.Identifier() // loading it may set one, as the administrator configured it
+		// loading it may set an identifier, as the administrator configured it
+		holds, err = c.kernel.Identifier()
 	}
 	if err != nil || holds != "" {
 		return holds, err
@@ -110,7 +112,7 @@ func (c *clientID) set() (string, error) {
 	return c.kernel.Set(wanted)
 }
 
-// wanted is what the daemon wants to be set. The first call waits for it.
+// wanted is the identifier that the daemon wants to be set. The first call waits for it.
 func (c *clientID) wanted() (string, error) {
 	for end := time.Now().Add(c.patience); ; time.Sleep(wantedRound) {
 		data, err := os.ReadFile(filepath.Join(c.dir, types.NFSClientWanted))
@@ -129,7 +131,8 @@ func (c *clientID) wanted() (string, error) {
 	}
 }
 
-// note records for the daemon which identifier the clients of all shares have when the next one is made with that which holds.
+// note records for the daemon which identifier the clients of all shares have, if the next client is created with the
+// present identifier.
 func (c *clientID) note(holds string) error {
 	path := filepath.Join(c.dir, types.NFSClientHeld)
 	before, err := os.ReadFile(path)

@@ -17,12 +17,13 @@ import (
 
 const kernelsIdentifier = "sys/fs/nfs/net/nfs_client/identifier"
 
-// idNode is a node in a directory, whose kernel's client is loaded by load alone.
+// idNode is a node in a directory. Only load loads its kernel's client.
 type idNode struct {
 	root  string
 	loads int
 	used  bool
-	after string // what the kernel's file has when its client was loaded; "": it has no such file
+	// after is the content of the kernel's file when its client was loaded; "": the file does not exist.
+	after string
 }
 
 func newIDNode(t *testing.T) *idNode { return &idNode{root: t.TempDir(), after: "(null)\n"} }
@@ -73,7 +74,7 @@ func TestTheIdentifierIsSetBeforeTheFirstMount(t *testing.T) {
 	plugin.beforeMount()
 	assert.Equal(t, "ours", n.held(t), "beside another share")
 	assert.Equal(t, 1, n.loads, "the kernel's client is loaded once")
-	n.want(t, "another") // the Node was made anew
+	n.want(t, "another") // the Node was created again
 	plugin.beforeMount()
 	assert.Equal(t, "ours", n.kernels(t), "it stays for the node's boot")
 	assert.Equal(t, "ours", n.held(t))
@@ -81,7 +82,7 @@ func TestTheIdentifierIsSetBeforeTheFirstMount(t *testing.T) {
 
 func TestAnAdministratorsIdentifierStays(t *testing.T) {
 	n := newIDNode(t)
-	n.after = "theirs\n" // as set when the module is loaded
+	n.after = "theirs\n" // as if set when the module is loaded
 	n.want(t, "ours")
 	n.plugin(t).beforeMount()
 	assert.Equal(t, "theirs\n", n.kernels(t))
@@ -96,7 +97,7 @@ func TestAnAdministratorsIdentifierStays(t *testing.T) {
 func TestWhatIsNotCertainIsNotHeld(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// before is what was held; "-": nothing was said.
+		// before is the held identifier; "-": none was recorded.
 		before, kernel string
 		used           bool
 		held           string
@@ -158,12 +159,12 @@ func TestADaemonOfAnEarlierReleaseIsAwaitedOnce(t *testing.T) {
 	assert.Empty(t, n.held(t))
 	assert.True(t, plugin.waited)
 
-	n.want(t, "") // nor of one that says nothing that could be set
+	n.want(t, "") // nor of a daemon that names no valid identifier
 	plugin.patience = time.Hour
 	plugin.beforeMount()
 	assert.Equal(t, "(null)\n", n.kernels(t))
 
-	n.want(t, "ours") // it is updated
+	n.want(t, "ours") // the daemon is updated
 	plugin.beforeMount()
 	assert.Equal(t, "ours", n.held(t))
 }

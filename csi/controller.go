@@ -10,15 +10,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// controllerServer is the shell of the controller service: it checks that a request
-// has what it must have, takes the volume's lock and calls the core.
+// controllerServer is the shell of the controller service. It checks that a request is complete, takes the volume's
+// lock and calls the core.
 type controllerServer struct {
 	csipb.UnimplementedControllerServer
 	core  *controller
 	locks volumeLocks
 }
 
-// controllerCapabilities are what works today; nothing else may be advertised.
+// controllerCapabilities are the capabilities that work today. Nothing else may be advertised.
 var controllerCapabilities = []csipb.ControllerServiceCapability_RPC_Type{
 	csipb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 	csipb.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
@@ -39,7 +39,7 @@ func (s *controllerServer) ControllerGetCapabilities(context.Context, *csipb.Con
 	return response, nil
 }
 
-// CreateVolume makes a volume, or finds the one that an earlier call made.
+// CreateVolume creates a volume, or finds the one that an earlier call created.
 func (s *controllerServer) CreateVolume(ctx context.Context, req *csipb.CreateVolumeRequest) (*csipb.CreateVolumeResponse, error) {
 	r, err := volumeRequest(req)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *controllerServer) CreateVolume(ctx context.Context, req *csipb.CreateVo
 	}}, nil
 }
 
-// DeleteVolume returns when the volume is gone; a missing volume is gone.
+// DeleteVolume returns when the volume is gone. A missing volume counts as gone.
 func (s *controllerServer) DeleteVolume(ctx context.Context, req *csipb.DeleteVolumeRequest) (*csipb.DeleteVolumeResponse, error) {
 	volume := req.GetVolumeId()
 	if volume == "" {
@@ -80,8 +80,8 @@ func (s *controllerServer) DeleteVolume(ctx context.Context, req *csipb.DeleteVo
 	return &csipb.DeleteVolumeResponse{}, nil
 }
 
-// ControllerPublishVolume returns when the volume's device is on the node, or, of a shared
-// volume, when the share is served, with its endpoint.
+// ControllerPublishVolume returns when the volume's device is on the node. For a shared volume, it returns when the
+// share is served, with its endpoint.
 func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csipb.ControllerPublishVolumeRequest) (*csipb.ControllerPublishVolumeResponse, error) {
 	volume, node := req.GetVolumeId(), req.GetNodeId()
 	switch {
@@ -113,12 +113,12 @@ func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csi
 	return &csipb.ControllerPublishVolumeResponse{PublishContext: withDataNode(publishContext(v), v)}, nil
 }
 
-// onNode is what a call locks while it publishes a volume to a node, or takes it from the node. One node's call must not wait for
-// another's: a volume comes to a node only when it has left the other.
+// onNode is the lock of a call that publishes a volume to a node, or detaches it from the node. One node's call must
+// not wait for another's: a volume comes to a node only when it has left the other node.
 func onNode(volume, node string) string { return volume + " on " + node }
 
-// ControllerUnpublishVolume returns when the volume's device has left the node, or, of a
-// shared volume, when the node has no claim on the share. An empty node id means all nodes.
+// ControllerUnpublishVolume returns when the volume's device has left the node. For a shared volume, it returns when
+// the node has no ticket for the share. An empty node id means all nodes.
 func (s *controllerServer) ControllerUnpublishVolume(ctx context.Context, req *csipb.ControllerUnpublishVolumeRequest) (*csipb.ControllerUnpublishVolumeResponse, error) {
 	volume := req.GetVolumeId()
 	if volume == "" {
@@ -138,7 +138,8 @@ func (s *controllerServer) ControllerUnpublishVolume(ctx context.Context, req *c
 	return &csipb.ControllerUnpublishVolumeResponse{}, nil
 }
 
-// ControllerExpandVolume returns when the volume has the size: its device, or, while it is detached, its record.
+// ControllerExpandVolume returns when the volume has the size. This means its device, or, while it is detached, its
+// record.
 func (s *controllerServer) ControllerExpandVolume(ctx context.Context, req *csipb.ControllerExpandVolumeRequest) (*csipb.ControllerExpandVolumeResponse, error) {
 	volume := req.GetVolumeId()
 	if volume == "" {
@@ -172,7 +173,7 @@ func (s *controllerServer) ControllerExpandVolume(ctx context.Context, req *csip
 	}
 	return &csipb.ControllerExpandVolumeResponse{
 		CapacityBytes: v.SizeBytes,
-		// What is staged later grows then. The file system of a shared volume is its share manager's.
+		// A volume that is staged later grows at that time. The share manager grows the file system of a shared volume.
 		NodeExpansionRequired: !c.block && v.State != stateDetached && !v.isShared(),
 	}, nil
 }
@@ -206,8 +207,8 @@ func (s *controllerServer) ValidateVolumeCapabilities(ctx context.Context, req *
 	}}, nil
 }
 
-// isVolumeID tells whether a text can be the name of a volume. A text that cannot,
-// is not sent to the manager and never becomes part of a path.
+// isVolumeID reports whether a text can be the name of a volume. If not, the text is not sent to the manager and never
+// becomes part of a path.
 func isVolumeID(text string) bool {
 	name, err := types.VolumeName(text)
 	return err == nil && name == text

@@ -28,7 +28,7 @@ func ticketOn(node string, satisfied bool) Ticket {
 	return Ticket{ID: ticketID(testVolume, testDriver, node), Type: "csi-attacher", NodeID: node, Satisfied: satisfied}
 }
 
-// volumeIn makes the test volume with tickets.
+// volumeIn changes the test volume to a state with tickets.
 func volumeIn(state string, node string, tickets ...Ticket) func(*Volume) {
 	return func(v *Volume) {
 		v.SizeBytes, v.State, v.NodeID, v.Ready = 64<<20, state, node, true
@@ -214,7 +214,7 @@ func TestPublish(t *testing.T) {
 		code    codes.Code
 		calls   []string
 		message string
-		// left: this driver's ticket for n1 is still there afterwards.
+		// left: this driver's ticket for n1 still exists afterwards.
 		left bool
 	}{
 		{name: "no such node → not found", volume: volumeIn("detached", ""), given: []func(*fakeService){func(f *fakeService) { delete(f.nodes, "n1") }}, code: codes.NotFound, calls: []string{"detach pvc-1 "}},
@@ -415,12 +415,13 @@ func TestVolumeContextKeepsParametersButNotTheProvisioners(t *testing.T) {
 	assert.Equal(t, map[string]string{"nfsOptions": "vers=4.1", "shareManagerNodeSelector": "a:b", "share": "true", "exclusive": "false"}, got)
 }
 
-// A volume comes to a node when it has left the other: the call that takes it from there must not wait for the one that brings it here.
+// A volume comes to a node when it has left the other node. So the call that detaches it there must not wait for the
+// call that attaches it here.
 func TestCallsForOneVolumeOnTwoNodesDoNotWaitForEachOther(t *testing.T) {
 	f := newFakeService("n1", "n2")
 	f.edit(testVolume, volumeIn("detached", ""))
 	s := &controllerServer{core: coreOver(f)}
-	unlock, ok := s.locks.tryLock(onNode(testVolume, "n2")) // as a publication that waits has it
+	unlock, ok := s.locks.tryLock(onNode(testVolume, "n2")) // as in a publication that waits
 	require.True(t, ok, "not locked")
 	defer unlock()
 	for node, want := range map[string]codes.Code{"n1": codes.OK, "n2": codes.Aborted} {

@@ -22,8 +22,8 @@ func staged(t *testing.T, c *csipb.VolumeCapability) (*host, *nodeServer) {
 	return h, s
 }
 
-// replaceDevice leaves the mounts on number 7, under another name, and gives the volume
-// the number 9: it was attached anew.
+// replaceDevice leaves the mounts on number 7, under another name, and gives the volume the number 9, as if it was
+// attached again.
 func (h *host) replaceDevice() {
 	for i := range h.mounter.MountPoints {
 		h.mounter.MountPoints[i].Device = "/dev/old"
@@ -34,7 +34,7 @@ func (h *host) replaceDevice() {
 	h.numbers["/dev/old"] = 7
 }
 
-// busy has every ordinary unmount refused.
+// busy makes every ordinary unmount fail.
 func (h *host) busy() {
 	h.mounter.UnmountFunc = func(string) error { return syscall.EBUSY }
 }

@@ -1,6 +1,5 @@
-// Package csi is the driver through which Kubernetes reaches volumes: the identity,
-// controller and node services of the Container Storage Interface, and what runs them
-// in the two roles of the driver.
+// Package csi is the driver through which Kubernetes reaches volumes. It has the identity, controller and node services
+// of the Container Storage Interface, and runs them in the two roles of the driver.
 //
 //	RunController (Deployment)                      RunNode (DaemonSet, one per node)
 //	┌───────────────────────────────────┐           ┌────────────────────────────────┐
@@ -11,13 +10,11 @@
 //	       ▼ VolumeService (REST)                                     ▼ util/mount
 //	   longhorn-manager                                       /dev/longhorn/<volume>
 //
-// Each service is a shell around a core. The shell (controller.go, node.go) checks what
-// a request must have, takes the volume's lock and answers Aborted where another call
-// holds it. It calls the core (provision.go, publish.go, stage.go, bind.go) with the
-// lock held, so the core may read, decide and act undisturbed.
+// Each service is a shell around a core. The shell (controller.go, node.go) checks that a request is complete, and
+// takes the volume's lock. If another call holds the lock, it answers Aborted. It calls the core (provision.go,
+// publish.go, stage.go, bind.go) with the lock held, so the core can read, decide and act undisturbed.
 //
-// The controller talks to the manager through VolumeService alone. The node service
-// calls no other service: it only needs the block device that publishing made appear,
-// so a pod's volume can be staged while the manager is away. This package must not know
-// the datastore, the controllers or the data plane.
+// The controller uses the manager only through VolumeService. The node service calls no other service: it only needs
+// the block device, which exists once the volume is published. So a pod's volume can be staged while the manager is
+// away. This package must not know the datastore, the controllers or the data plane.
 package csi

@@ -8,9 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// toStatus gives an error the code that its caller acts on. An error that has a code
-// keeps it. An error that may mean "perhaps it was done" becomes Unavailable, which
-// callers must take as unknown: they ask again, or undo.
+// toStatus gives an error the code on which its caller acts. An error that has a code keeps it. If an error may mean
+// "perhaps it was done", it becomes Unavailable, which callers must treat as unknown: they ask again, or undo.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
@@ -42,7 +41,7 @@ func codeOf(err error) codes.Code {
 	return codes.Unavailable
 }
 
-// invalid answers InvalidArgument, or OutOfRange for a size that cannot be.
+// invalid answers InvalidArgument, or OutOfRange for an impossible size.
 func invalid(err error) error {
 	var rangeErr errOutOfRange
 	if errors.As(err, &rangeErr) {
@@ -51,7 +50,7 @@ func invalid(err error) error {
 	return status.Error(codes.InvalidArgument, err.Error())
 }
 
-// missing answers InvalidArgument for a field that must be there.
+// missing answers InvalidArgument for a required field that is missing.
 func missing(field string) error {
 	return status.Errorf(codes.InvalidArgument, "%s is missing", field)
 }

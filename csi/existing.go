@@ -13,12 +13,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// checkExisting tells whether a volume is one that the request could have created. If it is, the request is a repetition, and
+// checkExisting reports whether the request could have created the volume. If so, the request is a repetition, and
 // succeeds. Otherwise the answer is AlreadyExists and names each field that differs, with both values.
 //
-// A request that leaves a field to a setting matches any value: the setting may have changed since the volume was created. The
-// type of the file system is not compared, because a volume gets its file system when a node stages it, and the node
-// refuses one of another type.
+// A request that leaves a field to a setting matches any value: the setting may have changed since the volume was
+// created. The type of the file system is not compared, because a volume gets its file system when a node stages it,
+// and the node refuses another type.
 func checkExisting(v Volume, r VolumeRequest) error {
 	if v.State == stateDeleting {
 		return status.Errorf(codes.Aborted, "creating volume %s: one of that name is being deleted", r.Name)
@@ -30,7 +30,7 @@ func checkExisting(v Volume, r VolumeRequest) error {
 	return nil
 }
 
-// differencesOf lists the fields of a volume that are not as requested.
+// differencesOf lists the fields of a volume that differ from the request.
 func differencesOf(v Volume, r VolumeRequest) []string {
 	var list []string
 	differ := func(field, has, wants string) {

@@ -81,7 +81,7 @@ func TestCreateOfAnExistingVolume(t *testing.T) {
 	}
 }
 
-// TestCreateVolumeTwice: the second request of a name is answered by what the first one created.
+// TestCreateVolumeTwice: the second request with a name is compared with the volume that the first request created.
 func TestCreateVolumeTwice(t *testing.T) {
 	f := newFakeService()
 	f.instant = true

@@ -13,11 +13,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// settleLooks is how many looks at a volume after its expansion was asked for may still show what held up an
-// earlier one.
+// settleLooks is how many reads of a volume after the request for its expansion may still show why an earlier expansion
+// waited.
 const settleLooks = 3
 
-// expandedSize is the size that a volume is to have: what is required, as large as a volume must be.
+// expandedSize is the requested size of a volume: the required size, adjusted to the rules for sizes.
 func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
 	size, err := volumeSize(r, "")
 	if err != nil || c.block {
@@ -29,13 +29,12 @@ func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
 	return size, nil
 }
 
-// expand asks for a size, unless the volume has it, and waits until its users get it. It may be repeated.
+// expand requests a size, unless the volume has it, and waits until its users get it. It may be repeated.
 //
-// The resizer takes OutOfRange as final: nothing is under way, and the claim may ask for less. So before
-// expand gives that answer, it takes back what it asked for. If that does not work, since the expansion has
-// begun after all, the answer becomes Aborted, after which the resizer asks again for the same size. Mostly
-// the manager knows that there is no room and refuses, so nothing is to be taken back; a manager of an earlier
-// release does not.
+// The resizer treats OutOfRange as final: nothing is under way, and the claim may request less. So before expand
+// returns that answer, it cancels its request. If that fails because the expansion has started after all, the answer
+// becomes Aborted, after which the resizer requests the same size again. Usually the manager knows that there is not
+// enough space and refuses, so there is nothing to cancel. A manager of an earlier release does not.
 func (c *controller) expand(ctx context.Context, name string, size, limit int64) (Volume, error) {
 	v, err := c.volumes.Volume(ctx, name)
 	if err != nil {
@@ -71,10 +70,10 @@ func (c *controller) expand(ctx context.Context, name string, size, limit int64)
 	return v, err
 }
 
-// errInfeasible: the expansion has not begun, and will not as things are.
+// errInfeasible: the expansion has not started, and will not start under the present conditions.
 var errInfeasible = errors.New("the expansion does not fit")
 
-// isInfeasible tells whether somebody must make room, or ask for less.
+// isInfeasible reports whether a user must free space, or request less.
 func isInfeasible(reason string) bool {
 	return reason == types.ReasonSizeLimit || reason == types.ReasonNoRoomToGrow
 }

@@ -16,7 +16,7 @@ func TestControllerExpandVolume(t *testing.T) {
 	held := func(reason string) func(*Volume) {
 		return func(v *Volume) { v.ExpansionReason, v.ExpansionMessage = reason, "disk d of node n: no" }
 	}
-	// onLook changes the volume before the controller's nth look at it.
+	// onLook changes the volume before the controller's nth read of it.
 	onLook := func(f *fakeService, n int, change func(v *Volume)) {
 		looks := 0
 		f.looked = func(f *fakeService, _ string) {

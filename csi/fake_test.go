@@ -10,8 +10,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// fakeService is a manager in memory. With instant set, what is asked for has happened
-// when the call returns; otherwise a test changes volumes through edit.
+// fakeService is a manager in memory. With instant set, a request is complete when its call returns. Otherwise a test
+// changes volumes through edit.
 type fakeService struct {
 	instant bool
 
@@ -19,10 +19,10 @@ type fakeService struct {
 	nodes   map[string]bool
 	volumes map[string]Volume
 	calls   []string
-	asked   VolumeRequest // by Capacity, last
+	asked   VolumeRequest // in the last call of Capacity
 	// fail answers a call ("create pvc-1") with an error.
 	fail map[string]error
-	// looked is called, unlocked, before each look at a volume.
+	// looked is called, unlocked, before each read of a volume.
 	looked func(f *fakeService, name string)
 }
 
@@ -39,7 +39,7 @@ func (f *fakeService) record(call string) error {
 	return f.fail[call]
 }
 
-// edit changes a volume, or makes it.
+// edit changes a volume, or creates it.
 func (f *fakeService) edit(name string, change func(v *Volume)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,7 +173,7 @@ func (f *fakeService) Volumes(context.Context) ([]Volume, error) {
 	return list, nil
 }
 
-// Capacity is 1 GiB on the nodes that there are, and on any.
+// Capacity is 1 GiB on the existing nodes, and on any.
 func (f *fakeService) Capacity(_ context.Context, r VolumeRequest, node string) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,57 +23,65 @@ import (
 )
 
 const (
-	// followRound is how often a node asks each of its shares, and followSoon how often one that gave no answer. The next server's grace period
-	// ends when all clients are back.
+	// followRound is how often a node asks each of its shares. followSoon is how often it asks a share that gave no
+	// answer: the next server's grace period ends when all clients are back.
 	followRound = 2 * time.Second
 	followSoon  = 300 * time.Millisecond
-	// followHope is for how long a share that gives no answer is asked so often. It may give none for days, and its clients' kernels then try seldom.
+	// followHope is how long a share without an answer is asked so often. It may give no answer for days, and its
+	// clients' kernels then rarely try.
 	followHope = 5 * time.Minute
-	// followPatience bounds the question to one share's server. While no server listens there, nothing answers, and the kernel asks again after
-	// 1 s: so a share that stopped answering a moment ago is asked again every followSoon, for followHaste.
+	// followPatience limits the question to one share's server. While no server listens there, nothing answers, and the
+	// kernel tries again after 1 s. So a share that stopped answering a moment ago is asked again every followSoon, for
+	// followHaste.
 	followPatience = 2 * time.Second
 	followHaste    = 30 * time.Second
 )
 
-// follower ends the node's connections to the pod that a share had before, when another pod serves it.
+// follower closes the node's connections to the former pod of a share when another pod serves it.
 //
-// The kernel's NFS client follows a share by itself where the old pod is gone: its connection breaks. But where node and kubelet stand still, the old
-// pod's kernel goes on to acknowledge what the client sends, so the client waits for an answer that does not come, while the next server gives its
-// locks away. And where the old pod's node has lost its power, the client begins a connection to it as long as the Service leads there, and tries
-// that for many seconds. Only the client's node can end such connections.
+// If the old pod is gone, the kernel's NFS client follows a share without help: its connection breaks. In two cases
+// only the client's node can close the connection:
+//
+//   - Node and kubelet are frozen. The old pod's kernel continues to acknowledge the client's data, so the client waits
+//     for an answer that does not come. At the same time the next server gives its locks to others.
+//   - The old pod's node has lost its power. The client opens a connection to it while the Service leads there, and
+//     tries that for many seconds.
+//
+// How the follower finds such connections:
 //
 //	a question of the node's own ──► the Service's address ──► the pod that serves now: it answered
 //	the kernel client's connection ► the same address      ──► another pod: the former one
 //
-// A connection is ended only when an NFS server has answered at another pod than the one that the connection leads to. A share has one pod at a
-// time, whose name is the volume's, so a node's Service rules never lead to two of them, and a server that stands still answers nothing. While none
-// answers, nothing is ended: what the client begins then is refused as long as the Service leads nowhere, and a client that was refused waits ever longer.
+// The follower closes a connection only when an NFS server has answered at another pod than the one to which the
+// connection leads. A share has one pod at a time, named after the volume, so a node's Service rules never lead to two
+// of them. A frozen server answers nothing. While no server answers, the follower closes nothing. Without an endpoint,
+// the Service would refuse the client's next connection, and after refusals a client waits longer and longer.
 //
-// A server of an earlier release may be stopped for some seconds soon after its first answers. A client that connects before that may get an
-// error and try again later, within the grace period. It loses time and no lock.
+// A server of an earlier release may be stopped for some seconds soon after its first answers. A client that connects
+// before that may get an error and try again later, within the grace period. It loses time and no lock.
 //
-// When a new server of a share answers, the follower also has this node's client return to it (touch.go).
+// When a new server of a share answers, the follower also makes this node's client return to it (touch.go).
 type follower struct {
 	// servers lists the addresses of the shares that are mounted on this node.
 	servers func() ([]netip.Addr, error)
 	network shareNetwork
 	log     *logrus.Entry
 	now     func() time.Time
-	shares  map[netip.Addr]*pursuit // those that are mounted
-	failed  string                  // that listing or asking was told to fail with; "": it works
-	touch   func(server netip.Addr) // has the kernel's client come back; it must not block
-	news    chan struct{}           // a server has ended; it holds one
+	shares  map[netip.Addr]*pursuit // the mounted shares
+	failed  string                  // the last error of listing or asking; "": none
+	touch   func(server netip.Addr) // makes the kernel's client return; it must not block
+	news    chan struct{}           // a server has exited; it has one element
 }
 
-// pursuit is what a follower knows of one share.
+// pursuit is a follower's knowledge of one share.
 type pursuit struct {
 	next   time.Time // when it is asked again; zero: it was never asked
 	silent time.Time // since when it gives no answer; zero: it gave one
-	err    error     // that following it failed with
-	line   *line     // to the server that answered last; nil if no connection is kept
+	err    error     // the last error of following it
+	line   *line     // to the server that last answered; nil if no connection is open
 }
 
-// newFollower watches the shares that are staged by this driver: the kubelet has a directory for each.
+// newFollower watches the shares that this driver has staged: the kubelet has a directory for each.
 func newFollower(o NodeOptions, mounts *mount.System) *follower {
 	staged := stagedBelow(o)
 	return &follower{
@@ -83,23 +91,24 @@ func newFollower(o NodeOptions, mounts *mount.System) *follower {
 	}
 }
 
-// stagedBelow is where the kubelet has this driver's volumes staged.
+// stagedBelow is the directory in which the kubelet stages this driver's volumes.
 func stagedBelow(o NodeOptions) string {
 	return filepath.Join(o.KubeletDir, "plugins/kubernetes.io/csi", o.DriverName)
 }
 
-// shareNetwork is the node's network. nodeNetwork is the real one.
+// shareNetwork is the node's network. nodeNetwork is the real implementation.
 type shareNetwork interface {
-	// Serving returns, before ctx ends, the pod's address that an NFS server has just answered at, and the connection, which ends with the server. When the error is
-	// flow.ErrNoPeer the server has answered, and there is a connection too.
+	// Serving returns, before ctx is done, the pod's address at which an NFS server has just answered, and the
+	// connection, which is closed when the server exits. If the error is flow.ErrNoPeer, the server has answered, and
+	// the connection is returned too.
 	Serving(ctx context.Context, server netip.AddrPort) (netip.AddrPort, net.Conn, error)
-	// Connections lists those to a share, with the pods' addresses that they lead to, also those that are being made. One whose pod is not known is
-	// left out.
+	// Connections lists the connections to a share, with the pods' addresses to which they lead. It includes
+	// connections that are being opened. It omits a connection if its pod is not known.
 	Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error)
 	Break(f flow.Flow) error
 }
 
-// run looks until ctx ends.
+// run checks the shares until ctx is done.
 func (f *follower) run(ctx context.Context) error {
 	timer := time.NewTimer(followRound)
 	defer timer.Stop()
@@ -115,7 +124,8 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// look asks all shares whose time has come, at a time: one holds up no other for longer than followPatience. It returns when to look again.
+// look asks all shares that are due, concurrently: none delays another for longer than followPatience. It returns when
+// to call look again.
 func (f *follower) look(ctx context.Context) time.Duration {
 	servers, err := f.servers()
 	if err == nil {
@@ -137,7 +147,7 @@ func (f *follower) look(ctx context.Context) time.Duration {
 	return max(0, again)
 }
 
-// keep knows these shares and no others.
+// keep sets the list of known shares.
 func (f *follower) keep(servers []netip.Addr) {
 	shares := map[netip.Addr]*pursuit{}
 	for _, server := range servers {
@@ -175,7 +185,7 @@ func (f *follower) ask(ctx context.Context, server netip.Addr, p *pursuit) {
 	}
 }
 
-// tell says once what does not work.
+// tell logs an error once.
 func (f *follower) tell(err error) {
 	text := ""
 	if err != nil {
@@ -187,8 +197,8 @@ func (f *follower) tell(err error) {
 	f.failed = text
 }
 
-// follow ends the connections to a share that lead to another pod than the one that serves it. A share that nobody serves now is no error, nor is a
-// network whose kernel does not know where connections lead.
+// follow closes the connections to a share that lead to another pod than the one that serves it. It is no error if no
+// pod serves the share now, or if the network's kernel does not know where connections lead.
 func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *pursuit, patience time.Duration) (answered bool, err error) {
 	asking, done := context.WithTimeout(ctx, patience)
 	defer done()
@@ -204,7 +214,7 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *pursuit
 		return true, nil
 	}
 	if f.isAnew(p, serving, conn) {
-		defer f.touch(server.Addr()) // when the connections to the former pod have ended
+		defer f.touch(server.Addr()) // when the connections to the former pod are closed
 	}
 	former, err := f.toOthers(server, serving)
 	if err != nil {
@@ -228,13 +238,14 @@ func (f *follower) toOthers(server, serving netip.AddrPort) (map[flow.Flow]netip
 	return connections, err
 }
 
-// nodeNetwork is the network that a file stands for, such as /host/proc/1/ns/net.
+// nodeNetwork is a network, named by a file such as /host/proc/1/ns/net.
 type nodeNetwork string
 
 // Serving implements shareNetwork.
 func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod netip.AddrPort, conn net.Conn, err error) {
 	err = netns.In(string(n), func() (err error) {
-		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", server.String()) // one address: the socket is made in this thread
+		// one address: the socket is created in this thread
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", server.String())
 		if err != nil {
 			return err
 		}

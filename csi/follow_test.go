@@ -23,11 +23,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/flow"
 )
 
-// fakeNetwork is a shareNetwork of values.
+// fakeNetwork is a shareNetwork with fixed values.
 type fakeNetwork struct {
 	serving     netip.AddrPort
 	connections map[flow.Flow]netip.AddrPort
-	// silent, unknown and stuck are what each question fails with.
+	// silent, unknown and stuck are the errors of the three questions.
 	silent, unknown, stuck error
 	broken                 []flow.Flow
 }
@@ -45,13 +45,13 @@ func (f *fakeNetwork) Break(c flow.Flow) error {
 	return f.stuck
 }
 
-// untouched is a touch that nothing hears of.
+// untouched is a touch that does nothing.
 func untouched(netip.Addr) {}
 
-// standing is a clock that stands still.
+// standing is a clock that does not advance.
 func standing() time.Time { return time.Unix(1e9, 0) }
 
-// lookAnew looks at all shares, as if the time of each had come.
+// lookAnew checks all shares, as if each was due.
 func lookAnew(t *testing.T, f *follower) time.Duration {
 	f.keep(nil)
 	return f.look(t.Context())
@@ -92,7 +92,7 @@ func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 	}
 }
 
-// askedNetwork says which shares were asked; those of silent give no answer.
+// askedNetwork records which shares were asked; those in silent give no answer.
 type askedNetwork struct {
 	fakeNetwork
 	mu     sync.Mutex
@@ -111,7 +111,7 @@ func (a *askedNetwork) Serving(_ context.Context, server netip.AddrPort) (netip.
 	return server, nil, nil
 }
 
-// A share that is down for days costs a node with many others no more than one that serves.
+// A share that is down for days costs a node with many other shares no more than a share that serves.
 func TestOnlyAShareThatGivesNoAnswerIsAskedOften(t *testing.T) {
 	const down, up, gone = "10.96.0.1", "10.96.0.2", "10.96.0.3"
 	logger, _ := logtest.NewNullLogger()
@@ -179,14 +179,15 @@ func answerNull(conn net.Conn) {
 	}
 }
 
-// TestANodeFollowsItsShare: the pod that the Service led to stands still, and its kernel goes on; the connection to it ends when another pod
-// answers, and not before. A socket stands for the kernel's NFS client, which not every kernel that runs this test has.
+// TestANodeFollowsItsShare: the pod to which the Service led is frozen, and its kernel continues. The connection to it
+// is closed when another pod answers, and not before. A socket stands for the kernel's NFS client, which not every
+// kernel that runs this test has.
 func TestANodeFollowsItsShare(t *testing.T) {
 	released := make(chan struct{})
 	t.Cleanup(func() { close(released) })
 	n := servicenet.New(t, func(pod int, conn net.Conn) {
 		if pod == 0 {
-			<-released // it stands still
+			<-released // it is frozen
 			return
 		}
 		answerNull(conn)
@@ -224,7 +225,8 @@ func TestANodeFollowsItsShare(t *testing.T) {
 	require.NoError(t, nfsclient.Null(next))
 }
 
-// TestANodeFollowsItsShareFromADeadNode: the client has begun to connect to a pod whose node has no power when another pod serves.
+// TestANodeFollowsItsShareFromADeadNode: the client is opening a connection to a pod on a node without power when
+// another pod serves.
 func TestANodeFollowsItsShareFromADeadNode(t *testing.T) {
 	n := servicenet.New(t, func(_ int, conn net.Conn) { answerNull(conn) })
 	n.Lead(0)

@@ -13,32 +13,31 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// optionReadOnly among a mount's options: the file system cannot grow there.
+// optionReadOnly is a mount option with which the file system cannot grow.
 const optionReadOnly = "ro"
 
-// expansion is a checked request to grow what is on a volume's device.
+// expansion is a checked request to grow the file system on a volume's device.
 type expansion struct {
 	volume string
 	// path is where the volume is staged or published.
 	path string
 	// block: there is no file system to grow.
 	block bool
-	// requiredBytes is the size that the device must have; 0: whatever it has.
+	// requiredBytes is the size that the device must have; 0: any size.
 	requiredBytes int64
 }
 
-// expand lets the volume's file system fill its device, and returns the device's size. It may
-// be repeated. The device grew before, by the controller's call: while it is smaller than asked
-// for, expand refuses, for the caller records what it answers. The refusal is Unavailable, because
-// the kubelet never repeats a call that ended with FailedPrecondition or OutOfRange.
+// expand makes the volume's file system fill its device, and returns the device's size. It may be repeated. The device
+// grew before, by the controller's call. While the device is smaller than requested, expand refuses, because the caller
+// records the returned size. The refusal is Unavailable, because the kubelet never repeats a call that ended with
+// FailedPrecondition or OutOfRange.
 //
-// A file system that cannot grow is answered with FailedPrecondition, which alone does not keep the kubelet
-// from starting the pod: it calls once while it mounts the volume, and takes every other code as a failed
-// mount. It puts the message into the claim's condition NodeResizeError, leaves the claim's capacity as it
-// was, and calls again when the next pod mounts the volume. Where the device went away meanwhile, checkMounted
-// says so instead.
+// If a file system cannot grow, the answer is FailedPrecondition. Only this code does not prevent the kubelet from
+// starting the pod: the kubelet calls once while it mounts the volume, and treats every other code as a failed mount.
+// It writes the message into the claim's condition NodeResizeError and leaves the claim's capacity unchanged. It calls
+// again when the next pod mounts the volume. If the device disappeared in between, checkMounted says so instead.
 //
-// The file system of a shared volume is its share manager's, which grows it.
+// The share manager grows the file system of a shared volume.
 func (n *node) expand(e expansion) (int64, error) {
 	if entry, err := n.mounts.Listed(e.path); err != nil {
 		return 0, unmountProblem("expanding volume "+e.volume, err)
@@ -68,8 +67,8 @@ func (n *node) expand(e expansion) (int64, error) {
 	return size, nil
 }
 
-// checkMounted refuses a path where there is no file system, or that of a device which the volume has
-// no more. Of a block volume only the device counts.
+// checkMounted refuses a path without a file system, or with the file system of a device that the volume no longer has.
+// For a block volume only the device counts.
 func (n *node) checkMounted(e expansion, device string) error {
 	number, deviceErr := n.mounts.BlockDevice(device)
 	if !e.block {
@@ -94,17 +93,17 @@ func (n *node) checkMounted(e expansion, device string) error {
 // cannotGrow is logged about a file system that stays smaller than its device.
 const cannotGrow = "The file system cannot grow to fill its device"
 
-// growStaged lets a file system that was staged before fill its device. If it cannot grow, the volume is
-// staged all the same: its data must not be out of reach because there is less room for more.
+// growStaged makes a file system that was already staged fill its device. If it cannot grow, the volume is staged
+// nevertheless: missing space for new data must not make its existing data unavailable.
 func (n *node) growStaged(s staging, device string) {
 	if err := n.growMounted(s, device); err != nil {
 		n.warnOfGrowth(s, err, cannotGrow)
 	}
 }
 
-// mountStaged mounts the file system and lets it fill its device. Where it cannot grow mounted, it is taken off,
-// grown, and mounted again: no pod uses it yet. The mounted one is tried first, because its growth is in the
-// journal and needs no whole check, which may take longer than the kubelet waits.
+// mountStaged mounts the file system and makes it fill its device. If it cannot grow while mounted, mountStaged
+// unmounts it, grows it, and mounts it again: no pod uses it yet. It tries the mounted one first, because such a growth
+// is in the journal and needs no complete check, which may take longer than the kubelet waits.
 func (n *node) mountStaged(s staging, device string) error {
 	f := mount.Filesystem{
 		Device: device, Target: s.path, Type: s.capability.fsType,
@@ -131,7 +130,7 @@ func (n *node) mountStaged(s staging, device string) error {
 	return n.mounts.FormatAndMount(f)
 }
 
-// growMounted does nothing to a block volume and to a mount that is read-only.
+// growMounted does nothing for a block volume and for a read-only mount.
 func (n *node) growMounted(s staging, device string) error {
 	if s.capability.block || slices.Contains(s.capability.mountFlags, optionReadOnly) {
 		return nil

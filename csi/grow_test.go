@@ -14,14 +14,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// growable is a host whose devices hold an ext4; it keeps the commands that grow file systems.
+// growable is a host with an ext4 on its devices; it records the commands that grow file systems.
 type growable struct {
 	*host
 	grown  []string
 	refuse error
-	// onlyOffline refuses to grow what is mounted, as a kernel does without CAP_SYS_RESOURCE.
+	// onlyOffline refuses to grow a mounted file system, like a kernel without CAP_SYS_RESOURCE.
 	onlyOffline bool
-	// checks are the e2fsck calls; damaged is what they answer.
+	// checks are the e2fsck calls; damaged is their result.
 	checks  []string
 	damaged error
 	// onGrow is called while a file system grows.
@@ -70,7 +70,7 @@ func (g *growable) expand(t *testing.T, s *nodeServer, c *csipb.VolumeCapability
 	return response.GetCapacityBytes(), err
 }
 
-// The device of a host has 64 MiB.
+// The devices of a host have 64 MiB.
 func TestNodeExpandVolume(t *testing.T) {
 	fsys, refused := capabilityOf(multiWriter, "ext4"), &testingexec.FakeExitError{Status: 1}
 	cases := []struct {
@@ -79,7 +79,7 @@ func TestNodeExpandVolume(t *testing.T) {
 		as       *csipb.VolumeCapability
 		required int64
 		code     codes.Code
-		grown    int // times, of the two calls
+		grown    int // number, by both calls
 	}{
 		{name: "staged → the file system grows", given: isStaged, as: fsys, required: 64 << 20, grown: 2},
 		{name: "no size asked for → it grows as well", given: isStaged, as: fsys, grown: 2},
@@ -154,11 +154,11 @@ func TestStageGrowsTheFileSystem(t *testing.T) {
 	isStaged(t, g, s)
 	assert.Len(t, g.grown, 2, "a call that came to no end is repeated")
 	g.refuse = &testingexec.FakeExitError{Status: 1}
-	isStaged(t, g, s) // its data is there
+	isStaged(t, g, s) // its data is available
 	assert.Empty(t, g.checks, "what is staged is not taken off to grow: pods may use it")
 }
 
-// An ext4 that the kernel does not grow while it is mounted grows unmounted, before a pod has it.
+// If the kernel does not grow an ext4 while it is mounted, it grows unmounted, before a pod uses it.
 func TestStageGrowsUnmountedWhatCannotGrowMounted(t *testing.T) {
 	exit := func(code int) error { return &testingexec.FakeExitError{Status: code} }
 	for _, c := range []struct {

@@ -12,11 +12,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// healthTimeout bounds one health check.
+// healthTimeout limits one health check.
 const healthTimeout = 5 * time.Second
 
-// serveHealth answers GET /healthz by calling Probe on the CSI socket, until ctx ends.
-// So a server that hangs, or whose socket was removed, is unhealthy.
+// serveHealth answers GET /healthz by calling Probe on the CSI socket, until ctx is done. So a server that hangs, or
+// without its socket, is unhealthy.
 func serveHealth(ctx context.Context, address, socket string) error {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -48,6 +48,6 @@ func healthHandler(identity csipb.IdentityClient) http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = fmt.Fprintln(w, "ok") // the caller has gone if this fails
+		_, _ = fmt.Fprintln(w, "ok") // the caller has disconnected if this fails
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// identity answers who the driver is. Both roles answer alike: a capability belongs to
-// the driver, not to the process that is asked.
+// identity answers questions about the driver. Both roles give the same answers: a capability belongs to the driver,
+// not to the process.
 type identity struct {
 	csipb.UnimplementedIdentityServer
 	driver, version string
@@ -18,7 +18,7 @@ func (i *identity) GetPluginInfo(context.Context, *csipb.GetPluginInfoRequest) (
 	return &csipb.GetPluginInfoResponse{Name: i.driver, VendorVersion: i.version}, nil
 }
 
-// GetPluginCapabilities says that volumes grow while they are attached, too.
+// GetPluginCapabilities says that volumes can also grow while they are attached.
 func (i *identity) GetPluginCapabilities(context.Context, *csipb.GetPluginCapabilitiesRequest) (*csipb.GetPluginCapabilitiesResponse, error) {
 	return &csipb.GetPluginCapabilitiesResponse{Capabilities: []*csipb.PluginCapability{
 		{Type: &csipb.PluginCapability_Service_{Service: &csipb.PluginCapability_Service{
@@ -30,8 +30,8 @@ func (i *identity) GetPluginCapabilities(context.Context, *csipb.GetPluginCapabi
 	}}, nil
 }
 
-// Probe answers ready whenever it can be called: each call waits for a manager that is
-// away, and a restart of this process would not bring the manager back sooner.
+// Probe always answers ready: each call waits for a manager that is away, and a restart of this process would not bring
+// the manager back sooner.
 func (i *identity) Probe(context.Context, *csipb.ProbeRequest) (*csipb.ProbeResponse, error) {
 	return &csipb.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }

@@ -10,12 +10,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// tokenPrefix begins the tokens of ListVolumes; the last volume's name follows.
+// tokenPrefix is the start of the tokens of ListVolumes; the last volume's name follows.
 const tokenPrefix = "after:"
 
-// ListVolumes lists the volumes, by name, and where each is published. The attacher
-// compares that with what Kubernetes believes: a volume that was detached by force has no
-// ticket any more, and the attacher publishes it again.
+// ListVolumes lists the volumes, by name, and where each is published. The attacher compares that with the state in
+// Kubernetes. A volume that was detached by force no longer has a ticket, and the attacher publishes it again.
 func (s *controllerServer) ListVolumes(ctx context.Context, req *csipb.ListVolumesRequest) (*csipb.ListVolumesResponse, error) {
 	after, isToken := strings.CutPrefix(req.GetStartingToken(), tokenPrefix)
 	switch {
@@ -46,7 +45,7 @@ func (s *controllerServer) ListVolumes(ctx context.Context, req *csipb.ListVolum
 	return response, nil
 }
 
-// publishedTo lists the nodes for which this driver has a ticket, satisfied or on its way.
+// publishedTo lists the nodes for which this driver has a ticket, satisfied or not yet.
 func (c *controller) publishedTo(v Volume) []string {
 	var nodes []string
 	for id, t := range v.Tickets {

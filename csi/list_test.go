@@ -31,7 +31,7 @@ func TestListVolumesTellsWhereTheyArePublished(t *testing.T) {
 	require.Len(t, all.Entries, 3)
 	assert.Empty(t, all.NextToken)
 	assert.Equal(t, "pvc-1", all.Entries[0].Volume.VolumeId)
-	assert.Empty(t, all.Entries[0].Status.PublishedNodeIds) // a person's ticket
+	assert.Empty(t, all.Entries[0].Status.PublishedNodeIds) // a user's ticket
 	assert.Equal(t, []string{"n1"}, all.Entries[1].Status.PublishedNodeIds)
 	assert.Equal(t, int64(2<<20), all.Entries[1].Volume.CapacityBytes)
 	assert.Empty(t, all.Entries[2].Status.PublishedNodeIds) // of another driver

@@ -2,16 +2,15 @@ package csi
 
 import "sync"
 
-// volumeLocks lets one call at a time act on a volume. It does not queue a second call
-// but tells it to come back (Aborted), as the interface asks of drivers: the caller's
-// deadline runs while it would wait, and it asks again anyway.
+// volumeLocks lets one call at a time act on a volume. It does not queue a second call but tells it to come back
+// (Aborted), as CSI requires from drivers: the caller's deadline would run while it waits, and it asks again anyway.
 type volumeLocks struct {
 	mu sync.Mutex
 	// held is guarded by mu.
 	held map[string]bool
 }
 
-// tryLock returns the function that releases the lock, or false where it is held.
+// tryLock returns the function that releases the lock, or false if another call holds it.
 func (l *volumeLocks) tryLock(volume string) (unlock func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

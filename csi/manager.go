@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// managerAPI is what this package uses of the REST client.
+// managerAPI is the part of the REST client that this package uses.
 type managerAPI interface {
 	Volume(ctx context.Context, name string) (*v1.Volume, error)
 	Volumes(ctx context.Context) ([]v1.Volume, error)
@@ -33,8 +33,8 @@ var _ managerAPI = (*client.Client)(nil)
 // manager is the VolumeService of a manager's REST API.
 type manager struct{ api managerAPI }
 
-// NewManager returns the VolumeService at a manager's URL, such as
-// https://longhorn-backend:9500/v1, asked through httpClient; nil means one of its own. It does not connect.
+// NewManager returns the VolumeService at a manager's URL, such as https://longhorn-backend:9500/v1. Requests go
+// through httpClient; nil means a client of its own. NewManager does not connect.
 func NewManager(url string, httpClient *http.Client) (VolumeService, error) {
 	api, err := client.New(url, httpClient)
 	if err != nil {
@@ -112,8 +112,8 @@ func askedOf(wire *v1.Volume) VolumeRequest {
 	}
 }
 
-// nodeOf is where the volume's engine is. A volume that is detached has none running,
-// whatever node the engine was on last.
+// nodeOf is the node of the volume's engine. A detached volume has no running engine, whatever node the engine was on
+// last.
 func nodeOf(wire *v1.Volume) string {
 	if wire.State == stateDetached {
 		return ""
@@ -173,8 +173,8 @@ func (m *manager) Expand(ctx context.Context, volume string, sizeBytes int64) er
 	in := v1.ExpandInput{Size: v1.Quantity(strconv.FormatInt(sizeBytes, 10)), MustFit: true}
 	_, err := m.api.ExpandVolume(ctx, volume, in)
 	if errors.Is(err, client.ErrInvalid) {
-		// A manager of an earlier release does not know mustFit, and refuses keys that it does not know. What
-		// is wrong with the size is refused again.
+		// A manager of an earlier release does not know mustFit, and refuses unknown keys. If the size is wrong, the
+		// manager refuses it again.
 		in.MustFit = false
 		_, err = m.api.ExpandVolume(ctx, volume, in)
 	}
@@ -186,7 +186,7 @@ func (m *manager) CancelExpansion(ctx context.Context, volume string) error {
 	return classify(err)
 }
 
-// Capacity leaves out what means the default, as a request to create a volume may.
+// Capacity omits values that mean the default, as a request to create a volume may do.
 func (m *manager) Capacity(ctx context.Context, r VolumeRequest, node string) (int64, error) {
 	query := url.Values{}
 	for key, value := range map[string]string{
@@ -225,7 +225,7 @@ func (m *manager) HasNode(ctx context.Context, name string) (bool, error) {
 	return err == nil, classify(err)
 }
 
-// serviceError is a failure of the REST client under the name that VolumeService gives it.
+// serviceError is a failure of the REST client, classified by an error of VolumeService.
 type serviceError struct {
 	class, cause error
 	text         string
@@ -234,7 +234,7 @@ type serviceError struct {
 func (e *serviceError) Error() string   { return e.text }
 func (e *serviceError) Unwrap() []error { return []error{e.class, e.cause} }
 
-// classify translates the client's errors. What it cannot tell stays as it is: unknown.
+// classify translates the client's errors. Errors that it cannot classify stay unchanged: unknown.
 func classify(err error) error {
 	if err == nil {
 		return nil
@@ -260,7 +260,7 @@ func classify(err error) error {
 // maxDetails is how many lines of a refusal's detail become part of a message: an Event shows them in one line.
 const maxDetails = 3
 
-// withDetail is a refusal in one line. It leaves out lines of the detail that the message has already.
+// withDetail is a refusal in one line. It omits lines of the detail that the message already contains.
 func withDetail(message, detail string) string {
 	var lines []string
 	for line := range strings.Lines(detail) {
@@ -277,7 +277,8 @@ func withDetail(message, detail string) string {
 	return message + ": " + strings.Join(lines, "; ")
 }
 
-// about puts an action in front of an error, unless the error is a refusal of the manager that has all these names already.
+// about prefixes an error with an action, unless the error is a refusal of the manager that already contains all these
+// names.
 func about(err error, action string, names ...string) error {
 	var refusal *serviceError
 	isNamed := errors.As(err, &refusal)

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// restServer answers each "METHOD path" with a status and a body, and keeps the bodies sent.
+// restServer answers each "METHOD path" with a status and a body, and stores the received bodies.
 type restServer struct {
 	answers map[string]restAnswer
 	sent    map[string]map[string]any
@@ -152,8 +152,8 @@ func TestManagerErrorsGetTheCodesThatCallersActOn(t *testing.T) {
 	}
 }
 
-// A manager of an earlier release refuses the key mustFit; then it is asked without it. What is wrong with the size
-// stays wrong, and what does not fit is not asked for again without the key: it would wait for room.
+// A manager of an earlier release refuses the key mustFit; then it gets the request without it. If the size is invalid,
+// it stays so. An expansion that does not fit is not requested again without the key: it would wait for space.
 func TestManagerAsksForRoomToGrow(t *testing.T) {
 	refuse := func(status int, code, message string) restAnswer {
 		return restAnswer{status, `{"type":"error","status":422,"code":"` + code + `","message":"` + message + `"}`}

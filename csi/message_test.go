@@ -12,7 +12,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestAClaimThatDoesNotFitIsRefusedInOneSentence: the manager repeats its summary in front of the details, and names the volume.
+// TestAClaimThatDoesNotFitIsRefusedInOneSentence: the manager repeats its summary in front of the details, and names
+// the volume.
 func TestAClaimThatDoesNotFitIsRefusedInOneSentence(t *testing.T) {
 	const summary = "replica scheduling failed: insufficient storage (5 disks)"
 	lines := []string{summary}
@@ -51,7 +52,7 @@ func TestAbout(t *testing.T) {
 	}
 }
 
-// TestAStorageClassOfLonghornsUsersIsAccepted: parameters that ask for nothing, as one has them in a cluster of Longhorn.
+// TestAStorageClassOfLonghornsUsersIsAccepted: parameters without effect, as in a cluster with Longhorn.
 func TestAStorageClassOfLonghornsUsersIsAccepted(t *testing.T) {
 	params := map[string]string{
 		"accessMode": "rwo", "backupCompressionMethod": "none", "backupTargetName": "default", "dataEngine": "v1", "dataLocality": "disabled",

@@ -12,8 +12,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// nodeServer is the shell of the node service: it checks that a request has what it
-// must have, takes the volume's lock and calls the core.
+// nodeServer is the shell of the node service. It checks that a request is complete, takes the volume's lock and calls
+// the core.
 type nodeServer struct {
 	csipb.UnimplementedNodeServer
 	nodeID string
@@ -21,7 +21,7 @@ type nodeServer struct {
 	locks  volumeLocks
 }
 
-// nodeCapabilities are what works today; nothing else may be advertised.
+// nodeCapabilities are the capabilities that work today. Nothing else may be advertised.
 var nodeCapabilities = []csipb.NodeServiceCapability_RPC_Type{
 	csipb.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
 	csipb.NodeServiceCapability_RPC_EXPAND_VOLUME,
@@ -39,8 +39,8 @@ func (s *nodeServer) NodeGetCapabilities(context.Context, *csipb.NodeGetCapabili
 	return response, nil
 }
 
-// NodeGetInfo names the node as the manager does. There is no topology yet, and no
-// limit to the number of volumes.
+// NodeGetInfo returns the node's name, which is also the manager's name for it. There is no topology yet, and no limit
+// to the number of volumes.
 func (s *nodeServer) NodeGetInfo(context.Context, *csipb.NodeGetInfoRequest) (*csipb.NodeGetInfoResponse, error) {
 	return &csipb.NodeGetInfoResponse{NodeId: s.nodeID}, nil
 }
@@ -64,8 +64,7 @@ func (s *nodeServer) NodeStageVolume(_ context.Context, req *csipb.NodeStageVolu
 	return &csipb.NodeStageVolumeResponse{}, nil
 }
 
-// stagingRequest is what the requests to stage and to publish say alike of how a volume
-// is staged.
+// stagingRequest is the common part of the requests to stage and to publish, about how a volume is staged.
 type stagingRequest interface {
 	GetVolumeId() string
 	GetStagingTargetPath() string
@@ -74,7 +73,7 @@ type stagingRequest interface {
 	GetPublishContext() map[string]string
 }
 
-// stagingOf reads a request whose volume and path were checked.
+// stagingOf reads a request. The caller has checked its volume and path.
 func stagingOf(req stagingRequest) (staging, error) {
 	if req.GetVolumeCapability() == nil {
 		return staging{}, missing("volume capability")
@@ -103,7 +102,7 @@ func stagingOf(req stagingRequest) (staging, error) {
 	return staging{volume: req.GetVolumeId(), path: req.GetStagingTargetPath(), capability: c, mkfs: mkfs, mkfsRefused: err}, nil
 }
 
-// NodeUnstageVolume undoes NodeStageVolume; what is not staged is unstaged.
+// NodeUnstageVolume undoes NodeStageVolume. It succeeds if the volume is not staged.
 func (s *nodeServer) NodeUnstageVolume(_ context.Context, req *csipb.NodeUnstageVolumeRequest) (*csipb.NodeUnstageVolumeResponse, error) {
 	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
 		return nil, err
@@ -145,7 +144,7 @@ func (s *nodeServer) NodePublishVolume(_ context.Context, req *csipb.NodePublish
 	return &csipb.NodePublishVolumeResponse{}, nil
 }
 
-// NodeUnpublishVolume undoes NodePublishVolume; what is not published is unpublished.
+// NodeUnpublishVolume undoes NodePublishVolume. It succeeds if the volume is not published.
 func (s *nodeServer) NodeUnpublishVolume(_ context.Context, req *csipb.NodeUnpublishVolumeRequest) (*csipb.NodeUnpublishVolumeResponse, error) {
 	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
 		return nil, err
@@ -160,8 +159,8 @@ func (s *nodeServer) NodeUnpublishVolume(_ context.Context, req *csipb.NodeUnpub
 	return &csipb.NodeUnpublishVolumeResponse{}, nil
 }
 
-// NodeExpandVolume lets the file system of a staged or published volume fill its device, after
-// the controller service made the device larger.
+// NodeExpandVolume makes the file system of a staged or published volume fill its device, after the controller service
+// has grown the device.
 func (s *nodeServer) NodeExpandVolume(_ context.Context, req *csipb.NodeExpandVolumeRequest) (*csipb.NodeExpandVolumeResponse, error) {
 	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
 		return nil, err
@@ -191,7 +190,7 @@ func (s *nodeServer) NodeExpandVolume(_ context.Context, req *csipb.NodeExpandVo
 	return &csipb.NodeExpandVolumeResponse{CapacityBytes: size}, nil
 }
 
-// NodeGetVolumeStats measures a published or staged volume. It only looks, so it takes no lock.
+// NodeGetVolumeStats measures a published or staged volume. It changes nothing, so it takes no lock.
 func (s *nodeServer) NodeGetVolumeStats(_ context.Context, req *csipb.NodeGetVolumeStatsRequest) (*csipb.NodeGetVolumeStatsResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, missing("volume id")
@@ -219,8 +218,8 @@ func usage(st mount.Statistics) []*csipb.VolumeUsage {
 	}
 }
 
-// locked runs act with the volume's lock. The lock is held until act returns, even
-// where the caller has gone: see mount.System.FormatAndMount.
+// locked calls act with the volume's lock held. The lock is held until act returns, even if the caller has
+// disconnected: see mount.System.FormatAndMount.
 func (s *nodeServer) locked(volume string, act func() error) error {
 	unlock, ok := s.locks.tryLock(volume)
 	if !ok {
@@ -230,7 +229,7 @@ func (s *nodeServer) locked(volume string, act func() error) error {
 	return act()
 }
 
-// checkNodeVolume guards what becomes part of a path.
+// checkNodeVolume checks a name that becomes part of a path.
 func checkNodeVolume(volume string) error {
 	if volume == "" {
 		return missing("volume id")

@@ -21,8 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// host is a node without block devices: mounts are a list, and a path is on the device
-// that the list says.
+// host is a node without block devices: mounts are a list, and the list determines the device of a path.
 type host struct {
 	mounter *mountutils.FakeMounter
 	dir     string
@@ -30,7 +29,7 @@ type host struct {
 	mu sync.Mutex
 	// numbers of block devices by path, guarded by mu.
 	numbers map[string]mount.DeviceNumber
-	// sizes of block devices where they are not 64 MiB, guarded by mu.
+	// sizes of block devices that do not have 64 MiB, guarded by mu.
 	sizes map[string]int64
 	// dead answers a probe of a device with an error, guarded by mu.
 	dead map[string]error
@@ -78,7 +77,7 @@ func blankDevices() utilexec.Interface {
 	return fake
 }
 
-// Inspect implements mount.Files. The kernel shows the device under a mount; so does this.
+// Inspect implements mount.Files. Like the kernel, it shows the device under a mount.
 func (h *host) Inspect(path string) (mount.Inode, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +109,7 @@ func (h *host) Probe(device string) error {
 	return h.dead[device]
 }
 
-// Detach implements mount.Files; unlike the mounter's Unmount it is never refused.
+// Detach implements mount.Files. Unlike the mounter's Unmount, it is never refused.
 func (h *host) Detach(path string) error {
 	h.mu.Lock()
 	h.detached = append(h.detached, path)
@@ -135,7 +134,7 @@ func (h *host) Statfs(path string) (mount.Statistics, error) {
 	return mount.Statistics{TotalBytes: 100, UsedBytes: 30, AvailableBytes: 60, TotalInodes: 10, UsedInodes: 4, FreeInodes: 6}, nil
 }
 
-// mounts lists what is mounted, as device → path below the host's directory.
+// mounts lists the mounts, as device → path below the host's directory.
 func (h *host) mounts() map[string]string {
 	result := map[string]string{}
 	points, _ := h.mounter.List()
@@ -276,7 +275,7 @@ func TestStageRedoesAMountWhoseDeviceWasReplaced(t *testing.T) {
 	h.attach("pvc-1", 7)
 	wantCode(t, "stage", h.stage(s, "pvc-1", fsys), codes.OK)
 	wantCode(t, "publish", h.publish(s, "pvc-1", fsys), codes.OK)
-	// Attached anew: the mounts are still on number 7, under another name now.
+	// Attached again: the mounts are still on number 7, under another name now.
 	h.mounter.MountPoints[0].Device, h.mounter.MountPoints[1].Device = "/dev/old", "/dev/old"
 	h.numbers["/dev/old"] = 7
 	h.attach("pvc-1", 9)
@@ -290,7 +289,7 @@ func TestUnstageLeavesAUsersFileOfTheVolumesName(t *testing.T) {
 	h := newHost(t)
 	s := h.server()
 	require.NoError(t, os.MkdirAll(h.path("staging"), 0o700))
-	// Not a mount, so not ours to remove: unstaging fails and the file stays.
+	// This is not a mount, so unstaging must not remove it: unstaging fails and the file stays.
 	file := h.path("staging", "pvc-1")
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
 	_, err := s.NodeUnstageVolume(t.Context(), &csipb.NodeUnstageVolumeRequest{VolumeId: "pvc-1", StagingTargetPath: h.path("staging")})

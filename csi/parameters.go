@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// The keys of a StorageClass's parameters that this package acts on. types.ClassParameters has all that are known.
+// The keys of a StorageClass's parameters that this package uses. types.ClassParameters has all known keys.
 const (
 	paramNumberOfReplicas            = "numberOfReplicas"
 	paramStaleReplicaTimeout         = "staleReplicaTimeout"
@@ -35,7 +35,7 @@ const (
 	maxReplicas                = 20
 )
 
-// parameters is a StorageClass, read.
+// parameters are the parsed parameters of a StorageClass.
 type parameters struct {
 	replicas                                                     int
 	staleMinutes                                                 int
@@ -43,16 +43,16 @@ type parameters struct {
 	mkfsParams                                                   string
 	softAntiAffinity, zoneSoftAntiAffinity, diskSoftAntiAffinity string
 	autoBalance                                                  string
-	// locality is empty where the setting default-data-locality decides.
+	// locality is empty if the setting default-data-locality decides.
 	locality     string
 	diskSelector []string
 	nodeSelector []string
-	// exclusive asks for ReadWriteOncePod, and share for ReadWriteMany, whatever the capability says.
+	// exclusive requests ReadWriteOncePod, and share requests ReadWriteMany, whatever the capability says.
 	exclusive, share bool
 }
 
-// parseParameters reads a StorageClass's parameters. An error names the key, the value and the rule of each that is
-// wrong, in order of the keys.
+// parseParameters parses a StorageClass's parameters. An error names the key, the value and the rule of each invalid
+// parameter, in order of the keys.
 func parseParameters(params map[string]string) (parameters, error) {
 	p := parameters{
 		staleMinutes:         defaultStaleReplicaMinutes,
@@ -77,7 +77,8 @@ func parseParameters(params map[string]string) (parameters, error) {
 			wrong = append(wrong, err.Error())
 		}
 	}
-	if types.CheckFSType(p.fsType) == nil { // else nobody knows what its mkfs takes
+	// otherwise it is not known which arguments its mkfs accepts
+	if types.CheckFSType(p.fsType) == nil {
 		if err := p.checkMkfs(p.fsType); err != nil {
 			wrong = append(wrong, err.Error())
 		}
@@ -88,13 +89,13 @@ func parseParameters(params map[string]string) (parameters, error) {
 	return p, nil
 }
 
-// CheckParameters tells what is wrong with the parameters of a StorageClass, as CreateVolume would.
+// CheckParameters returns the same error about the parameters of a StorageClass as CreateVolume would.
 func CheckParameters(params map[string]string) error {
 	_, err := parseParameters(params)
 	return err
 }
 
-// read checks one parameter and takes its value over.
+// read checks one parameter and stores its value.
 func (p *parameters) read(key, value string) error {
 	if err := checkShareParameter(key, value); err != nil {
 		return err
@@ -108,8 +109,8 @@ func (p *parameters) read(key, value string) error {
 	return nil
 }
 
-// checkMkfs checks the options of mkfs against the type of the file system to be made; the
-// type is empty where none is made.
+// checkMkfs checks the options of mkfs against the type of the file system to create. The type is empty if none is
+// created.
 func (p parameters) checkMkfs(fsType string) error {
 	if fsType == "" {
 		return nil
@@ -118,8 +119,7 @@ func (p parameters) checkMkfs(fsType string) error {
 	return err
 }
 
-// checkShareParameter checks what is for the volume's share manager, who reads it in the
-// PersistentVolume.
+// checkShareParameter checks the parameters for the volume's share manager, which are read from the PersistentVolume.
 func checkShareParameter(key, value string) (err error) {
 	switch key {
 	case types.ParameterShareNodeSelector:
@@ -135,7 +135,7 @@ func checkShareParameter(key, value string) (err error) {
 	return nil
 }
 
-// accessMode is what the volume gets by the parameters and by the capabilities.
+// accessMode is the access mode that the parameters and the capabilities give the volume.
 func (p parameters) accessMode(c capability) (string, error) {
 	shared := p.share || c.isShared()
 	switch {
@@ -154,7 +154,7 @@ func (p parameters) accessMode(c capability) (string, error) {
 	return c.accessMode, nil
 }
 
-// set takes over a value that types.CheckClassParameter accepts.
+// set stores a value that types.CheckClassParameter accepts.
 func (p *parameters) set(key, value string) (err error) {
 	switch key {
 	case paramNumberOfReplicas:

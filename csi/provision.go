@@ -16,13 +16,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// controller is the core of the controller service. Its methods must be called with
-// the volume's lock held.
+// controller is the core of the controller service. The caller of its methods holds the volume's lock.
 type controller struct {
 	volumes VolumeService
 	driver  string
-	// poll is the time between two looks at a volume; wait is how long a call looks at
-	// most. A caller's earlier deadline shortens it.
+	// poll is the time between two reads of a volume. wait is the longest time that a call waits for a volume. A
+	// caller's earlier deadline shortens it.
 	poll, wait time.Duration
 	log        *logrus.Entry
 }
@@ -41,7 +40,8 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 		return err
 	}
 	err = c.volumes.CreateVolume(ctx, r)
-	if errors.Is(err, ErrConflict) { // made between the two calls: by another process of ours, or by a person
+	// created between the two calls, by another process of ours or by a user
+	if errors.Is(err, ErrConflict) {
 		if v, getErr := c.volumes.Volume(ctx, r.Name); getErr == nil {
 			return checkExisting(v, r)
 		}
@@ -59,10 +59,9 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 	return err
 }
 
-// delete removes the volume and waits until it is gone. It refuses a volume that a node
-// holds through this driver: its pod may still be writing. It asks for the deletion of a
-// shared volume only when the share has left its node: until then the share's server has
-// the volume mounted, and may still write.
+// delete removes the volume and waits until it is gone. It refuses a volume that a node has through this driver: its
+// pod may still be writing. It requests the deletion of a shared volume only when the share has left its node. Until
+// then the share's server has mounted the volume, and may still write.
 func (c *controller) delete(ctx context.Context, name string) error {
 	v, err := c.volumes.Volume(ctx, name)
 	if errors.Is(err, ErrNotFound) {
@@ -109,12 +108,11 @@ func checkUnpublished(v Volume) error {
 	return nil
 }
 
-// errWaitOver: the volume did not come to the awaited state in time.
+// errWaitOver: the volume did not reach the expected state in time.
 var errWaitOver = errors.New("the wait is over")
 
-// await looks at a volume until done answers true or an error, and returns what it saw
-// last. It ends with errWaitOver early enough to meet the caller's own deadline with an
-// answer that says more than "too late".
+// await reads a volume until done returns true or an error, and returns the last state. It returns errWaitOver early
+// enough for an answer before the caller's own deadline, with a better message than "too late".
 func (c *controller) await(ctx context.Context, name string, done func(Volume) (bool, error)) (Volume, error) {
 	end := time.NewTimer(c.patience(ctx))
 	defer end.Stop()
@@ -140,8 +138,8 @@ func (c *controller) await(ctx context.Context, name string, done func(Volume) (
 	}
 }
 
-// patience is how long await may look: what is left of the deadline, less a tenth for
-// tidying up and answering, but never more than c.wait.
+// patience is how long await may wait: the rest of the deadline, less a tenth for cleaning up and answering, but never
+// more than c.wait.
 func (c *controller) patience(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -151,8 +149,8 @@ func (c *controller) patience(ctx context.Context) time.Duration {
 	return min(c.wait, left-left/10)
 }
 
-// volumeContext is what the node service and people find in the PersistentVolume: the
-// parameters as they were given, and what became of the access mode.
+// volumeContext is the information in the PersistentVolume for the node service and for users: the parameters as they
+// were given, and the resulting access mode.
 func volumeContext(params map[string]string, r VolumeRequest) map[string]string {
 	result := maps.Clone(params)
 	if result == nil {

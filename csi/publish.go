@@ -14,23 +14,22 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// tidyUp bounds taking back a ticket after the call's own time has run out.
+// tidyUp limits the removal of a ticket after the call's own time is over.
 const tidyUp = 10 * time.Second
 
-// ticketID is the id of this driver's ticket for a volume on a node; the same for ever, so that
-// a call after a restart finds what an earlier one left.
+// ticketID is the id of this driver's ticket for a volume on a node. It is always the same, so that a call after a
+// restart finds the ticket of an earlier one.
 func ticketID(volume, driver, node string) string {
 	sum := sha256.Sum256([]byte(volume + driver + node))
 	return "csi-" + hex.EncodeToString(sum[:])
 }
 
-// publish leaves a ticket and waits until it is satisfied.
+// publish creates a ticket and waits until it is satisfied.
 //
-// The attacher takes some answers as final (NotFound, FailedPrecondition, Internal, …): the
-// volume is then for certain not attached, and it will not call unpublish. So publish takes the
-// ticket back before it gives such an answer. If that does not work, the answer becomes Aborted,
-// which is not final. After Aborted, Unavailable and DeadlineExceeded the ticket stays: the next
-// call finds the attachment further on.
+// The attacher treats some answers as final (NotFound, FailedPrecondition, Internal, …): the volume is then certainly
+// not attached, and it will not call unpublish. So publish removes the ticket before it gives such an answer. If that
+// fails, the answer becomes Aborted, which is not final. After Aborted, Unavailable and DeadlineExceeded the ticket
+// stays: by the next call the attachment has progressed.
 func (c *controller) publish(ctx context.Context, volume, node string, as capability) (Volume, error) {
 	id := ticketID(volume, c.driver, node)
 	v, err := c.attach(ctx, volume, node, id, as)
@@ -46,7 +45,7 @@ func (c *controller) publish(ctx context.Context, volume, node string, as capabi
 	return v, err
 }
 
-// isFinal tells whether the attacher takes a code to mean that nothing is under way.
+// isFinal reports whether the attacher takes a code to mean that nothing is under way.
 func isFinal(code codes.Code) bool {
 	switch code {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
@@ -106,11 +105,10 @@ func isSatisfied(v Volume, id, node string) bool {
 	return ok && t.Satisfied && t.NodeID == node && (!v.isShared() || v.ShareEndpoint != "")
 }
 
-// checkAttachable refuses to ask for what cannot be had soon. A volume that another node holds
-// is not "not ready": that node may let it go at any moment, so publish waits for it. So it is with
-// one that is being detached from this node: where a person took all tickets from a volume in use,
-// only a new ticket has it attached again. publish does not wait where a strict-local volume has
-// its data on another node.
+// checkAttachable refuses a request that cannot be satisfied soon. If another node has the volume, this is not "not
+// ready": that node may release it at any moment, so publish waits for it. The same applies to a volume that is being
+// detached from this node. If a user removed all tickets of a volume in use, only a new ticket makes it attached again.
+// publish does not wait if a strict-local volume has its data on another node.
 func checkAttachable(v Volume, node string, asked bool) error {
 	if v.State == stateDeleting {
 		return status.Errorf(codes.NotFound, "volume %s: it is being deleted", v.Name)
@@ -133,7 +131,7 @@ func notReady(v Volume) error {
 	return status.Errorf(codes.Aborted, "volume %s is not ready for workloads: %s", v.Name, text)
 }
 
-// notSatisfied is the answer after waiting in vain.
+// notSatisfied is the answer if the ticket was not satisfied in time.
 func notSatisfied(v Volume, id, node string) error {
 	if v.isShared() {
 		return shareNotServed(v, id, node)
@@ -148,11 +146,10 @@ func notSatisfied(v Volume, id, node string) error {
 	return status.Errorf(codes.DeadlineExceeded, "publishing volume %s to node %s: not attached in time: %s", v.Name, node, reason)
 }
 
-// unpublish takes this driver's ticket for the node back (for all nodes when node is empty) and
-// waits until the tickets are gone and the volume has left the node, so that no writer is left
-// when the volume is next attached. A node that another user's ticket still wants keeps the
-// volume; unpublish does not wait for that. A shared volume is on the node of its share
-// manager, so only the tickets must be gone. Missing volumes and nodes are unpublished.
+// unpublish removes this driver's ticket for the node, or for all nodes if node is empty. It waits until the tickets
+// are gone and the volume has left the node, so that no writer remains when the volume is attached again. If another
+// user's ticket still requests the node, the node keeps the volume, and unpublish does not wait. A shared volume is on
+// the node of its share manager, so only the tickets must be gone. Missing volumes and nodes count as unpublished.
 func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 	v, err := c.volumes.Volume(ctx, volume)
 	if errors.Is(err, ErrNotFound) {
@@ -163,7 +160,7 @@ func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 	}
 	ids := c.ticketsFor(v, node)
 	if node != "" && len(ids) == 0 {
-		// What was seen may be a moment old; taking back a ticket that is not there is harmless.
+		// The last read may be a moment old. Removing a ticket that does not exist is harmless.
 		ids = []string{ticketID(volume, c.driver, node)}
 	}
 	for _, id := range ids {
@@ -211,7 +208,7 @@ func hasLeft(v Volume, node string) bool {
 	}
 	for _, t := range v.Tickets {
 		if t.NodeID == v.NodeID {
-			return true // another user's wish keeps it there
+			return true // another user's ticket requests it there
 		}
 	}
 	return false

@@ -8,15 +8,14 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// registrationSocket is where the kubelet finds the driver. The kubelet watches that
-// directory: it registers the driver when the socket appears and when the kubelet
-// itself starts and lists the directory, so the driver does nothing here after a
-// restart of either. The kubelet takes the driver off the node when the socket goes.
+// registrationSocket is where the kubelet finds the driver. The kubelet watches that directory. It registers the driver
+// when the socket appears, and when the kubelet itself starts and lists the directory. So after a restart of either the
+// driver does nothing here. The kubelet unregisters the driver when the socket disappears.
 func registrationSocket(kubeletDir, driver string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", driver+"-reg.sock")
 }
 
-// supportedVersions are the CSI versions that the kubelet sees; it wants 1.x.
+// supportedVersions are the CSI versions that the kubelet sees; it requires 1.x.
 var supportedVersions = []string{"1.0.0"}
 
 // registrationServer answers the kubelet's questions on that socket.
@@ -35,9 +34,8 @@ func (r *registrationServer) GetInfo(context.Context, *registration.InfoRequest)
 	}, nil
 }
 
-// NotifyRegistrationStatus gets the outcome from the kubelet. After a failure the
-// kubelet tries again by itself, with growing pauses, as long as the socket is there;
-// so the driver leaves the socket alone.
+// NotifyRegistrationStatus receives the result from the kubelet. After a failure the kubelet tries again without help,
+// with growing pauses, while the socket exists. So the driver does not touch the socket.
 func (r *registrationServer) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	if s.GetPluginRegistered() {
 		r.log.Info("The kubelet has registered the driver")

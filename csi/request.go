@@ -19,7 +19,7 @@ const (
 	maximumSize    = math.MaxInt64 / sizeUnit * sizeUnit
 )
 
-// capability is what the driver wants to know of a volume capability.
+// capability is the part of a volume capability that the driver uses.
 type capability struct {
 	block bool
 	// fsType is empty when the request leaves it open, and for block volumes.
@@ -30,10 +30,10 @@ type capability struct {
 	readOnly bool
 }
 
-// isShared tells whether several nodes may have the volume at a time.
+// isShared reports whether several nodes may have the volume at the same time.
 func (c capability) isShared() bool { return c.accessMode == accessModeRWX }
 
-// readCapability checks one capability. The error names what is not supported.
+// readCapability checks one capability. The error names the unsupported part.
 func readCapability(c *csipb.VolumeCapability) (capability, error) {
 	var result capability
 	switch mode := c.GetAccessMode().GetMode(); mode {
@@ -69,7 +69,7 @@ func readCapability(c *csipb.VolumeCapability) (capability, error) {
 	return result, nil
 }
 
-// modeName is an access mode as claims have it, with the name that CSI gives it.
+// modeName is the name of an access mode in claims, followed by the name in CSI.
 func modeName(mode csipb.VolumeCapability_AccessMode_Mode) string {
 	switch mode {
 	case csipb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
@@ -80,9 +80,8 @@ func modeName(mode csipb.VolumeCapability_AccessMode_Mode) string {
 	return mode.String()
 }
 
-// readCapabilities checks them all; at least one is required. The volume is shared if one
-// of them asks for that, else it gets the strictest access mode of them. It gets the file
-// system that one of them names.
+// readCapabilities checks them all; at least one is required. The volume is shared if one of them requests that.
+// Otherwise it gets the strictest access mode among them. It gets the file system that one of them names.
 func readCapabilities(list []*csipb.VolumeCapability) (capability, error) {
 	if len(list) == 0 {
 		return capability{}, fmt.Errorf("volume capabilities are missing")
@@ -120,8 +119,8 @@ type errOutOfRange struct{ text string }
 
 func (e errOutOfRange) Error() string { return e.text }
 
-// volumeSize chooses the size in bytes: at least what is required, 10 MiB, and 300 MiB
-// where xfs will be made; a multiple of 2 MiB; at most the limit (0: none).
+// volumeSize chooses the size in bytes. It is at least the required size and 10 MiB, or 300 MiB if xfs will be created.
+// It is a multiple of 2 MiB. It is at most the limit (0: none).
 func volumeSize(r *csipb.CapacityRange, fsType string) (int64, error) {
 	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	if required < 0 || limit < 0 {
@@ -144,7 +143,7 @@ func volumeSize(r *csipb.CapacityRange, fsType string) (int64, error) {
 	return size, nil
 }
 
-// volumeRequest turns a CreateVolumeRequest into the volume to make.
+// volumeRequest converts a CreateVolumeRequest into the volume to create.
 func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	if req.GetName() == "" {
 		return VolumeRequest{}, fmt.Errorf("name is missing")
@@ -188,7 +187,8 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 	return r, err
 }
 
-// withFSType are the parameters with the type of the file system that the capability names, which wins; "": none is named.
+// withFSType are the parameters with the type of the file system in the capability, which takes precedence; "": the
+// capability names none.
 func withFSType(params map[string]string, fsType string) map[string]string {
 	if fsType == "" {
 		return params
@@ -201,7 +201,7 @@ func withFSType(params map[string]string, fsType string) map[string]string {
 	return result
 }
 
-// volume is what the parameters ask for, without a name and a size.
+// volume is the volume that the parameters request, without a name and a size.
 func (p parameters) volume(accessMode string) VolumeRequest {
 	return VolumeRequest{
 		NumberOfReplicas:            p.replicas,

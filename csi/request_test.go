@@ -35,7 +35,7 @@ func TestParseParameters(t *testing.T) {
 		name   string
 		params map[string]string
 		want   parameters
-		err    string // part of the error; empty: none
+		err    string // part of the error; empty: no error
 	}{
 		{
 			name: "no parameters get the defaults",

@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// How often and how long the controller service looks at a volume for a caller.
+// How often and how long the controller service reads a volume for a caller.
 const (
 	pollInterval = time.Second
 	maxWait      = 90 * time.Second
@@ -26,29 +26,29 @@ const (
 
 // NodeOptions configure the node role.
 type NodeOptions struct {
-	// NodeID is the name of the Kubernetes node, which is the manager's name for it too.
+	// NodeID is the name of the Kubernetes node, which is also the manager's name for it.
 	NodeID string
 	// Endpoint is the CSI socket, unix:///… . The kubelet must find it at the same path.
 	Endpoint string
 	// DriverName; empty means types.DriverName.
 	DriverName string
-	// Version of the driver, shown to people.
+	// Version of the driver, shown to users.
 	Version string
 	// KubeletDir is the kubelet's root directory, the same path here and on the host;
 	// empty means /var/lib/kubelet. It must be mounted with bidirectional propagation.
 	KubeletDir string
 	// DeviceDirectory; empty means types.DeviceDirectory.
 	DeviceDirectory string
-	// HostProc is the node's /proc, as this process sees it; empty means /host/proc. Through it shares are mounted in the node's network.
+	// HostProc is the node's /proc, as this process sees it; empty means /host/proc. The driver uses it to mount shares
+	// in the node's network.
 	HostProc string
 	// HealthAddress is host:port of the health check over HTTP; empty means none.
 	HealthAddress string
 	Log           *logrus.Entry
 }
 
-// RunNode serves the node service and keeps it registered with the kubelet until ctx
-// ends. The CSI socket listens before the registration socket appears, because the
-// kubelet calls the driver while it registers it.
+// RunNode serves the node service and keeps it registered with the kubelet until ctx is done. The CSI socket listens
+// before the registration socket appears, because the kubelet calls the driver while it registers it.
 func RunNode(ctx context.Context, o NodeOptions) error {
 	if o.NodeID == "" {
 		return fmt.Errorf("node id is missing")
@@ -104,23 +104,24 @@ func RunNode(ctx context.Context, o NodeOptions) error {
 
 // ControllerOptions configure the controller role.
 type ControllerOptions struct {
-	// Endpoint is the CSI socket, unix:///… . Side-cars of the usual kind may use it too.
+	// Endpoint is the CSI socket, unix:///… . The usual sidecars may use it too.
 	Endpoint string
 	// DriverName; empty means types.DriverName.
 	DriverName string
-	// Version of the driver, shown to people.
+	// Version of the driver, shown to users.
 	Version string
 	// Volumes is the manager; see NewManager.
 	Volumes VolumeService
 	// HealthAddress is host:port of the health check over HTTP; empty means none.
 	HealthAddress string
-	// Sidecar configures provisioner, attacher and resizer; its Endpoint, DriverName,
-	// CheckParameters and WithoutEffect are filled in.
+	// Sidecar configures provisioner, attacher and resizer. RunController sets its Endpoint, DriverName,
+	// CheckParameters and WithoutEffect.
 	Sidecar sidecar.Options
 	Log     *logrus.Entry
 }
 
-// RunController serves the controller service until ctx ends, and runs provisioner, attacher and resizer over it while this process leads.
+// RunController serves the controller service until ctx is done, and runs provisioner, attacher and resizer over it
+// while this process leads.
 func RunController(ctx context.Context, o ControllerOptions) error {
 	if o.DriverName == "" {
 		o.DriverName = types.DriverName
@@ -136,7 +137,7 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 	o.Sidecar.Endpoint, o.Sidecar.DriverName = path, o.DriverName
 	o.Sidecar.CheckParameters, o.Sidecar.WithoutEffect = CheckParameters, types.ParametersWithoutEffect
 	group, groupCtx := errgroup.WithContext(ctx)
-	// The side-cars stop first: they would have to ask again about a call that is cut off.
+	// The sidecars stop first: otherwise they would have to repeat calls that were cut off.
 	serverCtx, stopServer := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return serveController(serverCtx, listener, o) })
 	group.Go(func() error {

@@ -20,7 +20,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/csi/sidecar"
 )
 
-// clusterWith is an API server with a StorageClass and a claim of it that waits for a volume.
+// clusterWith is an API server with a StorageClass and a claim for it that waits for a volume.
 func clusterWith(size string, parameters map[string]string) *fake.Clientset {
 	className := "longhorn"
 	return fake.NewClientset(
@@ -41,7 +41,7 @@ func clusterWith(size string, parameters map[string]string) *fake.Clientset {
 	)
 }
 
-// runController runs the controller role; stop ends it and waits for that.
+// runController runs the controller role. stop stops it and waits for that.
 func runController(ctx context.Context, t *testing.T, kube *fake.Clientset, f *fakeService) (stop func()) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -61,8 +61,8 @@ func runController(ctx context.Context, t *testing.T, kube *fake.Clientset, f *f
 	}
 }
 
-// TestRunControllerMakesAVolumeForAClaim goes from a claim to the manager: provisioner,
-// unix socket, controller service.
+// TestRunControllerMakesAVolumeForAClaim goes from a claim to the manager, through provisioner, unix socket and
+// controller service.
 func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
 	kube := clusterWith("400Mi", map[string]string{"numberOfReplicas": "2", "fsType": "xfs", "snapshotDataIntegrity": "enabled", "flavour": "vanilla"})
 	f := newFakeService()
@@ -92,7 +92,7 @@ func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
 		"does not know them: flavour (\"vanilla\"), snapshotDataIntegrity (\"enabled\")")
 }
 
-// TestRunControllerRefusesAClaimThatNoVolumeCanMeet: its owner reads why, and nothing is made.
+// TestRunControllerRefusesAClaimThatNoVolumeCanMeet: its owner sees the reason, and nothing is created.
 func TestRunControllerRefusesAClaimThatNoVolumeCanMeet(t *testing.T) {
 	kube := clusterWith("10E", nil)
 	f := newFakeService()
@@ -118,7 +118,7 @@ func eventsOf(ctx context.Context, t *testing.T, kube *fake.Clientset) watch.Int
 	return events
 }
 
-// wantEvent waits for the claim's Event of a reason and compares the end of its text.
+// wantEvent waits for the claim's Event with a reason and compares the end of its text.
 func wantEvent(ctx context.Context, t *testing.T, events watch.Interface, reason, text string) {
 	t.Helper()
 	for {

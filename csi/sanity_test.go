@@ -25,7 +25,7 @@ func (a *attachingService) Attach(ctx context.Context, volume string, t Ticket) 
 	return a.fakeService.Attach(ctx, volume, t)
 }
 
-// Expand makes the device larger, too.
+// Expand grows the device, too.
 func (a *attachingService) Expand(ctx context.Context, volume string, size int64) error {
 	a.host.mu.Lock()
 	a.host.sizes[a.host.device(volume)] = size
@@ -33,8 +33,7 @@ func (a *attachingService) Expand(ctx context.Context, volume string, size int64
 	return a.fakeService.Expand(ctx, volume, size)
 }
 
-// serveForTest serves on a new unix socket and returns its path; the server is waited
-// for at the end of the test.
+// serveForTest serves on a new unix socket and returns its path. At the end of the test it waits for the server.
 func serveForTest(t *testing.T, name string, register func(*grpc.Server)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

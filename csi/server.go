@@ -18,10 +18,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/unixsocket"
 )
 
-// stopPatience is how long calls under way may take to end when a server stops.
+// stopPatience is how long calls under way may take to finish when a server stops.
 const stopPatience = 10 * time.Second
 
-// socketPath reads an endpoint: unix:///path or a path.
+// socketPath parses an endpoint: unix:///path or a path.
 func socketPath(endpoint string) (string, error) {
 	path := strings.TrimPrefix(endpoint, "unix://")
 	if !filepath.IsAbs(path) {
@@ -30,7 +30,7 @@ func socketPath(endpoint string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// listenUnix listens on a socket that only root may use. It makes the directory.
+// listenUnix listens on a socket that only root may use. It creates the directory.
 func listenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of a socket: %w", err)
@@ -38,7 +38,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return unixsocket.Listen(path)
 }
 
-// serve runs a gRPC server until ctx ends, then lets calls under way end.
+// serve runs a gRPC server until ctx is done, and then waits for calls under way.
 func serve(ctx context.Context, l net.Listener, log *logrus.Entry, register func(*grpc.Server)) error {
 	server := grpc.NewServer(grpc.UnaryInterceptor(logCalls(log)))
 	register(server)
@@ -58,8 +58,7 @@ func serve(ctx context.Context, l net.Listener, log *logrus.Entry, register func
 	return nil
 }
 
-// logCalls logs every call with its code. Of the request it logs only the fields named
-// here, so never a secret.
+// logCalls logs every call with its code. It logs only the request fields that are listed here, so never a secret.
 func logCalls(log *logrus.Entry) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		start := time.Now()

@@ -34,7 +34,7 @@ func dial(t *testing.T, path string) *grpc.ClientConn {
 }
 
 func TestRunNodeServesAndRegistersUntilItsContextEnds(t *testing.T) {
-	dir, err := os.MkdirTemp("", "csi") // short, for a socket's path is limited
+	dir, err := os.MkdirTemp("", "csi") // short, because the length of a socket's path is limited
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	// An earlier process left both of its sockets.
@@ -72,7 +72,8 @@ func TestRunNodeServesAndRegistersUntilItsContextEnds(t *testing.T) {
 	}
 }
 
-// The running plugin sets the identifier of the node's NFS client before it mounts a share. The mount itself fails: this node has no network.
+// The running plugin sets the identifier of the node's NFS client before it mounts a share. The mount itself fails:
+// this node has no network.
 func TestRunNodeSetsTheIdentifierBeforeItMountsAShare(t *testing.T) {
 	dir, err := os.MkdirTemp("", "csi")
 	require.NoError(t, err)

@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// resolverFile is the kubelet's of this pod.
+// resolverFile is the resolver configuration that the kubelet writes for this pod.
 const resolverFile = "/etc/resolv.conf"
 
-// serviceLookup bounds the question for one address.
+// serviceLookup limits the question for one address.
 const serviceLookup = 3 * time.Second
 
 var errNoServiceDomain = errors.New("the pod's resolver does not search the Services of its namespace")
 
-// lookUpService returns what asks the cluster's DNS for the address of a Service in this pod's namespace. The plugin has no account at the API server,
-// and needs none for that. The name is absolute, so no other domain that the resolver searches can answer for a Service that is not there.
+// lookUpService returns a function that asks the cluster's DNS for the address of a Service in this pod's namespace.
+// The plugin has no account at the API server, and does not need one for that. The name is absolute, so no other domain
+// that the resolver searches can answer for a Service that does not exist.
 func lookUpService(ctx context.Context, file string) func(name string) (netip.Addr, error) {
 	return func(name string) (netip.Addr, error) {
 		text, err := os.ReadFile(file)
@@ -44,7 +45,8 @@ func lookUpService(ctx context.Context, file string) func(name string) (netip.Ad
 	}
 }
 
-// serviceDomain is the domain of the Services of a pod's namespace, which the kubelet has the resolver search first: NAMESPACE.svc.CLUSTER.
+// serviceDomain is the domain of the Services in a pod's namespace: NAMESPACE.svc.CLUSTER. The kubelet configures the
+// resolver to search it first.
 func serviceDomain(resolver string) (string, bool) {
 	for line := range strings.Lines(resolver) {
 		words := strings.Fields(line)

@@ -36,7 +36,8 @@ func TestWhichDomainServicesAreIn(t *testing.T) {
 	require.ErrorIs(t, err, errNoServiceDomain, "nobody outside the cluster is asked")
 }
 
-// The Service of a share was deleted, and another one has its address: pods that come to a node which has the volume already mount the share where it is.
+// The Service of a share was deleted, and another Service has its address. If a node already has the volume, new pods
+// there mount the share at its present address.
 func TestAShareWhoseServiceHasAnotherAddressIsMountedThere(t *testing.T) {
 	h := stagedShare(t, true)
 	asked := 0

@@ -14,16 +14,16 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// share is how a shared volume is mounted.
+// share says how a shared volume is mounted.
 type share struct {
 	export  mount.Export
 	options mount.NFSOptions
-	// ignored are mount options of a PersistentVolume that no share is mounted with. A claim with them is refused; earlier releases made volumes
-	// with them, which must still be mounted.
+	// ignored are mount options of a PersistentVolume that cannot be used to mount a share. A claim with them is
+	// refused. Earlier releases created volumes with them, which must still be mounted.
 	ignored []string
 }
 
-// checkShareMountOptions refuses mount options that a shared volume would be mounted without.
+// checkShareMountOptions refuses mount options that would be ignored for a shared volume.
 func checkShareMountOptions(options []string) error {
 	if _, refused := mount.DefaultNFSOptions.WithMountOptions(options); len(refused) > 0 {
 		return fmt.Errorf("mountOptions: %s: a shared volume is mounted over NFS version 4, which has no such option; parameter %s takes all options of the kernel's NFS client",
@@ -32,7 +32,7 @@ func checkShareMountOptions(options []string) error {
 	return nil
 }
 
-// shareOf reads how to mount a volume that is published at an endpoint; nil: it has a device.
+// shareOf returns how to mount a volume that is published at an endpoint; nil: it has a device.
 func shareOf(req stagingRequest, c capability) (*share, error) {
 	volume, endpoint := req.GetVolumeId(), req.GetPublishContext()[keyShareEndpoint]
 	switch {
@@ -71,11 +71,12 @@ func parseEndpoint(endpoint, volume string) (netip.Addr, error) {
 	return address.Unmap(), nil
 }
 
-// stageShare mounts the volume's export at the staging path, and returns the export. It may be repeated: a mount of that export stays if its server
-// answers, and any other mount there is replaced. No device is touched.
+// stageShare mounts the volume's export at the staging path, and returns the export. It may be repeated: a mount of
+// that export stays if its server answers, and any other mount there is replaced. It touches no device.
 //
-// The address that the volume was published with may be dead for good: the Service of the share was deleted, and another Service took its address.
-// Kubernetes keeps it for as long as a pod of the node uses the volume. So where it does not serve, the Service's present address counts.
+// The address with which the volume was published may be permanently dead: the Service of the share was deleted, and
+// another Service got its address. Kubernetes stores the address as long as a pod on the node uses the volume. So if
+// nothing serves at that address, the Service's present address counts.
 func (n *node) stageShare(s staging) (mount.Export, error) {
 	given := s.share.export
 	entry, err := n.mounts.Listed(s.path)
@@ -96,7 +97,7 @@ func (n *node) stageShare(s staging) (mount.Export, error) {
 	return moved, n.stageShareAt(s, moved)
 }
 
-// movedTo is the volume's export at the present address of its Service, where that is another one than it was published with.
+// movedTo is the volume's export at the present address of its Service, if that differs from the published address.
 func (n *node) movedTo(s staging) (mount.Export, bool) {
 	if n.serviceAddress == nil {
 		return mount.Export{}, false
@@ -139,10 +140,11 @@ func (n *node) stageShareAt(s staging, export mount.Export) error {
 	return nil
 }
 
-// isMountOfShare tells whether the volume's export is mounted at the staging path, and is good. It removes any other mount.
+// isMountOfShare reports whether the volume's export is mounted at the staging path, and is healthy. It removes any
+// other mount.
 //
-// A mount whose server does not answer in time may be good: the share may be on its way to another node, and the calls of pods wait for that. It
-// is replaced only where no pod has it.
+// A mount may be healthy although its server does not answer in time: the share may be moving to another node, and the
+// calls of pods wait for that. Such a mount is replaced only if no pod uses it.
 func (n *node) isMountOfShare(s staging, export mount.Export) (bool, error) {
 	entry, err := n.mounts.Listed(s.path)
 	log := n.log.WithFields(logrus.Fields{"volume": s.volume, "path": s.path})
@@ -175,8 +177,8 @@ func (n *node) isMountOfShare(s staging, export mount.Export) (bool, error) {
 
 // publishShare binds a staged export to the pod's path. It may be repeated.
 //
-// What a pod writes must never end up in a directory of the node. So publishShare binds only what the mount table shows to be the volume's export,
-// and looks again at what it bound.
+// A pod's writes must never end up in a directory of the node. So publishShare binds only a mount that is the volume's
+// export according to the mount table, and checks its own bind again.
 func (n *node) publishShare(p publication) error {
 	volume := p.staged.volume
 	failed := func(err error) error { return unmountProblem("publishing volume "+volume, err) }
@@ -224,13 +226,13 @@ func (n *node) publishShare(p publication) error {
 	return nil
 }
 
-// isSameMount compares all but the path, which the mount table shows without symbolic links.
+// isSameMount compares all fields except the path, which the mount table shows without symbolic links.
 func isSameMount(a, b mount.Entry) bool {
 	a.Path = b.Path
 	return a == b
 }
 
-// clear removes what is mounted at a path.
+// clear removes the mount at a path.
 func (n *node) clear(volume string, e mount.Entry) error {
 	if e.IsNFS() {
 		return n.mounts.DetachNFS(e.Path, mount.Patient)
@@ -253,9 +255,10 @@ func (n *node) checkExclusiveShare(p publication, staged mount.Entry) error {
 	return nil
 }
 
-// takeOffShare unmounts a share. While its server answers, that ends when the server has all that was written, and fails where a process still uses
-// the mount. If the server does not answer, the mount is taken out of the table at once: what was written and is not there yet is sent if the server
-// returns before the calls time out. Other pods' calls go on.
+// takeOffShare unmounts a share. While its server answers, the unmount waits until the server has all written data, and
+// fails if a process still uses the mount. If the server does not answer, the mount is removed from the table at once.
+// Written data that the server does not have yet is sent if the server returns before the calls time out. Other pods'
+// calls continue.
 func (n *node) takeOffShare(volume, path string) error {
 	silent := n.mounts.Answers(path)
 	if silent == nil {

@@ -26,11 +26,11 @@ type nfsKernel struct {
 	// entries are the mounts, the last on top. last is the number of the newest file system.
 	entries []mount.Entry
 	last    mount.DeviceNumber
-	// answers are what servers answer by the number of the file system; nil: they have it.
+	// answers are the servers' answers by the number of the file system; nil: success.
 	answers map[mount.DeviceNumber]error
-	// refuse answers a call with an error: connect, mount, load, unmount.
+	// refuse returns an error from a call: connect, mount, load, unmount.
 	refuse map[string]error
-	// bindsNothing: a bind shows the directory below what is mounted.
+	// bindsNothing: a bind shows the directory beneath the mount.
 	bindsNothing bool
 	// calls of mount and unmount.
 	calls []string
@@ -52,7 +52,7 @@ func (k *nfsKernel) silence(path string) error {
 	return k.answers[e.Device]
 }
 
-// silent has all servers that are mounted now answer with an error.
+// silent makes all servers with a mount return an error.
 func (k *nfsKernel) silent(err error) {
 	k.answers = map[mount.DeviceNumber]error{}
 	for _, e := range k.entries {
@@ -159,7 +159,7 @@ func (h *sharedHost) publish(t *testing.T, pod string, readOnly bool) error {
 	return err
 }
 
-// stagedShare is a node with a shared volume staged, and published to p1 if it is to be.
+// stagedShare is a node with a staged shared volume. If published is true, it is published to p1.
 func stagedShare(t *testing.T, published bool) *sharedHost {
 	t.Helper()
 	h := newSharedHost(t)
@@ -214,7 +214,7 @@ func TestHowAShareIsMounted(t *testing.T) {
 		change func(h *sharedHost)
 		code   codes.Code
 		text   string
-		want   string // staged and published; empty: not
+		want   string // staged and published; empty: neither
 	}{
 		{"an address of version 6 → in brackets", func(h *sharedHost) { h.endpoint = "nfs://[fd00::1]/pvc-1" }, codes.OK, "", "[fd00::1]:/pvc-1 nfs4 101"},
 		{"options of the class → they alone", func(h *sharedHost) { h.context = map[string]string{"nfsOptions": "vers=4.1,hard"} }, codes.OK, "", first},
@@ -253,7 +253,7 @@ func TestHowAShareIsMounted(t *testing.T) {
 func TestOptionsOfTheClassAreAllThatAShareIsMountedWith(t *testing.T) {
 	h := newSharedHost(t)
 	h.context = map[string]string{"nfsOptions": "vers=4.1,hard"}
-	// nouuid is for xfs on the device; noexec is for what pods may do.
+	// nouuid applies to xfs on the device; noexec to pods.
 	h.as.GetMount().MountFlags = []string{"nouuid", "noexec"}
 	wantCode(t, "stage", h.stage(t), codes.OK)
 	assert.Equal(t, []string{"mount 10.0.0.1:/pvc-1 vers=4.1,hard,addr=10.0.0.1,clientaddr=10.9.0.2"}, h.nfs.calls)
@@ -304,7 +304,7 @@ func TestAPodGetsTheShareAsItIsPublishedNow(t *testing.T) {
 	assert.Equal(t, map[string]string{"staging": first, "pods/p1/mount": first + " ro"}, h.mounts())
 }
 
-// What a pod would write to the directory below a mount would be lost to the other pods.
+// A pod's writes to the directory beneath a mount would be lost for the other pods.
 func TestNothingButTheShareIsPublished(t *testing.T) {
 	t.Run("nothing is mounted, though there is a directory → refused", func(t *testing.T) {
 		h := newSharedHost(t)

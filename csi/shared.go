@@ -8,16 +8,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// keyShareEndpoint is the key, in the context of a publication, of where a shared volume is
-// served: nfs://<address>/<volume>. A volume that is published without it has a device.
+// keyShareEndpoint is the key, in the context of a publication, of the endpoint of a shared volume:
+// nfs://<address>/<volume>. A volume that is published without it has a device.
 const keyShareEndpoint = "shareEndpoint"
 
-// isShared tells whether a share manager serves the volume over NFS. It decides how a volume
-// is published, not the claim: the access mode may have been changed while the volume was
-// detached.
+// isShared reports whether a share manager serves the volume over NFS. This, and not the claim, decides how a volume is
+// published: the access mode may have been changed while the volume was detached.
 func (v Volume) isShared() bool { return v.AccessMode == accessModeRWX }
 
-// publishContext is what the node service must know of a published volume.
+// publishContext is the information about a published volume that the node service needs.
 func publishContext(v Volume) map[string]string {
 	if !v.isShared() {
 		return nil
@@ -25,8 +24,7 @@ func publishContext(v Volume) map[string]string {
 	return map[string]string{keyShareEndpoint: v.ShareEndpoint}
 }
 
-// checkMode refuses to publish a volume as what it is not. One node may have a shared volume
-// to itself.
+// checkMode refuses to publish a volume in another mode than its own. A single node may use a shared volume alone.
 func checkMode(v Volume, as capability) error {
 	switch {
 	case as.isShared() && !v.isShared():
@@ -43,8 +41,9 @@ func checkMode(v Volume, as capability) error {
 	return nil
 }
 
-// isServed tells whether the volume is on the node of its share, on its way there, or not yet away from there. A faulted volume
-// that stays detaching is not served: its node is away and may never return, and deletion is the only way out.
+// isServed reports whether the volume is on the node of its share, is about to be attached there, or has not left it
+// yet. A faulted volume that stays detaching is not served: its node is away and may never return, and deletion is the
+// only way out.
 func isServed(v Volume) bool {
 	if !v.isShared() || v.State == stateDetaching && v.Faulted {
 		return false
@@ -56,7 +55,7 @@ func isServed(v Volume) bool {
 	return false
 }
 
-// awaitShareLeft returns when the share has left its node. Aborted: it has not in time, and the caller asks again.
+// awaitShareLeft returns when the share has left its node. Aborted: it has not left in time, and the caller asks again.
 func (c *controller) awaitShareLeft(ctx context.Context, v Volume) (Volume, error) {
 	last, err := c.await(ctx, v.Name, func(v Volume) (bool, error) {
 		return !isServed(v), checkUnpublished(v)
@@ -67,7 +66,7 @@ func (c *controller) awaitShareLeft(ctx context.Context, v Volume) (Volume, erro
 	return last, err
 }
 
-// shareNotServed is the answer after waiting in vain for a share.
+// shareNotServed is the answer if the share was not served in time.
 func shareNotServed(v Volume, id, node string) error {
 	reason := v.Tickets[id].Message
 	switch {

@@ -12,7 +12,7 @@ import (
 
 const testEndpoint = "nfs://10.0.0.1/pvc-1"
 
-// sharedIn makes the test volume a shared one whose share manager is on n2, with tickets.
+// sharedIn changes the test volume to a shared one with a share manager on n2, with tickets.
 func sharedIn(state, endpoint string, tickets ...Ticket) func(*Volume) {
 	return func(v *Volume) {
 		volumeIn("attached", "n2", tickets...)(v)
@@ -142,7 +142,7 @@ func TestPublishOfADeviceSaysNothingOfAShare(t *testing.T) {
 func TestUnpublishOfASharedVolumeWaitsForItsTicketAlone(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// stays: the ticket cannot be taken back.
+		// stays: removing the ticket fails.
 		stays bool
 		code  codes.Code
 	}{
@@ -174,7 +174,7 @@ func TestValidateComparesWithTheVolume(t *testing.T) {
 	for _, c := range []struct {
 		volume string
 		as     *csipb.VolumeCapability
-		want   string // why not; empty: confirmed
+		want   string // the reason if not confirmed; empty: confirmed
 	}{
 		{"pvc-1", capabilityOf(writer, ""), ""},
 		{"pvc-1", capabilityOf(multiNode, ""), "its access mode is rwo"},

@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// mounter is what the node service does to the host. *mount.System satisfies it.
+// mounter are the operations of the node service on the host. *mount.System implements it.
 type mounter interface {
 	BlockDevice(path string) (mount.DeviceNumber, error)
 	Look(path string) (mount.Point, error)
@@ -39,17 +39,17 @@ type mounter interface {
 	DetachNFS(path string, h mount.Haste) error
 }
 
-// node is the core of the node service. Its methods must be called with the volume's
-// lock held; the errors they return have codes.
+// node is the core of the node service. The caller of its methods holds the volume's lock. The returned errors have
+// codes.
 //
-//	/dev/longhorn/<volume>                block device, made by the instance manager
+//	/dev/longhorn/<volume>                block device, created by the instance manager
 //	      │ stage                         once per node
 //	      ├─ file system ► <staging>              mounted
 //	      └─ block       ► <staging>/<volume>     device bound to a file
 //	              │ publish               once per pod
 //	              └─► <target>            bound
 //
-//	nfs://<address>/<volume>              of a shared volume, made by its share manager
+//	nfs://<address>/<volume>              of a shared volume, served by its share manager
 //	      └─ stage ──────► <staging>              mounted, type nfs4
 //	              └─ publish ► <target>           bound
 type node struct {
@@ -57,9 +57,9 @@ type node struct {
 	// devices is the directory with one block device per attached volume.
 	devices string
 	log     *logrus.Entry
-	// serviceAddress is the present address of a share's Service; nil: nobody knows.
+	// serviceAddress returns the present address of a share's Service; nil: it cannot be looked up.
 	serviceAddress func(volume string) (netip.Addr, error)
-	// beforeNFS is called before each mount of a share; nil: nothing is.
+	// beforeNFS is called before each mount of a share, if it is not nil.
 	beforeNFS func()
 }
 
@@ -68,21 +68,20 @@ type staging struct {
 	volume, path string
 	capability   capability
 	mkfs         []string
-	// mkfsRefused is why mkfs must not be called: a volume whose file system was made by an
-	// older version, with options that are not allowed now, is mounted all the same.
+	// mkfsRefused is why mkfs must not be called. If an older version created a volume's file system with options that
+	// are not allowed now, the volume is mounted nevertheless.
 	mkfsRefused error
-	// share is where a shared volume is served; nil: the volume has a device here, which the fields above are about.
+	// share says where a shared volume is served; nil: the volume has a device here, and the fields above describe it.
 	share *share
 }
 
-// stage mounts the volume's file system at the staging path, or binds its device there. It
-// may be repeated. What is mounted there already counts only if it is on the very device
-// that the volume has now: stage takes off a mount whose device went away (the data plane
-// ended, the volume was attached anew) and makes it again. If the device itself is dead,
-// the answer is Unavailable until the volume is attached anew.
+// stage mounts the volume's file system at the staging path, or binds its device there. It may be repeated. An existing
+// mount there counts only if it is on the very device that the volume has now. If the device of the mount has
+// disappeared (the data plane stopped, and the volume was attached again), stage removes the mount and mounts again. If
+// the device itself is dead, the answer is Unavailable until the volume is attached again.
 //
-// A volume may have been expanded while it was detached, so stage lets the file system fill
-// its device each time; see mountStaged.
+// A volume may have been expanded while it was detached, so stage makes the file system fill its device each time; see
+// mountStaged.
 func (n *node) stage(s staging) error {
 	if s.share != nil {
 		_, err := n.stageShare(s)
@@ -91,8 +90,8 @@ func (n *node) stage(s staging) error {
 	device := filepath.Join(n.devices, s.volume)
 	number, err := n.mounts.BlockDevice(device)
 	if err != nil {
-		// A plain file or directory left at that path must not be mistaken for the
-		// volume: what a pod wrote there would be on this node's own disk.
+		// If a plain file or directory is left at that path, it must not be used as the volume: a pod's writes would go
+		// to this node's own disk.
 		return status.Errorf(codes.FailedPrecondition, "staging volume %s: %s", s.volume, deviceProblem(device, err))
 	}
 	target := s.path
@@ -137,8 +136,7 @@ func deviceProblem(device string, err error) string {
 // stagedDevice is where the device of a block volume is bound while staged.
 func stagedDevice(stagingPath, volume string) string { return filepath.Join(stagingPath, volume) }
 
-// isCurrent tells whether a mount of the given device is at a path. Any other mount
-// there is removed.
+// isCurrent reports whether the given device is mounted at a path. It removes any other mount there.
 func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
 	if entry, err := n.mounts.Listed(path); err != nil {
 		return false, err
@@ -157,9 +155,8 @@ func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
 	return false, n.mounts.Detach(path)
 }
 
-// takeOff unmounts a path. It flushes a live file system first, which stays mounted if that
-// fails or a process still uses it. It removes what is on a dead device at once, even if a
-// process still has a file open there.
+// takeOff unmounts a path. It flushes a live file system first, which stays mounted if that fails or a process still
+// uses it. If the device is dead, it removes the mount at once, even if a process still has a file open there.
 func (n *node) takeOff(volume, path string) error {
 	if entry, err := n.mounts.Listed(path); err != nil {
 		return err
@@ -177,16 +174,16 @@ func (n *node) takeOff(volume, path string) error {
 	return n.mounts.Detach(path)
 }
 
-// isDead tells whether something is mounted at a path that can never be flushed: the
-// volume's device is gone, is another one now, or answers with errors.
+// isDead reports whether a mount at a path can never be flushed: the volume's device is gone, has been replaced, or
+// returns errors.
 //
-//	mount ──on──► loop device 7  ──► (its process has ended)
-//	              loop device 9  ◄── /dev/longhorn/<volume>, attached anew
+//	mount ──on──► loop device 7  ──► (its process has exited)
+//	              loop device 9  ◄── /dev/longhorn/<volume>, attached again
 func (n *node) isDead(volume, path string) (bool, error) {
 	point, err := n.mounts.Look(path)
 	switch {
 	case errors.Is(err, mount.ErrStuck):
-		// Not even its root can be looked at. It is dead if the device is.
+		// Even its root cannot be read. The mount is dead if the device is dead.
 	case err != nil:
 		return false, err
 	case !point.Mounted:
@@ -207,8 +204,7 @@ func (n *node) isDead(volume, path string) (bool, error) {
 	return n.mounts.IsDead(device), nil
 }
 
-// unmountProblem gives a failure to unmount its code: a caller asks again about one that
-// came to no end.
+// unmountProblem gives a failure to unmount its code: if the unmount did not finish, the caller asks again.
 func unmountProblem(what string, err error) error {
 	code := codes.Internal
 	if errors.Is(err, mount.ErrStuck) {
@@ -217,9 +213,9 @@ func unmountProblem(what string, err error) error {
 	return status.Errorf(code, "%s: %v", what, err)
 }
 
-// unstage takes off what stage made and removes the staging directory. It may be repeated.
-// It looks at the name of the volume below the staging path only after any file system
-// there is gone: before, it would be a user's file.
+// unstage removes the mounts that stage created, and the staging directory. It may be repeated. It handles the path
+// with the volume's name below the staging path only after any file system there is gone: before, it would be a user's
+// file.
 func (n *node) unstage(volume, path string) error {
 	for _, step := range []func() error{
 		func() error { return n.takeOff(volume, path) },

@@ -12,15 +12,15 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// checkFirstNode refuses a strict-local volume that has no place where its first pod will run: its data cannot be elsewhere, and
-// Kubernetes can still choose another node.
+// checkFirstNode refuses a strict-local volume if its first pod's node has no space for it: its data cannot be
+// elsewhere, and Kubernetes can still choose another node.
 func (c *controller) checkFirstNode(ctx context.Context, r VolumeRequest) error {
 	if r.FirstNode == "" || r.DataLocality != localityStrict {
 		return nil
 	}
 	size, err := c.volumes.Capacity(ctx, r, r.FirstNode)
 	switch {
-	case errors.Is(err, ErrNotFound): // a manager of an earlier release cannot tell
+	case errors.Is(err, ErrNotFound): // a manager of an earlier release cannot say
 		return nil
 	case err != nil:
 		return about(err, "asking for the capacity of node "+r.FirstNode, r.FirstNode)
@@ -31,8 +31,9 @@ func (c *controller) checkFirstNode(ctx context.Context, r VolumeRequest) error 
 	return nil
 }
 
-// withDataNode adds the node that has the data of an attached strict-local volume to the context of its publication, where
-// the side-car finds it and leads later pods there. A volume whose data is on several nodes gets one when it has one left.
+// withDataNode adds the node that has the data of an attached strict-local volume to the context of its publication.
+// There the sidecar finds it, and leads later pods to that node. If the data of a volume is on several nodes, the node
+// is added when only one is left.
 func withDataNode(publication map[string]string, v Volume) map[string]string {
 	if v.Asked.DataLocality != localityStrict || len(v.StrictLocalNodes) != 1 {
 		return publication
@@ -44,8 +45,8 @@ func withDataNode(publication map[string]string, v Volume) map[string]string {
 	return publication
 }
 
-// lacksDataNode tells whether the manager has not seen yet where the data of a strict-local volume is. A manager of an earlier
-// release never says so.
+// lacksDataNode reports whether the manager has not yet found where the data of a strict-local volume is. A manager of
+// an earlier release never reports the node.
 func lacksDataNode(v Volume) bool {
 	return v.Asked.DataLocality == localityStrict && len(v.StrictLocalNodes) == 0
 }

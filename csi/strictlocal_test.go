@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestPublishSaysWhereTheDataIs: for a strict-local volume alone, and only when one node has the data.
+// TestPublishSaysWhereTheDataIs: only for a strict-local volume, and only when one node has the data.
 func TestPublishSaysWhereTheDataIs(t *testing.T) {
 	for _, c := range []struct {
 		name     string

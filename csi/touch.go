@@ -11,13 +11,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// If nobody uses a mount, the kernel's NFS client notices a restart of the server only when it renews its lease, after up to 10 s. Until this
-// client has returned, the server's grace period continues and all other clients wait. So the node keeps a connection to each server, which breaks
-// when the server ends. Then the node looks for the next server at once, and calls statfs on the mount, which makes the client return.
+// If no process uses a mount, the kernel's NFS client notices a restart of the server only when it renews its lease,
+// after up to 10 s. Until this client has returned, the server's grace period continues and all other clients wait. So
+// the node keeps a connection to each server, which breaks when the server exits. Then the node tries to reach the next
+// server at once, and calls statfs on the mount, which makes the client return.
 //
-//	the connection ends ──► a question each followSoon ──► an answer ──► statfs of the mount ──► the kernel's client claims its state
+//	the connection breaks ──► a question every followSoon ──► an answer ──► statfs of the mount ──► the client returns
 
-// line is a connection to a server, kept to see that the server ends. A nil line has not ended.
+// line is a connection to a server, kept open to detect that the server exits. A nil line has not ended.
 type line struct {
 	conn  net.Conn
 	pod   netip.AddrPort
@@ -32,19 +33,19 @@ func (l *line) close() {
 	}
 }
 
-// watch waits for the line's end. A server sends nothing that was not asked for.
+// watch waits until the line breaks. A server sends nothing without a request.
 func (l *line) watch(news chan<- struct{}) {
 	_, _ = l.conn.Read(make([]byte, 1))
 	_ = l.conn.Close()
 	l.ended.Store(true)
 	select {
 	case news <- struct{}{}:
-	default: // a look is due anyway
+	default: // a check is due anyway
 	}
 }
 
-// isAnew keeps the connection to the server that has just answered. It returns true if this is a new server: the connection to the last one
-// has ended, there was a time without an answer, or another pod serves.
+// isAnew keeps the connection to the server that has just answered. It returns true if this is a new server. This is so
+// if the connection to the last server has ended, if there was a time without an answer, or if another pod serves.
 func (f *follower) isAnew(p *pursuit, pod netip.AddrPort, conn net.Conn) bool {
 	isFirst := p.next.IsZero()
 	if p.line != nil && !p.line.hasEnded() && p.line.pod == pod {
@@ -62,7 +63,8 @@ func (f *follower) isAnew(p *pursuit, pod netip.AddrPort, conn net.Conn) bool {
 	return !isFirst
 }
 
-// maxTouches is how many touches may be under way: one of a server that ends again waits in the kernel for the next one.
+// maxTouches is how many touches may be under way: if a server exits again, a touch of it waits in the kernel for the
+// next server.
 const maxTouches = 32
 
 // toucher touches mounts below a directory.
@@ -70,7 +72,7 @@ type toucher struct {
 	mounts *mount.System
 	dir    string
 	log    *logrus.Entry
-	free   chan struct{} // has as many as touches may begin
+	free   chan struct{} // has as many elements as touches may start
 }
 
 func newToucher(mounts *mount.System, dir string, log *logrus.Entry) *toucher {
@@ -81,7 +83,8 @@ func newToucher(mounts *mount.System, dir string, log *logrus.Entry) *toucher {
 	return t
 }
 
-// touch has the kernel's client ask a server for something, without waiting for that. One mount stands for all of the server's.
+// touch makes the kernel's client send a request to a server, without waiting for the answer. One mount is enough for
+// all mounts of the server.
 func (t *toucher) touch(server netip.Addr) {
 	path, err := t.mounts.MountOf(t.dir, server)
 	if err != nil || path == "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// linedNetwork has a server that the test can end.
+// linedNetwork has a server that the test can stop.
 type linedNetwork struct {
 	fakeNetwork
 	mu      sync.Mutex
@@ -43,7 +43,7 @@ func (l *linedNetwork) Serving(context.Context, netip.AddrPort) (netip.AddrPort,
 	return l.serving, here, l.silent
 }
 
-// end ends the server; what follows is what the next questions get.
+// end stops the server. silent and serving are the results of the next questions.
 func (l *linedNetwork) end(silent error, serving string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func TestAShareThatServesAnewIsTouched(t *testing.T) {
 	}
 }
 
-// A touch that waits in the kernel holds up nothing, and there are not many.
+// A touch that waits in the kernel delays nothing, and the number of touches is limited.
 func TestATouchIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
@@ -144,7 +144,7 @@ func TestATouchIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// hangingFiles has one share mounted, whose server gives no answer while hang is open.
+// hangingFiles has one mounted share. Its server gives no answer while hang is open.
 type hangingFiles struct {
 	mount.Files
 	hang  chan struct{}
