@@ -12,5 +12,5 @@ func TestMkfsParamsAreHeldAgainstTheFileSystemThatIsMade(t *testing.T) {
 	p, err := parseParameters(map[string]string{"mkfsParams": "-O 64bit"})
 	require.NoError(t, err)
 	require.ErrorContains(t, p.checkMkfs("xfs"), `which mkfs.xfs may not be given`) // a claim's capability says xfs
-	require.NoError(t, p.checkMkfs(""))                                             // a block volume: no file system is created
+	require.NoError(t, p.checkMkfs(""))                                             // a block volume: no mkfs is called
 }
