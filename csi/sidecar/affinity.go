@@ -20,21 +20,22 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// AnnotationAffinity of a PersistentVolume, "true", lets it get a node affinity once its volume is strict-local and has its data
-// on one node. The provisioner sets it for classes that say dataLocality strict-local and WaitForFirstConsumer; people may set
-// or remove it.
+// AnnotationAffinity of a PersistentVolume, if "true", allows it to get a node affinity. It gets one when its volume is
+// strict-local and has its data on one node. The provisioner sets the annotation for classes with dataLocality
+// strict-local and WaitForFirstConsumer. Users may set or remove it.
 const AnnotationAffinity = "longhorn.io/strict-local-node-affinity"
 
-// KeyStrictLocalNode is the key, in the context of a publication, of the one node that has the data of a strict-local volume.
+// KeyStrictLocalNode is the key, in the context of a publication, of the only node that has the data of a strict-local
+// volume.
 const KeyStrictLocalNode = "strictLocalNode"
 
-// eventAffinitySet is the reason of the Event of a PersistentVolume that got its node affinity.
+// eventAffinitySet is the reason of the Event about a PersistentVolume that got its node affinity.
 const eventAffinitySet = "NodeAffinitySet"
 
-// affinities gives PersistentVolumes of strict-local volumes the affinity for the node with the data, so that Kubernetes
-// schedules later pods there. Most clusters never let a node affinity be changed. So it is written only
+// affinities gives PersistentVolumes of strict-local volumes the affinity for the node with the data, so that
+// Kubernetes schedules later pods there. Most clusters never allow a change of a node affinity. So it is written only
 //
-//   - where the annotation allows it,
+//   - if the annotation allows it,
 //   - while the volume is attached: then it cannot cease to be strict-local, and its replica cannot leave the node,
 //   - after attachment and PersistentVolume were read live, to the version of the PersistentVolume that was read.
 type affinities struct {
@@ -59,14 +60,14 @@ func newAffinities(o Options, factory informers.SharedInformerFactory, recorder 
 	return a, nil
 }
 
-// enqueue leaves out the attachments that have nothing to do with it, which are nearly all.
+// enqueue ignores the attachments that are not affected, which are nearly all.
 func (a *affinities) enqueue(object any) {
 	if attachment, ok := object.(*storagev1.VolumeAttachment); ok && a.dataNode(attachment) != "" {
 		a.queue.Add(attachment.Name)
 	}
 }
 
-// dataNode is the node with the data of an attached strict-local volume; "" where an attachment does not tell.
+// dataNode is the node with the data of an attached strict-local volume; "" if the attachment does not say.
 func (a *affinities) dataNode(attachment *storagev1.VolumeAttachment) string {
 	if attachment.Spec.Attacher != a.driverName || !attachment.Status.Attached || attachment.DeletionTimestamp != nil {
 		return ""
@@ -74,7 +75,7 @@ func (a *affinities) dataNode(attachment *storagev1.VolumeAttachment) string {
 	return attachment.Status.AttachmentMetadata[KeyStrictLocalNode]
 }
 
-// run works until ctx ends.
+// run works until ctx is done.
 func (a *affinities) run(ctx context.Context) {
 	defer context.AfterFunc(ctx, a.queue.ShutDown)()
 	for {
@@ -121,13 +122,13 @@ func (a *affinities) sync(ctx context.Context, name string) error {
 	return a.set(ctx, pv, host)
 }
 
-// mayHaveAffinity tells whether a PersistentVolume lacks an affinity that it is allowed to get.
+// mayHaveAffinity reports whether a PersistentVolume lacks an affinity that it is allowed to get.
 func (a *affinities) mayHaveAffinity(pv *corev1.PersistentVolume) bool {
 	return pv.Annotations[AnnotationAffinity] == "true" && pv.DeletionTimestamp == nil && pv.Spec.NodeAffinity == nil &&
 		pv.Spec.CSI != nil && pv.Spec.CSI.Driver == a.driverName
 }
 
-// hostname is the label by which Kubernetes tells a node from others.
+// hostname is the value of the label by which Kubernetes distinguishes a node from others.
 func (a *affinities) hostname(ctx context.Context, node string) (string, error) {
 	list, err := a.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, node).String()})
 	if err != nil {

@@ -26,7 +26,8 @@ func affinityFor(host string) *corev1.VolumeNodeAffinity {
 	}}}}
 }
 
-// TestNodeAffinity: most clusters never let a node affinity be changed, so what must hold before it is written is what counts.
+// TestNodeAffinity: most clusters never allow a change of a node affinity, so the test checks the conditions for
+// writing it.
 func TestNodeAffinity(t *testing.T) {
 	now := metav1.NewTime(time.Unix(1e9, 0))
 	for _, c := range []struct {
@@ -97,8 +98,8 @@ func TestNodeAffinity(t *testing.T) {
 	}
 }
 
-// TestAClassDecidesOnNodeAffinity: only volumes that are strict-local and created for a pod's node may get one, and only for
-// them another node can be chosen.
+// TestAClassDecidesOnNodeAffinity: only volumes that are strict-local and created for a pod's node may get one. Only
+// for them another node can be chosen.
 func TestAClassDecidesOnNodeAffinity(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -21,17 +21,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// The condition and the Event of a bound claim that names a VolumeAttributesClass. The condition is Kubernetes' own, which its
-// resizer would set; this package is its only writer for claims of the driver.
+// The condition and the Event of a bound claim that names a VolumeAttributesClass. The condition is defined by
+// Kubernetes, whose resizer would set it. For claims of the driver, only this package writes it.
 const (
 	conditionModifyError    = corev1.PersistentVolumeClaimVolumeModifyVolumeError
 	reasonModifyNotOffered  = "NotOffered"
 	eventVolumeModifyFailed = "VolumeModifyFailed"
 )
 
-// attributesClasses answers claims that have a volume of the driver and then name a VolumeAttributesClass: the volume stays
-// as it is, which the claim would otherwise never say. (A claim that names one before it has a volume gets none: see
-// Provisioner.)
+// attributesClasses handles claims that have a volume of the driver and then name a VolumeAttributesClass. The volume
+// does not change, and without this condition the claim would never show that. (A claim that names a class before it
+// has a volume gets no volume: see Provisioner.)
 type attributesClasses struct {
 	kube       kubernetes.Interface
 	claims     corelisters.PersistentVolumeClaimLister
@@ -59,14 +59,14 @@ func newAttributesClasses(o Options, factory informers.SharedInformerFactory, re
 	return a, nil
 }
 
-// enqueue leaves out the claims that have nothing to do with it, which are nearly all.
+// enqueue ignores the claims that are not affected, which are nearly all.
 func (a *attributesClasses) enqueue(object any) {
 	if claim, ok := object.(*corev1.PersistentVolumeClaim); ok && (wantsOtherAttributes(claim) || modifyError(claim) != nil) {
 		a.queue.Add(types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name})
 	}
 }
 
-// run works until ctx ends.
+// run works until ctx is done.
 func (a *attributesClasses) run(ctx context.Context) {
 	defer context.AfterFunc(ctx, a.queue.ShutDown)()
 	for {
@@ -120,7 +120,8 @@ func (a *attributesClasses) sync(ctx context.Context, key types.NamespacedName) 
 	return err
 }
 
-// patch sends one condition; the others of the claim stay. The UID makes it fail for a successor of the same name.
+// patch sends one condition; the other conditions of the claim stay. The UID makes the patch fail for a later claim
+// with the same name.
 func (a *attributesClasses) patch(ctx context.Context, claim *corev1.PersistentVolumeClaim, condition any) error {
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": claim.UID},
@@ -136,7 +137,7 @@ func (a *attributesClasses) patch(ctx context.Context, claim *corev1.PersistentV
 	return err
 }
 
-// wantsOtherAttributes tells whether a bound claim names a class that its volume does not have.
+// wantsOtherAttributes reports whether a bound claim names a class that its volume does not have.
 func wantsOtherAttributes(claim *corev1.PersistentVolumeClaim) bool {
 	wants := ptr.Deref(claim.Spec.VolumeAttributesClassName, "")
 	return claim.Spec.VolumeName != "" && wants != "" && wants != ptr.Deref(claim.Status.CurrentVolumeAttributesClassName, "")

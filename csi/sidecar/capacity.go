@@ -28,31 +28,32 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// capacityInterval is how often the driver is asked how large volumes may be. Kubernetes schedules by figures that are so old.
+// capacityInterval is how often capacities asks the driver how large volumes may be. The figures with which Kubernetes
+// schedules are at most that old.
 const capacityInterval = time.Minute
 
-// The labels by which CSIStorageCapacity objects are found again, as the usual side-car has them.
+// The labels by which CSIStorageCapacity objects are found again, as in the usual sidecar.
 const (
 	labelCapacityDriver  = "csi.storage.k8s.io/drivername"
 	labelCapacityManager = "csi.storage.k8s.io/managed-by"
 	capacityManager      = "longhorn-csi-controller"
 )
 
-// paramDataLocality of a StorageClass tells whether the figure depends on the node.
+// paramDataLocality of a StorageClass decides whether the figure depends on the node.
 const (
 	paramDataLocality = "dataLocality"
 	localityStrict    = "strict-local"
 )
 
-// capacities publishes how large the volumes of a StorageClass may be, as CSIStorageCapacity objects, while the driver's CSIDriver
-// says that Kubernetes reads them (spec.storageCapacity), and removes them otherwise.
+// capacities publishes how large the volumes of a StorageClass may be, as CSIStorageCapacity objects. It does so while
+// the driver's CSIDriver says that Kubernetes reads them (spec.storageCapacity), and removes them otherwise.
 //
-// There is one object for each node that has the driver and each class with volumeBindingMode WaitForFirstConsumer. Kubernetes
-// looks at no others: a claim of another class gets its volume before its pod has a node.
+// There is one object for each node that has the driver and each class with volumeBindingMode WaitForFirstConsumer.
+// Kubernetes uses no others: a claim of another class gets its volume before its pod has a node.
 //
 //	dataLocality of the class    the figure
 //	disabled, best-effort        the same for all nodes: each node can use a volume, wherever its replicas are
-//	strict-local, or left out    the node's own
+//	strict-local, or omitted     the node's own
 type capacities struct {
 	kube       kubernetes.Interface
 	driver     csipb.ControllerClient
@@ -63,15 +64,15 @@ type capacities struct {
 	recorder   record.EventRecorder
 	log        *logrus.Entry
 
-	// told is what the last Event of each class said.
+	// told is the text of the last Event of each class.
 	told map[string]string
 }
 
-// eventCapacityNotPublished is the reason of the Event of a StorageClass whose figures cannot be published: until they are,
-// Kubernetes finds no node for pods that wait for a volume of the class.
+// eventCapacityNotPublished is the reason of the Event of a StorageClass with figures that cannot be published. Until
+// they are published, Kubernetes finds no node for pods that wait for a volume of the class.
 const eventCapacityNotPublished = "CapacityNotPublished"
 
-// run publishes until ctx ends. What fails is tried again at the next turn.
+// run publishes until ctx is done. A failed write is repeated in the next round.
 func (c *capacities) run(ctx context.Context) {
 	next := time.NewTicker(capacityInterval)
 	defer next.Stop()
@@ -87,13 +88,15 @@ func (c *capacities) run(ctx context.Context) {
 	}
 }
 
-// sync makes the objects what they shall be. Where the driver does not answer for one, that stays as it is.
+// sync creates, updates and deletes the objects. If the driver does not answer for an object, the object stays
+// unchanged.
 func (c *capacities) sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	driver, err := c.kube.StorageV1().CSIDrivers().Get(ctx, c.driverName, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // manifests of an earlier release give no right to it, and know no capacity
+	// manifests of an earlier release give no right to read it, and have no capacity tracking
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("read CSIDriver %s: %w", c.driverName, err)
@@ -134,7 +137,8 @@ type failure struct {
 	err   error
 }
 
-// publishAll publishes the figures of segments, takes their objects out of surplus, and returns the first failure of each class.
+// publishAll publishes the figures of segments, removes their objects from surplus, and returns the first failure of
+// each class.
 func (c *capacities) publishAll(ctx context.Context, wanted []segment, surplus map[string]*storagev1.CSIStorageCapacity) []failure {
 	sizes := answers{}
 	var failed []failure
@@ -148,12 +152,12 @@ func (c *capacities) publishAll(ctx context.Context, wanted []segment, surplus m
 	return failed
 }
 
-// tell sends an Event for each class whose figures the API server does not take, once until its words change.
+// tell records an Event for each class with figures that the API server refuses, once until the text changes.
 func (c *capacities) tell(failed []failure) {
 	told := map[string]string{}
 	for _, f := range failed {
 		if status := apierrors.APIStatus(nil); !errors.As(f.err, &status) {
-			continue // of the network, or the end of the call's time
+			continue // a network error, or the end of the call's time
 		}
 		words := f.err.Error()
 		if told[f.class.Name] = words; c.told[f.class.Name] != words {
@@ -170,11 +174,11 @@ func (c *capacities) labels() map[string]string {
 // segment is a StorageClass on a node.
 type segment struct {
 	class *storagev1.StorageClass
-	node  string // as the driver knows it
+	node  string // the driver's name for it
 	host  string // the node's label kubernetes.io/hostname
 }
 
-// name is the same for the same class and node, so that nothing is published twice.
+// name is the same for the same class and node, so that no object is created twice.
 func (s segment) name() string {
 	sum := sha256.Sum256([]byte(s.class.Name + "/" + s.node))
 	return "longhorn-" + hex.EncodeToString(sum[:10])
@@ -185,7 +189,7 @@ func (s segment) selector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: s.host}}
 }
 
-// question is what the driver is asked for a segment: the class, and the node where it matters.
+// question is the question to the driver for a segment: the class, and the node if it matters.
 func (s segment) question() question {
 	switch s.class.Parameters[paramDataLocality] {
 	case "disabled", "best-effort":
@@ -196,14 +200,15 @@ func (s segment) question() question {
 
 type question struct{ class, node string }
 
-// answers are those of one turn; nil: the driver gave none.
+// answers are the answers of one round; nil: the driver gave none.
 type answers map[question]*csipb.GetCapacityResponse
 
-// refused is the figure for a class whose parameters are refused. With a smaller one, Kubernetes would give the pod no node for
-// lack of room, and nobody would be told about the parameters. So the pod gets a node, and its claim an Event with the refusal.
+// refused is the figure for a class with refused parameters. With a smaller figure, Kubernetes would give the pod no
+// node because of lack of space, and no user would learn about the parameters. With this one, the pod gets a node, and
+// its claim an Event with the refusal.
 var refused = &csipb.GetCapacityResponse{AvailableCapacity: math.MaxInt64}
 
-// segments are all that figures are wanted for.
+// segments are all segments that need figures.
 func (c *capacities) segments(ctx context.Context) ([]segment, error) {
 	classes, err := c.classes.List(labels.Everything())
 	if err != nil {
@@ -215,7 +220,7 @@ func (c *capacities) segments(ctx context.Context) ([]segment, error) {
 	if len(classes) == 0 {
 		return nil, nil
 	}
-	nodes, err := c.nodes(ctx) // of no class
+	nodes, err := c.nodes(ctx) // for no class
 	if err != nil {
 		return nil, err
 	}
@@ -226,12 +231,12 @@ func (c *capacities) segments(ctx context.Context) ([]segment, error) {
 			segments = append(segments, n)
 		}
 	}
-	// A class's first failure is the same one each time, so its Event is sent once: the caches have no order.
+	// The order makes a class's first failure the same each time, so its Event is sent once: the caches have no order.
 	slices.SortFunc(segments, func(a, b segment) int { return strings.Compare(a.name(), b.name()) })
 	return segments, nil
 }
 
-// nodes are those that have the driver and a label to be known by.
+// nodes are the nodes that have the driver and the label kubernetes.io/hostname.
 func (c *capacities) nodes(ctx context.Context) ([]segment, error) {
 	csiNodes, err := c.csiNodes.List(labels.Everything())
 	if err != nil {
@@ -256,7 +261,7 @@ func (c *capacities) nodes(ctx context.Context) ([]segment, error) {
 	return nodes, nil
 }
 
-// ask returns the driver's answer for a segment, or nil if there is none.
+// ask returns the driver's answer for a segment, or nil if the driver gives none.
 func (c *capacities) ask(ctx context.Context, s segment, sizes answers) *csipb.GetCapacityResponse {
 	q := s.question()
 	if answer, asked := sizes[q]; asked {

@@ -26,7 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// measured is a driver that knows how large volumes may be, by node.
+// measured is a driver with a largest volume size by node.
 type measured struct {
 	csipb.ControllerClient
 	sizes map[string]int64
@@ -128,7 +128,7 @@ func TestCapacityIsPublishedForEachClassAndItsNodes(t *testing.T) {
 	assert.Equal(t, want, published(t, kube), "what the driver does not say stays as it was")
 }
 
-// The setting default-data-locality decides for a class that does not say.
+// The setting default-data-locality decides for a class that does not set it.
 func TestAClassThatDoesNotSayIsMeasuredOnEachNode(t *testing.T) {
 	m := &measured{sizes: map[string]int64{"n1": 1 << 30, "n2": 2 << 30}}
 	c, kube := capacitiesOver(t, m, true, capacityClass("plain", driverName, ""))
@@ -179,7 +179,7 @@ func TestObjectsThatNobodyReadsAreRemoved(t *testing.T) {
 	assert.Equal(t, map[string]string{"far host-n1": "3Gi", "far host-n2": "3Gi"}, published(t, kube))
 }
 
-// TestAClassThatIsRefusedGetsItsPodsANode: only then does the claim get an Event that says what is wrong with the class.
+// TestAClassThatIsRefusedGetsItsPodsANode: only then does the claim get an Event with the mistake in the class.
 func TestAClassThatIsRefusedGetsItsPodsANode(t *testing.T) {
 	reserved := capacityClass("reserved", driverName, "disabled")
 	reserved.Parameters["csi.storage.k8s.io/colour"] = "blue"
@@ -195,7 +195,7 @@ func TestAClassThatIsRefusedGetsItsPodsANode(t *testing.T) {
 	}
 }
 
-// TestARefusedFigureIsAnEventOfItsClassOnce: the figures of other classes are published all the same.
+// TestARefusedFigureIsAnEventOfItsClassOnce: the figures of other classes are published nevertheless.
 func TestARefusedFigureIsAnEventOfItsClassOnce(t *testing.T) {
 	c, kube := capacitiesOver(t, &measured{sizes: map[string]int64{"": 7}}, true, capacityClass("bad", driverName, "disabled"), capacityClass("good", driverName, "disabled"))
 	events := c.recorder.(*record.FakeRecorder).Events

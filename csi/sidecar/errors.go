@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// callError is what the driver answered. Its text is the driver's own, without the "rpc error: code = ... desc = " that gRPC
-// puts in front: people read it in Events and conditions. status.Code still finds the code.
+// callError is an error that the driver returned. Its text is the driver's own, without the prefix "rpc error: code =
+// ... desc = " that gRPC adds, because users read it in Events and conditions. status.Code still finds the code.
 type callError struct {
 	status *status.Status
 	text   string
@@ -23,7 +23,8 @@ type callError struct {
 func (e *callError) Error() string              { return e.text }
 func (e *callError) GRPCStatus() *status.Status { return e.status }
 
-// plainErrors makes each error of a call a callError. A call that ended without the driver's answer is named.
+// plainErrors converts each error of a call into a callError. If a call ended without the driver's answer, the error
+// says so.
 func plainErrors(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := call(ctx, method, req, reply, conn, options...)
 	st, ok := status.FromError(err)
@@ -49,9 +50,9 @@ func messageOf(err error) string {
 // figuresAge is how long a message keeps its first figures. An Event lives for an hour after its count last rose.
 const figuresAge = 30 * time.Minute
 
-// repeatedTexts makes a failure that repeats one Event that counts. An Event whose text differs from the one before is another
-// Event, and the figures in a text, such as the room that is left, differ at each retry. So a text that differs from
-// the last one of its key in figures alone is replaced by that. The zero value is ready for use.
+// repeatedTexts turns a repeated failure into one Event with a count. An Event with another text than the previous one
+// is another Event. The figures in a text, such as the free space, differ at each retry. So if a text differs from the
+// last text for its key only in figures, it is replaced by the last one. The zero value is ready to use.
 type repeatedTexts struct {
 	mu   sync.Mutex
 	last map[string]repeatedText
@@ -62,21 +63,21 @@ type repeatedText struct {
 	since time.Time
 }
 
-// figure is a number that stands alone, with its unit. Digits in a name are no figure.
+// figure matches a number that stands alone, with its unit. Digits within a name are not a figure.
 var figure = regexp.MustCompile(`(^|[\s(=:,])\d+(\.\d+)?(%| ?[KMGTPE]i?B?)?($|[\s),;:%])`)
 
-// withoutFigures is what two texts have in common that differ in figures alone.
+// withoutFigures is the common part of texts that differ only in figures.
 func withoutFigures(text string) string {
-	// Twice: of two neighbours, the first takes the separator that the second needs.
+	// It runs twice: of two neighbours, the first match includes the separator that the second needs.
 	return figure.ReplaceAllString(figure.ReplaceAllString(text, "${1}#${4}"), "${1}#${4}")
 }
 
-// text is what to report for a key whose latest failure has this text.
+// text is the text to report for a key whose latest failure has this text.
 func (r *repeatedTexts) text(key, text string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	for k, t := range r.last { // of claims that are gone, too
+	for k, t := range r.last { // including claims that are gone
 		if now.Sub(t.since) >= figuresAge {
 			delete(r.last, k)
 		}
@@ -91,7 +92,7 @@ func (r *repeatedTexts) text(key, text string) string {
 	return text
 }
 
-// forget is called when what failed has succeeded.
+// forget is called when the failed operation has succeeded.
 func (r *repeatedTexts) forget(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -56,7 +56,7 @@ func TestWithoutFigures(t *testing.T) {
 	}
 }
 
-// TestARepeatedFailureKeepsItsFigures: so its Event counts, instead of a new one for each retry.
+// TestARepeatedFailureKeepsItsFigures: so its Event has a growing count, instead of a new Event for each retry.
 func TestARepeatedFailureKeepsItsFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &fakeDriver{}

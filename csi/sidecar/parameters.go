@@ -11,31 +11,31 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/spelling"
 )
 
-// reservedPrefix begins the keys of a StorageClass's parameters that are for the
-// provisioner; they are not passed on to the driver.
+// reservedPrefix is the start of the keys of a StorageClass's parameters that are for the provisioner. They are not
+// passed to the driver.
 const reservedPrefix = types.ReservedParameterPrefix
 
 const (
 	keyFSType = reservedPrefix + "fstype"
-	// plainFSType is the older spelling, in any case; it is passed on as well.
+	// plainFSType is the older spelling, in any case; it is passed to the driver as well.
 	plainFSType = "fstype"
 
-	// What the driver learns of the claim, for its log.
+	// Keys of the information about the claim that the driver gets for its log.
 	keyPVCName      = reservedPrefix + "pvc/name"
 	keyPVCNamespace = reservedPrefix + "pvc/namespace"
 	keyPVName       = reservedPrefix + "pv/name"
 )
 
-// classParameters are a StorageClass's parameters, read.
+// classParameters are the parsed parameters of a StorageClass.
 type classParameters struct {
 	fsType string
-	// driver are those passed on.
+	// driver are the parameters that are passed to the driver.
 	driver map[string]string
 }
 
-// readParameters separates what is for the provisioner. It refuses a reserved key that has no meaning here and that is not
-// empty. References to secrets are among them: the driver takes none, and a volume that should be encrypted must not
-// be created without encryption.
+// readParameters separates the parameters for the provisioner. It refuses a reserved key that has no meaning here and
+// is not empty. References to secrets are among them: the driver accepts none, and a volume that should be encrypted
+// must not be created without encryption.
 func readParameters(params map[string]string) (classParameters, error) {
 	result := classParameters{driver: map[string]string{}}
 	prefixed, plain := "", ""
@@ -79,7 +79,7 @@ func refuseReserved(key string) error {
 	return fmt.Errorf("parameter %s: the driver does not know it; leave the parameter out", key)
 }
 
-// checked are the parameters as the driver will judge them, with the type of the file system that the claim gets.
+// checked are the parameters as the driver will check them, with the type of the file system that the claim gets.
 func (p classParameters) checked() map[string]string {
 	result := maps.Clone(p.driver)
 	maps.DeleteFunc(result, func(key, _ string) bool { return strings.EqualFold(key, plainFSType) })
@@ -87,7 +87,7 @@ func (p classParameters) checked() map[string]string {
 	return result
 }
 
-// describe adds what the driver learns of the claim.
+// describe adds the information about the claim for the driver.
 func (p classParameters) describe(claim *corev1.PersistentVolumeClaim, pvName string) map[string]string {
 	result := map[string]string{keyPVCName: claim.Name, keyPVCNamespace: claim.Namespace, keyPVName: pvName}
 	for key, value := range p.driver {

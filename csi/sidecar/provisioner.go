@@ -26,18 +26,18 @@ import (
 // eventIgnoredParameters is the reason of the Event about parameters without effect.
 const eventIgnoredParameters = "IgnoredParameters"
 
-// identityAttribute in a PersistentVolume names the provisioner that made it.
+// identityAttribute in a PersistentVolume names the provisioner that created it.
 const identityAttribute = "storage.kubernetes.io/csiProvisionerIdentity"
 
-// Provisioner makes volumes for claims and removes those of released
-// PersistentVolumes, by calls to the driver. Every call may be repeated.
+// Provisioner creates volumes for claims and removes those of released PersistentVolumes, by calls to the driver. Every
+// call may be repeated.
 type Provisioner struct {
 	driver               csipb.ControllerClient
 	driverName, identity string
-	// multiWriter: the driver wants ReadWriteOnce as SINGLE_NODE_MULTI_WRITER.
+	// multiWriter: the driver expects ReadWriteOnce as SINGLE_NODE_MULTI_WRITER.
 	multiWriter bool
 	attachments storagelisters.VolumeAttachmentLister
-	// check and withoutEffect judge the parameters of a StorageClass; see Options.
+	// check and withoutEffect check the parameters of a StorageClass; see Options.
 	check         func(map[string]string) error
 	withoutEffect func(map[string]string) []string
 	recorder      record.EventRecorder
@@ -50,18 +50,19 @@ var _ provision.BlockProvisioner = (*Provisioner)(nil)
 // SupportsBlock implements provision.BlockProvisioner.
 func (p *Provisioner) SupportsBlock(context.Context) bool { return true }
 
-// Provision makes the volume for a claim and describes the PersistentVolume of it.
+// Provision creates the volume for a claim and describes its PersistentVolume.
 func (p *Provisioner) Provision(ctx context.Context, o provision.ProvisionOptions) (*corev1.PersistentVolume, provision.ProvisioningState, error) {
 	params, req, err := p.prepare(o)
 	if err != nil {
-		// An earlier attempt may have got as far as the driver, and a volume may be under way.
+		// An earlier attempt may have reached the driver, so a volume may be under way.
 		return nil, provision.ProvisioningNoChange, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	response, err := p.driver.CreateVolume(ctx, req)
 	if err != nil {
-		// Without its code: to InvalidArgument the library adds words of its own. The code has done its work.
+		// The error is without its code, because the library adds text of its own to InvalidArgument. The code has
+		// already been used.
 		return nil, stateOf(o, err), errors.New(p.failures.text(string(o.PVC.UID), messageOf(err)))
 	}
 	p.failures.forget(string(o.PVC.UID))
@@ -75,7 +76,7 @@ func (p *Provisioner) Provision(ctx context.Context, o provision.ProvisionOption
 	return p.persistentVolume(o, params, volume), provision.ProvisioningFinished, nil
 }
 
-// prepare checks claim and class before the driver is asked.
+// prepare checks claim and class before the call to the driver.
 func (p *Provisioner) prepare(o provision.ProvisionOptions) (classParameters, *csipb.CreateVolumeRequest, error) {
 	params, err := readParameters(o.StorageClass.Parameters)
 	if err == nil && p.check != nil {
@@ -88,8 +89,8 @@ func (p *Provisioner) prepare(o provision.ProvisionOptions) (classParameters, *c
 	return params, req, err
 }
 
-// reportIgnored tells the claim's owner which parameters of the class had no effect. It runs when the volume exists, which
-// happens once for a claim, so retries of a claim do not repeat the report.
+// reportIgnored reports to the claim's owner which parameters of the class had no effect. It runs when the volume
+// exists, which happens once for a claim, so retries of a claim do not repeat the report.
 func (p *Provisioner) reportIgnored(o provision.ProvisionOptions, params classParameters) {
 	if p.withoutEffect == nil {
 		return
@@ -141,9 +142,8 @@ func (p *Provisioner) request(o provision.ProvisionOptions, params classParamete
 	}, nil
 }
 
-// bytesOf is a quantity in bytes. One beyond what an int64 holds, such as 10E, becomes
-// the largest: no volume can have that, and the driver says so. (Value would make it 0,
-// which asks for nothing.)
+// bytesOf is a quantity in bytes. A quantity that exceeds an int64, such as 10E, becomes the largest int64. No volume
+// can have that size, and the driver says so. (Value would return 0, which requests nothing.)
 func bytesOf(quantity resource.Quantity) int64 {
 	if quantity.CmpInt64(math.MaxInt64) > 0 {
 		return math.MaxInt64
@@ -155,8 +155,8 @@ func isBlock(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
-// persistentVolume describes the volume to Kubernetes. Except for the name of the process
-// that made it, it depends on claim, class and the driver's answer alone.
+// persistentVolume describes the volume to Kubernetes. Except for the name of the process that created it, the
+// description depends only on claim, class and the driver's answer.
 func (p *Provisioner) persistentVolume(o provision.ProvisionOptions, params classParameters, volume *csipb.Volume) *corev1.PersistentVolume {
 	attributes := map[string]string{identityAttribute: p.identity + "-" + p.driverName}
 	for key, value := range volume.GetVolumeContext() {
@@ -192,7 +192,7 @@ func (p *Provisioner) persistentVolume(o provision.ProvisionOptions, params clas
 	}
 }
 
-// annotationsOf are those of a class's PersistentVolumes.
+// annotationsOf are the annotations of a class's PersistentVolumes.
 func annotationsOf(class *storagev1.StorageClass) map[string]string {
 	if bindsLate(class) && isStrictLocal(class) {
 		return map[string]string{AnnotationAffinity: "true"}
@@ -204,12 +204,13 @@ func isStrictLocal(class *storagev1.StorageClass) bool {
 	return strings.TrimSpace(class.Parameters[paramDataLocality]) == localityStrict
 }
 
-// bindsLate tells whether a claim of a class gets its volume when its pod has a node.
+// bindsLate reports whether a claim of a class gets its volume when its pod has a node.
 func bindsLate(class *storagev1.StorageClass) bool {
 	return ptr.Deref(class.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// stateOf is stateAfter, except that Kubernetes chooses another node where the one that it chose has no room, and the node matters.
+// stateOf is stateAfter with one exception: if the chosen node has no space, and the node matters, Kubernetes chooses
+// another node.
 func stateOf(o provision.ProvisionOptions, err error) provision.ProvisioningState {
 	if status.Code(err) == codes.ResourceExhausted && o.SelectedNodeName != "" && isStrictLocal(o.StorageClass) {
 		return provision.ProvisioningReschedule
@@ -217,30 +218,28 @@ func stateOf(o provision.ProvisionOptions, err error) provision.ProvisioningStat
 	return stateAfter(err)
 }
 
-// stateAfter tells from the driver's answer whether a volume may have been made, or may
-// yet be. Then the loop asks again even when the claim is gone, to learn of the volume
-// and remove it.
+// stateAfter determines from the driver's answer whether a volume may have been created, or may still be. If so, the
+// loop asks again even when the claim is gone, to learn of the volume and remove it.
 func stateAfter(err error) provision.ProvisioningState {
 	st, ok := status.FromError(err)
 	if !ok {
-		return provision.ProvisioningNoChange // it never came to a call
+		return provision.ProvisioningNoChange // there was no call
 	}
 	switch st.Code() {
-	case codes.Canceled, // this process is ending; the driver may have gone on
+	case codes.Canceled, // this process is stopping; the driver may have continued
 		codes.DeadlineExceeded,
-		codes.Unavailable, // the manager or the driver is away; an earlier call may have got through
+		codes.Unavailable, // the manager or the driver is away; an earlier call may have succeeded
 		codes.Aborted,     // another call for the same volume is under way
 		codes.Internal, codes.Unknown:
 		return provision.ProvisioningInBackground
 	}
-	// InvalidArgument, ResourceExhausted, AlreadyExists, OutOfRange, …: nothing was made.
+	// InvalidArgument, ResourceExhausted, AlreadyExists, OutOfRange, …: nothing was created.
 	return provision.ProvisioningFinished
 }
 
-// Delete removes the volume of a released PersistentVolume, unless a VolumeAttachment
-// for it exists: a node may still have it mounted. The cache is good enough to ask: a
-// released PersistentVolume gets no new attachment, so the cache can only be late in
-// showing that one is gone, and then the deletion is tried again.
+// Delete removes the volume of a released PersistentVolume, unless a VolumeAttachment for it exists: a node may still
+// have mounted it. The cache is good enough for this check. A released PersistentVolume gets no new attachment, so the
+// cache can only be late in showing that one is gone, and then the deletion is tried again.
 func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != p.driverName {
 		return &provision.IgnoredError{Reason: "the persistent volume is not of driver " + p.driverName}

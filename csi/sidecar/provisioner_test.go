@@ -26,7 +26,7 @@ import (
 
 const driverName = "driver.longhorn.io"
 
-// fakeDriver is the driver's controller service as a client sees it.
+// fakeDriver is the driver's controller service, as a client sees it.
 type fakeDriver struct {
 	csipb.ControllerClient
 	created []*csipb.CreateVolumeRequest

@@ -15,9 +15,8 @@ import (
 	"k8s.io/client-go/informers"
 )
 
-// newResizeController follows claims that ask for more than their volume has; nil: the driver
-// cannot expand volumes. It does not watch pods: the library wants them for drivers that refuse
-// to expand what is in use.
+// newResizeController handles claims that request more than their volume has; nil: the driver cannot expand volumes. It
+// does not watch pods: the library needs them for drivers that refuse to expand volumes in use.
 func newResizeController(ctx context.Context, o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn) (resize.ResizeController, error) {
 	client := &resizeClient{end: ctx, conn: conn, driver: o.DriverName}
 	r, err := resizer.NewResizerFromClient(client, callTimeout, o.Kube, o.DriverName)
@@ -30,8 +29,8 @@ func newResizeController(ctx context.Context, o Options, factory informers.Share
 	return resize.NewResizeController(o.DriverName, r, o.Kube, resync, factory, backoff(), false, retryMax), nil
 }
 
-// resizeClient is the library's view of the driver over a connection that is there already. The
-// library calls without a context of its own; end makes its calls end with the process's work.
+// resizeClient is the library's interface to the driver, over an existing connection. The library calls without a
+// context of its own; end makes its calls stop with the process's work.
 type resizeClient struct {
 	end    context.Context //nolint:containedctx // see above
 	conn   *grpc.ClientConn
@@ -42,7 +41,7 @@ type resizeClient struct {
 
 var _ resizercsi.Client = (*resizeClient)(nil)
 
-// bound is ctx that also ends with the process's work.
+// bound is ctx, but it also ends with the process's work.
 func (c *resizeClient) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.end, cancel)
@@ -62,7 +61,7 @@ func (c *resizeClient) can(ctx context.Context, what csipb.ControllerServiceCapa
 // GetDriverName implements the library's Client.
 func (c *resizeClient) GetDriverName(context.Context) (string, error) { return c.driver, nil }
 
-// SupportsPluginControllerService implements the library's Client: it is what this process serves.
+// SupportsPluginControllerService implements the library's Client: this process serves it.
 func (c *resizeClient) SupportsPluginControllerService(context.Context) (bool, error) {
 	return true, nil
 }
@@ -72,8 +71,8 @@ func (c *resizeClient) SupportsControllerResize(ctx context.Context) (bool, erro
 	return c.can(ctx, csipb.ControllerServiceCapability_RPC_EXPAND_VOLUME)
 }
 
-// SupportsNodeResize implements the library's Client. It is asked only where the controller service
-// expands nothing; then no file system has a reason to grow.
+// SupportsNodeResize implements the library's Client. It is called only if the controller service expands nothing. In
+// that case no file system has a reason to grow.
 func (c *resizeClient) SupportsNodeResize(context.Context) (bool, error) { return false, nil }
 
 // SupportsControllerModify implements the library's Client.
@@ -101,7 +100,7 @@ func (c *resizeClient) Expand(
 	return response.GetCapacityBytes(), response.GetNodeExpansionRequired(), nil
 }
 
-// CloseConnection implements the library's Client; the connection is not its own.
+// CloseConnection implements the library's Client. It does nothing, because the client does not own the connection.
 func (c *resizeClient) CloseConnection() {}
 
 // Modify implements the library's Client.

@@ -21,7 +21,7 @@ func (s *controllerService) ControllerExpandVolume(_ context.Context, req *csipb
 	return &csipb.ControllerExpandVolumeResponse{CapacityBytes: req.CapacityRange.RequiredBytes}, nil
 }
 
-// TestRunExpands: a bound claim that asks for more than it has gets it.
+// TestRunExpands: a bound claim that requests more than it has gets it.
 func TestRunExpands(t *testing.T) {
 	service, path := startDriver(t)
 	c := claim(func(c *corev1.PersistentVolumeClaim) {

@@ -33,8 +33,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/liblog"
 )
 
-// Limits of the loops. A call to the driver may take callTimeout; the driver itself waits for
-// at most 90 s, so that the driver is the one to say what was not in time.
+// Limits of the loops. A call to the driver may take callTimeout. The driver itself waits for at most 90 s, so that it
+// can say what was not ready in time.
 const (
 	callTimeout     = 2 * time.Minute
 	retryFirst      = time.Second
@@ -44,45 +44,43 @@ const (
 	attacherLoad    = 10
 	resizerLoad     = 10
 	defaultFSType   = "ext4"
-	leaseDuration   = 15 * time.Second // what a leader that died costs
+	leaseDuration   = 15 * time.Second // the longest wait after a leader has died
 )
 
 // Options configure Run.
 type Options struct {
 	// Kube reaches the Kubernetes API.
 	Kube kubernetes.Interface
-	// KubeUntil creates a client for one term, which sends no request after life has ended. nil: Kube is used.
+	// KubeUntil creates a client for one term, which sends no request after life is done. nil: Kube is used.
 	KubeUntil func(life context.Context) (kubernetes.Interface, error)
 	// Endpoint is the path of the driver's CSI socket, with its controller service.
 	Endpoint string
 	// DriverName is the provisioner of StorageClasses and the attacher of VolumeAttachments.
 	DriverName string
-	// Namespace and Identity are where and by which name this process campaigns for the
-	// Lease <driver name, dots as dashes>-controller. Identity must differ between processes.
+	// Namespace and Identity are where and under which name this process campaigns for the Lease <driver name, dots as
+	// dashes>-controller. Identity must differ between processes.
 	Namespace, Identity string
-	// CheckParameters tells what is wrong with the parameters of a StorageClass that are for the driver. The driver checks them,
-	// too; here the message can name the class. nil: the driver alone checks.
+	// CheckParameters returns an error about a StorageClass's parameters that are for the driver. The driver checks
+	// them, too, but here the message can name the class. nil: only the driver checks.
 	CheckParameters func(params map[string]string) error
-	// WithoutEffect lists those that the driver accepts without acting on them; the claim gets an Event. nil: none.
+	// WithoutEffect lists the parameters that the driver accepts but ignores; the claim gets an Event. nil: none.
 	WithoutEffect func(params map[string]string) []string
-	// CompareInterval is how often the attacher compares what the driver has published with
-	// what Kubernetes believes; 0: once a minute. It attaches again a volume that lost its
-	// attachment, as by a detachment by force.
+	// CompareInterval is how often the attacher compares the driver's publications with the state in Kubernetes; 0:
+	// once a minute. It attaches a volume again that lost its attachment, for example by a forced detachment.
 	CompareInterval time.Duration
 	Log             *logrus.Entry
 }
 
 const compareInterval = time.Minute
 
-// LeaseName is the Lease that a driver's controller processes campaign for.
+// LeaseName is the Lease for which a driver's controller processes campaign.
 func LeaseName(driver string) string { return strings.ReplaceAll(driver, ".", "-") + "-controller" }
 
-// Run stands for election until ctx ends. While it leads, it provisions, attaches and expands. It
-// returns nil when ctx has ended and everything has come to rest, after which another process
-// may lead at once. When the leadership is lost, as while the API server is away, everything comes to
-// rest as well, and Run stands again: each term has controllers and informers of its own.
+// Run campaigns until ctx is done. While it leads, it provisions, attaches and expands. It returns nil when ctx is done
+// and all work has stopped, after which another process may lead at once. If it loses the leadership, as while the API
+// server is away, all work stops as well, and Run campaigns again. Each term has its own controllers and informers.
 func Run(ctx context.Context, o Options) error {
-	// Without this gate attacher and resizer would not wait for their workers.
+	// Without this gate, attacher and resizer would not wait for their workers.
 	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ReleaseLeaderElectionOnExit): true})
 	if err != nil {
 		return fmt.Errorf("enabling the orderly end of attacher and resizer: %w", err)
@@ -92,7 +90,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("connecting to driver at %s: %w", o.Endpoint, err)
 	}
-	defer func() { _ = conn.Close() }() // nothing is under way any more
+	defer func() { _ = conn.Close() }() // no call is under way
 	campaign := election.Options{
 		Kube: o.Kube, Namespace: o.Namespace, Name: LeaseName(o.DriverName), Identity: o.Identity,
 		Duration: leaseDuration, Log: o.Log,
@@ -100,8 +98,9 @@ func Run(ctx context.Context, o Options) error {
 	return election.Run(ctx, campaign, func(ctx context.Context) error { return serve(ctx, o, conn, turns) })
 }
 
-// serve works for one term. The libraries send some requests with contexts of their own, to record what the driver has created. work waits for these
-// requests after ctx has ended. If the lease is lost, serve cancels them, because another process may lead soon.
+// serve works for one term. The libraries send some requests with their own contexts, to record the objects that the
+// driver has created. work waits for these requests after ctx is done. If the lease is lost, serve cancels them,
+// because another process may lead soon.
 func serve(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -119,7 +118,7 @@ func serve(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) 
 	return work(ctx, o, conn, turns)
 }
 
-// work runs provisioner, attacher and resizer until ctx ends.
+// work runs provisioner, attacher and resizer until ctx is done.
 func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) error {
 	offered, err := capabilitiesOf(ctx, conn)
 	if err != nil {
@@ -169,7 +168,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) e
 			err = fmt.Errorf("reading all %s: %w", kind, context.Cause(ctx))
 		}
 	}
-	if err == nil { // otherwise ctx has ended: each Run below returns at once and stops its queues
+	if err == nil { // otherwise ctx is done: each Run below returns at once and stops its queues
 		o.Log.Info("Leading: provisioning, attaching and expanding volumes")
 	}
 	var loops sync.WaitGroup
@@ -189,7 +188,8 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) e
 	return err
 }
 
-// capabilitiesOf asks the driver what it can do. It decides how it wants ReadWriteOnce spelled, and whether it knows its capacity.
+// capabilitiesOf asks the driver for its capabilities. They determine how ReadWriteOnce is passed, and whether the
+// driver reports its capacity.
 func capabilitiesOf(ctx context.Context, conn *grpc.ClientConn) (map[csipb.ControllerServiceCapability_RPC_Type]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -204,9 +204,9 @@ func capabilitiesOf(ctx context.Context, conn *grpc.ClientConn) (map[csipb.Contr
 	return offered, nil
 }
 
-// newProvisionController keeps trying for ever, and keeps the record of a volume that
-// was made until the API server has taken it, so that none is forgotten or made twice.
-// Its finalizer on PersistentVolumes keeps a deleted one until its volume is gone.
+// newProvisionController tries again forever. It keeps the record of a created volume until the API server has accepted
+// it, so that no volume is forgotten or created twice. Its finalizer on PersistentVolumes keeps a deleted one until its
+// volume is gone.
 func newProvisionController(ctx context.Context, o Options, factory informers.SharedInformerFactory, p provision.Provisioner) *provision.ProvisionController {
 	return provision.NewProvisionController(ctx, o.Kube, o.DriverName, p,
 		provision.LeaderElection(false),
@@ -231,7 +231,7 @@ func newAttachController(o Options, factory informers.SharedInformerFactory, con
 		factory.Storage().V1().CSINodes().Lister(),
 		factory.Storage().V1().VolumeAttachments().Lister(),
 		&timeout,
-		false, // publishing read-only is not advertised
+		false, // the driver does not advertise read-only publishing
 		multiWriter, csitrans.New(), defaultFSType,
 	)
 	return attach.NewCSIAttachController(liblog.New(o.Log), o.Kube, o.DriverName, handler,

@@ -33,7 +33,7 @@ func optionsFor(kube kubernetes.Interface) Options {
 	return Options{Kube: kube, DriverName: driverName, Namespace: "longhorn-system", Identity: "pod-1", Log: quiet()}
 }
 
-// controllerService is a driver that has what it is asked for at once.
+// controllerService is a driver that completes each request at once.
 type controllerService struct {
 	csipb.UnimplementedControllerServer
 	mu        sync.Mutex
@@ -129,7 +129,7 @@ func TestRunProvisionsAttachesAndDeletes(t *testing.T) {
 	attached := askForAttachment(ctx, t, kube, pv.Name)
 	assert.True(t, attached.Status.Attached, "attachment %+v", attached.Status)
 	assert.Equal(t, "node-id-1", service.publishedTo("pvc-u1"))
-	// The volume is detached by force: Kubernetes is not told, and it is attached again.
+	// The volume is detached by force: Kubernetes does not know it, and the volume is attached again.
 	service.mu.Lock()
 	delete(service.published, "pvc-u1")
 	service.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *controllerService) publishedTo(volume string) string {
 	return s.published[volume]
 }
 
-// release does what Kubernetes does when the claim is deleted.
+// release changes a PersistentVolume as Kubernetes does when the claim is deleted.
 func release(ctx context.Context, t *testing.T, kube kubernetes.Interface, pv *corev1.PersistentVolume) {
 	t.Helper()
 	require.NoError(t, kube.CoreV1().PersistentVolumeClaims("default").Delete(ctx, "data", metav1.DeleteOptions{}))
@@ -174,7 +174,7 @@ func release(ctx context.Context, t *testing.T, kube kubernetes.Interface, pv *c
 	require.NoError(t, err)
 }
 
-// askForAttachment asks for an attachment and waits until the attacher says that it is there.
+// askForAttachment requests an attachment and waits until the attacher reports it.
 func askForAttachment(ctx context.Context, t *testing.T, kube kubernetes.Interface, pv string) *storagev1.VolumeAttachment {
 	t.Helper()
 	attachments := kube.StorageV1().VolumeAttachments()
@@ -205,7 +205,8 @@ func next(ctx context.Context, t *testing.T, w watch.Interface) runtime.Object {
 	}
 }
 
-// A process leads again after it has lost the leadership: the second term provisions what was asked for meanwhile, and nothing of the first is left.
+// A process leads again after it has lost the leadership. The second term provisions the claims that were created in
+// between, and nothing of the first term remains.
 func TestATermCanFollowAnother(t *testing.T) {
 	_, path := startDriver(t)
 	kube := fake.NewClientset(class(nil))
@@ -228,15 +229,15 @@ func TestATermCanFollowAnother(t *testing.T) {
 		term, end := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		go func() { done <- work(term, o, conn, newTurns()) }()
-		for next(ctx, t, volumes).(*corev1.PersistentVolume).Name != "pvc-"+string(uid) { // the earlier ones change
+		for next(ctx, t, volumes).(*corev1.PersistentVolume).Name != "pvc-"+string(uid) { // earlier ones change
 		}
 		end()
 		require.NoError(t, <-done)
 	}
 }
 
-// TestATermLeavesNothingBehind: a process may lead for hundreds of terms. The resizer's library has a recorder of Events that nothing ends, with three
-// goroutines.
+// TestATermLeavesNothingBehind: a process may lead for hundreds of terms. The resizer's library has a recorder of
+// Events that never stops, with three goroutines.
 func TestATermLeavesNothingBehind(t *testing.T) {
 	const terms, leftByResizer, ofTest = 5, 3, 5
 	for name, isAway := range map[string]bool{"its caches were filled": false, "the API server was away": true} {
@@ -259,7 +260,7 @@ func TestATermLeavesNothingBehind(t *testing.T) {
 					require.NoError(t, err)
 				}
 			}
-			term() // what is made once
+			term() // things that are created only once
 			before := goruntime.NumGoroutine()
 			for range terms {
 				term()
@@ -269,12 +270,13 @@ func TestATermLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestALostTermEndsItsRequests: the libraries send requests that outlive the term's context, so that what was made is recorded. That is right at the end
-// of the process, while the lease is still held, and wrong once another process may lead.
+// TestALostTermEndsItsRequests: the libraries send requests that outlive the term's context, so that created objects
+// are recorded. This is correct at the end of the process, while the lease is still held, and wrong once another
+// process may lead.
 func TestALostTermEndsItsRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cause  error
-		during bool // they end before the work does
+		during bool // they end before the work ends
 	}{
 		"the process ends":  {context.Canceled, false},
 		"the lease is lost": {election.ErrLeadershipLost, true},

@@ -9,9 +9,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// turns has one act at a time on each publication: either the attacher publishes, or unattached looks for a VolumeAttachment and
-// unpublishes. The attacher publishes after it has seen the VolumeAttachment, so a publication that ended before the look has one that
-// the look shows, and a publication that starts after the look waits until the volume is unpublished, and then publishes it.
+// turns allows one action at a time on each publication: either the attacher publishes, or unattached checks for a
+// VolumeAttachment and unpublishes. The attacher publishes after it has seen the VolumeAttachment. So a publication
+// that ended before the check has a VolumeAttachment that the check finds. A publication that starts after the check
+// waits until the volume is unpublished, and then publishes it.
 type turns struct {
 	mu    sync.Mutex // guards taken
 	taken map[publication]chan struct{}
@@ -44,7 +45,7 @@ func (t *turns) take(ctx context.Context, p publication) (release func(), err er
 	}
 }
 
-// intercept has the attacher take its turn before it publishes.
+// intercept makes the attacher take its turn before it publishes.
 func (t *turns) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if publish, ok := req.(*csipb.ControllerPublishVolumeRequest); ok {
 		release, err := t.take(ctx, publication{publish.GetVolumeId(), publish.GetNodeId()})

@@ -15,7 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// publish has the attacher publish volume vol to node id-1; call is what the driver does.
+// publish makes the attacher publish volume vol to node id-1; call stands for the driver's call.
 func (w *attachedWorld) publish(call func()) error {
 	req := &csipb.ControllerPublishVolumeRequest{VolumeId: "vol", NodeId: "id-1"}
 	return w.turns.intercept(context.Background(), "", req, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
@@ -24,7 +24,7 @@ func (w *attachedWorld) publish(call func()) error {
 	})
 }
 
-// isDue has the volume without a VolumeAttachment for so long that the next comparison unpublishes it.
+// isDue has the volume without a VolumeAttachment for long enough that the next comparison unpublishes it.
 func isDue(t *testing.T) *attachedWorld {
 	t.Helper()
 	w := newAttachedWorld(t)
@@ -57,7 +57,7 @@ func TestAVolumeIsPublishedAfterItWasUnpublished(t *testing.T) {
 		w := isDue(t)
 		answer := make(chan struct{})
 		w.kube.PrependReactor("list", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
-			<-answer // what it answers was true before the VolumeAttachment was created
+			<-answer // its answer was true before the VolumeAttachment was created
 			return false, nil, nil
 		})
 		compared, published := make(chan error, 1), make(chan []string, 1)

@@ -22,32 +22,34 @@ import (
 )
 
 const (
-	// unattachedWait is how long a volume stays published to a node although no VolumeAttachment asks for that.
+	// unattachedWait is how long a volume stays published to a node although no VolumeAttachment requests it.
 	unattachedWait = 2 * time.Minute
-	// The reasons of Events about it.
+	// The reasons of Events about such volumes.
 	eventAttachmentMissing = "VolumeAttachmentMissing"
 	eventUnpublished       = "UnpublishedWithoutAttachment"
-	// annotationNodeID of a VolumeAttachment is the driver's name of the node, which the attacher writes down.
+	// annotationNodeID of a VolumeAttachment is the driver's name for the node, which the attacher writes.
 	annotationNodeID = "csi.alpha.kubernetes.io/node-id"
 )
 
-// publication is a volume that the driver has published to a node, by the driver's own names of both.
+// publication is a volume that the driver has published to a node, with the driver's names for both.
 type publication struct{ volume, node string }
 
-// unattached takes back publications that nothing asks for. The attacher unpublishes a volume when its VolumeAttachment is
-// deleted. If someone removes the finalizers of a VolumeAttachment by hand, or etcd is restored to a time before it was
-// created, nobody would ever unpublish the volume: it could be attached to no other node.
+// unattached removes publications that no VolumeAttachment requests. The attacher unpublishes a volume when its
+// VolumeAttachment is deleted. But a user may remove the finalizers of a VolumeAttachment by hand, or etcd may be
+// restored to a time before its creation. Then no component would ever unpublish the volume, and it could be attached
+// to no other node.
 //
-//	publication                                            what happens
-//	a VolumeAttachment asks for it, or may do so           nothing
+//	publication                                            reaction
+//	a VolumeAttachment requests it, or may do so           none
 //	seen twice without one                                 an Event at the PersistentVolume
 //	no VolumeAttachment for unattachedWait, nor in the     an Event, ControllerUnpublishVolume
 //	API server now, and its node is not using it
-//	the API server does not answer                         nothing, until it does
-//	a VolumeAttachment is created meanwhile                its publication comes before the last look at the API server,
-//	                                                       which then shows it, or after the unpublication (turns.go)
+//	the API server does not answer                         none, until it answers
+//	a VolumeAttachment is created at that time             its publication comes before the last read from the API
+//	                                                       server, which then shows it, or after the unpublication
+//	                                                       (turns.go)
 //
-// The driver's list of publications comes from the attacher, which compares it with the VolumeAttachments that exist.
+// The driver's list of publications comes from the attacher, which compares it with the existing VolumeAttachments.
 type unattached struct {
 	lister interface {
 		ListVolumes(ctx context.Context) (map[string][]string, error)
@@ -58,27 +60,29 @@ type unattached struct {
 	attachments storagelisters.VolumeAttachmentLister
 	volumes     corelisters.PersistentVolumeLister
 	csiNodes    storagelisters.CSINodeLister
-	turns       *turns // keeps the attacher from publishing a volume while it is unpublished
-	recorder    record.EventRecorder
-	clock       clock.PassiveClock
-	log         *logrus.Entry
+	// turns prevents the attacher from publishing a volume while it is being unpublished.
+	turns    *turns
+	recorder record.EventRecorder
+	clock    clock.PassiveClock
+	log      *logrus.Entry
 
 	mu       sync.Mutex // guards latest and listedAt
 	latest   map[string][]string
 	listedAt time.Time
 
-	seen map[publication]sighting // by sync alone
+	seen map[publication]sighting // only sync uses it
 }
 
-// sighting is when a publication was first seen without a VolumeAttachment, and whether an Event says so.
+// sighting is when a publication was first seen without a VolumeAttachment, and whether an Event reports it.
 type sighting struct {
 	since time.Time
 	said  bool
 }
 
-// ListVolumes is the attacher's list of publications; it is kept for the next sync.
+// ListVolumes is the attacher's list of publications; it is stored for the next sync.
 func (u *unattached) ListVolumes(ctx context.Context) (map[string][]string, error) {
-	at := u.clock.Now() // before the list: what it shows may be older, never newer
+	// before the list: the list may be older than this time, never newer
+	at := u.clock.Now()
 	published, err := u.lister.ListVolumes(ctx)
 	if err == nil {
 		u.mu.Lock()
@@ -88,7 +92,7 @@ func (u *unattached) ListVolumes(ctx context.Context) (map[string][]string, erro
 	return published, err
 }
 
-// run compares until ctx ends. What fails is tried again at the next turn.
+// run compares until ctx is done. A failed step is repeated in the next round.
 func (u *unattached) run(ctx context.Context, interval time.Duration) {
 	next := time.NewTicker(interval)
 	defer next.Stop()
@@ -120,7 +124,7 @@ func (u *unattached) sync(ctx context.Context) error {
 		switch {
 		case !known:
 			s = sighting{since: u.clock.Now()}
-		case !listedAt.After(s.since): // the same list still
+		case !listedAt.After(s.since): // still the same list
 		case !s.said:
 			s.said = true
 			u.recorder.Eventf(u.subject(p), corev1.EventTypeWarning, eventAttachmentMissing,
@@ -138,8 +142,8 @@ func (u *unattached) sync(ctx context.Context) error {
 	return u.unpublish(ctx, due)
 }
 
-// unpublish takes publications back for which the API server has no VolumeAttachment either. It reads them again before each:
-// unpublishing takes as long as the volume needs to leave the node.
+// unpublish removes publications that have no VolumeAttachment in the API server either. It reads the VolumeAttachments
+// again before each publication: unpublishing takes as long as the volume needs to leave the node.
 func (u *unattached) unpublish(ctx context.Context, due []publication) error {
 	for _, p := range due {
 		if err := u.unpublishOne(ctx, p); err != nil {
@@ -183,8 +187,8 @@ func (u *unattached) unpublishOne(ctx context.Context, p publication) error {
 	return err
 }
 
-// isInUse tells whether a kubelet that answers says that pods use the volume on that node. Kubernetes then creates the VolumeAttachment
-// again. The word of a node that does not answer is old.
+// isInUse reports whether a kubelet that answers reports that pods use the volume on that node. If so, Kubernetes
+// creates the VolumeAttachment again. The report of a node that does not answer is old.
 func (u *unattached) isInUse(ctx context.Context, p publication) (bool, error) {
 	name := u.nodeOf(p.node)
 	list, err := u.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{FieldSelector: metav1.ObjectNameField + "=" + name})
@@ -203,8 +207,8 @@ func (u *unattached) isInUse(ctx context.Context, p publication) (bool, error) {
 	return false, nil
 }
 
-// without lists the publications that no VolumeAttachment asks for, sorted. A VolumeAttachment whose volume, or node, cannot be
-// told may ask for any.
+// without lists the publications that no VolumeAttachment requests, sorted. If the volume or the node of a
+// VolumeAttachment is not known, it may request any.
 func (u *unattached) without(published map[string][]string, attachments []*storagev1.VolumeAttachment) []publication {
 	var wanted []publication // "": any
 	for _, va := range attachments {
@@ -226,7 +230,7 @@ func (u *unattached) without(published map[string][]string, attachments []*stora
 	return lacking
 }
 
-// handleOf is the driver's name of a VolumeAttachment's volume; "": it is not known.
+// handleOf is the driver's name for a VolumeAttachment's volume; "": it is not known.
 func (u *unattached) handleOf(va *storagev1.VolumeAttachment) string {
 	if inline := va.Spec.Source.InlineVolumeSpec; inline != nil && inline.CSI != nil {
 		return inline.CSI.VolumeHandle
@@ -239,7 +243,7 @@ func (u *unattached) handleOf(va *storagev1.VolumeAttachment) string {
 	return ""
 }
 
-// nodeIDOf is the driver's name of a VolumeAttachment's node; "": it is not known.
+// nodeIDOf is the driver's name for a VolumeAttachment's node; "": it is not known.
 func (u *unattached) nodeIDOf(va *storagev1.VolumeAttachment) string {
 	if n, err := u.csiNodes.Get(va.Spec.NodeName); err == nil {
 		for _, d := range n.Spec.Drivers {
@@ -251,7 +255,7 @@ func (u *unattached) nodeIDOf(va *storagev1.VolumeAttachment) string {
 	return va.Annotations[annotationNodeID]
 }
 
-// nodeOf is Kubernetes' name of a node that the driver knows by an id: the id, where nothing else is known.
+// nodeOf is Kubernetes' name for a node that the driver knows by an id. If it is not known, it is the id.
 func (u *unattached) nodeOf(id string) string {
 	nodes, err := u.csiNodes.List(labels.Everything())
 	if err != nil {
@@ -267,7 +271,7 @@ func (u *unattached) nodeOf(id string) string {
 	return id
 }
 
-// subject is what the Events are about: the PersistentVolume, or its name where there is none.
+// subject is the object of the Events: the PersistentVolume, or only its name if it does not exist.
 func (u *unattached) subject(p publication) *corev1.ObjectReference {
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: p.volume}
 	all, err := u.volumes.List(labels.Everything())

@@ -25,7 +25,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// publishing is what a driver has published, and what it was asked to take back.
+// publishing is the list of a driver's publications, and of those that it was asked to remove.
 type publishing struct {
 	published map[string][]string
 	undone    []string
@@ -55,7 +55,7 @@ type attachedWorld struct {
 	events *record.FakeRecorder
 }
 
-// newAttachedWorld has volume vol, of PersistentVolume pv, published to node id-1, which is node n1.
+// newAttachedWorld has volume vol, with PersistentVolume pv, published to node id-1, which is node n1.
 func newAttachedWorld(t *testing.T, objects ...runtime.Object) *attachedWorld {
 	t.Helper()
 	w := &attachedWorld{
@@ -94,7 +94,7 @@ func attachment(changes ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeA
 	return va
 }
 
-// usedOnNode is a node whose kubelet says that it uses volume vol.
+// usedOnNode is a node with a kubelet that reports that it uses volume vol.
 func usedOnNode(ready corev1.ConditionStatus) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
@@ -102,7 +102,7 @@ func usedOnNode(ready corev1.ConditionStatus) *corev1.Node {
 	return n
 }
 
-// pass lets time go by in steps of half a minute; the attacher lists and the comparison runs at each.
+// pass advances the clock in steps of half a minute. At each step the attacher lists and the comparison runs.
 func (w *attachedWorld) pass(t *testing.T, d time.Duration) error {
 	t.Helper()
 	var failed error
@@ -204,7 +204,7 @@ func TestNothingIsUnpublishedOnAnAPIServersError(t *testing.T) {
 	}
 }
 
-// A list that was read once proves nothing about later: a volume that is being detached was published a moment ago.
+// A single list proves nothing about later: a volume that is being detached was published a moment ago.
 func TestOneOldListIsNotEnough(t *testing.T) {
 	w := newAttachedWorld(t)
 	_, err := w.ListVolumes(t.Context())
