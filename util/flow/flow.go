@@ -1,12 +1,14 @@
-// Package flow tells where the TCP connections of a network really lead, and breaks them. It speaks to the kernel over netlink, about the network
-// that the calling thread is in (util/netns). It must not know whose connections they are, nor why they are broken.
+// Package flow finds where the TCP connections of a network really lead, and breaks them. It uses netlink to ask the
+// kernel about the network of the calling thread (util/netns). It must not know who owns the connections, nor why they
+// are broken.
 //
 //	socket  10.0.0.7:801 ─► 10.96.0.9:2049        a Service's address, as the socket knows it
 //	                             │ conntrack: destination NAT
 //	                             ▼
 //	peer                    10.1.3.4:2049         a pod's address, which the connection keeps for its life
 //
-// A load balancer that does without the kernel's connection tracking (eBPF programs at sockets) shows no peer: ErrNoPeer.
+// A load balancer that does not use the kernel's connection tracking (eBPF programs at sockets) shows no peer:
+// ErrNoPeer.
 package flow
 
 import (
@@ -44,7 +46,7 @@ const (
 	nfgenHeader = 4
 )
 
-// ipAttributes are those of source and destination, by family.
+// ipAttributes are the attributes of source and destination, by family.
 var ipAttributes = map[uint8][2]uint16{unix.AF_INET: {1, 2}, unix.AF_INET6: {3, 4}}
 
 func (f Flow) family() uint8 {
@@ -54,7 +56,8 @@ func (f Flow) family() uint8 {
 	return unix.AF_INET6
 }
 
-// Peer is where a connection really leads; the error is ErrNoPeer where the kernel does not track it, or not any more.
+// Peer is where a connection really leads. The error is ErrNoPeer if the kernel does not track it, or no longer tracks
+// it.
 func (f Flow) Peer() (netip.AddrPort, error) {
 	reply, err := f.ask(ctGet, netlink.Request)
 	if err != nil {
@@ -68,7 +71,8 @@ func (f Flow) Peer() (netip.AddrPort, error) {
 	return netip.AddrPort{}, ErrNoPeer
 }
 
-// Forget has the kernel decide anew where the next packet of a connection goes. That it tracks none is no error.
+// Forget makes the kernel decide again where the next packet of a connection goes. It succeeds if the kernel does not
+// track the connection.
 func (f Flow) Forget() error {
 	_, err := f.ask(ctDelete, netlink.Request|netlink.Acknowledge)
 	if err != nil && !errors.Is(err, ErrNoPeer) {
@@ -106,11 +110,12 @@ func (f Flow) ask(kind netlink.HeaderType, flags netlink.HeaderFlags) ([]byte, e
 	return reply, err
 }
 
-// exchangePatience bounds the wait for an answer, which the kernel gives while it is asked.
+// exchangePatience limits the wait for an answer, which the kernel gives within the call.
 const exchangePatience = 5 // seconds
 
-// exchange sends one message to netfilter and returns what the answer carries; nothing, where that acknowledges. It has a socket of its own: the
-// kernel marks the one answer to ctGet as a part of several, without an end, for which a netlink.Conn would wait.
+// exchange sends one message to netfilter and returns the content of the answer; nothing, if it is an acknowledgement.
+// It has its own socket: the kernel marks the only answer to ctGet as a part of several, and a netlink.Conn would wait
+// for an end that never comes.
 func exchange(kind netlink.HeaderType, flags netlink.HeaderFlags, data []byte) ([]byte, error) {
 	const header = unix.SizeofNlMsghdr
 	message, err := netlink.Message{Header: netlink.Header{Length: uint32(header + len(data)), Type: kind, Flags: flags}, Data: data}.MarshalBinary()
@@ -149,7 +154,7 @@ func exchange(kind netlink.HeaderType, flags netlink.HeaderFlags, data []byte) (
 	return nil, nil
 }
 
-// replySource finds the source of the replies among a connection's attributes. Attributes that are not known here are passed over.
+// replySource finds the source of the replies among a connection's attributes. It ignores unknown attributes.
 func replySource(attributes []byte, family uint8) (netip.AddrPort, bool) {
 	d, err := netlink.NewAttributeDecoder(attributes)
 	if err != nil {

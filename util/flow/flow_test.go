@@ -16,10 +16,10 @@ import (
 
 const patience = time.Minute
 
-// node is a network whose pods echo what they are sent.
+// node is a network with pods that echo what they receive.
 func node(t *testing.T) (*servicenet.Net, <-chan error) {
 	t.Helper()
-	ended := make(chan error, 8) // how connections ended at the first pod
+	ended := make(chan error, 8) // the results of connections at the first pod
 	return servicenet.New(t, func(pod int, conn net.Conn) {
 		_, err := io.Copy(conn, conn)
 		if pod == 0 {
@@ -42,7 +42,7 @@ func echo(t *testing.T, conn net.Conn) {
 	require.NoError(t, err)
 }
 
-// read waits for the end of a connection.
+// read waits until a connection ends.
 func read(t *testing.T, conn net.Conn) error {
 	t.Helper()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
@@ -65,7 +65,7 @@ func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
 	n.Lead(1)
 	next := n.Dial(servicenet.Service, 0)
 	echo(t, next)
-	echo(t, old) // it stays where it is
+	echo(t, old) // it is not changed
 
 	was, is := flowOf(t, old), flowOf(t, next)
 	assert.Equal(t, servicenet.Pods[0], peer(t, n, was))
@@ -86,13 +86,14 @@ func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
 		return nil
 	})
 
-	again := n.Dial(servicenet.Service, int(was.Local.Port())) // as the kernel's NFS client comes back
+	again := n.Dial(servicenet.Service, int(was.Local.Port())) // like the kernel's NFS client when it comes back
 	echo(t, again)
 	assert.Equal(t, servicenet.Pods[1], peer(t, n, flowOf(t, again)))
 }
 
-// begun is a connection to the Service, in a node's network, that has begun when the pod's node had lost its power. The kernel sends that pod the
-// first packet again and again, also when the Service leads elsewhere. How it ended is sent.
+// begun is a connection to the Service, in a node's network, that was opened after the pod's node had lost its power.
+// The kernel sends the first packet to that pod again and again, even when the Service leads elsewhere. ended receives
+// the result of the connection.
 func begun(t *testing.T) (n *servicenet.Net, f Flow, ended <-chan error) {
 	t.Helper()
 	n, _ = node(t)
@@ -119,7 +120,8 @@ func TestAConnectionThatIsBeingMadeIsBroken(t *testing.T) {
 	require.NoError(t, <-n.Dialing(servicenet.Service))
 }
 
-// TestAConnectionThatIsBeingMadeIsLedAnew: the kernel's next try, of the same connection, goes where the Service leads then.
+// TestAConnectionThatIsBeingMadeIsLedAnew: the kernel's next try, of the same connection, goes where the Service leads
+// then.
 func TestAConnectionThatIsBeingMadeIsLedAnew(t *testing.T) {
 	n, f, ended := begun(t)
 	n.Lead(1)
@@ -127,8 +129,8 @@ func TestAConnectionThatIsBeingMadeIsLedAnew(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestWhatTheKernelForgotIsReset: this is all where a kernel cannot end a socket. What the client sends next goes to the other pod, which knows nothing
-// of the connection.
+// TestWhatTheKernelForgotIsReset: this is the only effect if a kernel cannot destroy a socket. The client's next data
+// goes to the other pod, which does not know the connection.
 func TestWhatTheKernelForgotIsReset(t *testing.T) {
 	n, _ := node(t)
 	n.Lead(0)

@@ -17,7 +17,8 @@ const (
 
 	tcpEstablished, tcpSynSent = 1, 2
 
-	// The lengths of struct inet_diag_req_v2 and struct inet_diag_msg, of which the first has the second's socket at another place.
+	// The lengths of struct inet_diag_req_v2 and struct inet_diag_msg. The socket is at another offset in the first
+	// than in the second.
 	diagRequest = 56
 	diagAnswer  = 72
 	// diagSocket is the length of struct inet_diag_sockid: ports, addresses, a link and a cookie.
@@ -27,8 +28,8 @@ const (
 	cookieInSocketID = 40
 )
 
-// To lists the connections of this network to an address, also those that are still being made: to a peer that is gone, that takes minutes, for the
-// kernel sends each packet of a connection to the same peer.
+// To lists the connections of this network to an address, including those that are being opened. If the peer is gone,
+// opening takes minutes, because the kernel sends each packet of a connection to the same peer.
 func To(remote netip.AddrPort) ([]Flow, error) {
 	wanted := Flow{Remote: remote}
 	data := wanted.diag()
@@ -48,12 +49,13 @@ func To(remote netip.AddrPort) ([]Flow, error) {
 	return flows, nil
 }
 
-// Break ends a connection at once, also one of the kernel's own: its user sees it aborted, and its peer gets a reset. Then the kernel decides anew
-// where the next connection goes, if it is from the same port. That the connection has ended already is no error. A kernel that cannot end it (no
-// CONFIG_INET_DIAG_DESTROY) forgets it all the same, and the peer that the next packet goes to resets it.
+// Break ends a connection at once, even one of the kernel's own: its user sees it aborted, and its peer gets a reset.
+// Then the kernel decides again where the next connection goes, if it is from the same port. It succeeds if the
+// connection has ended already. A kernel that cannot destroy it (no CONFIG_INET_DIAG_DESTROY) forgets it nevertheless,
+// and the peer of the next packet resets it.
 func (f Flow) Break() error {
 	data := f.diag()
-	binary.NativeEndian.PutUint32(data[4:], ^uint32(0)) // whatever its state
+	binary.NativeEndian.PutUint32(data[4:], ^uint32(0)) // in any state
 	for i := range 8 {
 		data[socketInRequest+cookieInSocketID+i] = 0xff // INET_DIAG_NOCOOKIE
 	}
@@ -69,7 +71,7 @@ func (f Flow) Break() error {
 	return errors.Join(err, f.Forget())
 }
 
-// diag is a struct inet_diag_req_v2 about a connection; a Local that is zero is any.
+// diag is a struct inet_diag_req_v2 about a connection. A zero Local matches any.
 func (f Flow) diag() []byte {
 	data := make([]byte, diagRequest)
 	data[0], data[1] = f.family(), unix.IPPROTO_TCP
@@ -83,7 +85,7 @@ func (f Flow) diag() []byte {
 	return data
 }
 
-// socketOf reads a struct inet_diag_msg. A socket for both families that speaks IPv4 is one of IPv4.
+// socketOf parses a struct inet_diag_msg. A socket for both families that uses IPv4 is an IPv4 socket.
 func socketOf(data []byte) (Flow, bool) {
 	if len(data) < diagAnswer {
 		return Flow{}, false
@@ -101,7 +103,7 @@ func socketOf(data []byte) (Flow, bool) {
 	}, true
 }
 
-// request sends one message and returns what the kernel answers.
+// request sends one message and returns the kernel's answers.
 func request(protocol int, m netlink.Message) ([]netlink.Message, error) {
 	c, err := netlink.Dial(protocol, nil)
 	if err != nil {
