@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sysfs makes a directory that looks like a node's root with such files.
+// sysfs creates a directory that looks like a node's root with such files.
 func sysfs(t *testing.T, files map[string]string) Kernel {
 	t.Helper()
 	root := t.TempDir()
@@ -25,7 +25,7 @@ func TestSet(t *testing.T) {
 		name            string
 		network, module string
 		holds           string
-		file            string // afterwards; a file does not add a line feed, as the kernel does
+		file            string // afterwards; unlike the kernel, a file does not add a line feed
 	}{
 		{"none → ours", "(null)\n", "\n", "ours", "ours"},
 		{"an empty one → ours", "\n", "\n", "ours", "ours"},
