@@ -1,5 +1,5 @@
-// Package devusers finds the users of a block device: which mounts lie on it and which
-// processes have it open. It must not know what the device is.
+// Package devusers finds the users of a block device: the mounts that lie on it and the processes that have it open. It
+// must not know the purpose of the device.
 package devusers
 
 import (
@@ -14,13 +14,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/procs"
 )
 
-// most is how many users are named.
+// most is the number of users that are named.
 const most = 5
 
-// Of names the users of the device at path: "mounted at /mnt (process 1 systemd)", "open in
-// process 12 dd". Mounts are named once, however many processes see them. root is the host's
-// root directory, below which its /proc lies. It looks as well as it can: a process that
-// ends meanwhile, or that may not be looked at, is left out. nil: none was found.
+// Of names the users of the device at path: "mounted at /mnt (process 1 systemd)", "open in process 12 dd". It names
+// each mount once, however many processes see it. root is the host's root directory, below which its /proc lies. It
+// makes a best effort: it omits a process that exits in between, or that it may not examine. nil: it found none.
 func Of(root, path string) []string {
 	device, err := openat.Stat(root, path)
 	if err != nil || device.Mode&unix.S_IFMT != unix.S_IFBLK {
@@ -33,13 +32,13 @@ func Of(root, path string) []string {
 	return users(filepath.Join(root, "proc"), strings.TrimSpace(string(own)), device)
 }
 
-// users leaves out the processes of a name: those that serve the device have it open always.
+// users omits the processes with a given name: the processes that serve the device always have it open.
 func users(proc, servers string, device unix.Stat_t) []string {
 	var found []string
 	seen := map[string]bool{} // mount points
 	for _, pid := range procs.IDs(proc) {
 		dir := procs.Dir(proc, pid)
-		points, _ := procs.MountPoints(proc, pid, device.Rdev) // as well as it can
+		points, _ := procs.MountPoints(proc, pid, device.Rdev) // best effort
 		for _, at := range points {
 			if !seen[at] {
 				seen[at] = true
@@ -56,8 +55,7 @@ func users(proc, servers string, device unix.Stat_t) []string {
 	return found
 }
 
-// hasOpen looks only at what is below /dev: a file on a file system whose server is gone
-// does not answer.
+// hasOpen checks only files below /dev: a file on a file system with a dead server does not answer.
 func hasOpen(dir string, device unix.Stat_t) bool {
 	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {
@@ -80,7 +78,7 @@ func process(dir string, pid int) string {
 	return strings.TrimSpace(fmt.Sprintf("process %d %s", pid, name(dir)))
 }
 
-// name is a process's, empty where it cannot be read.
+// name is the name of a process, empty if it cannot be read.
 func name(dir string) string {
 	text, err := os.ReadFile(filepath.Join(dir, "comm"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addProcess adds one to a tree like /proc: its mounts, and the files that it has open.
+// addProcess adds a process to a tree like /proc: its mounts, and its open files.
 func addProcess(t *testing.T, proc string, pid int, name, mounts string, open ...string) {
 	t.Helper()
 	dir := filepath.Join(proc, strconv.Itoa(pid))
@@ -36,7 +36,7 @@ func TestUsers(t *testing.T) {
 	addProcess(t, proc, 33, "server", other, "/dev/null")
 	addProcess(t, proc, 32, "idle", other, "/dev/zero")
 	require.NoError(t, os.MkdirAll(filepath.Join(proc, "sys"), 0o700))
-	require.NoError(t, os.MkdirAll(filepath.Join(proc, "99"), 0o700)) // one that is ending
+	require.NoError(t, os.MkdirAll(filepath.Join(proc, "99"), 0o700)) // a process that is exiting
 
 	assert.Equal(t, []string{
 		"mounted at /var/lib/kubelet/staging (process 1 systemd)", "mounted at /data (process 30 pod)", "open in process 31 dd",
