@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is the time since the machine was started (CLOCK_BOOTTIME). It runs while this process is stopped and while the machine sleeps, and no
-// correction of the wall clock changes it.
+// Now is the time since the machine was started (CLOCK_BOOTTIME). It advances while this process is stopped and while
+// the machine sleeps, and no correction of the wall clock changes it.
 func Now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
