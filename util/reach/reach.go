@@ -1,4 +1,5 @@
-// Package reach asks whether a machine is there, by its addresses alone. It knows nothing of what listens on them.
+// Package reach checks whether a machine answers, only by its addresses. It knows nothing about the services behind
+// them.
 package reach
 
 import (
@@ -12,8 +13,8 @@ import (
 // patience is how long an address has to answer. Within a cluster an answer takes a millisecond.
 const patience = time.Second
 
-// Any tells whether one of these addresses (host:port) answers a TCP connection: by accepting it, or by refusing it, which
-// takes a machine that runs. It returns after a second at the latest, and false for no address.
+// Any reports whether one of these addresses (host:port) answers a TCP connection. It may accept the connection or
+// refuse it: both need a running machine. Any returns after a second at the latest. Without addresses it returns false.
 func Any(ctx context.Context, addresses []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -34,7 +34,7 @@ func TestWhoAnswers(t *testing.T) {
 	assert.Less(t, time.Since(began), time.Minute, "it waits for ever")
 }
 
-// silentAddress is one where nothing is answered: its queue of connections is full.
+// silentAddress is an address that does not answer: its queue of connections is full.
 func silentAddress(t *testing.T) string {
 	t.Helper()
 	l, err := listenWithoutQueue()
