@@ -1,7 +1,7 @@
-// Package openat opens files by openat2(2) (Linux 5.6), so that the kernel decides in one step what a path may lead to: no link,
-// rename or mount that comes between a look and an open can lead elsewhere.
+// Package openat opens files by openat2(2) (Linux 5.6), so that the kernel decides in one step where a path may lead. A
+// link, rename or mount between a check and an open cannot redirect it.
 //
-// It knows paths, not disks: what may be opened, and what is made of a refusal, is the caller's business.
+// It knows paths, not disks: the caller decides which paths to open, and how to handle a refusal.
 package openat
 
 import (
@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempts bounds how often a name is looked up again when the kernel saw a rename or mount race with it (EAGAIN, openat2(2)).
+// attempts limits how often a name is looked up again when a rename or mount happened at the same time (EAGAIN,
+// openat2(2)).
 const attempts = 32
 
 // ErrRelative is returned for a path that does not start with a slash.
 var ErrRelative = errors.New("the path must be absolute")
 
-// Dir opens the directory path as seen by a process whose root directory is root: absolute symbolic links and ".." stay beneath
-// root, and links that the kernel makes up (/proc/*/fd) are refused. A mount or rename that happens afterwards cannot redirect the
-// returned file, which the caller must close. Errors wrap ErrRelative or the errno.
+// Dir opens the directory path as seen by a process with the root directory root. Absolute symbolic links and ".." stay
+// beneath root, and links that the kernel generates (/proc/*/fd) are refused. A later mount or rename cannot redirect
+// the returned file, which the caller must close. Errors wrap ErrRelative or the errno.
 func Dir(root, path string) (*os.File, error) {
 	fd, err := DirFD(root, path)
 	if err != nil {
@@ -30,7 +31,8 @@ func Dir(root, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// Stat looks at what path leads to, as seen by a process whose root directory is root; see Dir. It opens nothing: a device is not woken.
+// Stat returns the state of the file to which path leads, as seen by a process with the root directory root; see Dir.
+// It opens nothing, so it does not wake a device.
 func Stat(root, path string) (unix.Stat_t, error) {
 	var st unix.Stat_t
 	fd, err := beneath(root, path, unix.O_PATH)
@@ -73,12 +75,13 @@ func beneath(root, path string, flags uint64) (int, error) {
 	})
 }
 
-// Open is openat2(2), repeated when a signal interrupted it or a rename or mount overtook it. The error is the errno.
+// Open is openat2(2), repeated when a signal interrupted it or a rename or mount happened at the same time. The error
+// is the errno.
 func Open(dirFD int, name string, how *unix.OpenHow) (int, error) {
 	return repeat(func() (int, error) { return unix.Openat2(dirFD, name, how) })
 }
 
-// repeat calls open until it returns something else than EINTR or EAGAIN, at most attempts times.
+// repeat calls open until it returns another result than EINTR or EAGAIN, at most attempts times.
 func repeat(open func() (int, error)) (int, error) {
 	for attempt := 1; ; attempt++ {
 		fd, err := open()

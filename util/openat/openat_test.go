@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDirStaysBeneathTheRoot: whatever a path is made of, it leads nowhere outside of the root.
+// TestDirStaysBeneathTheRoot: whatever a path consists of, it leads nowhere outside of the root.
 func TestDirStaysBeneathTheRoot(t *testing.T) {
 	root, outside := t.TempDir(), t.TempDir()
 	for _, dir := range []string{"data/disk", "etc"} {
@@ -61,7 +61,7 @@ func TestDirStaysBeneathTheRoot(t *testing.T) {
 	}
 }
 
-// TestDirRefusesLinksOfTheKernel: a link below /proc leads to what a process has open, wherever that is.
+// TestDirRefusesLinksOfTheKernel: a link below /proc leads to an open file of a process, wherever that file is.
 func TestDirRefusesLinksOfTheKernel(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	require.NoError(t, err)
@@ -74,11 +74,11 @@ func TestDirRefusesLinksOfTheKernel(t *testing.T) {
 	}
 }
 
-// TestOpenIsRepeated: a signal, a rename or a mount that comes in between is no reason to fail, and none to go on for ever.
+// TestOpenIsRepeated: a signal, a rename or a mount in between is no reason to fail, and no reason to repeat forever.
 func TestOpenIsRepeated(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		fails []error // what the calls return one after the other; then 7 and no error
+		fails []error // the results of the calls in order; then 7 and no error
 		err   error
 		calls int
 	}{
@@ -108,7 +108,7 @@ func TestOpenIsRepeated(t *testing.T) {
 	}
 }
 
-// TestStatStaysBeneathTheRoot: an absolute link is one of the root's.
+// TestStatStaysBeneathTheRoot: an absolute link is resolved beneath the root.
 func TestStatStaysBeneathTheRoot(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "etc"), 0o700))
