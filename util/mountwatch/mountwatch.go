@@ -1,12 +1,11 @@
-// Package mountwatch tells when this process's mount table changes: a mount was made,
-// removed, moved or remounted in its mount namespace, by any process, or arrived there
-// by propagation. It owns only the waiting; its callers read the table and decide what
-// to do. It must not know disks, volumes or Kubernetes.
+// Package mountwatch detects changes of this process's mount table: any process created, removed, moved or remounted a
+// mount in this mount namespace, or a mount arrived there by propagation. The package only waits. Its callers read the
+// table and decide what to do. It must not know disks, volumes or Kubernetes.
 //
 //	kernel: any change of the mount namespace
 //	   |  poll(2): POLLPRI on /proc/self/mountinfo (proc_pid_mountinfo(5))
 //	   v
-//	Watch: changed(), and back to poll; what changes meanwhile is not lost
+//	Watch: changed(), and back to poll; changes in between are not lost
 package mountwatch
 
 import (
@@ -19,13 +18,12 @@ import (
 
 const mountTable = "/proc/self/mountinfo"
 
-// Watch calls changed once at the start and then after every change of this process's
-// mount table, until ctx ends, when it returns nil. It blocks; its caller owns the
-// goroutine. Calls follow one another. Changes that happen while changed runs, or close
-// together, cause one call. Its errors are the kernel's refusals to be asked.
+// Watch calls changed once at the start and then after every change of this process's mount table, until ctx is done,
+// when it returns nil. It blocks; its caller owns the goroutine. Calls follow one another. Changes that happen while
+// changed runs, or close together, cause one call. Its errors are failures of the kernel's calls.
 func Watch(ctx context.Context, changed func()) error {
-	// Not with os.Open: that would give the file to the runtime's poller too, and the
-	// kernel tells each change of an open file only to the first who asks.
+	// This does not use os.Open, which would also register the file with the runtime's poller. The kernel reports each
+	// change of an open file only to the first poll.
 	table, err := unix.Open(mountTable, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("watch mounts: open %s: %w", mountTable, err)
@@ -35,8 +33,8 @@ func Watch(ctx context.Context, changed func()) error {
 	if err != nil {
 		return fmt.Errorf("watch mounts: make an event: %w", err)
 	}
-	// The number is freed only when no goroutine writes to it any more: it could be
-	// another file's by then.
+	// The number of the descriptor is freed only when no goroutine writes to it: it could belong to another file by
+	// then.
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(woken)
@@ -50,8 +48,8 @@ func Watch(ctx context.Context, changed func()) error {
 	}()
 
 	for ctx.Err() == nil {
-		// A poll of the file takes note of the table as it is, and the opening did: what
-		// changes from here on, while changed looks, ends the next poll at once.
+		// A poll of the file records the present state of the table, as the opening did. A later change, even while
+		// changed runs, ends the next poll at once.
 		changed()
 		if err := waitForEither(int32(table), int32(wake)); err != nil {
 			return fmt.Errorf("watch mounts: %w", err)
