@@ -1,8 +1,9 @@
-// Package thread gives work an OS thread with a table of file descriptors of its own (unshare(2), CLONE_FILES).
+// Package thread runs work in an OS thread with its own table of file descriptors (unshare(2), CLONE_FILES).
 //
-// A process that is killed closes a file when the last of its threads that share the table has ended. A thread that waits in the kernel
-// without being killable does not end, so it keeps every file of its table open: also one whose closing alone would end that wait, as the
-// connection of a FUSE server that ends with this process. Do such waits in a Thread, whose table has only what was opened there.
+// When a process is killed, a file is closed when the last thread that shares its table has exited. A thread that waits
+// in the kernel and cannot be killed does not exit, so it keeps every file of its table open. Perhaps only the closing
+// of one of these files would end that wait, for example the connection of a FUSE server that exits with this process.
+// Do such waits in a Thread: its table contains only files that were opened there.
 //
 // The package knows neither devices nor disks.
 package thread
@@ -20,22 +21,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Aside is the name of threads that may outlive their process, while they wait for a device that it served. That is harmless: what they
-// still do happens under a lock that their table of descriptors holds until then. The successor of the process need not wait for them.
+// Aside is the name of threads that may outlive their process, while they wait for a device that the process served.
+// That is harmless: their remaining work happens under a lock, which their table of descriptors holds until they exit.
+// The successor of the process need not wait for them.
 const Aside = "longhorn-aside"
 
-// ErrEnded is returned for work that was given to a thread after Close.
+// ErrEnded is returned for work after Close.
 var ErrEnded = errors.New("the thread has ended")
 
-// Options say how a thread differs from the others, besides its descriptors.
+// Options say how a thread differs from the others, in addition to its descriptors.
 type Options struct {
-	// Name is what /proc/<pid>/task/<tid>/comm says, at most 15 bytes; "" leaves the process's.
+	// Name is the text of /proc/<pid>/task/<tid>/comm, at most 15 bytes; "" leaves the process's name.
 	Name string
 	// Keep are descriptors of the process that stay open in the thread too, under the same numbers.
 	Keep []int
 	// Mounts is a file of a mount namespace (setns(2)) that the thread enters; "" leaves it in the process's.
 	Mounts string
-	// OwnMounts gives it a mount namespace of its own, a copy of that which it was in.
+	// OwnMounts gives the thread its own mount namespace, a copy of its present one.
 	OwnMounts bool
 }
 
@@ -48,8 +50,8 @@ type Thread struct {
 	id    int
 }
 
-// New starts a thread. Descriptors that are open now are not open there, but for the standard streams, those of the Go runtime, and
-// opts.Keep.
+// New starts a thread. The present descriptors of the process are not open in the thread, except the standard streams,
+// the Go runtime's descriptors, and opts.Keep.
 func New(opts Options) (*Thread, error) {
 	t := &Thread{work: make(chan func()), quit: make(chan struct{}), ended: make(chan struct{})}
 	ready := make(chan error)
@@ -68,9 +70,9 @@ func New(opts Options) (*Thread, error) {
 	return t, nil
 }
 
-// own runs f in an OS thread that ends with it. The first thread of a process cannot end, so f does not run there.
+// own runs f in an OS thread that exits with it. The first thread of a process cannot exit, so f does not run there.
 func own(f func()) {
-	runtime.LockOSThread() // and never unlocks: the runtime ends the thread with the goroutine
+	runtime.LockOSThread() // never unlocked, so the runtime stops the thread with the goroutine
 	if unix.Gettid() != unix.Getpid() {
 		f()
 		return
@@ -109,7 +111,7 @@ func enter(opts Options) error {
 	if opts.Mounts == "" && !opts.OwnMounts {
 		return nil
 	}
-	if err := unix.Unshare(unix.CLONE_FS); err != nil { // else setns refuses
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // otherwise setns refuses
 		return fmt.Errorf("leave the root directory of the process: %w", err)
 	}
 	if opts.Mounts != "" {
@@ -130,11 +132,11 @@ func enter(opts Options) error {
 	return nil
 }
 
-// descriptors lists those of the calling thread.
+// descriptors lists the descriptors of the calling thread.
 const descriptors = "/proc/thread-self/fd"
 
-// closeInherited closes what the thread's table has from the process. The runtime's own descriptors stay: it ends the process when it
-// cannot wake its poller, whichever thread tries.
+// closeInherited closes the descriptors that the thread's table has from the process. The runtime's own descriptors
+// stay: the runtime stops the process when it cannot wake its poller, whichever thread tries.
 func closeInherited(keep []int) error {
 	entries, err := os.ReadDir(descriptors)
 	if err != nil {
@@ -148,13 +150,14 @@ func closeInherited(keep []int) error {
 		if isRuntimes(e.Name()) {
 			continue
 		}
-		_ = unix.Close(fd) // that of the listing itself is closed already
+		_ = unix.Close(fd) // the descriptor of the listing itself is closed already
 	}
 	return nil
 }
 
-// lowest is above all that stays. What lies there and above, the devices and their connections above all, is not even copied to the
-// thread's table: for a moment it would be open there, and closing it there may wait.
+// lowest is greater than all descriptors that stay. Descriptors from there on, above all the devices and their
+// connections, are not even copied to the thread's table. Otherwise they would be open there for a moment, and closing
+// them there might block.
 func lowest(keep []int) (uint, error) {
 	top := 2
 	entries, err := os.ReadDir(descriptors)
@@ -170,7 +173,7 @@ func lowest(keep []int) (uint, error) {
 	return uint(top) + 1, nil
 }
 
-// isRuntimes tells whether a descriptor may be one of the Go runtime's poller.
+// isRuntimes reports whether a descriptor may belong to the Go runtime's poller.
 func isRuntimes(fd string) bool {
 	target, err := os.Readlink(descriptors + "/" + fd)
 	return err == nil && (strings.HasPrefix(target, "anon_inode:[eventpoll]") || strings.HasPrefix(target, "anon_inode:[eventfd]"))
@@ -190,8 +193,8 @@ func (t *Thread) run() {
 // ID is the thread's number, as in /proc/self/task.
 func (t *Thread) ID() int { return t.id }
 
-// Do runs f in the thread, after what others gave it before, waits for it, and returns its error, or ErrEnded. Descriptors that f opens are
-// open in this thread alone; they must not become an os.File, which another thread would close.
+// Do runs f in the thread, after earlier work, waits for it, and returns its error, or ErrEnded. Descriptors that f
+// opens are open only in this thread. They must not become an os.File, which another thread would close.
 func (t *Thread) Do(f func() error) error {
 	result := make(chan error, 1)
 	select {
@@ -202,8 +205,8 @@ func (t *Thread) Do(f func() error) error {
 	}
 }
 
-// Close ends the thread after the work that it has begun, and does not wait. The kernel closes what it has open.
+// Close stops the thread after the work that it has started, and does not wait. The kernel closes its open files.
 func (t *Thread) Close() { t.once.Do(func() { close(t.quit) }) }
 
-// Ended is closed when the thread does nothing more; its descriptors may be closed a moment later.
+// Ended is closed when the thread has stopped working; its descriptors may be closed a moment later.
 func (t *Thread) Ended() <-chan struct{} { return t.ended }

@@ -42,7 +42,8 @@ func TestAThreadHasOnlyWhatWasOpenedThere(t *testing.T) {
 	assert.Equal(t, "a-test\n", string(name))
 }
 
-// What is kept may have a high number, above which nothing is copied to the thread's table. What lies below it is copied, and closed there.
+// A kept descriptor may have a high number. Descriptors above it are not copied to the thread's table. Descriptors
+// below it are copied, and closed there.
 func TestAThreadHasNothingBelowWhatItKeeps(t *testing.T) {
 	ours, err := os.Open(t.TempDir())
 	require.NoError(t, err)
@@ -83,7 +84,8 @@ func TestAThreadThatWasClosedDoesNothingMore(t *testing.T) {
 	}), ErrEnded)
 }
 
-// What is mounted in a thread's own namespace is seen there, and where another thread enters it, but not by the process.
+// A mount in a thread's own namespace is visible there, and to another thread that enters the namespace, but not to the
+// process.
 func TestAThreadHasMountsOfItsOwn(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
