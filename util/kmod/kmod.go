@@ -1,4 +1,5 @@
-// Package kmod loads modules of the kernel with a node's own modprobe, which has the node's modules and configuration. It knows no module.
+// Package kmod loads kernel modules with a node's own modprobe, which has the node's modules and configuration. It
+// knows no particular module.
 package kmod
 
 import (
@@ -9,7 +10,8 @@ import (
 	"syscall"
 )
 
-// Load loads a module; a module that is loaded or built in is no error. root is where the node's root directory is seen.
+// Load loads a module. If the module is loaded or built in, this is no error. root is the node's root directory, as
+// this process sees it.
 func Load(ctx context.Context, root, name string) error {
 	if err := modprobe(ctx, root, name); err != nil {
 		return fmt.Errorf("load module %s: %w", name, err)
@@ -17,7 +19,7 @@ func Load(ctx context.Context, root, name string) error {
 	return nil
 }
 
-// Find tells whether Load would succeed as far as the node's files say: the module is there. It loads nothing.
+// Find checks whether Load would succeed according to the node's files: the module exists. It loads nothing.
 func Find(ctx context.Context, root, name string) error {
 	if err := modprobe(ctx, root, "--dry-run", name); err != nil {
 		return fmt.Errorf("find module %s: %w", name, err)
