@@ -1,4 +1,4 @@
-// Package logfields holds the keys of log fields, so that one thing has one key.
+// Package logfields has the keys of log fields, so that each kind of value has one key.
 package logfields
 
 // The keys.
