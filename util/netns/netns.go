@@ -1,4 +1,5 @@
-// Package netns calls functions in another network namespace, such as the node's from within a pod. It must not know what for.
+// Package netns calls functions in another network namespace, for example the node's from within a pod. It must not
+// know for what purpose.
 package netns
 
 import (
@@ -8,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In calls act in a thread of its own that has entered the network that file stands for, such as /proc/1/ns/net. Threads that act starts have not.
+// In calls act in its own thread, which has entered the network of the given file, such as /proc/1/ns/net. Threads that
+// act starts have not entered it.
 func In(file string, act func() error) error {
 	done := make(chan error, 1)
 	go entered(file, act, done)
@@ -16,9 +18,9 @@ func In(file string, act func() error) error {
 }
 
 func entered(file string, act func() error, done chan<- error) {
-	runtime.LockOSThread() // and never unlocks: the runtime ends the thread with the goroutine
+	runtime.LockOSThread() // never unlocked, so the runtime stops the thread with the goroutine
 	if unix.Gettid() == unix.Getpid() {
-		// The first thread of a process cannot end, and would stay in the other network.
+		// The first thread of a process cannot exit, and would stay in the other network.
 		again := make(chan error, 1)
 		go entered(file, act, again)
 		err := <-again
@@ -32,7 +34,7 @@ func entered(file string, act func() error, done chan<- error) {
 			return fmt.Errorf("opening the node's network %s: %w", file, err)
 		}
 		err = unix.Setns(fd, unix.CLONE_NEWNET)
-		_ = unix.Close(fd) // the thread is there, or is not
+		_ = unix.Close(fd) // the thread has entered, or not
 		if err != nil {
 			return fmt.Errorf("entering the node's network %s: %w", file, err)
 		}
