@@ -1,4 +1,4 @@
-// Package liblog passes what libraries log through logr to logrus. It must not know who logs.
+// Package liblog passes the logr messages of libraries to logrus. It must not know which libraries log.
 package liblog
 
 import (
@@ -6,13 +6,13 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// New passes what the libraries log to this process's log. Lines that they think worth
-// reading by default are Info; all others are Debug.
+// New passes the libraries' messages to this process's log. Messages at the libraries' default level are Info; all
+// others are Debug.
 func New(log *logrus.Entry) logr.Logger { return logr.New(&logSink{entry: log}) }
 
 type logSink struct{ entry *logrus.Entry }
 
-// quietLevel is the first of the libraries' levels of detail that becomes Debug.
+// quietLevel is the first of the libraries' levels that becomes Debug.
 const quietLevel = 1
 
 func (s *logSink) Init(logr.RuntimeInfo) {}
@@ -42,7 +42,7 @@ func (s *logSink) WithName(name string) logr.LogSink {
 	return &logSink{entry: s.entry.WithField("logger", name)}
 }
 
-// logFields reads alternating keys and values; a value left out is nil.
+// logFields converts alternating keys and values; a missing value is nil.
 func logFields(pairs []any) logrus.Fields {
 	fields := logrus.Fields{}
 	for i := 0; i < len(pairs); i += 2 {
