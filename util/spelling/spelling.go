@@ -1,5 +1,5 @@
-// Package spelling finds the word that somebody probably meant. It owns the measure of how alike two words are, and must not
-// know what the words mean.
+// Package spelling finds the word that a user probably meant. It owns the measure of how similar two words are, and
+// must not know what the words mean.
 package spelling
 
 import (
@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Nearest returns the known word that a word is probably a misspelling of, or "" if there is none. Case, and characters
-// that are neither letters nor digits, do not count. The first of two equally near words wins.
+// Nearest returns the known word of which a word is probably a misspelling, or "". Case, and characters that are
+// neither letters nor digits, do not count. If two words are equally near, the first one is returned.
 func Nearest(word string, known []string) string {
 	nearest, least := "", 0
 	for _, k := range known {
@@ -21,7 +21,7 @@ func Nearest(word string, known []string) string {
 	return nearest
 }
 
-// tolerance is how many mistakes a word of a length may have. A short word is soon like another one.
+// tolerance is how many mistakes a word of a length may have. A short word is easily similar to another one.
 func tolerance(length int) int {
 	switch {
 	case length < 4:
@@ -41,7 +41,7 @@ func letters(word string) []rune {
 	}, word))
 }
 
-// distance is the number of mistakes that make b of a: a letter too many, one too few, a wrong one, or two exchanged
+// distance is the number of mistakes that turn a into b: an extra letter, a missing one, a wrong one, or two exchanged
 // neighbours.
 func distance(a, b []rune) int {
 	rows := make([][]int, len(a)+1)

@@ -9,8 +9,8 @@ import (
 func TestNearest(t *testing.T) {
 	known := []string{"numberOfReplicas", "share", "fsType", "dataSource", "replicaSoftAntiAffinity", "replicaZoneSoftAntiAffinity"}
 	for word, want := range map[string]string{
-		"numberOfReplica":          "numberOfReplicas", // one letter too few
-		"numberOfReplicass":        "numberOfReplicas", // one too many
+		"numberOfReplica":          "numberOfReplicas", // a letter is missing
+		"numberOfReplicass":        "numberOfReplicas", // an extra letter
 		"numberOfReplicsa":         "numberOfReplicas", // two exchanged
 		"nmuberOfReplicsa":         "numberOfReplicas", // twice
 		"numberofreplicas":         "numberOfReplicas",
