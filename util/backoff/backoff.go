@@ -1,4 +1,4 @@
-// Package backoff says how long to wait before something that failed is tried again.
+// Package backoff computes how long to wait before a failed operation is tried again.
 package backoff
 
 import "time"
