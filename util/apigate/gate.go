@@ -1,8 +1,9 @@
-// Package apigate has requests to the Kubernetes API server wait while the API server is away. So whoever sent them continues in the
-// moment in which it is back: loops that try again wait longer after each failure, up to a minute.
+// Package apigate makes requests to the Kubernetes API server wait while the API server is away. So their senders
+// continue in the moment in which it is back. Without this, loops that retry wait longer after each failure, up to a
+// minute.
 //
-// It owns what is known of the API server's absence, and says so in the log; and the end of a client's requests (Until). It must not know what is
-// asked for, nor who leads.
+// The package owns the knowledge about the API server's absence, and reports it in the log. It also owns the end of a
+// client's requests (Until). It must not know the content of requests, nor which process leads.
 package apigate
 
 import (
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	// interval is the time between two looks whether the API server is back.
+	// interval is the time between two checks whether the API server is back.
 	interval = time.Second
 	// reminder is how often the log says that it is still away.
 	reminder = 30 * time.Second
@@ -28,41 +29,43 @@ const (
 
 // Gate lets requests through while the API server answers.
 //
-//	        a request fails                    a look fails
+//	        a request fails                    a check fails
 //	open ────────────────────► suspected ───────────────────────► closed
-//	  ▲                            │      it looks each second      │
-//	  └────────────────────────────┴────────────────────────────────┘
-//	                      a look is answered
+//	  ▲                            │   it checks every second      │
+//	  └────────────────────────────┴───────────────────────────────┘
+//	                      a check is answered
 //
-// A request that comes while the gate is not open waits until it is, or until the request's context ends. One that failed is not sent again:
-// the API server may have carried it out.
+// A request that comes while the gate is not open waits until the gate is open, or until the request's context is done.
+// A failed request is not sent again: the API server may have executed it.
 type Gate struct {
-	// look asks the API server for any answer, over a connection of its own: the others may be dead. It must not take long.
+	// look asks the API server for any answer, over its own connection, because the others may be dead. It must not
+	// take long.
 	look func(context.Context) error
 	log  *logrus.Entry
-	end  context.Context //nolint:containedctx // of the process: looks end with it
+	end  context.Context //nolint:containedctx // of the process: checks end with it
 
 	mu    sync.Mutex
 	open  chan struct{}       // closed when the gate opens; nil: it is open
-	cause error               // that the last look failed with; nil: none has failed yet
+	cause error               // the error of the last check; nil: none has failed yet
 	since time.Time           // the first failure
-	inner []http.RoundTripper // that Wrap was given, each once
+	inner []http.RoundTripper // the transports that Wrap received, each once
 }
 
-// New returns a gate that is open. look must return within seconds, and soon after its context has ended, which ends with ctx.
+// New returns an open gate. look must return within seconds, and soon after its context is done, which is done when ctx
+// is.
 func New(ctx context.Context, look func(context.Context) error, log *logrus.Entry) *Gate {
 	return &Gate{look: look, log: log, end: ctx}
 }
 
-// Wrap is a transport.WrapperFunc. Transports that are wrapped by one gate must lead to one API server.
-// No gate at all (nil) is always open.
+// Wrap is a transport.WrapperFunc. Transports that one gate wraps must lead to one API server. A nil gate is always
+// open.
 func (g *Gate) Wrap(next http.RoundTripper) http.RoundTripper {
 	if g == nil {
 		return next
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// Clients of one API server have one transport below. Each term of a leader makes clients.
+	// Clients for one API server share one transport. Each term of a leader creates clients.
 	if reflect.TypeOf(next).Comparable() && !slices.Contains(g.inner, next) {
 		g.inner = append(g.inner, next)
 	}
@@ -83,7 +86,7 @@ func (g *Gate) away() error {
 	return fmt.Errorf("the Kubernetes API server has not answered since %s: %w", g.since.UTC().Format(time.RFC3339), g.cause)
 }
 
-// pass returns when the gate is open. The error says why it did not open before ctx ended.
+// pass returns when the gate is open. The error says why it did not open before ctx was done.
 func (g *Gate) pass(ctx context.Context) error {
 	g.mu.Lock()
 	open := g.open
@@ -93,13 +96,13 @@ func (g *Gate) pass(ctx context.Context) error {
 	}
 	select {
 	case <-open:
-		return context.Cause(ctx) // it may have ended at the same moment
+		return context.Cause(ctx) // both may have happened at the same moment
 	case <-ctx.Done():
 		return errors.Join(context.Cause(ctx), g.Away())
 	}
 }
 
-// suspect closes the gate until a look is answered.
+// suspect closes the gate until a check is answered.
 func (g *Gate) suspect() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,7 +113,7 @@ func (g *Gate) suspect() {
 	go g.watch()
 }
 
-// watch looks until the API server answers, and opens the gate.
+// watch checks until the API server answers, and opens the gate.
 func (g *Gate) watch() {
 	var told time.Time
 	for {
@@ -133,7 +136,7 @@ func (g *Gate) watch() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, t := range g.inner { // connections of before may be dead without a word
+	for _, t := range g.inner { // earlier connections may be dead without an error
 		utilnet.CloseIdleConnectionsFor(t)
 	}
 	if g.cause != nil && g.end.Err() == nil {
@@ -155,13 +158,15 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, refuse(r, err)
 	}
 	response, err := t.next.RoundTrip(r)
-	if err != nil && !errors.Is(r.Context().Err(), context.Canceled) { // what its caller gave up says nothing
+	// a request that its caller cancelled proves nothing
+	if err != nil && !errors.Is(r.Context().Err(), context.Canceled) {
 		t.gate.suspect()
 	}
 	return response, err
 }
 
-// refuse is for a request that is not sent, whose body must be closed all the same (http.RoundTripper).
+// refuse returns the error for a request that is not sent. The body of the request must be closed nevertheless
+// (http.RoundTripper).
 func refuse(r *http.Request, err error) error {
 	if r.Body != nil {
 		err = errors.Join(err, r.Body.Close())
@@ -169,5 +174,5 @@ func refuse(r *http.Request, err error) error {
 	return err
 }
 
-// WrappedRoundTripper lets client-go find the transport within (net.RoundTripperWrapper).
+// WrappedRoundTripper lets client-go find the inner transport (net.RoundTripperWrapper).
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }

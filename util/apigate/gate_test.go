@@ -55,7 +55,7 @@ func send(ctx context.Context, t *testing.T, way http.RoundTripper) error {
 	return err
 }
 
-// gate returns a gate before a server, and what it logs.
+// gate returns a gate for a server, and its log.
 func gate(ctx context.Context, s *server) (*Gate, *logtest.Hook) {
 	log, hook := logtest.NewNullLogger()
 	return New(ctx, s.look, logrus.NewEntry(log)), hook
@@ -108,7 +108,7 @@ func TestARequestThatWaitsSaysWhyWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
-// One lost answer closes the gate for no longer than a look takes, and nothing is logged.
+// One lost answer closes the gate for no longer than a check takes, and nothing is logged.
 func TestASingleFailureIsNoAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -125,7 +125,7 @@ func TestASingleFailureIsNoAbsence(t *testing.T) {
 	})
 }
 
-// A caller that gives up says nothing about the API server; one whose time is over may.
+// A caller that cancels says nothing about the API server. A caller with an expired deadline may.
 func TestWhoGivesUpDoesNotCloseTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -151,7 +151,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// The end of the process ends looks and waits.
+// When the process stops, checks and waits end.
 func TestTheEndOfTheProcessOpensTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -168,7 +168,7 @@ func TestTheEndOfTheProcessOpensTheGate(t *testing.T) {
 	})
 }
 
-// Each term of a leader makes clients: the gate does not keep what they are made of.
+// Each term of a leader creates clients: the gate must not store their transports more than once.
 func TestOneTransportIsKeptOnce(t *testing.T) {
 	s := &server{}
 	g, _ := gate(t.Context(), s)

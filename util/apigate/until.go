@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// ErrOver is the error of a request that is sent with a client whose life has ended.
+// ErrOver is the error of a request with a client that has reached the end of its life.
 var ErrOver = errors.New("this client sends no more requests: its term is over")
 
-// Until returns a transport.WrapperFunc for a client that sends no request after life has ended, nor one that waits then, at a Gate for example. It must
-// be the outermost wrapper. The API server may carry out a request that was sent before.
+// Until returns a transport.WrapperFunc for a client that sends no request after life is done. Requests that wait at
+// that time, for example at a Gate, are not sent either. It must be the outermost wrapper. The API server may execute a
+// request that was sent before.
 //
-// A leader uses it for its terms: libraries and recorders of Events send requests with contexts of their own, which outlive a term.
+// A leader uses it for its terms: libraries and recorders of Events send requests with their own contexts, which
+// outlive a term.
 func Until(life context.Context) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return mortal{life, next} }
 }
@@ -31,7 +33,7 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, refuse(r, ErrOver)
 	}
 	ctx, cancel := both(m.life, r.Context())
-	detach := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) }) //nolint:contextcheck // it is handed on
+	detach := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) }) //nolint:contextcheck // it is passed on
 	end := func() {
 		detach()
 		cancel(nil)
@@ -48,8 +50,8 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// both returns a context that is over in the moment in which life is: no goroutine must run first, as with context.AfterFunc. Its values and its
-// deadline are those of request, whose end the caller must hand on.
+// both returns a context that is done in the moment in which life is done. Unlike with context.AfterFunc, no goroutine
+// must run first. Its values and its deadline come from request. The caller must pass on the end of request.
 func both(life, request context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(life)
 	return bounded{ctx, context.WithoutCancel(request), request}, cancel
@@ -62,7 +64,7 @@ type bounded struct {
 
 func (b bounded) Deadline() (time.Time, bool) { return b.request.Deadline() }
 
-// Err tells a request's deadline from its cancellation, as the request's own context does.
+// Err distinguishes a request's deadline from its cancellation, like the request's own context.
 func (b bounded) Err() error {
 	err := b.Context.Err()
 	if of := b.request.Err(); err != nil && of != nil {
@@ -75,13 +77,13 @@ func (b bounded) Value(key any) any {
 	if v := b.values.Value(key); v != nil {
 		return v
 	}
-	return b.Context.Value(key) // by which the contexts made of this one are tied to it
+	return b.Context.Value(key) // ties contexts derived from this one to it
 }
 
-// WrappedRoundTripper lets client-go find the transport within (net.RoundTripperWrapper).
+// WrappedRoundTripper lets client-go find the inner transport (net.RoundTripperWrapper).
 func (m mortal) WrappedRoundTripper() http.RoundTripper { return m.next }
 
-// mortalBody ends with the client, and lets go of it when it is closed.
+// mortalBody ends with the client, and releases it when it is closed.
 type mortalBody struct {
 	io.ReadCloser
 	end func()

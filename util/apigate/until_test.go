@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// closed is a request's body that tells whether it was closed.
+// closed is a request's body that records whether it was closed.
 type closed struct {
 	io.Reader
 	is bool
@@ -56,7 +56,7 @@ func TestNothingIsSentAfterTheEndOfAClient(t *testing.T) {
 	})
 }
 
-// heard answers with what the request's context says once it is over.
+// heard answers with the error of the request's context once it is done.
 type heard struct{}
 
 func (heard) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -89,7 +89,7 @@ func TestARequestEndsWithItsOwnContext(t *testing.T) {
 	})
 }
 
-// streaming answers with a body that goes on until the request's context ends.
+// streaming answers with a body that continues until the request's context is done.
 type streaming struct{}
 
 func (streaming) RoundTrip(r *http.Request) (*http.Response, error) {
