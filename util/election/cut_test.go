@@ -14,7 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// newKube is a cluster whose Leases have versions, as an API server gives them: a write that is based on an earlier version is refused.
+// newKube is a cluster with versions of Leases, as an API server has them: it refuses a write that is based on an
+// earlier version.
 func newKube(objects ...runtime.Object) *fake.Clientset {
 	kube := fake.NewClientset(objects...)
 	leases := coordinationv1.SchemeGroupVersion.WithResource("leases")
@@ -34,7 +35,7 @@ func newKube(objects ...runtime.Object) *fake.Clientset {
 	return kube
 }
 
-// cutKube is the way of one process to an API server that others use as well; it can be cut.
+// cutKube is the connection of one process to an API server that others use as well; it can be cut.
 type cutKube struct {
 	*fake.Clientset
 	away atomic.Bool
@@ -53,7 +54,7 @@ func (c cutCoordination) Leases(namespace string) typed.LeaseInterface {
 	return cutLeases{c.CoordinationV1Interface.Leases(namespace), c.away}
 }
 
-// cutLeases answers nothing while it is cut: a request waits until its caller gives up.
+// cutLeases answers nothing while it is cut: a request waits until its caller cancels it.
 type cutLeases struct {
 	typed.LeaseInterface
 	away *atomic.Bool

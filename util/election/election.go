@@ -1,6 +1,6 @@
-// Package election runs something in one process of several, under a Lease of the API server. It
-// owns the terms of a process: it gives the Lease back only after the led work has ended, and stands
-// for election again after a term. It must not know what is led.
+// Package election runs work in one process of several, under a Lease of the API server. It owns the terms of a
+// process: it releases the Lease only after the led work has stopped, and campaigns again after a term. It must not
+// know the led work.
 package election
 
 import (
@@ -13,26 +13,27 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Options say what is campaigned for. Every field but OnNewLeader must be given.
+// Options describe the election. Every field except OnNewLeader and OnTermOver is required.
 type Options struct {
 	Kube            kubernetes.Interface
 	Namespace, Name string // of the Lease
 	// Identity must differ between processes.
 	Identity string
-	// Duration is how long a leader that died keeps others waiting. The leader renews the Lease every retryPeriod. Its work is ended when
-	// three quarters of Duration have passed since it sent the last renewal that succeeded.
+	// Duration is how long others wait for a dead leader. The leader renews the Lease every retryPeriod. Its work is
+	// stopped when three quarters of Duration have passed since it sent the last successful renewal.
 	Duration time.Duration
-	// OnNewLeader is called with each new leader, this process included. nil: nobody is told.
+	// OnNewLeader is called with each new leader, including this process. It may be nil.
 	OnNewLeader func(identity string)
-	// OnTermOver is called when a term has ended and its work too, before this process stands again: with ErrLeadershipLost, or with what the
-	// work returned. It may wait. nil: nobody is told.
+	// OnTermOver is called when a term and its work have ended, before this process campaigns again. err is
+	// ErrLeadershipLost, or the result of the work. OnTermOver may block. It may be nil.
 	OnTermOver func(ctx context.Context, err error)
 	Log        *logrus.Entry
 }
 
 const retryPeriod = 2 * time.Second
 
-// A process whose work fails stands again after firstPause. That doubles up to maxPause, and begins anew after a term that lasted for steady.
+// A process with failed work campaigns again after firstPause. The pause doubles up to maxPause, and is reset after a
+// term that lasted for steady.
 const (
 	firstPause, maxPause = time.Second, 30 * time.Second
 	steady               = time.Minute
@@ -41,13 +42,14 @@ const (
 // ErrLeadershipLost means that the Lease could not be renewed in time. Another process may lead now.
 var ErrLeadershipLost = errors.New("the lease could not be renewed in time")
 
-// Run stands for election until ctx ends, and calls run in each term that this process leads:
+// Run campaigns until ctx is done, and calls run in each term in which this process leads:
 //
-//	ctx ends           run is ended and waited for; then the Lease is given back, so that two never work at a time
-//	the Lease is lost  run is ended, with ErrLeadershipLost as the cause, and waited for; this process stands again
-//	run returns        the Lease is given back; this process stands again after a pause
+//	ctx is done        run is stopped and waited for; then the Lease is released, so that two never work at the same time
+//	the Lease is lost  run is stopped, with ErrLeadershipLost as the cause, and waited for; this process campaigns again
+//	run returns        the Lease is released; this process campaigns again after a pause
 //
-// So an API server that is away ends what is led, and nothing else of the process. An error means that the options are wrong.
+// So if the API server is away, only the led work stops, and nothing else in the process. An error means that the
+// options are wrong.
 func Run(ctx context.Context, o Options, run func(context.Context) error) error {
 	pause := firstPause
 	for {

@@ -29,7 +29,7 @@ func optionsFor(kube kubernetes.Interface) Options {
 	}
 }
 
-// holder is who has the Lease.
+// holder is the holder of the Lease.
 func holder(t *testing.T, kube kubernetes.Interface) string {
 	lease, err := kube.CoordinationV1().Leases("longhorn-system").Get(t.Context(), "the-lease", metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil {
@@ -38,7 +38,7 @@ func holder(t *testing.T, kube kubernetes.Interface) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// outage makes an API server that does not answer while it is on: requests wait for as long as the library lets them.
+// outage creates an API server that does not answer while it is on: requests wait as long as the library lets them.
 func outage(kube *fake.Clientset) *atomic.Bool {
 	var away atomic.Bool
 	kube.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -64,7 +64,7 @@ func TestRunGivesTheLeaseBackOnlyAfterTheWorkHasEnded(t *testing.T) {
 	})
 }
 
-// A Lease that is lost ends the work, which is waited for, and the process stands again.
+// If the Lease is lost, the work is stopped and waited for, and the process campaigns again.
 func TestRunStandsAgainWhenTheLeaseWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := newKube()
@@ -89,7 +89,7 @@ func TestRunStandsAgainWhenTheLeaseWasLost(t *testing.T) {
 				away.Store(true)
 				<-work.Done()
 				assert.Less(t, time.Since(began), o.Duration*3/4+time.Millisecond, "in time for the next leader")
-				time.Sleep(time.Minute) // the work comes to rest slowly
+				time.Sleep(time.Minute) // the work stops slowly
 				away.Store(false)
 			}
 			<-work.Done()
@@ -101,7 +101,7 @@ func TestRunStandsAgainWhenTheLeaseWasLost(t *testing.T) {
 	})
 }
 
-// The answer to the last renewal comes late: the time counts from when it was sent.
+// The answer to the last renewal comes late: the time counts from when the renewal was sent.
 func TestTheTimeCountsFromWhenARenewalWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := newKube()
@@ -129,7 +129,8 @@ func TestTheTimeCountsFromWhenARenewalWasSent(t *testing.T) {
 	})
 }
 
-// Work that fails is done again, by whoever is elected then; pauses grow, so that a failure that stays burns no CPU.
+// Failed work is started again, by the process that is elected then. Pauses grow, so that a permanent failure uses no
+// CPU.
 func TestRunStandsAgainWhenTheWorkFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := newKube()
@@ -158,7 +159,7 @@ func TestRunStandsAgainWhenTheWorkFailed(t *testing.T) {
 	})
 }
 
-// A process that lost the Lease to another one does not take it away when it gives back what it has not.
+// A process that lost the Lease to another one does not remove the other's Lease when it tries to release its own.
 func TestALeaseOfAnotherProcessIsNotGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := newKube()
@@ -200,15 +201,15 @@ func TestRunWaitsForAnotherLeader(t *testing.T) {
 	})
 }
 
-// Options that no election can be held with are an error.
+// Options with which no election can be held are an error.
 func TestRunRefusesWrongOptions(t *testing.T) {
 	o := optionsFor(newKube())
 	o.Duration = 0
 	assert.ErrorContains(t, Run(t.Context(), o, func(context.Context) error { return nil }), "longhorn-system/the-lease")
 }
 
-// Two processes lead in turn while the API server goes away for one or both of them, at every moment: never both at once. One process has its
-// clock ahead.
+// Two processes lead in turn while the API server goes away for one or both of them, at every moment: never both at
+// once. One process has a clock that is ahead.
 func TestTwoProcessesNeverLeadAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := newKube()
@@ -234,7 +235,7 @@ func TestTwoProcessesNeverLeadAtOnce(t *testing.T) {
 						kube.away.Store(true)
 						<-work.Done()
 					}
-					time.Sleep(1900 * time.Millisecond) // the work comes to rest
+					time.Sleep(1900 * time.Millisecond) // the work stops
 					return nil
 				})
 			}()
@@ -245,7 +246,7 @@ func TestTwoProcessesNeverLeadAtOnce(t *testing.T) {
 	})
 }
 
-// A process that is told to end in the moment in which it is elected gives the Lease back, though its work has not begun.
+// A process that must stop in the moment in which it is elected releases the Lease, although its work has not started.
 func TestALeaseThatWasJustWonIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := newKube()

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lease is the Lease as the library writes it. renewed is told when a write that succeeded was sent.
+// lease is the Lease as the library writes it. renewed receives the time at which a successful write was sent.
 type lease struct {
 	resourcelock.LeaseLock
 	renewed func(sent time.Time)

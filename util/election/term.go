@@ -13,29 +13,32 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/liblog"
 )
 
-// term is one time that this process stands for election, and leads if it is elected.
+// term is one campaign of this process, including its leadership if it is elected.
 //
-// The work must have ended before another process leads, which does so Duration after it saw the last renewal at the earliest. The library
-// tells the work only after it has tried to give the Lease back, which takes as long as a renewal where the API server is away. It also gives
-// back a Lease that another process holds by then. So the term counts the time itself, and gives the Lease back itself:
+// The work must have stopped before another process leads. Another process leads Duration after it saw the last renewal
+// at the earliest. The library stops the work only after it has tried to release the Lease. If the API server is away,
+// this takes as long as a renewal. The library also releases a Lease that another process holds by then. So term
+// measures the time itself, and releases the Lease itself:
 //
-//	renewal sent    another process may have seen it    the work is ended        another process may lead
+//	renewal sent    another process may have seen it    the work is stopped      another process may lead
 //	─────┼───────────────────┼────────────────────────────────┼───────────────────────────┼────────
 //	     0                                              3/4 Duration                  Duration
 type term struct {
 	o    Options
 	run  func(context.Context) error
-	stop context.CancelFunc // ends the library's election
+	stop context.CancelFunc // stops the library's election
 
 	mu sync.Mutex
-	// started and closed are guarded by mu: the work has begun, and it must not begin any more.
+	// started and closed are guarded by mu: the work has started, and it must no longer start.
 	started, closed bool
-	over            chan struct{} // closed when run has returned; nobody waits for it before started
-	expiry          *time.Timer   // guarded by mu; calls lose; nil: the Lease was never this process's
-	isLost          bool          // set before over is closed
-	err             error         // set before over is closed
+	// over is closed when run has returned; no code waits for it before started.
+	over chan struct{}
+	// expiry is guarded by mu. It calls lose. nil: this process has not had the Lease.
+	expiry *time.Timer
+	isLost bool  // set before over is closed
+	err    error // set before over is closed
 
-	held context.Context // ends when the Lease was not renewed in time
+	held context.Context // done when the Lease was not renewed in time
 	lose context.CancelFunc
 }
 
@@ -45,13 +48,13 @@ func newTerm(o Options, run func(context.Context) error) *term {
 	return t
 }
 
-// life is for how long after a renewal was sent the work may go on.
+// life is how long the work may continue after a renewal was sent.
 func (t *term) life() time.Duration { return t.o.Duration * 3 / 4 }
 
-// hold stands for election and does the work, until ctx ends, the Lease is lost or the work ends. When it returns, the work has ended and the Lease
-// was given back, if it could be. An error means that the options are wrong.
+// hold campaigns and does the work, until ctx is done, the Lease is lost or the work ends. When it returns, the work
+// has stopped and the Lease was released, if possible. An error means that the options are wrong.
 func (t *term) hold(ctx context.Context) error {
-	// The election must outlive ctx by as long as run takes to end.
+	// The election must outlive ctx by as long as run takes to stop.
 	campaign, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer t.lose()
@@ -76,20 +79,20 @@ func (t *term) hold(ctx context.Context) error {
 	if t.close() {
 		<-t.over
 	}
-	if t.wasElected() { // also where no work has begun
+	if t.wasElected() { // even if no work has started
 		t.giveBack(context.WithoutCancel(ctx))
 	}
 	return nil
 }
 
-// giveUp ends the election, unless run is at work: then run's end does.
+// giveUp ends the election, unless run is working: then the end of run does.
 func (t *term) giveUp() {
 	if !t.close() {
 		t.stop()
 	}
 }
 
-// close lets no work begin any more, and tells whether it has begun.
+// close prevents work from starting, and reports whether it has started.
 func (t *term) close() (started bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +100,7 @@ func (t *term) close() (started bool) {
 	return t.started
 }
 
-// serve does the work until ctx or the leadership ends. It runs in a goroutine of the library's.
+// serve does the work until ctx is done or the leadership is lost. It runs in a goroutine of the library.
 func (t *term) serve(ctx, leading context.Context) {
 	t.mu.Lock()
 	if t.closed {
@@ -111,13 +114,13 @@ func (t *term) serve(ctx, leading context.Context) {
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.held, func() { cancel(ErrLeadershipLost) })() //nolint:contextcheck // it ends with the Lease
-	// The library knows sooner where another process has the Lease.
+	// The library detects sooner that another process has the Lease.
 	defer context.AfterFunc(leading, t.lose)()
 	t.err = t.run(work)
 	t.isLost = t.held.Err() != nil
 }
 
-// renewed lets the work go on, after a renewal that was sent at that time.
+// renewed lets the work continue, after a renewal that was sent at that time.
 func (t *term) renewed(sent time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,14 +132,15 @@ func (t *term) renewed(sent time.Time) {
 	}
 }
 
-// wasElected tells whether the Lease was this process's at any time of the term.
+// wasElected reports whether this process had the Lease at any time of the term.
 func (t *term) wasElected() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.expiry != nil
 }
 
-// outcome is how the term went: ErrLeadershipLost, what the work returned, or nil if it ended without an error or never began.
+// outcome is the result of the term: ErrLeadershipLost, the work's error, or nil if the work ended without an error or
+// never started.
 func (t *term) outcome() error {
 	if t.isLost {
 		return ErrLeadershipLost
@@ -144,7 +148,7 @@ func (t *term) outcome() error {
 	return t.err
 }
 
-// giveBack leaves the Lease to others, if it is this process's.
+// giveBack releases the Lease, if this process has it.
 func (t *term) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, retryPeriod)
 	defer cancel()
