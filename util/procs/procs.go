@@ -1,4 +1,5 @@
-// Package procs reads a tree like /proc: which processes there are, and what each has mounted. It must not know what is looked for.
+// Package procs reads a tree like /proc: the existing processes, and the mounts of each. It must not know what its
+// callers search for.
 package procs
 
 import (
@@ -12,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IDs are those of the processes, the lowest first; nil if proc cannot be read.
+// IDs are the ids of the processes, the lowest first; nil if proc cannot be read.
 func IDs(proc string) []int {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
@@ -31,12 +32,12 @@ func IDs(proc string) []int {
 // Dir is the directory of a process.
 func Dir(proc string, id int) string { return filepath.Join(proc, strconv.Itoa(id)) }
 
-// Mounts are those that a process sees and that are of interest. A process that has ended has none; an error means that not all could
-// be read.
+// Mounts are the mounts of interest that a process sees. A process that has exited has none. An error means that not
+// all could be read.
 func Mounts(proc string, id int, isOfInterest func(*mountinfo.Info) bool) ([]*mountinfo.Info, error) {
 	file, err := os.Open(filepath.Join(Dir(proc, id), "mountinfo"))
 	if err != nil {
-		return nil, nil //nolint:nilerr // it has ended, or is about to (EINVAL)
+		return nil, nil //nolint:nilerr // it has exited, or is about to (EINVAL)
 	}
 	defer file.Close()
 	mounts, err := mountinfo.GetMountsFromReader(file, func(i *mountinfo.Info) (skip, stop bool) { return !isOfInterest(i), false })
@@ -46,7 +47,7 @@ func Mounts(proc string, id int, isOfInterest func(*mountinfo.Info) bool) ([]*mo
 	return mounts, nil
 }
 
-// MountPoints are those of a process whose file system is on the device.
+// MountPoints are the mount points of a process on the device's file system.
 func MountPoints(proc string, id int, device uint64) ([]string, error) {
 	mounts, err := Mounts(proc, id, func(i *mountinfo.Info) bool { return unix.Mkdev(uint32(i.Major), uint32(i.Minor)) == device })
 	var points []string
