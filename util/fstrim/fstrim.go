@@ -1,5 +1,6 @@
-// Package fstrim tells the block device of a mounted file system which blocks the file system does not use (FITRIM), as fstrim(8) does.
-// It finds the mount by the device, in whatever mount namespace of the machine it is, and must not know what the device is.
+// Package fstrim reports to the block device of a mounted file system which blocks the file system does not use
+// (FITRIM), like fstrim(8). It finds the mount by the device, in any mount namespace of the machine, and must not know
+// the purpose of the device.
 package fstrim
 
 import (
@@ -18,13 +19,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/procs"
 )
 
-// What Trim may fail with, beside errors of the kernel.
+// The errors of Trim, in addition to errors of the kernel.
 var (
-	// ErrNoDevice: there is no block device at the path.
+	// ErrNoDevice: the path has no block device.
 	ErrNoDevice = errors.New("there is no such block device")
-	// ErrNotMounted: no process of the machine has a file system of the device mounted.
+	// ErrNotMounted: no process of the machine has mounted a file system of the device.
 	ErrNotMounted = errors.New("no file system of the device is mounted")
-	// ErrBound: the node has the device itself bound to a file, as for a pod that uses it as a block device.
+	// ErrBound: the node has bound the device itself to a file, for example for a pod that uses it as a block device.
 	ErrBound = errors.New("the device is used as a block device")
 	// ErrUnsupported: the file system, or its device, cannot trim.
 	ErrUnsupported = errors.New("the file system cannot be trimmed")
@@ -33,12 +34,12 @@ var (
 // fitrim is the number of the ioctl, _IOWR('X', 121, struct fstrim_range).
 const fitrim = 0xC0185879
 
-// request is struct fstrim_range. The kernel writes to length how many bytes it has trimmed.
+// request is struct fstrim_range. The kernel writes the number of trimmed bytes to length.
 type request struct{ start, length, shortest uint64 }
 
-// Trim trims the file system on the device at path, and returns how many bytes of the device it does not use. root is the host's root
-// directory, below which its /proc and the device lie. Trim takes as long as the device does, and only SIGKILL ends it before: whoever
-// must not wait runs it in a process of its own.
+// Trim trims the file system on the device at path, and returns how many bytes of the device it does not use. root is
+// the host's root directory, below which its /proc and the device lie. Trim takes as long as the device takes, and only
+// SIGKILL stops it before. A caller that must not wait runs it in a separate process.
 func Trim(root, path string) (int64, error) {
 	device, err := openat.Stat(root, path)
 	if errors.Is(err, unix.ENOENT) {
@@ -69,9 +70,9 @@ func Trim(root, path string) (int64, error) {
 	return int64(min(r.length, math.MaxInt64)), nil
 }
 
-// open opens a directory where a file system of the device is mounted, as the first process sees it that can be looked at: the host's
-// first process has the mounts of the kubelet, a container those that it made for itself. What is opened lies on the device, wherever a
-// container's paths may lead.
+// open opens a directory where a file system of the device is mounted. It uses the first process that shows such a
+// directory and can be examined. The host's first process has the mounts of the kubelet, and a container has its own
+// mounts. The opened directory lies on the device, wherever a container's paths may lead.
 func open(proc string, device uint64) (*os.File, error) {
 	var last error
 	for _, pid := range procs.IDs(proc) {
@@ -82,7 +83,7 @@ func open(proc string, device uint64) (*os.File, error) {
 		for _, at := range points {
 			dir, err := openat.Dir(filepath.Join(procs.Dir(proc, pid), "root"), at)
 			if err != nil {
-				last = err // a bound file, a process that has ended
+				last = err // a bound file, a process that has exited
 				continue
 			}
 			var st unix.Stat_t
@@ -90,7 +91,7 @@ func open(proc string, device uint64) (*os.File, error) {
 				return dir, nil
 			}
 			last = fmt.Errorf("another file system is mounted over %s", at)
-			_ = dir.Close() // it was only looked at
+			_ = dir.Close() // it was only examined
 		}
 	}
 	if last != nil {
@@ -99,15 +100,15 @@ func open(proc string, device uint64) (*os.File, error) {
 	return nil, ErrNotMounted
 }
 
-// isBound tells whether the first process sees a file that is the device: the kubelet's mounts are among its. A container's own device
-// files are in no mount of the host's.
+// isBound reports whether the first process sees a file that is the device: its mounts include the kubelet's. A
+// container's own device files are in none of the host's mounts.
 func isBound(proc string, device uint64) bool {
 	ids := procs.IDs(proc)
 	if len(ids) == 0 {
 		return false
 	}
-	// Files of devtmpfs alone, as looking at one of a file system that hangs would hang. What could not be read has no effect here: it is
-	// no right that this decides about.
+	// This checks only files on devtmpfs, because examining a file on a hanging file system would hang. Files that
+	// could not be read have no effect here: the result decides about no permission.
 	files, _ := procs.Mounts(proc, ids[0], func(i *mountinfo.Info) bool { return i.FSType == "devtmpfs" && i.Root != "/" })
 	return slices.ContainsFunc(files, func(i *mountinfo.Info) bool {
 		st, err := openat.Stat(filepath.Join(procs.Dir(proc, ids[0]), "root"), i.Mountpoint)

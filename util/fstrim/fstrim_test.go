@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// addProcess adds one to a tree like /proc: its mounts and its root directory.
+// addProcess adds a process to a tree like /proc: its mounts and its root directory.
 func addProcess(t *testing.T, proc, pid, root string, mounts ...string) {
 	t.Helper()
 	dir := filepath.Join(proc, pid)
@@ -28,7 +28,8 @@ func addProcess(t *testing.T, proc, pid, root string, mounts ...string) {
 	require.NoError(t, os.Symlink(root, filepath.Join(dir, "root")))
 }
 
-// TestTheMountIsFoundByTheDevice: the first process that shows a directory which really lies on the device.
+// TestTheMountIsFoundByTheDevice: the result comes from the first process with a directory that really lies on the
+// device.
 func TestTheMountIsFoundByTheDevice(t *testing.T) {
 	var st unix.Stat_t
 	root := t.TempDir()
@@ -41,7 +42,7 @@ func TestTheMountIsFoundByTheDevice(t *testing.T) {
 	require.NoError(t, os.Symlink("/proc/self/fd", filepath.Join(root, "out")))
 
 	for name, c := range map[string]struct {
-		mounts [][]string // of processes 2, 10, ...: they are looked at by number, not by name
+		mounts [][]string // of processes 2, 10, ...: they are examined by number, not by name
 		want   string
 		err    string
 	}{
@@ -72,7 +73,8 @@ func TestTheMountIsFoundByTheDevice(t *testing.T) {
 	}
 }
 
-// TestWhatIsMountedThereNowCounts: a path of mountinfo over which something else was mounted is not trimmed in its place.
+// TestWhatIsMountedThereNowCounts: if another file system was mounted over a path of mountinfo, it is not trimmed in
+// its place.
 func TestWhatIsMountedThereNowCounts(t *testing.T) {
 	root, proc := t.TempDir(), t.TempDir()
 	addProcess(t, proc, "2", root, "23 1 4094:4094 / / rw - ext4 /dev/x rw")
@@ -88,7 +90,7 @@ func TestWhatIsNoBlockDeviceIsRefused(t *testing.T) {
 	}
 }
 
-// TestALinkOfTheHostLeadsNowhereElse: a device is one of the host's, whatever this process has at the same path.
+// TestALinkOfTheHostLeadsNowhereElse: a device belongs to the host, whatever this process has at the same path.
 func TestALinkOfTheHostLeadsNowhereElse(t *testing.T) {
 	host := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(host, "dev"), 0o700))
@@ -101,7 +103,7 @@ func TestALinkOfTheHostLeadsNowhereElse(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoDevice)
 }
 
-// TestABlockDeviceIsNotTrimmed: it is the pods that know what is on it, where one of them uses the device itself.
+// TestABlockDeviceIsNotTrimmed: if a pod uses the device itself, only the pods know its content.
 func TestABlockDeviceIsNotTrimmed(t *testing.T) {
 	host := t.TempDir()
 	device := unix.Mkdev(4094, 4094)
@@ -135,7 +137,7 @@ func TestABlockDeviceIsNotTrimmed(t *testing.T) {
 	}
 }
 
-// TestARealFileSystem gives blocks back to a loop device's file once a file on it was deleted.
+// TestARealFileSystem releases blocks of a loop device's file after a file on the device was deleted.
 func TestARealFileSystem(t *testing.T) {
 	for _, command := range []string{"losetup", "mkfs.ext4", "mkfs.xfs"} {
 		if _, err := exec.LookPath(command); err != nil {
@@ -171,7 +173,8 @@ func TestARealFileSystem(t *testing.T) {
 			syncFS(t, at)
 			full := allocated(t, image)
 			require.NoError(t, os.Remove(data))
-			// xfs frees the blocks of a removed file in the background, and tells nobody when it has: what is not free yet is not trimmed.
+			// xfs frees the blocks of a removed file in the background, without a notification: blocks that are not
+			// free yet are not trimmed.
 			for deadline := time.Now().Add(30 * time.Second); ; {
 				syncFS(t, at)
 				trimmed, err := Trim("/", device)
@@ -186,7 +189,7 @@ func TestARealFileSystem(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes a file takes up.
+// allocated is how many bytes a file occupies.
 func allocated(t *testing.T, file string) int64 {
 	t.Helper()
 	var st unix.Stat_t
