@@ -1,4 +1,5 @@
-// Package unixsocket makes unix sockets that nobody but this user can connect to, at any moment. It must not know what is spoken through them.
+// Package unixsocket creates unix sockets to which only this user can connect, at any moment. It must not know the
+// protocol on them.
 package unixsocket
 
 import (
@@ -11,11 +12,12 @@ import (
 	"sync"
 )
 
-// Listen makes a socket of mode 0600. The socket of a process that has ended gives way, and so does that of one that runs: the caller must
-// know. Any other file at the path stays, and is an error. Close removes the socket, unless another process has put its own in its place.
+// Listen creates a socket with mode 0600. It replaces the socket of a process that has exited, and also the socket of a
+// running process: the caller must know. Any other file at the path stays, and is an error. Close removes the socket,
+// unless another process has replaced it by its own.
 //
-// The socket is made under another name and then put in place, so that no process can connect before its mode is set. That name begins with a
-// dot: a kubelet that watches the directory for sockets of plugins ignores it.
+// The socket is created under another name and then renamed, so that no process can connect before its mode is set.
+// That name starts with a dot: a kubelet that watches the directory for plugin sockets ignores it.
 func Listen(path string) (net.Listener, error) {
 	l, err := listen(path)
 	if err != nil {
@@ -65,11 +67,11 @@ type listener struct {
 // Addr is the socket's own name.
 func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
-// Close removes the socket first: a caller that waits for the listener to end finds it gone.
+// Close removes the socket first: a caller that waits until the listener has stopped finds it gone.
 func (l *listener) Close() error {
 	l.remove.Do(func() {
 		if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.own) {
-			_ = os.Remove(l.path) // what is left gives way to the next
+			_ = os.Remove(l.path) // the next Listen replaces a leftover
 		}
 	})
 	return l.UnixListener.Close()
