@@ -1,5 +1,5 @@
-// Package healthprobe asks gRPC health services over connections that stay open, so that a question is one small packet each way. It knows nothing
-// of who serves.
+// Package healthprobe sends questions to gRPC health services over connections that stay open, so that a question is
+// one small packet in each direction. It must not know the services.
 package healthprobe
 
 import (
@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// patience is how long an answer is waited for. A server that is slow has so many questions open at a time, times the rate of questions.
+	// patience is how long the prober waits for an answer. So the number of open questions to a slow server is patience
+	// times the rate of questions.
 	patience = 4 * time.Second
-	// again is between two attempts to connect.
+	// again is the time between two attempts to connect.
 	again = 500 * time.Millisecond
 	// buffer, in bytes, holds several questions, or answers.
 	buffer = 1 << 10
 )
 
-// Prober keeps a connection to each address. Make it with New.
+// Prober keeps a connection to each address open. Create it with New.
 type Prober struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -43,8 +44,9 @@ func New() *Prober {
 	return p
 }
 
-// Ask sends a question to an address (host:port), and returns at once. answered is called if an answer comes within four seconds, whatever
-// it says: also a server that says that it does not serve, or that it knows no such service, is there. It is called from another goroutine.
+// Ask sends a question to an address (host:port), and returns at once. It calls answered if any answer comes within
+// four seconds. A server also answers if it says that it does not serve, or that it does not know the service. answered
+// is called from another goroutine.
 func (p *Prober) Ask(address string, answered func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +57,7 @@ func (p *Prober) Ask(address string, answered func()) {
 	if line == nil {
 		var err error
 		if line, err = open(address); err != nil {
-			return // it is no address
+			return // not a valid address
 		}
 		p.lines[address] = line
 	}
@@ -78,14 +80,15 @@ func open(address string) (*grpc.ClientConn, error) {
 		}))
 }
 
-// Serving asks the server at an address (host:port) once, on a connection of its own, whether it serves. An error means that no answer came until ctx
-// ended, or that no server was there. A server that knows no such service does not serve.
+// Serving asks the server at an address (host:port) once, on its own connection, whether it serves. An error means that
+// no answer came before ctx was done, or that there was no server. A server that does not know the service does not
+// serve.
 func Serving(ctx context.Context, address string) (bool, error) {
 	line, err := open(address)
 	if err != nil {
 		return false, fmt.Errorf("asking %s: %w", address, err)
 	}
-	defer func() { _ = line.Close() }() // nothing is under way any more
+	defer func() { _ = line.Close() }() // no call is under way
 	answer, err := healthpb.NewHealthClient(line).Check(ctx, &healthpb.HealthCheckRequest{})
 	if !isAnswer(err) {
 		return false, fmt.Errorf("asking %s: %w", address, err)
@@ -93,7 +96,8 @@ func Serving(ctx context.Context, address string) (bool, error) {
 	return answer.GetStatus() == healthpb.HealthCheckResponse_SERVING, nil
 }
 
-// isAnswer tells whether a server has sent this. Unavailable may be a server's, and is more often that none was reached.
+// isAnswer reports whether a server has sent this. Unavailable may come from a server, but usually means that none was
+// reached.
 func isAnswer(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
@@ -113,7 +117,7 @@ func (p *Prober) Keep(addresses map[string]bool) {
 	}
 }
 
-// Renew closes the connection to an address; the next question opens another one.
+// Renew closes the connection to an address; the next question opens a new one.
 func (p *Prober) Renew(address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +126,7 @@ func (p *Prober) Renew(address string) {
 
 func (p *Prober) closeLocked(address string) {
 	if line := p.lines[address]; line != nil {
-		_ = line.Close() // it fails only where it is closed already
+		_ = line.Close() // it fails only if it is closed already
 		delete(p.lines, address)
 	}
 }

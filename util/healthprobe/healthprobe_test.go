@@ -88,7 +88,7 @@ func TestQuestionsShareAConnection(t *testing.T) {
 	assert.EqualValues(t, 3, l.conns.Load())
 }
 
-// A server ends each connection after a while, as share managers do each five minutes: no question is lost by that.
+// A server closes each connection after a while, as share managers do every five minutes: no question is lost by that.
 func TestAConnectionThatTheServerEndsCostsNoAnswer(t *testing.T) {
 	l, p := serve(t, health.NewServer(), grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: time.Millisecond})), newProber(t)
 	for l.conns.Load() < 5 {
@@ -117,7 +117,7 @@ func TestWhateverAServerSaysIsAnAnswer(t *testing.T) {
 	}
 }
 
-// unanswered asks, lets the prober end, and expects that nothing was taken for an answer.
+// unanswered asks, stops the prober, and expects that nothing counted as an answer.
 func unanswered(t *testing.T, address string, until func()) {
 	t.Helper()
 	p := New()
@@ -130,7 +130,7 @@ func unanswered(t *testing.T, address string, until func()) {
 	assert.Zero(t, answers.Load(), "it has ended")
 }
 
-// hanging takes the question and does not answer before the client has gone.
+// hanging receives the question and does not answer before the client has disconnected.
 type hanging struct {
 	healthpb.UnimplementedHealthServer
 	asked chan struct{}
@@ -164,7 +164,7 @@ func TestNoAnswerIsTakenForOne(t *testing.T) {
 	t.Run("it is no address", func(t *testing.T) { unanswered(t, "\x00", func() {}) })
 }
 
-// A server that was away is asked again on its own: the same address answers when it is back.
+// The prober asks a server again that was away, without help: the same address answers when the server is back.
 func TestAServerThatComesBackIsFound(t *testing.T) {
 	first, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestAServerThatComesBackIsFound(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// blackHole is an address whose kernel answers nothing: its queue of connections is full.
+// blackHole is an address with a kernel that answers nothing: its queue of connections is full.
 func blackHole(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -209,8 +209,8 @@ func blackHole(t *testing.T) string {
 	}
 }
 
-// BenchmarkQuestions asks 300 servers once per loop, as the leader does twice a second. The servers run in the same process, so what it tells is
-// the cost of both sides.
+// BenchmarkQuestions asks 300 servers once per loop, as the leader does twice a second. The servers run in the same
+// process, so the result is the cost of both sides.
 func BenchmarkQuestions(b *testing.B) {
 	const shares = 300
 	p := newProber(b)
@@ -254,7 +254,7 @@ func TestWhetherAServerServes(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, got, "it knows no such service")
 
-	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // as of a process that stands still
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // as for a frozen process
 	require.NoError(t, err)
 	defer silent.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
