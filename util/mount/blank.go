@@ -10,11 +10,11 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// ErrNotTheDevice means that another device has taken the place of the one that was looked at.
+// ErrNotTheDevice means that another device has replaced the one that was examined.
 var ErrNotTheDevice = errors.New("another device is there now")
 
-// guardedMkfs runs a command that makes a file system only where check allows that. mount-utils runs it right after it found a device
-// blank, and drops the error's chain: refused has it.
+// guardedMkfs runs a command that creates a file system only if check allows it. mount-utils runs the command right
+// after it found a device blank, and drops the error's chain, so refused has the error.
 type guardedMkfs struct {
 	utilexec.Interface
 	check   func() error
@@ -31,7 +31,7 @@ func (g guardedMkfs) Command(cmd string, args ...string) utilexec.Cmd {
 	return g.Interface.Command(cmd, args...)
 }
 
-// refusedCmd is not run. mount-utils calls nothing but CombinedOutput.
+// refusedCmd is never run. mount-utils calls only CombinedOutput.
 type refusedCmd struct {
 	utilexec.Cmd
 	err error
@@ -40,16 +40,17 @@ type refusedCmd struct {
 // CombinedOutput implements utilexec.Cmd.
 func (c refusedCmd) CombinedOutput() ([]byte, error) { return nil, c.err }
 
-// checkBlank confirms that blkid, which has just seen nothing, has looked at a device that could be read: one exit code of blkid says
-// "nothing found", "could not read" and "not there". held is the number of the device that was open all that time.
+// checkBlank confirms a result of blkid: blkid has just found nothing, and the device could be read at that time. It is
+// needed because one exit code of blkid stands for "nothing found", "could not read" and "not there". held is the
+// number of the device that was open all that time.
 //
-//	blkid sees nothing on             afterwards, the path leads to             mkfs
+//	blkid finds nothing on            afterwards, the path leads to             mkfs
 //	the volume's device               that device, and it can be read           yes
 //	a device that has just died       that device, and it cannot be read        no
-//	a device that has just died       the device that took its place            no: the data is there
+//	a device that has just died       the device that replaced it               no: the data is there
 //
-// The read is a direct one: the page cache still has what an earlier read of the same blocks found. A dead device does not come back, so
-// one that can be read now could be read by blkid.
+// The read is a direct one: the page cache still has the result of an earlier read of the same blocks. A dead device
+// does not come back, so if the device can be read now, blkid could read it.
 func (s *System) checkBlank(device string, held DeviceNumber) error {
 	if err := s.files.Probe(device); err != nil {
 		return fmt.Errorf("reading device %s after nothing was found on it: %w: %w", device, ErrUnreadable, err)
@@ -69,7 +70,7 @@ func (HostFiles) Hold(device string) (DeviceNumber, func(), error) {
 	if err != nil {
 		return 0, nil, &fs.PathError{Op: "open", Path: device, Err: err}
 	}
-	release := func() { _ = unix.Close(fd) } // only held
+	release := func() { _ = unix.Close(fd) } // only held open
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		release()

@@ -10,17 +10,15 @@ import (
 	"time"
 )
 
-// ErrStuck means that the kernel did not come back from an act in time. The act goes
-// on, and may yet succeed.
+// ErrStuck means that a call did not return from the kernel in time. The call continues, and may yet succeed.
 var ErrStuck = errors.New("no answer in time")
 
-// limits are how long acts on one path may take. The kubelet gives a whole call two
-// minutes.
+// limits are how long calls on one path may take. The kubelet gives a whole request two minutes.
 type limits struct {
-	// look and probe only read; unmount flushes what was written; detach flushes
-	// nothing, because there is nowhere to flush to.
+	// look and probe only read. unmount flushes written data. detach flushes nothing, because no device can take the
+	// data.
 	look, probe, unmount, detach time.Duration
-	// mount is for a network file system; connect is the part of it until a server is found.
+	// mount is for a network file system; connect is the part of it until a server answers.
 	mount, connect time.Duration
 }
 
@@ -29,12 +27,11 @@ var defaultLimits = limits{
 	mount: 60 * time.Second, connect: 5 * time.Second,
 }
 
-// deadErrnos are what a device answers that nothing serves any more: its process has
-// ended, or its backing file went away.
+// deadErrnos are the errors of a device without a server: its process has exited, or its backing file is gone.
 var deadErrnos = []error{syscall.EIO, syscall.ENXIO, syscall.ENODEV, syscall.ENOTCONN, syscall.ESHUTDOWN, syscall.ENOENT}
 
-// IsDead tells whether a block device answers reads with errors, for certain. A device
-// that does not answer in time is not dead: it may be waiting for something.
+// IsDead reports whether a block device certainly returns errors from reads. A device that does not answer in time is
+// not dead: it may be waiting for something.
 func (s *System) IsDead(device string) bool {
 	_, err := bounded(&s.stuck, "probing "+device, s.limits.probe, func() (struct{}, error) { return struct{}{}, s.files.Probe(device) })
 	for _, errno := range deadErrnos {
@@ -45,11 +42,10 @@ func (s *System) IsDead(device string) bool {
 	return false
 }
 
-// Detach removes whatever is mounted at a path, however often, although its device is
-// dead: where the kernel refuses to unmount (a process still has a file open) or hangs,
-// Detach takes the mount out of the table all the same. It must not be used on a live
-// device: what was written could be flushed after the caller believes it unmounted. It
-// looks at the mount table alone, for looking at the path may hang too.
+// Detach removes all mounts at a path, although their device is dead. If the kernel refuses to unmount (a process still
+// has a file open) or hangs, Detach removes the mount from the table nevertheless. It must not be used on a live
+// device: written data could be flushed after the caller believes that the device is unmounted. It reads only the mount
+// table, because access to the path may hang, too.
 func (s *System) Detach(path string) error {
 	var last error
 	for range maxStacked {
@@ -65,13 +61,13 @@ func (s *System) Detach(path string) error {
 	return fmt.Errorf("detaching %s: still mounted after %d times: %w", path, maxStacked, last)
 }
 
-// isListed tells whether the mount table has a mount at a path. It follows links in the
-// path except in its last element, where the mount is.
+// isListed reports whether the mount table has a mount at a path. It follows links in the path except in its last
+// element, where the mount is.
 func (s *System) isListed(path string) (bool, error) {
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return false, nil // without the directory there is no mount in it
+		return false, nil // without the directory there cannot be a mount in it
 	case err != nil:
 		return false, fmt.Errorf("looking for %s in the mount table: %w", path, err)
 	}
@@ -96,17 +92,16 @@ func (s *System) unmountOnce(path string, limit time.Duration) error {
 	return nil
 }
 
-// stuckActs are the acts that the kernel holds on to. There is one at most for each
-// text: the next call with it learns at once that the first one has not returned.
+// stuckActs are the calls that have not returned from the kernel. There is at most one for each text: the next call
+// with the same text learns at once that the first one has not returned.
 type stuckActs struct {
 	mu sync.Mutex
 	// acts is guarded by mu.
 	acts map[string]bool
 }
 
-// bounded lets act take no longer than limit. Nothing can end a thread that the kernel
-// holds, so nothing waits for the goroutine of a late act: stuck remembers it until it
-// returns, and its result is dropped.
+// bounded lets act take no longer than limit. A thread that waits in the kernel cannot be stopped, so no caller waits
+// for the goroutine of a late act. stuck remembers it until it returns, and its result is dropped.
 func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -132,7 +127,7 @@ func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func
 	stuck.mu.Lock()
 	defer stuck.mu.Unlock()
 	select {
-	case r := <-done: // it has just come back, and may have been forgotten already
+	case r := <-done: // it has just returned, and may have been forgotten already
 		return r.value, r.err
 	default:
 	}
@@ -143,7 +138,7 @@ func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func
 	return none, fmt.Errorf("%s for %s: %w", what, limit, ErrStuck)
 }
 
-// holds tells whether the kernel holds on to an act.
+// holds reports whether an act has not returned from the kernel.
 func (s *stuckActs) holds(what string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

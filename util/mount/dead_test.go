@@ -14,7 +14,7 @@ import (
 	mountutils "k8s.io/mount-utils"
 )
 
-// kernel is a fake mounter whose unmount waits, and Files whose detach is remembered.
+// kernel is a fake mounter with an unmount that waits, and Files that record detached paths.
 type kernel struct {
 	*mountutils.FakeMounter
 	fakeFiles
@@ -107,7 +107,7 @@ func TestDetach(t *testing.T) {
 				path, err := filepath.EvalSymlinks(dir)
 				require.NoError(t, err)
 				k := &kernel{FakeMounter: mountutils.NewFakeMounter(nil)}
-				// Looking at the path would hang, so it must not be looked at.
+				// Access to the path would hang, so the code must not access it.
 				k.errs = map[string]error{path: errors.New("was looked at")}
 				for range c.layers {
 					require.NoError(t, k.Mount("/dev/loop7", path, "ext4", nil))

@@ -16,8 +16,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// TestRealDevice formats and mounts a loop device with the real commands, in a mount
-// namespace of its own that ends with it.
+// TestRealDevice formats and mounts a loop device with the real commands, in its own mount namespace, which ends with
+// the test.
 func TestRealDevice(t *testing.T) {
 	for _, command := range []string{"losetup", "blkid", "e2fsck", "fsck", "resize2fs", "mkfs.ext4", "mkfs.xfs", "mount", "umount", "cp"} {
 		if _, err := exec.LookPath(command); err != nil {
@@ -38,7 +38,7 @@ func TestRealDevice(t *testing.T) {
 	t.Run("a device whose backing went away is dead", func(t *testing.T) { deadDevice(t, s, device) })
 }
 
-// newImage makes a sparse file for a loop device.
+// newImage creates a sparse file for a loop device.
 func newImage(t *testing.T, sizeBytes int64) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
@@ -47,7 +47,7 @@ func newImage(t *testing.T, sizeBytes int64) string {
 	return file
 }
 
-// loopDevice puts a device in front of a file until the test ends.
+// loopDevice creates a device for a file until the test ends.
 func loopDevice(t *testing.T, file string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).CombinedOutput()
@@ -122,11 +122,10 @@ func detachedInUse(t *testing.T, s *System, device, dir string) {
 	require.NoError(t, f.Close())
 }
 
-// xfsOnAnotherDevice is a volume whose device was replaced while a pod had a file open:
-// the old mount is detached, its superblock lives on, and the same file system is on
-// another device.
+// xfsOnAnotherDevice is a volume with a device that was replaced while a pod had a file open: the old mount is
+// detached, its superblock is still in use, and the same file system is on another device.
 func xfsOnAnotherDevice(t *testing.T, s *System, dir string) {
-	image := newImage(t, 320<<20) // xfs wants at least 300 MiB
+	image := newImage(t, 320<<20) // xfs needs at least 300 MiB
 	old := Filesystem{Device: loopDevice(t, image), Target: filepath.Join(dir, "xfs"), Type: "xfs", Options: []string{"noatime"}}
 	require.NoError(t, s.FormatAndMount(old))
 	require.NoError(t, os.WriteFile(filepath.Join(old.Target, "file"), []byte("data"), 0o600))
@@ -137,7 +136,7 @@ func xfsOnAnotherDevice(t *testing.T, s *System, dir string) {
 	require.NoError(t, s.FormatAndMount(old))
 	held, err := os.Open(filepath.Join(old.Target, "file"))
 	require.NoError(t, err)
-	defer func() { _ = held.Close() }() // else the old device would stay mounted
+	defer func() { _ = held.Close() }() // otherwise the old device would stay mounted
 	require.NoError(t, s.Detach(old.Target))
 
 	anew := old

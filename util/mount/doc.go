@@ -1,7 +1,6 @@
-// Package mount is what the node service of the CSI and a share manager do to mount
-// tables and block devices: it formats, mounts, binds, grows, unmounts and looks. It
-// wraps k8s.io/mount-utils in verbs that may be repeated, so that the steps of its
-// callers read as such, and only it touches the host: callers pass in the mounter, the
+// Package mount has the operations of the CSI node service and of a share manager on mount tables and block devices:
+// format, mount, bind, grow, unmount and examine. It wraps k8s.io/mount-utils in verbs that may be repeated, so that
+// the steps of its callers are easy to read. Only this package touches the host: callers pass in the mounter, the
 // commands and the file system, and tests pass in fakes.
 //
 // It must not know volumes, the CSI or where devices come from.

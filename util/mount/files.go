@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Inode is what stat tells of a path.
+// Inode is the result of stat for a path.
 type Inode struct {
 	// Block and Device are as in Point.
 	Block  bool
@@ -19,37 +19,36 @@ type Inode struct {
 // Statistics of a file system, or of a block device (TotalBytes alone).
 type Statistics struct {
 	Block bool
-	// Bytes. Available is what an ordinary user may still write.
+	// Bytes. Available is the space that an ordinary user may still write.
 	TotalBytes, UsedBytes, AvailableBytes int64
 	TotalInodes, UsedInodes, FreeInodes   int64
 }
 
-// Files is what a System asks of files and devices.
+// Files are the operations on files and devices that a System needs.
 type Files interface {
 	// Inspect follows symbolic links. The error keeps the errno.
 	Inspect(path string) (Inode, error)
 	// ReadEnds reads the first and the last block of a device.
 	ReadEnds(device string) error
-	// Hold opens a device until release is called. The kernel gives its number to no other one before.
+	// Hold opens a device until release is called. Until then, the kernel gives its number to no other device.
 	Hold(device string) (number DeviceNumber, release func(), err error)
 	// DeviceSize in bytes.
 	DeviceSize(device string) (int64, error)
 	Statfs(path string) (Statistics, error)
-	// Probe reads one block of a device from the device itself, not from the page cache.
-	// The error keeps the errno.
+	// Probe reads one block from the device itself, not from the page cache. The error keeps the errno.
 	Probe(device string) error
-	// Detach takes a mount out of the mount table at once, even while processes use it;
-	// the kernel ends it when the last user has gone.
+	// Detach removes a mount from the mount table at once, even while processes use it. The kernel ends the mount when
+	// its last user is gone.
 	Detach(path string) error
-	// Table is the mount table, in the order in which it was made.
+	// Table is the mount table, in the order of mounting.
 	Table() ([]Entry, error)
-	// Umount is umount2(2). It must not look at the path, and keeps the errno.
+	// Umount is umount2(2). It must not access the path, and keeps the errno.
 	Umount(path string, flags int) error
 	// Bind mounts a directory at a second path.
 	Bind(source, target string, readOnly bool) error
 }
 
-// HostFiles is Files of the host.
+// HostFiles implements Files for the host.
 type HostFiles struct{}
 
 // Inspect implements Files.
@@ -70,7 +69,7 @@ func (HostFiles) ReadEnds(device string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }() // opened only for reading
 	block := make([]byte, min(size, 64<<10))
 	for _, offset := range []int64{0, size - int64(len(block))} {
 		if _, err := f.ReadAt(block, offset); err != nil {
@@ -128,8 +127,8 @@ func (HostFiles) Probe(device string) error {
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: device, Err: err}
 	}
-	defer func() { _ = unix.Close(fd) }() // only read
-	// Direct reads want memory that is aligned as the device's blocks are; a page is.
+	defer func() { _ = unix.Close(fd) }() // opened only for reading
+	// Direct reads need memory that is aligned to the device's blocks; a page is.
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("allocating a page: %w", err)

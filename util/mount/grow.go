@@ -8,7 +8,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// DeviceSize is the size in bytes that a block device has now.
+// DeviceSize is the present size of a block device in bytes.
 func (s *System) DeviceSize(device string) (int64, error) {
 	if _, err := s.BlockDevice(device); err != nil {
 		return 0, err
@@ -16,14 +16,14 @@ func (s *System) DeviceSize(device string) (int64, error) {
 	return s.files.DeviceSize(device)
 }
 
-// Grow makes the file system of a device, mounted at target, as large as the device. One that
-// fills its device stays as it is, so Grow may be repeated, also after it was interrupted: ext4
-// and xfs keep each step of their growth in the journal. A blank device has nothing to grow.
+// Grow makes the file system of a device, mounted at target, as large as the device. A file system that fills its
+// device is not changed. So Grow may be repeated, even after an interruption: ext4 and xfs record each step of their
+// growth in the journal. A blank device has nothing to grow.
 //
-// The tools compare the sizes, not this function: what a file system calls its size leaves out
-// its own metadata. Growing a mounted ext4 needs CAP_SYS_RESOURCE in the host's user namespace.
+// The tools compare the sizes, not this function: the size that a file system reports does not include its own
+// metadata. Growing a mounted ext4 needs CAP_SYS_RESOURCE in the host's user namespace.
 //
-// Nothing is cancelled here either; see FormatAndMount.
+// Grow cannot be cancelled; see FormatAndMount.
 func (s *System) Grow(device, target string) error {
 	if _, err := s.BlockDevice(device); err != nil {
 		return err
@@ -34,20 +34,22 @@ func (s *System) Grow(device, target string) error {
 	return nil
 }
 
-// ErrNotOffline: the file system grows only while it is mounted, or there is none.
+// ErrNotOffline: the file system grows only while it is mounted, or the device has none.
 var ErrNotOffline = errors.New("not an ext4, which alone grows unmounted")
 
 // e2fsckCorrected is e2fsck's exit code for "there were errors, and all of them are corrected", see e2fsck(8).
 const e2fsckCorrected = 1
 
-// GrowOffline makes the ext4 of a device that is mounted nowhere as large as the device. It needs no right but
-// to write the device, so it works where the kernel refuses to grow the mounted one. resize2fs demands a whole
-// check of an unmounted file system first, which reads all of its metadata; and its work is in no journal: the
-// file system is marked as faulty until the end, and one that was interrupted is repaired by the check before
-// the next mount. So try Grow first. A file system with damage that needs a person is left as it is: an error.
+// GrowOffline makes the ext4 on a device that is mounted nowhere as large as the device. It only needs the right to
+// write the device, so it works where the kernel refuses to grow a mounted ext4.
 //
-// A device that is in use elsewhere, in another mount namespace too, is refused by e2fsck. Nothing is cancelled
-// here either; see FormatAndMount.
+// resize2fs requires a complete check of an unmounted file system first, which reads all of its metadata. Its work is
+// in no journal: the file system is marked as faulty until the end. If resize2fs is interrupted, the check before the
+// next mount repairs the file system. So callers must try Grow first. A file system with damage that only a person can
+// repair is not changed: GrowOffline returns an error.
+//
+// If a device is in use elsewhere, even in another mount namespace, e2fsck refuses it. GrowOffline cannot be cancelled
+// either; see FormatAndMount.
 func (s *System) GrowOffline(device string) error {
 	format, err := s.Contents(device)
 	if err != nil {

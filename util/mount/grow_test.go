@@ -75,7 +75,7 @@ func TestGrowOffline(t *testing.T) {
 	}
 }
 
-// offlineGrowth grows an ext4 that was mounted and written before, which resize2fs refuses without a whole check.
+// offlineGrowth grows an ext4 that was mounted and written before, which resize2fs refuses without a complete check.
 func offlineGrowth(t *testing.T, s *System, dir string) {
 	image := newImage(t, 64<<20)
 	target := filepath.Join(dir, "offline")

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// The tools of the image turn more features on by themselves than those of earlier releases' images know. Such a file
-// system could not be checked there after a return to that release, nor mounted by an older kernel: Linux knows orphan_file
-// since 5.15 and nrext64 since 5.19. So these stay off, unless a StorageClass asks for them.
+// By default, the tools of the image turn on features that the tools in earlier releases' images do not know. After a
+// return to such a release, its tools could not check the file system, nor could an older kernel mount it: Linux knows
+// orphan_file since 5.15 and nrext64 since 5.19. So these features stay off, unless a StorageClass requests them.
 //
 //	ext4   orphan_file, metadata_csum_seed    on by default since e2fsprogs 1.47.1
 //	xfs    rmapbt, nrext64                    on by default since xfsprogs 6.6
@@ -15,19 +15,19 @@ const ext4Off = "^orphan_file,^metadata_csum_seed"
 
 var xfsOff = []struct{ option, key string }{{"-m", "rmapbt"}, {"-i", "nrext64"}}
 
-// mkfsOptions are the options for mkfs of a type: those given, which types.ParseMkfsParams has accepted, with newer
-// features off that they do not name.
+// mkfsOptions are the options for mkfs of a type. They contain the given options, which types.ParseMkfsParams has
+// accepted. They turn off newer features that the given options do not name.
 func mkfsOptions(fsType string, given []string) []string {
 	switch fsType {
 	case typeExt4:
-		return append([]string{"-O", ext4Off}, given...) // the last word on a feature counts
+		return append([]string{"-O", ext4Off}, given...) // the last value of a feature counts
 	case typeXFS:
 		return xfsOptions(given)
 	}
 	return given
 }
 
-// xfsOptions leaves out what is given: mkfs.xfs refuses a key that it finds twice.
+// xfsOptions omits keys that are given: mkfs.xfs refuses a key that it finds twice.
 func xfsOptions(given []string) []string {
 	all := slices.Clone(given)
 	for _, off := range xfsOff {
@@ -38,7 +38,7 @@ func xfsOptions(given []string) []string {
 	return all
 }
 
-// namesKey tells whether a value of an option, a list of KEY=VALUE, has a key.
+// namesKey reports whether a value of an option, a list of KEY=VALUE, has a key.
 func namesKey(given []string, option, key string) bool {
 	for i, word := range given {
 		value, ok := strings.CutPrefix(word, option)

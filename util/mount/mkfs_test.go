@@ -33,8 +33,8 @@ func TestNewerFeaturesAreOffUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// TestFileSystemsHaveTheFeaturesOfEarlierReleases makes file systems with the image's tools, or this machine's, and wants
-// what those of Debian 12 make.
+// TestFileSystemsHaveTheFeaturesOfEarlierReleases creates file systems with the image's tools, or this machine's. It
+// expects the same features as from the tools of Debian 12.
 func TestFileSystemsHaveTheFeaturesOfEarlierReleases(t *testing.T) {
 	mountns.Needs(t, "mkfs.ext4", "dumpe2fs", "mkfs.xfs", "xfs_db")
 	if !mountns.Own(t) {

@@ -14,28 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What keeps an export from being mounted.
+// Reasons why an export cannot be mounted or used.
 var (
 	// ErrNoNFSClient: the kernel cannot mount NFS, and has no module for it.
 	ErrNoNFSClient = errors.New("this node's kernel has no NFS client (module nfsv4)")
-	// ErrNoServer: no server takes connections.
+	// ErrNoServer: no server accepts connections.
 	ErrNoServer = errors.New("the NFS server cannot be reached")
-	// ErrStale: the server answers that it does not have what is mounted any more.
+	// ErrStale: the server answers that it no longer has the mounted file system.
 	ErrStale = errors.New("the server does not have it any more")
 )
 
-// NFSClient is the node's NFS client and what it needs of the node. NodeNFS satisfies it.
+// NFSClient is the node's NFS client, with its needs on the node. NodeNFS implements it.
 type NFSClient interface {
 	// Connect opens a TCP connection to a server from the node's network, closes it, and returns the node's address on it.
 	Connect(server netip.AddrPort, limit time.Duration) (netip.Addr, error)
-	// Mount calls mount(2) for type nfs4. What the mount sends must go through the node's network, also after this process has ended. The error
-	// keeps the errno.
+	// Mount calls mount(2) for type nfs4. The mount's packets must go through the node's network, even after this
+	// process has exited. The error keeps the errno.
 	Mount(source, target string, flags uintptr, data string) error
-	// Load loads the kernel's client. It must succeed where that is loaded or built in.
+	// Load loads the kernel's client. It must succeed if the client is loaded or built in.
 	Load() error
 }
 
-// WithNFS returns the System, which mounts NFS by c from now on.
+// WithNFS makes the System mount NFS with c from now on, and returns it.
 func (s *System) WithNFS(c NFSClient) *System {
 	s.nfs = c
 	return s
@@ -56,8 +56,9 @@ func (e Export) Source() string {
 	return "[" + e.Server.String() + "]:" + e.Path
 }
 
-// Listed returns what is mounted at a path, which is the zero Entry for nothing. It reads the mount table alone, for looking at the root of
-// an NFS mount may wait for a server. The error is ErrStuck while the kernel still writes out what UnmountNFS took off that path.
+// Listed returns the mount at a path, or the zero Entry if there is none. It reads only the mount table, because access
+// to the root of an NFS mount may wait for a server. The error is ErrStuck while the kernel still writes out data of a
+// mount that UnmountNFS removed from that path.
 func (s *System) Listed(path string) (Entry, error) {
 	if s.stuck.holds(writingOut(path)) {
 		return Entry{}, fmt.Errorf("%s goes on: %w", writingOut(path), ErrStuck)
@@ -74,7 +75,7 @@ func (s *System) Listed(path string) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("reading the mount table: %w", err)
 	}
-	for _, e := range slices.Backward(table) { // the last one is on top
+	for _, e := range slices.Backward(table) { // the last mount is on top
 		if e.Path == path {
 			return e, nil
 		}
@@ -82,7 +83,7 @@ func (s *System) Listed(path string) (Entry, error) {
 	return Entry{}, nil
 }
 
-// Others lists where else the file system of an entry is mounted, or a directory of it.
+// Others lists the other places where the file system of an entry, or a directory of it, is mounted.
 func (s *System) Others(e Entry) ([]string, error) {
 	table, err := s.files.Table()
 	if err != nil {
@@ -97,8 +98,8 @@ func (s *System) Others(e Entry) ([]string, error) {
 	return paths, nil
 }
 
-// Answers asks the server of what is mounted at a path. The error is ErrStale where the server answers that it does not have that. Any other
-// error, among them ErrStuck, tells nothing certain: the server may be on its way.
+// Answers sends a request to the server of the mount at a path. The error is ErrStale if the server answers that it
+// does not have the file system. Any other error, including ErrStuck, proves nothing: the server may be moving.
 func (s *System) Answers(path string) error {
 	_, err := bounded(&s.stuck, "asking the server of "+path, s.limits.look, func() (Statistics, error) { return s.files.Statfs(path) })
 	if errors.Is(err, syscall.ESTALE) || errors.Is(err, syscall.ENOENT) {
@@ -107,8 +108,8 @@ func (s *System) Answers(path string) error {
 	return err
 }
 
-// MountNFS mounts an export at target, which is made if missing. The error is ErrNoNFSClient, ErrNoServer or ErrStuck where that is why. A mount
-// that was ErrStuck may yet come about; it is seen in the mount table then.
+// MountNFS mounts an export at target, and creates target if it is missing. The error is ErrNoNFSClient, ErrNoServer or
+// ErrStuck if that is the reason. A mount with the error ErrStuck may still succeed; the mount table shows it then.
 func (s *System) MountNFS(e Export, target string, o NFSOptions) error {
 	if err := os.MkdirAll(target, 0o750); err != nil {
 		return fmt.Errorf("making mount point: %w", err)
@@ -127,7 +128,7 @@ func (s *System) mountNFS(e Export, target string, o NFSOptions) error {
 	}
 	attempt := func() error { return s.tryNFS(e, target, o, local) }
 	err = attempt()
-	// Without nfs.ko the kernel does not know the type; without nfsv4.ko, none of the versions.
+	// Without nfs.ko the kernel does not know the type. Without nfsv4.ko it knows none of the versions.
 	if !errors.Is(err, syscall.ENODEV) && !errors.Is(err, syscall.EPROTONOSUPPORT) {
 		return err
 	}
@@ -137,7 +138,7 @@ func (s *System) mountNFS(e Export, target string, o NFSOptions) error {
 	return attempt()
 }
 
-// tryNFS mounts with the first of the options' variants that kernel and server know.
+// tryNFS mounts with the first variant of the options that kernel and server support.
 func (s *System) tryNFS(e Export, target string, o NFSOptions, local netip.Addr) error {
 	var err error
 	for _, variant := range o.variants() {
@@ -153,7 +154,7 @@ func (s *System) tryNFS(e Export, target string, o NFSOptions, local netip.Addr)
 	return err
 }
 
-// BindNFS makes what is mounted at source appear at target too, which is made if missing.
+// BindNFS makes the mount at source appear at target too, and creates target if it is missing.
 func (s *System) BindNFS(source Entry, target string, readOnly bool) error {
 	if err := os.MkdirAll(target, 0o750); err != nil {
 		return fmt.Errorf("making mount point: %w", err)
@@ -167,8 +168,9 @@ func (s *System) BindNFS(source Entry, target string, readOnly bool) error {
 
 func writingOut(path string) string { return "writing out " + path }
 
-// UnmountNFS unmounts what is mounted at a path, however often. The last mount of a file system takes until the server has what was written. The
-// error is ErrStuck where that takes too long, and it goes on: the path is off the mount table then, and Listed answers ErrStuck until all is written.
+// UnmountNFS removes all mounts at a path. The last mount of a file system waits until the server has all written data.
+// If that takes too long, the error is ErrStuck, and the unmount continues. In that case the path is no longer in the
+// mount table, and Listed returns ErrStuck until all data is written.
 func (s *System) UnmountNFS(path string) error {
 	return s.offNFS(path, func() error {
 		_, err := bounded(&s.stuck, writingOut(path), s.limits.unmount, func() (struct{}, error) { return struct{}{}, s.files.Umount(path, 0) })
@@ -176,17 +178,17 @@ func (s *System) UnmountNFS(path string) error {
 	})
 }
 
-// Haste says what becomes of calls to a server that DetachNFS leaves.
+// Haste determines the effect of DetachNFS on open calls to the server.
 type Haste int
 
 const (
-	// Patient calls go on: what was written and is not yet sent arrives, if the server returns in time.
+	// Patient calls continue: written data that is not yet sent arrives if the server returns in time.
 	Patient Haste = iota
-	// Hasty ends them with errors, for all that use the file system.
+	// Hasty makes them fail, for all users of the file system.
 	Hasty
 )
 
-// DetachNFS takes off what is mounted at a path, however often, without waiting for a server.
+// DetachNFS removes all mounts at a path, without waiting for a server.
 func (s *System) DetachNFS(path string, h Haste) error {
 	flags := unix.MNT_DETACH
 	if h == Hasty {
@@ -195,7 +197,7 @@ func (s *System) DetachNFS(path string, h Haste) error {
 	return s.offNFS(path, func() error {
 		_, err := bounded(&s.stuck, "detaching "+path, s.limits.detach, func() (struct{}, error) { return struct{}{}, s.files.Umount(path, flags) })
 		if errors.Is(err, ErrStuck) {
-			return nil // the table says whether it is off
+			return nil // the table shows whether the mount is gone
 		}
 		return err
 	})

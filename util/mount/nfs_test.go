@@ -53,7 +53,7 @@ func TestVariantsOfNFSOptions(t *testing.T) {
 	assert.Equal(t, []string{"vers=4.1", "noresvport", "soft", "timeo=300", "retrans=5"}, DefaultNFSOptions.variants()[3])
 }
 
-// client is a kernel whose mounts and modules are what a test says.
+// client is a kernel with mounts and modules that the test determines.
 type client struct {
 	errs      []error // of the mounts, in turn; then none
 	connect   error
@@ -114,7 +114,7 @@ func TestMountNFS(t *testing.T) {
 	}
 }
 
-// stacked is a mount table from which each unmount takes the last one at a path.
+// stacked is a mount table from which each unmount removes the last mount at a path.
 type stacked struct {
 	fakeFiles
 	table []Entry

@@ -10,29 +10,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultNFSOptions are those of a mount for which nothing else is asked.
+// DefaultNFSOptions are the options of a mount if nothing else is requested.
 //
-//   - vers=4.2, else 4.1. From 4.1 on, and with noresvport, the client connects anew from another port: a connection from the same one would
-//     be taken for the old by the node's connection tracking, and go to where the server was before.
-//   - softerr, else soft (before Linux 5.2): a call fails at last, with ETIMEDOUT, or EIO where soft.
-//   - timeo=300,retrans=5: a call fails when its connection is broken and timeo × (1 + retrans) = 180 seconds have passed since it was made. On
-//     TCP the kernel adds timeo each time and sends no NFSv4 call twice over one connection, so only the product counts. It must be longer than
-//     what a failover may take: until the client notices that a silent server is gone (its lease time, at least 18 seconds), until another
-//     serves (up to 60), until the client connects again (pauses of up to half the lease time). That is 150 seconds with a lease of 60.
+//   - vers=4.2, else 4.1. From 4.1 on, and with noresvport, the client opens a new connection from another port. The
+//     node's connection tracking would treat a connection from the same port as the old one, and send it to the former
+//     place of the server.
+//   - softerr, else soft (before Linux 5.2): a call finally fails, with ETIMEDOUT, or with EIO for soft.
+//   - timeo=300,retrans=5: a call fails when its connection is broken and timeo × (1 + retrans) = 180 seconds have
+//     passed since the call started. On TCP the kernel adds timeo each time and sends no NFSv4 call twice over one
+//     connection, so only the product counts. It must be longer than a failover may take: until the client notices that
+//     a silent server is gone (its lease time, at least 18 seconds), until another serves (up to 60), until the client
+//     connects again (pauses of up to half the lease time). That is 150 seconds with a lease of 60.
 //
-// How soon the client notices a silent server does not depend on these options. As soon as the client knows the server's lease time, sunrpc
-// sets the connection's keepalive to a third of it (at least 6 seconds), with 3 probes, and its TCP_USER_TIMEOUT to the sum.
+// How soon the client notices a silent server does not depend on these options. As soon as the client knows the
+// server's lease time, sunrpc sets the connection's keepalive to a third of it (at least 6 seconds), with 3 probes. It
+// sets the TCP_USER_TIMEOUT to the sum.
 var DefaultNFSOptions = NFSOptions{data: []string{"vers=4.2", "noresvport", "softerr", "timeo=300", "retrans=5"}, fallback: true}
 
-// nfsPort is where servers are, if the options say nothing else.
+// nfsPort is the servers' port if the options name no other.
 const nfsPort = 2049
 
 // NFSOptions are options of an NFS mount.
 type NFSOptions struct {
-	// flags are those of mount(2); data is the rest, which the file system reads.
+	// flags are the flags of mount(2). data is the rest, which the file system parses.
 	flags uintptr
 	data  []string
-	// fallback: older versions and soft may be tried, too; the version not where it is fixed.
+	// fallback: older versions and soft may be tried, too. fixed: no other version may be tried.
 	fallback, fixed bool
 }
 
@@ -56,14 +59,15 @@ var genericOptions = map[string]struct {
 // idleOptions are for programs that mount, not for the kernel.
 var idleOptions = []string{"defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser"}
 
-// ownOptions name the two ends of the connection, which is not for a user to choose.
+// ownOptions name the two ends of the connection. A user may not set them.
 var ownOptions = []string{"addr", "clientaddr", "mountaddr", "mounthost"}
 
 var nfsOption = regexp.MustCompile(`^[a-z0-9_]+(=[A-Za-z0-9_.:/-]+)?$`)
 
 var nfsVersion = regexp.MustCompile(`^4(\.[0-2])?$`)
 
-// ParseNFSOptions reads a list of options, separated by commas, that replaces the default ones. An error is a clause that follows the value.
+// ParseNFSOptions parses a list of options, separated by commas, that replaces the default ones. An error is a clause
+// that follows the value.
 func ParseNFSOptions(text string) (NFSOptions, error) {
 	var o NFSOptions
 	version := ""
@@ -113,8 +117,9 @@ func (o *NFSOptions) setFlag(option string) bool {
 	return ok
 }
 
-// nfsOptionNames are the options of an NFS mount that a mount option may be, besides those that any file system takes. Those of one group exclude
-// each other: one that is asked for takes the place of the others. A name without a group is one of its own.
+// nfsOptionNames are the options of an NFS mount that are allowed as mount options, in addition to those that any file
+// system accepts. Options of one group exclude each other: a requested option replaces the others. A name without a
+// group is its own group.
 var nfsOptionNames = map[string]string{
 	"hard": "hard", "soft": "hard", "softerr": "hard",
 	"vers": "vers", "nfsvers": "vers",
@@ -139,8 +144,9 @@ func groupOf(name string) (group string, known bool) {
 	return group, known
 }
 
-// WithMountOptions adds mount options, as of a StorageClass: each takes the place of what was there for the same thing. refused are those that no share
-// is mounted with, such as those for a file system on a device, or another version; they have no effect.
+// WithMountOptions adds mount options, for example from a StorageClass. Each replaces the present option for the same
+// property. refused are options that cannot be used to mount a share, such as options for a file system on a device, or
+// another version. They have no effect.
 func (o NFSOptions) WithMountOptions(options []string) (with NFSOptions, refused []string) {
 	o.data = slices.Clone(o.data)
 	for _, list := range options {
@@ -157,7 +163,8 @@ func (o NFSOptions) WithMountOptions(options []string) (with NFSOptions, refused
 	return o, refused
 }
 
-// replace puts an option of an NFS mount in place of those of its group; false: it is not an option of the NFS client, or a share cannot have it.
+// replace puts an option of an NFS mount in place of the options of its group. It returns false if it is not an option
+// of the NFS client, or if a share cannot have it.
 func (o *NFSOptions) replace(option string) bool {
 	name, value, _ := strings.Cut(option, "=")
 	group, known := groupOf(name)
@@ -192,7 +199,8 @@ func (o NFSOptions) port() uint16 {
 	return nfsPort
 }
 
-// variants are the lists to try, best first. "vers=4" alone asks for the latest that both know; the kernel would take it for 4.0.
+// variants are the lists to try, best first. "vers=4" requests the latest version that both support; the kernel would
+// interpret it as 4.0.
 func (o NFSOptions) variants() (lists [][]string) {
 	for _, data := range o.versions() {
 		lists = append(lists, data)

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Servers lists the servers of the NFS file systems that are mounted below a directory, each once and in order. It reads the mount table alone.
+// Servers lists the servers of the NFS file systems that are mounted below a directory, each once and in order. It
+// reads only the mount table.
 func (s *System) Servers(dir string) ([]netip.Addr, error) {
 	table, err := s.files.Table()
 	if err != nil {
@@ -23,7 +24,8 @@ func (s *System) Servers(dir string) ([]netip.Addr, error) {
 	return slices.Compact(servers), nil
 }
 
-// MountOf is where an NFS file system of a server is mounted below a directory, the first of several; "": nowhere. It reads the mount table alone.
+// MountOf is where an NFS file system of a server is mounted below a directory, the first of several; "": nowhere. It
+// reads only the mount table.
 func (s *System) MountOf(dir string, server netip.Addr) (string, error) {
 	table, err := s.files.Table()
 	if err != nil {
@@ -37,7 +39,7 @@ func (s *System) MountOf(dir string, server netip.Addr) (string, error) {
 	return "", nil
 }
 
-// server is the one of an Export.Source.
+// server is the server in an Export.Source.
 func (e Entry) server() (netip.Addr, bool) {
 	host, _, ok := strings.Cut(e.Source, ":/")
 	if !ok || !e.IsNFS() {

@@ -12,13 +12,13 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// ErrNotBlockDevice means that a path exists but is not a block device. It must not be written.
+// ErrNotBlockDevice means that a path exists but is not a block device. Callers must not write to it.
 var ErrNotBlockDevice = errors.New("not a block device")
 
-// ErrUnreadable means that a device answers reads with errors, so nothing can be said of what is on it.
+// ErrUnreadable means that a device returns errors from reads, so its content is not known.
 var ErrUnreadable = errors.New("device cannot be read")
 
-// maxStacked bounds how many mounts on top of each other Unmount removes.
+// maxStacked limits how many mounts on top of each other Unmount removes.
 const maxStacked = 16
 
 const (
@@ -27,29 +27,28 @@ const (
 	optionNoUUID = "nouuid"
 )
 
-// DeviceNumber identifies a block device as long as a process holds it open: the kernel gives a loop
-// device's number away again only after its last user is gone.
+// DeviceNumber identifies a block device as long as a process has it open. The kernel reuses the number of a loop
+// device only after its last user is gone.
 type DeviceNumber uint64
 
-// Point is what a look finds at a path.
+// Point is the state of a path.
 type Point struct {
-	// Mounted: something is mounted exactly there.
+	// Mounted: a file system is mounted exactly there.
 	Mounted bool
 	// Broken: it is mounted, and every access to it fails.
 	Broken bool
-	// Device is the device itself where the path is a block device, else the device
-	// that the file system there is on.
+	// Device is the device itself if the path is a block device, else the device of the file system there.
 	Device DeviceNumber
 	// Block: the path is a block device.
 	Block bool
 }
 
-// Filesystem is one to be mounted, and to be made first where the device is blank.
+// Filesystem is a file system to mount. If the device is blank, it is created first.
 type Filesystem struct {
 	Device, Target, Type string
-	// Options of the mount; MkfsOptions precede what mount-utils gives to mkfs.
+	// Options of the mount. MkfsOptions precede the options that mount-utils passes to mkfs.
 	Options, MkfsOptions []string
-	// MkfsRefused is why no file system may be made, if the device is blank; nil: it may.
+	// MkfsRefused is why no file system may be created if the device is blank; nil: it may be created.
 	MkfsRefused error
 }
 
@@ -63,21 +62,21 @@ type System struct {
 	stuck   stuckActs
 }
 
-// Commands are what a System calls, by the path of its process.
+// Commands are the commands that a System calls, found on the path of its process.
 var Commands = []string{"blkid", "e2fsck", "fsck", "mkfs.ext4", "mkfs.xfs", "mount", "resize2fs", "umount", "xfs_growfs"}
 
-// New makes a System for the node that this process sees: its mount namespace, and the Commands on its path.
+// New creates a System for the node that this process sees: its mount namespace, and the Commands on its path.
 func New() *System {
 	return NewWith(mountutils.NewWithoutSystemd(""), utilexec.New(), HostFiles{})
 }
 
-// NewWith makes a System of given parts.
+// NewWith creates a System from the given parts.
 func NewWith(mounter mountutils.Interface, exec utilexec.Interface, files Files) *System {
 	return &System{mounter: mountutils.NewSafeFormatAndMount(mounter, exec), exec: exec, files: files, limits: defaultLimits}
 }
 
-// BlockDevice returns the number of the block device at a path. The error is
-// fs.ErrNotExist or ErrNotBlockDevice where that is why.
+// BlockDevice returns the number of the block device at a path. The error is fs.ErrNotExist or ErrNotBlockDevice if
+// that is the reason.
 func (s *System) BlockDevice(path string) (DeviceNumber, error) {
 	inode, err := s.files.Inspect(path)
 	if err != nil {
@@ -89,8 +88,8 @@ func (s *System) BlockDevice(path string) (DeviceNumber, error) {
 	return inode.Device, nil
 }
 
-// Look tells what is at a path. A path that does not exist has nothing mounted. The
-// error is ErrStuck where what is mounted there gives no answer at all.
+// Look returns the state of a path. A path that does not exist has nothing mounted. The error is ErrStuck if a mount
+// there gives no answer at all.
 func (s *System) Look(path string) (Point, error) {
 	return bounded(&s.stuck, "looking at "+path, s.limits.look, func() (Point, error) { return s.look(path) })
 }
@@ -112,9 +111,9 @@ func (s *System) look(path string) (Point, error) {
 	return Point{Mounted: mounted, Device: inode.Device, Block: inode.Block}, nil
 }
 
-// Contents tells what is on a device: the type of its file system, "" where the device is
-// blank, or other words for what blkid knows and is no file system (a partition table).
-// The error is ErrNotBlockDevice or ErrUnreadable where that is why; see FormatAndMount.
+// Contents returns the type of the file system on a device, or "" if the device is blank. For other content that blkid
+// knows (a partition table), it returns other words. The error is ErrNotBlockDevice or ErrUnreadable if that is the
+// reason; see FormatAndMount.
 func (s *System) Contents(device string) (string, error) {
 	if err := s.checkReadable(device); err != nil {
 		return "", err
@@ -136,18 +135,20 @@ func (s *System) checkReadable(device string) error {
 	return nil
 }
 
-// FormatAndMount mounts a file system, made first where the device is blank.
+// FormatAndMount mounts a file system. If the device is blank, it creates the file system first.
 //
-// mount-utils decides what is blank: blkid, probing the device itself and not its cache, finds neither
-// a file system nor a partition table nor any other signature it knows. Anything that blkid does
-// recognise is never formatted: fsck checks a file system of the same type before the mount, and one of
-// another type is mounted as the wanted one, which the kernel refuses. blkid has one exit code for
-// "nothing found" and for "could not read", so the device must answer reads at its start and its end
-// before blkid, and once more after it (checkBlank). mkfs killed halfway leaves a device that is still blank by this rule, or has the signature of
-// the type wanted and fails fsck or mount.
+// mount-utils decides what is blank: blkid, probing the device itself and not its cache, finds neither a file system
+// nor a partition table nor any other signature that it knows. Content that blkid recognises is never formatted. fsck
+// checks a file system of the same type before the mount. A file system of another type is mounted as the requested
+// type, which the kernel refuses.
 //
-// Nothing is cancelled here: a caller whose time runs out must keep the volume locked
-// until this returns, or a second mkfs would meet the first.
+// blkid has one exit code for "nothing found" and for "could not read". So the device must answer reads at its start
+// and its end before blkid, and once more after it (checkBlank). If mkfs is killed halfway, there are two possible
+// results: the device is still blank by this rule, or it has the signature of the requested type and fails fsck or
+// mount.
+//
+// FormatAndMount cannot be cancelled. A caller that reaches its deadline must keep the volume locked until this
+// returns, or a second mkfs would run at the same time as the first.
 func (s *System) FormatAndMount(f Filesystem) error {
 	if err := s.checkReadable(f.Device); err != nil {
 		return err
@@ -177,12 +178,11 @@ func (s *System) FormatAndMount(f Filesystem) error {
 	return nil
 }
 
-// mountOptions are the file system's, and for xfs "nouuid". Without it the kernel refuses a file system
-// whose UUID it sees on another mounted device. That happens to a volume that was attached anew, as
-// another device, while the mount of its dead device is still in use: by a pod that has not ended, or a
-// container with a mount namespace of its own. It also happens to two volumes of which one is a copy of
-// the other. The kernel's test is of no use here: one device alone leads to the volume, and a device
-// that was replaced can change nothing any more.
+// mountOptions are the file system's options, and for xfs "nouuid". Without it the kernel refuses a file system with a
+// UUID that it sees on another mounted device. That happens to a volume that was attached again, as another device,
+// while the mount of its dead device is still in use. Its user may be a pod that has not stopped, or a container with
+// its own mount namespace. It also happens to two volumes if one is a copy of the other. The kernel's test has no
+// benefit here: only one device leads to the volume, and a device that was replaced can no longer change anything.
 func mountOptions(f Filesystem) []string {
 	if f.Type != typeXFS || slices.Contains(f.Options, optionNoUUID) {
 		return f.Options
@@ -190,7 +190,7 @@ func mountOptions(f Filesystem) []string {
 	return append(slices.Clone(f.Options), optionNoUUID)
 }
 
-// BindDirectory makes a directory appear at target too, which is made if missing.
+// BindDirectory makes a directory appear at target too, and creates target if it is missing.
 func (s *System) BindDirectory(source, target string, options []string) error {
 	if err := os.MkdirAll(target, 0o750); err != nil {
 		return fmt.Errorf("making mount point: %w", err)
@@ -198,7 +198,7 @@ func (s *System) BindDirectory(source, target string, options []string) error {
 	return s.bind(source, target, options)
 }
 
-// BindFile makes a file (a device among them) appear at target too, which is made, empty, if missing.
+// BindFile makes a file (which may be a device) appear at target too. If target is missing, it creates an empty file.
 func (s *System) BindFile(source, target string, options []string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return fmt.Errorf("making directory for mount point: %w", err)
@@ -220,8 +220,8 @@ func (s *System) bind(source, target string, options []string) error {
 	return nil
 }
 
-// Unmount removes whatever is mounted at a path, however often, and leaves the path. It flushes first
-// what was written; the error is ErrStuck where that takes too long, and the flushing goes on.
+// Unmount removes all mounts at a path, and leaves the path. It first flushes written data. If that takes too long, the
+// error is ErrStuck, and the flush continues.
 func (s *System) Unmount(path string) error {
 	for range maxStacked {
 		point, err := s.Look(path)
@@ -238,8 +238,8 @@ func (s *System) Unmount(path string) error {
 	return fmt.Errorf("unmounting %s: still mounted after %d times", path, maxStacked)
 }
 
-// Remove unmounts a path and removes the empty directory or empty file left there. A missing path is
-// removed. What is not empty is a user's data and stays: an error.
+// Remove unmounts a path and removes the empty directory or empty file that remains. A missing path counts as removed.
+// Content at the path is a user's data and stays: an error.
 func (s *System) Remove(path string) error {
 	if err := s.Unmount(path); err != nil {
 		return err
@@ -260,8 +260,8 @@ func (s *System) Remove(path string) error {
 	return nil
 }
 
-// References lists where else the very same thing is mounted as at a path. Mounts of a
-// directory below it (a pod's subPath) are not the same thing.
+// References lists the other places where the very same file system or directory as at a path is mounted. Mounts of a
+// directory below it (a pod's subPath) are not the same.
 func (s *System) References(path string) ([]string, error) {
 	refs, err := s.mounter.GetMountRefs(path)
 	if err != nil {

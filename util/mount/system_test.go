@@ -16,13 +16,14 @@ import (
 	testingexec "k8s.io/utils/exec/testing"
 )
 
-// fakeFiles is Files where paths are what a test says; others are stat'ed as they are.
+// fakeFiles is Files with paths that the test determines; other paths are real.
 type fakeFiles struct {
 	HostFiles
 	inodes map[string]Inode
 	errs   map[string]error
 	unread error
-	// dead is what direct reads answer; replaced is the number that a device's path leads to once blkid has looked at it.
+	// dead is the result of direct reads. replaced is the number to which a device's path leads once blkid has examined
+	// it.
 	dead     error
 	replaced DeviceNumber
 	held     int // devices
@@ -53,7 +54,7 @@ func (f *fakeFiles) Inspect(path string) (Inode, error) {
 
 func (f *fakeFiles) ReadEnds(string) error { return f.unread }
 
-// commands answers each command line in turn and keeps them.
+// commands answers each command line in turn and stores them.
 type commands struct {
 	lines []string
 	next  []answer

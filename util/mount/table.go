@@ -11,17 +11,17 @@ import (
 
 const typeNFS4 = "nfs4"
 
-// Entry is a line of the mount table. It is comparable; the zero value is nothing.
+// Entry is a line of the mount table. It is comparable; the zero value means no mount.
 type Entry struct {
 	Path string
-	// Type of the file system, and what is mounted: a device, or an export with the directory below it that is bound.
+	// Type of the file system, and its source: a device, or an export with the directory below it that is bound.
 	Type, Source string
-	// Device is the number of the file system: two entries with the same show the same files.
+	// Device is the number of the file system: two entries with the same number show the same files.
 	Device   DeviceNumber
 	ReadOnly bool
 }
 
-// IsNFS tells whether a network must answer when the path is looked at.
+// IsNFS reports whether access to the path needs an answer from the network.
 func (e Entry) IsNFS() bool { return e.Type == typeNFS4 }
 
 // Table implements Files.
@@ -46,8 +46,8 @@ func (HostFiles) Umount(path string, flags int) error {
 	return unix.Unmount(path, flags|unix.UMOUNT_NOFOLLOW)
 }
 
-// Bind implements Files. A read-only bind is so from the start, or its copies in other mount namespaces, where the pods are, would be writable: the
-// kernel tells them of the mount, but not of its change.
+// Bind implements Files. A read-only bind is read-only from the start. Otherwise its copies in other mount namespaces,
+// where the pods are, would be writable: the kernel propagates the mount, but not its change.
 func (HostFiles) Bind(source, target string, readOnly bool) error {
 	if !readOnly {
 		return unix.Mount(source, target, "", unix.MS_BIND, "")
@@ -56,7 +56,7 @@ func (HostFiles) Bind(source, target string, readOnly bool) error {
 	if err != nil {
 		return fmt.Errorf("copying the mount: %w", err)
 	}
-	defer func() { _ = unix.Close(tree) }() // a copy that is mounted stays
+	defer func() { _ = unix.Close(tree) }() // a mounted copy stays
 	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	if errors.Is(err, unix.ENOSYS) {
 		return errors.New("a read-only mount of a share needs Linux 5.12")
