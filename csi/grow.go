@@ -33,7 +33,7 @@ type expansion struct {
 // FailedPrecondition or OutOfRange.
 //
 // If a file system cannot grow, the answer is FailedPrecondition. Only this code does not prevent the kubelet from
-// starting the pod: the kubelet calls once while it mounts the volume, and treats every other code as a failed mount.
+// starting the pod. The kubelet calls once while it mounts the volume, and treats every other code as a failed mount.
 // It writes the message into the claim's condition NodeResizeError and leaves the claim's capacity unchanged. It calls
 // again when the next pod mounts the volume. If the device disappeared in between, checkMounted says so instead.
 //

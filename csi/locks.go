@@ -2,8 +2,8 @@ package csi
 
 import "sync"
 
-// volumeLocks lets one call at a time act on a volume. It does not queue a second call but tells it to come back
-// (Aborted), as CSI requires from drivers: the caller's deadline would run while it waits, and it asks again anyway.
+// volumeLocks lets one call at a time act on a volume. It does not queue a second call but returns Aborted, as CSI
+// requires from drivers. The caller's deadline would run while it waits, and it asks again anyway.
 type volumeLocks struct {
 	mu sync.Mutex
 	// held is guarded by mu.

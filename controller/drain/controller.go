@@ -222,9 +222,9 @@ func (c *Controller) tell(ctx context.Context, managers []*longhorn.InstanceMana
 }
 
 // release deletes budgets, after a live read that also finds that they are not needed. The node may be gone for good
-// once its pod was evicted. The live read may find a budget that must first be created or corrected: for an engine that
-// the cache does not show yet, or because a user deleted the budget. In that case release deletes nothing, because a
-// node may be released only if the budgets of others exist.
+// once its pod was evicted. The live read may find a budget that must first be created or corrected. For example, the
+// cache does not show an engine yet, or a user deleted the budget. In that case release deletes nothing, because a node
+// may be released only if the budgets of others exist.
 func (c *Controller) release(ctx context.Context, budgets []*policyv1.PodDisruptionBudget) error {
 	if len(budgets) == 0 {
 		return nil

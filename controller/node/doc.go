@@ -15,11 +15,11 @@
 //	  nfsClientID                                  of a node that is away: reason NodeNotReady
 //
 // Only the leader writes Ready, although a healthy daemon could. Ready depends only on the Kubernetes node and the
-// daemon's pod, which the leader sees. It matters most when the daemon can no longer write. Ready also decides who
-// writes the conditions of disks. When no daemon can confirm their state (away.go), the leader marks them. A daemon
-// that lives nevertheless does not touch a marked disk until the leader reports the node as ready again. So daemon and
-// leader never disagree about a field. Both write the whole status based on the resourceVersion that they read. The
-// second one gets a conflict and reads again, so neither can undo the other's part.
+// daemon's pod, which the leader sees. It matters most when the daemon can no longer write. Ready also decides which of
+// the two writes the conditions of disks. When no daemon can confirm their state (away.go), the leader marks them. A
+// daemon that lives nevertheless does not touch a marked disk until the leader reports the node as ready again. So
+// daemon and leader never disagree about a field. Both write the whole status based on the resourceVersion that they
+// read. The second one gets a conflict and reads again, so neither can undo the other's part.
 //
 //	mount table, clock, spec ──► scanner ──► disk.Match ──► claims (a Lease per UUID) ──► status
 //

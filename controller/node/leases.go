@@ -155,9 +155,13 @@ func lapse(lease *coordinationv1.Lease, gone bool, now time.Time) leaseAction {
 	return leaseDelete
 }
 
-// isDiskGone reports whether the disk of a Lease is unknown to the cluster: no node has recorded its UUID, the disk
-// that claimed it is not in any spec, and no replica is on it according to its object. If the holder of a claim cannot
-// be parsed, the claim is not ours. In that case its disk does not count as gone.
+// isDiskGone reports whether the disk of a Lease is unknown to the cluster:
+//
+//   - No node has recorded its UUID.
+//   - The disk that claimed it is not in any spec.
+//   - No replica is on it according to its object.
+//
+// If the holder of a claim cannot be parsed, the claim is not ours. In that case its disk does not count as gone.
 func isDiskGone(lease *coordinationv1.Lease, uuid string, nodes []*longhorn.Node, replicas []*longhorn.Replica) bool {
 	holder := leaseOf(lease).Holder
 	holderNode, holderDisk, ok := strings.Cut(holder, "/")

@@ -41,9 +41,9 @@ type Move struct {
 //	                       engine has it                      it, although Kubernetes has removed it
 //	one place              stopped, failed, or never started  yes
 //
-// A running replica on a node that does not answer is not moved either. It is moved in two cases: the node is back and
-// reports that the replica stopped, or the node is removed from Kubernetes and the leader reports that the replica
-// failed.
+// A running replica on a node that does not answer is not moved either. It is moved when the node is back and reports
+// that the replica stopped. It is also moved when the node is removed from Kubernetes and the leader reports that the
+// replica failed.
 func plan(in Input) []Move {
 	if len(in.Places) != 1 {
 		return nil

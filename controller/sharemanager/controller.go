@@ -138,8 +138,8 @@ type Deps struct {
 	Ask func(ctx context.Context, address string) (types.ShareRecovery, error)
 	// Silences are the findings of the leader's questions. *liveness.Detector implements it.
 	Silences Silences
-	// Serving asks a share's process at host:port whether it serves. An error means that no answer came until ctx
-	// ended.
+	// Serving asks a share's process at host:port whether it serves. An error means that no answer came before ctx was
+	// done.
 	Serving func(ctx context.Context, address string) (bool, error)
 	// Managers and Answers show whether the leader reaches pods on a node at all. Answers reports whether any of these
 	// addresses (host:port) answers.
@@ -231,8 +231,8 @@ func (c *Controller) whenNode(was, is *longhorn.Node) []string {
 	})...)
 }
 
-// whenClients returns all shares when it changes whether clients are limited. The pods themselves read who the clients
-// are.
+// whenClients returns all shares when it changes whether clients are limited. The pods themselves read the list of
+// clients.
 func (c *Controller) whenClients(was, is *corev1.ConfigMap) []string {
 	if was != nil && is != nil && openness(was.Data) == openness(is.Data) && was.Data[types.ShareClientsMessageKey] == is.Data[types.ShareClientsMessageKey] {
 		return nil
@@ -298,10 +298,10 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 // hiddenDelay is the time until the next check of an object that no cache shows: no event comes when it is deleted.
 const hiddenDelay = 30 * time.Second
 
-// reveal checks whether an object that the caches do not show already exists: the Service or the pod that the plan
-// creates, or a pod for which the volume must stay attached. The caches show only objects with a share's labels. The
-// hidden object may belong to another owner and have the same name, or it may be the share's own after its labels were
-// removed. The plan must know about it.
+// reveal checks whether an object already exists that the caches do not show. This is the Service or the pod that the
+// plan creates, or a pod for which the volume must stay attached. The caches show only objects with a share's labels.
+// The hidden object may belong to another owner and have the same name, or it may be the share's own after its labels
+// were removed. The plan must know about it.
 func (c *Controller) reveal(ctx context.Context, in *Input, p Plan) (hidden bool, err error) {
 	isHidden := func(o metav1.Object) bool { return o.GetLabels()[types.LabelShareManager] == "" }
 	if p.CreateService != nil {

@@ -58,7 +58,7 @@ func (p *Plan) lead(in Input) {
 	}
 	want := in.newSlice()
 	address := addressOfPod(pod, in.addressType())
-	switch { // a pod that has ended is being deleted
+	switch { // a pod that has stopped is being deleted
 	case address != "" && pod.DeletionTimestamp == nil && p.DeletePod == nil:
 		want.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
 		want.Endpoints = []discoveryv1.Endpoint{endpointTo(pod, address)}

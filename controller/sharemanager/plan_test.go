@@ -307,7 +307,8 @@ func TestAServiceThatWasDeletedComesBackWithItsAddress(t *testing.T) {
 		require.NotNil(t, p.CreateService)
 		assert.Equal(t, want, p.CreateService.Spec.ClusterIP)
 
-		s.Share.Annotations = map[string]string{types.AnnotationShareEndpoint: "nfs://10.0.0.8/vol"} // of a ShareManager that was deleted
+		// of a ShareManager that was deleted
+		s.Share.Annotations = map[string]string{types.AnnotationShareEndpoint: "nfs://10.0.0.8/vol"}
 		if want == "" {
 			want = "10.0.0.8"
 		}

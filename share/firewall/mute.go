@@ -62,8 +62,8 @@ const (
 	mutePulse = 250 * time.Millisecond
 	muteGap   = 2 * time.Second
 	// muteEnds is how long a port may be closed if the engine is gone permanently. muteWaits is how long if it was not
-	// confirmed: a member or the API server does not answer, no successor can start either, and the engine may be
-	// confirmed again.
+	// confirmed. In that case a member or the API server does not answer, no successor can start either, and the engine
+	// may be confirmed again.
 	muteEnds, muteWaits = 15 * time.Second, time.Minute
 	// refusedStart is the time after which a socket without a listener counts as left over by an earlier release. An
 	// instance manager of this release that starts listens sooner.

@@ -122,7 +122,7 @@ func detachedInUse(t *testing.T, s *System, device, dir string) {
 	require.NoError(t, f.Close())
 }
 
-// xfsOnAnotherDevice is a volume with a device that was replaced while a pod had a file open: the old mount is
+// xfsOnAnotherDevice is a volume with a device that was replaced while a pod had a file open. The old mount is
 // detached, its superblock is still in use, and the same file system is on another device.
 func xfsOnAnotherDevice(t *testing.T, s *System, dir string) {
 	image := newImage(t, 320<<20) // xfs needs at least 300 MiB

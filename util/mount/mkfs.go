@@ -6,7 +6,7 @@ import (
 )
 
 // By default, the tools of the image turn on features that the tools in earlier releases' images do not know. After a
-// return to such a release, its tools could not check the file system, nor could an older kernel mount it: Linux knows
+// return to such a release, its tools could not check the file system, nor could an older kernel mount it. Linux knows
 // orphan_file since 5.15 and nrext64 since 5.19. So these features stay off, unless a StorageClass requests them.
 //
 //	ext4   orphan_file, metadata_csum_seed    on by default since e2fsprogs 1.47.1

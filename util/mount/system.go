@@ -143,9 +143,8 @@ func (s *System) checkReadable(device string) error {
 // type, which the kernel refuses.
 //
 // blkid has one exit code for "nothing found" and for "could not read". So the device must answer reads at its start
-// and its end before blkid, and once more after it (checkBlank). If mkfs is killed halfway, there are two possible
-// results: the device is still blank by this rule, or it has the signature of the requested type and fails fsck or
-// mount.
+// and its end before blkid, and once more after it (checkBlank). If mkfs is killed halfway, the device may still be
+// blank by this rule. Otherwise it has the signature of the requested type and fails fsck or mount.
 //
 // FormatAndMount cannot be cancelled. A caller that reaches its deadline must keep the volume locked until this
 // returns, or a second mkfs would run at the same time as the first.

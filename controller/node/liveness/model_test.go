@@ -197,7 +197,8 @@ func (m *model) conclude(j judgement) {
 	switch {
 	case j.out.lives, isAnswered && !m.out.noFinalAsk:
 		m.count.lives(j.node)
-		m.answers[j.node] = slices.DeleteFunc(m.answers[j.node], func(at time.Duration) bool { return at > j.ends }) // a new connection
+		// a new connection
+		m.answers[j.node] = slices.DeleteFunc(m.answers[j.node], func(at time.Duration) bool { return at > j.ends })
 	case j.out.down && !m.down[j.node] && m.count.mayFall(j.node, "boot", j.epoch, start.Add(j.ends)):
 		m.down[j.node] = true
 		m.verdicts = append(m.verdicts, fall{j.node, j.ends})
