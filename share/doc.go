@@ -34,10 +34,10 @@
 // This package does not know whether that server had clients.
 //
 // A volume may have two share managers for some time: its engine has moved to the successor's node. The replicas refuse
-// writes of the former generation, so the former share manager's writes are lost and not mixed with others. It must
-// answer no client either. So a process that was paused for longer than the lease kills its server before it does
-// anything else, and exits without a flush. It does the same if the volume answers with errors. The server stops
-// together with this process, whatever stops the process.
+// writes of the former generation, so the former share manager's writes are lost and not mixed with others. The former
+// share manager must answer no client either. So a process that was paused for longer than the lease kills its server
+// before it does anything else, and exits without a flush. It does the same if the volume answers with errors. The
+// server stops together with this process, whatever stops the process.
 //
 // A volume that does not answer for 30 s is an error, too. Its server is not killed before: it could not exit, and a
 // new server would hang as well.

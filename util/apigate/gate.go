@@ -31,8 +31,8 @@ const (
 //
 //	        a request fails                    a check fails
 //	open ────────────────────► suspected ───────────────────────► closed
-//	  ▲                            │   it checks every second      │
-//	  └────────────────────────────┴───────────────────────────────┘
+//	  ▲                            │     it checks every second     │
+//	  └────────────────────────────┴────────────────────────────────┘
 //	                      a check is answered
 //
 // A request that comes while the gate is not open waits until the gate is open, or until the request's context is done.
