@@ -1,11 +1,11 @@
 // Package outage sets the state of instances on a node that is down to unknown, because the node's own daemon cannot.
 // The leader runs it.
 //
-//	node                         replica, instance manager              what is written
+//	node                         replica, instance manager              the leader writes
 //	---------------------------------------------------------------------------------------------
 //	down                         running, starting or stopping          unknown, and since when
 //	down, and was reported once  running again: its daemon lives        nothing: the daemon knows better
-//	not down                     unknown                                nothing: its daemon writes what it finds
+//	not down                     unknown                                nothing: its daemon writes the state
 //	not down                     any other, and was reported            the time is cleared
 //	removed, or not registered   any                                    nothing: package orphan reports it
 //

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Load loads a module. If the module is loaded or built in, this is no error. root is the node's root directory, as
-// this process sees it.
+// Load loads a module. It succeeds if the module is loaded or built in. root is the node's root directory, as this
+// process sees it.
 func Load(ctx context.Context, root, name string) error {
 	if err := modprobe(ctx, root, name); err != nil {
 		return fmt.Errorf("load module %s: %w", name, err)

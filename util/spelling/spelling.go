@@ -1,5 +1,5 @@
 // Package spelling finds the word that a user probably meant. It owns the measure of how similar two words are, and
-// must not know what the words mean.
+// must not know the meaning of words.
 package spelling
 
 import (
