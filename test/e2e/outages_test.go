@@ -96,6 +96,7 @@ func (w *writer) daemonIsKilledMeanwhile(ctx context.Context, t *testing.T) {
 // until its pods start afterwards depends on the kubelet, so the test does not limit it.
 func (w *writer) machineStartsMeanwhile(ctx context.Context, t *testing.T) {
 	node := without(w.c.Nodes(), w.node(ctx, t))[0]
+	restarts := restartsOn(ctx, t, w.c, node)
 	t.Cleanup(func() { startNode(t, w.c, node) })
 	_, err := w.c.Devcluster(ctx, "stop-node", node)
 	require.NoError(t, err)
@@ -109,6 +110,7 @@ func (w *writer) machineStartsMeanwhile(ctx context.Context, t *testing.T) {
 	w.c.Must(ctx, t, "wait", "node/"+node, "--for=condition=Ready", "--timeout=120s")
 	t.Logf("FIGURES its kubelet is ready: %.1f s after the end", time.Since(ended).Seconds())
 	a := startAbsence(ctx, t, w.c, w.namespace, node)
+	a.rebooted = restarts
 	a.over(ctx, t, ended)
 }
 
