@@ -242,7 +242,7 @@ func TestTheCSIPluginMayDoNothing(t *testing.T) {
 }
 
 // TestWhatTheUninstallerMayDo is to find and delete what longhorn.yaml installs and what the installation made, and to take off
-// finalizers that nothing removes any more. It reads no keys.
+// finalizers that nothing removes now. It reads no keys.
 func TestWhatTheUninstallerMayDo(t *testing.T) {
 	assert.Equal(t, []string{
 		"cluster /configmaps: list delete",

@@ -1,5 +1,5 @@
 // Package ui holds the web page: its sources (src/, built by scripts/ui.sh) and the handler that serves the built files. It must
-// know nothing of this project: the page asks the REST API for all that it shows, with the rights of whoever looks at it. The
+// know nothing of this project: the page asks the REST API for all that it shows, with the rights of the user who looks at it. The
 // files hold nothing that is not in the repository, so they are served to everyone.
 //
 // The program builds without a built page; then the handler answers with a page that says how to get it.

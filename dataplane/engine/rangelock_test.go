@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// begun starts a lock and returns a channel that delivers it, after it has entered the queue.
-func begun(r *rangeLock, off, length int64, mode lockMode) chan *span {
+// queued starts a lock and returns a channel that delivers it, after it has entered the queue.
+func queued(r *rangeLock, off, length int64, mode lockMode) chan *span {
 	r.mu.Lock()
 	n := len(r.spans)
 	r.mu.Unlock()
@@ -42,7 +42,7 @@ func TestRangeLockLetsNeighboursPassAndOverlapsWait(t *testing.T) {
 	var r rangeLock
 	a := r.lock(0, 10, exclusive)
 	b := r.lock(10, 10, exclusive) // adjacent, without overlap
-	c := begun(&r, 5, 10, exclusive)
+	c := queued(&r, 5, 10, exclusive)
 	require.True(t, waiting(&r, 5), "a range that overlaps two others does not wait")
 	r.unlock(a)
 	require.True(t, waiting(&r, 5), "it does not wait for the second")
@@ -54,8 +54,8 @@ func TestRangeLockLetsNeighboursPassAndOverlapsWait(t *testing.T) {
 func TestRangeLockIsFair(t *testing.T) {
 	var r rangeLock
 	a := r.lock(0, 10, exclusive)
-	large := begun(&r, 1, 100, exclusive)
-	late := begun(&r, 50, 1, exclusive) // overlaps no held span, only a waiting one
+	large := queued(&r, 1, 100, exclusive)
+	late := queued(&r, 50, 1, exclusive) // overlaps no held span, only a waiting one
 	require.True(t, waiting(&r, 50), "a later request overtook one that waits")
 	r.unlock(a)
 	l := <-large
@@ -67,7 +67,7 @@ func TestRangeLockIsFair(t *testing.T) {
 func TestRangeLockSharesAmongReaders(t *testing.T) {
 	var r rangeLock
 	a, b := r.lock(0, 10, shared), r.lock(5, 10, shared)
-	w := begun(&r, 8, 1, exclusive)
+	w := queued(&r, 8, 1, exclusive)
 	require.True(t, waiting(&r, 8), "a writer runs beside readers")
 	r.unlock(a)
 	r.unlock(b)
@@ -93,7 +93,7 @@ func TestRangeLockTriesWithoutWaiting(t *testing.T) {
 			r.unlock(s)
 		}
 	}
-	w := begun(&r, 5, 10, exclusive)
+	w := queued(&r, 5, 10, exclusive)
 	assert.Nil(t, r.tryLock(0, 6, shared), "a reader overtook a writer that waits")
 	r.unlock(a)
 	r.unlock(<-w)

@@ -96,7 +96,10 @@ func (g *Gate) pass(ctx context.Context) error {
 	}
 	select {
 	case <-open:
-		return context.Cause(ctx) // both may have happened at the same moment
+		if err := ctx.Err(); err != nil { // both may have happened at the same moment
+			return errors.Join(err, context.Cause(ctx))
+		}
+		return nil
 	case <-ctx.Done():
 		return errors.Join(context.Cause(ctx), g.Away())
 	}

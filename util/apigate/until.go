@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"time"
 )
 
 // ErrOver is the error of a request with a client that has reached the end of its life.
@@ -32,15 +31,15 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	if m.life.Err() != nil {
 		return nil, refuse(r, ErrOver)
 	}
-	ctx, cancel := both(m.life, r.Context())
-	detach := context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) }) //nolint:contextcheck // it is passed on
+	ctx, cancel := context.WithCancelCause(r.Context())
+	detach := context.AfterFunc(m.life, func() { cancel(ErrOver) }) //nolint:contextcheck // the request ends with the client, too
 	end := func() {
 		detach()
 		cancel(nil)
 	}
-	response, err := m.next.RoundTrip(r.WithContext(ctx))
+	response, err := m.next.RoundTrip(r.WithContext(bounded{ctx, m.life}))
 	if err != nil {
-		if m.life.Err() != nil {
+		if m.life.Err() != nil && r.Context().Err() == nil {
 			err = errors.Join(ErrOver, err)
 		}
 		end()
@@ -50,34 +49,19 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// both returns a context that is done in the moment in which life is done. Unlike with context.AfterFunc, no goroutine
-// must run first. Its values and its deadline come from request. The caller must pass on the end of request.
-func both(life, request context.Context) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(life)
-	return bounded{ctx, context.WithoutCancel(request), request}, cancel
-}
-
+// bounded is the context of a request. Its Err tells the end of both, the request and its client, from the moment in
+// which that comes. Done follows the client's end a little later, when a goroutine has run: a Gate therefore asks Err
+// before it lets a request through.
 type bounded struct {
-	context.Context // ends with the client
-	values, request context.Context
+	context.Context // of the request
+	life            context.Context
 }
 
-func (b bounded) Deadline() (time.Time, bool) { return b.request.Deadline() }
-
-// Err distinguishes a request's deadline from its cancellation, like the request's own context.
 func (b bounded) Err() error {
-	err := b.Context.Err()
-	if of := b.request.Err(); err != nil && of != nil {
-		return of
+	if err := b.Context.Err(); err != nil {
+		return err
 	}
-	return err
-}
-
-func (b bounded) Value(key any) any {
-	if v := b.values.Value(key); v != nil {
-		return v
-	}
-	return b.Context.Value(key) // ties contexts derived from this one to it
+	return b.life.Err()
 }
 
 // WrappedRoundTripper lets client-go find the inner transport (net.RoundTripperWrapper).

@@ -74,19 +74,72 @@ func TestARequestEndsWithItsOwnContext(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, ErrOver)
 
-		ctx, stop := both(life, of)
-		defer stop(nil)
+		ctx := bounded{of, life}
 		assert.Equal(t, "of the request", ctx.Value(key{}))
 		want, _ := of.Deadline()
 		got, ok := ctx.Deadline()
 		assert.True(t, ok)
 		assert.Equal(t, want, got)
-		within, leave := context.WithCancel(ctx) //nolint:gosec // of a context that ends
-		defer leave()
-		require.NoError(t, within.Err())
 		end()
-		require.Error(t, within.Err(), "in the moment in which the client ends: no other goroutine had a turn")
+		require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded, "its own end comes first")
 	})
+}
+
+// TestNothingIsSentThatWaitedAtTheEnd: a request that waits at a closed gate is not sent when its own context or its
+// client ends in the moment in which the gate opens, however goroutines are scheduled.
+func TestNothingIsSentThatWaitedAtTheEnd(t *testing.T) {
+	for name, ends := range map[string]func(request, client func()){
+		"the request ends": func(request, _ func()) { request() },
+		"the client ends":  func(_, client func()) { client() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{}
+				s.away.Store(true)
+				g, _ := gate(t.Context(), s)
+				life, endClient := context.WithCancel(t.Context())
+				own, endRequest := context.WithCancel(context.Background()) //nolint:usetesting // it outlives the client
+				defer endRequest()
+				way := Until(life)(g.Wrap(s))
+				require.Error(t, send(t.Context(), t, way))
+				const requests = 1000
+				answers := make(chan error, requests)
+				for range requests {
+					go func() { answers <- send(own, t, way) }()
+				}
+				synctest.Wait()
+				sent := s.requests.Load()
+				s.away.Store(false)
+				ends(endRequest, endClient)
+				open(g)
+				for range requests {
+					require.Error(t, <-answers)
+				}
+				assert.Equal(t, sent, s.requests.Load())
+				endClient()
+			})
+		})
+	}
+}
+
+// TestAnOpeningGateAsksWhetherTheClientHasEnded: the request's context hears of its client's end only when a goroutine
+// has run.
+func TestAnOpeningGateAsksWhetherTheClientHasEnded(t *testing.T) {
+	life, end := context.WithCancel(t.Context())
+	opened := make(chan struct{})
+	close(opened)
+	g := &Gate{open: opened}
+	require.NoError(t, g.pass(bounded{t.Context(), life}))
+	end()
+	require.ErrorIs(t, g.pass(bounded{t.Context(), life}), context.Canceled)
+}
+
+// open lets the requests that wait at a gate through, without a look; the look that is under way does the rest.
+func open(g *Gate) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.open)
+	g.open = make(chan struct{})
 }
 
 // streaming answers with a body that continues until the request's context is done.

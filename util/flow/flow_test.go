@@ -91,10 +91,10 @@ func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
 	assert.Equal(t, servicenet.Pods[1], peer(t, n, flowOf(t, again)))
 }
 
-// begun is a connection to the Service, in a node's network, that was opened after the pod's node had lost its power.
+// halfOpen is a connection to the Service, in a node's network, that was opened after the pod's node had lost its power.
 // The kernel sends the first packet to that pod again and again, even when the Service leads elsewhere. ended receives
 // the result of the connection.
-func begun(t *testing.T) (n *servicenet.Net, f Flow, ended <-chan error) {
+func halfOpen(t *testing.T) (n *servicenet.Net, f Flow, ended <-chan error) {
 	t.Helper()
 	n, _ = node(t)
 	n.Lead(0)
@@ -112,7 +112,7 @@ func begun(t *testing.T) (n *servicenet.Net, f Flow, ended <-chan error) {
 }
 
 func TestAConnectionThatIsBeingMadeIsBroken(t *testing.T) {
-	n, f, ended := begun(t)
+	n, f, ended := halfOpen(t)
 	assert.Equal(t, servicenet.Pods[0], peer(t, n, f))
 	n.Lead(1)
 	n.In(f.Break)
@@ -123,7 +123,7 @@ func TestAConnectionThatIsBeingMadeIsBroken(t *testing.T) {
 // TestAConnectionThatIsBeingMadeIsLedAnew: the kernel's next try, of the same connection, goes where the Service leads
 // then.
 func TestAConnectionThatIsBeingMadeIsLedAnew(t *testing.T) {
-	n, f, ended := begun(t)
+	n, f, ended := halfOpen(t)
 	n.Lead(1)
 	n.In(f.Forget)
 	require.NoError(t, <-ended)

@@ -85,7 +85,7 @@ type File interface {
 	// ZeroRange makes a range read as zeroes and leaves all of it allocated; EOPNOTSUPP if it cannot.
 	ZeroRange(off, length int64) error
 	// NextData and NextHole return the first offset not below off that is data or hole. The end of the file counts as a
-	// hole. If no more data follows, or off is at or past the end, NextData returns the file's size.
+	// hole. If no data follows, or off is at or past the end, NextData returns the file's size.
 	NextData(off int64) (int64, error)
 	NextHole(off int64) (int64, error)
 	Size() (int64, error)
