@@ -2,12 +2,28 @@
 # Runs each failed cluster test once more, alone and on its own cluster: in parallel with others, a test may have failed
 # for lack of time. A test that passes then is FLAKY, which is a defect, too: docs/flaky.md.
 # Usage: scripts/again.sh LOG... -- COMMAND [ARGUMENT...]
-# Each LOG is the output of one "go test -v". COMMAND is called with "-run EXPRESSION" for each failed test, and fails
-# if the test fails. This script succeeds if all tests passed, now or before. It runs nothing again in two cases, which
-# are not bad luck: a run failed without naming a test (a panic, a cluster that was not removed), or more than three
-# tests failed.
+# Each LOG is the output of one "go test -v". COMMAND is called with "-run EXPRESSION" for each failed test, and must
+# print that the test passed. This script succeeds if each test passed, now or before. It runs nothing again where that
+# would hide something:
+#   - a run was cut short or ended otherwise than by its tests: a panic, a signal, a test without a result
+#   - a test says that its failure is no matter of time ("not by chance"): data was lost, or two had a lock
+#   - more than three tests failed, or none is known to have failed
 set -euo pipefail
 most=3
+
+refuse() {
+	echo "test: nothing is run again: $*" >&2
+	exit 1
+}
+
+# complete succeeds if each test in a log that started has a result, at the start of a line, and the run ended by itself.
+complete() {
+	local started ended
+	started=$(sed -n 's/^=== RUN   \(Test[^/ ]*\)$/\1/p' "$1" | sort -u)
+	ended=$(sed -n 's/^--- \(PASS\|FAIL\|SKIP\): \(Test[^/ ]*\) .*/\2/p' "$1" | sort -u)
+	[ -n "$started" ] && [ "$started" = "$ended" ] &&
+		! grep -qE 'panic: |^fatal error: |^signal: |^exit status ([02-9]|1.)|^\*\*\* Test killed' "$1"
+}
 
 logs=()
 while [ "$1" != -- ]; do
@@ -18,32 +34,27 @@ shift
 
 tests=()
 for log in "${logs[@]}"; do
-	if grep -q $'^ok  \t' "$log"; then
-		continue
+	complete "$log" || refuse "the run that $log shows did not end by its tests alone"
+	if grep -q 'not by chance' "$log"; then
+		refuse "$log says that a failure is no matter of time: $(grep -m 1 'not by chance' "$log")"
 	fi
-	mapfile -t of_log < <(sed -n 's/^--- FAIL: \([^ ]*\) .*/\1/p' "$log")
-	if [ ${#of_log[@]} -eq 0 ] || grep -q '^panic: ' "$log"; then
-		echo "test: what $log shows failed otherwise than by a test, so nothing is run again" >&2
-		exit 1
-	fi
+	mapfile -t of_log < <(sed -n 's/^--- FAIL: \(Test[^/ ]*\) .*/\1/p' "$log")
 	tests+=("${of_log[@]}")
 done
-if [ ${#tests[@]} -gt $most ]; then
-	echo "test: ${#tests[@]} tests failed, more than $most, so none is run again: ${tests[*]}" >&2
-	exit 1
-fi
+[ ${#tests[@]} -gt 0 ] || refuse "no test failed, but something else did"
+[ ${#tests[@]} -le $most ] || refuse "${#tests[@]} tests failed, more than $most: ${tests[*]}"
 
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
 summary=() failed=0
 for name in "${tests[@]}"; do
 	echo "test: $name failed; once more, alone"
-	if "$@" -run "^$name\$"; then
-		summary+=("FLAKY $name failed beside others, and passed alone: enter it in docs/flaky.md, and find the cause")
+	if "$@" -run "^$name\$" 2>&1 | tee "$output" && grep -q "^--- PASS: $name " "$output"; then
+		summary+=("FLAKY $name failed with others in parallel, and passed alone: enter it in docs/flaky.md, and find the cause")
 	else
-		summary+=("$name failed beside others, and alone")
+		summary+=("$name failed with others in parallel, and alone")
 		failed=1
 	fi
 done
-if [ ${#summary[@]} -gt 0 ]; then
-	printf 'test: %s\n' "${summary[@]}"
-fi
+printf 'test: %s\n' "${summary[@]}"
 exit $failed

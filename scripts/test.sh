@@ -165,7 +165,7 @@ e2e) e2e ;;
 long) long ;;
 shares) shares ;;
 outages) outages ;;
-cluster) cluster "${@:2}" ;;
+cluster) LONGHORN_E2E_GROUP="" cluster "${@:2}" ;;
 all)
 	# Some parts of the images are slow to build, and are built only once. This builds them now, and e2e uses them.
 	beside dist/images.log images

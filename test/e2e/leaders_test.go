@@ -49,7 +49,7 @@ func TestNoTwoLeadersWrite(t *testing.T) {
 	c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=60s")
 	leases, writes, wrong := leadersWrites(requestsSince(t, guests.options.Dir, began))
 	t.Logf("FIGURES leaders cut off: %v, of which %s has a clock that is %v ahead; the lease changed hands %d times; %d writes", cuts, ahead, clockAhead, leases, writes)
-	assert.Empty(t, wrong, "written by a daemon that had lost the lease")
+	assert.Empty(t, wrong, "not by chance: written by a daemon that had lost the lease")
 	assert.GreaterOrEqual(t, leases, leadersCut, "the lease did not change hands each time")
 	assert.Positive(t, cuts[ahead], "the node with the other clock never led: the test would see nothing")
 	assert.Positive(t, writes, "no leader wrote anything: the test would see nothing")

@@ -349,7 +349,7 @@ func (s *share) check(ctx context.Context, t *testing.T) {
 		slices.Sort(there)
 		for _, r := range records {
 			if _, found := slices.BinarySearch(there, r); !found {
-				t.Errorf("record %s of pod %s is lost", r, pod)
+				t.Errorf("not by chance: record %s of pod %s is lost", r, pod)
 			}
 		}
 		t.Logf("pod %s made %d records durable", pod, len(records))

@@ -69,10 +69,10 @@ func (s *shareSeries) checkFiles(ctx context.Context, t *testing.T, pod, reader 
 	require.Len(t, out, 2)
 	last, err := strconv.Atoi(out[0])
 	require.NoError(t, err)
-	assert.GreaterOrEqual(t, last, durable, "records of pod %s after %d are lost", pod, last)
+	assert.GreaterOrEqual(t, last, durable, "not by chance: records of pod %s after %d are lost", pod, last)
 	register, err := strconv.Atoi(strings.TrimLeft(out[1], "0"))
 	require.NoError(t, err)
-	assert.GreaterOrEqual(t, register, durable/5*5, "the register of pod %s went back", pod)
+	assert.GreaterOrEqual(t, register, durable/5*5, "not by chance: the register of pod %s went back", pod)
 }
 
 // checkLock checks that the pods never held the lock at the same time, and that each held it.
@@ -80,7 +80,7 @@ func (s *shareSeries) checkLock(ctx context.Context, t *testing.T) {
 	t.Helper()
 	lines := s.exec(ctx, t, sharers[0], "cat /data/lock")
 	turns, err := turnsOf(lines)
-	if !assert.NoError(t, err, "two pods had the lock at the same time, or what they wrote then is lost") {
+	if !assert.NoError(t, err, "not by chance: two pods had the lock at the same time, or what they wrote then is lost") {
 		t.Logf("under the lock:\n%s", lines)
 		for _, pod := range sharers {
 			t.Logf("pod %s got the lock at\n%s", pod, s.exec(ctx, t, pod, "cat /tmp/grants"))

@@ -112,7 +112,7 @@ func checkSums(ctx context.Context, t *testing.T, c *cluster.Cluster, v *longhor
 		sum := firstWord(t, c.MustOnNode(ctx, t, r.Spec.NodeID, "bash", "-c", "set -o pipefail; nbdcopy '"+uri+"' - | sha256sum"))
 		sums[sum] = append(sums[sum], r.Name)
 	}
-	assert.Len(t, sums, 1, "replicas differ")
+	assert.Len(t, sums, 1, "not by chance: replicas differ")
 	t.Logf("sha256 of %d replicas: %v", len(replicas), sums)
 }
 

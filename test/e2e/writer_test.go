@@ -274,7 +274,7 @@ func (w *writer) check(ctx context.Context, t *testing.T, file string) {
 			}
 		}
 		if len(lost) > 0 {
-			t.Errorf("%d of %d records acknowledged on %s are lost; the first is %q of %s, the last %q of %s", len(lost), len(acks), node,
+			t.Errorf("not by chance: %d of %d records acknowledged on %s are lost; the first is %q of %s, the last %q of %s", len(lost), len(acks), node,
 				lost[0].record, lost[0].at.Format(time.StampMicro), lost[len(lost)-1].record, lost[len(lost)-1].at.Format(time.StampMicro))
 		}
 		t.Logf("%d records were acknowledged on %s", len(acks), node)
