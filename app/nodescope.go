@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/heartbeat"
@@ -102,7 +105,36 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		}
 	}
 	return &nodeScope{
-		scope:  scope{store: store, runners: []runner{nodes, managers, engines, replicas, upgrades, beats}},
+		scope: scope{store: store, runners: []runner{
+			nodes, managers, engines, replicas, upgrades, beats,
+			resync{d.env.Clock, []func(){engines.NotifyAll, replicas.NotifyAll}},
+		}},
 		synced: make(chan struct{}),
 	}, nil
+}
+
+// resyncInterval is how often all engines and replicas of the node are synced without a notification.
+const resyncInterval = time.Minute
+
+// resync syncs everything now and then. Notifications name what changed, and the informers have no resync: a lost
+// notification would otherwise stay lost.
+type resync struct {
+	clock clock.WithTicker
+	sync  []func()
+}
+
+// Run implements runner.
+func (r resync) Run(ctx context.Context) error {
+	ticker := r.clock.NewTicker(resyncInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C():
+			for _, sync := range r.sync {
+				sync()
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }

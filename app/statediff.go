@@ -41,29 +41,43 @@ type named interface {
 // changedNames returns the names of the states that differ, in no particular order. differ is called with both states
 // of each name; a state that is missing in one list is nil.
 func changedNames[T named](before, now []T, differ func(before, now T)) []string {
+	was, is := byName(before), byName(now)
 	var none T
-	was := make(map[string]T, len(before))
-	for _, s := range before {
-		was[s.GetName()] = s
-	}
 	var names []string
-	note := func(name string, before, now T) {
+	for name, states := range is {
+		old := was[name]
+		if len(states) == 1 && len(old) == 1 && protobuf.Equal(old[0], states[0]) {
+			continue
+		}
 		names = append(names, name)
-		if differ != nil {
-			differ(before, now)
+		if differ == nil {
+			continue
 		}
-	}
-	for _, s := range now {
-		old := was[s.GetName()]
-		delete(was, s.GetName())
-		if old == none || !protobuf.Equal(old, s) {
-			note(s.GetName(), old, s)
+		if len(old) == 0 {
+			old = []T{none}
 		}
+		differ(old[0], states[0])
 	}
 	for name, old := range was {
-		note(name, old, none)
+		if len(is[name]) > 0 {
+			continue
+		}
+		names = append(names, name)
+		if differ != nil {
+			differ(old[0], none)
+		}
 	}
 	return names
+}
+
+// byName has the states of each name. A name may be twice in a list for a moment, while an engine takes over the device
+// of a former process; such a name counts as changed.
+func byName[T named](list []T) map[string][]T {
+	m := make(map[string][]T, len(list))
+	for _, s := range list {
+		m[s.GetName()] = append(m[s.GetName()], s)
+	}
+	return m
 }
 
 func equalLists[T protobuf.Message](a, b []T) bool {

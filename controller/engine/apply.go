@@ -98,7 +98,9 @@ func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
 	defer cancel()
 	err := c.DataPlane.StopEngine(waiting, e.Name, e.Status.Session, false)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return nil // the instance manager reports when it has stopped, or that it still runs
+		// The instance manager reports when it has stopped. If it runs again before that was reported, nothing changes.
+		c.queue.AddAfter(e.Name, retryStop)
+		return nil
 	}
 	if inUse := (*InUse)(nil); errors.As(err, &inUse) {
 		c.refusals.note(e.Name, e.Status.Session, c.Clock.Now())

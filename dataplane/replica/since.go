@@ -123,7 +123,7 @@ type since struct {
 // release, failed.
 func openSince(dir fsys.Dir, m Meta) (*since, error) {
 	s := &since{dir: dir}
-	if err := adoptChanges(dir); err != nil {
+	if err := adoptChanges(dir, m); err != nil {
 		return s, err
 	}
 	regions := regionCount(m.SizeBytes, m.RegionBytes)
@@ -149,22 +149,32 @@ func openSince(dir fsys.Dir, m Meta) (*since, error) {
 	return s, nil
 }
 
-// adoptChanges renames the record of a later release to the name that this release uses. A file may already have that
-// name. It is either an intent map of a replica that did not grow after all, or a record that the later release has
-// superseded. A returned error means that the record may be believed later although it is not updated.
-func adoptChanges(dir fsys.Dir) error {
-	if _, err := dir.Lookup(changesName); errors.Is(err, syscall.ENOENT) {
+// adoptChanges renames the record of a later release to the name that this release uses, if it goes with the metadata.
+// A file may already have that name: an intent map of a replica that did not grow after all, or a record that the later
+// release has superseded. A record that does not go with the metadata is removed. A returned error means that a record
+// may be believed later although it is not updated.
+func adoptChanges(dir fsys.Dir, m Meta) error {
+	b, err := readFile(dir, changesName, sinceHeadBytes+intentFileBytes(regionCount(m.SizeBytes, m.RegionBytes)))
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, fsys.ErrNotRegular) {
 		return nil
 	}
-	err := dir.Rename(changesName, besideName)
-	if err != nil {
-		err = dir.Unlink(changesName)
-	}
+	remove := []string{changesName}
 	if err == nil {
-		err = dir.Sync()
+		if head, _, bad := decodeSince(b, m); bad == nil && head.goesWith(m) {
+			if dir.Rename(changesName, besideName) == nil {
+				remove = nil
+			} else {
+				remove = append(remove, besideName) // it may go with the metadata, too, and is older
+			}
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("rename %s: %w", changesName, err)
+	for _, name := range remove {
+		if err := dir.Unlink(name); err != nil && !errors.Is(err, syscall.ENOENT) {
+			return fmt.Errorf("remove %s: %w", name, err)
+		}
+	}
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("take over %s: %w", changesName, err)
 	}
 	return nil
 }

@@ -301,7 +301,7 @@ func TestARecordThatCannotBeTakenOverIsRemovedOrStopsTheOpening(t *testing.T) {
 			require.NoError(t, r.Close(t.Context()))
 			renamed(t, f)
 			f.Before(func(op memfs.Op) error {
-				if op.Kind == "rename" && op.Name == besideName || op.Kind == "unlink" && !removable {
+				if op.Kind == "rename" && op.Name == besideName || op.Kind == "unlink" && op.Name == changesName && !removable {
 					return syscall.EIO
 				}
 				return nil
@@ -318,6 +318,43 @@ func TestARecordThatCannotBeTakenOverIsRemovedOrStopsTheOpening(t *testing.T) {
 			assert.False(t, knowsC(t, f))
 		})
 	}
+}
+
+// Where the later record cannot be renamed, an earlier one with the same head must not be believed in its place.
+func TestAnEarlierRecordDoesNotTakeThePlaceOfTheLaterReleases(t *testing.T) {
+	f := newCrashDisk(t)
+	r, _ := awaySince(t, f)
+	require.NoError(t, r.Close(t.Context()))
+	d, err := f.OpenDir(crashDir)
+	require.NoError(t, err)
+	b, err := readFile(d, besideName, 1<<20)
+	require.NoError(t, err)
+	require.NoError(t, writeNew(d, changesName, b))
+	require.NoError(t, d.Close())
+	f.Before(func(op memfs.Op) error {
+		if op.Kind == "rename" && op.Name == besideName {
+			return syscall.EIO
+		}
+		return nil
+	})
+	opened, err := Open(f, crashDir, testSpec("uid-1", crashSize), Options{BootID: testBoot})
+	f.Before(nil)
+	require.NoError(t, err)
+	require.NoError(t, opened.Close(t.Context()))
+	assert.False(t, knowsC(t, f))
+}
+
+// A release that does not know changes.map may have written a record after the later release.
+func TestARecordOfALaterReleaseThatIsOverLeavesTheValidOne(t *testing.T) {
+	f := newCrashDisk(t)
+	r, _ := awaySince(t, f)
+	require.NoError(t, r.Close(t.Context()))
+	d, err := f.OpenDir(crashDir)
+	require.NoError(t, err)
+	require.NoError(t, writeNew(d, changesName, []byte("of another epoch")))
+	require.NoError(t, d.Sync())
+	require.NoError(t, d.Close())
+	assert.True(t, knowsC(t, f))
 }
 
 func TestAReplicaWithTheRecordOfALaterReleaseIsRemoved(t *testing.T) {
