@@ -88,8 +88,8 @@ type NFSSquash string
 // The values of NFSSquash.
 const (
 	NFSSquashNone NFSSquash = "none" // their own user IDs, including root
-	NFSSquashRoot NFSSquash = "root" // root becomes `nobody`
-	NFSSquashAll  NFSSquash = "all"  // all users become `nobody`
+	NFSSquashRoot NFSSquash = "root" // root becomes the user 65534
+	NFSSquashAll  NFSSquash = "all"  // all users become the user 65534
 )
 
 // ParseNFSSquash reads the parameter nfsSquash. An empty text is NFSSquashNone. The error names the parameter, the

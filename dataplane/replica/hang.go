@@ -23,7 +23,7 @@ const closeWait = 5 * time.Second
 type HangError struct {
 	// Asked is the operation that the caller requested.
 	Asked string
-	// Begun says that the disk has the operation, which may still happen; the error wraps nbd.ErrUnknownOutcome. Otherwise no
+	// If Begun is true, the disk has the operation, which may still happen; the error wraps nbd.ErrUnknownOutcome. Otherwise no
 	// part of the operation has happened, and none will.
 	Begun bool
 	// Call is the call that the disk has not answered, and Since is its start. They are "" and the zero time if the

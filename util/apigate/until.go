@@ -37,7 +37,7 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 		detach()
 		cancel(nil)
 	}
-	response, err := m.next.RoundTrip(r.WithContext(bounded{ctx, m.life}))
+	response, err := m.next.RoundTrip(r.WithContext(bounded{ctx, m.life})) //nolint:contextcheck // ctx comes from r
 	if err != nil {
 		if m.life.Err() != nil && r.Context().Err() == nil {
 			err = errors.Join(ErrOver, err)
