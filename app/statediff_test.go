@@ -36,7 +36,7 @@ func TestDiffStates(t *testing.T) {
 		"it does not answer":      {state(), nil, stateDiff{all: true}},
 		"another process":         {state(), state(func(s *proto.State) { s.Info.Uuid = "other" }), stateDiff{all: true}},
 		"a disk hangs":            {state(), state(func(s *proto.State) { s.Disks = []*proto.DiskState{{Path: "/d"}} }), stateDiff{all: true}},
-		"a rebuild goes on":       {state(), state(func(s *proto.State) { s.Engines[0].Members[0].Progress = 2 }), stateDiff{engines: []string{"e-1"}}},
+		"a rebuild progresses":    {state(), state(func(s *proto.State) { s.Engines[0].Members[0].Progress = 2 }), stateDiff{engines: []string{"e-1"}}},
 		"an engine comes":         {state(), state(func(s *proto.State) { s.Engines = append(s.Engines, &proto.EngineState{Name: "e-3"}) }), stateDiff{engines: []string{"e-3"}}},
 		"an engine goes":          {state(), state(func(s *proto.State) { s.Engines = s.Engines[:1] }), stateDiff{engines: []string{"e-2"}}},
 		"a replica has more data": {state(), state(func(s *proto.State) { s.Replicas[1].AllocatedBytes = 2 }), stateDiff{replicas: []string{"r-2"}}},

@@ -158,15 +158,16 @@ func adoptChanges(dir fsys.Dir, m Meta) error {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, fsys.ErrNotRegular) {
 		return nil
 	}
-	remove := []string{changesName}
+	var head sinceHead
 	if err == nil {
-		if head, _, bad := decodeSince(b, m); bad == nil && head.goesWith(m) {
-			if dir.Rename(changesName, besideName) == nil {
-				remove = nil
-			} else {
-				remove = append(remove, besideName) // it may go with the metadata, too, and is older
-			}
-		}
+		head, _, err = decodeSince(b, m)
+	}
+	var remove []string
+	switch {
+	case err == nil && !head.goesWith(m):
+		remove = []string{changesName}
+	case err != nil || dir.Rename(changesName, besideName) != nil:
+		remove = []string{changesName, besideName} // the latter may go with the metadata, too, and is older
 	}
 	for _, name := range remove {
 		if err := dir.Unlink(name); err != nil && !errors.Is(err, syscall.ENOENT) {
