@@ -95,12 +95,25 @@ images() {
 # cluster runs cluster tests. "required" means that a missing part fails a test, which is otherwise skipped.
 cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
+# enough_space refuses to start with too little free disk space: a full disk makes cluster tests fail one after another,
+# each for another reason. The figure is what clusters, images and builds together were seen to use.
+enough_space() {
+	local free_gib
+	free_gib=$(($(df --output=avail -B1 /var/lib | tail -n 1) >> 30))
+	if [ "$free_gib" -lt "$cluster_gib" ]; then
+		echo "test: /var/lib has $free_gib GiB free, and the cluster tests need $cluster_gib: free some (go clean -cache helps)" >&2
+		exit 1
+	fi
+}
+cluster_gib=15
+
 # e2e runs the cluster tests in three parallel processes, one for each group (test/e2e/groups_test.go), because all of
 # them mostly wait. Before them, it tests the devices of the kernel's NBD client in a guest, alone: a guest gets no
 # processor time while three clusters start. The documents' commands need another cluster, which is too much in parallel
 # with these: "long" runs them. Failed tests are run once more when all groups have finished.
 e2e() {
 	local failed=0 clusters=0
+	enough_space
 	page
 	images
 	local before=$SECONDS

@@ -31,7 +31,9 @@ func TestKubeletConfigurationIsTheKubeletsOwn(t *testing.T) {
 	assert.Equal(t, "cgroupfs", c.CgroupDriver, "must accept cgroup v1 with the cgroupfs driver")
 	assert.Equal(t, []string{"10.96.0.10"}, c.ClusterDNS)
 	assert.Equal(t, "cluster.local", c.ClusterDomain)
-	assert.Equal(t, "1%", c.EvictionHard["nodefs.available"])
+	for _, signal := range []string{"nodefs.available", "nodefs.inodesFree", "imagefs.available"} {
+		assert.Equal(t, "0%", c.EvictionHard[signal], "%s: the kubelet takes 0%% as \"never\"", signal)
+	}
 }
 
 func TestPodNetworkNamesTheNodesRange(t *testing.T) {

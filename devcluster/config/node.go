@@ -24,7 +24,8 @@ type Node struct {
 const KernelLabel = "devcluster/kernel"
 
 // Kubelet returns the kubelet's configuration file. Processes of pods are not in QoS groups, which works in either
-// version of cgroups. Eviction and image garbage collection are effectively disabled, because nodes share one disk.
+// version of cgroups. Image garbage collection and eviction for lack of disk space are switched off: nodes share one
+// disk, and a full one would make every kubelet remove images that no registry gives back, the sandbox image among them.
 func (n Node) Kubelet() string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -51,9 +52,9 @@ imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 evictionHard:
   memory.available: 50Mi
-  nodefs.available: 1%%
-  nodefs.inodesFree: 1%%
-  imagefs.available: 1%%
+  nodefs.available: 0%%
+  nodefs.inodesFree: 0%%
+  imagefs.available: 0%%
 `, ContainerdSocket, NodeConf, Domain, DNSServiceIP)
 }
 
