@@ -10,6 +10,10 @@ help: ## show this list
 setup: ## install the Debian packages that everything below needs
 	@scripts/setup
 
+.PHONY: setup-demo
+setup-demo: ## install only the Debian packages that the demo needs
+	@scripts/setup demo
+
 .PHONY: build
 build: ## build bin/longhorn-manager and bin/devcluster
 	@scripts/build.sh
@@ -19,7 +23,7 @@ ui: ## build the web page, for go build to embed
 	@scripts/ui.sh
 
 .PHONY: demo
-demo: setup build ## a cluster on this machine, a pod writing to a replicated volume
+demo: setup-demo build ## a cluster on this machine, a pod writing to a replicated volume
 	@scripts/demo.sh up
 
 .PHONY: demo-down
@@ -27,15 +31,19 @@ demo-down: ## remove all that the demo started
 	@scripts/demo.sh down
 
 .PHONY: test
-test: setup build ## all tests of all modules, and on a cluster that is made to fail
+test: setup build ## the tests of all modules, and what users do every day on a cluster: 25 minutes
 	@scripts/test.sh
+
+.PHONY: test-all
+test-all: setup build ## all of "make test", and on clusters whose parts fail: an hour
+	@scripts/test.sh all
 
 .PHONY: unit
 unit: ## the tests that need no cluster
 	@scripts/test.sh unit
 
 .PHONY: e2e
-e2e: setup build ## the cluster tests alone
+e2e: setup build ## the cluster tests alone, without the long ones
 	@scripts/test.sh e2e
 
 .PHONY: test-long

@@ -9,4 +9,4 @@ version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
 minor=${version#v1.}
 minor=${minor%%.*}
 p=k8s.io/component-base/version
-go build -ldflags "-s -w -X $p.gitVersion=$version -X $p.gitMajor=1 -X $p.gitMinor=$minor -X $p.gitTreeState=clean" -o "$out" .
+exec ../scripts/gobuild.sh "$out" -ldflags "-s -w -X $p.gitVersion=$version -X $p.gitMajor=1 -X $p.gitMinor=$minor -X $p.gitTreeState=clean"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -181,7 +182,11 @@ func kubectlCommand() *cli.Command {
 				return cluster.ErrNoCluster
 			}
 			args := append([]string{l.Binary(), "component", "kubectl"}, cmd.Args().Slice()...)
-			return become(args, append(os.Environ(), l.KubectlEnv()...))
+			env := append(os.Environ(), l.KubectlEnv()...)
+			if program, err := os.Executable(); err == nil { // kubectl finds plugins that were built into the same directory
+				env = append(env, "PATH="+filepath.Dir(program)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+			}
+			return become(args, env)
 		},
 	}
 }

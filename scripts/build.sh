@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds bin/longhorn-manager (static, all roles, with the web page), bin/ganesha-wake.so, which is also in the image,
-# and bin/devcluster.
+# Builds bin/longhorn-manager (static, all roles, with the web page), its name as a plugin of kubectl
+# (bin/kubectl-longhorn), bin/ganesha-wake.so, which is also in the image, and bin/devcluster.
 # Usage: scripts/build.sh [manager|devcluster]     (PAGE=none: without the page, for machines without npm)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,8 +31,9 @@ library() {
 if [ "$what" != devcluster ]; then
 	library
 	[ "${PAGE:-}" = none ] || scripts/ui.sh
-	step bin/longhorn-manager env CGO_ENABLED=0 go build -trimpath \
-		-ldflags "-s -w -X github.com/longhorn-lep/longhorn-manager/app.Version=$version" -o bin/longhorn-manager .
+	step bin/longhorn-manager env CGO_ENABLED=0 scripts/gobuild.sh bin/longhorn-manager -trimpath \
+		-ldflags "-s -w -X github.com/longhorn-lep/longhorn-manager/app.Version=$version"
+	ln -sf longhorn-manager bin/kubectl-longhorn
 fi
 if [ "$what" != manager ]; then
 	echo "build: bin/devcluster contains Kubernetes; the first time takes several minutes"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs the tests of every module with the race detector, then the cluster tests.
-# Usage: scripts/test.sh [unit|e2e|long|shares|outages]     (default: unit and e2e)
+# Runs tests. Without an argument: the tests of every module with the race detector, then what users do every day, on one
+# cluster. With "all": the same, and all other cluster tests.
+# Usage: scripts/test.sh [all|unit|everyday|e2e|long|shares|outages]
 #        scripts/test.sh cluster -run '^TestX$' [FLAG...]   one cluster test, with the existing images
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:-all}
+what=${1:-usual}
 
 # plain runs tests without the race detector. It builds as scripts/build.sh does, so that nothing is compiled twice.
 plain() { CGO_ENABLED=0 go test -trimpath -count=1 "$@"; }
@@ -107,8 +108,25 @@ enough_space() {
 }
 cluster_gib=15
 
-# e2e runs the cluster tests in three parallel processes, one for each group (test/e2e/groups_test.go), because all of
-# them mostly wait. Before them, it tests the devices of the kernel's NBD client in a guest, alone: a guest gets no
+# everyday runs the cluster tests that show what users do every day, one after the other on one cluster. A failed one is
+# run once more.
+everyday() {
+	enough_space
+	page
+	images
+	local before=$SECONDS failed=0
+	echo "test: what users do every day, on a cluster"
+	LONGHORN_E2E_GROUP=everyday cluster -timeout 40m 2>&1 | tee dist/everyday.log || failed=1
+	if [ $failed -ne 0 ]; then
+		failed=0
+		scripts/again.sh dist/everyday.log -- scripts/test.sh cluster -timeout 40m || failed=1
+	fi
+	echo "test: the tests ended after $SECONDS s, of which the builds and what ran before took $before s"
+	return "$failed"
+}
+
+# e2e runs all cluster tests in three parallel processes, which run the groups of test/e2e/groups_test.go, because all
+# of them mostly wait. Before them, it tests the devices of the kernel's NBD client in a guest, alone: a guest gets no
 # processor time while three clusters start. The documents' commands need another cluster, which is too much in parallel
 # with these: "long" runs them. Failed tests are run once more when all groups have finished.
 e2e() {
@@ -122,7 +140,7 @@ e2e() {
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
 	LONGHORN_E2E_GROUP=apart beside dist/apart.log cluster -timeout 75m -parallel 4
 	LONGHORN_E2E_GROUP=disruptive LONGHORN_E2E_NAME=e2e-disruptive beside dist/disruptive.log cluster -timeout 75m
-	LONGHORN_E2E_GROUP=ordinary cluster -timeout 75m 2>&1 | tee dist/ordinary.log || clusters=1
+	LONGHORN_E2E_GROUP=everyday,ordinary cluster -timeout 75m 2>&1 | tee dist/ordinary.log || clusters=1
 	besides || clusters=1
 	if [ $clusters -ne 0 ]; then
 		scripts/again.sh dist/{apart,disruptive,ordinary}.log -- scripts/test.sh cluster -timeout 40m || failed=1
@@ -174,16 +192,17 @@ outages() {
 
 case $what in
 unit) unit ;;
+everyday) everyday ;;
 e2e) e2e ;;
 long) long ;;
 shares) shares ;;
 outages) outages ;;
 cluster) LONGHORN_E2E_GROUP="" cluster "${@:2}" ;;
-all)
-	# Some parts of the images are slow to build, and are built only once. This builds them now, and e2e uses them.
+usual | all)
+	# Some parts of the images are slow to build, and are built only once. This builds them now, and the clusters use them.
 	beside dist/images.log images
-	unit # not "unit && e2e": that would switch "set -e" off inside
-	e2e
+	unit # not "unit && …": that would switch "set -e" off inside
+	if [ "$what" = all ]; then e2e; else everyday; fi
 	;;
-*) echo "usage: scripts/test.sh [unit|e2e|long|shares|outages|cluster]" >&2 && exit 2 ;;
+*) echo "usage: scripts/test.sh [all|unit|everyday|e2e|long|shares|outages|cluster]" >&2 && exit 2 ;;
 esac

@@ -94,7 +94,7 @@ func waitReadyDisks(ctx context.Context, t *testing.T, c *cluster.Cluster, node 
 // TestDefaultDisksAndNodeTags is the test plan of the enhancement "Default disks and node configuration", step by step.
 // In the published text, steps 7 and 8 lack closing brackets. They are added here.
 func TestDefaultDisksAndNodeTags(t *testing.T) {
-	ctx, c := threeNodes.get(t, ordinary)
+	ctx, c := threeNodes.get(t, everyday)
 	api := restOf(ctx, t, c)
 	const first, second = "node-4", "node-5"
 	empty := []string{}

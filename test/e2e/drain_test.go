@@ -72,7 +72,7 @@ func (w *writer) drain(ctx context.Context, t *testing.T, node string) {
 // TestADrainWaitsForAnAttachedVolume: while the volume is attached, the instance manager stays, and an Event says what
 // it waits for. Scaling the workload down lets the drain finish.
 func TestADrainWaitsForAnAttachedVolume(t *testing.T) {
-	ctx, c := threeNodes.get(t, disruptive)
+	ctx, c := threeNodes.get(t, everyday)
 	ns := namespace(ctx, t, c, "e2e-drain-waits")
 	volume := claim(ctx, t, c, ns, "data", "64Mi")
 	pod(ctx, t, c, ns, "user", "data", idle)

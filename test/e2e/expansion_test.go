@@ -25,7 +25,7 @@ const mebibyte = int64(1 << 20)
 // file system is xfs: the kernel of a node in a namespace does not let a mounted ext4 grow (see
 // TestGuestsDisksAndNodesHang).
 func TestExpansion(t *testing.T) {
-	ctx, c := threeNodes.get(t, ordinary)
+	ctx, c := threeNodes.get(t, disruptive)
 	api := restOf(ctx, t, c)
 	expandableClass(ctx, t, c, "e2e-expansion-xfs", "xfs")
 	ns := namespace(ctx, t, c, "e2e-expansion")

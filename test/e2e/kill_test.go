@@ -19,7 +19,7 @@ import (
 // pod sees no error, and the volume is degraded. The replica becomes a member again only after its rebuild. In the end
 // all replicas are equal.
 func TestReplicaIsLostUnderLoad(t *testing.T) {
-	ctx, c := threeNodes.get(t, ordinary)
+	ctx, c := threeNodes.get(t, everyday)
 	ns := namespace(ctx, t, c, "e2e-kill-replica")
 	volume := claim(ctx, t, c, ns, "data", "512Mi")
 	pod(ctx, t, c, ns, "load", "data", verifyingUntilStopped)

@@ -71,7 +71,7 @@ func (d *loopDisk) unmount(ctx context.Context, t *testing.T, node string) {
 }
 
 // addNode adds a node to the cluster. The node is deleted and removed when the test ends.
-func addNode(ctx context.Context, t *testing.T, c *cluster.Cluster, node string) {
+func addNode(ctx context.Context, t *testing.T, c *cluster.Cluster, node string, args ...string) {
 	t.Helper()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -81,7 +81,7 @@ func addNode(ctx context.Context, t *testing.T, c *cluster.Cluster, node string)
 		c.Must(ctx, t, "delete", "node", node, "--ignore-not-found")
 		c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=delete", "nodes.longhorn.io/"+node, "--timeout=90s")
 	})
-	_, err := c.Devcluster(ctx, "add-node", node)
+	_, err := c.Devcluster(ctx, append([]string{"add-node", node}, args...)...)
 	require.NoError(t, err)
 	c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=create", "nodes.longhorn.io/"+node, "--timeout=120s")
 	c.Must(ctx, t, "-n", types.Namespace, "wait", "--for=condition=Ready", "nodes.longhorn.io/"+node, "--timeout=120s")

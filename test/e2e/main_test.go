@@ -8,7 +8,7 @@
 //	LONGHORN_E2E=required  missing parts fail the tests; they are not skipped
 //	LONGHORN_E2E=keep      the clusters keep running, and the next run with keep uses them as they are
 //	LONGHORN_E2E_NAME=e2e  prefix of the clusters' names, so that two runs can work side by side
-//	LONGHORN_E2E_GROUP=ordinary  only the tests of a group run; groups_test.go lists the groups
+//	LONGHORN_E2E_GROUP=everyday,ordinary  only the tests of these groups run; groups_test.go lists the groups
 //	LONG_ROUNDS=1          how often the power is lost in each way
 //	LONG_SHARE=kills=30,deaths=20   how often a shared volume's server fails in which ways; words: shareseries_test.go
 //	LONG_TOGETHER=10                how many shared volumes are served on a node that dies
@@ -86,7 +86,7 @@ func turnOfKernels(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := checkGroup(); err != nil {
+	if err := checkGroups(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}

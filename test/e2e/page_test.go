@@ -50,7 +50,7 @@ type webPage struct {
 // TestPage does the daily work of users in the page, and checks the results there, on volumes with real data.
 func TestPage(t *testing.T) {
 	needBrowser(t)
-	ctx, c := threeNodes.get(t, disruptive)
+	ctx, c := threeNodes.get(t, everyday)
 	c.DumpIfFailed(t)
 	api := restOf(ctx, t, c)
 	p := &webPage{c: c, api: api, url: strings.TrimSuffix(api.base, "/v1")}

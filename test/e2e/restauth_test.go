@@ -70,7 +70,7 @@ func restToken(ctx context.Context, t *testing.T, c *cluster.Cluster, account st
 
 // TestRESTWantsACredential: in a new installation, a client that can only reach the port can read and delete nothing.
 func TestRESTWantsACredential(t *testing.T) {
-	ctx, c := threeNodes.get(t, ordinary)
+	ctx, c := threeNodes.get(t, everyday)
 	api := restOf(ctx, t, c)
 	t.Run("plain HTTP → 403", func(t *testing.T) {
 		plain := restAPI{strings.Replace(api.base, "https://", "http://", 1), &http.Client{}}

@@ -28,7 +28,7 @@ func waitField(ctx context.Context, t *testing.T, c *cluster.Cluster, object, pa
 // TestSettingsOfTheConfigMap: values come from the ConfigMap, errors in it are shown, and an invalid value of a user is
 // refused.
 func TestSettingsOfTheConfigMap(t *testing.T) {
-	ctx, c := threeNodes.get(t, ordinary)
+	ctx, c := threeNodes.get(t, everyday)
 	c.DumpIfFailed(t)
 	const setting, inForce = "settings.longhorn.io/replica-replenishment-wait-interval", "{.value} {.status.applied} {.status.valueInForce}"
 	set := func(ctx context.Context, value string) {

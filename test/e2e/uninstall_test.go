@@ -111,16 +111,7 @@ func TestUninstall(t *testing.T) {
 			replicas := replicasOf(ctx, t, c, volume)
 
 			state.before(ctx, t, c)
-			log, err := uninstall(ctx, t, c, fresh.options.Root)
-			require.Error(t, err)
-			require.Contains(t, log, "there is data: volume "+volume, "it was not refused")
-			if !slices.Contains(state.args, "--delete-volumes") {
-				c.Must(ctx, t, "-n", types.Namespace, "patch", "settings.longhorn.io", string(types.SettingDeletingConfirmation), "--type=merge", "-p", `{"value":"true"}`)
-			}
-			log, err = uninstall(ctx, t, c, fresh.options.Root, state.args...)
-			require.NoError(t, err, log)
-			require.Contains(t, log, state.said)
-			checkUninstalled(ctx, t, c)
+			require.Contains(t, removeInstallation(ctx, t, c, fresh.options.Root, volume, state.args...), state.said)
 			if state.dead {
 				_, err := c.Devcluster(ctx, "start-node", c.Nodes()[2])
 				require.NoError(t, err)
@@ -136,6 +127,22 @@ func TestUninstall(t *testing.T) {
 			return // the next state starts with what this one leaves
 		}
 	}
+}
+
+// removeInstallation shows that the uninstaller refuses to remove a volume, confirms the removal, and returns the log of
+// the run that removes everything.
+func removeInstallation(ctx context.Context, t *testing.T, c *cluster.Cluster, root, volume string, args ...string) string {
+	t.Helper()
+	log, err := uninstall(ctx, t, c, root)
+	require.Error(t, err)
+	require.Contains(t, log, "there is data: volume "+volume, "it was not refused")
+	if !slices.Contains(args, "--delete-volumes") {
+		c.Must(ctx, t, "-n", types.Namespace, "patch", "settings.longhorn.io", string(types.SettingDeletingConfirmation), "--type=merge", "-p", `{"value":"true"}`)
+	}
+	log, err = uninstall(ctx, t, c, root, args...)
+	require.NoError(t, err, log)
+	checkUninstalled(ctx, t, c)
+	return log
 }
 
 // uninstall runs deploy/uninstall.yaml until it finishes and returns its log. It returns an error if the uninstaller

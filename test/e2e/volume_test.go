@@ -21,7 +21,7 @@ import (
 // TestVolumeIsOnThreeNodes: a pod writes. The volume is attached and healthy with three members on three nodes. After
 // detaching, each replica holds the same bytes.
 func TestVolumeIsOnThreeNodes(t *testing.T) {
-	ctx, c := threeNodes.get(t, ordinary)
+	ctx, c := threeNodes.get(t, everyday)
 	ns := namespace(ctx, t, c, "e2e-volume")
 	volume := claim(ctx, t, c, ns, "data", "256Mi")
 	pod(ctx, t, c, ns, "writer", "data", idle)
@@ -119,7 +119,7 @@ func checkSums(ctx context.Context, t *testing.T, c *cluster.Cluster, v *longhor
 // TestPodMovesWithItsFile: the pod is deleted and starts on another node, where its file is identical byte for byte.
 // Then its claim is deleted, and with it the volume, its replicas and their directories on all nodes, and nothing else.
 func TestPodMovesWithItsFile(t *testing.T) {
-	ctx, c := threeNodes.get(t, ordinary)
+	ctx, c := threeNodes.get(t, everyday)
 	ns := namespace(ctx, t, c, "e2e-move")
 	bystander := claim(ctx, t, c, ns, "bystander", "16Mi")
 	// Directories are created when a volume is first attached.

@@ -84,3 +84,16 @@ func writesSince(t *testing.T, from time.Time) (writes []string, reviews int) {
 	}
 	return writes, reviews
 }
+
+// TestInstallationIsRemoved: the uninstaller refuses to delete a volume until a user confirms that, and then removes the
+// whole installation. It is the last of the everyday tests.
+func TestInstallationIsRemoved(t *testing.T) {
+	ctx, c := threeNodes.get(t, everyday)
+	if !everydayAlone() {
+		t.Skip("tests of other groups use this installation; TestUninstall removes another one")
+	}
+	ns := namespace(ctx, t, c, "e2e-removed")
+	volume := claim(ctx, t, c, ns, "data", "64Mi")
+	waitVolume(ctx, t, c, volume, ".status.state", "detached")
+	assert.Contains(t, removeInstallation(ctx, t, c, threeNodes.options.Root, volume), "nothing is left of the installation")
+}

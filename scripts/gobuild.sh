@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Builds the Go program in the current directory. Every 10 s it prints how many packages are compiled, because the first
+# build takes minutes.
+# Usage: scripts/gobuild.sh OUTPUT [FLAG...]       (FLAG: of "go build")
+set -euo pipefail
+output=$1
+shift
+interval=10 # seconds
+
+log=$(mktemp)
+build=""
+trap '[ -z "$build" ] || kill "$build" 2>/dev/null || true; rm -f "$log"' EXIT
+
+# problems prints what "go build" reported: everything except the downloads and the names of the packages.
+problems() { grep -vE '^(go: downloading .*|[A-Za-z0-9_./~-]+)$' "$log" >&2 || true; }
+
+# "go list" downloads the modules first.
+echo "build: $output: looking for packages to compile, and downloading modules"
+if ! stale=$(go list -deps "$@" -f '{{if .Stale}}{{.ImportPath}}{{end}}' . 2>"$log"); then
+	problems
+	exit 1
+fi
+total=$(grep -c . <<<"$stale" || true)
+go build -v "$@" -o "$output" . 2>"$log" &
+build=$!
+next=$((SECONDS + interval)) began=$SECONDS
+while kill -0 "$build" 2>/dev/null; do
+	if [ $SECONDS -ge $next ]; then
+		next=$((SECONDS + interval))
+		compiled=$(grep -cE '^[A-Za-z0-9_./~-]+$' "$log" || true)
+		[ "$compiled" -gt 0 ] || continue
+		if [ "$compiled" -ge "$total" ]; then
+			echo "build: $output: linking"
+			continue
+		fi
+		left=$(((SECONDS - began) * (total - compiled) / compiled))
+		echo "build: $output: $compiled of $total packages, about $((left / 60)) min $((left % 60)) s left"
+	fi
+	sleep 0.2
+done
+if ! wait "$build"; then
+	problems
+	exit 1
+fi
+build=""
