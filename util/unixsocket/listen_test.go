@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -35,6 +36,39 @@ func TestASocketOfThisUserAlone(t *testing.T) {
 	require.NoError(t, l.Close())
 	assert.NoFileExists(t, path)
 	assert.Error(t, l.Close(), "it is closed")
+}
+
+// The path never has another mode, and the name under which the socket is created starts with a dot.
+func TestTheModeIsSetBeforeTheSocketHasItsName(t *testing.T) {
+	dir := t.TempDir()
+	stop, seen := make(chan struct{}), make(chan map[string]fs.FileMode)
+	go func() {
+		modes := map[string]fs.FileMode{}
+		for {
+			select {
+			case <-stop:
+				seen <- modes
+				return
+			default:
+			}
+			entries, _ := os.ReadDir(dir)
+			for _, e := range entries {
+				if info, err := e.Info(); err == nil && !strings.HasPrefix(e.Name(), ".") {
+					modes[e.Name()] |= info.Mode().Perm()
+				}
+			}
+		}
+	}()
+	for range 300 {
+		l, err := Listen(filepath.Join(dir, "s.sock"))
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+	}
+	close(stop)
+	for name, mode := range <-seen {
+		assert.Equal(t, "s.sock", name)
+		assert.Equal(t, fs.FileMode(0o600), mode)
+	}
 }
 
 func TestASuccessorTakesThePathOver(t *testing.T) {
