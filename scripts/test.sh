@@ -80,12 +80,17 @@ unit() {
 	return "$failed"
 }
 
-images() {
+# two_images makes what every cluster needs, and images what all cluster tests together need.
+two_images() {
 	scripts/image.sh
-	echo "test: Helm, which installs on one of the clusters"
-	scripts/helm.sh version --short
 	echo "test: the image for workloads"
 	bin/devcluster workload-image -o dist/workload.tar >/dev/null
+}
+
+images() {
+	two_images
+	echo "test: Helm, which installs on one of the clusters"
+	scripts/helm.sh version --short
 	echo "test: the same program as another release, with one setting more, alone in an image"
 	mkdir -p dist/next
 	CGO_ENABLED=0 go build -trimpath -tags next -ldflags "-s -w -X github.com/longhorn-lep/longhorn-manager/app.Version=next" -o dist/next/longhorn-manager .
@@ -113,7 +118,7 @@ cluster_gib=15
 everyday() {
 	enough_space
 	page
-	images
+	two_images
 	local before=$SECONDS failed=0
 	echo "test: what users do every day, on a cluster"
 	LONGHORN_E2E_GROUP=everyday cluster -timeout 40m 2>&1 | tee dist/everyday.log || failed=1
@@ -200,7 +205,7 @@ outages) outages ;;
 cluster) LONGHORN_E2E_GROUP="" cluster "${@:2}" ;;
 usual | all)
 	# Some parts of the images are slow to build, and are built only once. This builds them now, and the clusters use them.
-	beside dist/images.log images
+	if [ "$what" = all ]; then beside dist/images.log images; else beside dist/images.log two_images; fi
 	unit # not "unit && …": that would switch "set -e" off inside
 	if [ "$what" = all ]; then e2e; else everyday; fi
 	;;
