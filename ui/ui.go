@@ -134,13 +134,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Security-Policy", policy)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		header.Set("Allow", "GET, HEAD")
-		http.Error(w, "the page can only be read", http.StatusMethodNotAllowed)
+		http.Error(w, "method not allowed; use GET or HEAD", http.StatusMethodNotAllowed)
 		return
 	}
 	found := h.page
 	if strings.HasPrefix(r.URL.Path, assets) {
 		if found = h.assets[r.URL.Path]; found == nil {
-			http.Error(w, "there is no such file; load the page again", http.StatusNotFound)
+			http.Error(w, "the file does not exist; reload the page", http.StatusNotFound)
 			return
 		}
 	}
@@ -170,7 +170,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	plain, err := gzip.NewReader(bytes.NewReader(f.packed))
 	if err != nil {
-		http.Error(w, "the file is damaged in this build", http.StatusInternalServerError)
+		http.Error(w, "the file is damaged in this build of the program", http.StatusInternalServerError)
 		return
 	}
 	if r.Method == http.MethodGet {

@@ -58,8 +58,8 @@ func TestWhatIsServed(t *testing.T) {
 		{"a path that the page reads", "/volumes/vol-1", "the page", "text/html; charset=utf-8", never, 200},
 		{"a script → cached for good", "/assets/index-aa.js", "script", "text/javascript; charset=utf-8", forever, 200},
 		{"a style", "/assets/index-bb.css", "style", "text/css; charset=utf-8", forever, 200},
-		{"a file of another release → not the page", "/assets/index-cc.js", "there is no such file; load the page again\n", "text/plain; charset=utf-8", "", 404},
-		{"no way out of the directory", "/assets/../index.html", "there is no such file; load the page again\n", "text/plain; charset=utf-8", "", 404},
+		{"a file of another release → not the page", "/assets/index-cc.js", "the file does not exist; reload the page\n", "text/plain; charset=utf-8", "", 404},
+		{"no way out of the directory", "/assets/../index.html", "the file does not exist; reload the page\n", "text/plain; charset=utf-8", "", 404},
 	} {
 		w := ask(t, h, "GET", tc.path, nil)
 		assert.Equal(t, tc.status, w.Code, tc.name)
