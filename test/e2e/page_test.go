@@ -189,25 +189,25 @@ func (p *webPage) nodeWithoutReplica(ctx context.Context, t *testing.T) string {
 // toggleScheduling changes in the page whether the node takes new replicas.
 func (p *webPage) toggleScheduling() {
 	p.Click("link", "Nodes")
-	p.Click("button", "Change node "+p.node)
-	p.Click("checkbox", "New replicas may be placed here")
-	p.Click("button", "Change")
-	p.HasNot("dialog", "Node "+p.node)
+	p.Click("button", "Edit node "+p.node)
+	p.Click("checkbox", "Enable scheduling")
+	p.Click("button", "Save")
+	p.HasNot("dialog", "Edit node "+p.node)
 }
 
 // closeNode runs after the page's volume was created, so p.node is known.
 func (p *webPage) closeNode(ctx context.Context, t *testing.T) {
 	p.toggleScheduling()
-	p.Has("heading", p.node+" ● ready ○ takes no new replicas")
+	p.Has("heading", p.node+" ● ready ○ scheduling disabled")
 	assert.False(t, p.api.node(ctx, t, p.node).AllowScheduling)
 }
 
 func (p *webPage) openNode(ctx context.Context, t *testing.T) {
 	p.toggleScheduling()
-	p.SeesNot("takes no new replicas")
+	p.SeesNot("scheduling disabled")
 	assert.True(t, p.api.node(ctx, t, p.node).AllowScheduling)
 	p.volumePage(pageVolume)
-	p.HasNot("button", "No good replica")
+	p.HasNot("button", "No healthy replica")
 	p.Sees("attached, healthy")
 	p.waitPlaces(ctx, t, 2)
 	assert.True(t, slices.ContainsFunc(replicasOf(ctx, t, p.c, pageVolume), func(r longhorn.Replica) bool { return r.Spec.NodeID == p.node }))
@@ -228,16 +228,16 @@ func (p *webPage) attach(ctx context.Context, t *testing.T) {
 	p.Click("button", "Attach")
 	p.HasNot("dialog", "Attach "+pageVolume)
 	p.Sees("attached, healthy")
-	p.Sees("2 good of 2")
+	p.Sees("2 of 2 healthy")
 	assert.Equal(t, p.node, theVolume(ctx, t, p.c, pageVolume).Status.CurrentNodeID)
 }
 
 func (p *webPage) changeLocality(ctx context.Context, t *testing.T) {
 	p.Act("Actions on "+pageVolume, "Data locality")
 	p.Choose("Data locality", "best-effort")
-	p.Click("button", "Change")
+	p.Click("button", "Save")
 	p.HasNot("dialog", "Data locality")
-	p.Has("button", "No good replica on node "+p.node+", where the volume is used: no replica can be placed on node "+p.node)
+	p.Has("button", "No healthy replica on node "+p.node+", where the volume is attached: no replica can be placed on node "+p.node)
 	p.Axe(pageRoot, "the page of a volume that lacks its local replica")
 	assert.Equal(t, longhorn.DataLocalityBestEffort, theVolume(ctx, t, p.c, pageVolume).Spec.DataLocality)
 }
@@ -256,7 +256,7 @@ func (p *webPage) killReplica(ctx context.Context, t *testing.T) {
 	degraded()
 	rebuild()
 	p.Sees("attached, healthy")
-	p.Sees("2 good of 2")
+	p.Sees("2 of 2 healthy")
 	for _, r := range replicasOf(ctx, t, p.c, pageVolume) {
 		assert.NotEqual(t, victim, r.Name)
 	}
@@ -278,7 +278,7 @@ func (p *webPage) expand(ctx context.Context, t *testing.T) {
 	p.Sees("user, ") // the pod
 	p.Act("Actions on "+p.claim, "Expand")
 	p.Type("textbox", "New size", "100Mi")
-	p.Describes("textbox", "New size", "must be more than it is now")
+	p.Describes("textbox", "New size", "must be larger than the current size")
 	p.Type("textbox", "New size", "448Mi")
 	p.Click("button", "Expand")
 	p.HasNot("dialog", "Expand "+p.claim)
@@ -308,12 +308,12 @@ func (p *webPage) podUID(ctx context.Context, t *testing.T) string {
 
 func (p *webPage) refuseTag(ctx context.Context, t *testing.T) {
 	p.Click("link", "Nodes")
-	p.Click("button", "Change node "+p.node)
+	p.Click("button", "Edit node "+p.node)
 	p.Type("textbox", "Tags", "fast, über")
-	p.Click("button", "Change")
+	p.Click("button", "Save")
 	p.Describes("textbox", "Tags", `"über" is no tag`)
 	p.Click("button", "Cancel")
-	p.HasNot("dialog", "Node "+p.node)
+	p.HasNot("dialog", "Edit node "+p.node)
 	assert.Empty(t, p.api.node(ctx, t, p.node).Tags)
 }
 
@@ -328,7 +328,7 @@ func (p *webPage) addDisk(ctx context.Context, t *testing.T) {
 	p.Type("textbox", "Path", path)
 	p.Click("button", "Add")
 	p.HasNot("dialog", "Add a disk to "+p.node)
-	p.Has("heading", name+" "+path+" ● takes replicas")
+	p.Has("heading", name+" "+path+" ● accepts new replicas")
 	p.Axe(pageRoot, "the nodes of a real cluster")
 	assert.Equal(t, path, p.api.node(ctx, t, p.node).Disks[name].Path)
 }
@@ -339,7 +339,7 @@ func (p *webPage) readEvents(context.Context, *testing.T) {
 	p.Has("region", "Events")
 	p.Matches(".events li time")
 	p.Click("link", "Dashboard")
-	p.Has("region", "What changed lately")
+	p.Has("region", "Recent Events")
 	p.Matches(".events li time")
 }
 
@@ -351,8 +351,8 @@ func (p *webPage) detachAndDelete(ctx context.Context, t *testing.T) {
 	p.Sees("detached, ")
 	p.Act("Actions on "+pageVolume, "Delete")
 	p.Has("dialog", "Delete "+pageVolume)
-	p.Type("textbox", "Type “"+pageVolume+"” to go on", pageVolume)
-	p.Click("button", "Delete for good")
+	p.Type("textbox", "Type “"+pageVolume+"” to confirm", pageVolume)
+	p.Click("button", "Delete permanently")
 	p.Has("heading", "Volumes")
 	p.HasNot("link", pageVolume)
 	waitVolumeGone(ctx, t, p.c, pageVolume)

@@ -53,7 +53,7 @@ func TestEvents(t *testing.T) {
 	}
 	b := newBench(t, append(objs, event("a", "Replica", "archive-r-1", "ReplicaEvent", 5), event("b", "Volume", "orders-db", "OtherEvent", 1))...)
 	b.login("admin")
-	b.Has("region", "What changed lately")
+	b.Has("region", "Recent Events")
 	b.Sees("OtherEvent of orders-db")
 	b.Has("link", "Volume orders-db")
 	b.Axe(root, "Events")
@@ -98,12 +98,12 @@ func TestALostConnection(t *testing.T) {
 	failed := b.network.fail("/v1/volumes")
 	b.network.cut()
 	await(t, "a read of the volumes", failed)
-	b.Sees("Live updates are interrupted since ")
+	b.Sees("Live updates have been interrupted since ")
 	b.Has("link", "orders-db")
 	b.SeesNot("the proxy has a bad day")
 	b.change(healthy("orders-db", 21)...)
 	b.network.mend()
-	b.SeesNot("Live updates are interrupted")
+	b.SeesNot("Live updates have been interrupted")
 	b.Sees("21 GiB")
 }
 
@@ -170,7 +170,7 @@ func TestFindingsThatAreOld(t *testing.T) {
 	b.SeesNot("could not be read")
 	b.network.fail("/v1/findings")
 	b.change(healthy("orders-db", 21)...)
-	b.Sees("since then findings could not be read: the proxy has a bad day")
+	b.Sees("Since then, findings could not be read: the proxy has a bad day")
 	b.Matches(".finding")
 }
 

@@ -50,10 +50,10 @@ func TestChangesOfOthersStay(t *testing.T) {
 		submit               string
 		want                 func(t *testing.T, spec longhorn.NodeSpec)
 	}{
-		{"a disk is changed", "Change disk-1 of node-1", "Disk disk-1", build.ReadyNode("node-1", "uuid-1"), byOthers(tagged), func(b *bench) {
-			b.Type("textbox", "Reserved for others", "2Gi")
-			b.Describes("textbox", "Reserved for others", "= 2,147,483,648 bytes (2 GiB)")
-		}, "Change", func(t *testing.T, spec longhorn.NodeSpec) {
+		{"a disk is changed", "Edit disk disk-1 of node-1", "Edit disk disk-1", build.ReadyNode("node-1", "uuid-1"), byOthers(tagged), func(b *bench) {
+			b.Type("textbox", "Reserved for other uses", "2Gi")
+			b.Describes("textbox", "Reserved for other uses", "= 2,147,483,648 bytes (2 GiB)")
+		}, "Save", func(t *testing.T, spec longhorn.NodeSpec) {
 			assert.Equal(t, int64(2*build.GiB), spec.Disks["disk-1"].StorageReserved)
 			assert.Equal(t, []string{"slow"}, spec.Disks["disk-1"].Tags)
 			assert.Contains(t, spec.Disks, "theirs")
@@ -66,16 +66,16 @@ func TestChangesOfOthersStay(t *testing.T) {
 			assert.Contains(t, spec.Disks, "theirs")
 			assert.Equal(t, []string{"slow"}, spec.Disks["disk-1"].Tags)
 		}},
-		{"a disk is removed", "Remove old of node-1", "Remove old", build.ReadyNode("node-1", "uuid-1", build.WithDisk("old", "/mnt/old", closed)), byOthers(tagged, build.WithDisk("old", "/mnt/old", closed)), func(b *bench) {
-			b.Type("textbox", "Type “old” to go on", "old")
+		{"a disk is removed", "Remove disk old of node-1", "Remove disk old", build.ReadyNode("node-1", "uuid-1", build.WithDisk("old", "/mnt/old", closed)), byOthers(tagged, build.WithDisk("old", "/mnt/old", closed)), func(b *bench) {
+			b.Type("textbox", "Type “old” to confirm", "old")
 		}, "Remove", func(t *testing.T, spec longhorn.NodeSpec) {
 			assert.NotContains(t, spec.Disks, "old")
 			assert.Contains(t, spec.Disks, "theirs")
 			assert.Equal(t, []string{"slow"}, spec.Disks["disk-1"].Tags)
 		}},
-		{"a node is changed", "Change node node-1", "Node node-1", build.ReadyNode("node-1", "uuid-1"), byOthers(), func(b *bench) {
-			b.Click("checkbox", "Empty it")
-		}, "Change", func(t *testing.T, spec longhorn.NodeSpec) {
+		{"a node is changed", "Edit node node-1", "Edit node node-1", build.ReadyNode("node-1", "uuid-1"), byOthers(), func(b *bench) {
+			b.Click("checkbox", "Evict all replicas")
+		}, "Save", func(t *testing.T, spec longhorn.NodeSpec) {
 			assert.True(t, spec.EvictionRequested)
 			assert.False(t, spec.AllowScheduling)
 			assert.Equal(t, []string{"theirs"}, spec.Tags)
@@ -105,27 +105,27 @@ func TestAClashIsSaid(t *testing.T) {
 	b := newBench(t, build.ReadyNode("node-1", "uuid-1"))
 	b.login("admin")
 	b.Click("link", "Nodes")
-	b.Click("button", "Change disk-1 of node-1")
+	b.Click("button", "Edit disk disk-1 of node-1")
 	b.Type("textbox", "Tags", "fast")
 	b.change(byOthers(theirDisk(func(d *longhorn.DiskSpec) { d.Tags, d.StorageReserved = []string{"slow"}, 3*build.GiB })))
-	b.Click("button", "Change")
-	b.Sees("Changed meanwhile: disk-1 was changed while this form was open: now its tags are slow. Nothing was sent.")
+	b.Click("button", "Save")
+	b.Sees("Conflict: disk-1 was changed while this form was open: its tags are now slow. Nothing was sent.")
 	b.Axe(root, "a clash")
 	b.ExpectWrites()
 	assert.Equal(t, "fast", b.Value("textbox", "Tags"), "what was typed stays")
-	assert.Equal(t, "3Gi", b.Value("textbox", "Reserved for others"), "what was not is as it is now")
-	b.Click("button", "Change")
-	b.HasNot("dialog", "Disk disk-1")
+	assert.Equal(t, "3Gi", b.Value("textbox", "Reserved for other uses"), "what was not is as it is now")
+	b.Click("button", "Save")
+	b.HasNot("dialog", "Edit disk disk-1")
 	b.ExpectWrites("update nodes/node-1")
 	spec := b.spec("node-1")
 	assert.Equal(t, []string{"fast"}, spec.Disks["disk-1"].Tags)
 	assert.Equal(t, int64(3*build.GiB), spec.Disks["disk-1"].StorageReserved)
 
-	b.Click("button", "Change node node-1")
+	b.Click("button", "Edit node node-1")
 	b.Type("textbox", "Tags", "mine")
 	b.change(byOthers(func(n *longhorn.Node) { n.Spec.Tags = []string{"other"} }))
-	b.Click("button", "Change")
-	b.Sees("Changed meanwhile: node-1 was changed while this form was open: now its tags are other. Nothing was sent.")
+	b.Click("button", "Save")
+	b.Sees("Conflict: node-1 was changed while this form was open: its tags are now other. Nothing was sent.")
 	b.ExpectWrites()
 }
 
@@ -141,15 +141,15 @@ func TestADiskOfAnotherPerson(t *testing.T) {
 	b.Type("textbox", "Path", "/mnt/mine")
 	b.change(byOthers(build.WithDisk("old", "/mnt/old", closed)))
 	b.Click("button", "Add")
-	b.Describes("textbox", "Name", "the node has a disk of this name")
+	b.Describes("textbox", "Name", "the node already has a disk with this name")
 	b.Click("button", "Cancel")
 	b.network.mend()
 
-	b.Click("button", "Remove old of node-1")
-	b.Type("textbox", "Type “old” to go on", "old")
+	b.Click("button", "Remove disk old of node-1")
+	b.Type("textbox", "Type “old” to confirm", "old")
 	b.change(byOthers(build.WithDisk("old", "/mnt/another", closed)))
 	b.Click("button", "Remove")
-	b.Sees("old was the disk at /mnt/old when this form was opened, and is that at /mnt/another now. Nothing was sent.")
+	b.Sees("disk old was at /mnt/old when this form was opened, and is at /mnt/another now. Nothing was sent.")
 	b.ExpectWrites()
 	assert.ElementsMatch(t, []string{"disk-1", "old", "theirs"}, slices.Collect(maps.Keys(b.spec("node-1").Disks)))
 }

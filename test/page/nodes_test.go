@@ -15,15 +15,15 @@ func TestDisksAndTags(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
 	b.Click("link", "Nodes")
-	b.Click("button", "Change node node-1")
+	b.Click("button", "Edit node node-1")
 	b.Axe(root, "the form of a node")
 	b.Type("textbox", "Tags", "fast, über")
-	b.Click("button", "Change")
+	b.Click("button", "Save")
 	b.Describes("textbox", "Tags", `tags: "über" is no tag`)
 	b.ExpectWrites()
 	b.Type("textbox", "Tags", "fast")
-	b.Click("button", "Change")
-	b.HasNot("dialog", "Node node-1")
+	b.Click("button", "Save")
+	b.HasNot("dialog", "Edit node node-1")
 	b.Sees("tags: fast")
 	b.ExpectWrites("update nodes/node-1")
 
@@ -40,7 +40,7 @@ func TestDisksAndTags(t *testing.T) {
 	b.Click("button", "Add")
 	b.HasNot("dialog", "Add a disk to node-2")
 	b.Has("heading", "second /mnt/second")
-	b.Has("button", "Change disk-1 of node-2")
+	b.Has("button", "Edit disk disk-1 of node-2")
 	b.ExpectWrites("update nodes/node-2")
 }
 
@@ -84,26 +84,26 @@ func TestADiskIsEmptiedAndRemoved(t *testing.T) {
 	b.change(emptied(longhorn.ConditionFalse, "2 replicas left", map[string]int64{"orders-queue-r-1": 5 * build.GiB, "archive-r-1": 40 * build.GiB}))
 	b.login("admin")
 	b.Click("link", "Nodes")
-	b.Sees("being emptied 2 replicas left")
-	b.Has("progressbar", "Copy of orders-queue to another disk")
+	b.Sees("being evicted 2 replicas left")
+	b.Has("progressbar", "Rebuild of orders-queue on another disk")
 	b.Sees("archive, 40 GiB: it moves when the volume is attached")
 	b.Axe(root, "a disk that is emptied")
 	b.change(emptied(longhorn.ConditionTrue, "no volume has a replica on it", nil))
-	b.Sees("emptied no volume has a replica on it")
-	b.HasNot("progressbar", "Copy of")
+	b.Sees("eviction complete no volume has a replica on it")
+	b.HasNot("progressbar", "Rebuild of")
 
 	idle := build.ReadyNode("node-2", "uuid-2")
 	spec := idle.Spec.Disks["disk-1"]
 	spec.AllowScheduling = false
 	idle.Spec.Disks["disk-1"] = spec
 	b.change(idle)
-	b.Click("button", "Remove disk-1 of node-2")
+	b.Click("button", "Remove disk disk-1 of node-2")
 	b.Axe(root, "the removal of a disk")
 	b.Click("button", "Remove")
 	b.ExpectWrites()
-	b.Type("textbox", "Type “disk-1” to go on", "disk-1")
+	b.Type("textbox", "Type “disk-1” to confirm", "disk-1")
 	b.Click("button", "Remove")
-	b.HasNot("dialog", "Remove disk-1")
+	b.HasNot("dialog", "Remove disk disk-1")
 	b.ExpectWrites("update nodes/node-2")
 }
 

@@ -16,11 +16,11 @@ func TestLocality(t *testing.T) {
 	b := newBench(t, cluster()...)
 	b.login("admin")
 	b.Open(b.url + "/volumes/search-index")
-	b.Has("button", "No good replica on node node-3, where the volume is used: node-3: insufficient storage")
+	b.Has("button", "No healthy replica on node node-3, where the volume is attached: node-3: insufficient storage")
 	with := volume("search-index", 30, state{robustness: longhorn.VolumeRobustnessHealthy, locality: longhorn.DataLocalityBestEffort, node: "node-3", replicas: everywhere})
 	b.add(with[len(with)-1])
 	b.change(with[:len(with)-1]...)
-	b.HasNot("button", "No good replica")
+	b.HasNot("button", "No healthy replica")
 }
 
 // TestPagesAreAccessible: axe finds no violation in any page, dark or light, wide or narrow.

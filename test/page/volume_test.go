@@ -25,15 +25,15 @@ func TestActions(t *testing.T) {
 		{"attach", "archive", "Attach", "Attach archive", func(b *bench) { b.Choose("Node", "node-2") }, "Attach", []string{"create volumeattachments/archive"}},
 		{"number of replicas", "orders-db", "Number of replicas", "Replicas of orders-db", func(b *bench) {
 			b.Type("textbox", "Number of replicas", "99")
-			b.Click("button", "Change")
+			b.Click("button", "Save")
 			b.Describes("textbox", "Number of replicas", "must be 1 to 20")
 			b.Type("textbox", "Number of replicas", "2")
-		}, "Change", []string{"update volumes/orders-db"}},
-		{"data locality", "orders-db", "Data locality", "Data locality of orders-db", func(b *bench) { b.Choose("Data locality", "best-effort") }, "Change", []string{"update volumes/orders-db"}},
-		{"access mode", "archive", "Access mode", "Access mode of archive", func(b *bench) { b.Choose("Access mode", "rwx") }, "Change", []string{"update volumes/archive"}},
+		}, "Save", []string{"update volumes/orders-db"}},
+		{"data locality", "orders-db", "Data locality", "Data locality of orders-db", func(b *bench) { b.Choose("Data locality", "best-effort") }, "Save", []string{"update volumes/orders-db"}},
+		{"access mode", "archive", "Access mode", "Access mode of archive", func(b *bench) { b.Choose("Access mode", "rwx") }, "Save", []string{"update volumes/archive"}},
 		{"expand", "orders-db", "Expand", "Expand orders-db", func(b *bench) {
 			b.Type("textbox", "New size", "1Gi")
-			b.Describes("textbox", "New size", "must be more than it is now")
+			b.Describes("textbox", "New size", "must be larger than the current size")
 			b.Type("textbox", "New size", "30Gi")
 		}, "Expand", []string{"update volumes/orders-db"}},
 	} {
@@ -90,12 +90,12 @@ func TestDetachingByForceAsksForTheName(t *testing.T) {
 	b.login("admin")
 	b.Open(b.url + "/volumes/orders-db")
 	b.Act("Actions on orders-db", "Detach")
-	b.Click("checkbox", "Take it from all users")
+	b.Click("checkbox", "Force detach")
 	b.Axe(root, "a detach by force")
-	b.Click("button", "Take it from all users")
+	b.Click("button", "Force detach")
 	b.ExpectWrites()
-	b.Type("textbox", "Type “orders-db” to go on", "orders-db")
-	b.Click("button", "Take it from all users")
+	b.Type("textbox", "Type “orders-db” to confirm", "orders-db")
+	b.Click("button", "Force detach")
 	b.HasNot("dialog", "Detach orders-db")
 	b.ExpectWrites("update volumeattachments/orders-db")
 }
@@ -117,7 +117,7 @@ func TestExpansionIsShown(t *testing.T) {
 	b.Sees("10 GiB → 20 GiB")
 	b.Click("link", "grows")
 	b.Has("progressbar", "Expansion of grows")
-	b.Sees("10 GiB offered now, 20 GiB asked for")
+	b.Sees("10 GiB now, 20 GiB requested")
 	b.Sees("disk disk-1 of node-2 lacks 5 GiB")
 	b.Axe(root, "an expansion")
 	b.change(volume("grows", 20, healthy)...)
@@ -155,21 +155,21 @@ func TestTheTable(t *testing.T) {
 	b.HasNot("link", "archive")
 	b.Choose("Degraded State", "All states") // not the column
 	b.Sees("5 volumes")
-	b.HasNot("button", "Locality")
-	b.Act("Columns", "Locality")
+	b.HasNot("button", "Data locality")
+	b.Act("Columns", "Data locality")
 	b.Press(kb.Escape)
-	b.Has("button", "Locality")
+	b.Has("button", "Data locality")
 
-	b.Click("checkbox", "Choose orders-db")
-	b.Click("checkbox", "Choose orders-queue")
-	b.Sees("2 chosen")
-	b.Act("Actions on the chosen", "Number of replicas")
+	b.Click("checkbox", "Select orders-db")
+	b.Click("checkbox", "Select orders-queue")
+	b.Sees("2 selected")
+	b.Act("Actions on selected volumes", "Number of replicas")
 	b.Type("textbox", "Number of replicas", "2")
-	b.Click("button", "Change")
+	b.Click("button", "Save")
 	b.HasNot("dialog", "Replicas of 2 volumes")
 	b.ExpectWrites("update volumes/orders-db", "update volumes/orders-queue")
-	b.Act("Actions on the chosen", "Delete")
-	b.Has("textbox", "Type “delete 2 volumes” to go on")
+	b.Act("Actions on selected volumes", "Delete")
+	b.Has("textbox", "Type “delete 2 volumes” to confirm")
 }
 
 // TestByKeyboard: the user creates a volume and opens its menu without a mouse.
@@ -177,7 +177,7 @@ func TestByKeyboard(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	b.login("admin")
 	b.Open(b.url + "/volumes")
-	b.Sees("There is no volume yet.")
+	b.Sees("There are no volumes yet.")
 	focused := func(name string) {
 		t.Helper()
 		for range 40 {

@@ -27,7 +27,7 @@ export function App() {
 function WhoIsThere() {
   const session = useSession();
   if (session.data === undefined) {
-    if (!session.isError) return <Loading what="who is logged in" />;
+    if (!session.isError) return <Loading what="the session" />;
     return (
       <main className="alone">
         <Problem error={session.error} retry={() => void session.refetch()} />

@@ -25,7 +25,7 @@ export function AttachDialog({ volumes, onClose }: ActionProps) {
       isDisabled={node === ''}
       fields={['hostId']}
     >
-      <p>The volume becomes a block device of the node. Pods attach their volumes themselves; this is for maintenance.</p>
+      <p>The volume becomes a block device on the node. Use this for maintenance: Kubernetes attaches the volumes of pods automatically.</p>
       {nodes.isError && nodes.data === undefined ? (
         <TextInput label="Node" value={chosen} onChange={setChosen} refusal={error} description={unreadableNodes(nodes.error)} isRequired />
       ) : (

@@ -12,10 +12,11 @@ interface Props extends ActionProps {
   field: string;
   current: (v: Volume) => string;
   options: readonly (readonly [string, string])[];
+  description?: string;
 }
 
 // ChoiceDialog gives one field one of a few values.
-export function ChoiceDialog({ volumes, onClose, title, action, field, current, options }: Props) {
+export function ChoiceDialog({ volumes, onClose, title, action, field, current, options, description }: Props) {
   const first = volumes[0];
   const [value, setValue] = useState(first ? current(first) : '');
   const change = useForEach(volumes, (v) => ({ method: 'POST', link: actionLink(v, action), body: { [field]: value } }));
@@ -24,12 +25,12 @@ export function ChoiceDialog({ volumes, onClose, title, action, field, current, 
     <ChangeForm
       change={change}
       title={`${title} of ${those(volumes)}`}
-      submit="Change"
+      submit="Save"
       onClose={onClose}
       isDisabled={volumes.every((v) => current(v) === value)}
       fields={[field]}
     >
-      <SelectField label={title} value={value} options={options} onChange={setValue} error={error} />
+      <SelectField label={title} value={value} options={options} onChange={setValue} error={error} {...(description === undefined ? {} : { description })} />
     </ChangeForm>
   );
 }

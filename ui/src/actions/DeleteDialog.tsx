@@ -22,13 +22,13 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
     <ChangeForm
       change={change}
       title={`Delete ${those(volumes)}`}
-      submit="Delete for good"
+      submit="Delete permanently"
       danger
       onClose={onClose}
       onDone={done}
       isDisabled={typed !== wanted || kept.length > 0}
     >
-      <p>All replicas are removed from their disks. Nothing brings the data back:</p>
+      <p>Longhorn deletes all replicas from their disks. The data cannot be recovered:</p>
       <ul className="losses">
         {volumes.map((v) => (
           <li key={v.name}>
@@ -39,7 +39,7 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
         ))}
       </ul>
       {kept.length > 0 && (
-        <p className="warning">Delete the pods that use a volume, and then its claim: a volume of a StorageClass goes with its claim. Detach one that was attached by hand.</p>
+        <p className="warning">Delete the pods that use a volume, then delete its claim: Longhorn deletes a volume of a StorageClass together with its claim. Detach a volume that was attached manually.</p>
       )}
       <ConfirmName wanted={wanted} value={typed} onChange={setTyped} />
     </ChangeForm>

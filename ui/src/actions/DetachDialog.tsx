@@ -17,12 +17,12 @@ export function DetachDialog({ volumes, onClose }: ActionProps) {
     <ChangeForm
       change={change}
       title={`Detach ${those(volumes)}`}
-      submit={force ? 'Take it from all users' : 'Detach'}
+      submit={force ? 'Force detach' : 'Detach'}
       danger={force}
       onClose={onClose}
       isDisabled={force && typed !== wanted}
     >
-      <p>What was attached by hand is detached. A pod that uses the volume keeps it.</p>
+      <p>This cancels the manual attachment. A volume that pods use stays attached for them.</p>
       {used.map((v) => (
         <p key={v.name} className="warning">
           {v.name} is used by {podsOf(v).join(', ')}
@@ -30,7 +30,7 @@ export function DetachDialog({ volumes, onClose }: ActionProps) {
         </p>
       ))}
       <CheckboxField isSelected={force} onChange={setForce}>
-        Take it from all users, pods included: what they have not written yet is lost
+        Force detach from all users, including pods: data that they have not written yet is lost
       </CheckboxField>
       {force && <ConfirmName wanted={wanted} value={typed} onChange={setTyped} />}
     </ChangeForm>

@@ -23,7 +23,7 @@ export function ExpandDialog({ volumes, onClose }: ActionProps) {
       fields={['size']}
     >
       <p>
-        It is {bytes(now)} now. A volume can grow while it is used; it cannot shrink.
+        The current size is {bytes(now)}. A volume can grow while pods use it. It cannot shrink.
         {volume !== undefined && claimOf(volume) !== '' && ` Its claim ${claimOf(volume)} grows with it.`}
       </p>
       <SizeInput label="New size" size={size} refusal={fieldError(change.mutation.error, 'size')} takesFocus />

@@ -15,7 +15,7 @@ export function ReplicaCountDialog({ volumes, onClose }: ActionProps) {
     <ChangeForm
       change={change}
       title={`Replicas of ${those(volumes)}`}
-      submit="Change"
+      submit="Save"
       onClose={onClose}
       isDisabled={wanted === null || volumes.every((v) => v.numberOfReplicas === wanted)}
       fields={['replicaCount', 'numberOfReplicas']}
@@ -28,7 +28,7 @@ export function ReplicaCountDialog({ volumes, onClose }: ActionProps) {
         takesFocus
         error={wanted !== null || count === '' ? (fieldError(change.mutation.error, 'replicaCount') ?? fieldError(change.mutation.error, 'numberOfReplicas')) : 'must be a whole number'}
       />
-      {fewer && <p>Replicas beyond this number are removed, and their disks freed, once enough good ones are left.</p>}
+      {fewer && <p>When a volume has enough healthy replicas, Longhorn deletes the surplus replicas and frees their disk space.</p>}
     </ChangeForm>
   );
 }

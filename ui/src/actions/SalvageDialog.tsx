@@ -27,7 +27,7 @@ export function SalvageDialog({ volumes, onClose }: ActionProps) {
       onClose={onClose}
       isDisabled={names.length === 0}
     >
-      <p>The volume starts from the replicas that you choose. One that is not known to hold all that was written is refused, so nothing is lost unseen.</p>
+      <p>The volume starts with the replicas that you select. The API refuses a replica that is not known to have all acknowledged writes, so no write is lost unnoticed.</p>
       <fieldset>
         <legend>Replicas</legend>
         {(volume ? placed(volume) : []).map((r) => (

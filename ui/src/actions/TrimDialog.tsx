@@ -11,9 +11,9 @@ export function TrimDialog({ volumes, onClose }: ActionProps) {
       submit="Trim"
       onClose={onClose}
     >
-      <p>The disks get back the space of files that were deleted. Nothing that is stored is lost, and the volume is used on meanwhile.</p>
-      <p>A trim that takes longer than 40 seconds goes on when this form has closed; an Event of the volume tells of the end.</p>
-      <p role="status">{change.mutation.isPending && 'The file system is being trimmed …'}</p>
+      <p>A trim frees the disk space of deleted files. It keeps all stored data, and pods can use the volume while it runs.</p>
+      <p>If the trim takes longer than 40 seconds, this form closes and the trim continues. An Event of the volume reports the result.</p>
+      <p role="status">{change.mutation.isPending && 'Trimming the file system …'}</p>
     </ChangeForm>
   );
 }

@@ -1,3 +1,4 @@
+import { localReplica } from '../lib/volume';
 import type { ActionProps } from './actionProps';
 import { AttachDialog } from './AttachDialog';
 import { ChoiceDialog } from './ChoiceDialog';
@@ -33,10 +34,11 @@ export function VolumeActionDialog({ action, volumes, onClose }: ActionProps & {
           field="dataLocality"
           current={(v) => v.dataLocality}
           options={[
-            ['disabled', 'disabled: replicas may be anywhere'],
-            ['best-effort', 'best-effort: one where the volume is used, if there is room'],
-            ['strict-local', 'strict-local: the only replica is where the volume is used'],
+            ['disabled', 'disabled: replicas may be on any node'],
+            ['best-effort', 'best-effort: a local replica, if possible'],
+            ['strict-local', 'strict-local: one replica, always local'],
           ]}
+          description={localReplica}
         />
       );
     case 'updateAccessMode':
@@ -50,7 +52,7 @@ export function VolumeActionDialog({ action, volumes, onClose }: ActionProps & {
           options={[
             ['rwo', 'rwo: one node at a time'],
             ['rwop', 'rwop: one pod at a time'],
-            ['rwx', 'rwx: many nodes, shared by NFS'],
+            ['rwx', 'rwx: many nodes at a time, over NFS'],
           ]}
         />
       );

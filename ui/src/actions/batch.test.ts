@@ -62,7 +62,7 @@ describe('Batch', () => {
   it('stops after the one that is under way, and goes on from there', async () => {
     const b = bench({}, (name) => name === 'b' && b.sent.length < 3 && b.batch.stop());
     const error = await b.run(items('abcd'));
-    expect([error?.status, error?.code, error?.message]).toEqual([0, 'Stopped', '2 of 4 are done, 2 left out']);
+    expect([error?.status, error?.code, error?.message]).toEqual([0, 'Stopped', '2 of 4 are done, 2 skipped']);
     expect(await b.run(items('abcd'))).toBeNull();
     expect(b.sent).toEqual(['a', 'b', 'c', 'd']);
   });
@@ -72,7 +72,7 @@ describe('Batch', () => {
     ['the login', new ApiError(401, 'Unauthorized', 'no')],
   ])('leaves the others out when %s is gone', async (_, error) => {
     const b = bench({ b: error });
-    expect((await b.run(items('abcd')))?.message).toBe('1 of 4 volumes failed; 1 of 4 are done, 2 left out');
+    expect((await b.run(items('abcd')))?.message).toBe('1 of 4 volumes failed; 1 of 4 are done, 2 skipped');
     expect(b.sent).toEqual(['a', 'b']);
   });
 

@@ -83,7 +83,7 @@ export function errorOfMany(failures: readonly Failure[], done: number, total: n
   const left = total - done - failures.length;
   const parts = [
     ...(failures.length > 0 ? [`${failures.length} of ${total} volumes failed`] : []),
-    ...(left > 0 ? [`${done} of ${total} are done, ${left} left out`] : []),
+    ...(left > 0 ? [`${done} of ${total} are done, ${left} skipped`] : []),
   ];
   return new ApiError(first?.status ?? 0, first?.code ?? 'Stopped', parts.join('; '), failures.map((f) => `${f.name}: ${f.error.message}`).join('\n'));
 }

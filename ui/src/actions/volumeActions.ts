@@ -36,5 +36,5 @@ export function actionsOf(v: Volume): ActionInfo[] {
 // obstacleTo says why an action that is shown cannot be done now; empty: it can.
 export function obstacleTo(action: VolumeAction, v: Volume): string {
   const kept = action === 'delete' ? keptBecause(v) : '';
-  return kept === '' ? '' : `Not now: ${kept}`;
+  return kept === '' ? '' : `Not possible now: ${kept}`;
 }

@@ -43,7 +43,7 @@ describe('request', () => {
   it.each<[string, () => Promise<Response>, number, string, string]>([
     ['no connection', () => Promise.reject(new TypeError('fetch')), 0, 'the API cannot be reached', ''],
     ['a connection that ends within the answer', broken, 0, 'the API cannot be reached', ''],
-    ['a page of a proxy with status 200', () => Promise.resolve(new Response('<html>Log in')), 200, 'something between the browser and the API answered', '<html>Log in'],
+    ['a page of a proxy with status 200', () => Promise.resolve(new Response('<html>Log in')), 200, 'the answer does not come from the API', '<html>Log in'],
     ['a refusal', () => Promise.resolve(new Response('{"message":"no room"}', { status: 409 })), 409, 'no room', ''],
   ])('%s → an ApiError that says so', async (_, answer, status, message, detail) => {
     const error = await asked(answer);

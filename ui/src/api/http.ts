@@ -69,7 +69,7 @@ export async function request<T>(method: Method, link: string, body?: unknown, s
     text = await response.text();
   } catch (cause) {
     if (signal?.aborted) throw cause;
-    throw new ApiError(0, 'No answer', 'the API cannot be reached; whether the request was carried out is not known');
+    throw new ApiError(0, 'No answer', 'the API cannot be reached; it is unknown whether the request took effect');
   }
   if (!response.ok) {
     if (response.status === 401 && pathOf(link) !== '/v1/login') onUnauthorized();
@@ -79,6 +79,6 @@ export async function request<T>(method: Method, link: string, body?: unknown, s
   try {
     return JSON.parse(text) as T;
   } catch {
-    throw new ApiError(response.status, 'No answer of the API', 'something between the browser and the API answered, such as the login page of a proxy; load the page again', text.trim().slice(0, shown));
+    throw new ApiError(response.status, 'Unexpected answer', 'the answer does not come from the API, but for example from the login page of a proxy; reload the page', text.trim().slice(0, shown));
   }
 }

@@ -51,7 +51,7 @@ describe('changeNode', () => {
     const { sent, send } = api(['v1']);
     await changeNode('n', () => null, send, 0);
     const look = () => {
-      throw new ApiError(0, 'Changed meanwhile', 'look');
+      throw new ApiError(0, 'Conflict', 'look');
     };
     await expect(changeNode('n', look, send, 0)).rejects.toMatchObject({ message: 'look' });
     expect(sent).toEqual([]);

@@ -45,5 +45,5 @@ export function useNodeChange(name: string) {
 
 // changedMeanwhile is an error that is shown like one of the API: nothing was sent.
 export function changedMeanwhile(text: string): ApiError {
-  return new ApiError(0, 'Changed meanwhile', text);
+  return new ApiError(0, 'Conflict', text);
 }

@@ -4,7 +4,7 @@ import { dateTime, timeOf } from '../lib/format';
 // Conditions are all that an object says of itself.
 export function Conditions({ conditions, name = 'Conditions' }: { conditions: Record<string, Condition>; name?: string }) {
   const list = Object.entries(conditions).sort(([a], [b]) => a.localeCompare(b));
-  if (list.length === 0) return <p>There are none.</p>;
+  if (list.length === 0) return <p>No conditions.</p>;
   return (
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls must be reachable by keyboard
     <div className="scroll" tabIndex={0} role="group" aria-label={name}>

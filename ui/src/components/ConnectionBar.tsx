@@ -21,8 +21,8 @@ export function ConnectionBar() {
     <div role="status" className="connection" data-state={state}>
       {late && (
         <p>
-          {currentUntil === 0 ? 'There are no live updates yet.' : `Live updates are interrupted since ${dateTime(new Date(currentUntil))}.`} The page is connecting again. Until then, what is shown may be
-          old.
+          {currentUntil === 0 ? 'Live updates have not started yet.' : `Live updates have been interrupted since ${dateTime(new Date(currentUntil))}.`} The page is trying to connect. Until it is connected, the data
+          shown may be out of date.
         </p>
       )}
     </div>

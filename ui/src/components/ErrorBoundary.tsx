@@ -32,11 +32,11 @@ export class ErrorBoundary extends Component<Props, State> {
         <p>
           {error.name}: {error.message}
         </p>
-        <p>Changes that were sent go on. If the daemon that serves the page is newer than the page, loading it again helps.</p>
+        <p>Changes that were already sent continue. If the daemon was upgraded after you opened this page, reload the page.</p>
         <div className="actions">
           <Button onPress={() => this.setState({ error: null })}>Try again</Button>
           <Button look="primary" onPress={() => location.reload()}>
-            Load the page again
+            Reload the page
           </Button>
         </div>
       </div>

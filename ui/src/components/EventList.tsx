@@ -37,7 +37,7 @@ function Entries({ list, hideObject }: { list: LonghornEvent[]; hideObject: bool
   const [all, setAll] = useState(false);
   return (
     <>
-      {list.length === 0 && <p>Nothing that Kubernetes still remembers. It keeps Events for an hour, unless it is told otherwise.</p>}
+      {list.length === 0 && <p>No Events. Kubernetes deletes Events after one hour, unless the API server has another --event-ttl.</p>}
       <ul className="events">
         {(all ? list : list.slice(0, atFirst)).map((e) => (
           <Entry key={e.id} entry={e} hideObject={hideObject} />

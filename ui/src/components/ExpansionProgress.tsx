@@ -8,7 +8,7 @@ import { Progress } from './Meter';
 export function ExpansionProgress({ volume }: { volume: Volume }) {
   const e = expansionOf(volume);
   if (e === null) return null;
-  const text = `${e.offered > 0 ? `${bytes(e.offered)} offered now, ` : ''}${bytes(e.wanted)} asked for`;
+  const text = `${e.offered > 0 ? `${bytes(e.offered)} now, ` : ''}${bytes(e.wanted)} requested`;
   return (
     <>
       <Progress label={`Expansion of ${volume.name}`} text={text} />

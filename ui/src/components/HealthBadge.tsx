@@ -8,7 +8,7 @@ export function HealthBadge({ volume }: { volume: Volume }) {
   return (
     <Badge tone={toneOf(volume)}>
       {healthText(volume)}
-      {building.length > 0 && ` ${percent(Math.min(...building.map((r) => r.progress)), 100)}`}
+      {building.length > 0 && `, rebuilding ${percent(Math.min(...building.map((r) => r.progress)), 100)}`}
     </Badge>
   );
 }

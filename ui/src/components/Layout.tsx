@@ -41,13 +41,13 @@ export function Layout({ session, children }: { session: Session; children: Reac
         </nav>
         <div className="who">
           <SelectField
-            label="Colours"
+            label="Theme"
             hideLabel
             value={theme}
             options={[
-              ['system', 'As the system'],
-              ['light', 'Light'],
-              ['dark', 'Dark'],
+              ['system', 'System theme'],
+              ['light', 'Light theme'],
+              ['dark', 'Dark theme'],
             ]}
             onChange={(value) => {
               setTheme(value);
@@ -66,7 +66,7 @@ export function Layout({ session, children }: { session: Session; children: Reac
           )}
           {session.user === '' && session.trustedNetwork && (
             <Link href="/settings#rest-trusted-network" className="warning-link">
-              Open to the network
+              No login required
             </Link>
           )}
         </div>

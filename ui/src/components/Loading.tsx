@@ -1,7 +1,7 @@
 export function Loading({ what }: { what: string }) {
   return (
     <p className="loading" role="status">
-      Reading {what} …
+      Loading {what} …
     </p>
   );
 }

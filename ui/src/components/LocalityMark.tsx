@@ -1,12 +1,12 @@
 import { Button, Tooltip, TooltipTrigger } from 'react-aria-components';
 import type { Volume } from '../api/types';
-import { lacksLocalReplica, localityReason, nodeOf } from '../lib/volume';
+import { lacksLocalReplica, localityReason, localReplicaFollows, nodeOf } from '../lib/volume';
 
 // LocalityMark warns of a best-effort volume whose data is on other nodes alone, and says why.
 export function LocalityMark({ volume }: { volume: Volume }) {
   if (!lacksLocalReplica(volume)) return null;
   const reason = localityReason(volume);
-  const text = `No good replica on node ${nodeOf(volume)}, where the volume is used${reason === '' ? '; one is made if there is room' : `: ${reason}`}`;
+  const text = `No healthy replica on node ${nodeOf(volume)}, where the volume is attached${reason === '' ? `; ${localReplicaFollows}` : `: ${reason}`}`;
   return (
     <TooltipTrigger delay={200}>
       <Button className="locality-mark" aria-label={text}>

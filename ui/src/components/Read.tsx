@@ -20,7 +20,7 @@ export function Read<T>({ query, what, ages, children }: Props<T>) {
       <>
         {ages && query.isError && (
           <p className="warning" role="status">
-            As of {dateTime(new Date(query.dataUpdatedAt))}; since then {what} could not be read: {query.error.message}
+            Last read at {dateTime(new Date(query.dataUpdatedAt))}. Since then, {what} could not be read: {query.error.message}
           </p>
         )}
         {children(query.data)}

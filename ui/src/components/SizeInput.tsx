@@ -36,7 +36,7 @@ export function SizeInput({ label, size, refusal, note, takesFocus }: Props) {
       onChange={setText}
       error={text === '' ? undefined : wrong}
       refusal={refusal}
-      description={'error' in parsed ? 'A number with Mi, Gi, Ti (or M, G, T), as 10Gi' : [understood(parsed), note].filter((t) => t !== undefined).join('. ')}
+      description={'error' in parsed ? 'A number with a unit: Mi, Gi, Ti, M, G or T. Example: 10Gi' : [understood(parsed), note].filter((t) => t !== undefined).join('. ')}
       {...(takesFocus ? { takesFocus } : {})}
     />
   );

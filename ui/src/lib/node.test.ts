@@ -42,9 +42,9 @@ describe('clashText', () => {
   it('says what each field is now', () => {
     const now = { allowScheduling: false, evictionRequested: true, tags: [], storageReserved: 2 ** 30 };
     expect(clashText('d', now, ['tags', 'storageReserved'])).toBe(
-      'd was changed while this form was open: now its tags are none, and 1 GiB are reserved. Nothing was sent. Send it again to replace that by what stands here.',
+      'd was changed while this form was open: its tags are now empty, and its reserved space is now 1 GiB. Nothing was sent. Save again to overwrite this with the values in the form.',
     );
-    expect(clashText('d', now, ['allowScheduling', 'evictionRequested'])).toContain('now no new replicas are placed there, and it is being emptied.');
+    expect(clashText('d', now, ['allowScheduling', 'evictionRequested'])).toContain('its scheduling is now disabled, and its eviction is now requested.');
   });
 });
 
@@ -76,6 +76,6 @@ describe('readinessOf', () => {
 
 describe('unreadableNodes', () => {
   it('is not said while they are being read', () => expect(unreadableNodes(null)).toBe(''));
-  it('says that the account may not', () => expect(unreadableNodes({ status: 403, message: 'x' })).toContain('You may not see nodes'));
+  it('says that the account may not', () => expect(unreadableNodes({ status: 403, message: 'x' })).toContain('Your account may not list nodes'));
   it('gives the cause of a failure', () => expect(unreadableNodes({ status: 0, message: 'no answer' })).toContain('no answer'));
 });

@@ -15,7 +15,7 @@ export function readinessOf(nodes: readonly Node[] | undefined, name: string): R
 // unreadableNodes says why nodes are not shown; empty while they are being read.
 export function unreadableNodes(error: { status: number; message: string } | null): string {
   if (error === null) return '';
-  return error.status === 403 ? 'You may not see nodes, so their state and their disks are not shown.' : `The state of nodes and disks is not known: ${error.message}`;
+  return error.status === 403 ? 'Your account may not list nodes, so their state and their disks are not shown.' : `The state of nodes and disks is unknown: ${error.message}`;
 }
 
 // refusals are the annotations of a node that were not taken; each message names key and position.
@@ -56,16 +56,16 @@ export function clashText(what: string, now: Asked, clashes: readonly (keyof Ask
   const is = (field: keyof Asked): string => {
     switch (field) {
       case 'tags':
-        return `its tags are ${(now.tags ?? []).join(', ') || 'none'}`;
+        return `its tags are now ${(now.tags ?? []).join(', ') || 'empty'}`;
       case 'storageReserved':
-        return `${bytes(now.storageReserved ?? 0)} are reserved`;
+        return `its reserved space is now ${bytes(now.storageReserved ?? 0)}`;
       case 'allowScheduling':
-        return now.allowScheduling ? 'new replicas may be placed there' : 'no new replicas are placed there';
+        return now.allowScheduling ? 'its scheduling is now enabled' : 'its scheduling is now disabled';
       case 'evictionRequested':
-        return now.evictionRequested ? 'it is being emptied' : 'it is not being emptied';
+        return now.evictionRequested ? 'its eviction is now requested' : 'its eviction is no longer requested';
     }
   };
-  return `${what} was changed while this form was open: now ${clashes.map(is).join(', and ')}. Nothing was sent. Send it again to replace that by what stands here.`;
+  return `${what} was changed while this form was open: ${clashes.map(is).join(', and ')}. Nothing was sent. Save again to overwrite this with the values in the form.`;
 }
 
 // wished is a disk as people ask for it, without what was found of it.

@@ -24,7 +24,7 @@ describe('parseSize', () => {
   ])('%j in %s → %d bytes', (text, locale, bytes) => expect(parseSize(text, {}, locale)).toEqual({ bytes, typed: bytes }));
 
   const unit = 'must be a number with a unit';
-  const thousands = 'must have no sign between thousands';
+  const thousands = 'must not contain a thousands separator';
   it.each([
     ['', English, unit],
     ['ten', English, unit],
@@ -33,11 +33,11 @@ describe('parseSize', () => {
     ['.5Gi', English, unit],
     ['5.Gi', English, unit],
     ['1e3', English, unit],
-    ['1,5Gi', English, `${thousands}; the decimal sign is a point`],
+    ['1,5Gi', English, `${thousands}; the decimal separator is a point`],
     ['1,000Mi', English, thousands],
     ['1 000 Mi', English, thousands],
     ['1.000.000', English, thousands],
-    ['1.000', German, `${thousands}; the decimal sign is a comma`],
+    ['1.000', German, `${thousands}; the decimal separator is a comma`],
     ['1.000Gi', German, thousands],
     ['1.000,5Gi', German, thousands],
     ['1 000Mi', 'fr-FR', thousands],
@@ -49,7 +49,7 @@ describe('parseSize', () => {
 
   it.each([
     ['10', volumeSize, 'must be at least 2,097,152 bytes (2 MiB)'],
-    ['1Gi', expandedSize(2 ** 30), 'must be more than it is now'],
+    ['1Gi', expandedSize(2 ** 30), 'must be larger than the current size'],
   ])('%j breaks a rule', (text, rules, error) => expect(parseSize(text, rules, English)).toEqual({ error }));
 
   it('rounds up as the API does', () => {

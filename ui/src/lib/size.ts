@@ -29,7 +29,7 @@ export const volumeSize: Rules = { least: volumeStep, step: volumeStep };
 
 // expandedSize are the rules for a volume that is larger than it is now.
 export function expandedSize(now: number): Rules {
-  return { least: now + 1, tooSmall: 'must be more than it is now', step: volumeStep };
+  return { least: now + 1, tooSmall: 'must be larger than the current size', step: volumeStep };
 }
 
 // A Size has the bytes that are asked for, a multiple of the step, and those that were typed.
@@ -46,13 +46,13 @@ export function parseSize(text: string, rules: Rules = {}, locale?: string): Par
   const match = /^([\d.,'’٫٬_\s]*)([a-z]*)$/i.exec(withPlainDigits(text, locale).trim());
   const factor = factors[(match?.[2] ?? '').toLowerCase()];
   const amount = (match?.[1] ?? '').trim();
-  if (factor === undefined || !/^\d.*\d$|^\d$/s.test(amount)) return { error: `must be a number with a unit, as 10Gi or 1${decimal}5Ti` };
+  if (factor === undefined || !/^\d.*\d$|^\d$/s.test(amount)) return { error: `must be a number with a unit, such as 10Gi or 1${decimal}5Ti` };
   const [, whole = '', sign = '', part = ''] = /^(\d+)(?:([^\d])(\d+))?$/.exec(amount) ?? [];
   const isDecimal = sign === '' || sign === decimal || (sign === '.' && part.length !== 3);
-  if (whole === '' || !isDecimal) return { error: `must have no sign between thousands; the decimal sign is ${decimalNames[decimal] ?? `“${decimal}”`}` };
+  if (whole === '' || !isDecimal) return { error: `must not contain a thousands separator; the decimal separator is ${decimalNames[decimal] ?? `“${decimal}”`}` };
   const scale = 10n ** BigInt(part.length);
   const scaled = BigInt(whole + part) * factor;
-  if (factor === 1n && scaled % scale !== 0n) return { error: 'must be a whole number of bytes, or have a unit, as 10Gi' };
+  if (factor === 1n && scaled % scale !== 0n) return { error: 'must be a whole number of bytes, or have a unit, such as 10Gi' };
   const typed = Number((scaled + scale - 1n) / scale);
   const bytes = Math.ceil(typed / step) * step;
   if (typed < least) return { error: tooSmall ?? (least === 1 ? 'must be more than 0' : `must be at least ${exactly(least, locale)}`) };

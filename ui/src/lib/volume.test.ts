@@ -89,14 +89,14 @@ describe('keptBecause', () => {
     ['new', { state: '' }, ''],
     ['faulted, detached', { robustness: 'faulted' }, ''],
     ['its claim is gone', { kubernetesStatus: { ...bound, pvStatus: 'Released' } }, ''],
-    ['attached by hand', { state: 'attached', controllers: engine }, 'it is attached to node-1'],
-    ['about to be attached', { state: 'attaching' }, 'it is attaching'],
-    ['on its way from a node', { state: 'detaching', controllers: engine }, 'it is detaching from node-1'],
-    ['its claim is bound', { kubernetesStatus: bound }, 'it has the data of claim shop/data'],
+    ['attached by hand', { state: 'attached', controllers: engine }, 'it is attached to node node-1'],
+    ['about to be attached', { state: 'attaching' }, 'it is being attached'],
+    ['on its way from a node', { state: 'detaching', controllers: engine }, 'it is being detached from node node-1'],
+    ['its claim is bound', { kubernetesStatus: bound }, 'claim shop/data is bound to it'],
     [
       'used by a pod',
       { state: 'attached', controllers: engine, kubernetesStatus: { ...bound, workloadsStatus: [{ podName: 'db-0' }] } },
-      'it is attached to node-1; it is used by pod db-0; it has the data of claim shop/data',
+      'it is attached to node node-1; pod db-0 uses it; claim shop/data is bound to it',
     ],
   ])('%s → %s', (_, fields, want) => expect(keptBecause(volume('v', fields))).toBe(want));
 });

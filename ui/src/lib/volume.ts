@@ -60,6 +60,12 @@ export function lacksLocalReplica(v: Volume): boolean {
   return v.dataLocality === 'best-effort' && v.state === 'attached' && node !== '' && !placed(v).some((r) => r.hostId === node && isGood(r));
 }
 
+// localReplica explains the word in the choices of data locality.
+export const localReplica = 'A local replica is on the node where the volume is attached.';
+
+// localReplicaFollows is said while the API gives no reason.
+export const localReplicaFollows = 'Longhorn creates one when a disk of the node has enough space';
+
 // localityReason is what the API says of a local replica that is missing; empty if it says nothing.
 export function localityReason(v: Volume): string {
   const c = v.conditions['Scheduled'];
@@ -85,14 +91,14 @@ export function podsOf(v: Volume): string[] {
 export function keptBecause(v: Volume): string {
   const reasons: string[] = [];
   if (v.state === 'attached' || v.state === 'attaching' || v.state === 'detaching' || nodeOf(v) !== '') {
-    const state = v.state === 'attaching' || v.state === 'detaching' ? v.state : 'attached';
+    const is = v.state === 'attaching' || v.state === 'detaching' ? `is being ${v.state === 'attaching' ? 'attached' : 'detached'}` : 'is attached';
     const node = nodeOf(v);
-    const to = state === 'detaching' ? 'from' : 'to';
-    reasons.push(node === '' ? `it is ${state}` : `it is ${state} ${to} ${node}`);
+    const to = v.state === 'detaching' ? 'from' : 'to';
+    reasons.push(node === '' ? `it ${is}` : `it ${is} ${to} node ${node}`);
   }
   const pods = podsOf(v);
-  if (pods.length > 0) reasons.push(`it is used by ${pods.length === 1 ? 'pod' : 'pods'} ${pods.join(', ')}`);
-  if (v.kubernetesStatus.pvStatus === 'Bound') reasons.push(`it has the data of claim ${claimOf(v)}`);
+  if (pods.length > 0) reasons.push(pods.length === 1 ? `pod ${pods.join('')} uses it` : `pods ${pods.join(', ')} use it`);
+  if (v.kubernetesStatus.pvStatus === 'Bound') reasons.push(`claim ${claimOf(v)} is bound to it`);
   return reasons.join('; ');
 }
 

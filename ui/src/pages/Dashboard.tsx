@@ -21,7 +21,7 @@ export function Dashboard() {
         <VolumesCard />
         <NodesCard />
       </div>
-      <EventsCard id="events" title="What changed lately" />
+      <EventsCard id="events" title="Recent Events" />
     </>
   );
 }
@@ -60,11 +60,11 @@ function CapacityFigures({ nodes, over }: { nodes: Node[]; over: number }) {
         <dd>
           {bytes(c.used)} of {bytes(c.total)}
         </dd>
-        <dt>Reserved for others</dt>
+        <dt>Reserved for other uses</dt>
         <dd>{bytes(c.reserved)}</dd>
-        <dt>Scheduled</dt>
+        <dt>Scheduled for replicas</dt>
         <dd>{bytes(c.scheduled)}</dd>
-        <dt>Schedulable</dt>
+        <dt>Available for new replicas</dt>
         <dd>{bytes(schedulable(nodes, over))}</dd>
       </dl>
     </>
@@ -123,8 +123,8 @@ function NodeCounts({ nodes }: { nodes: Node[] }) {
     ['Nodes not ready', 'bad', nodes.filter((n) => !isTrue(n.conditions, 'Ready')).length],
     ['Nodes ready', 'good', nodes.filter((n) => isTrue(n.conditions, 'Ready')).length],
     ['Disks not ready', 'bad', disks.filter(({ d }) => !isTrue(d.conditions, 'Ready')).length],
-    ['Disks that take no replicas', 'warn', disks.filter(({ n, d }) => isTrue(d.conditions, 'Ready') && !takesReplicas(n, d)).length],
-    ['Disks that take replicas', 'good', disks.filter(({ n, d }) => takesReplicas(n, d)).length],
+    ['Disks that accept no new replicas', 'warn', disks.filter(({ n, d }) => isTrue(d.conditions, 'Ready') && !takesReplicas(n, d)).length],
+    ['Disks that accept new replicas', 'good', disks.filter(({ n, d }) => takesReplicas(n, d)).length],
   ];
   return (
     <>
@@ -151,7 +151,7 @@ function NotWell() {
     <section className="card" aria-labelledby="not-well">
       <h2 id="not-well">What needs attention</h2>
       <Read query={findings} what="findings" ages>
-        {(list) => (list.length === 0 ? <p>Everything is as it was asked for.</p> : <Findings list={list} />)}
+        {(list) => (list.length === 0 ? <p>No problems found. Everything is in its requested state.</p> : <Findings list={list} />)}
       </Read>
     </section>
   );

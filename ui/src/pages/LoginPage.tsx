@@ -13,7 +13,7 @@ export function LoginPage() {
   return (
     <main className="alone">
       <h1>Log in to Longhorn</h1>
-      <p>The page asks the API with your rights. It needs a token of your account for the audience longhorn-backend:</p>
+      <p>The page has the rights of the account that you log in with. Create a token of the account for the audience longhorn-backend. Replace ACCOUNT with the name of the ServiceAccount:</p>
       <Command text={howTo} />
       <Form
         className="form"
@@ -29,7 +29,7 @@ export function LoginPage() {
           </Button>
         </div>
       </Form>
-      <p className="small">The token is kept in a cookie that no script can read, until you log out or close the browser.</p>
+      <p className="small">The browser stores the token in a cookie that no script can read, until you log out or close the browser.</p>
     </main>
   );
 }

@@ -20,7 +20,7 @@ interface Props {
 }
 
 const newDisk: DiskUpdate = { path: '', diskType: 'filesystem', diskDriver: '', allowScheduling: true, evictionRequested: false, storageReserved: 0, tags: [] };
-const nameTaken = 'the node has a disk of this name';
+const nameTaken = 'the node already has a disk with this name';
 
 export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
   const [base, setBase] = useState<DiskUpdate>(disk ?? newDisk); // as it was when what stands here was begun
@@ -34,12 +34,12 @@ export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
   const isTaken = existing === undefined && Object.keys(node.disks ?? {}).includes(name.trim());
 
   const added = (now: Node, mine: DiskUpdate) => {
-    if (now.disks?.[name.trim()] !== undefined) throw new ApiError(0, 'Changed meanwhile', `name: ${nameTaken}`);
+    if (now.disks?.[name.trim()] !== undefined) throw new ApiError(0, 'Conflict', `name: ${nameTaken}`);
     return { disks: disksWith(now, name.trim(), mine) };
   };
   const changed = (now: Node, mine: DiskUpdate) => {
     const there = now.disks?.[name];
-    if (there?.path !== base.path) throw changedMeanwhile(`${node.name} has no disk ${name} at ${base.path} any more. Nothing was sent.`);
+    if (there?.path !== base.path) throw changedMeanwhile(`node ${node.name} no longer has disk ${name} at ${base.path}. Nothing was sent. Close this form and check the disks of the node.`);
     const { value, clashes } = rebased<DiskUpdate>(base, mine, there);
     if (clashes.length > 0) {
       setBase(there);
@@ -61,8 +61,8 @@ export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
   const room = disk?.storageMaximum ?? 0;
   return (
     <FormDialog
-      title={existing === undefined ? `Add a disk to ${node.name}` : `Disk ${existing} of ${node.name}`}
-      submit={existing === undefined ? 'Add' : 'Change'}
+      title={existing === undefined ? `Add a disk to ${node.name}` : `Edit disk ${existing} of ${node.name}`}
+      submit={existing === undefined ? 'Add' : 'Save'}
       onClose={onClose}
       onSubmit={submit}
       isPending={change.isPending}
@@ -77,15 +77,15 @@ export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
         onChange={setPath}
         isDisabled={existing !== undefined}
         refusal={refusal('path')}
-        description="A directory on the node, on a file system of its own"
+        description="A directory on the node, on a separate file system"
         takesFocus={existing === undefined}
         isRequired
       />
       <SizeInput
-        label="Reserved for others"
+        label="Reserved for other uses"
         size={reserved}
         refusal={refusal('storageReserved')}
-        note={room > 0 && 'bytes' in parsed && parsed.bytes >= room ? `The disk has ${bytes(room)}: no replica fits beside that` : undefined}
+        note={room > 0 && 'bytes' in parsed && parsed.bytes >= room ? `The disk has ${bytes(room)}, so no replica will fit on it` : undefined}
       />
       <TextInput label="Tags" value={tags} onChange={setTags} refusal={refusal('tags')} description="Separated by commas" />
       <SchedulingFields value={scheduling} onChange={setScheduling} elsewhere="disks" />

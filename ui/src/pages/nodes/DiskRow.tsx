@@ -24,19 +24,19 @@ export function DiskRow({ name, disk, node }: { name: string; disk: Disk; node: 
     <li className="disk">
       <div className="title">
         <h3>
-          {name} <span className="small">{disk.path}</span> <Badge tone={takes ? 'good' : 'warn'}>{takes ? 'takes replicas' : 'takes no replicas'}</Badge>
+          {name} <span className="small">{disk.path}</span> <Badge tone={takes ? 'good' : 'warn'}>{takes ? 'accepts new replicas' : 'accepts no new replicas'}</Badge>
         </h3>
         <div className="actions">
-          <Button look="quiet" onPress={() => setOpen('change')} aria-label={`Change ${name} of ${node.name}`}>
-            Change
+          <Button look="quiet" onPress={() => setOpen('change')} aria-label={`Edit disk ${name} of ${node.name}`}>
+            Edit disk
           </Button>
-          <Button look="quiet" onPress={() => setOpen('remove')} aria-label={`Remove ${name} of ${node.name}`}>
-            Remove
+          <Button look="quiet" onPress={() => setOpen('remove')} aria-label={`Remove disk ${name} of ${node.name}`}>
+            Remove disk
           </Button>
         </div>
       </div>
       <StackedMeter
-        label={`Room of ${name} on ${node.name}`}
+        label={`Space of ${name} on ${node.name}`}
         text={`${bytes(c.used)} of ${bytes(c.total)} used`}
         whole={c.total}
         parts={[
@@ -51,14 +51,14 @@ export function DiskRow({ name, disk, node }: { name: string; disk: Disk; node: 
       {emptied !== undefined && (
         <>
           <p role="status">
-            <Badge tone={emptied.status === 'True' ? 'good' : 'busy'}>{emptied.status === 'True' ? 'emptied' : 'being emptied'}</Badge> {emptied.message}
+            <Badge tone={emptied.status === 'True' ? 'good' : 'busy'}>{emptied.status === 'True' ? 'eviction complete' : 'being evicted'}</Badge> {emptied.message}
           </p>
           <Moves replicas={disk.scheduledReplica ?? {}} name={`${name} of ${node.name}`} />
         </>
       )}
       <details>
         <summary>
-          {number(held.length)} {held.length === 1 ? 'replica' : 'replicas'} on {name}, conditions
+          {number(held.length)} {held.length === 1 ? 'replica' : 'replicas'} on {name}, and its conditions
         </summary>
         <Held replicas={disk.scheduledReplica ?? {}} />
         <Conditions conditions={disk.conditions} name={`Conditions of ${name} on ${node.name}`} />

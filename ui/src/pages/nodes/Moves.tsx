@@ -10,7 +10,7 @@ export function Moves({ replicas, name }: { replicas: Record<string, number>; na
   const moves = movesOf(replicas, volumes.data ?? []);
   if (moves.length === 0) return null;
   return (
-    <ul className="moves" aria-label={`Replicas that leave ${name}`}>
+    <ul className="moves" aria-label={`Replicas that are still on ${name}`}>
       {moves.map((m) => (
         <li key={m.replica}>
           {m.volume === null ? m.replica : <Link href={`/volumes/${encodeURIComponent(m.volume.name)}`}>{m.volume.name}</Link>}, {bytes(m.bytes)}
@@ -22,6 +22,6 @@ export function Moves({ replicas, name }: { replicas: Record<string, number>; na
 }
 
 function State({ move }: { move: Move }) {
-  if (move.progress !== null) return <Progress label={`Copy of ${move.volume?.name ?? move.replica} to another disk`} value={move.progress} />;
-  return <span className="small">{move.waits === '' ? ': its turn has not come' : `: ${move.waits}`}</span>;
+  if (move.progress !== null) return <Progress label={`Rebuild of ${move.volume?.name ?? move.replica} on another disk`} value={move.progress} />;
+  return <span className="small">{move.waits === '' ? ': waiting for its turn' : `: ${move.waits}`}</span>;
 }

@@ -20,11 +20,11 @@ export function NodeCard({ node }: { node: Node }) {
       <div className="title">
         <h2 id={`node-${node.name}`}>
           {node.name} <Badge tone={ready ? 'good' : 'bad'}>{ready ? 'ready' : 'not ready'}</Badge>{' '}
-          {!node.allowScheduling && <Badge tone="idle">takes no new replicas</Badge>} {node.evictionRequested && <Badge tone="busy">is being emptied</Badge>}
+          {!node.allowScheduling && <Badge tone="idle">scheduling disabled</Badge>} {node.evictionRequested && <Badge tone="busy">being evicted</Badge>}
         </h2>
         <div className="actions">
-          <Button onPress={() => setEditing(true)} aria-label={`Change node ${node.name}`}>
-            Change
+          <Button onPress={() => setEditing(true)} aria-label={`Edit node ${node.name}`}>
+            Edit node
           </Button>
           <Button onPress={() => setAdding(true)} aria-label={`Add disk to ${node.name}`}>
             Add disk
@@ -43,7 +43,7 @@ export function NodeCard({ node }: { node: Node }) {
         </p>
       ))}
       {disks.length === 0 ? (
-        <p>It has no disk.</p>
+        <p>The node has no disks.</p>
       ) : (
         <ul className="disks">
           {disks.map(([name, disk]) => (

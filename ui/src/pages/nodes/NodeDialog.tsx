@@ -25,7 +25,7 @@ export function NodeDialog({ node, onClose }: { node: Node; onClose: () => void 
     return { node: { allowScheduling, evictionRequested, tags: value.tags } };
   };
   return (
-    <FormDialog title={`Node ${node.name}`} submit="Change" onClose={onClose} onSubmit={() => change.mutate(make, { onSuccess: onClose })} isPending={change.isPending} error={change.error} fields={['tags']}>
+    <FormDialog title={`Edit node ${node.name}`} submit="Save" onClose={onClose} onSubmit={() => change.mutate(make, { onSuccess: onClose })} isPending={change.isPending} error={change.error} fields={['tags']}>
       <TextInput label="Tags" value={tags} onChange={setTags} refusal={fieldError(change.error, 'tags')} description="Separated by commas" />
       <SchedulingFields value={scheduling} onChange={setScheduling} elsewhere="nodes" />
     </FormDialog>

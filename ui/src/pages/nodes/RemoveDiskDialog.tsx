@@ -17,13 +17,13 @@ export function RemoveDiskDialog({ node, name, disk, onClose }: { node: Node; na
     if (there.path !== path) {
       setPath(there.path);
       setTyped('');
-      throw changedMeanwhile(`${name} was the disk at ${path} when this form was opened, and is that at ${there.path} now. Nothing was sent.`);
+      throw changedMeanwhile(`disk ${name} was at ${path} when this form was opened, and is at ${there.path} now. Nothing was sent. To remove the disk at ${there.path}, type its name again.`);
     }
     return { disks: disksWithout(now, name) };
   };
   return (
     <FormDialog
-      title={`Remove ${name} of ${node.name}`}
+      title={`Remove disk ${name} of ${node.name}`}
       submit="Remove"
       danger
       onClose={onClose}
@@ -32,9 +32,9 @@ export function RemoveDiskDialog({ node, name, disk, onClose }: { node: Node; na
       isDisabled={typed !== name}
       error={change.error}
     >
-      <p>The directory {path} stays as it is; nothing in it is used any more.</p>
-      {disk.allowScheduling && <p className="warning">New replicas may be placed on it. Change that first: a disk that takes replicas is not removed.</p>}
-      {held > 0 && <p className="warning">It holds {held} {held === 1 ? 'replica' : 'replicas'}. Empty it first.</p>}
+      <p>Longhorn leaves the directory {path} as it is, and no longer uses its content.</p>
+      {disk.allowScheduling && <p className="warning">Scheduling is enabled on this disk. Edit the disk and disable scheduling first: the API does not remove a disk that accepts new replicas.</p>}
+      {held > 0 && <p className="warning">The disk holds {held} {held === 1 ? 'replica' : 'replicas'}. Evict {held === 1 ? 'it' : 'them'} first.</p>}
       <ConfirmName wanted={name} value={typed} onChange={setTyped} />
     </FormDialog>
   );

@@ -10,10 +10,10 @@ export function SchedulingFields({ value, onChange, elsewhere }: { value: Schedu
   return (
     <>
       <CheckboxField isSelected={value.allowScheduling} onChange={(on) => onChange({ allowScheduling: on, evictionRequested: value.evictionRequested && !on })}>
-        New replicas may be placed here
+        Enable scheduling: new replicas may be placed here
       </CheckboxField>
       <CheckboxField isSelected={value.evictionRequested} onChange={(on) => onChange({ allowScheduling: value.allowScheduling && !on, evictionRequested: on })}>
-        Empty it: its replicas move to other {elsewhere}
+        Evict all replicas: they move to other {elsewhere}
       </CheckboxField>
     </>
   );

@@ -28,22 +28,22 @@ export function SettingRow({ setting: s }: { setting: Setting }) {
     >
       <div className="about">
         <h3>
-          {s.definition.displayName} {!s.applied && <Badge tone="warn">not in force</Badge>} {s.definition.readOnly && <Badge tone="idle">cannot be changed</Badge>}
+          {s.definition.displayName} {!s.applied && <Badge tone="warn">not applied</Badge>} {s.definition.readOnly && <Badge tone="idle">read-only</Badge>}
         </h3>
         <p>{s.definition.description}</p>
         <p className="small">
           <code>{s.name}</code>
           {range !== '' && ` · ${range}`} · default: {standard === '' ? 'empty' : standard}
-          {s.definition.effect !== undefined && s.definition.effect !== '' && ` · ${s.definition.effect}`}
-          {s.valueInForce !== undefined && s.valueInForce !== current && ` · in force: ${s.valueInForce === '' ? 'empty' : s.valueInForce}`}
+          {s.definition.effect !== undefined && s.definition.effect !== '' && ` · effect: ${s.definition.effect}`}
+          {s.valueInForce !== undefined && s.valueInForce !== current && ` · value in force: ${s.valueInForce === '' ? 'empty' : s.valueInForce}`}
         </p>
       </div>
       <div className="value">
         <ValueField setting={s} value={value} onChange={setTyped} error={change.error?.message} />
         <div className="actions">
           {value !== standard && !s.definition.readOnly && (
-            <Button look="quiet" onPress={() => setTyped(standard)} aria-label={`Default of ${s.definition.displayName}`}>
-              Default
+            <Button look="quiet" onPress={() => setTyped(standard)} aria-label={`Reset ${s.definition.displayName} to default`}>
+              Reset to default
             </Button>
           )}
           {value !== current && (

@@ -26,7 +26,7 @@ function SettingList({ settings }: { settings: Setting[] }) {
       <div className="toolbar">
         <TextInput label="Search" value={text} onChange={setText} type="search" />
       </div>
-      {groups.length === 0 && <p>No setting has these words.</p>}
+      {groups.length === 0 && <p>No setting matches the search.</p>}
       {groups.map(([category, list]) => (
         <section key={category} className="card" aria-labelledby={`category-${category}`}>
           <h2 id={`category-${category}`}>{category.charAt(0).toUpperCase() + category.slice(1)}</h2>

@@ -2,22 +2,22 @@ import type { ReactNode } from 'react';
 import type { Volume } from '../../api/types';
 import { ExpansionProgress } from '../../components/ExpansionProgress';
 import { bytes, dateTime, sizeOf, timeOf } from '../../lib/format';
-import { actualSizeOf, isGood, lacksLocalReplica, localityReason, nodeOf, placed, unset } from '../../lib/volume';
+import { actualSizeOf, isGood, lacksLocalReplica, localityReason, localReplicaFollows, nodeOf, placed, unset } from '../../lib/volume';
 
 // Facts are what a volume is and was asked to be.
 export function Facts({ volume: v }: { volume: Volume }) {
   const created = timeOf(v.created);
   const engine = v.controllers?.[0];
   const rows: [string, ReactNode][] = [
-    ['State', `${v.state === '' ? 'new' : v.state}, ${v.robustness}`],
-    ['Ready for workloads', v.ready ? 'yes' : `no: ${v.notReadyMessage}`],
+    ['State', `${v.state === '' ? 'new' : v.state}, ${v.robustness === 'unknown' ? 'health unknown' : v.robustness}`],
+    ['Ready for pods', v.ready ? 'yes' : `no: ${v.notReadyMessage}`],
     ['Size', sizeText(v)],
     ['Actual size', bytes(actualSizeOf(v))],
-    ['Replicas', v.state === 'attached' ? `${placed(v).filter(isGood).length} good of ${v.numberOfReplicas}` : v.numberOfReplicas],
+    ['Replicas', v.state === 'attached' ? `${placed(v).filter(isGood).length} of ${v.numberOfReplicas} healthy` : v.numberOfReplicas],
     ['Data locality', localityText(v)],
     ['Access mode', v.accessMode || unset],
     ['Frontend', v.frontend],
-    ['Used on', nodeOf(v) || 'no node'],
+    ['Attached to', nodeOf(v) || 'no node'],
     ['Device', engine?.endpoint || 'none'],
     ['Node tags', (v.nodeSelector ?? []).join(', ') || 'any'],
     ['Disk tags', (v.diskSelector ?? []).join(', ') || 'any'],
@@ -57,7 +57,7 @@ function localityText(v: Volume): ReactNode {
   if (!lacksLocalReplica(v)) return v.dataLocality || unset;
   return (
     <>
-      {v.dataLocality} <span className="warning">⚠ no good replica on {nodeOf(v)}: {localityReason(v) || 'one is made if there is room'}</span>
+      {v.dataLocality} <span className="warning">⚠ no healthy replica on {nodeOf(v)}: {localityReason(v) || localReplicaFollows}</span>
     </>
   );
 }

@@ -27,7 +27,7 @@ export function Placement({ volume }: { volume: Volume }) {
       </ul>
       {waiting > 0 && (
         <p className="warning">
-          {waiting} of {volume.numberOfReplicas} replicas {waiting === 1 ? 'has' : 'have'} no place{scheduled?.message ? `: ${scheduled.message}` : ''}
+          {waiting} of {volume.numberOfReplicas} replicas {waiting === 1 ? 'is' : 'are'} not on a disk yet{scheduled?.message ? `: ${scheduled.message}` : ''}
         </p>
       )}
     </section>
@@ -40,7 +40,7 @@ function NodeBox({ name, node, readiness, volume }: { name: string; node: Node |
   return (
     <li className={`node-box${isUser ? ' user' : ''}${replicas.length === 0 ? ' vacant' : ''}`}>
       <h3>
-        {name} {isUser && <span className="chip">used here</span>} {readiness === 'not ready' && <Badge tone="bad">not ready</Badge>}
+        {name} {isUser && <span className="chip">attached here</span>} {readiness === 'not ready' && <Badge tone="bad">not ready</Badge>}
       </h3>
       {replicas.length === 0 && <p className="small">no replica</p>}
       {replicas.map((r) => (
@@ -52,7 +52,7 @@ function NodeBox({ name, node, readiness, volume }: { name: string; node: Node |
 
 function stateOf(r: Replica, isRebuilding: boolean): [Tone, string] {
   if (isRebuilding || r.mode === 'WO') return ['busy', 'rebuilding'];
-  if (r.mode === 'RW') return ['good', 'good'];
+  if (r.mode === 'RW') return ['good', 'healthy'];
   if (r.mode === 'ERR' || r.failedAt !== '') return ['bad', 'failed'];
   return r.running ? ['busy', 'starting'] : ['idle', 'stopped'];
 }
@@ -70,7 +70,7 @@ function ReplicaBox({ replica: r, volume, node, isNodeKnown }: { replica: Replic
         {disk ? `${disk[0]}, ${bytes(disk[1].storageAvailable)} free · ` : isNodeKnown ? 'disk unknown · ' : ''}
         {r.diskPath}
       </p>
-      {status?.isRebuilding && <Progress label={`Rebuild of ${r.name}`} value={status.progress} text={`${status.progress} %${status.copyBytes ? ` of ${bytes(status.copyBytes)}${status.partial ? ' that it lacks' : ''}` : ''}`} />}
+      {status?.isRebuilding && <Progress label={`Rebuild of ${r.name}`} value={status.progress} text={`${status.progress} %${status.copyBytes ? ` of ${status.partial ? 'the missing ' : ''}${bytes(status.copyBytes)}` : ''}`} />}
       {status !== undefined && status.error !== '' && <p className="field-error">{status.error}</p>}
     </div>
   );

@@ -13,7 +13,7 @@ export function Source({ resource }: { resource: Resource }) {
         </summary>
         {open && (
           <Tabs>
-            <TabList aria-label="Form" className="tabs">
+            <TabList aria-label="Format" className="tabs">
               <Tab id="yaml">YAML</Tab>
               <Tab id="json">JSON</Tab>
             </TabList>

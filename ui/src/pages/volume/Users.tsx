@@ -1,21 +1,28 @@
 import type { Volume } from '../../api/types';
 
+// requesters are the words for the types of tickets.
+const requesters: Partial<Record<string, string>> = {
+  'csi-attacher': 'for pods (csi-attacher)',
+  'longhorn-api': 'manual (longhorn-api)',
+  'share-manager-controller': 'for the share (share-manager-controller)',
+};
+
 // Users are the claim, the pods and the tickets that a volume is attached for.
 export function Users({ volume: v }: { volume: Volume }) {
   const k = v.kubernetesStatus;
   const tickets = Object.values(v.volumeAttachment?.attachments ?? {});
   return (
     <section className="card" aria-labelledby="users">
-      <h2 id="users">Who uses it</h2>
+      <h2 id="users">Used by</h2>
       <dl className="figures">
-        <dt>Persistent volume</dt>
+        <dt>PersistentVolume</dt>
         <dd>{k.pvName === '' ? 'none' : `${k.pvName}, ${k.pvStatus}`}</dd>
         <dt>Claim</dt>
         <dd>{k.pvcName === '' ? 'none' : `${k.namespace}/${k.pvcName}`}</dd>
       </dl>
       <h3>Pods</h3>
       {(k.workloadsStatus ?? []).length === 0 ? (
-        <p>No pod uses it.</p>
+        <p>No pod uses the volume.</p>
       ) : (
         <ul>
           {(k.workloadsStatus ?? []).map((w) => (
@@ -26,14 +33,14 @@ export function Users({ volume: v }: { volume: Volume }) {
           ))}
         </ul>
       )}
-      <h3>Attached for</h3>
+      <h3>Attachment requests</h3>
       {tickets.length === 0 ? (
-        <p>Nobody asks for it.</p>
+        <p>There are no attachment requests.</p>
       ) : (
         <ul>
           {tickets.map((t) => (
             <li key={t.attachmentID}>
-              {t.attachmentType} on {t.nodeID}: {t.satisfied ? 'attached' : `waits${reasonOf(t.conditions)}`}
+              {requesters[t.attachmentType] ?? t.attachmentType} on {t.nodeID}: {t.satisfied ? 'attached' : `waiting${reasonOf(t.conditions)}`}
             </li>
           ))}
         </ul>

@@ -36,7 +36,7 @@ function NoVolume({ name }: { name: string }) {
     <>
       <h1>{name}</h1>
       <p>
-        There is no volume of this name. <Link href="/volumes">All volumes</Link>
+        There is no volume with this name. <Link href="/volumes">All volumes</Link>
       </p>
     </>
   );

@@ -46,7 +46,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const error = (field: (typeof fields)[number]) => fieldError(create.error, field);
   return (
     <FormDialog title="Create volume" submit="Create" onClose={onClose} onSubmit={submit} isPending={create.isPending} isDisabled={name.trim() === '' || 'error' in parsed || numberOfReplicas === null} error={create.error} fields={fields}>
-      <TextInput label="Name" value={name} onChange={setName} error={error('name')} takesFocus isRequired description="Lower-case letters, digits and dashes, at most 40" />
+      <TextInput label="Name" value={name} onChange={setName} error={error('name')} takesFocus isRequired description="Lower-case letters, digits and hyphens, at most 40 characters" />
       <SizeInput label="Size" size={size} refusal={error('size')} />
       <div className="pair">
         <TextInput
@@ -56,7 +56,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
           inputMode="numeric"
           isDisabled={dataLocality === 'strict-local'}
           error={numberOfReplicas === null ? 'must be a whole number' : error('numberOfReplicas')}
-          description="Copies on different nodes"
+          description="Copies of the data, on different nodes"
         />
         <SelectField
           label="Data locality"
@@ -68,7 +68,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
             ['strict-local', 'strict-local'],
           ]}
           error={error('dataLocality')}
-          description="best-effort keeps a copy where the volume is used, if there is room"
+          description="best-effort keeps a replica on the node where the volume is attached, if possible"
         />
       </div>
       <div className="pair">
@@ -79,15 +79,15 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
           options={[
             ['rwo', 'rwo: one node at a time'],
             ['rwop', 'rwop: one pod at a time'],
-            ['rwx', 'rwx: many nodes, shared by NFS'],
+            ['rwx', 'rwx: many nodes, over NFS'],
           ]}
           error={error('accessMode')}
         />
-        <SelectField label="Frontend" value={frontend} onChange={setFrontend} options={[['blockdev', 'blockdev: a device on the node']]} error={error('frontend')} />
+        <SelectField label="Frontend" value={frontend} onChange={setFrontend} options={[['blockdev', 'blockdev']]} error={error('frontend')} description="A block device on the node" />
       </div>
       <div className="pair">
-        <TextInput label="Node tags" value={nodeTags} onChange={setNodeTags} error={error('nodeSelector')} description="Separated by commas; a node must have all" />
-        <TextInput label="Disk tags" value={diskTags} onChange={setDiskTags} error={error('diskSelector')} description="Separated by commas; a disk must have all" />
+        <TextInput label="Node tags" value={nodeTags} onChange={setNodeTags} error={error('nodeSelector')} description="Separated by commas. A node must have all of them" />
+        <TextInput label="Disk tags" value={diskTags} onChange={setDiskTags} error={error('diskSelector')} description="Separated by commas. A disk must have all of them" />
       </div>
     </FormDialog>
   );

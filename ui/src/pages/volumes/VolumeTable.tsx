@@ -43,7 +43,7 @@ export function VolumeTable({ volumes, columns, sort, onSort, selected, onSelect
           <tr aria-rowindex={1}>
             <th className="check">
               <CheckboxField
-                label="Choose all volumes that are shown"
+                label="Select all volumes that are shown"
                 isSelected={all}
                 isIndeterminate={!all && volumes.some((v) => selected.has(v.name))}
                 onChange={(on) => onSelect(on ? new Set(volumes.map((v) => v.name)) : new Set())}
@@ -65,7 +65,7 @@ export function VolumeTable({ volumes, columns, sort, onSort, selected, onSelect
             return (
               <tr key={v.name} aria-rowindex={row.index + 2} className={selected.has(v.name) ? 'selected' : ''}>
                 <td className="check">
-                  <CheckboxField label={`Choose ${v.name}`} isSelected={selected.has(v.name)} onChange={(on) => toggle(v.name, on)} />
+                  <CheckboxField label={`Select ${v.name}`} isSelected={selected.has(v.name)} onChange={(on) => toggle(v.name, on)} />
                 </td>
                 {columns.map((c) =>
                   c.id === 'name' ? (

@@ -41,6 +41,10 @@ export function VolumesPage() {
   );
 }
 
+function countOf(volumes: number): string {
+  return `${number(volumes)} ${volumes === 1 ? 'volume' : 'volumes'}`;
+}
+
 function healthFrom(search: string): Filter['health'] {
   const asked = new URLSearchParams(search).get('health');
   return healths.find((h) => h === asked) ?? 'all';
@@ -84,13 +88,13 @@ function VolumeList({ volumes, act }: { volumes: Volume[]; act: Act }) {
           </Popover>
         </MenuTrigger>
         <p className="small" role="status">
-          {rows.length === volumes.length ? `${number(volumes.length)} volumes` : `${number(rows.length)} of ${number(volumes.length)} volumes`}
-          {chosen.length > 0 && `, ${number(chosen.length)} chosen`}
+          {rows.length === volumes.length ? countOf(volumes.length) : `${number(rows.length)} of ${countOf(volumes.length)}`}
+          {chosen.length > 0 && `, ${number(chosen.length)} selected`}
         </p>
         {chosen.length > 0 && <BulkMenu volumes={chosen} act={act} />}
       </div>
       {volumes.length === 0 ? (
-        <p className="empty">There is no volume yet. Claims with the storage class longhorn make volumes; so does the button above.</p>
+        <p className="empty">There are no volumes yet. A claim with the StorageClass longhorn creates a volume. You can also create one with the button above.</p>
       ) : (
         <VolumeTable volumes={rows} columns={columns.filter((c) => shown.includes(c.id))} sort={sort} onSort={setSort} selected={selected} onSelect={setSelected} act={act} />
       )}
@@ -101,7 +105,7 @@ function VolumeList({ volumes, act }: { volumes: Volume[]; act: Act }) {
 function BulkMenu({ volumes, act }: { volumes: Volume[]; act: Act }) {
   return (
     <MenuTrigger>
-      <Button>Actions on the chosen</Button>
+      <Button>Actions on selected volumes</Button>
       <Popover className="popover">
         <Menu
           className="listbox"
