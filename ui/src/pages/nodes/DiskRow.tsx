@@ -58,7 +58,7 @@ export function DiskRow({ name, disk, node }: { name: string; disk: Disk; node: 
       )}
       <details>
         <summary>
-          {number(held.length)} {held.length === 1 ? 'replica' : 'replicas'} on {name}, and its conditions
+          Replicas ({number(held.length)}) and conditions of {name}
         </summary>
         <Held replicas={disk.scheduledReplica ?? {}} />
         <Conditions conditions={disk.conditions} name={`Conditions of ${name} on ${node.name}`} />
