@@ -85,46 +85,56 @@ start_workload() {
 		fail "volume $volume is not healthy" "see bin/devcluster kubectl -n $ns describe volumes.longhorn.io $volume"
 }
 
+# page makes the page reachable on this machine, and prints its address and a token. The account has the rights that
+# docs/FEATURES.md gives to an operator.
+page() {
+	local address
+	{
+		kubectl -n $ns create serviceaccount demo --dry-run=client -o yaml
+		echo ---
+		kubectl -n $ns create role demo --verb=get,list,create,update,delete \
+			--resource=volumes.longhorn.io,nodes.longhorn.io,settings.longhorn.io --dry-run=client -o yaml
+		echo ---
+		kubectl -n $ns create role demo-events --verb=get,list --resource=events --dry-run=client -o yaml
+		for role in demo demo-events; do
+			echo ---
+			kubectl -n $ns create rolebinding $role --role=$role --serviceaccount=$ns:demo --dry-run=client -o yaml
+		done
+	} | kubectl apply -f - >/dev/null
+	address=$("$devcluster" forward $ns/longhorn-backend:9500)
+	echo "     https://$address/       (the browser warns: the certificate is the cluster's own)"
+	echo "     Token, valid for 12 hours:"
+	kubectl -n $ns create token demo --audience longhorn-backend --duration=12h
+}
+
 show() {
-	echo
-	echo "NODES"
-	kubectl -n $ns get nodes.longhorn.io
-	echo
-	echo "DISKS"
-	kubectl -n $ns get nodes.longhorn.io -o json | jq -r '
-		["NODE", "PATH", "UUID", "SCHEDULABLE", "AVAILABLE", "REPLICAS"],
-		(.items[] | . as $n | (.status.diskStatus // {}) | to_entries[] | [
-			$n.metadata.name,
-			($n.spec.disks[.key].path // "?"),
-			(.value.diskUUID // "?"),
-			([.value.conditions[]? | select(.type == "Schedulable") | .status][0] // "?"),
-			"\((.value.storageAvailable // 0) / 1048576 | floor) MiB",
-			((.value.scheduledReplica // {}) | length)
-		]) | @tsv' | awk -F'\t' '{ printf "%-9s %-18s %-38s %-12s %-12s %s\n", $1, $2, $3, $4, $5, $6 }'
-	echo
-	echo "VOLUMES"
-	kubectl -n $ns get volumes.longhorn.io
-	echo
-	echo "REPLICAS"
-	kubectl -n $ns get replicas.longhorn.io
-	echo
-	echo "The pod writes:  $(kubectl exec deployment/demo -- tail -n 1 /data/log)"
 	local node
 	node=$(kubectl -n $ns get volumes.longhorn.io "$volume" -o jsonpath='{.status.currentNodeID}')
+	echo
+	kubectl longhorn status
 	cat <<END
 
-Try next:
-  bin/devcluster kubectl exec deployment/demo -- tail /data/log      # what was written; kill the pod and it goes on:
-  bin/devcluster kubectl delete pod -l app=demo
-  bin/devcluster exec $node -- nbdinfo 'nbd+unix:///engine/$volume?socket=/run/longhorn/nbd.sock'
-Remove all of it:  make demo-down
+Three things to try. "alias kubectl='bin/devcluster kubectl'" shortens the commands.
+
+  1. Open the page:
+$(page)
+
+  2. Switch off a node that has a replica, ask what is wrong, and switch the node on again:
+     bin/devcluster stop-node $(printf '%s\n' "${nodes[@]}" | grep -v "^$node\$" | tail -n 1)
+     bin/devcluster kubectl longhorn explain claim default/demo
+     bin/devcluster start-node $(printf '%s\n' "${nodes[@]}" | grep -v "^$node\$" | tail -n 1)
+
+  3. Delete the pod. Its Deployment starts another one, which finds the data:
+     bin/devcluster kubectl delete pod -l app=demo
+     bin/devcluster kubectl exec deployment/demo -- tail /data/log
+
+Remove everything:  make demo-down
 END
 }
 
 case ${1:-} in
 up)
 	check
-	command -v jq >/dev/null || { echo "demo: jq is missing; run scripts/setup" >&2; exit 1; }
 	start_cluster
 	install
 	start_workload
