@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 . scripts/tool.sh
 CGO=1 tool vale tools/prose github.com/vale-cli/vale/v3/cmd/vale
 
-later=$(grep -v '^#' tools/prose/later.txt | paste -sd'|')
+later=$({ grep -v '^#' tools/prose/later.txt || true; } | paste -sd'|')
 files() {
 	git ls-files --cached --others --exclude-standard -- '*.md'
 	git ls-files --cached --others --exclude-standard -- '*.go' |

@@ -41,7 +41,7 @@ type crdCase struct {
 }
 
 const (
-	shrinks    = "Volume : size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
+	shrinks    = "Volume : size must not shrink: only an expansion that has not started can be canceled, down to status.size; after it has started, replicas may have the new size"
 	growsSoon  = "Volume : size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
 	longName   = "Volume : the length of metadata.name should be less than or equal to 40"
 	isLabel    = "Volume : metadata.name must be a DNS-1123 label"

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Bytes is a size in bytes that travels as a JSON string, as Longhorn's clients expect
-// of volume sizes: "10737418240".
+// Bytes is a size in bytes. In JSON it is a string, such as "10737418240", because Longhorn's clients expect volume
+// sizes as strings.
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:Pattern=`^-?[0-9]+$`
 // +kubebuilder:validation:MaxLength=20
@@ -18,7 +18,7 @@ func (b Bytes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(strconv.FormatInt(int64(b), 10))
 }
 
-// UnmarshalJSON reads a decimal string; "" is 0. Numbers are accepted too.
+// UnmarshalJSON reads a decimal string. It reads "" and null as 0, and also accepts a number.
 func (b *Bytes) UnmarshalJSON(data []byte) error {
 	text := string(data)
 	if len(data) > 0 && data[0] == '"' {

@@ -1,6 +1,6 @@
 package v1beta2
 
-// ConditionStatus is what is known of a condition; a missing condition reads as Unknown.
+// ConditionStatus is the status of a condition. A missing condition has the status Unknown.
 // +kubebuilder:validation:Enum=True;False;Unknown
 type ConditionStatus string
 
@@ -11,15 +11,16 @@ const (
 	ConditionUnknown ConditionStatus = "Unknown"
 )
 
-// Condition is one observed aspect of an object. Types and reasons are constants in package types.
+// Condition describes one aspect of an object, as a controller observed it. Types and reasons are constants in package
+// types.
 type Condition struct {
-	// Type names the aspect; unique in its list.
+	// Type is the name of the aspect. It is unique in the list of conditions.
 	Type   string          `json:"type"`
 	Status ConditionStatus `json:"status"`
-	// LastProbeTime is kept for readers of Longhorn's objects; it is always empty.
+	// LastProbeTime is always empty. The field exists for programs that read Longhorn's objects.
 	// +optional
 	LastProbeTime string `json:"lastProbeTime"`
-	// LastTransitionTime (RFC 3339, UTC) is when Status last changed.
+	// LastTransitionTime is the time (RFC 3339, UTC) at which Status last changed.
 	// +optional
 	LastTransitionTime string `json:"lastTransitionTime"`
 	// Reason is a CamelCase word for programs.

@@ -2,57 +2,58 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ReplicaMode is what an engine thinks of a replica.
+// ReplicaMode is the mode that an engine gives a replica.
 // +kubebuilder:validation:Enum=RW;WO;ERR
 type ReplicaMode string
 
-// The modes of a replica: member, being rebuilt, failed.
+// The modes of a replica: RW is a member, WO is being rebuilt, ERR has failed.
 const (
 	ReplicaModeRW  ReplicaMode = "RW"
 	ReplicaModeWO  ReplicaMode = "WO"
 	ReplicaModeERR ReplicaMode = "ERR"
 )
 
-// Epoch says which replicas hold every acknowledged write. Ordered by (Generation, Counter).
+// Epoch records which replicas have every acknowledged write. Epochs are ordered by Generation, then by Counter.
 type Epoch struct {
-	// Generation of the engine that agreed on this epoch.
+	// Generation is the generation of the engine that set this epoch.
 	Generation int64 `json:"generation"`
-	// Counter orders the epochs of one generation, from 1.
+	// Counter orders the epochs of one generation. It starts at 1.
 	Counter int64 `json:"counter"`
-	// Members are replica names, sorted.
+	// Members are the names of the member replicas, sorted.
 	// +listType=set
 	Members []string `json:"members"`
 }
 
-// RebuildStatus tells how far the rebuild of a replica has got.
+// RebuildStatus is the progress of the rebuild of a replica.
 type RebuildStatus struct {
-	// Error of the last attempt; empty while it goes on.
+	// Error is the error of the last attempt. It is empty while a rebuild is in progress.
 	// +optional
 	Error string `json:"error"`
 	// +optional
 	IsRebuilding bool `json:"isRebuilding"`
-	// Progress in percent.
+	// Progress is the progress in percent.
 	// +optional
 	Progress int `json:"progress"`
 	// State is in_progress, complete or error.
 	// +optional
 	State string `json:"state"`
-	// CopyBytes is how much of the volume is copied, holes included; 0 until that is known.
+	// CopyBytes is how much of the volume the rebuild copies in total, including holes. 0: not known yet.
 	// +optional
 	CopyBytes int64 `json:"copyBytes,omitempty"`
-	// Partial says that this is only what the replica lacks: what was changed while it was away, or what an earlier copy has left.
+	// Partial is true if the rebuild copies only the data that the replica lacks. This is the data that changed while
+	// the replica was away, or the data that an earlier rebuild did not copy.
 	// +optional
 	Partial bool `json:"partial,omitempty"`
 }
 
-// EngineSpec is what the volume controller wants of an engine.
+// EngineSpec is the state of an engine that the volume controller requests.
 type EngineSpec struct {
 	InstanceSpec `json:",inline"`
 	// +kubebuilder:default=blockdev
 	Frontend VolumeFrontend `json:"frontend,omitempty"`
 	// +optional
 	DisableFrontend bool `json:"disableFrontend"`
-	// ReplicaAddressMap gives "ip:port" of each replica that the engine shall start with, by name.
+	// ReplicaAddressMap has the address ("ip:port") of each replica that the engine must start with, by replica name.
 	// +optional
 	ReplicaAddressMap map[string]string `json:"replicaAddressMap"`
 	// Active is true for the one engine that may serve the volume.
@@ -60,39 +61,43 @@ type EngineSpec struct {
 	Active bool `json:"active"`
 }
 
-// EngineStatus is what the engine controller observed, and the record of who may write.
+// EngineStatus is the state that the engine controller observed. It also records which engine process may write
+// (Generation and Session), and which replicas are members (Epoch).
 type EngineStatus struct {
 	InstanceStatus `json:",inline"`
-	// Generation is raised by compare-and-swap at each start; replicas refuse a lower one.
+	// Generation increases at each start of the engine, by compare-and-swap. Replicas refuse an engine with a lower
+	// generation.
 	// +optional
 	Generation int64 `json:"generation"`
-	// Session is the one engine process that this generation was raised for.
+	// Session identifies the one start of the engine for which Generation was last increased.
 	// +optional
 	Session string `json:"session"`
-	// Epoch is the truth about membership. Empty until the first start.
+	// Epoch is the authoritative record of the members. It is empty until the engine has started for the first time.
 	// +optional
 	Epoch *Epoch `json:"epoch,omitempty"`
-	// CurrentSize in bytes that the running engine offers.
+	// CurrentSize is the size in bytes that the running engine offers.
 	// +optional
 	CurrentSize Bytes `json:"currentSize"`
-	// IsExpanding: the running engine offers less than spec.volumeSize, and is asked for it.
+	// IsExpanding is true while the running engine offers less than spec.volumeSize. The engine controller then
+	// requests that size from it.
 	// +optional
 	IsExpanding bool `json:"isExpanding,omitempty"`
-	// LastExpansionError is why the last attempt to offer spec.volumeSize failed; empty when it succeeded.
+	// LastExpansionError says why the last attempt to offer spec.volumeSize failed. It is empty if that attempt
+	// succeeded.
 	// +optional
 	LastExpansionError string `json:"lastExpansionError,omitempty"`
-	// LastExpansionFailedAt (RFC 3339) is when that attempt failed.
+	// LastExpansionFailedAt is the time (RFC 3339) at which that attempt failed.
 	// +optional
 	LastExpansionFailedAt string `json:"lastExpansionFailedAt,omitempty"`
 	// +optional
 	CurrentReplicaAddressMap map[string]string `json:"currentReplicaAddressMap"`
 	// +optional
 	ReplicaModeMap map[string]ReplicaMode `json:"replicaModeMap"`
-	// RebuildStatus by replica name, of the rebuild under way, of those that failed, and of those that are complete while their replicas
-	// are members.
+	// RebuildStatus has the status of rebuilds, by replica name: the rebuild in progress, failed rebuilds, and complete
+	// rebuilds. A complete rebuild is listed as long as its replica is a member.
 	// +optional
 	RebuildStatus map[string]RebuildStatus `json:"rebuildStatus,omitempty"`
-	// Endpoint is the device on the engine's node, empty when the frontend is off.
+	// Endpoint is the path of the device on the engine's node. It is empty while the frontend is off.
 	// +optional
 	Endpoint string `json:"endpoint"`
 }
@@ -111,7 +116,7 @@ type EngineStatus struct {
 // +kubebuilder:printcolumn:name="Generation",type=integer,JSONPath=`.status.generation`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// Engine is the one writer of a volume's replicas.
+// Engine combines the replicas of a volume into one device. Only the engine writes to the replicas.
 type Engine struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -14,11 +14,11 @@ const (
 	InstanceStateUnknown  InstanceState = "unknown"
 )
 
-// DesireState is what the volume controller wants of an instance.
+// DesireState is the state of an instance that the volume controller requests.
 // +kubebuilder:validation:Enum=running;stopped
 type DesireState string
 
-// What may be wanted of an instance.
+// The states that can be requested.
 const (
 	DesireStateRunning DesireState = "running"
 	DesireStateStopped DesireState = "stopped"
@@ -28,9 +28,9 @@ const (
 type InstanceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volumeName is immutable"
 	VolumeName string `json:"volumeName"`
-	// VolumeSize in bytes.
+	// VolumeSize is the size of the volume in bytes.
 	VolumeSize Bytes `json:"volumeSize"`
-	// NodeID is the node that runs the instance; empty: not placed yet.
+	// NodeID is the node that runs the instance. It is empty if the instance has no node yet.
 	// +optional
 	NodeID string `json:"nodeID"`
 	// +kubebuilder:default=stopped
@@ -48,13 +48,14 @@ type InstanceStatus struct {
 	InstanceManagerName string `json:"instanceManagerName"`
 	// +optional
 	CurrentState InstanceState `json:"currentState"`
-	// IP and Port at which replicas are served; empty and 0 while not running.
+	// IP is the address at which a replica is served. It is empty while the instance does not run.
 	// +optional
 	IP string `json:"ip"`
+	// Port is the port at which a replica is served. It is 0 while the instance does not run.
 	// +optional
 	Port int `json:"port"`
-	// UUID is the identity of the instance manager's process that runs this instance:
-	// another process at the same address is not the same instance.
+	// UUID is the identity of the instance manager's process that runs this instance. An instance of another process at
+	// the same address is a different instance.
 	// +optional
 	UUID string `json:"uuid"`
 	// +listType=map

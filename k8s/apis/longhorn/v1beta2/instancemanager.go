@@ -15,14 +15,14 @@ const (
 	InstanceManagerStateUnknown  InstanceManagerState = "unknown"
 )
 
-// InstanceManagerType is kept for Longhorn's users; one manager hosts everything.
+// InstanceManagerType exists for compatibility with Longhorn. One instance manager hosts all instances of a node.
 // +kubebuilder:validation:Enum=aio
 type InstanceManagerType string
 
-// InstanceManagerTypeAllInOne hosts engines and replicas alike.
+// InstanceManagerTypeAllInOne hosts both engines and replicas.
 const InstanceManagerTypeAllInOne InstanceManagerType = "aio"
 
-// InstanceManagerSpec is what the instance manager controller wants of a node's data plane.
+// InstanceManagerSpec is the state of a node's data plane that the instance manager controller requests.
 type InstanceManagerSpec struct {
 	Image string `json:"image"`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeID is immutable"
@@ -33,42 +33,45 @@ type InstanceManagerSpec struct {
 	DataEngine DataEngine `json:"dataEngine,omitempty"`
 }
 
-// ProcessGrowth is what one process can make larger. It says nothing of another process, which may be of an earlier release.
+// ProcessGrowth says which objects one process can grow. It says nothing about any other process, which may be of an
+// earlier release.
 type ProcessGrowth struct {
-	// UUID is the identity of the process; what is said holds only while it is status.uuid.
+	// UUID is the identity of the process. The other fields are valid only while UUID equals status.uuid.
 	UUID string `json:"uuid"`
-	// Replicas: it makes replicas larger, and knows how an engine offers a larger size.
+	// Replicas is true if the process can grow replicas, and knows how an engine offers a larger size.
 	// +optional
 	Replicas bool `json:"replicas,omitempty"`
-	// Devices: it makes the devices of its engines larger.
+	// Devices is true if the process can grow the devices of its engines.
 	// +optional
 	Devices bool `json:"devices,omitempty"`
 }
 
-// InstanceManagerStatus is what the instance manager controller observed.
+// InstanceManagerStatus is the state that the instance manager controller observed.
 type InstanceManagerStatus struct {
 	// OwnerID is the node whose daemon wrote this status.
 	// +optional
 	OwnerID string `json:"ownerID"`
 	// +optional
 	CurrentState InstanceManagerState `json:"currentState"`
-	// IP of the pod, at which its replicas are served.
+	// IP is the address of the pod. The replicas of the instance manager are served at this address.
 	// +optional
 	IP string `json:"ip"`
-	// Port at which its replicas are served over NBD.
+	// Port is the port at which the replicas are served over NBD.
 	// +optional
 	Port int `json:"port"`
-	// UUID is the identity of the process; a restart changes it.
+	// UUID is the identity of the process. A restart changes it.
 	// +optional
 	UUID string `json:"uuid"`
-	// Version of the process. It may be newer or older than the pod's image: the process is replaced while it serves.
+	// Version is the version of the process. It may be newer or older than the pod's image, because the process can be
+	// replaced while the pod serves volumes.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// Growth is what a process said of its ability to make volumes larger; nil: none of this or a later release has said anything.
+	// Growth is what a process reported about its ability to grow replicas and devices. It is missing if no process of
+	// this release or a later one has reported anything.
 	// +optional
 	Growth *ProcessGrowth `json:"growth,omitempty"`
-	// UnknownSince (RFC 3339) is since when the node has been down, and the leader has said so by the state unknown; empty while the
-	// node answers. The leader alone writes it.
+	// UnknownSince is the time (RFC 3339) at which the leader set the state to unknown, because the node is down. It is
+	// empty while the node answers. Only the leader writes it.
 	// +optional
 	UnknownSince string `json:"unknownSince,omitempty"`
 	// +listType=map
@@ -91,7 +94,7 @@ type InstanceManagerStatus struct {
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// InstanceManager is the data plane of one node, one pod.
+// InstanceManager is the data plane of one node. It runs in one pod.
 type InstanceManager struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

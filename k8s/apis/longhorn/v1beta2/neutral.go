@@ -1,8 +1,12 @@
 package v1beta2
 
-// NeutralVolumeSpec has the fields of Longhorn's Volume for what this release does not offer, so that a Volume that is kept in Git can be
-// applied as it is. Each accepts the values that ask for nothing and refuses any other: a volume that silently is not encrypted, or not
-// restored from its backup, is worse than none. How a backup would be compressed, and the like, asks for nothing while there are no backups.
+// NeutralVolumeSpec has the fields of Longhorn's Volume for features that this release does not offer. With these
+// fields, a Volume of Longhorn that is stored in Git can be applied unchanged.
+//
+// Each field accepts the values that request nothing, and refuses all others. A volume that silently is not encrypted,
+// or not restored from its backup, is worse than no volume. Options of a backup, such as its compression, request
+// nothing as long as there are no backups.
+//
 // No controller reads or writes these fields. REST and StorageClasses have the same rules: api/testdata/neutral.yaml.
 type NeutralVolumeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == ''",message="backingImage must be empty or left out: backing images are not offered"
@@ -65,7 +69,8 @@ type NeutralVolumeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self in ['', 'ignored', 'disabled']",message="snapshotDataIntegrity must be ignored, disabled or left out: snapshots are not offered"
 	// +optional
 	SnapshotDataIntegrity string `json:"snapshotDataIntegrity,omitempty"`
-	// SnapshotMaxCount may be 250 too, which Longhorn writes where a user says nothing: the most that it allows.
+	// SnapshotMaxCount may also be 250. This is the maximum in Longhorn, and Longhorn writes it if a user specifies no
+	// value.
 	// +kubebuilder:validation:XValidation:rule="self in [0, 250]",message="snapshotMaxCount must be 0, 250 or left out: snapshots are not offered"
 	// +optional
 	SnapshotMaxCount int `json:"snapshotMaxCount,omitempty"`

@@ -2,30 +2,31 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// DiskType is the kind of a disk; only directories on a file system exist.
+// DiskType is the type of a disk. The only type is a directory on a file system.
 // +kubebuilder:validation:Enum=filesystem
 type DiskType string
 
 // DiskTypeFilesystem is a directory on a mounted file system.
 const DiskTypeFilesystem DiskType = "filesystem"
 
-// DiskSpec is a disk as the user describes it.
+// DiskSpec describes a disk. The user writes it.
 // +kubebuilder:validation:XValidation:rule="!(has(self.evictionRequested) && self.evictionRequested && has(self.allowScheduling) && self.allowScheduling)",message="evictionRequested and allowScheduling exclude each other"
 type DiskSpec struct {
 	// +kubebuilder:default=filesystem
 	Type DiskType `json:"diskType,omitempty"`
-	// Driver is kept for Longhorn's YAML; a disk that is a file system has none.
+	// Driver must be empty, because a disk on a file system has no driver. The field exists so that YAML for Longhorn
+	// can be applied.
 	// +kubebuilder:validation:Enum=""
 	// +optional
 	Driver string `json:"diskDriver,omitempty"`
-	// Path is an absolute directory on the node.
+	// Path is the absolute path of a directory on the node.
 	// +kubebuilder:validation:Pattern=`^/`
 	Path string `json:"path"`
 	// +optional
 	AllowScheduling bool `json:"allowScheduling"`
 	// +optional
 	EvictionRequested bool `json:"evictionRequested"`
-	// StorageReserved in bytes is left to others on the same file system.
+	// StorageReserved is the space in bytes that is left to other users of the same file system.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	StorageReserved int64 `json:"storageReserved"`
@@ -34,25 +35,25 @@ type DiskSpec struct {
 	Tags []string `json:"tags"`
 }
 
-// DiskStatus is a disk as the node found it.
+// DiskStatus is the state of a disk as the node found it.
 type DiskStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []Condition `json:"conditions"`
-	// StorageAvailable in bytes, free on the file system now.
+	// StorageAvailable is the space in bytes that is free on the file system now.
 	// +optional
 	StorageAvailable int64 `json:"storageAvailable"`
-	// StorageScheduled in bytes, the full size of all replicas placed here.
+	// StorageScheduled is the sum in bytes of the full sizes of all replicas that are placed on this disk.
 	// +optional
 	StorageScheduled int64 `json:"storageScheduled"`
-	// StorageMaximum in bytes, the size of the file system.
+	// StorageMaximum is the size of the file system in bytes.
 	// +optional
 	StorageMaximum int64 `json:"storageMaximum"`
-	// ScheduledReplica gives the size in bytes of each replica placed here, by name.
+	// ScheduledReplica has the size in bytes of each replica that is placed on this disk, by replica name.
 	// +optional
 	ScheduledReplica map[string]int64 `json:"scheduledReplica"`
-	// DiskUUID is the disk's identity; once recorded it never changes.
+	// DiskUUID is the identity of the disk. Once recorded, it never changes.
 	// +optional
 	DiskUUID string `json:"diskUUID"`
 	// +optional
@@ -61,22 +62,22 @@ type DiskStatus struct {
 	DiskPath string `json:"diskPath"`
 	// +optional
 	Type DiskType `json:"diskType,omitempty"`
-	// FSType is the file system's type, such as ext4.
+	// FSType is the type of the file system, such as ext4.
 	// +optional
 	FSType string `json:"filesystemType"`
-	// OnVolume names the volume, attached to this node, on whose device the file system is; empty for
-	// any other disk.
+	// OnVolume is the name of the volume whose device has the file system of this disk. The volume is attached to this
+	// node. OnVolume is empty for all other disks.
 	// +optional
 	OnVolume string `json:"onVolume,omitempty"`
 }
 
-// NodeSpec is what the user asks of a node.
+// NodeSpec is the state of a node that the user requests.
 // +kubebuilder:validation:XValidation:rule="!(has(self.evictionRequested) && self.evictionRequested && has(self.allowScheduling) && self.allowScheduling)",message="evictionRequested and allowScheduling exclude each other"
 type NodeSpec struct {
-	// Name equals metadata.name.
+	// Name is equal to metadata.name.
 	// +optional
 	Name string `json:"name"`
-	// Disks by disk name.
+	// Disks are the disks of the node, by disk name.
 	// +kubebuilder:validation:MaxProperties=128
 	// +optional
 	Disks map[string]DiskSpec `json:"disks"`
@@ -87,53 +88,58 @@ type NodeSpec struct {
 	// +listType=atomic
 	// +optional
 	Tags []string `json:"tags"`
-	// InstanceManagerCPURequest is the CPU that is guaranteed to the node's instance manager, in thousandths of a CPU; 0: what the setting
-	// guaranteed-instance-manager-cpu says.
+	// InstanceManagerCPURequest is the CPU that is guaranteed to the node's instance manager, in thousandths of a CPU.
+	// 0: the setting guaranteed-instance-manager-cpu applies.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	InstanceManagerCPURequest int `json:"instanceManagerCPURequest,omitempty"`
 }
 
-// NodeStatus is what the node controllers observed.
+// NodeStatus is the state that the node controllers observed.
 type NodeStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []Condition `json:"conditions"`
-	// DiskStatus by disk name.
+	// DiskStatus has the state of each disk, by disk name.
 	// +optional
 	DiskStatus map[string]DiskStatus `json:"diskStatus"`
-	// Region and Zone are copied from the Kubernetes node's topology labels.
+	// Region is copied from the topology label of the Kubernetes node.
 	// +optional
 	Region string `json:"region"`
+	// Zone is copied from the topology label of the Kubernetes node.
 	// +optional
 	Zone string `json:"zone"`
-	// Addresses are all that the node's own network has, in whatever order: those of its links, bridges and tunnels, without loopback and
-	// link-local ones. A client of a shared volume is seen at one of them. Empty: not known.
+	// Addresses are all addresses of the node's own network, in any order. They include the addresses of links, bridges
+	// and tunnels, but no loopback and link-local addresses. A server of a shared volume sees the node's client at one
+	// of them. Empty: the addresses are not known.
 	// +listType=atomic
 	// +optional
 	Addresses []string `json:"addresses,omitempty"`
-	// NFSClientID is the identifier by which servers know the node's NFS client: it is in the names of all clients of shared volumes that the node has
-	// now. Empty: there are none, or they have no identifier, or not all the same, or that is not known.
+	// NFSClientID is the identifier by which servers recognize the node's NFS client. It is part of the names of all
+	// clients of shared volumes that the node has now. It is empty if the node has no clients, if they have no
+	// identifier or different ones, or if the identifier is not known.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	NFSClientID string `json:"nfsClientID,omitempty"`
 
-	// Silence is set while the leader's own questions say that the node is down: it served shares, and neither the leader nor the
-	// witness reaches it. It is nil once the node answers, and where Kubernetes alone says that the node is not ready.
+	// Silence is set while the leader's own questions show that the node is down: the node served shares, and neither
+	// the leader nor the witness reaches it. It is not set after the node has answered, or if only Kubernetes reports
+	// that the node is not ready.
 	// +optional
 	Silence *NodeSilence `json:"silence,omitempty"`
 }
 
-// NodeSilence is how the leader found that a node is down. It holds for the boot that it names.
+// NodeSilence records how the leader found that a node is down. It applies only to the boot in BootID.
 type NodeSilence struct {
-	// FoundAt (RFC 3339) is when the leader found that.
+	// FoundAt is the time (RFC 3339) at which the leader found that the node is down.
 	FoundAt string `json:"foundAt"`
-	// Witness is the node whose daemon did not reach this node either; empty: no witness could be asked. Only a verdict with a witness proves
-	// that clients on this node cannot speak to the former server of a share.
+	// Witness is the node whose daemon did not reach this node either. It is empty if the leader could not ask any
+	// witness. Only a finding with a witness proves that clients on this node cannot communicate with the former server
+	// of a share.
 	// +optional
 	Witness string `json:"witness,omitempty"`
-	// BootID is that of the Kubernetes node when it fell silent (status.nodeInfo.bootID).
+	// BootID is the boot ID of the Kubernetes node (status.nodeInfo.bootID) at the time when it stopped answering.
 	// +optional
 	BootID string `json:"bootID,omitempty"`
 }
@@ -150,7 +156,7 @@ type NodeSilence struct {
 // +kubebuilder:printcolumn:name="Evicting",type=boolean,priority=1,JSONPath=`.spec.evictionRequested`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// Node is a Kubernetes node that offers disks.
+// Node is a Kubernetes node that provides disks for replicas.
 type Node struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

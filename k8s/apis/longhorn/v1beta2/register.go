@@ -19,7 +19,7 @@ var (
 	AddToScheme = SchemeBuilder.AddToScheme
 )
 
-// Resource returns the group-qualified name of a resource, as the generated listers need it.
+// Resource returns the group-qualified name of a resource. The generated listers need it.
 func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()
 }

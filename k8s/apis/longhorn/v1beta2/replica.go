@@ -2,44 +2,46 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ReplicaSpec is what the volume controller wants of one copy.
+// ReplicaSpec is the state of a replica that the volume controller requests.
 type ReplicaSpec struct {
 	InstanceSpec `json:",inline"`
 	// +optional
 	EngineName string `json:"engineName"`
-	// HealthyAt (RFC 3339) is when the copy was first seen as a member since it was made or rebuilt.
+	// HealthyAt is the time (RFC 3339) at which the replica was first seen as a member after it was created or rebuilt.
 	// +optional
 	HealthyAt string `json:"healthyAt"`
-	// LastHealthyAt is HealthyAt, never cleared.
+	// LastHealthyAt is the last value of HealthyAt. It is never cleared.
 	// +optional
 	LastHealthyAt string `json:"lastHealthyAt"`
-	// FailedAt (RFC 3339) is when the copy was lost.
+	// FailedAt is the time (RFC 3339) at which the replica failed. It is cleared when the replica is healthy again.
 	// +optional
 	FailedAt string `json:"failedAt"`
-	// LastFailedAt is FailedAt, never cleared.
+	// LastFailedAt is the last value of FailedAt. It is never cleared.
 	// +optional
 	LastFailedAt string `json:"lastFailedAt"`
-	// ServedUUID is the process (status.uuid) in which the copy was last a member, or last
-	// failed to become one.
+	// ServedUUID identifies the process (status.uuid) in which the replica was last a member, or last failed to become
+	// one.
 	// +optional
 	ServedUUID string `json:"servedUUID,omitempty"`
 	// DiskID is the UUID of the disk.
 	// +optional
 	DiskID string `json:"diskID"`
-	// DiskPath is where that disk was mounted when the copy was placed; the directory is
+	// DiskPath is the path of that disk at the time when the replica was placed. The data directory is
 	// <diskPath>/replicas/<dataDirectoryName>.
 	// +optional
 	DiskPath string `json:"diskPath"`
 	// +optional
 	DataDirectoryName string `json:"dataDirectoryName"`
-	// FenceGeneration, above 0: before it stops, the replica must durably refuse every engine
+	// FenceGeneration, if it is above 0, is a generation. Before the replica stops, it must durably refuse every engine
 	// of a lower generation.
 	// +optional
 	FenceGeneration int64 `json:"fenceGeneration,omitempty"`
-	// RebuildRetryCount counts the rebuilds in a row that failed, or whose copy did not last.
+	// RebuildRetryCount is the number of rebuilds in a row that did not last: the rebuild failed, or the replica failed
+	// soon after it.
 	// +optional
 	RebuildRetryCount int `json:"rebuildRetryCount"`
-	// EvictionRequested has the copy leave its disk, when another one has taken its place.
+	// EvictionRequested requests that another replica replaces this one. After that, this replica is removed from its
+	// disk.
 	// +kubebuilder:default=false
 	// +optional
 	EvictionRequested bool `json:"evictionRequested"`
@@ -48,32 +50,32 @@ type ReplicaSpec struct {
 	Active bool `json:"active"`
 }
 
-// ReplicaStatus is what the replica controller observed.
+// ReplicaStatus is the state that the replica controller observed.
 type ReplicaStatus struct {
 	InstanceStatus `json:",inline"`
-	// DirectoryCreated records that the data directory was made. From then on a missing
-	// directory is a lost copy and must never be made again.
+	// DirectoryCreated is true after the data directory was created. If the directory is missing later, the data of the
+	// replica is lost. The directory must never be created again.
 	// +optional
 	DirectoryCreated bool `json:"directoryCreated"`
-	// Generation is the highest generation that the replica holds durably, as last seen.
+	// Generation is the highest generation that the replica has stored durably, as last observed.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// CurrentSize in bytes that the replica holds durably, as last seen; 0: unknown.
+	// CurrentSize is the size in bytes that the replica has stored durably, as last observed. 0: not known.
 	// +optional
 	CurrentSize Bytes `json:"currentSize,omitempty"`
-	// AllocatedBytes is the space that the data takes on its disk, as last written down: after a
-	// change of 1 % of the volume's size or of 64 MiB, at most every 30 s.
+	// AllocatedBytes is the space that the data uses on its disk, as last recorded. It is recorded at most every 30 s,
+	// after a change of 64 MiB, or of 1 % of the volume's size if that is less.
 	// +optional
 	AllocatedBytes int64 `json:"allocatedBytes,omitempty"`
-	// AllocatedAt is when AllocatedBytes was written down.
+	// AllocatedAt is the time at which AllocatedBytes was recorded.
 	// +optional
 	AllocatedAt string `json:"allocatedAt,omitempty"`
-	// SecureUUID is the identity of the process if that serves the replica over TLS; what it says holds only while it is status.uuid.
-	// Empty: the process is of a release without TLS, or the daemon that wrote the status is.
+	// SecureUUID is the identity of the process, if that process serves the replica over TLS. It is valid only while it
+	// equals status.uuid. It is empty if the process, or the daemon that wrote the status, is of a release without TLS.
 	// +optional
 	SecureUUID string `json:"secureUUID,omitempty"`
-	// UnknownSince (RFC 3339) is since when the node has been down, and the leader has said so by the state unknown; empty while the
-	// node answers. The leader alone writes it.
+	// UnknownSince is the time (RFC 3339) at which the leader set the state to unknown, because the node is down. It is
+	// empty while the node answers. Only the leader writes it.
 	// +optional
 	UnknownSince string `json:"unknownSince,omitempty"`
 }
@@ -95,7 +97,7 @@ type ReplicaStatus struct {
 // +kubebuilder:printcolumn:name="Volume",type=string,priority=1,JSONPath=`.spec.volumeName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// Replica is one copy of a volume, a directory on one disk of one node.
+// Replica is one copy of a volume. Its data is a directory on one disk of one node.
 type Replica struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

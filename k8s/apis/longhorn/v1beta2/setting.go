@@ -2,12 +2,13 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// SettingStatus tells whether a value is in force.
+// SettingStatus shows whether a value is in force.
 type SettingStatus struct {
-	// Applied is false while the value is refused or waits for something.
+	// Applied is true if the value is in force. It is false while the value is invalid, or while the value cannot take
+	// effect yet. The conditions give the reason.
 	// +optional
 	Applied bool `json:"applied"`
-	// ValueInForce is what the product acts on: an invalid value leaves the last valid one in force.
+	// ValueInForce is the value that the product uses. If the value is invalid, the last valid value stays in force.
 	// +optional
 	ValueInForce string `json:"valueInForce,omitempty"`
 	// +listType=map
@@ -26,12 +27,12 @@ type SettingStatus struct {
 // +kubebuilder:printcolumn:name="Applied",type=boolean,JSONPath=`.status.applied`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// Setting is one global setting; docs/SETTINGS.md lists them. One whose name a release does
-// not know is left alone by it.
+// Setting is one global setting. docs/SETTINGS.md lists all settings. A release does not change a setting with a name
+// that it does not know.
 type Setting struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// Value is text; empty means the default.
+	// Value is text. An empty value means the default.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Value string `json:"value"`

@@ -2,78 +2,85 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ShareManagerState is how far a shared volume's NFS server has got.
+// ShareManagerState is the state of the NFS server of a shared volume.
 // +kubebuilder:validation:Enum="";unknown;starting;running;stopping;stopped;error
 type ShareManagerState string
 
 // The states of a share manager.
 const (
-	// ShareManagerStateUnknown: its node does not answer.
+	// ShareManagerStateUnknown: the server's node does not answer.
 	ShareManagerStateUnknown ShareManagerState = "unknown"
-	// ShareManagerStateStarting: its pod is made, and not ready yet.
+	// ShareManagerStateStarting: the pod was created and is not ready yet.
 	ShareManagerStateStarting ShareManagerState = "starting"
-	// ShareManagerStateRunning: its pod is ready, and clients may mount the endpoint.
+	// ShareManagerStateRunning: the pod is ready, and clients may mount the endpoint.
 	ShareManagerStateRunning ShareManagerState = "running"
-	// ShareManagerStateStopping: no workload uses the volume; its pod ends, then the volume is detached.
+	// ShareManagerStateStopping: no workload uses the volume. The pod stops, then the volume is detached.
 	ShareManagerStateStopping ShareManagerState = "stopping"
 	// ShareManagerStateStopped: there is no pod, and none is needed.
 	ShareManagerStateStopped ShareManagerState = "stopped"
-	// ShareManagerStateError: its pod has failed. It is removed, and another one is started.
+	// ShareManagerStateError: the pod has failed. The controller deletes it and starts another one.
 	ShareManagerStateError ShareManagerState = "error"
 )
 
-// ShareManagerSpec is what the volume controller wants of a share.
+// ShareManagerSpec is the state of a share that the volume controller requests.
 type ShareManagerSpec struct {
-	// Image of the pod that serves the volume. One that runs keeps its image; the next one has this one.
+	// Image is the image of the next pod that serves the volume. A running pod keeps its image.
 	// +optional
 	Image string `json:"image"`
 }
 
-// ShareManagerStatus is what the share manager controller observed.
+// ShareManagerStatus is the state that the share manager controller observed.
 type ShareManagerStatus struct {
 	// OwnerID is the node whose daemon wrote this status.
 	// +optional
 	OwnerID string `json:"ownerID"`
 	// +optional
 	State ShareManagerState `json:"state"`
-	// Endpoint is nfs://<address of the Service>/<volume> while the share runs, else empty.
+	// Endpoint is nfs://<address of the Service>/<volume> while the share runs. Otherwise it is empty.
 	// +optional
 	Endpoint string `json:"endpoint"`
-	// CurrentNode is the node of the pod; empty while it has none.
+	// CurrentNode is the node of the pod. It is empty while the pod has no node.
 	// +optional
 	CurrentNode string `json:"currentNode,omitempty"`
-	// CurrentImage is the pod's image; empty while there is no pod.
+	// CurrentImage is the image of the pod. It is empty while there is no pod.
 	// +optional
 	CurrentImage string `json:"currentImage,omitempty"`
-	// Failures is how many pods have failed one after the other; a pod that has served for as long as clients waited begins anew.
+	// Failures is the number of pods that failed in a row. It is reset to 0 when a pod has served for as long as
+	// clients had to wait for it.
 	// +optional
 	Failures int `json:"failures,omitempty"`
-	// FailedAt (RFC 3339) is when the last of them failed.
+	// FailedAt is the time (RFC 3339) at which the last of these pods failed.
 	// +optional
 	FailedAt string `json:"failedAt,omitempty"`
-	// FailedNodes are those where a pod of these failed before it served. The next pod prefers other nodes.
+	// FailedNodes are the nodes on which one of these pods failed before it served. The next pod prefers other nodes.
 	// +listType=atomic
 	// +optional
 	FailedNodes []string `json:"failedNodes,omitempty"`
-	// ServedBy is the UID of the last pod that served clients and said what became of its predecessor's recovery data; empty while no
-	// pod has since the share was last stopped, when no client has anything to lose.
+	// ServedBy is the UID of the last pod that served clients and reported the state of its predecessor's recovery
+	// data. It is empty if no pod has done so since the share was last stopped. When a share is stopped, no client has
+	// anything to lose.
 	// +optional
 	ServedBy string `json:"servedBy,omitempty"`
-	// IncidentID names the last loss of recovery data that a pod told of. No loss is acted upon twice.
+	// IncidentID identifies the last loss of recovery data that a pod reported. The controller acts on each loss at
+	// most once.
 	// +optional
 	IncidentID string `json:"incidentID,omitempty"`
-	// RemountRequestedAt (RFC 3339): pods that started earlier have lost their open files and locks, and must start anew.
+	// RemountRequestedAt is a time (RFC 3339). Pods that started earlier have lost their open files and locks, and must
+	// be restarted.
 	// +optional
 	RemountRequestedAt string `json:"remountRequestedAt,omitempty"`
-	// RemountRequests (RFC 3339) are when restarts of pods were requested within the last hour, the oldest first. Their number is bounded.
+	// RemountRequests are the times (RFC 3339) at which restarts of pods were requested within the last hour, oldest
+	// first. Their number is limited.
 	// +listType=atomic
 	// +optional
 	RemountRequests []string `json:"remountRequests,omitempty"`
-	// Server is the pod that serves, or served last, if its NFS port closes by itself when the volume's engine is not confirmed. Leaders of an earlier
-	// release remove it with each write.
+	// Server is the pod that serves the volume, or served it last. It is set only if the NFS port of the pod closes
+	// automatically when the volume's engine is not confirmed. Leaders of an earlier release remove this field with
+	// each write.
 	// +optional
 	Server *ShareServer `json:"server,omitempty"`
-	// LostClients are NFS clients on nodes that were down, whose state a server was told not to wait for. Their number is bounded.
+	// LostClients are NFS clients on nodes that were down. The controller has instructed a server not to wait for the
+	// state of these clients. Their number is limited.
 	// +listType=atomic
 	// +optional
 	LostClients []LostClient `json:"lostClients,omitempty"`
@@ -83,31 +90,35 @@ type ShareManagerStatus struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// ShareServer is a pod whose NFS port closes by itself.
+// ShareServer is a pod with an NFS port that closes automatically.
 type ShareServer struct {
 	PodUID string `json:"podUID"`
-	// Generation of the volume's engine when the leader deleted the pod; 0: it has not.
+	// Generation is the generation of the volume's engine at the time when the leader deleted the pod. 0: the leader
+	// has not deleted it.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// DeletedAt (RFC 3339) is when the leader first deleted the pod.
+	// DeletedAt is the time (RFC 3339) at which the leader first deleted the pod.
 	// +optional
 	DeletedAt string `json:"deletedAt,omitempty"`
 }
 
-// LostClient is the NFS client of a node that was down when a pod was created. If the node answers again in the same boot, and the client's record is gone,
-// the node's pods that use the volume have lost their open files and locks.
+// LostClient is the NFS client of a node that was down when a pod of the share was created. If the node answers again
+// in the same boot, and the record of the client is gone, then the pods on that node that use the volume have lost
+// their open files and locks.
 type LostClient struct {
-	// ID is the identifier of the client, which is the UID of the Node.
+	// ID is the identifier of the client. It is equal to the UID of the Node.
 	ID   string `json:"id"`
 	Node string `json:"node"`
-	// BootID is that of the node when it fell silent.
+	// BootID is the boot ID of the node at the time when it stopped answering.
 	BootID string `json:"bootID"`
-	// After is the generation of the engine that the list was about.
+	// After is the generation of the engine that served the volume when the leader saw that the node was down. The list
+	// of lost clients that a new pod gets applies only to the server of that engine.
 	After int64 `json:"after"`
-	// Dropped: the record of the client is gone, or may be. False: no pod has said yet what it did.
+	// Dropped is true if the record of the client is gone, or may be gone. False: no pod has reported yet what it did.
 	// +optional
 	Dropped bool `json:"dropped,omitempty"`
-	// RemountRequestedAt (RFC 3339): pods of that node that started earlier have lost their open files and locks, and must start anew.
+	// RemountRequestedAt is a time (RFC 3339). Pods on that node that started earlier have lost their open files and
+	// locks, and must be restarted.
 	// +optional
 	RemountRequestedAt string `json:"remountRequestedAt,omitempty"`
 }
@@ -124,7 +135,7 @@ type LostClient struct {
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.status.currentImage`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// ShareManager is the NFS server of a shared volume (accessMode rwx), whose name it has.
+// ShareManager is the NFS server of a shared volume (accessMode rwx). It has the name of the volume.
 type ShareManager struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -2,7 +2,8 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// VolumeState is where a volume is between being made and being attached.
+// VolumeState says whether a volume is being created, is attached or detached, is changing between these two, or is
+// being deleted.
 // +kubebuilder:validation:Enum="";creating;attached;detached;attaching;detaching;deleting
 type VolumeState string
 
@@ -16,11 +17,11 @@ const (
 	VolumeStateDeleting  VolumeState = "deleting"
 )
 
-// VolumeRobustness says how many good copies a volume has.
+// VolumeRobustness says whether a volume has enough healthy replicas.
 // +kubebuilder:validation:Enum="";healthy;degraded;faulted;unknown
 type VolumeRobustness string
 
-// The robustness of a volume; Unknown while detached and not faulted.
+// The robustness of a volume. It is unknown while the volume is detached and not faulted.
 const (
 	VolumeRobustnessHealthy  VolumeRobustness = "healthy"
 	VolumeRobustnessDegraded VolumeRobustness = "degraded"
@@ -28,14 +29,14 @@ const (
 	VolumeRobustnessUnknown  VolumeRobustness = "unknown"
 )
 
-// VolumeFrontend is how a volume is offered on the node it is attached to.
+// VolumeFrontend is the way in which a volume is offered on the node to which it is attached.
 // +kubebuilder:validation:Enum=blockdev
 type VolumeFrontend string
 
 // FrontendBlockDevice offers /dev/longhorn/<volume>.
 const FrontendBlockDevice VolumeFrontend = "blockdev"
 
-// AccessMode says how many may use a volume at once.
+// AccessMode says how many nodes or pods may use a volume at the same time.
 // +kubebuilder:validation:Enum=rwo;rwop;rwx
 type AccessMode string
 
@@ -43,88 +44,96 @@ type AccessMode string
 const (
 	AccessModeReadWriteOnce    AccessMode = "rwo"
 	AccessModeReadWriteOncePod AccessMode = "rwop"
-	// AccessModeReadWriteMany: a share manager serves the volume over NFS, to pods of all nodes.
+	// AccessModeReadWriteMany: a share manager serves the volume over NFS to pods on all nodes.
 	AccessModeReadWriteMany AccessMode = "rwx"
 )
 
-// DataLocality says whether a copy is kept on the node where the volume is attached.
+// DataLocality says whether a replica is kept on the node where the volume is attached.
 // +kubebuilder:validation:Enum="";disabled;best-effort;strict-local
 type DataLocality string
 
-// The data localities. An empty one counts as disabled; a new volume's becomes the setting default-data-locality.
+// The data localities. An empty value counts as disabled. In a new volume, an empty value is replaced by the setting
+// default-data-locality.
 const (
-	// DataLocalityDisabled places replicas by capacity alone.
+	// DataLocalityDisabled: replicas are placed only by capacity.
 	DataLocalityDisabled DataLocality = "disabled"
-	// DataLocalityBestEffort keeps a replica on the node where the volume is attached, if it has a place there, and never stops the volume for it.
+	// DataLocalityBestEffort: a replica is kept on the node where the volume is attached, if it can be placed there.
+	// The volume is never stopped for this.
 	DataLocalityBestEffort DataLocality = "best-effort"
-	// DataLocalityStrictLocal keeps the one replica on the node where the volume is attached first, and attaches the volume on that node alone.
+	// DataLocalityStrictLocal: the only replica is on the node where the volume is attached for the first time. The
+	// volume can be attached only on that node.
 	DataLocalityStrictLocal DataLocality = "strict-local"
 )
 
-// AntiAffinity overrides a scheduling setting for one volume: enabled prefers to keep replicas apart, disabled insists.
+// AntiAffinity overrides a scheduling setting for one volume. With enabled, replicas are kept apart where possible.
+// With disabled, they are always kept apart.
 // +kubebuilder:validation:Enum=ignored;enabled;disabled
 type AntiAffinity string
 
-// The values of an AntiAffinity; Ignored follows the setting.
+// The values of an AntiAffinity. With ignored, the setting applies.
 const (
 	AntiAffinityIgnored  AntiAffinity = "ignored"
 	AntiAffinityEnabled  AntiAffinity = "enabled"
 	AntiAffinityDisabled AntiAffinity = "disabled"
 )
 
-// AutoBalance says whether replicas of a volume are moved so that they lie more evenly.
+// AutoBalance says whether replicas of a volume are moved so that they are distributed more evenly.
 // +kubebuilder:validation:Enum=ignored;disabled;least-effort;best-effort
 type AutoBalance string
 
-// The values of an AutoBalance; Ignored follows the setting.
+// The values of an AutoBalance. With ignored, the setting applies.
 const (
 	AutoBalanceIgnored  AutoBalance = "ignored"
 	AutoBalanceDisabled AutoBalance = "disabled"
-	// AutoBalanceLeastEffort moves a replica only where more zones, nodes or disks come to have one.
+	// AutoBalanceLeastEffort: a replica is moved only if more zones, nodes or disks have a replica afterwards.
 	AutoBalanceLeastEffort AutoBalance = "least-effort"
-	// AutoBalanceBestEffort also divides replicas evenly among the zones, nodes and disks that have one.
+	// AutoBalanceBestEffort: in addition, replicas are distributed evenly among the zones, nodes and disks that have
+	// one.
 	AutoBalanceBestEffort AutoBalance = "best-effort"
 )
 
-// DataEngine is the generation of the data plane; only v1 exists.
+// DataEngine is the type of the data plane. The only type is v1.
 // +kubebuilder:validation:Enum=v1
 type DataEngine string
 
 // DataEngineV1 is the data plane of this project.
 const DataEngineV1 DataEngine = "v1"
 
-// VolumeSpec is what the user asks of a volume.
+// VolumeSpec is the state of a volume that the user requests.
 // +kubebuilder:validation:XValidation:rule="!has(self.dataLocality) || self.dataLocality != 'strict-local' || !has(self.accessMode) || self.accessMode != 'rwx'",fieldPath=".accessMode",message="accessMode must not be rwx with dataLocality strict-local: a shared volume is used on many nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.dataLocality) || self.dataLocality != 'strict-local' || !has(self.numberOfReplicas) || self.numberOfReplicas <= 1",fieldPath=".numberOfReplicas",message="numberOfReplicas must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.numberOfReplicas) || oldSelf.numberOfReplicas == 0 || !has(self.numberOfReplicas) || self.numberOfReplicas > 0",fieldPath=".numberOfReplicas",message="numberOfReplicas must be 1 to 20: 0 stands for the setting default-replica-count only in a new volume"
 // +kubebuilder:validation:XValidation:rule="has(self.size)",fieldPath=".size",reason=FieldValueRequired,message="size is missing: give bytes as a string, for example \"10737418240\" for 10 GiB"
 type VolumeSpec struct {
-	// Size in bytes; it must be given. The volume controller rounds it up to a multiple of 2 MiB. It may grow. It may shrink only
-	// down to status.size, which takes back an expansion that has not begun.
+	// Size is the size in bytes. It is required. The volume controller rounds it up to a multiple of 2 MiB. It may be
+	// increased. It may be reduced only down to status.size. This cancels an expansion that has not started.
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^-?[0-9]+$') || int(self) > 0",message="size must be greater than zero"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^-?[0-9]+$') || int(self) <= 9223372036852678656",message="size must be at most 9223372036852678656 bytes"
 	// +optional
 	Size Bytes `json:"size"`
 	// +kubebuilder:default=blockdev
 	Frontend VolumeFrontend `json:"frontend,omitempty"`
-	// NodeID is where the volume shall be attached. The attachment controller alone writes it.
+	// NodeID is the node to which the volume must be attached. Only the attachment controller writes it.
 	// +optional
 	NodeID string `json:"nodeID"`
-	// DisableFrontend attaches without offering a device. The attachment controller alone writes it.
+	// DisableFrontend requests that the volume is attached without a device. Only the attachment controller writes it.
 	// +optional
 	DisableFrontend bool `json:"disableFrontend"`
-	// LastAttachedBy is copied from the ticket that attached the volume last.
+	// LastAttachedBy is copied from the ticket that last attached the volume.
 	// +optional
 	LastAttachedBy string `json:"lastAttachedBy"`
-	// DataLocality of a new volume is the setting default-data-locality if it is left out. It changes to or from strict-local only while the
+	// DataLocality says whether a replica is kept on the node where the volume is attached. If it is left out in a new
+	// volume, the setting default-data-locality applies. DataLocality can change to or from strict-local only while the
 	// volume is detached.
 	// +optional
 	DataLocality DataLocality `json:"dataLocality,omitempty"`
-	// AccessMode changes only while the volume is detached. A volume that becomes rwx keeps its data, and so does one that was.
+	// AccessMode says how many nodes or pods may use the volume at the same time. It can change to or from rwx only
+	// while the volume is detached. The volume keeps its data.
 	// +kubebuilder:default=rwo
 	AccessMode AccessMode `json:"accessMode,omitempty"`
-	// NumberOfReplicas is how many copies are kept; 0 means the setting default-replica-count, or 1 with dataLocality strict-local, which
-	// allows no more.
+	// NumberOfReplicas is the number of replicas that the volume should have. In a new volume, 0 stands for the setting
+	// default-replica-count, or for 1 with dataLocality strict-local. With strict-local, a volume cannot have more than
+	// 1.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=20
 	// +optional
@@ -137,21 +146,23 @@ type VolumeSpec struct {
 	ReplicaDiskSoftAntiAffinity AntiAffinity `json:"replicaDiskSoftAntiAffinity,omitempty"`
 	// +kubebuilder:default=ignored
 	ReplicaAutoBalance AutoBalance `json:"replicaAutoBalance,omitempty"`
-	// StaleReplicaTimeout in minutes, after which a failed replica may be cleaned up; 0 or less: never by time.
+	// StaleReplicaTimeout is the time in minutes after which a failed replica may be deleted. 0 or less: time is never
+	// a reason to delete it.
 	// +kubebuilder:default=2880
 	// +optional
 	StaleReplicaTimeout int `json:"staleReplicaTimeout"`
-	// DiskSelector lists tags that a disk must all have.
+	// DiskSelector is a list of tags. Replicas are placed only on disks that have all of them.
 	// +listType=atomic
 	// +optional
 	DiskSelector []string `json:"diskSelector"`
-	// NodeSelector lists tags that a node must all have.
+	// NodeSelector is a list of tags. Replicas are placed only on nodes that have all of them.
 	// +listType=atomic
 	// +optional
 	NodeSelector []string `json:"nodeSelector"`
 	// +kubebuilder:default=v1
 	DataEngine DataEngine `json:"dataEngine,omitempty"`
-	// RevisionCounterDisabled is accepted for Longhorn's users; there is no revision counter.
+	// RevisionCounterDisabled has no effect, because there is no revision counter. The field exists for compatibility
+	// with Longhorn.
 	// +kubebuilder:default=true
 	// +optional
 	RevisionCounterDisabled bool `json:"revisionCounterDisabled"`
@@ -159,7 +170,7 @@ type VolumeSpec struct {
 	NeutralVolumeSpec `json:",inline"`
 }
 
-// VolumeStatus is what the volume controller observed.
+// VolumeStatus is the state that the volume controller observed.
 type VolumeStatus struct {
 	// OwnerID is the node whose daemon wrote this status.
 	// +optional
@@ -168,10 +179,11 @@ type VolumeStatus struct {
 	State VolumeState `json:"state"`
 	// +optional
 	Robustness VolumeRobustness `json:"robustness"`
-	// CurrentNodeID is where the volume is attached; empty while it is not.
+	// CurrentNodeID is the node to which the volume is attached. It is empty while the volume is not attached.
 	// +optional
 	CurrentNodeID string `json:"currentNodeID"`
-	// AttachedAt (RFC 3339) is since when the volume has been on CurrentNodeID; empty while it is on none.
+	// AttachedAt is the time (RFC 3339) since when the volume has been attached to CurrentNodeID. It is empty while the
+	// volume is not attached.
 	// +optional
 	AttachedAt string `json:"attachedAt,omitempty"`
 	// +optional
@@ -180,56 +192,67 @@ type VolumeStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []Condition `json:"conditions"`
-	// Size in bytes that every replica is asked to have. It only grows. It follows spec.size once the expansion has begun, which is
-	// recorded here and cannot be taken back. 0: not recorded yet; until then spec.size can neither grow nor shrink.
+	// Size is the size in bytes that every replica must have. It only increases. When an expansion starts, Size gets
+	// the value of spec.size. From then on, the expansion cannot be canceled. 0: not recorded yet. As long as it is 0,
+	// spec.size can be neither increased nor reduced.
 	// +optional
 	Size Bytes `json:"size,omitempty"`
-	// ExpansionRequired: spec.size is not recorded in status.size yet, or the volume is attached and its device is smaller than that.
+	// ExpansionRequired is true if spec.size is not recorded in status.size yet, or if the volume is attached and its
+	// device is smaller than status.size.
 	// +optional
 	ExpansionRequired bool `json:"expansionRequired,omitempty"`
-	// ActualSize is the bytes allocated by the largest replica.
+	// ActualSize is the number of bytes that the largest replica has allocated.
 	// +optional
 	ActualSize int64 `json:"actualSize"`
-	// LastDegradedAt (RFC 3339) is since when the volume has had fewer good copies than asked for; empty while healthy.
+	// LastDegradedAt is the time (RFC 3339) since when the volume has had fewer healthy replicas than requested. It is
+	// empty while the volume is healthy.
 	// +optional
 	LastDegradedAt string `json:"lastDegradedAt"`
-	// ObservedReplicaCount is the spec.numberOfReplicas that the controller has last acted on. After that was lowered it keeps the
-	// higher value for as long as the condition SurplusReplicas is True; 0: not recorded yet.
+	// ObservedReplicaCount is the value of spec.numberOfReplicas that the controller last acted on. After a user has
+	// lowered spec.numberOfReplicas, ObservedReplicaCount keeps the higher value as long as the condition
+	// SurplusReplicas is True. 0: not recorded yet.
 	// +optional
 	ObservedReplicaCount int `json:"observedReplicaCount,omitempty"`
-	// LastLocalReplicaAt (RFC 3339) is when a replica was last made just because the volume had none on CurrentNodeID.
+	// LastLocalReplicaAt is the time (RFC 3339) at which a replica was last created only because the volume had none on
+	// CurrentNodeID.
 	// +optional
 	LastLocalReplicaAt string `json:"lastLocalReplicaAt,omitempty"`
-	// RemountRequestedAt (RFC 3339): workloads that started earlier must mount again.
+	// RemountRequestedAt is a time (RFC 3339). Workloads that started earlier must mount the volume again.
 	// +optional
 	RemountRequestedAt string `json:"remountRequestedAt"`
-	// ShareState is the state of the volume's share manager; empty if the volume is not shared.
+	// ShareState is the state of the volume's share manager. It is empty if the volume is not shared.
 	// +optional
 	ShareState ShareManagerState `json:"shareState,omitempty"`
-	// ShareEndpoint is where the volume can be mounted, nfs://<address>/<volume>; empty while it is not served.
+	// ShareEndpoint is the address from which clients can mount the volume: nfs://<address>/<volume>. It is empty while
+	// the volume is not served.
 	// +optional
 	ShareEndpoint string `json:"shareEndpoint,omitempty"`
-	// KubernetesStatus is who uses the volume in Kubernetes, or did so last. The usage controller alone writes it.
+	// KubernetesStatus shows which objects of Kubernetes use the volume, or used it last. Only the usage controller
+	// writes it.
 	// +optional
 	KubernetesStatus KubernetesStatus `json:"kubernetesStatus"`
 }
 
-// KubernetesStatus is who uses a volume in Kubernetes. What has gone is kept, with the time since when it has been so.
+// KubernetesStatus shows which objects of Kubernetes use a volume. An object that is gone stays here, with the time
+// since when it has been gone.
 type KubernetesStatus struct {
 	// +optional
 	PVName string `json:"pvName,omitempty"`
-	// PVStatus is the PersistentVolume's phase; empty while there is none.
+	// PVStatus is the phase of the PersistentVolume. It is empty while there is no PersistentVolume.
 	// +optional
 	PVStatus string `json:"pvStatus,omitempty"`
-	// Namespace and PVCName are of the claim.
+	// Namespace is the namespace of the claim.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
+	// PVCName is the name of the claim.
 	// +optional
 	PVCName string `json:"pvcName,omitempty"`
-	// LastPVCRefAt (RFC 3339) is since when the claim has been gone; empty while it is there, or never was.
+	// LastPVCRefAt is the time (RFC 3339) since when the claim has been gone. It is empty while the claim exists, and
+	// if it never existed.
 	// +optional
 	LastPVCRefAt string `json:"lastPVCRefAt,omitempty"`
-	// LastPodRefAt (RFC 3339) is since when no pod of WorkloadsStatus has used the volume; empty while one does, or none ever did.
+	// LastPodRefAt is the time (RFC 3339) since when no pod of WorkloadsStatus has used the volume. It is empty while a
+	// pod uses the volume, and if no pod ever did.
 	// +optional
 	LastPodRefAt string `json:"lastPodRefAt,omitempty"`
 	// WorkloadsStatus are the pods that used the volume when it was last attached, sorted by name.
@@ -238,15 +261,16 @@ type KubernetesStatus struct {
 	WorkloadsStatus []WorkloadStatus `json:"workloadsStatus,omitempty"`
 }
 
-// WorkloadStatus is a pod and what controls it.
+// WorkloadStatus is a pod and the object that controls it.
 type WorkloadStatus struct {
 	PodName string `json:"podName"`
-	// PodStatus is the pod's phase.
+	// PodStatus is the phase of the pod.
 	// +optional
 	PodStatus string `json:"podStatus,omitempty"`
-	// WorkloadName and WorkloadType name the pod's controller, as a StatefulSet; empty: it has none.
+	// WorkloadName is the name of the object that controls the pod. It is empty if no object controls the pod.
 	// +optional
 	WorkloadName string `json:"workloadName,omitempty"`
+	// WorkloadType is the kind of that object, such as StatefulSet.
 	// +optional
 	WorkloadType string `json:"workloadType,omitempty"`
 }
@@ -267,7 +291,7 @@ type WorkloadStatus struct {
 // +kubebuilder:printcolumn:name="Locality",type=string,priority=1,JSONPath=`.spec.dataLocality`
 // +kubebuilder:printcolumn:name="Access",type=string,priority=1,JSONPath=`.spec.accessMode`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.size) || !has(oldSelf.spec.size) || int(self.spec.size) >= int(oldSelf.spec.size) || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0 && int(self.spec.size) >= int(oldSelf.status.size))",message="size must not shrink: only an expansion that has not begun can be taken back, down to status.size; once it has begun, replicas may have the new size"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.size) || !has(oldSelf.spec.size) || int(self.spec.size) >= int(oldSelf.spec.size) || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0 && int(self.spec.size) >= int(oldSelf.status.size))",message="size must not shrink: only an expansion that has not started can be canceled, down to status.size; after it has started, replicas may have the new size"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.size) || !has(oldSelf.spec.size) || int(self.spec.size) <= int(oldSelf.spec.size) || int(oldSelf.spec.size) % 2097152 != 0 || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0)",message="size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.dataLocality) && self.spec.dataLocality == 'strict-local') == (has(oldSelf.spec.dataLocality) && oldSelf.spec.dataLocality == 'strict-local') || !has(oldSelf.status) || !has(oldSelf.status.state) || oldSelf.status.state == '' || (oldSelf.status.state == 'detached' && (!has(oldSelf.spec.nodeID) || size(oldSelf.spec.nodeID) == 0))",message="dataLocality changes to or from strict-local only while the volume is detached: spec.nodeID is empty and status.state is detached"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.accessMode) && self.spec.accessMode == 'rwx') == (has(oldSelf.spec.accessMode) && oldSelf.spec.accessMode == 'rwx') || !has(oldSelf.status) || !has(oldSelf.status.state) || oldSelf.status.state == '' || (oldSelf.status.state == 'detached' && (!has(oldSelf.spec.nodeID) || size(oldSelf.spec.nodeID) == 0))",message="accessMode changes to or from rwx only while the volume is detached: spec.nodeID is empty and status.state is detached"
@@ -276,7 +300,7 @@ type WorkloadStatus struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.spec.accessMode) && self.spec.accessMode == 'rwx' && self.metadata.name.matches('^[0-9]')) || (has(self.status) && has(self.status.state) && self.status.state != '')",message="metadata.name must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
 // +kubebuilder:validation:XValidation:rule="!(has(self.spec.accessMode) && self.spec.accessMode == 'rwx' && self.metadata.name.matches('^[0-9]')) || (has(oldSelf.spec.accessMode) && oldSelf.spec.accessMode == 'rwx')",message="accessMode cannot change to rwx: metadata.name must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
 
-// Volume is a replicated block device that follows its workload from node to node.
+// Volume is a replicated block device. When its workload moves to another node, the volume is attached there.
 type Volume struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -2,16 +2,16 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// AttacherType says who holds a ticket; it gives the ticket its priority.
+// AttacherType is the type of the holder of a ticket. It determines the priority of the ticket.
 // +kubebuilder:validation:Enum=csi-attacher;longhorn-api;share-manager-controller
 type AttacherType string
 
-// The holders of tickets that exist so far.
+// The types of ticket holders.
 const (
 	AttacherTypeCSI AttacherType = "csi-attacher"
 	AttacherTypeAPI AttacherType = "longhorn-api"
-	// AttacherTypeShareManager attaches a shared volume where its share manager's pod is. Tickets of the CSI driver do not
-	// attach such a volume anywhere: they are satisfied while the share runs.
+	// AttacherTypeShareManager attaches a shared volume to the node of its share manager's pod. Tickets of the CSI
+	// driver do not attach a shared volume to any node. They are satisfied while the share runs.
 	AttacherTypeShareManager AttacherType = "share-manager-controller"
 )
 
@@ -23,50 +23,50 @@ const (
 	AttachmentParameterLastAttachedBy = "lastAttachedBy"
 )
 
-// AttachmentTicket is somebody's wish that a volume be attached to a node.
+// AttachmentTicket is a request to attach a volume to a node. A user of the volume holds it.
 type AttachmentTicket struct {
-	// ID equals the ticket's key in the map.
+	// ID is equal to the key of the ticket in the map.
 	// +optional
 	ID     string       `json:"id"`
 	Type   AttacherType `json:"type"`
 	NodeID string       `json:"nodeID"`
 	// +optional
 	Parameters map[string]string `json:"parameters"`
-	// Generation is raised by the holder when it changes the ticket.
+	// Generation increases when the holder changes the ticket.
 	// +optional
 	Generation int64 `json:"generation"`
 }
 
-// AttachmentTicketStatus tells a ticket's holder how far its wish has got.
+// AttachmentTicketStatus reports to the holder of a ticket whether its request is fulfilled.
 type AttachmentTicketStatus struct {
 	// +optional
 	ID string `json:"id"`
-	// Satisfied: the volume is attached at the ticket's node with its parameters.
+	// Satisfied is true if the volume is attached to the ticket's node, with the parameters of the ticket.
 	// +optional
 	Satisfied bool `json:"satisfied"`
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []Condition `json:"conditions"`
-	// Generation of the ticket that this status speaks of.
+	// Generation is the generation of the ticket to which this status applies.
 	// +optional
 	Generation int64 `json:"generation"`
 }
 
-// VolumeAttachmentSpec holds the tickets of one volume.
+// VolumeAttachmentSpec has the tickets of one volume.
 type VolumeAttachmentSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volume is immutable"
 	Volume string `json:"volume"`
-	// AttachmentTickets by ticket id.
+	// AttachmentTickets has the tickets, by ticket id.
 	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].id == k)",message="a ticket's id must equal its key"
 	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	AttachmentTickets map[string]AttachmentTicket `json:"attachmentTickets,omitempty"`
 }
 
-// VolumeAttachmentStatus answers the tickets.
+// VolumeAttachmentStatus has the results for the tickets.
 type VolumeAttachmentStatus struct {
-	// AttachmentTicketStatuses by ticket id.
+	// AttachmentTicketStatuses has the result for each ticket, by ticket id.
 	// +optional
 	AttachmentTicketStatuses map[string]AttachmentTicketStatus `json:"attachmentTicketStatuses,omitempty"`
 }
@@ -80,7 +80,7 @@ type VolumeAttachmentStatus struct {
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.volume`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// VolumeAttachment collects the tickets of one volume; it has the volume's name.
+// VolumeAttachment has the tickets of one volume. Its name is the name of the volume.
 type VolumeAttachment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEvictionRequestedIsWrittenWhenFalse: clients read the field without looking whether it is there.
+// TestEvictionRequestedIsWrittenWhenFalse checks that evictionRequested is written also when it is false. Clients read
+// the field without checking whether it exists.
 func TestEvictionRequestedIsWrittenWhenFalse(t *testing.T) {
 	for _, spec := range []any{ReplicaSpec{}, NodeSpec{}, DiskSpec{}} {
 		text, err := json.Marshal(spec)
