@@ -126,6 +126,7 @@ var notRunInline = map[string]string{
 	"kubectl get events":                         "it stands for the right that it needs",
 	"kubectl describe pvc":                       "it has no name: any claim",
 	"kubectl get lhn":                            "it stands for the table that it prints",
+	"kubectl get lhs":                            "it stands for the table that it prints",
 	"kubectl longhorn explain node NODE":         "NODE stands for a node; blocks explain one by its name",
 	"kubectl taint node NODE node.kubernetes.io/out-of-service=nodeshutdown:NoExecute": "TestNodeIsCutOff",
 	"helm uninstall":                "it stands for the command of the block",

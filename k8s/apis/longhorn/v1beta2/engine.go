@@ -109,12 +109,13 @@ type EngineStatus struct {
 // +kubebuilder:resource:shortName=lhe,scope=Namespaced
 // +kubebuilder:storageversion
 // +kubebuilder:selectablefield:JSONPath=`.spec.nodeID`
-// +kubebuilder:printcolumn:name="Data Engine",type=string,JSONPath=`.spec.dataEngine`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentState`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeID`
-// +kubebuilder:printcolumn:name="InstanceManager",type=string,JSONPath=`.status.instanceManagerName`
 // +kubebuilder:printcolumn:name="Generation",type=integer,JSONPath=`.status.generation`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Volume",type=string,priority=1,JSONPath=`.spec.volumeName`
+// +kubebuilder:printcolumn:name="InstanceManager",type=string,priority=1,JSONPath=`.status.instanceManagerName`
+// +kubebuilder:printcolumn:name="DataEngine",type=string,priority=1,JSONPath=`.spec.dataEngine`
 
 // Engine combines the replicas of a volume into one device. Only the engine writes to the replicas.
 type Engine struct {

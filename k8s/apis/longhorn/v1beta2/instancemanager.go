@@ -87,12 +87,13 @@ type InstanceManagerStatus struct {
 // +kubebuilder:resource:shortName=lhim,scope=Namespaced
 // +kubebuilder:storageversion
 // +kubebuilder:selectablefield:JSONPath=`.spec.nodeID`
-// +kubebuilder:printcolumn:name="Data Engine",type=string,JSONPath=`.spec.dataEngine`
-// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentState`
-// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeID`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentState`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Drainable",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Drainable')].status`
+// +kubebuilder:printcolumn:name="Type",type=string,priority=1,JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="DataEngine",type=string,priority=1,JSONPath=`.spec.dataEngine`
 
 // InstanceManager is the data plane of one node. It runs in one pod.
 type InstanceManager struct {

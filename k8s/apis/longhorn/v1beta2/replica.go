@@ -87,15 +87,16 @@ type ReplicaStatus struct {
 // +kubebuilder:resource:shortName=lhr,scope=Namespaced
 // +kubebuilder:storageversion
 // +kubebuilder:selectablefield:JSONPath=`.spec.nodeID`
-// +kubebuilder:printcolumn:name="Data Engine",type=string,JSONPath=`.spec.dataEngine`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentState`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeID`
-// +kubebuilder:printcolumn:name="Disk",type=string,JSONPath=`.spec.diskID`
-// +kubebuilder:printcolumn:name="InstanceManager",type=string,JSONPath=`.status.instanceManagerName`
-// +kubebuilder:printcolumn:name="GoodSince",type=string,JSONPath=`.spec.healthyAt`
 // +kubebuilder:printcolumn:name="FailedAt",type=string,JSONPath=`.spec.failedAt`
+// +kubebuilder:printcolumn:name="Age",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="HealthySince",type=date,priority=1,JSONPath=`.spec.healthyAt`
+// +kubebuilder:printcolumn:name="DiskPath",type=string,priority=1,JSONPath=`.spec.diskPath`
+// +kubebuilder:printcolumn:name="DiskID",type=string,priority=1,JSONPath=`.spec.diskID`
 // +kubebuilder:printcolumn:name="Volume",type=string,priority=1,JSONPath=`.spec.volumeName`
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="InstanceManager",type=string,priority=1,JSONPath=`.status.instanceManagerName`
+// +kubebuilder:printcolumn:name="DataEngine",type=string,priority=1,JSONPath=`.spec.dataEngine`
 
 // Replica is one copy of a volume. Its data is a directory on one disk of one node.
 type Replica struct {

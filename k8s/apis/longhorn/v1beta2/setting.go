@@ -23,9 +23,10 @@ type SettingStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=lhs,scope=Namespaced
 // +kubebuilder:storageversion
-// +kubebuilder:printcolumn:name="Value",type=string,JSONPath=`.value`
-// +kubebuilder:printcolumn:name="Applied",type=boolean,JSONPath=`.status.applied`
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="InForce",type=string,JSONPath=`.status.valueInForce`
+// +kubebuilder:printcolumn:name="Value",type=string,priority=1,JSONPath=`.value`
+// +kubebuilder:printcolumn:name="Applied",type=boolean,priority=1,JSONPath=`.status.applied`
+// +kubebuilder:printcolumn:name="Age",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`
 
 // Setting is one global setting. docs/SETTINGS.md lists all settings. A release does not change a setting with a name
 // that it does not know.

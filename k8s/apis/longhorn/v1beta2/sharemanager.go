@@ -131,9 +131,9 @@ type LostClient struct {
 // +kubebuilder:storageversion
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.currentNode`
-// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`
-// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.status.currentImage`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Endpoint",type=string,priority=1,JSONPath=`.status.endpoint`
+// +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.status.currentImage`
 
 // ShareManager is the NFS server of a shared volume (accessMode rwx). It has the name of the volume.
 type ShareManager struct {

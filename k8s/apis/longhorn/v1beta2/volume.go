@@ -281,16 +281,19 @@ type WorkloadStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=lhv,scope=Namespaced
 // +kubebuilder:storageversion
-// +kubebuilder:printcolumn:name="Data Engine",type=string,JSONPath=`.spec.dataEngine`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Robustness",type=string,JSONPath=`.status.robustness`
-// +kubebuilder:printcolumn:name="Scheduled",type=string,JSONPath=`.status.conditions[?(@.type=='Scheduled')].status`
-// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.spec.size`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.currentNodeID`
+// +kubebuilder:printcolumn:name="Claim",type=string,JSONPath=`.status.kubernetesStatus.pvcName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="ClaimNamespace",type=string,priority=1,JSONPath=`.status.kubernetesStatus.namespace`
+// +kubebuilder:printcolumn:name="PVStatus",type=string,priority=1,JSONPath=`.status.kubernetesStatus.pvStatus`
+// +kubebuilder:printcolumn:name="Scheduled",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Scheduled')].status`
+// +kubebuilder:printcolumn:name="Size",type=string,priority=1,JSONPath=`.spec.size`
 // +kubebuilder:printcolumn:name="Replicas",type=integer,priority=1,JSONPath=`.spec.numberOfReplicas`
 // +kubebuilder:printcolumn:name="Locality",type=string,priority=1,JSONPath=`.spec.dataLocality`
 // +kubebuilder:printcolumn:name="Access",type=string,priority=1,JSONPath=`.spec.accessMode`
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="DataEngine",type=string,priority=1,JSONPath=`.spec.dataEngine`
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.size) || !has(oldSelf.spec.size) || int(self.spec.size) >= int(oldSelf.spec.size) || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0 && int(self.spec.size) >= int(oldSelf.status.size))",message="size must not shrink: only an expansion that has not started can be canceled, down to status.size; after it has started, replicas may have the new size"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.size) || !has(oldSelf.spec.size) || int(self.spec.size) <= int(oldSelf.spec.size) || int(oldSelf.spec.size) % 2097152 != 0 || (has(oldSelf.status) && has(oldSelf.status.size) && int(oldSelf.status.size) > 0)",message="size cannot grow yet: status.size is not recorded; wait until the volume controller of this release has recorded it"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.dataLocality) && self.spec.dataLocality == 'strict-local') == (has(oldSelf.spec.dataLocality) && oldSelf.spec.dataLocality == 'strict-local') || !has(oldSelf.status) || !has(oldSelf.status.state) || oldSelf.status.state == '' || (oldSelf.status.state == 'detached' && (!has(oldSelf.spec.nodeID) || size(oldSelf.spec.nodeID) == 0))",message="dataLocality changes to or from strict-local only while the volume is detached: spec.nodeID is empty and status.state is detached"

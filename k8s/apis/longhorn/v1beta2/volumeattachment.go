@@ -77,8 +77,8 @@ type VolumeAttachmentStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=lhva,scope=Namespaced
 // +kubebuilder:storageversion
-// +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.volume`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Volume",type=string,priority=1,JSONPath=`.spec.volume`
 
 // VolumeAttachment has the tickets of one volume. Its name is the name of the volume.
 type VolumeAttachment struct {
