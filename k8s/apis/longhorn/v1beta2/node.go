@@ -152,7 +152,7 @@ type NodeSilence struct {
 // +kubebuilder:storageversion
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
 // +kubebuilder:printcolumn:name="AllowScheduling",type=boolean,JSONPath=`.spec.allowScheduling`
-// +kubebuilder:printcolumn:name="Uncordoned",type=string,JSONPath=`.status.conditions[?(@.type=='Schedulable')].status`
+// +kubebuilder:printcolumn:name="Schedulable",type=string,JSONPath=`.status.conditions[?(@.type=='Schedulable')].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Evicting",type=boolean,priority=1,JSONPath=`.spec.evictionRequested`
 // +kubebuilder:printcolumn:name="Zone",type=string,priority=1,JSONPath=`.status.zone`
