@@ -92,8 +92,8 @@ type ClaimDecision struct {
 func DecideClaim(in ClaimInput) ClaimDecision {
 	l := in.Lease
 	if l.Exists && l.Holder != in.Me && l.Holder != "" && !in.HolderGone {
-		return refuse(fmt.Sprintf("duplicate UUID: disk UUID %s is claimed by disk %s, which still exists; "+
-			"if the disk was moved here, remove %s first; if this is a copy of it, only one of them can be used", in.UUID, l.Holder, l.Holder))
+		return refuse(fmt.Sprintf("duplicate UUID: disk UUID %s is claimed by disk %s, which still exists. "+
+			"If the disk was moved here, first remove disk %s from its node's spec. If this disk is a copy, only one of the two can be used", in.UUID, l.Holder, l.Holder))
 	}
 	mine := l.Exists && l.Holder == in.Me
 	switch {
@@ -106,14 +106,15 @@ func DecideClaim(in ClaimInput) ClaimDecision {
 	case in.File == 0 || in.File == l.Number || l.Pending && in.File == l.From:
 		return take(in, l.Number+1)
 	}
-	return refuse(fmt.Sprintf("duplicate UUID: it is an old copy of disk UUID %s, with claim %d in %s although the last is %d, of disk %s; "+
-		"mount the disk itself; only if that is lost for good, and what was written since with it: %s",
-		in.UUID, in.File, ConfigFileName, l.Number, l.Holder, in.Discard))
+	return refuse(fmt.Sprintf("duplicate UUID: this is an old copy of disk UUID %s: %s has claim %d, but the last claim is %d, of disk %s. "+
+		"Mount the disk with the last claim instead. "+
+		"Only if that disk is permanently lost, with all data written to it since, discard its claim to use this copy: %s",
+		in.UUID, ConfigFileName, in.File, l.Number, l.Holder, in.Discard))
 }
 
 func take(in ClaimInput, number int64) ClaimDecision {
 	if number > MaxClaim {
-		return refuse(fmt.Sprintf("disk UUID %s has been claimed %d times, and no more can be counted", in.UUID, in.Lease.Number))
+		return refuse(fmt.Sprintf("disk UUID %s has been claimed %d times, which is the maximum; it cannot be claimed again", in.UUID, in.Lease.Number))
 	}
 	return ClaimDecision{Action: ClaimTake, Number: number}
 }

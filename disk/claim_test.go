@@ -20,7 +20,7 @@ const (
 func TestDecideClaim(t *testing.T) {
 	const (
 		alive = "duplicate UUID: disk UUID " + uuidA + " is claimed by disk " + other + ", which still exists"
-		old   = "it is an old copy of disk UUID " + uuidA
+		old   = "this is an old copy of disk UUID " + uuidA
 	)
 	held := func(holder string, number int64) Lease { return Lease{Exists: true, Holder: holder, Number: number} }
 	pending := func(holder string, number, from int64) Lease {
@@ -37,7 +37,7 @@ func TestDecideClaim(t *testing.T) {
 		"no Lease, no number → the first claim":           {Lease{}, 0, false, ClaimTake, 1, ""},
 		"no Lease, a number → above it, for it was lost":  {Lease{}, 4, false, ClaimTake, 5, ""},
 		"mine, the same number → hold":                    {held(me, 4), 4, false, ClaimHold, 4, ""},
-		"mine, file below → an old copy":                  {held(me, 4), 3, false, ClaimRefuse, 0, old + ", with claim 3 in longhorn-disk.cfg although the last is 4, of disk " + me},
+		"mine, file below → an old copy":                  {held(me, 4), 3, false, ClaimRefuse, 0, old + ": longhorn-disk.cfg has claim 3, but the last claim is 4, of disk " + me},
 		"mine, file above → the Lease is old":             {held(me, 4), 7, false, ClaimTake, 8, ""},
 		"mine, file put back without a number → again":    {held(me, 4), 0, false, ClaimTake, 5, ""},
 		"mine, Lease never counted, no number → first":    {held(me, 0), 0, false, ClaimTake, 1, ""},
@@ -55,12 +55,12 @@ func TestDecideClaim(t *testing.T) {
 		"the holder is gone, same number → it moves":      {held(other, 4), 4, true, ClaimTake, 5, ""},
 		"the holder is gone, no number → it moves":        {held(other, 4), 0, true, ClaimTake, 5, ""},
 		"the holder is gone, file above → above the file": {held(other, 4), 6, true, ClaimTake, 7, ""},
-		"the holder is gone, file below → an old copy":    {held(other, 4), 3, true, ClaimRefuse, 0, old + ", with claim 3 in longhorn-disk.cfg although the last is 4, of disk " + other},
+		"the holder is gone, file below → an old copy":    {held(other, 4), 3, true, ClaimRefuse, 0, old + ": longhorn-disk.cfg has claim 3, but the last claim is 4, of disk " + other},
 		"gone before it wrote the file → it moves":        {pending(other, 5, 4), 4, true, ClaimTake, 6, ""},
 		"gone after it wrote the file → it moves":         {pending(other, 5, 4), 5, true, ClaimTake, 6, ""},
 		"gone cut short, another number → an old copy":    {pending(other, 5, 4), 3, true, ClaimRefuse, 0, old},
 		"nobody's, the same number → taken":               {held("", 4), 4, false, ClaimTake, 5, ""},
-		"the numbers are used up → refused":               {held(other, MaxClaim), MaxClaim, true, ClaimRefuse, 0, "no more can be counted"},
+		"the numbers are used up → refused":               {held(other, MaxClaim), MaxClaim, true, ClaimRefuse, 0, "it cannot be claimed again"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ var (
 	ErrConfigMissing = errors.New("the UUID file is missing")
 	// ErrConfigTorn says that the content is not one JSON object of the known form. For example, it is empty, cut
 	// short, or all zero bytes after a loss of power.
-	ErrConfigTorn = errors.New("the UUID file is torn or not JSON")
+	ErrConfigTorn = errors.New("the UUID file is incomplete or not JSON")
 	// ErrConfigNoUUID says that the JSON object has no disk UUID, or an empty one.
 	ErrConfigNoUUID = errors.New("the UUID file has no disk UUID")
 	// ErrConfigBadUUID says that the disk UUID is not 36 characters of the form 8-4-4-4-12.

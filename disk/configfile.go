@@ -16,7 +16,7 @@ const ReplicasDirName = "replicas"
 
 var (
 	// ErrConfigExists says that Create found a UUID file, with any content.
-	ErrConfigExists = errors.New("a UUID file exists already")
+	ErrConfigExists = errors.New("a UUID file already exists")
 	// ErrConfigChanged says that the UUID file is no longer the scanned one.
 	ErrConfigChanged = errors.New("the UUID file is not the one that was scanned")
 	// ErrDirectoryChanged says that the path no longer leads to the scanned directory, because something was mounted,
@@ -70,16 +70,16 @@ func create(root string, rec Record, cfg Config, before func(step) error) error 
 	}
 	dir, err := openScanned(root, rec)
 	if err != nil {
-		return fmt.Errorf("create UUID file of disk %s: %w", rec.Name, err)
+		return fmt.Errorf("disk %s: %w", rec.Name, err)
 	}
 	defer dir.Close()
 	// The replicas directory comes first: a disk with a UUID file always has one. So if it is missing later, replicas
 	// do not start beneath a mount point.
 	if err := makeReplicasDir(dir); err != nil {
-		return fmt.Errorf("create UUID file of disk %s: %w", rec.Name, err)
+		return fmt.Errorf("disk %s: %w", rec.Name, err)
 	}
 	if err := (writer{dir: dir, before: before}).writeNew(data); err != nil {
-		return fmt.Errorf("create UUID file of disk %s in %s: %w", rec.Name, rec.Path, err)
+		return fmt.Errorf("disk %s in %s: %w", rec.Name, rec.Path, err)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func openScanned(root string, rec Record) (*os.File, error) {
 func makeReplicasDir(dir *os.File) error {
 	err := unix.Mkdirat(int(dir.Fd()), ReplicasDirName, 0o700)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("make directory %s/%s: %w", dir.Name(), ReplicasDirName, err)
+		return fmt.Errorf("create directory %s/%s: %w", dir.Name(), ReplicasDirName, err)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ const (
 	stepWrite    step = "write temporary file"
 	stepSync     step = "sync temporary file"
 	stepClose    step = "close temporary file"
-	stepName     step = "name the UUID file"
+	stepName     step = "rename the temporary file"
 	stepSyncDir  step = "sync directory"
 )
 
@@ -93,7 +93,7 @@ func (w writer) replace(data []byte) error {
 func (w writer) write(data []byte, name func(dirFD int, temp string) error) error {
 	var suffix [8]byte
 	if _, err := rand.Read(suffix[:]); err != nil {
-		return fmt.Errorf("draw a temporary name: %w", err)
+		return fmt.Errorf("generate a temporary name: %w", err)
 	}
 	temp := "." + ConfigFileName + "." + hex.EncodeToString(suffix[:]) + ".tmp"
 	if err := w.writeTemp(temp, data); err != nil {

@@ -69,7 +69,7 @@ func rejected(uuid, reason, text string) want {
 	return want{uuid: uuid, reason: reason, text: text}
 }
 
-var creating = want{create: true, reason: ReasonNoDiskInfo, text: "has not been made yet"}
+var creating = want{create: true, reason: ReasonNoDiskInfo, text: "has not been created yet"}
 
 func TestMatchJudgesADiskAlone(t *testing.T) {
 	tests := map[string]struct {
@@ -82,11 +82,11 @@ func TestMatchJudgesADiskAlone(t *testing.T) {
 		"known, was not ready, agrees → ready":        {fixture{recorded: uuidA, file: uuidA}, accepted(uuidA)},
 		"known in upper case, agrees → ready":         {fixture{recorded: strings.ToUpper(uuidA), file: uuidA}, accepted(uuidA)},
 		"known, no file → mount suspected":            {fixture{recorded: uuidA, ready: true, fileErr: ErrConfigMissing}, rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted")},
-		"known, other file → wrong mount":             {fixture{recorded: uuidA, ready: true, file: uuidB}, rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID "+uuidB+" although "+uuidA+" is recorded")},
-		"known, torn file → repair named":             {fixture{recorded: uuidA, fileErr: fmt.Errorf("x: %w", ErrConfigTorn)}, rejected(uuidA, ReasonNoDiskInfo, "torn or not JSON; if the right file system is mounted, restore")},
+		"known, other file → wrong mount":             {fixture{recorded: uuidA, ready: true, file: uuidB}, rejected(uuidA, ReasonDiskFilesystemChanged, "has disk UUID "+uuidB+", but "+uuidA+" is recorded")},
+		"known, torn file → repair named":             {fixture{recorded: uuidA, fileErr: fmt.Errorf("x: %w", ErrConfigTorn)}, rejected(uuidA, ReasonNoDiskInfo, "incomplete or not JSON; if the right file system is mounted, restore")},
 		"known, file too large → repair named":        {fixture{recorded: uuidA, fileErr: ErrConfigTooLarge}, rejected(uuidA, ReasonNoDiskInfo, "too large; if the right file system is mounted, restore")},
 		"known, no UUID in file → repair named":       {fixture{recorded: uuidA, fileErr: ErrConfigNoUUID}, rejected(uuidA, ReasonNoDiskInfo, `printf '%s\n' '{"diskName":"d","diskUUID":"`+uuidA+`"`)},
-		"new, torn file → never overwritten":          {fixture{fileErr: ErrConfigTorn}, rejected("", ReasonNoDiskInfo, "torn or not JSON; restore longhorn-disk.cfg from a copy")},
+		"new, torn file → never overwritten":          {fixture{fileErr: ErrConfigTorn}, rejected("", ReasonNoDiskInfo, "incomplete or not JSON; restore longhorn-disk.cfg from a copy")},
 		"new, malformed UUID → not accepted":          {fixture{fileErr: ErrConfigBadUUID}, rejected("", ReasonNoDiskInfo, "malformed")},
 		"new, file is no file → not accepted":         {fixture{fileErr: ErrConfigNotRegular}, rejected("", ReasonNoDiskInfo, "not a regular file")},
 		"new, file unreadable → not accepted":         {fixture{fileErr: errors.New("input/output error")}, rejected("", ReasonNoDiskInfo, "input/output error")},
@@ -100,9 +100,9 @@ func TestMatchJudgesADiskAlone(t *testing.T) {
 		"new with a file, no replicas → the same":     {fixture{file: uuidA, replicasErr: ErrReplicasMissing}, rejected("", ReasonReplicasDirectoryMissing, "mkdir -m 700 '/d/replicas'")},
 		"new, neither → both are made":                {fixture{fileErr: ErrConfigMissing, replicasErr: ErrReplicasMissing}, creating},
 		"known, no file, no replicas → the mount":     {fixture{recorded: uuidA, fileErr: ErrConfigMissing, replicasErr: ErrReplicasMissing}, rejected(uuidA, ReasonDiskFilesystemChanged, "probably not mounted")},
-		"known, replicas elsewhere → said so":         {fixture{recorded: uuidA, file: uuidA, replicasErr: errors.New("replicas in /d is on another file system")}, rejected(uuidA, ReasonReplicasDirectoryMissing, "on another file system; move it aside")},
-		"known, on a volume of this node → not ready": {fixture{recorded: uuidA, ready: true, file: uuidA, onVolume: "vol"}, rejected(uuidA, ReasonDiskOnVolume, "it lies on volume vol, which is attached to this node")},
-		"new, on a volume → no file is made on it":    {fixture{fileErr: ErrConfigMissing, onVolume: "vol"}, rejected("", ReasonDiskOnVolume, "it lies on volume vol")},
+		"known, replicas elsewhere → said so":         {fixture{recorded: uuidA, file: uuidA, replicasErr: errors.New("replicas in /d is on another file system")}, rejected(uuidA, ReasonReplicasDirectoryMissing, "on another file system; move it away")},
+		"known, on a volume of this node → not ready": {fixture{recorded: uuidA, ready: true, file: uuidA, onVolume: "vol"}, rejected(uuidA, ReasonDiskOnVolume, "its file system is on volume vol, which is attached to this node")},
+		"new, on a volume → no file is made on it":    {fixture{fileErr: ErrConfigMissing, onVolume: "vol"}, rejected("", ReasonDiskOnVolume, "its file system is on volume vol")},
 		"known, on a volume, which is possible":       {fixture{recorded: uuidA, ready: true, file: uuidA, onVolume: "vol", mayLieOnVolume: true}, accepted(uuidA)},
 		"new, on a volume, which is possible":         {fixture{fileErr: ErrConfigMissing, onVolume: "vol", mayLieOnVolume: true}, creating},
 		"known, read-only → not ready":                {fixture{recorded: uuidA, ready: true, file: uuidA, readOnly: true}, rejected(uuidA, ReasonDiskReadOnly, "mount it for writing")},
@@ -111,7 +111,7 @@ func TestMatchJudgesADiskAlone(t *testing.T) {
 		"new, in memory, by its number → the same":    {fixture{fileErr: ErrConfigMissing, fsType: "0x858458f6"}, rejected("", ReasonDiskInMemory, "a restart of the node would lose all replicas")},
 		"known, in memory → its replicas are served":  {fixture{recorded: uuidA, ready: true, file: uuidA, fsType: "tmpfs"}, accepted(uuidA)},
 		"added again, in memory → the same":           {fixture{file: uuidA, fsType: "ramfs"}, accepted(uuidA)},
-		"known, another one, read-only → wrong mount": {fixture{recorded: uuidA, file: uuidB, readOnly: true}, rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID")},
+		"known, another one, read-only → wrong mount": {fixture{recorded: uuidA, file: uuidB, readOnly: true}, rejected(uuidA, ReasonDiskFilesystemChanged, "has disk UUID")},
 		"not scanned → no info":                       {fixture{noRecord: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
 		"scanned at its former path → no info":        {fixture{file: uuidA, oldPath: true}, rejected("", ReasonNoDiskInfo, "not been scanned")},
 	}
@@ -162,7 +162,7 @@ func TestMatchLetsOneDiskUseAFilesystem(t *testing.T) {
 		},
 		"two old in one directory → the UUID tells which is valid": {
 			map[string]fixture{"a": {recorded: uuidA, ready: true, file: uuidB}, "b": {recorded: uuidB, ready: true, file: uuidB}},
-			map[string]want{"a": rejected(uuidA, ReasonDiskFilesystemChanged, "shows disk UUID"), "b": accepted(uuidB)},
+			map[string]want{"a": rejected(uuidA, ReasonDiskFilesystemChanged, "has disk UUID"), "b": accepted(uuidB)},
 		},
 		"an old one unmounted onto another's file system → only it suffers": {
 			map[string]fixture{"a": {recorded: uuidA, ready: true, fileErr: ErrConfigMissing}, "b": {recorded: uuidB, ready: true, file: uuidB}},
@@ -174,7 +174,7 @@ func TestMatchLetsOneDiskUseAFilesystem(t *testing.T) {
 		},
 		"an old one with a torn file and a new one → no file is made beside it": {
 			map[string]fixture{"a": {recorded: uuidA, ready: true, fileErr: ErrConfigTorn}, "b": {fileErr: ErrConfigMissing}},
-			map[string]want{"a": rejected(uuidA, ReasonNoDiskInfo, "torn"), "b": rejected("", ReasonDiskFilesystemChanged, shares+"[a]")},
+			map[string]want{"a": rejected(uuidA, ReasonNoDiskInfo, "incomplete"), "b": rejected("", ReasonDiskFilesystemChanged, shares+"[a]")},
 		},
 		"an old one without replicas and a new one with a file → the new one is not ready": {
 			map[string]fixture{"a": {recorded: uuidA, ready: true, file: uuidA, replicasErr: ErrReplicasMissing}, "b": {file: uuidB}},
@@ -182,7 +182,7 @@ func TestMatchLetsOneDiskUseAFilesystem(t *testing.T) {
 		},
 		"two old ones, the file of one is torn → the other stays": {
 			map[string]fixture{"a": {recorded: uuidA, ready: true, fileErr: ErrConfigTorn}, "b": {recorded: uuidB, ready: true, file: uuidB}},
-			map[string]want{"a": rejected(uuidA, ReasonNoDiskInfo, "torn"), "b": accepted(uuidB)},
+			map[string]want{"a": rejected(uuidA, ReasonNoDiskInfo, "incomplete"), "b": accepted(uuidB)},
 		},
 		"two valid old ones, one was ready → it stays": {
 			map[string]fixture{"a": {recorded: uuidA, file: uuidA}, "b": {recorded: uuidB, ready: true, file: uuidB}},
@@ -214,23 +214,23 @@ func TestMatchLetsOneDiskHaveAUUID(t *testing.T) {
 			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, ready: true, fileErr: ErrConfigMissing}},
 			map[string]want{
 				"a": accepted(uuidA),
-				"b": rejected(uuidA, ReasonDiskMoved, "is at /a now, as disk a of this node"),
+				"b": rejected(uuidA, ReasonDiskMoved, "is now at /a, as disk a of this node"),
 			},
 		},
 		"it was accepted there → it stays there": {
 			map[string]fixture{"a": {device: 1, recorded: uuidA, ready: true, file: uuidA}, "b": {device: 2, recorded: uuidA, fileErr: ErrConfigMissing}},
 			map[string]want{
 				"a": accepted(uuidA),
-				"b": rejected(uuidA, ReasonDiskMoved, "is at /a now"),
+				"b": rejected(uuidA, ReasonDiskMoved, "is now at /a"),
 			},
 		},
 		"the path of its old entry is gone → it is there": {
 			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {recorded: uuidA, scanErr: fmt.Errorf("open: %w", os.ErrNotExist)}},
-			map[string]want{"a": accepted(uuidA), "b": rejected(uuidA, ReasonDiskMoved, "is at /a now")},
+			map[string]want{"a": accepted(uuidA), "b": rejected(uuidA, ReasonDiskMoved, "is now at /a")},
 		},
 		"another disk is at the path of its old entry → it is there": {
 			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, file: uuidB}},
-			map[string]want{"a": accepted(uuidA), "b": rejected(uuidA, ReasonDiskMoved, "is at /a now")},
+			map[string]want{"a": accepted(uuidA), "b": rejected(uuidA, ReasonDiskMoved, "is now at /a")},
 		},
 		"its old entry cannot be looked at → refused, for it may be there": {
 			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {recorded: uuidA, scanErr: errors.New("input/output error")}},
@@ -243,7 +243,7 @@ func TestMatchLetsOneDiskHaveAUUID(t *testing.T) {
 			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 2, recorded: uuidA, fileErr: ErrConfigTorn}},
 			map[string]want{
 				"a": rejected("", ReasonDuplicateUUID, duplicate+"[b]"),
-				"b": rejected(uuidA, ReasonNoDiskInfo, "torn"),
+				"b": rejected(uuidA, ReasonNoDiskInfo, "incomplete"),
 			},
 		},
 		"its old entry was not scanned yet → refused until it is": {
@@ -278,7 +278,7 @@ func TestMatchLetsOneDiskHaveAUUID(t *testing.T) {
 		},
 		"the new disk's file system is also mounted over an old one → the new one is accepted": {
 			map[string]fixture{"a": {device: 1, file: uuidA}, "b": {device: 1, recorded: uuidB, file: uuidA}},
-			map[string]want{"a": accepted(uuidA), "b": rejected(uuidB, ReasonDiskFilesystemChanged, "shows disk UUID")},
+			map[string]want{"a": accepted(uuidA), "b": rejected(uuidB, ReasonDiskFilesystemChanged, "has disk UUID")},
 		},
 		"two old ones recorded with one UUID → the ready one stays": {
 			map[string]fixture{"a": {device: 1, recorded: uuidA, file: uuidA}, "b": {device: 2, recorded: uuidA, ready: true, file: uuidA}},

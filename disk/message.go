@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-const gistNoConfigYet = "it is new and its UUID file " + ConfigFileName + " has not been made yet"
+const gistNoConfigYet = "it is new and its UUID file " + ConfigFileName + " has not been created yet"
 
-const gistReadOnly = "its file system is read-only; the kernel makes it so after an error, which its log names (dmesg). " +
-	"Check the device and the file system, and mount it for writing again"
+const gistReadOnly = "its file system is read-only. The kernel makes a file system read-only after an error, and logs the error (dmesg). " +
+	"Check the device and the file system, then mount it for writing again"
 
 func readyMessage(node, name, path string) string {
 	return fmt.Sprintf("Disk %s(%s) on node %s is ready", name, path, node)
@@ -20,21 +20,21 @@ func notReadyMessage(node, name, path, gist string) string {
 }
 
 func gistMissing(c *candidate) string {
-	return fmt.Sprintf("the UUID file %s is missing although disk UUID %s is recorded: "+
-		"its file system is probably not mounted; mount it. "+
-		"Only if it is mounted and the file alone was lost, restore it on the node: %s",
+	return fmt.Sprintf("the UUID file %s is missing, although disk UUID %s is recorded: "+
+		"its file system is probably not mounted. Mount it. "+
+		"Only if it is mounted and only the file was lost, restore the file on the node: %s",
 		ConfigFileName, c.known.UUID, RepairCommand(c.path, c.name, c.known.UUID))
 }
 
 func gistMismatch(c *candidate) string {
-	return fmt.Sprintf("the UUID file %s shows disk UUID %s although %s is recorded: "+
-		"another file system is mounted there; mount the recorded one",
+	return fmt.Sprintf("the UUID file %s has disk UUID %s, but %s is recorded: "+
+		"another file system is mounted at the path. Mount the file system of the recorded disk",
 		ConfigFileName, c.fileUUID(), c.known.UUID)
 }
 
 func gistBadConfig(c *candidate) string {
 	if !c.isOld() {
-		return fmt.Sprintf("%v; restore %s from a copy, or, if no volume has data on this disk, remove it",
+		return fmt.Sprintf("%v; restore %s from a copy. If no volume has data on this disk, remove the file instead",
 			c.record.ConfigErr, ConfigFileName)
 	}
 	return fmt.Sprintf("%v; if the right file system is mounted, restore the file on the node: %s",
@@ -42,31 +42,32 @@ func gistBadConfig(c *candidate) string {
 }
 
 func gistOnVolume(c *candidate) string {
-	return fmt.Sprintf("it lies on volume %s, which is attached to this node, and this node's instance manager, of an earlier release, cannot keep replicas "+
-		"there; its pod is made anew when no volume is attached to the node and no replica runs on it", c.record.OnVolume)
+	return fmt.Sprintf("its file system is on volume %s, which is attached to this node. "+
+		"The node's instance manager is of an earlier release, and cannot store replicas there. "+
+		"Its pod is replaced when no volume is attached to the node and no replica runs on it", c.record.OnVolume)
 }
 
 func gistInMemory(c *candidate) string {
 	return fmt.Sprintf("its file system (%s) is in memory: a restart of the node would lose all replicas on it. "+
-		"Mount a file system of a device there, or take the disk out of the node's disks", c.record.FSType)
+		"Mount a file system of a device there, or remove the disk from the node's spec", c.record.FSType)
 }
 
 func gistOnOverlay(c *candidate) string {
-	return fmt.Sprintf("its file system (%s) does not tell of writes that failed, so replicas there could lose acknowledged data unseen. "+
-		"Mount a file system of a device there, or take the disk out of the node's disks", c.record.FSType)
+	return fmt.Sprintf("its file system (%s) does not report failed writes, so replicas there could lose acknowledged data unnoticed. "+
+		"Mount a file system of a device there, or remove the disk from the node's spec", c.record.FSType)
 }
 
 func gistReplicas(c *candidate) string {
 	if !errors.Is(c.record.ReplicasErr, ErrReplicasMissing) {
-		return c.record.ReplicasErr.Error() + "; move it aside, or unmount it"
+		return c.record.ReplicasErr.Error() + "; move it away, or unmount it"
 	}
-	return fmt.Sprintf("%v, in which all its replicas were; if it was moved, move it back. "+
-		"If it was deleted make it anew on the node, then the replicas are made anew too: mkdir -m 700 %s",
+	return fmt.Sprintf("%v, with all its replicas. If the directory was moved, move it back. "+
+		"If it was deleted, create it again on the node; then the replicas are rebuilt from other replicas: mkdir -m 700 %s",
 		c.record.ReplicasErr, shellQuote(strings.TrimRight(c.path, "/")+"/"+ReplicasDirName))
 }
 
 func gistShared(c *candidate, sharing []*candidate) string {
-	return fmt.Sprintf("it shares file system %s with disks %s; a file system can serve one disk only",
+	return fmt.Sprintf("it shares file system %s with disks %s; a file system can serve only one disk",
 		c.record.FSID, names(sharing))
 }
 
@@ -75,8 +76,8 @@ func gistDuplicate(c *candidate, twins []*candidate) string {
 }
 
 func gistMoved(c, now *candidate) string {
-	return fmt.Sprintf("its disk, with UUID %s, is at %s now, as disk %s of this node; its replicas go there. "+
-		"Remove %s from the node's disks", c.known.UUID, now.path, now.name, c.name)
+	return fmt.Sprintf("its disk with UUID %s is now at %s, as disk %s of this node, and its replicas move there. "+
+		"Remove disk %s from the node's spec", c.known.UUID, now.path, now.name, c.name)
 }
 
 func names(list []*candidate) string {

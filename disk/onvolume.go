@@ -17,7 +17,7 @@ func MarkVolumes(root, deviceDir string, records map[string]Record) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("list devices: %w", err)
+		return fmt.Errorf("list the devices of volumes: %w", err)
 	}
 	volumes := map[uint64]string{}
 	for _, e := range entries {

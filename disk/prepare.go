@@ -63,10 +63,10 @@ func openOrMake(root string, parent *os.File, prefix, part string) (*os.File, er
 		return dir, err
 	}
 	if err := unix.Mkdirat(int(parent.Fd()), part, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, fmt.Errorf("make directory %s: %w", prefix, err)
+		return nil, fmt.Errorf("create directory %s: %w", prefix, err)
 	}
 	if err := parent.Sync(); err != nil {
-		return nil, fmt.Errorf("sync directory above %s: %w", prefix, err)
+		return nil, fmt.Errorf("sync the parent directory of %s: %w", prefix, err)
 	}
 	return openat.Dir(root, prefix)
 }

@@ -164,7 +164,7 @@ func checkReplicasDir(fd int, path string, device uint64) error {
 	case err != nil:
 		return fmt.Errorf("stat %s in %s: %w", ReplicasDirName, path, err)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("%s in %s is no directory", ReplicasDirName, path)
+		return fmt.Errorf("%s in %s is not a directory", ReplicasDirName, path)
 	case st.Dev != device:
 		return fmt.Errorf("%s in %s is on another file system", ReplicasDirName, path)
 	}

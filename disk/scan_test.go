@@ -74,8 +74,8 @@ func TestScanTellsWhetherReplicasCanBeOpened(t *testing.T) {
 	}{
 		"a directory":  {make: func(path string) error { return os.Mkdir(path, 0o700) }},
 		"nothing":      {make: func(string) error { return nil }, missing: true, want: "its directory replicas is missing"},
-		"a file":       {make: func(path string) error { return os.WriteFile(path, nil, 0o600) }, want: "is no directory"},
-		"a link to it": {make: func(path string) error { return os.Symlink("/tmp", path) }, want: "is no directory"},
+		"a file":       {make: func(path string) error { return os.WriteFile(path, nil, 0o600) }, want: "is not a directory"},
+		"a link to it": {make: func(path string) error { return os.Symlink("/tmp", path) }, want: "is not a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := filepath.Join(root, strings.ReplaceAll(name, " ", "-"))

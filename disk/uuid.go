@@ -21,7 +21,7 @@ func NewUUID(random io.Reader, known []string) (string, error) {
 	for range uuidAttempts {
 		var b [16]byte
 		if _, err := io.ReadFull(random, b[:]); err != nil {
-			return "", fmt.Errorf("draw a disk UUID: %w", err)
+			return "", fmt.Errorf("generate a disk UUID: %w", err)
 		}
 		b[6] = b[6]&0x0f | 0x40 // version 4, RFC 9562 section 5.4
 		b[8] = b[8]&0x3f | 0x80 // variant, RFC 9562 section 4.1

@@ -27,7 +27,7 @@ func TestAdviceFollowsTheCauseOfACondition(t *testing.T) {
 		{
 			name: "two entries have one path → take the new one out", ask: "disk n1 nvme-ssd",
 			change: func(w *world) {
-				w.secondDisk("/var/lib/longhorn/", "", disk.ReasonDiskFilesystemChanged, "it shares file system f with disks [disk-1]; a file system can serve one disk only")
+				w.secondDisk("/var/lib/longhorn/", "", disk.ReasonDiskFilesystemChanged, "it shares file system f with disks [disk-1]; a file system can serve only one disk")
 			},
 			object: second, severity: Warning, reason: disk.ReasonDiskFilesystemChanged, what: "has the file system of another disk",
 			why: "disk disk-1 of this node has the same path", command: `{"nvme-ssd":null}`,

@@ -287,7 +287,7 @@ func TestAClaimThatFailsHalfwayIsEndedByTheNextPass(t *testing.T) {
 			got := f.readyOf("disk-1")
 			assert.Equal(t, longhorn.ConditionStatus("False"), got.Status)
 			assert.Equal(t, "NoDiskInfo", got.Reason)
-			assert.Contains(t, got.Message, "its claim could not be settled: ")
+			assert.Contains(t, got.Message, "the manager could not claim the disk in the cluster: ")
 			assert.Equal(t, c.between, f.claims.text())
 
 			// Another process has no memory of this.
@@ -427,7 +427,7 @@ func TestADiskThatMovedToAnotherEntryOfItsNodeTakesItsClaimAlong(t *testing.T) {
 	assert.Equal(t, longhorn.ConditionTrue, got.Status, "the entry that holds the file")
 	got = f.readyOf("disk-1")
 	assert.Equal(t, "DiskMoved", got.Reason)
-	assert.Contains(t, got.Message, "is at /mnt/new now", "the old entry")
+	assert.Contains(t, got.Message, "is now at /mnt/new", "the old entry")
 	assert.Equal(t, "node-1/disk-2 4", f.claims.text())
 }
 

@@ -48,7 +48,7 @@ func TestADiskOnOverlay(t *testing.T) {
 		ready := types.FindCondition(p.Status.DiskStatus["disk-1"].Conditions, types.ConditionReady)
 		assert.Equal(t, longhorn.ConditionFalse, ready.Status)
 		assert.Equal(t, "DiskOnOverlay", ready.Reason)
-		assert.Contains(t, ready.Message, "its file system (overlay) does not tell of writes that failed")
+		assert.Contains(t, ready.Message, "its file system (overlay) does not report failed writes")
 	})
 	t.Run("that an earlier release let in → used on: its volumes may have no other place", func(t *testing.T) {
 		p := plan(input(func(in *Input) { in.Records["disk-1"] = found(onOverlay) }), testutil.Now)
