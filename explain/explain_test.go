@@ -128,9 +128,9 @@ func TestNodesAreExplained(t *testing.T) {
 		{
 			name: "the node served shares and is silent → who found it", ask: "node n1",
 			change: func(w *world) {
-				w.nodeSays(1, types.ConditionReady, longhorn.ConditionFalse, types.ReasonNodeNotAnswering, "node n1 does not answer the leader, nor node n2")
+				w.nodeSays(1, types.ConditionReady, longhorn.ConditionFalse, types.ReasonNodeNotAnswering, "node n1 answers neither the leader nor node n2")
 			},
-			object: "node n1", severity: Broken, reason: types.ReasonNodeNotAnswering, what: "node n1 is silent", why: "nor node n2", command: "get lhn n1 -o jsonpath={.status.silence}",
+			object: "node n1", severity: Broken, reason: types.ReasonNodeNotAnswering, what: "node n1 is silent", why: "neither the leader nor node n2", command: "get lhn n1 -o jsonpath={.status.silence}",
 		},
 		{
 			name: "no daemon is there → volumes are served all the same", ask: "node n1",
@@ -250,8 +250,8 @@ func TestDisksAreExplained(t *testing.T) {
 			object: disk1, severity: Broken, reason: disk.ReasonNoDiskInfo, what: "cannot be read", why: "no such file", command: "ls -l /var/lib/longhorn /var/lib/longhorn/longhorn-disk.cfg",
 		},
 		{
-			name: "it is not mounted → mount it", ask: "disk n1 disk-1", change: notReady(disk.ReasonDiskFilesystemChanged, "its file system is probably not mounted; mount it"),
-			object: disk1, severity: Broken, reason: disk.ReasonDiskFilesystemChanged, what: "not at its path", why: "mount it", command: "mount /var/lib/longhorn",
+			name: "it is not mounted → mount it", ask: "disk n1 disk-1", change: notReady(disk.ReasonDiskFilesystemChanged, "its file system is probably not mounted. Mount it"),
+			object: disk1, severity: Broken, reason: disk.ReasonDiskFilesystemChanged, what: "not at its path", why: "Mount it", command: "mount /var/lib/longhorn",
 		},
 		{
 			name: "it is read-only → the kernel's log", ask: "disk n1 disk-1", change: notReady(disk.ReasonDiskReadOnly, "its file system is read-only"),

@@ -125,7 +125,7 @@ func unsettled(n *longhorn.Node, name, uuid string, err error) Claim {
 	if strings.EqualFold(before.DiskUUID, uuid) && types.IsConditionTrue(before.Conditions, types.ConditionReady) {
 		return Claim{Held: true}
 	}
-	return Claim{Reason: disk.ReasonNoDiskInfo, Gist: "its claim could not be settled: " + err.Error()}
+	return Claim{Reason: disk.ReasonNoDiskInfo, Gist: "the manager could not claim the disk in the cluster: " + err.Error()}
 }
 
 // settleClaim asks the API server and executes the decision of disk.DecideClaim. It returns the number of the claim

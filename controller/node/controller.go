@@ -238,7 +238,7 @@ func (c *Controller) gather(node *longhorn.Node, log *logrus.Entry) (Input, erro
 		// The UID is unique: no later node with the same name has it, nor a renamed one.
 		id, err := c.deps.NFSClient(string(node.UID))
 		if err != nil {
-			log.WithError(err).Debug("The identifier of the node's NFS client is not known")
+			log.WithError(err).Debug("Could not determine the identifier of the node's NFS client")
 		}
 		in.NFSClientID = &id
 	}

@@ -192,7 +192,7 @@ func TestANewDiskThatIsNoMountPointIsTold(t *testing.T) {
 	f.disks.records["/var/lib/longhorn"] = found(withoutFile, func(r *disk.Record) { r.Beneath, r.MountSource = true, "/dev/sda1" })
 	told := func() int {
 		return len(slices.DeleteFunc(f.Recorder.Take(), func(e string) bool {
-			return !strings.HasPrefix(e, "Normal DiskSharesFilesystem node-1: new disk disk-1(/var/lib/longhorn) on node node-1: ")
+			return !strings.HasPrefix(e, "Normal DiskSharesFilesystem node-1: new disk disk-1(/var/lib/longhorn) on node node-1 has no file system of its own: ")
 		}))
 	}
 	f.mustSync()
@@ -273,7 +273,7 @@ func TestAUUIDFileThatCannotBeMadeIsTheDisksReason(t *testing.T) {
 	f.mustSync()
 	c := types.FindCondition(f.live().Status.DiskStatus["disk-1"].Conditions, types.ConditionReady)
 	assert.Equal(t, "NoDiskInfo", c.Reason)
-	assert.Contains(t, c.Message, "make the UUID file: read-only file system")
+	assert.Contains(t, c.Message, "create the UUID file: read-only file system")
 }
 
 func TestARefusedStatusIsTriedAgainAndTellsItsEventsOnce(t *testing.T) {

@@ -47,13 +47,15 @@ func deviceSuccession(node string, d DataPlane) longhorn.Condition {
 	if d.DevicesKept {
 		return longhorn.Condition{
 			Type: types.ConditionDeviceSuccession, Status: longhorn.ConditionTrue,
-			Message: fmt.Sprintf("block devices on node %s outlive the process that serves them", node),
+			Message: fmt.Sprintf("block devices on node %s survive a restart of the process that serves them", node),
 		}
 	}
 	return longhorn.Condition{
 		Type: types.ConditionDeviceSuccession, Status: longhorn.ConditionFalse, Reason: types.ReasonKernelTooOld,
-		Message: fmt.Sprintf("the kernel of node %s does not send requests of a FUSE device again, which needs Linux 6.9: when the instance manager's process ends, "+
-			"volumes attached here lose their device and are attached anew, and a new version reaches the data plane only while no volume is served here", node),
+		Message: fmt.Sprintf("the kernel of node %s cannot send pending requests of a FUSE device again, which needs Linux 6.9. "+
+			"When the instance manager's process exits, volumes attached here lose their device and are attached again. "+
+			"The data plane is upgraded only while no volume is served here. "+
+			"To change this, install Linux 6.9 or later, or load the kernel module nbd with Linux 5.14 or later", node),
 	}
 }
 
@@ -63,11 +65,11 @@ func kernelNBDClient(node string, d DataPlane) longhorn.Condition {
 	if d.DeviceKind == DeviceKindNBD {
 		return longhorn.Condition{
 			Type: types.ConditionKernelNBDClient, Status: longhorn.ConditionTrue,
-			Message: fmt.Sprintf("new block devices on node %s are made with the kernel's NBD client", node),
+			Message: fmt.Sprintf("new block devices on node %s use the kernel's NBD client", node),
 		}
 	}
 	return longhorn.Condition{
 		Type: types.ConditionKernelNBDClient, Status: longhorn.ConditionFalse, Reason: types.ReasonKernelNBDClientNotUsed,
-		Message: fmt.Sprintf("new block devices on node %s are made with FUSE and a loop device: %s", node, d.WhyNoNBD),
+		Message: fmt.Sprintf("new block devices on node %s use FUSE and a loop device: %s", node, d.WhyNoNBD),
 	}
 }

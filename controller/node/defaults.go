@@ -103,7 +103,7 @@ func (c *Controller) setDefaults(ctx context.Context, node *longhorn.Node, log *
 func noteDefaultDisk(out *defaulted, err error, again time.Duration) {
 	out.problems.Disks = &defaults.Problem{
 		Reason:  types.ReasonDefaultDiskFailed,
-		Message: "the default disk could not be made: " + err.Error(),
+		Message: "the default disk could not be created: " + err.Error(),
 	}
 	out.again = soonest(again, out.again)
 }
@@ -200,7 +200,7 @@ func (c *Controller) writeDefaults(ctx context.Context, live *longhorn.Node, dis
 	if _, err := c.deps.Nodes.Update(ctx, live); err != nil {
 		return err
 	}
-	log.WithField(logfields.Disk, slices.Sorted(maps.Keys(disks))).WithField("tags", tags).Info("Gave the node its default disks and tags")
+	log.WithField(logfields.Disk, slices.Sorted(maps.Keys(disks))).WithField("tags", tags).Info("Added the default disks and tags to the node")
 	return nil
 }
 

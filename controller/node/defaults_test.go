@@ -409,7 +409,7 @@ func TestADefaultDiskThatCannotBeMadeIsToldAndTheTagsAreSetAllTheSame(t *testing
 	f.disks.prepareErr = errors.New("read-only file system")
 	f.syncAll()
 	f.expectSpec(nil, []string{"fast"})
-	message := "the default disk could not be made: read-only file system"
+	message := "the default disk could not be created: read-only file system"
 	f.expectCondition("DefaultDisksConfig", "DefaultDiskFailed", message)
 	f.expectTold("Warning DefaultDiskFailed node-1: "+message, "Warning DefaultDiskFailed node-1: "+message)
 
@@ -423,7 +423,7 @@ func TestADefaultDiskThatCannotBeMadeIsToldAndTheTagsAreSetAllTheSame(t *testing
 	f.expectCondition("DefaultDisksConfig", "", "")
 }
 
-const notMade = "the default disk could not be made: read-only file system"
+const notMade = "the default disk could not be created: read-only file system"
 
 // dueFixture is a node that was registered while the setting was off and its default disk could not be created.
 func dueFixture(t *testing.T, objs ...runtime.Object) *fixture {
@@ -557,7 +557,7 @@ func TestOnRealDirectoriesNothingIsMadeForTheAnnotation(t *testing.T) {
 	f.syncAll()
 	f.expectSpec(nil, nil)
 	f.expectCondition("DefaultDisksConfig", "DefaultDisksConfigInvalid",
-		`default-disks-config: disk 2, key "path", line 1 column 24: "/b" is on the same file system as disk 1, "/a"`)
+		`default-disks-config: disk 2, key "path", line 1 column 24: "/b" is on the same file system as disk 1 ("/a"); each disk needs its own file system`)
 	entries, err = os.ReadDir(filepath.Join(root, "a"))
 	require.NoError(t, err)
 	assert.Empty(t, entries)

@@ -124,9 +124,9 @@ func (d *Departure) removeNode(ctx context.Context, node *longhorn.Node) error {
 	if err := d.deps.Nodes.Delete(ctx, node.Name, p); err != nil {
 		return err
 	}
-	queue.Log(ctx).Warn("Removed the node of a Kubernetes node that is gone")
+	queue.Log(ctx).Warn("Deleted the Longhorn node: its Kubernetes node was removed")
 	d.deps.Recorder.Eventf(live, corev1.EventTypeWarning, types.EventNodeGone,
-		"Kubernetes node %s was removed, and its Longhorn node with it; replicas on its disks are kept for the return of the disks", node.Name)
+		"Kubernetes node %s was removed, so its Longhorn node was deleted; the replicas on its disks are kept, and are used again if the disks return", node.Name)
 	return nil
 }
 
@@ -146,6 +146,6 @@ func (d *Departure) removeManager(ctx context.Context, name string, manager *lon
 	if err := d.deps.InstanceManagers.Delete(ctx, manager.Name, p); err != nil {
 		return err
 	}
-	queue.Log(ctx).Info("Removed the instance manager of a node that is gone")
+	queue.Log(ctx).Info("Deleted the instance manager: its node was removed")
 	return nil
 }

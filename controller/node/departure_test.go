@@ -47,7 +47,7 @@ func TestANodeGoesWithItsKubernetesNode(t *testing.T) {
 	h, _, sync := newDeparture(t, goneNode(), build.InstanceManager("n"), build.PlacedReplica("r", "vol", "n", "u"))
 	sync(nil)
 	h.ExpectWrites("delete nodes/n")
-	h.ExpectEvents("Warning NodeGone n: Kubernetes node n was removed, and its Longhorn node with it; replicas on its disks are kept for the return of the disks")
+	h.ExpectEvents("Warning NodeGone n: Kubernetes node n was removed, so its Longhorn node was deleted; the replicas on its disks are kept, and are used again if the disks return")
 	sync(nil) // the cache is late: deleting it again finds nothing
 	h.ExpectWrites()
 	h.CatchUp()

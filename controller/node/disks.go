@@ -86,15 +86,17 @@ func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map
 		switch {
 		case errors.Is(err, disk.ErrConfigExists), errors.Is(err, disk.ErrDirectoryChanged):
 			// Another writer was faster; the new scan shows the present content.
-			log.WithError(err).WithField(logfields.Disk, name).Debug("Made no UUID file")
+			log.WithError(err).WithField(logfields.Disk, name).Debug("Did not create a UUID file")
 		case err != nil:
 			failed[name] = err
 		default:
 			known = append(known, uuid)
-			log.WithFields(logrus.Fields{logfields.Disk: name, logfields.UUID: uuid}).Info("Made the UUID file of a new disk")
+			log.WithFields(logrus.Fields{logfields.Disk: name, logfields.UUID: uuid}).Info("Created the UUID file of a new disk")
 			if r := records[name]; r.Beneath {
 				c.deps.Recorder.Eventf(n, corev1.EventTypeNormal, types.EventDiskSharesFilesystem,
-					"new disk %s(%s) on node %s: no file system is mounted at its path, so it shares that of %s with whatever else is there; reserve room for that in storageReserved, or mount a file system of its own there before it is used",
+					"new disk %s(%s) on node %s has no file system of its own: no file system is mounted at its path. "+
+						"It shares the file system of %s with all other data there. "+
+						"Set storageReserved to the space that this data needs, or mount a file system at the path before the disk is used",
 					name, r.Path, n.Name, cmp.Or(r.MountSource, "the directory above"))
 			}
 		}
@@ -114,7 +116,7 @@ func (c *Controller) createConfig(record disk.Record, known []string) (string, e
 		return "", err
 	}
 	if err := c.deps.Disks.CreateConfig(record, disk.NewConfig(record.Name, uuid)); err != nil {
-		return "", fmt.Errorf("make the UUID file: %w", err)
+		return "", fmt.Errorf("create the UUID file: %w", err)
 	}
 	return uuid, nil
 }

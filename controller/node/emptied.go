@@ -25,7 +25,7 @@ func withEmptied(in Input, name string, status longhorn.DiskStatus, now time.Tim
 	}
 	if left := volumesOn(in.Replicas, status.DiskUUID); len(left) > 0 {
 		c.Status, c.Reason = longhorn.ConditionFalse, types.ReasonReplicasLeft
-		c.Message = fmt.Sprintf("replicas still to leave disk %s on node %s: %d, of %d bytes in all, of volumes %s; what one waits for is said by the conditions %s, %s and %s of its volume",
+		c.Message = fmt.Sprintf("replicas that remain on disk %s of node %s: %d, with %d bytes in all, of volumes %s. The conditions %s, %s and %s of each volume say what its replica waits for",
 			name, in.Node.Name, len(left), status.StorageScheduled, enumerate(left), types.ConditionScheduled, types.ConditionEvictionWaits, types.ConditionDeviceInUse)
 	}
 	conditions, _ := types.SetCondition(status.Conditions, c, now)

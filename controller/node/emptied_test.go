@@ -37,8 +37,8 @@ func TestADiskSaysHowFarItsEvictionIs(t *testing.T) {
 		"of the disk, empty":    {[]func(*Input){ofDisk}, longhorn.ConditionTrue, "disk disk-1 on node node-1 is empty"},
 		"of the node, empty":    {[]func(*Input){ofNode}, longhorn.ConditionTrue, "is empty"},
 		"another disk's":        {[]func(*Input){ofDisk, on(2, uuid2)}, longhorn.ConditionTrue, "is empty"},
-		"two left":              {[]func(*Input){ofDisk, on(2, uuid1)}, longhorn.ConditionFalse, fmt.Sprintf("disk-1 on node node-1: 2, of %d bytes in all, of volumes v-0, v-1; what one waits for is said by the conditions Scheduled, EvictionWaits and DeviceInUse of its volume", 2*build.GiB)},
-		"more than can be read": {[]func(*Input){ofNode, on(7, uuid1)}, longhorn.ConditionFalse, "of volumes v-0, v-1, v-2, v-3, v-4 and 2 more;"},
+		"two left":              {[]func(*Input){ofDisk, on(2, uuid1)}, longhorn.ConditionFalse, fmt.Sprintf("replicas that remain on disk disk-1 of node node-1: 2, with %d bytes in all, of volumes v-0, v-1. The conditions Scheduled, EvictionWaits and DeviceInUse of each volume say what its replica waits for", 2*build.GiB)},
+		"more than can be read": {[]func(*Input){ofNode, on(7, uuid1)}, longhorn.ConditionFalse, "of volumes v-0, v-1, v-2, v-3, v-4 and 2 more."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plan(input(tc.changes...), testutil.Now)

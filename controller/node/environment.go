@@ -43,7 +43,7 @@ func Conditions(node string, e Environment, d DataPlane) []longhorn.Condition {
 func mountPropagation(node string, e Environment) longhorn.Condition {
 	c := longhorn.Condition{
 		Type: types.ConditionMountPropagation, Status: longhorn.ConditionTrue,
-		Message: fmt.Sprintf("longhorn-manager sees what is mounted on node %s", node),
+		Message: fmt.Sprintf("longhorn-manager sees the mounts of node %s, including later ones", node),
 	}
 	for _, field := range strings.Fields(e.RootMount) {
 		if strings.HasPrefix(field, "master:") || strings.HasPrefix(field, "shared:") {
@@ -51,8 +51,9 @@ func mountPropagation(node string, e Environment) longhorn.Condition {
 		}
 	}
 	c.Status, c.Reason = longhorn.ConditionFalse, types.ReasonNoMountPropagation
-	c.Message = fmt.Sprintf("longhorn-manager does not see what is mounted on node %s after it was started: "+
-		"the node's root directory must be a shared mount (mount --make-rshared /) and be mounted into its pod with mountPropagation HostToContainer", node)
+	c.Message = fmt.Sprintf("longhorn-manager does not see file systems that are mounted on node %s after it started. "+
+		"The node's root directory must be a shared mount (mount --make-rshared /). "+
+		"It must be mounted into the pod of longhorn-manager with mountPropagation HostToContainer", node)
 	return c
 }
 
@@ -66,12 +67,12 @@ func kernelModules(node string, e Environment) longhorn.Condition {
 	}
 	switch {
 	case e.Err != nil:
-		c.Reason, c.Message = types.ReasonKernelCheckFailed, fmt.Sprintf("the kernel of node %s could not be asked: %v", node, e.Err)
+		c.Reason, c.Message = types.ReasonKernelCheckFailed, fmt.Sprintf("the kernel of node %s could not be examined: %v", node, e.Err)
 	case len(missing) > 0:
 		c.Reason = types.ReasonKernelModulesNotLoaded
-		c.Message = fmt.Sprintf("the kernel of node %s lacks %s, by which volumes are attached: load the modules fuse and loop", node, strings.Join(missing, " and "))
+		c.Message = fmt.Sprintf("the kernel of node %s lacks %s, which volumes need to be attached; load the modules fuse and loop (modprobe -a fuse loop)", node, strings.Join(missing, " and "))
 	default:
-		c.Status, c.Message = longhorn.ConditionTrue, fmt.Sprintf("the kernel of node %s offers what volumes are attached by", node)
+		c.Status, c.Message = longhorn.ConditionTrue, fmt.Sprintf("the kernel of node %s has the devices that volumes need to be attached", node)
 	}
 	return c
 }
@@ -80,10 +81,10 @@ func nfsClient(node string, e Environment) longhorn.Condition {
 	c := longhorn.Condition{Type: types.ConditionNFSClientInstalled, Status: longhorn.ConditionFalse}
 	switch {
 	case e.Err != nil:
-		c.Reason, c.Message = types.ReasonKernelCheckFailed, fmt.Sprintf("the kernel of node %s could not be asked: %v", node, e.Err)
+		c.Reason, c.Message = types.ReasonKernelCheckFailed, fmt.Sprintf("the kernel of node %s could not be examined: %v", node, e.Err)
 	case !slices.Contains(e.Filesystems, "nfs4"):
 		c.Reason = types.ReasonNFSClientNotFound
-		c.Message = fmt.Sprintf("the kernel of node %s has no NFSv4 client loaded; only volumes with access mode ReadWriteMany need it (modprobe nfsv4)", node)
+		c.Message = fmt.Sprintf("the kernel of node %s has no NFSv4 client loaded. Only volumes with access mode ReadWriteMany need it; to load it, run modprobe nfsv4", node)
 	default:
 		c.Status, c.Message = longhorn.ConditionTrue, fmt.Sprintf("the kernel of node %s has an NFSv4 client", node)
 	}

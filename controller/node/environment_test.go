@@ -110,7 +110,7 @@ func TestDeviceSuccessionIsWhatTheDataPlaneSays(t *testing.T) {
 		want string
 		text string
 	}{
-		{"devices are kept → True", DataPlane{Answers: true, DevicesKept: true}, "True", "outlive"},
+		{"devices are kept → True", DataPlane{Answers: true, DevicesKept: true}, "True", "survive a restart"},
 		{"they are not → False, and what follows", DataPlane{Answers: true}, "False KernelTooOld", "Linux 6.9"},
 		{"no answer → as it was", DataPlane{}, "True", ""},
 	} {

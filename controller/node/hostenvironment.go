@@ -89,7 +89,7 @@ func mountOf(mounts []*mountinfo.Info) string {
 func tableColumn(path string) ([]string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kernel: %w", err)
+		return nil, fmt.Errorf("read the kernel's features: %w", err)
 	}
 	var words []string
 	for _, line := range strings.Split(string(data), "\n") {

@@ -115,9 +115,9 @@ func (l *Leases) treat(ctx context.Context, lease *coordinationv1.Lease, gone bo
 	case leaseDelete:
 		p := datastore.Preconditions{UID: lease.UID, ResourceVersion: lease.ResourceVersion}
 		if err := l.deps.Leases.Delete(ctx, lease.Name, p); err != nil {
-			return fmt.Errorf("delete the Lease of a disk that is gone: %w", err)
+			return fmt.Errorf("delete the Lease of a disk that no longer exists: %w", err)
 		}
-		queue.Log(ctx).WithField(logfields.UUID, strings.TrimPrefix(lease.Name, "disk-")).Info("Deleted the Lease of a disk that is gone")
+		queue.Log(ctx).WithField(logfields.UUID, strings.TrimPrefix(lease.Name, "disk-")).Info("Deleted the Lease of a disk that no longer exists")
 	}
 	return nil
 }

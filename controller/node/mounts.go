@@ -33,7 +33,7 @@ func (c *Controller) watchMounts(ctx context.Context, changed chan<- struct{}) {
 		}
 	})
 	if err != nil {
-		c.deps.Log.WithError(err).WithField(logfields.Node, c.deps.Node).Warn("Mounts are not watched; disks are looked at by the clock alone")
+		c.deps.Log.WithError(err).WithField(logfields.Node, c.deps.Node).Warn("Cannot watch mounts; disks are scanned only periodically")
 	}
 }
 

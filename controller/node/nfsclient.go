@@ -28,7 +28,7 @@ type HostNFSClient struct {
 // no share since the node started.
 func (h HostNFSClient) Identify(wanted string) (string, error) {
 	if err := h.want(wanted); err != nil {
-		return "", fmt.Errorf("ask for the identifier of the node's NFS client: %w", err)
+		return "", fmt.Errorf("store the wanted identifier of the node's NFS client: %w", err)
 	}
 	data, err := os.ReadFile(filepath.Join(h.Directory, types.NFSClientHeld))
 	switch {
@@ -71,9 +71,10 @@ func clientIDUnique(n *longhorn.Node, all []*longhorn.Node, now time.Time) []lon
 			others, more = others[:namedSharers], fmt.Sprintf(" and %d more", len(others)-namedSharers)
 		}
 		c.Status, c.Reason = longhorn.ConditionFalse, types.ReasonNFSClientIDShared
-		c.Message = fmt.Sprintf("the NFS client of node %s has the identifier %q, and so has that of %s%s: servers of shared volumes cannot tell by it which node a client is of. "+
-			"Clients that have the same host name, too, are one client for a server: each ends the open files and locks of pods on the other's node. "+
-			"Let each node have its own (/sys/fs/nfs/net/nfs_client/identifier, or nfs4_unique_id of the module nfs; a node without one is given one), and restart the nodes",
+		c.Message = fmt.Sprintf("the NFS client of node %s has the identifier %q, and so have the NFS clients of %s%s: by it, servers of shared volumes cannot distinguish the nodes. "+
+			"If these clients also have the same host name, a server treats them as one client: each client closes the open files and locks of the others. "+
+			"Give each node an identifier of its own (/sys/fs/nfs/net/nfs_client/identifier, or parameter nfs4_unique_id of the module nfs) and restart the nodes. "+
+			"A node without an identifier gets one automatically",
 			n.Name, n.Status.NFSClientID, strings.Join(others, ", "), more)
 	case types.FindCondition(n.Status.Conditions, types.ConditionNFSClientIDUnique).Status == longhorn.ConditionUnknown:
 		return n.Status.Conditions

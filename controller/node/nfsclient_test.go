@@ -52,7 +52,7 @@ func TestHostNFSClient(t *testing.T) {
 	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, os.WriteFile(dir, nil, 0o600))
 	_, err := h.Identify("uid-2")
-	assert.ErrorContains(t, err, "ask for the identifier")
+	assert.ErrorContains(t, err, "store the wanted identifier")
 }
 
 func TestTheStatusHasTheIdentifierThatHolds(t *testing.T) {
@@ -99,7 +99,7 @@ func TestClientIDUnique(t *testing.T) {
 		{"others have others → none", clientNode("a", "x"), []*longhorn.Node{clientNode("b", "y"), clientNode("c", "xx")}, "Unknown", ""},
 		{"none is known → none", clientNode("a", ""), []*longhorn.Node{clientNode("b", "")}, "Unknown", ""},
 		{"one is not known → none", clientNode("a", "x"), []*longhorn.Node{clientNode("b", "")}, "Unknown", ""},
-		{"another has it → False", clientNode("a", "x"), []*longhorn.Node{clientNode("c", "x"), clientNode("b", "x"), clientNode("d", "y")}, "False NFSClientIDShared", `"x", and so has that of b, c: `},
+		{"another has it → False", clientNode("a", "x"), []*longhorn.Node{clientNode("c", "x"), clientNode("b", "x"), clientNode("d", "y")}, "False NFSClientIDShared", `"x", and so have the NFS clients of b, c: `},
 		{
 			"many have it → False, five are named", clientNode("a", "x"),
 			[]*longhorn.Node{clientNode("b", "x"), clientNode("c", "x"), clientNode("d", "x"), clientNode("e", "x"), clientNode("f", "x"), clientNode("g", "x"), clientNode("h", "x")},

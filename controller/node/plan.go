@@ -116,7 +116,7 @@ func claimed(in Input, name string, v disk.Verdict) disk.Verdict {
 	}
 	c, ok := in.Claims[name]
 	if !ok {
-		c = Claim{Reason: disk.ReasonNoDiskInfo, Gist: "its claim has not been asked for yet"}
+		c = Claim{Reason: disk.ReasonNoDiskInfo, Gist: "the manager has not claimed the disk in the cluster yet"}
 	}
 	if c.Held {
 		return v
@@ -155,7 +155,7 @@ func schedulable(n *corev1.Node, cordonedTakesCopies bool) longhorn.Condition {
 	if n.Spec.Unschedulable && cordonedTakesCopies {
 		return longhorn.Condition{
 			Type: types.ConditionSchedulable, Status: longhorn.ConditionTrue,
-			Message: fmt.Sprintf("Kubernetes node %s is cordoned; it gets new copies, for setting %s is false", n.Name, types.SettingDisableSchedulingOnCordoned),
+			Message: fmt.Sprintf("Kubernetes node %s is cordoned, but gets new replicas because setting %s is false", n.Name, types.SettingDisableSchedulingOnCordoned),
 		}
 	}
 	if n.Spec.Unschedulable {

@@ -32,7 +32,7 @@ func (c *Controller) awaitsSettings(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the settings that the node is to be registered with: %w", err)
+		return false, fmt.Errorf("read the default settings for the registration of the node: %w", err)
 	}
 	defaults, _ := types.ReadDefaultSettings(cm) // the leader reports the problems
 	for _, name := range registration {

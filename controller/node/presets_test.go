@@ -44,7 +44,7 @@ func TestANodeIsNotRegisteredWhileTheConfigMapCannotBeRead(t *testing.T) {
 	f := newFixture(t, build.KubeNode("node-1"))
 	f.Fail("get", "configmaps", errors.New("timeout"))
 	_, err := f.sync(t.Context(), "node-1")
-	require.ErrorContains(t, err, "read the settings that the node is to be registered with")
+	require.ErrorContains(t, err, "read the default settings for the registration of the node")
 	f.ExpectWrites()
 	f.mustSync()
 	f.ExpectWrites("create nodes/node-1")

@@ -41,17 +41,17 @@ type readyInput struct {
 // only the daemon is missing or down, as in an upgrade, the data plane is not affected.
 func readiness(in readyInput, now time.Time) (longhorn.Condition, time.Duration) {
 	if in.KubeNode == nil {
-		return notReady(types.ReasonKubernetesNodeGone, "Kubernetes node %s is gone", in.Node), 0
+		return notReady(types.ReasonKubernetesNodeGone, "Kubernetes node %s was removed", in.Node), 0
 	}
 	kubelet, again := kubeletReady(in.KubeNode, now)
 	switch {
 	case kubelet != "" && in.Serves:
-		return notReady(types.ReasonKubeletNotReady, "Kubernetes node %s is not ready, but serves shares and answers: %s", in.Node, kubelet), again
+		return notReady(types.ReasonKubeletNotReady, "Kubernetes node %s is not ready, but it answers and serves shares: %s", in.Node, kubelet), again
 	case kubelet != "":
 		return notReady(types.ReasonKubernetesNodeNotReady, "Kubernetes node %s is not ready: %s", in.Node, kubelet), 0
 	}
 	if in.Silent {
-		return notReady(types.ReasonNodeNotAnswering, "node %s does not answer%s", in.Node, seenBy(in.Silence)), again
+		return notReady(types.ReasonNodeNotAnswering, "node %s %s", in.Node, seenBy(in.Silence)), again
 	}
 	if reason, message := daemonDown(in); reason != "" {
 		return notReady(reason, "%s", message), again
@@ -66,15 +66,15 @@ func readiness(in readyInput, now time.Time) (longhorn.Condition, time.Duration)
 	}, again
 }
 
-// seenBy says which component found that a node does not answer.
+// seenBy says that a node does not answer, and which components found that.
 func seenBy(s *longhorn.NodeSilence) string {
 	switch {
 	case s == nil:
-		return ""
+		return "does not answer"
 	case s.Witness == "":
-		return " the leader; no other node could be asked, as there is none or its release cannot tell"
+		return "does not answer the leader; no other node could confirm this: there is none, or its release is too old"
 	}
-	return " the leader, nor node " + s.Witness
+	return "answers neither the leader nor node " + s.Witness
 }
 
 func notReady(reason, format string, args ...any) longhorn.Condition {

@@ -51,7 +51,7 @@ func TestReadiness(t *testing.T) {
 		again   time.Duration
 	}{
 		{"all in order → ready", build.KubeNode("node-1"), up, "", "Node node-1 is ready", 0},
-		{"no Kubernetes node → gone, whatever the pods", nil, up, "KubernetesNodeGone", "Kubernetes node node-1 is gone", 0},
+		{"no Kubernetes node → gone, whatever the pods", nil, up, "KubernetesNodeGone", "Kubernetes node node-1 was removed", 0},
 		{"kubelet does not answer → not ready at once", kubelet("Unknown", 0), up, "KubernetesNodeNotReady", "Kubernetes node node-1 is not ready: m (R)", 0},
 		{"kubelet not ready for 14 s → still ready, looked at again", kubelet("False", 14*time.Second), up, "", "Node node-1 is ready", time.Second},
 		{"kubelet not ready for 15 s → not ready", kubelet("False", 15*time.Second), up, "KubernetesNodeNotReady", "Kubernetes node node-1 is not ready: m (R)", 0},

@@ -74,12 +74,12 @@ func removable(in removalInput, now time.Time) (conditions []longhorn.Condition,
 	reason, why := keeps(in)
 	switch {
 	case was.Status != longhorn.ConditionTrue && again > 0:
-		c.Message = fmt.Sprintf("node %s lacks the pod of longhorn-manager, which may come back: the node may be deleted after %s", in.Node.Name, removalGrace)
+		c.Message = fmt.Sprintf("node %s has no pod of longhorn-manager, but the pod may come back; the node can be deleted after %s without this pod", in.Node.Name, removalGrace)
 	case why != "":
 		c.Reason, c.Message, again = reason, why, removalAgain
 	default:
 		c.Status, again = longhorn.ConditionTrue, removalAgain
-		c.Message = fmt.Sprintf("node %s lacks the pod of longhorn-manager for %s, and nothing runs on it: it may be deleted; replicas on its disks are kept for their return", in.Node.Name, removalGrace)
+		c.Message = fmt.Sprintf("node %s has had no pod of longhorn-manager for %s, and no engine and no share runs on it: the node can be deleted. The replicas on its disks are kept, and are used again if the disks return", in.Node.Name, removalGrace)
 	}
 	conditions, _ = types.SetCondition(conditions, c, now)
 	return conditions, again
@@ -96,11 +96,11 @@ func keeps(in removalInput) (reason, why string) {
 		}
 	}
 	for _, pod := range in.Shares {
-		return types.ReasonNodeInUse, fmt.Sprintf("node %s cannot be deleted: pod %s of a shared volume is on it", name, pod.Name)
+		return types.ReasonNodeInUse, fmt.Sprintf("node %s cannot be deleted: pod %s, which serves a shared volume, is on it", name, pod.Name)
 	}
 	for _, r := range in.Replicas {
 		if r.Spec.NodeID == name && isLastCopy(in, r, engines[r.Spec.VolumeName]) {
-			return types.ReasonLastReplica, fmt.Sprintf("node %s cannot be deleted: replica %s on it is the last good copy of volume %s", name, r.Name, r.Spec.VolumeName)
+			return types.ReasonLastReplica, fmt.Sprintf("node %s cannot be deleted: replica %s on it is the last healthy replica of volume %s", name, r.Name, r.Spec.VolumeName)
 		}
 	}
 	return "", ""

@@ -20,7 +20,7 @@ const (
 )
 
 var (
-	errSilent      = errors.New("its directory does not answer; is the device or server behind it gone?")
+	errSilent      = errors.New("its directory does not answer; check the device or server that holds it")
 	errNotAnswered = errors.New("its directory has not answered yet")
 )
 
@@ -190,7 +190,7 @@ type writes struct {
 	paths map[string]bool // guarded by mu; the paths with a running write
 }
 
-var errWriteHangs = errors.New("a write to it has not ended yet; does its device hang?")
+var errWriteHangs = errors.New("a write to the disk has not returned yet; check whether its device hangs")
 
 // do waits for a write, for scanPatience at the most.
 func (w *writes) do(path string, write func() error) error {

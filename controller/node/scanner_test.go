@@ -195,7 +195,7 @@ func TestADiskThatDoesNotAnswerIsNotReadyWhileOthersGoOn(t *testing.T) {
 	syncing()
 	got := f.readyOf("disk-2")
 	assert.Equal(t, "NoDiskInfo", got.Reason)
-	assert.Equal(t, "Disk disk-2(/b) on node node-1 is not ready: its directory does not answer; is the device or server behind it gone?", got.Message)
+	assert.Equal(t, "Disk disk-2(/b) on node node-1 is not ready: its directory does not answer; check the device or server that holds it", got.Message)
 	got = f.readyOf("disk-1")
 	assert.Equal(t, "DiskFilesystemChanged", got.Reason)
 	d.letGo("/b")

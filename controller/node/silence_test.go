@@ -45,14 +45,14 @@ func TestASilentNodeIsDown(t *testing.T) {
 		status  *longhorn.NodeSilence
 	}{
 		"it is not silent → ready":                                {kubelet: kubelet("True", 0), message: "Node node-1 is ready"},
-		"it is silent → down, with the witness":                   {kubelet: kubelet("True", 0), found: silence, reason: "NodeNotAnswering", message: "node node-1 does not answer the leader, nor node node-2", status: silence},
-		"no witness → down, and that is said":                     {kubelet: kubelet("True", 0), found: alone, reason: "NodeNotAnswering", message: "node node-1 does not answer the leader; no other node could be asked, as there is none or its release cannot tell", status: alone},
-		"its kubelet has called itself not ready a moment ago":    {kubelet: kubelet("False", time.Second), found: silence, reason: "NodeNotAnswering", message: "node node-1 does not answer the leader, nor node node-2", status: silence},
+		"it is silent → down, with the witness":                   {kubelet: kubelet("True", 0), found: silence, reason: "NodeNotAnswering", message: "node node-1 answers neither the leader nor node node-2", status: silence},
+		"no witness → down, and that is said":                     {kubelet: kubelet("True", 0), found: alone, reason: "NodeNotAnswering", message: "node node-1 does not answer the leader; no other node could confirm this: there is none, or its release is too old", status: alone},
+		"its kubelet has called itself not ready a moment ago":    {kubelet: kubelet("False", time.Second), found: silence, reason: "NodeNotAnswering", message: "node node-1 answers neither the leader nor node node-2", status: silence},
 		"Kubernetes says it, too → Kubernetes' word, and silence": {kubelet: kubelet("Unknown", 0), found: silence, reason: "KubernetesNodeNotReady", message: "Kubernetes node node-1 is not ready: m (R)", status: silence},
 		"Kubernetes alone says it → no silence":                   {kubelet: kubelet("Unknown", 0), reason: "KubernetesNodeNotReady", message: "Kubernetes node node-1 is not ready: m (R)"},
-		"it was removed → gone":                                   {found: silence, reason: "KubernetesNodeGone", message: "Kubernetes node node-1 is gone"},
+		"it was removed → gone":                                   {found: silence, reason: "KubernetesNodeGone", message: "Kubernetes node node-1 was removed"},
 		"it answers again → ready":                                {kubelet: kubelet("True", 0), written: silence, message: "Node node-1 is ready"},
-		"a new leader has not looked yet → as it was":             {kubelet: kubelet("True", 0), unknown: true, written: silence, reason: "NodeNotAnswering", message: "node node-1 does not answer the leader, nor node node-2", status: silence},
+		"a new leader has not looked yet → as it was":             {kubelet: kubelet("True", 0), unknown: true, written: silence, reason: "NodeNotAnswering", message: "node node-1 answers neither the leader nor node node-2", status: silence},
 		"the same after an earlier release's leader → as it was":  {kubelet: kubelet("True", 0), unknown: true, earlier: true, reason: "NodeNotAnswering", message: "node node-1 does not answer"},
 		"it was ready, a new leader has not looked yet → ready":   {kubelet: kubelet("True", 0), unknown: true, message: "Node node-1 is ready"},
 	} {

@@ -85,7 +85,7 @@ func TestBadAnnotationsThatAreLongOrNoText(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"129 disks": {
 			"[\n" + many + "\n" + `{"path":"/one-more"}]`,
-			"default-disks-config: disk 129, line 3 column 1: is one too many: a node has at most 128 disks",
+			"default-disks-config: disk 129, line 3 column 1: exceeds the limit: a node has at most 128 disks",
 		},
 		"more than 64 KiB, though nothing but blanks": {
 			"[" + strings.Repeat(" ", 64<<10) + "]",

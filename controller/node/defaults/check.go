@@ -35,11 +35,11 @@ func Check(disks []Disk, found map[string]Found, reservedPercent int64) (map[str
 			return nil, d.broken(keyPath, quoted(d.Path)+" does not exist on the node")
 		}
 		if other, taken := filesystems[f.Filesystem]; taken {
-			return nil, d.broken(keyPath, fmt.Sprintf("%s is on the same file system as %s, %s", quoted(d.Path), other.element, quoted(other.Path)))
+			return nil, d.broken(keyPath, fmt.Sprintf("%s is on the same file system as %s (%s); each disk needs its own file system", quoted(d.Path), other.element, quoted(other.Path)))
 		}
 		filesystems[f.Filesystem] = d
 		if r := d.StorageReserved; r != nil && *r > f.MaximumBytes {
-			return nil, d.broken(keyStorageReserved, fmt.Sprintf("must be at most the %d bytes of the file system, got %d", f.MaximumBytes, *r))
+			return nil, d.broken(keyStorageReserved, fmt.Sprintf("must be at most %d bytes, which is the size of the file system, got %d", f.MaximumBytes, *r))
 		}
 	}
 	return specs(disks, found, reservedPercent), nil

@@ -69,7 +69,7 @@ func ParseDisks(text string) ([]Disk, error) {
 			return err
 		}
 		if index == maxDisks {
-			return r.errorAt(v.at, "", fmt.Sprintf("is one too many: a node has at most %d disks", maxDisks))
+			return r.errorAt(v.at, "", fmt.Sprintf("exceeds the limit: a node has at most %d disks", maxDisks))
 		}
 		disk, err := r.disk(v)
 		if err != nil {
@@ -94,7 +94,7 @@ func (r *reader) disk(v value) (Disk, error) {
 		name := key.token.(string)
 		read, known := members[name]
 		if !known {
-			return r.errorAt(key.at, name, "is not known; a disk has "+knownKeys)
+			return r.errorAt(key.at, name, "is unknown; the keys of a disk are "+knownKeys)
 		}
 		v, err := read(r, name, &d)
 		d.at[name] = r.position(v.at)
@@ -216,10 +216,10 @@ func (r *reader) oneOf(key, rule string, allowed ...string) (value, error) {
 func (d Disk) differsFrom(others []Disk) error {
 	for _, other := range others {
 		if d.Path == other.Path {
-			return d.broken(keyPath, "is the path of "+other.element+" too, "+quoted(d.Path))
+			return d.broken(keyPath, "is also the path of "+other.element+": "+quoted(d.Path))
 		}
 		if d.Name != "" && d.Name == other.Name {
-			return d.broken(keyName, "is the name of "+other.element+" too, "+quoted(d.Name))
+			return d.broken(keyName, "is also the name of "+other.element+": "+quoted(d.Name))
 		}
 	}
 	return nil

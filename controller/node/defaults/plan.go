@@ -131,7 +131,7 @@ func unread(text string, paths []string) string {
 	}
 	disks, err := ParseDisks(text)
 	if err != nil {
-		return hasDisks + "; it would be refused: " + err.Error()
+		return hasDisks + "; the annotation is also invalid: " + err.Error()
 	}
 	isTheNodes := func(d Disk) bool {
 		return slices.ContainsFunc(paths, func(p string) bool { return path.Clean(p) == d.Path })

@@ -143,8 +143,8 @@ func TestWhyTheDisksAreNotUsed(t *testing.T) {
 		"another label → set it":                            {request(true, "cofnig", goodDisks, none, ""), nil, "CreateDefaultDiskLabelNotConfig", ignored + `label node.longhorn.io/create-default-disk is "cofnig"; set it to config`},
 		"another label, it has disks → that would not help": {request(true, "cofnig", typo, none, "disks"), []string{"/mnt/c"}, "CreateDefaultDiskLabelNotConfig", ignored + `label node.longhorn.io/create-default-disk is "cofnig"; ` + hasDisks},
 		"asked for, it has other disks → not read":          {request(true, "config", goodDisks, none, "disks"), []string{"/mnt/c"}, "NodeHasDisks", ignored + hasDisks},
-		"asked for, it has other disks, a mistake → both": {request(true, "config", typo, none, "disks"), []string{"/mnt/c"}, "NodeHasDisks", ignored + hasDisks + `; it would be refused: default-disks-config: disk 1, key "alowScheduling", line 1 column 19: is not known; ` +
-			"a disk has path, allowScheduling, evictionRequested, storageReserved, tags, name, diskType, diskDriver"},
+		"asked for, it has other disks, a mistake → both": {request(true, "config", typo, none, "disks"), []string{"/mnt/c"}, "NodeHasDisks", ignored + hasDisks + `; the annotation is also invalid: default-disks-config: disk 1, key "alowScheduling", line 1 column 19: is unknown; ` +
+			"the keys of a disk are path, allowScheduling, evictionRequested, storageReserved, tags, name, diskType, diskDriver"},
 		"asked for, it has its disks → it works":                 {request(true, "config", goodDisks, none, "disks"), []string{"/mnt/a", "/mnt/b"}, "", ""},
 		"asked for, one is left, one added since → it works":     {request(true, "config", goodDisks, none, "disks"), []string{"/mnt/b/", "/mnt/c"}, "", ""},
 		"asked for, it has none → it is being read":              {request(true, "config", goodDisks, none, ""), nil, "", ""},

@@ -91,7 +91,7 @@ func (r *reader) object(v value, each func(key value) error) error {
 		}
 		name := key.token.(string) // the decoder guarantees a string
 		if seen[name] {
-			return r.errorAt(key.at, name, "is there twice")
+			return r.errorAt(key.at, name, "occurs twice")
 		}
 		seen[name] = true
 		if err := each(key); err != nil {

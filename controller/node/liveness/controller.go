@@ -290,10 +290,10 @@ func (d *Detector) judge(ctx context.Context, node string, epoch int) {
 	d.mu.Unlock()
 	log := d.deps.Log.WithField(logfields.Node, node)
 	if isNews {
-		log.WithField(logfields.Reason, out.why).Warn("Node is silent, and there is no verdict on it")
+		log.WithField(logfields.Reason, out.why).Warn("Node is silent, but it is not known whether it is down")
 	}
 	if isDown {
-		log.WithField("witness", out.witness).Warn("Node is down: it answers no question and no connection")
+		log.WithField("witness", out.witness).Warn("Node is down: it answers neither questions nor connections")
 		d.tell(node)
 	}
 }

@@ -487,7 +487,7 @@ func TestAVerdictThatProvedWrongIsToldAndBarsTheNext(t *testing.T) {
 	require.Nil(t, b.silence("x"))
 	b.ExpectEvents()
 	b.ticks(60)
-	b.ExpectEvents("Warning NodeWronglyDown x: node x was called down, and lived: its network may be unreliable; for 10m0s its shares move only when Kubernetes says that it is not ready")
+	b.ExpectEvents("Warning NodeWronglyDown x: node x was reported as down, but it was running; check its network. For 10m0s, its shares move only when Kubernetes says that the node is not ready")
 
 	delete(b.answering, healthOfX)
 	b.testified = nil

@@ -260,11 +260,11 @@ func verdict(f finding) outcome {
 	case f.answers || f.said.reached:
 		return outcome{lives: true}
 	case !f.asked:
-		return outcome{why: "it has no address to ask"}
+		return outcome{why: "the node has no address for questions"}
 	case f.lease == leaseRenewed:
-		return outcome{why: "it has renewed its lease"}
+		return outcome{why: "the node has renewed its lease"}
 	case f.lease == leaseUnread:
-		return outcome{why: "its lease cannot be read"}
+		return outcome{why: "the node's lease cannot be read"}
 	case f.nodes < 2:
 		return outcome{why: "the cluster has no other node"}
 	case !f.apiRead:
@@ -272,7 +272,7 @@ func verdict(f finding) outcome {
 	case f.said.agrees != "":
 		return outcome{down: true, witness: f.said.agrees}
 	case f.nodes > 2 && !f.said.earlier:
-		return outcome{why: "no other node's daemon could be asked"}
+		return outcome{why: "no daemon of another node has answered"}
 	}
 	return outcome{down: true}
 }

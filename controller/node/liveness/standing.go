@@ -146,10 +146,10 @@ func (d *Detector) doubtfulLocked(now time.Time) map[string]bar {
 
 func (d *Detector) tellBar(node string, b bar) {
 	d.deps.Log.WithField(logfields.Node, node).WithField("until", b.until).
-		Warn("Node was called down, and lived: Kubernetes alone says for a while whether it lives")
+		Warn("Node was reported as down, but it was running: for a while, only Kubernetes decides whether it is down")
 	// without the Node, there is no object for an Event
 	if n, err := d.deps.Nodes.GetRO(node); err == nil {
 		d.deps.Recorder.Eventf(n, corev1.EventTypeWarning, types.EventNodeWronglyDown,
-			"node %s was called down, and lived: its network may be unreliable; for %v its shares move only when Kubernetes says that it is not ready", node, b.length)
+			"node %s was reported as down, but it was running; check its network. For %v, its shares move only when Kubernetes says that the node is not ready", node, b.length)
 	}
 }
