@@ -159,7 +159,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		result.RequeueAfter = lookAgain
 	}
 	if p.Volume != nil {
-		queue.Log(ctx).WithField(logfields.Node, p.Volume.Spec.NodeID).Info("changing where the volume shall be attached")
+		queue.Log(ctx).WithField(logfields.Node, p.Volume.Spec.NodeID).Info("changing the node where the volume is requested")
 		if _, err := c.deps.Volumes.Update(ctx, p.Volume); err != nil {
 			return queue.Result{}, fmt.Errorf("update volume %s: %w", name, err)
 		}

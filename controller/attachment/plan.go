@@ -214,20 +214,20 @@ func ticketCondition(in Input, t longhorn.AttachmentTicket) longhorn.Condition {
 	shared := mountsShare(v, t)
 	switch {
 	case shared && types.IsServed(v) && v.DeletionTimestamp == nil && slices.Contains(in.Waiting, t.NodeID):
-		return no(types.ReasonClientsNotKnown, "waiting until the daemon of node %s reports the node's addresses: the share of volume %s lets in known addresses alone", t.NodeID, v.Name)
+		return no(types.ReasonClientsNotKnown, "waiting until the daemon of node %s reports the node's addresses: the share of volume %s accepts only known addresses", t.NodeID, v.Name)
 	case shared && types.IsServed(v) && v.DeletionTimestamp == nil:
 		return longhorn.Condition{Type: types.ConditionSatisfied, Status: longhorn.ConditionTrue}
 	case shared && faulted.Status != longhorn.ConditionTrue:
 		return no(types.ReasonWaitingForShare, "waiting until volume %s is served: its share manager is %s", v.Name, shareText(v))
 	case attached && v.Status.CurrentNodeID == t.NodeID && !accepts(t, v.Status.FrontendDisabled):
-		return no(types.ReasonAttachedIncompatibleFrontend, "volume %s is attached to node %s with disableFrontend %v, and the ticket asks for the opposite",
+		return no(types.ReasonAttachedIncompatibleFrontend, "volume %s is attached to node %s with disableFrontend %v, but the ticket requests the opposite",
 			v.Name, t.NodeID, v.Status.FrontendDisabled)
 	case attached && v.Status.CurrentNodeID == t.NodeID && v.Spec.NodeID == t.NodeID:
 		return longhorn.Condition{Type: types.ConditionSatisfied, Status: longhorn.ConditionTrue}
 	case in.refusal(t) != "":
 		return no(types.ReasonStrictLocal, "%s", in.refusal(t))
 	case v.Spec.NodeID != "" && v.Spec.NodeID != t.NodeID:
-		return no(types.ReasonAttachedElsewhere, "volume %s is attached to node %s; it can go to node %s when it is detached there",
+		return no(types.ReasonAttachedElsewhere, "volume %s is attached to node %s; it can be attached to node %s when it is detached from there",
 			v.Name, v.Spec.NodeID, t.NodeID)
 	case faulted.Status == longhorn.ConditionTrue:
 		return no(faulted.Reason, "volume %s cannot be attached: %s", v.Name, faulted.Message)
@@ -239,7 +239,7 @@ func ticketCondition(in Input, t longhorn.AttachmentTicket) longhorn.Condition {
 
 func shareText(v *longhorn.Volume) string {
 	if v.Status.ShareState == "" {
-		return "not there yet"
+		return "not started yet"
 	}
 	return string(v.Status.ShareState)
 }

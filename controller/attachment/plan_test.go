@@ -202,7 +202,7 @@ func TestTicketsOfASharedVolume(t *testing.T) {
 		satisfied []string
 		why       string
 	}{
-		"workloads alone attach it nowhere":        {volume: sharedVolume(volume("", longhorn.VolumeStateDetached, ""), ""), tickets: workloads, why: "waiting until volume vol is served: its share manager is not there yet"},
+		"workloads alone attach it nowhere":        {volume: sharedVolume(volume("", longhorn.VolumeStateDetached, ""), ""), tickets: workloads, why: "waiting until volume vol is served: its share manager is not started yet"},
 		"its share manager attaches it":            {volume: sharedVolume(volume("", longhorn.VolumeStateDetached, ""), "starting"), tickets: both, wantNode: "a", why: "waiting until volume vol is served: its share manager is starting"},
 		"attached, not served yet → waits":         {volume: sharedVolume(volume("a", longhorn.VolumeStateAttached, "a"), "starting"), tickets: both, wantNode: "a", satisfied: []string{"s"}, why: "waiting until volume vol is served: its share manager is starting"},
 		"served → all are satisfied, on any node":  {volume: sharedVolume(volume("a", longhorn.VolumeStateAttached, "a"), served), tickets: both, wantNode: "a", satisfied: []string{"1", "s"}},
