@@ -172,15 +172,15 @@ func (c *Controller) keep(ctx context.Context, in Input, p Plan) error {
 	for _, b := range p.Create {
 		_, err := c.deps.Budgets.Create(ctx, b)
 		if err = c.tried(in, b, err); err != nil {
-			failures = append(failures, fmt.Errorf("make disruption budget %s: %w", b.Name, err))
+			failures = append(failures, fmt.Errorf("create disruption budget %s: %w", b.Name, err))
 			continue
 		}
-		queue.Log(ctx).WithField(logfields.Key, b.Name).Info("Made a disruption budget")
+		queue.Log(ctx).WithField(logfields.Key, b.Name).Info("Created a disruption budget")
 	}
 	for _, b := range p.Update {
 		_, err := c.deps.Budgets.Update(ctx, b)
 		if err = c.tried(in, b, err); err != nil {
-			failures = append(failures, fmt.Errorf("mend disruption budget %s: %w", b.Name, err))
+			failures = append(failures, fmt.Errorf("update disruption budget %s: %w", b.Name, err))
 		}
 	}
 	return errors.Join(failures...)
@@ -201,7 +201,7 @@ func (c *Controller) mark(ctx context.Context, replicas []*longhorn.Replica) err
 	var failures []error
 	for _, r := range replicas {
 		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {
-			failures = append(failures, fmt.Errorf("mark replica %s: %w", r.Name, err))
+			failures = append(failures, fmt.Errorf("annotate replica %s: %w", r.Name, err))
 		}
 	}
 	return errors.Join(failures...)
@@ -211,7 +211,7 @@ func (c *Controller) tell(ctx context.Context, managers []*longhorn.InstanceMana
 	var failures []error
 	for _, m := range managers {
 		if _, err := c.deps.Managers.UpdateStatus(ctx, m); err != nil {
-			failures = append(failures, fmt.Errorf("tell whether instance manager %s may go: %w", m.Name, err))
+			failures = append(failures, fmt.Errorf("update the status of instance manager %s: %w", m.Name, err))
 			continue
 		}
 		if condition := types.FindCondition(m.Status.Conditions, types.ConditionDrainable); condition.Status != longhorn.ConditionUnknown {
@@ -231,7 +231,7 @@ func (c *Controller) release(ctx context.Context, budgets []*policyv1.PodDisrupt
 	}
 	in, err := c.gather(live{ctx})
 	if err != nil {
-		return fmt.Errorf("look whether a disruption budget may go: %w", err)
+		return fmt.Errorf("check whether a disruption budget is still needed: %w", err)
 	}
 	now := plan(in)
 	if len(now.Create)+len(now.Update) > 0 {
@@ -269,7 +269,7 @@ func (c *Controller) detach(ctx context.Context, in Input) error {
 			continue
 		}
 		c.deps.Recorder.Eventf(va, corev1.EventTypeNormal, types.EventDetachCordoned,
-			"volume %s, which was attached by hand, is detached: its node is cordoned", va.Spec.Volume)
+			"volume %s, which a user attached manually, is being detached: its node is cordoned", va.Spec.Volume)
 	}
 	return errors.Join(failures...)
 }

@@ -96,7 +96,7 @@ func TestADrainEndsWhenTheVolumeIsDetached(t *testing.T) {
 	h.CatchUp()
 	require.NoError(t, sync(t, c))
 	h.ExpectWrites("update instancemanagers/" + types.InstanceManagerName("a") + "/status")
-	h.ExpectEvents("Normal EngineRuns " + types.InstanceManagerName("a") + ": attached to this node: volume v; it can be drained when they are detached")
+	h.ExpectEvents("Normal EngineRuns " + types.InstanceManagerName("a") + ": attached to this node: volume v; the node can be drained after each of them is detached")
 	h.CatchUp()
 
 	e, err := c.deps.Engines.List(labels.Everything())
@@ -286,7 +286,7 @@ func TestVolumesAttachedByHandAreDetachedWhereTheSettingSaysSo(t *testing.T) {
 			require.NoError(t, sync(t, c))
 			h.ExpectWrites(want...)
 			if want != nil {
-				h.ExpectEvents("Normal DetachCordoned v: volume v, which was attached by hand, is detached: its node is cordoned")
+				h.ExpectEvents("Normal DetachCordoned v: volume v, which a user attached manually, is being detached: its node is cordoned")
 				stored, err := h.Longhorn.LonghornV1beta2().VolumeAttachments(types.Namespace).Get(t.Context(), "v", metav1.GetOptions{})
 				require.NoError(t, err)
 				assert.Empty(t, stored.Spec.AttachmentTickets)

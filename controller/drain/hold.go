@@ -114,12 +114,12 @@ func runs(wanted longhorn.DesireState, current longhorn.InstanceState) bool {
 func (h *hold) explain() (reason, message string) {
 	switch {
 	case len(h.engines) > 0:
-		return types.ReasonEngineRuns, "attached to this node: " + listed(h.engines) + "; it can be drained when they are detached"
+		return types.ReasonEngineRuns, "attached to this node: " + listed(h.engines) + "; the node can be drained after each of them is detached"
 	case h.policy == types.DrainBlockForEviction:
-		return types.ReasonHasReplicas, "this node has copies of " + listed(h.copies) + "; it can be drained when they are on other nodes" + h.keepsStrict()
+		return types.ReasonHasReplicas, "this node has replicas of " + listed(h.copies) + "; the node can be drained after they are moved to other nodes" + h.keepsStrict()
 	}
 	return types.ReasonLastReplica,
-		"this node has the last good copy of " + listed(h.copies) + "; it can be drained when a node that is not being drained has another" + h.keepsStrict()
+		"this node has the last healthy replica of " + listed(h.copies) + "; the node can be drained after a node that is not being drained has another healthy replica" + h.keepsStrict()
 }
 
 // keepsStrict says which copies never move to another node, however long a drain waits, and how a user can move them.
@@ -127,7 +127,7 @@ func (h *hold) keepsStrict() string {
 	if len(h.strict) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; dataLocality strict-local keeps %s here: change that while detached, or set %s to %s",
+	return fmt.Sprintf("; %s cannot move because dataLocality is strict-local: change dataLocality while detached, or set %s to %s",
 		listed(h.strict), types.SettingNodeDrainPolicy, types.DrainAllowIfStopped)
 }
 

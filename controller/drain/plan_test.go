@@ -266,27 +266,27 @@ func TestACordonedNodeSaysWhatItWaitsFor(t *testing.T) {
 		{"cordoned, and idle → it may go", world(cordoned("a", now)), condition("True", "", "the instance manager may be evicted")},
 		{
 			"cordoned, and volumes are attached → named", world(cordoned("a", now), attached("w", "a", "b"), attached("v", "a", "b")),
-			condition("False", "EngineRuns", "attached to this node: volumes v, w; it can be drained when they are detached"),
+			condition("False", "EngineRuns", "attached to this node: volumes v, w; the node can be drained after each of them is detached"),
 		},
 		{
 			"cordoned, with the last copy → named", world(cordoned("a", now), stopped("v", "a")),
-			condition("False", "LastReplica", "this node has the last good copy of volume v; it can be drained when a node that is not being drained has another"),
+			condition("False", "LastReplica", "this node has the last healthy replica of volume v; the node can be drained after a node that is not being drained has another healthy replica"),
 		},
 		{
 			"cordoned, with the last copies, one strict-local → that one does not leave, and what helps is said",
 			world(cordoned("a", now), stopped("v", "a"), stopped("w", "a"), strictLocal),
-			condition("False", "LastReplica", "this node has the last good copy of volumes v, w; it can be drained when a node that is not being drained has another; "+
-				"dataLocality strict-local keeps volume w here: change that while detached, or set node-drain-policy to allow-if-replica-is-stopped"),
+			condition("False", "LastReplica", "this node has the last healthy replica of volumes v, w; the node can be drained after a node that is not being drained has another healthy replica; "+
+				"volume w cannot move because dataLocality is strict-local: change dataLocality while detached, or set node-drain-policy to allow-if-replica-is-stopped"),
 		},
 		{
 			"cordoned, its copy is to be evicted, but strict-local → the same", world(cordoned("a", now), policy(types.DrainBlockForEviction), stopped("w", "a"), strictLocal),
-			condition("False", "HasReplicas", "this node has copies of volume w; it can be drained when they are on other nodes; "+
-				"dataLocality strict-local keeps volume w here: change that while detached, or set node-drain-policy to allow-if-replica-is-stopped"),
+			condition("False", "HasReplicas", "this node has replicas of volume w; the node can be drained after they are moved to other nodes; "+
+				"volume w cannot move because dataLocality is strict-local: change dataLocality while detached, or set node-drain-policy to allow-if-replica-is-stopped"),
 		},
 		{
 			"cordoned, with copies of seven volumes → five are named", world(cordoned("a", now), policy(types.DrainBlockForEviction),
 				stopped("v1", "a"), stopped("v2", "a"), stopped("v3", "a"), stopped("v4", "a"), stopped("v5", "a"), stopped("v6", "a"), stopped("v7", "a")),
-			condition("False", "HasReplicas", "this node has copies of volumes v1, v2, v3, v4, v5 and 2 more; it can be drained when they are on other nodes"),
+			condition("False", "HasReplicas", "this node has replicas of volumes v1, v2, v3, v4, v5 and 2 more; the node can be drained after they are moved to other nodes"),
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
