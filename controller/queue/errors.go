@@ -8,7 +8,7 @@ import (
 )
 
 // ErrStale is returned by a Sync that found that its cache lacks its own writes.
-var ErrStale = errors.New("the cache is older than what was written")
+var ErrStale = errors.New("the cache does not show the last change yet")
 
 // Permanent marks err as an error that no retry can fix. The queue logs it once, and the key rests until its next
 // event. The Sync must have informed the user, by a condition or an Event. Permanent(nil) is nil.

@@ -21,7 +21,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longhorn_controller_syncs_total",
-			Help: "Syncs by controller and outcome (done, stale, permanent, stopped, failed).",
+			Help: "Syncs by controller and outcome (done, missing, stale, permanent, stopped, failed).",
 		}, []string{"controller", "outcome"}),
 		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longhorn_controller_sync_seconds_total",

@@ -126,21 +126,21 @@ func (q *Queue[K]) requeue(key K, c class, result Result, err error) {
 			q.queue.AddAfter(key, result.RequeueAfter)
 		}
 	case classStale:
-		log.WithError(err).Debug("Cache or object changed meanwhile, syncing again")
+		log.WithError(err).Debug("The cache is stale or the object has changed, syncing again")
 		q.queue.AddRateLimited(key)
 	case classMissing:
 		// Most often the object was deleted in between, and the next sync detects that.
 		if failures := q.queue.NumRequeues(key) + 1; failures > patience {
-			log.WithError(err).WithField("failures", failures).Error("Something does not exist that a sync needs, trying again")
+			log.WithError(err).WithField("failures", failures).Error("An object that the sync needs does not exist, trying again")
 		} else {
-			log.WithError(err).Debug("Something does not exist that a sync needs, trying again")
+			log.WithError(err).Debug("An object that the sync needs does not exist, trying again")
 		}
 		q.queue.AddRateLimited(key)
 	case classPermanent:
 		log.WithError(err).Error("Sync cannot succeed until something changes")
 		q.queue.Forget(key)
 	case classStopped:
-		log.WithError(err).Debug("Sync was cut short by the shutdown")
+		log.WithError(err).Debug("The shutdown interrupted the sync")
 	case classFailed:
 		log.WithError(err).WithField("failures", q.queue.NumRequeues(key)+1).Error("Sync failed, trying again")
 		q.queue.AddRateLimited(key)
