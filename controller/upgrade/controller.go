@@ -57,7 +57,7 @@ type DataPlane interface {
 }
 
 // ErrBusy says that a replacement could not be started yet.
-var ErrBusy = errors.New("another replacement is under way")
+var ErrBusy = errors.New("another replacement is in progress")
 
 // Deps are the dependencies of a Controller.
 type Deps struct {
@@ -168,17 +168,17 @@ func (c *Controller) replace(ctx context.Context, s Snapshot) error {
 	}
 	err = c.deps.DataPlane.Replace(limited)
 	if errors.Is(err, ErrBusy) {
-		log.Info("The data plane's process is being replaced already")
+		log.Info("The data plane's process is already being replaced")
 		return nil
 	}
 	if err != nil {
 		c.failures = failures{count: c.failures.count + 1, last: c.deps.Clock.Now()}
 		log.WithError(err).Warn("The data plane's process was not replaced")
-		c.event(ctx, corev1.EventTypeWarning, types.EventUpgradeFailed, fmt.Sprintf("the data plane stays at version %s: version %s: %v", s.Version, c.deps.Version, err))
+		c.event(ctx, corev1.EventTypeWarning, types.EventUpgradeFailed, fmt.Sprintf("the data plane stays at version %s: the upgrade to version %s failed: %v", s.Version, c.deps.Version, err))
 		return nil
 	}
 	c.failures, c.replaced, c.unseen = failures{}, c.deps.Clock.Now(), unseen
-	c.event(ctx, corev1.EventTypeNormal, types.EventUpgraded, fmt.Sprintf("the data plane has version %s now, before it was %s; devices in use were handed on", c.deps.Version, s.Version))
+	c.event(ctx, corev1.EventTypeNormal, types.EventUpgraded, fmt.Sprintf("the data plane was upgraded to version %s from version %s; the new process has taken over the devices in use", c.deps.Version, s.Version))
 	return nil
 }
 
@@ -244,7 +244,7 @@ func (c *Controller) tell(ctx context.Context, what string) {
 func (c *Controller) event(ctx context.Context, kind, reason, message string) {
 	m, err := c.deps.InstanceManagers.Live(ctx, types.InstanceManagerName(c.deps.Node))
 	if err != nil {
-		queue.Log(ctx).WithError(err).Warn("An Event could not be made")
+		queue.Log(ctx).WithError(err).Warn("Cannot record an Event")
 		return
 	}
 	c.deps.Recorder.Event(m, kind, reason, message)

@@ -109,7 +109,7 @@ func TestAnOldProcessIsReplacedInItsTurn(t *testing.T) {
 	syncOf(t, c)
 	require.Equal(t, 1, plane.replaced)
 	require.Equal(t, "node-1", holder(t, h))
-	h.ExpectEvents("Normal Upgraded " + im + ": the data plane has version 2 now, before it was 1; devices in use were handed on")
+	h.ExpectEvents("Normal Upgraded " + im + ": the data plane was upgraded to version 2 from version 1; the new process has taken over the devices in use")
 
 	syncOf(t, c) // the engine's findings are not written yet
 	assert.Equal(t, "node-1", holder(t, h), "the turn was given back at once")
@@ -190,14 +190,14 @@ func TestAReplacementThatCannotBeginYetIsNoFailure(t *testing.T) {
 	h.ExpectEvents()
 	plane.err = nil
 	syncOf(t, c)
-	h.ExpectEvents("Normal Upgraded " + im + ": the data plane has version 2 now, before it was 1; devices in use were handed on")
+	h.ExpectEvents("Normal Upgraded " + im + ": the data plane was upgraded to version 2 from version 1; the new process has taken over the devices in use")
 }
 
 func TestAFailedReplacementIsToldAndNotRepeatedSoon(t *testing.T) {
 	h, c, plane := begin(t, longhorn.VolumeRobustnessHealthy)
 	plane.err = errors.New("it did not come up")
 	syncOf(t, c)
-	h.ExpectEvents("Warning UpgradeFailed " + im + ": the data plane stays at version 1: version 2: it did not come up")
+	h.ExpectEvents("Warning UpgradeFailed " + im + ": the data plane stays at version 1: the upgrade to version 2 failed: it did not come up")
 	r, err := c.sync(t.Context(), "node-1")
 	require.NoError(t, err)
 	assert.Equal(t, 1, plane.replaced)

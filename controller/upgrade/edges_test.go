@@ -233,8 +233,8 @@ func TestAReplacementThatWentWellBeginsAnew(t *testing.T) {
 	assert.Equal(t, 4, plane.replaced, "failures before the last success are counted")
 	plane.version = "1"
 	volumeIs(h, longhorn.VolumeRobustnessDegraded)
-	upgraded := "Normal Upgraded " + im + ": the data plane has version 2 now, before it was 1; devices in use were handed on"
-	failed := "Warning UpgradeFailed " + im + ": the data plane stays at version 1: version 2: it did not come up"
+	upgraded := "Normal Upgraded " + im + ": the data plane was upgraded to version 2 from version 1; the new process has taken over the devices in use"
+	failed := "Warning UpgradeFailed " + im + ": the data plane stays at version 1: the upgrade to version 2 failed: it did not come up"
 	h.ExpectEvents(failed, upgraded, failed, upgraded)
 	syncOf(t, c)
 	h.ExpectEvents(waits)

@@ -91,7 +91,7 @@ func (u use) blocker(node string) string {
 	case v.Status.Robustness != longhorn.VolumeRobustnessHealthy:
 		return fmt.Sprintf("volume %s is %s", v.Name, v.Status.Robustness)
 	case u.Engine == nil || u.Engine.Status.Epoch == nil:
-		return fmt.Sprintf("the copies of volume %s are not known", v.Name)
+		return fmt.Sprintf("the replicas of volume %s are not known", v.Name)
 	case u.Engine.Status.CurrentState != longhorn.InstanceStateRunning:
 		return fmt.Sprintf("the engine of volume %s is %s", v.Name, u.Engine.Status.CurrentState)
 	}
@@ -108,7 +108,7 @@ func (u use) blocker(node string) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("volume %s, attached to node %s, has no copy on another node than this", v.Name, v.Status.CurrentNodeID)
+	return fmt.Sprintf("volume %s is attached to node %s, and all its replicas are on this node", v.Name, v.Status.CurrentNodeID)
 }
 
 // leaseTime is how long a silent node is assumed to be at work. While its volumes are unhealthy, the other nodes wait

@@ -49,8 +49,8 @@ func TestAVolumeForbidsTheReplacement(t *testing.T) {
 		{"never attached → no", "", "", "", nil, ""},
 		{"attached here, healthy, its only copy here → no, its users wait", longhorn.VolumeStateAttached, longhorn.VolumeRobustnessHealthy, here, []string{"r1"}, ""},
 		{"attached elsewhere, healthy, a copy elsewhere → no", longhorn.VolumeStateAttached, longhorn.VolumeRobustnessHealthy, elsewhere, []string{"r1", "r3"}, ""},
-		{"attached elsewhere, all copies here → yes", longhorn.VolumeStateAttached, longhorn.VolumeRobustnessHealthy, elsewhere, []string{"r1", "r2"}, "volume vol, attached to node node-2, has no copy on another node than this"},
-		{"attached elsewhere, copies not known → yes", longhorn.VolumeStateAttached, longhorn.VolumeRobustnessHealthy, elsewhere, nil, "the copies of volume vol are not known"},
+		{"attached elsewhere, all copies here → yes", longhorn.VolumeStateAttached, longhorn.VolumeRobustnessHealthy, elsewhere, []string{"r1", "r2"}, "volume vol is attached to node node-2, and all its replicas are on this node"},
+		{"attached elsewhere, copies not known → yes", longhorn.VolumeStateAttached, longhorn.VolumeRobustnessHealthy, elsewhere, nil, "the replicas of volume vol are not known"},
 		{"degraded → yes", longhorn.VolumeStateAttached, longhorn.VolumeRobustnessDegraded, here, []string{"r1", "r3"}, "volume vol is degraded"},
 		{"faulted → yes", longhorn.VolumeStateAttached, longhorn.VolumeRobustnessFaulted, elsewhere, []string{"r1", "r3"}, "volume vol is faulted"},
 		{"its engine is being handed on → yes", longhorn.VolumeStateAttached, longhorn.VolumeRobustnessUnknown, elsewhere, []string{"r1", "r3"}, "volume vol is unknown"},
@@ -75,7 +75,7 @@ func TestAVolumeForbidsTheReplacement(t *testing.T) {
 func TestAVolumeWithoutAnEngineForbidsTheReplacement(t *testing.T) {
 	u := use{Volume: &longhorn.Volume{}}
 	u.Volume.Name, u.Volume.Status = "vol", longhorn.VolumeStatus{State: longhorn.VolumeStateAttached, Robustness: longhorn.VolumeRobustnessHealthy}
-	assert.Equal(t, "the copies of volume vol are not known", u.blocker("node-1"))
+	assert.Equal(t, "the replicas of volume vol are not known", u.blocker("node-1"))
 }
 
 // The state of the volume comes from its engine, and later.
