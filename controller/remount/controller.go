@@ -231,7 +231,7 @@ func (c *Controller) apply(ctx context.Context, v *longhorn.Volume, p Plan) erro
 	for i := range p.Keep {
 		pod := &p.Keep[i].Pod
 		c.deps.Recorder.Eventf(v, corev1.EventTypeWarning, eventRemount,
-			"pod %s/%s must be restarted: %s, and %s", pod.Namespace, pod.Name, why, p.Keep[i].Why)
+			"pod %s/%s must be restarted: %s. The manager does not delete the pod: %s", pod.Namespace, pod.Name, why, p.Keep[i].Why)
 	}
 	return nil
 }

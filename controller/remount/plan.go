@@ -168,7 +168,7 @@ func plan(in Input) Plan {
 // whyKept says why a pod must not be deleted; "": it may be deleted.
 func whyKept(pod *corev1.Pod, setting types.SettingValues) string {
 	if !isMadeAgain(pod) {
-		return "no controller would make the pod anew"
+		return "no controller would create the pod again"
 	}
 	if !setting.Bool(types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly) {
 		return fmt.Sprintf("setting %s is false", types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly)
@@ -177,7 +177,7 @@ func whyKept(pod *corev1.Pod, setting types.SettingValues) string {
 	// The value in force has passed the same check, so an error is impossible. If there is one nevertheless, no pod is
 	// deleted.
 	if spared, err := types.ParsePodOwners(setting.Text(types.SettingAutoDeletePodBlacklist)); err != nil || spared.Has(owner) {
-		return fmt.Sprintf("setting %s names %s", types.SettingAutoDeletePodBlacklist, types.PodOwner(owner))
+		return fmt.Sprintf("setting %s excludes %s", types.SettingAutoDeletePodBlacklist, types.PodOwner(owner))
 	}
 	return ""
 }

@@ -133,9 +133,9 @@ func TestPlan(t *testing.T) {
 		{name: "being deleted already → stays", pod: pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: requested} })},
 		{name: "ended well → stays", pod: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
 		{name: "ended badly → stays", pod: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
-		{name: "of no owner → kept", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences = nil }), kept: "no controller would make the pod anew"},
-		{name: "of an owner that is no controller → kept", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), kept: "no controller would make the pod anew"},
-		{name: "of a node's own file → kept", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" }), kept: "no controller would make the pod anew"},
+		{name: "of no owner → kept", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences = nil }), kept: "no controller would create the pod again"},
+		{name: "of an owner that is no controller → kept", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), kept: "no controller would create the pod again"},
+		{name: "of a node's own file → kept", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" }), kept: "no controller would create the pod again"},
 		{
 			name: "the setting is off → kept", pod: pod("a"), kept: "setting auto-delete-pod-when-volume-detached-unexpectedly is false",
 			setting: map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"},
@@ -146,7 +146,7 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "its owner's kind is spared → kept", pod: pod("a"),
-			kept:    "setting blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly names apps/ReplicaSet",
+			kept:    "setting blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly excludes apps/ReplicaSet",
 			setting: map[types.SettingName]string{types.SettingAutoDeletePodBlacklist: "apps/StatefulSet; apps/ReplicaSet"},
 		},
 		{

@@ -76,7 +76,7 @@ spec:
 	s.c.Must(ctx, t, "-n", s.namespace, "rollout", "status", "deployment/holder", "--timeout=240s")
 	second := s.holder(ctx, t)
 	assert.NotEqual(t, first, second)
-	assert.Equal(t, bare, s.c.Must(ctx, t, "-n", s.namespace, "get", "pod", "bare", "-o", "jsonpath={.metadata.uid}"), "no controller would make this pod anew")
+	assert.Equal(t, bare, s.c.Must(ctx, t, "-n", s.namespace, "get", "pod", "bare", "-o", "jsonpath={.metadata.uid}"), "no controller would create this pod again")
 	assert.Contains(t, s.c.Must(ctx, t, "get", "events", "-A", "--field-selector=reason=Remount", "-o", "jsonpath={.items[*].message}"), s.namespace+"/bare must be restarted")
 
 	s.move(ctx, t)
