@@ -83,6 +83,6 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	if _, err := c.deps.Drivers.Update(ctx, driver); err != nil {
 		return r, fmt.Errorf("set storageCapacity of CSIDriver %s: %w", name, err)
 	}
-	queue.Log(ctx).WithField("value", wanted).Info("Kubernetes is told whether the driver publishes its storage capacity")
+	queue.Log(ctx).WithField("value", wanted).Info("Changed storageCapacity of the CSIDriver")
 	return r, nil
 }

@@ -103,7 +103,7 @@ func (c *Controller) whenSetting(s *longhorn.Setting) []string {
 	}
 	nodes, err := c.deps.Nodes.List(labels.Everything())
 	if err != nil {
-		c.deps.Log.WithError(err).Error("The nodes are not listed after a change of the setting")
+		c.deps.Log.WithError(err).Error("Cannot list the nodes after a change of the setting")
 		return nil
 	}
 	var down []string
@@ -247,7 +247,7 @@ func (c *Controller) remove(ctx context.Context, node string, u *user) error {
 	}
 	queue.Log(ctx).WithField(logfields.Node, node).WithField("pod", u.Namespace+"/"+u.Name).WithField("volumes", u.volumes).
 		Warn("Deleted a pod by force: its node is down")
-	why := fmt.Sprintf("node %s is down, the pod has not ended in its time, and setting %s covers it", node, types.SettingNodeDownPodDeletionPolicy)
+	why := fmt.Sprintf("node %s is down, the pod has not stopped within its grace period, and setting %s includes pods of this kind", node, types.SettingNodeDownPodDeletionPolicy)
 	owner := metav1.GetControllerOf(&u.Pod)
 	c.deps.Recorder.Eventf(&corev1.ObjectReference{
 		APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: u.Namespace, Name: owner.Name, UID: owner.UID,

@@ -106,7 +106,7 @@ func TestAPodOfANodeThatIsDownIsDeletedByForce(t *testing.T) {
 	assert.Zero(t, *f.deleted[0].DeleteOptions.GracePeriodSeconds)
 	assert.EqualValues(t, "uid-web-0", *f.deleted[0].DeleteOptions.Preconditions.UID)
 	assert.Equal(t, []string{"10.0.0.1:10250"}, f.asked)
-	const why = "node node-1 is down, the pod has not ended in its time, and setting node-down-pod-deletion-policy covers it"
+	const why = "node node-1 is down, the pod has not stopped within its grace period, and setting node-down-pod-deletion-policy includes pods of this kind"
 	assert.Equal(t, []string{
 		"Warning PodForceDeleted StatefulSet default/web: deleted pod web-0 by force: " + why,
 		"Warning PodForceDeleted Volume: deleted pod default/web-0 by force: " + why,

@@ -21,7 +21,7 @@ import (
 )
 
 // ErrHandOver ends a term so that another daemon leads.
-var ErrHandOver = errors.New("the leader leaves a node that serves shares")
+var ErrHandOver = errors.New("the leader stops leading because its node serves shares")
 
 const (
 	// shortestTerm is how long a leader leads at least.
@@ -60,7 +60,7 @@ func (h *Handover) Run(ctx context.Context) error {
 		case <-h.deps.Clock.After(wait):
 		}
 		if h.isDue() {
-			h.deps.Log.Info("Another daemon is to lead: this node serves shares, and others do not")
+			h.deps.Log.Info("Handing over the leadership: this node serves shares, and other nodes do not")
 			return ErrHandOver
 		}
 	}

@@ -118,13 +118,13 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 func (c *Controller) apply(ctx context.Context, node string, p Plan) error {
 	log := queue.Log(ctx).WithField(logfields.Node, node)
 	if m := p.Manager; m != nil {
-		log.WithField(logfields.State, m.Status.CurrentState).Info("saying what is known of the instance manager of a node that is down, or was")
+		log.WithField(logfields.State, m.Status.CurrentState).Info("updating the state of the instance manager: its node went down or came back")
 		if _, err := c.Managers.UpdateStatus(ctx, m); err != nil {
 			return fmt.Errorf("update instance manager %s: %w", m.Name, err)
 		}
 	}
 	for _, r := range p.Replicas {
-		log.WithField(logfields.Replica, r.Name).WithField(logfields.State, r.Status.CurrentState).Info("saying what is known of a replica of a node that is down, or was")
+		log.WithField(logfields.Replica, r.Name).WithField(logfields.State, r.Status.CurrentState).Info("updating the state of a replica: its node went down or came back")
 		if _, err := c.Replicas.UpdateStatus(ctx, r); err != nil {
 			return fmt.Errorf("update replica %s: %w", r.Name, err)
 		}

@@ -141,9 +141,9 @@ func (c *Controller) move(ctx context.Context, m Move) error {
 	}
 	queue.Log(ctx).WithFields(logrus.Fields{
 		logfields.Replica: r.Name, logfields.Node: r.Spec.NodeID, logfields.Path: r.Spec.DiskPath,
-	}).Info("Moved a replica after its disk")
+	}).Info("Moved a replica to the place where its disk was found")
 	c.deps.Recorder.Eventf(r, corev1.EventTypeNormal, types.EventReplicaMoved,
-		"replica %s is on node %s in %s now, where its disk %s was found; it was on node %s in %s",
+		"replica %s is now on node %s in %s, because its disk %s was found there; it was on node %s in %s",
 		r.Name, r.Spec.NodeID, r.Spec.DiskPath, r.Spec.DiskID, m.From.Node, m.From.Path)
 	return nil
 }

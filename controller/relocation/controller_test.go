@@ -54,7 +54,7 @@ func TestAReplicaFollowsItsDisk(t *testing.T) {
 	h, c := begin(t, there(), build.ReadyNode("a", "another"), replica(wanted, failed(types.ReasonDiskNotFound)))
 	sync(t, c, nil)
 	h.ExpectWrites("update replicas/r")
-	h.ExpectEvents("Normal ReplicaMoved r: replica r is on node b in /mnt/u now, where its disk u was found; it was on node a in /var/lib/longhorn")
+	h.ExpectEvents("Normal ReplicaMoved r: replica r is now on node b in /mnt/u, because its disk u was found there; it was on node a in /var/lib/longhorn")
 	sync(t, c, queue.ErrStale) // the cache does not show it yet: neither the move nor the Event is repeated
 	h.ExpectWrites()
 	got, want := here(t, c, h), Place{"b", "/mnt/u"}
