@@ -103,6 +103,9 @@ func firing(t *testing.T, rule rulefmt.Rule, c alertCase) []string {
 				assert.True(t, alert.Labels.Has(label[1]), "%s names the label %s, which the alert lacks", annotation, label[1])
 			}
 		}
+		if claim := alert.Labels.Get("pvc"); claim != "" {
+			assert.Contains(t, alert.Annotations.Get("summary"), alert.Labels.Get("pvc_namespace")+"/"+claim, "the summary must name the claim")
+		}
 		alert.Annotations.Range(func(l labels.Label) {
 			assert.NotContains(t, l.Value, "<error", l.Name)
 			assert.NotContains(t, l.Value, "<no value>", l.Name)
