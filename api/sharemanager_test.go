@@ -19,7 +19,7 @@ func TestAShareManagerTellsWhereItServes(t *testing.T) {
 		Spec:       longhorn.ShareManagerSpec{Image: "image:2"},
 		Status: longhorn.ShareManagerStatus{
 			OwnerID: "node-1", State: longhorn.ShareManagerStateRunning, Endpoint: "nfs://10.0.0.9/vol", CurrentNode: "node-2", CurrentImage: "image:1",
-			Conditions: []longhorn.Condition{{Type: "Ready", Status: longhorn.ConditionTrue, Reason: "PodRunning", Message: "it serves on node node-2"}},
+			Conditions: []longhorn.Condition{{Type: "Ready", Status: longhorn.ConditionTrue, Reason: "PodRunning", Message: "the share's pod serves the volume on node node-2"}},
 		},
 	}
 	b := newBench(t, served, idle)
@@ -29,7 +29,7 @@ func TestAShareManagerTellsWhereItServes(t *testing.T) {
 			Links: map[string]string{"self": "http://example.com/v1/sharemanagers/vol", "volume": "http://example.com/v1/volumes/vol"},
 		},
 		Name: "vol", State: "running", Endpoint: "nfs://10.0.0.9/vol", Image: "image:2", CurrentImage: "image:1", NodeID: "node-2",
-		Conditions: map[string]v1.Condition{"Ready": {Type: "Ready", Status: "True", Reason: "PodRunning", Message: "it serves on node node-2"}},
+		Conditions: map[string]v1.Condition{"Ready": {Type: "Ready", Status: "True", Reason: "PodRunning", Message: "the share's pod serves the volume on node node-2"}},
 	}
 	got := decoded[v1.ShareManager](t, do(t, b.server, "GET", "/v1/sharemanagers/vol", ""))
 	assert.Equal(t, want, &got)

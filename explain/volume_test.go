@@ -266,7 +266,7 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 		{
 			name: "the share's pod fails again and again → how often, and its log", ask: "volume v",
 			change: func(w *world) {
-				sm := w.share(longhorn.ShareManagerStateError, types.ReasonPodFailed, "its pod ended: exit code 1")
+				sm := w.share(longhorn.ShareManagerStateError, types.ReasonPodFailed, "the share's pod stopped: exit code 1")
 				sm.Status.Failures, sm.Status.FailedAt = 3, ago(time.Minute)
 			},
 			object: "share manager v", severity: Broken, reason: types.ReasonPodFailed, what: "not shared", why: "3 pods have failed", command: "logs share-manager-v",
@@ -274,30 +274,30 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 		{
 			name: "the share does not start → what it waits for, and its pod", ask: "volume v",
 			change: func(w *world) {
-				w.share(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "its pod has no node: 0/3 nodes are available")
+				w.share(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "the share's pod has no node: 0/3 nodes are available")
 			},
-			object: "share manager v", severity: Broken, reason: types.ReasonShareDelayed, what: "has not started for a while", why: "its pod has no node: 0/3", command: "describe pod share-manager-v",
+			object: "share manager v", severity: Broken, reason: types.ReasonShareDelayed, what: "has not started for a while", why: "the share's pod has no node: 0/3", command: "describe pod share-manager-v",
 		},
 		{
 			name: "the share stops and another's pod may have the device → that pod", ask: "volume v",
 			change: func(w *world) {
-				w.share(longhorn.ShareManagerStateStopping, types.ReasonShareForeignPod, "pod share-manager-v belongs to another")
+				w.share(longhorn.ShareManagerStateStopping, types.ReasonShareForeignPod, "pod share-manager-v exists, but this share manager does not own it")
 			},
-			object: "share manager v", severity: Broken, reason: types.ReasonShareForeignPod, what: "does not belong to the share", why: "belongs to another", command: "delete pod share-manager-v",
+			object: "share manager v", severity: Broken, reason: types.ReasonShareForeignPod, what: "does not belong to the share", why: "exists, but this share manager does not own it", command: "delete pod share-manager-v",
 		},
 		{
 			name: "the share's pod was given up → why", ask: "volume v",
 			change: func(w *world) {
-				w.share(longhorn.ShareManagerStateError, types.ReasonShareNotStarted, "its pod has not become ready within 5m0s: ErrImagePull")
+				w.share(longhorn.ShareManagerStateError, types.ReasonShareNotStarted, "the share's pod did not become ready within 5m0s: ErrImagePull")
 			},
 			object: "share manager v", severity: Broken, reason: types.ReasonShareNotStarted, what: "another pod is tried", why: "ErrImagePull", command: "describe lhv v",
 		},
 		{
-			name: "the list of clients is not made → nobody is let in", ask: "volume v",
+			name: "the list of clients does not exist → no client may mount", ask: "volume v",
 			change: func(w *world) {
-				w.clients(types.ReasonClientsNotListed, "the list of clients is not made yet")
+				w.clients(types.ReasonClientsNotListed, "the list of clients does not exist yet")
 			},
-			object: "share manager v", severity: Warning, reason: types.ReasonClientsNotListed, what: "no client may mount", why: "not made yet", command: "get configmap longhorn-share-clients",
+			object: "share manager v", severity: Warning, reason: types.ReasonClientsNotListed, what: "no client may mount", why: "does not exist yet", command: "get configmap longhorn-share-clients",
 		},
 		{
 			name: "a list of an earlier release lets anyone in → where that is so", ask: "volume v",

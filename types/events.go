@@ -31,7 +31,7 @@ const (
 	// EventClientStateNotRecorded: the server of the volume cannot record its clients. They lose their open files and
 	// locks when the server stops.
 	EventClientStateNotRecorded = "ClientStateNotRecorded"
-	// EventClientsNotLimited: the kernel of the share's node does not limit clients to those listed.
+	// EventClientsNotLimited: the kernel of the share's node cannot limit clients to the listed ones.
 	EventClientsNotLimited = "ClientsNotLimited"
 	// About a volume that should grow.
 	EventSucceededExpansion = "SucceededExpansion"

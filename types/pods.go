@@ -41,9 +41,9 @@ func WhyPodEnded(pod *corev1.Pod, container string) string {
 // WhatPodWaitsFor describes what a pod that is not running yet waits for.
 func WhatPodWaitsFor(pod *corev1.Pod, container string) string {
 	if s := ContainerStatus(pod, container); s != nil && s.State.Waiting != nil && s.State.Waiting.Reason != "" {
-		return strings.TrimSpace(fmt.Sprintf("its pod is starting: %s %s", s.State.Waiting.Reason, s.State.Waiting.Message))
+		return strings.TrimSpace(fmt.Sprintf("pod %s is starting: %s %s", pod.Name, s.State.Waiting.Reason, s.State.Waiting.Message))
 	}
-	return "its pod is starting"
+	return fmt.Sprintf("pod %s is starting", pod.Name)
 }
 
 // ClaimName returns the name of the claim behind a pod's volume, in the pod's namespace; "" if there is none. The

@@ -28,7 +28,7 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	if p.CreateService != nil {
 		made, err := c.createService(ctx, p.CreateService)
 		if err = staleIfExists(err); err != nil {
-			return fmt.Errorf("make the Service of the share: %w", c.serviceRefused(ctx, in, err))
+			return fmt.Errorf("create the Service of the share: %w", c.serviceRefused(ctx, in, err))
 		}
 		c.refusals.Forget(in.Share.Name)
 		in.Service = made
@@ -58,7 +58,7 @@ func (c *Controller) applyRest(ctx context.Context, in Input, p Plan) error {
 	}
 	if p.Attachment != nil {
 		if _, err := c.Attachments.Update(ctx, p.Attachment); err != nil {
-			return fmt.Errorf("change the ticket of the share: %w", err)
+			return fmt.Errorf("update the share's attachment ticket: %w", err)
 		}
 	}
 	log := queue.Log(ctx).WithField(logfields.Volume, in.Share.Name)
@@ -67,9 +67,9 @@ func (c *Controller) applyRest(ctx context.Context, in Input, p Plan) error {
 		err := staleIfExists(c.makePod(ctx, in, p.CreatePod))
 		c.unmade.tried(in.Share.Name, err, c.Clock.Now())
 		if err != nil {
-			return fmt.Errorf("make the pod of the share: %w", err)
+			return fmt.Errorf("create the pod of the share: %w", err)
 		}
-		log.WithField(logfields.Image, in.Share.Spec.Image).Info("Made the pod that serves the volume")
+		log.WithField(logfields.Image, in.Share.Spec.Image).Info("Created the pod that serves the volume")
 	}
 	if p.DeletePod == nil {
 		return nil
@@ -99,12 +99,12 @@ func (c *Controller) serviceRefused(ctx context.Context, in Input, err error) er
 	}
 	words := queue.ChildRefusal(err)
 	shown := Plan{Status: *in.Share.Status.DeepCopy()} // only the status stores the address of the former Service
-	shown.is(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "its Service cannot be made: "+words, in.Now)
+	shown.is(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "the share's Service cannot be created: "+words, in.Now)
 	u := in.Share.DeepCopy()
 	u.Status = shown.Status
 	if _, failed := c.Shares.UpdateStatus(ctx, u); failed != nil {
 		c.refusals.Forget(in.Share.Name) // so that the next attempt shows it
-		queue.Log(ctx).WithError(failed).Warn("Cannot show that the API server refuses the Service of a share")
+		queue.Log(ctx).WithError(failed).Warn("The API server refuses the Service of a share, and the share manager's status cannot be updated to say so")
 		return err
 	}
 	if in.Volume != nil {
@@ -126,7 +126,7 @@ func (c *Controller) createService(ctx context.Context, s *corev1.Service) (*cor
 	if again != nil {
 		return nil, again
 	}
-	queue.Log(ctx).WithError(err).WithField(logfields.Volume, s.Name).Warn("The Service of the share has another address; pods that have the volume mounted must be restarted")
+	queue.Log(ctx).WithError(err).WithField(logfields.Volume, s.Name).Warn("The Service of the share has a new address. Restart the pods that have the volume mounted")
 	return made, nil
 }
 
@@ -143,7 +143,7 @@ func (c *Controller) makePod(ctx context.Context, in Input, pod *corev1.Pod) err
 		return err
 	}
 	c.Recorder.Eventf(in.Volume, corev1.EventTypeWarning, types.EventPodSettingRefused,
-		"the pod that serves the volume is made with class %s, not as setting %s says: %v", priorityClass, types.SettingPriorityClass, refused)
+		"the API server refused the share's pod with the class of setting %s, so the pod was created with class %s: %v", types.SettingPriorityClass, priorityClass, refused)
 	return nil
 }
 

@@ -98,7 +98,7 @@ func (c *Controller) applySlice(ctx context.Context, in *Input, p *Plan) error {
 			return fmt.Errorf("write the EndpointSlice of the share: %w", err)
 		}
 		c.sliceTrouble.refuse(in.Share.Name, in.Now)
-		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Warn("May not write the EndpointSlice of a share; its Service selects the pod")
+		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Warn("The leader has no right to write the EndpointSlice of a share. The Service of the share selects the pod instead")
 	}
 	selectPod(in, p)
 	return nil
@@ -120,7 +120,7 @@ func (c *Controller) dropFormer(ctx context.Context, in Input) {
 		return
 	}
 	if err := c.deleteSlice(ctx, in.Slice); err != nil {
-		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Warn("Cannot delete the EndpointSlice of a share; its Service may lead to the former pod as well")
+		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Warn("Cannot delete the EndpointSlice of a share. The Service of the share may also lead to the former pod")
 	}
 }
 

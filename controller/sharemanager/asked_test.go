@@ -31,12 +31,12 @@ func TestWhatAPodSaysLater(t *testing.T) {
 		"no answer → stays":   {asked(), types.ReasonRecoveryDataKept, 0, nil},
 		"it cannot record → told, no restart yet": {
 			asked().says(unusable), types.ReasonRecoveryDataUnusable, 0,
-			[]string{"ClientStateNotRecorded The volume's clients lose their open files and locks when the pod ends: it is full"},
+			[]string{"ClientStateNotRecorded The volume's clients lose their open files and locks when the share's pod stops: it is full"},
 		},
 		"the same again → nothing": {asked().knows("two").says(unusable), types.ReasonRecoveryDataKept, 0, nil},
 		"its next server did not know them → restarts": {
 			asked().says(lost), types.ReasonRecoveryDataMissing, 1,
-			[]string{"ClientStateLost The volume's clients have lost their open files and locks: the server before this one was not recorded (incident two). The pods that use it and started before " + types.Timestamp(now.Add(-time.Minute)) + " are to be restarted"},
+			[]string{"ClientStateLost The volume's clients have lost their open files and locks: the server before this one was not recorded (incident two). The manager has requested a restart of the pods that use the volume and started before " + types.Timestamp(now.Add(-time.Minute))},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestAFileSystemThatCouldNotGrowIsTold(t *testing.T) {
 	c := types.FindCondition(p.Status.Conditions, types.ConditionExpanded)
 	assert.Equal(t, longhorn.ConditionFalse, c.Status)
 	assert.Equal(t, types.ReasonFilesystemNotGrown, c.Reason)
-	assert.Contains(t, c.Message, "it is let grow unmounted when the share starts the next time: the kernel refuses")
+	assert.Contains(t, c.Message, "the file system does not fill its device: the kernel refuses. The next pod of the share grows the file system before it is mounted")
 	require.Len(t, p.Events, 1)
 	assert.Equal(t, types.EventFailedExpansion, p.Events[0].Reason)
 	s.Share.Status = p.Status
@@ -84,7 +84,7 @@ func TestAKernelThatDoesNotLimitClientsIsReported(t *testing.T) {
 	c := limited(p)
 	assert.Equal(t, longhorn.ConditionFalse, c.Status)
 	assert.Equal(t, types.ReasonClientsNotLimited, c.Reason)
-	assert.Equal(t, "the kernel of node "+s.Pod.Spec.NodeName+" does not limit clients to those listed: no nftables", c.Message)
+	assert.Equal(t, "the kernel of node "+s.Pod.Spec.NodeName+" cannot limit clients to the listed ones: no nftables", c.Message)
 	require.Len(t, p.Events, 1)
 	assert.Equal(t, types.EventClientsNotLimited, p.Events[0].Reason)
 

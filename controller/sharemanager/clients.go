@@ -69,8 +69,8 @@ func clientsOf(in ClientsInput) map[string]string {
 			clients = append(clients, n.own...)
 		}
 		data[types.ShareClientsKey] = linesOf(clients)
-		data[types.ShareClientsMessageKey] = fmt.Sprintf("the addresses of all nodes take %d bytes, more than the %d that ConfigMap %s can have, so it has the nodes' InternalIPs and ExternalIPs alone; setting %s may name networks",
-			size, maxClientsBytes, types.ShareClientsConfigMap, types.SettingRWXVolumeAllowedClients)
+		data[types.ShareClientsMessageKey] = fmt.Sprintf("the addresses of all nodes need %d bytes, but ConfigMap %s can hold only %d. So it lists only the nodes' InternalIPs and ExternalIPs. If clients use other addresses, add their networks to setting %s",
+			size, types.ShareClientsConfigMap, maxClientsBytes, types.SettingRWXVolumeAllowedClients)
 	}
 	return data
 }
@@ -269,7 +269,7 @@ func (in Input) enforced(c, was longhorn.Condition) longhorn.Condition {
 		return c
 	}
 	c.Status, c.Reason = longhorn.ConditionFalse, types.ReasonClientsNotLimited
-	c.Message = "the kernel of node " + in.Pod.Spec.NodeName + " does not limit clients to those listed: " + in.Recovery.NotLimited
+	c.Message = "the kernel of node " + in.Pod.Spec.NodeName + " cannot limit clients to the listed ones: " + in.Recovery.NotLimited
 	return c
 }
 
@@ -279,13 +279,13 @@ func clientsLimited(pod *corev1.Pod, data map[string]string) longhorn.Condition 
 	hasList := pod == nil || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == clientsVolume })
 	switch {
 	case data == nil:
-		c.Reason, c.Message = types.ReasonClientsNotListed, "the list of clients is not made yet: no client may mount the volume until then, or any client where its pod is of an earlier release"
+		c.Reason, c.Message = types.ReasonClientsNotListed, "the list of clients does not exist yet. Until it exists, no client may mount the volume. If the share's pod is of an earlier release, any client may mount it"
 	case openness(data) != "":
-		c.Reason, c.Message = data[types.ShareClientsReasonKey], "whoever reaches its pod may mount the volume: "+openness(data)
+		c.Reason, c.Message = data[types.ShareClientsReasonKey], "any client that reaches the share's pod may mount the volume: "+openness(data)
 	case !hasList:
-		c.Reason, c.Message = types.ReasonClientsOlderPod, "whoever reaches its pod may mount the volume: the pod was made by an earlier release, which had no list of clients"
+		c.Reason, c.Message = types.ReasonClientsOlderPod, "any client that reaches the share's pod may mount the volume: an earlier release created the pod, without a list of clients"
 	default:
-		c.Status, c.Message = longhorn.ConditionTrue, fmt.Sprintf("clients listed in ConfigMap %s may mount the volume", types.ShareClientsConfigMap)
+		c.Status, c.Message = longhorn.ConditionTrue, fmt.Sprintf("only clients listed in ConfigMap %s may mount the volume", types.ShareClientsConfigMap)
 		if remark := data[types.ShareClientsMessageKey]; remark != "" {
 			c.Message += "; " + remark
 		}

@@ -358,7 +358,7 @@ func TestAListThatDoesNotFitAConfigMapHasTheNodesOwnAddresses(t *testing.T) {
 	}
 	got := clientsOf(in)
 	assert.Len(t, strings.Fields(got["clients"]), 3000)
-	assert.Contains(t, got["message"], "more than the 921600 that ConfigMap longhorn-share-clients can have")
+	assert.Contains(t, got["message"], "but ConfigMap longhorn-share-clients can hold only 921600")
 	assert.Less(t, sizeOf(got), maxClientsBytes)
 	in.KubeNodes = in.KubeNodes[:700]
 	assert.Greater(t, len(clientsOf(in)["clients"]), 350_000, "one that fits")

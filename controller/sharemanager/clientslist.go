@@ -111,9 +111,9 @@ func (c *Clients) sync(ctx context.Context, name string) (queue.Result, error) {
 		return queue.Result{}, nil
 	}
 	if err = c.tried(name, err); err != nil {
-		return queue.Result{}, fmt.Errorf("write the list of who may mount shared volumes: %w", err)
+		return queue.Result{}, fmt.Errorf("write the list of clients that may mount shared volumes: %w", err)
 	}
-	queue.Log(ctx).Info("Wrote the list of who may mount shared volumes")
+	queue.Log(ctx).Info("Wrote the list of clients that may mount shared volumes")
 	return queue.Result{}, nil
 }
 

@@ -352,9 +352,9 @@ func (c *Controller) letGo(ctx context.Context, name string) (queue.Result, erro
 		return queue.Result{}, queue.ErrStale
 	}
 	if _, err := c.Attachments.Update(ctx, without); err != nil {
-		return queue.Result{}, fmt.Errorf("remove the ticket of a share that is gone: %w", err)
+		return queue.Result{}, fmt.Errorf("remove the attachment ticket of a deleted share: %w", err)
 	}
-	queue.Log(ctx).WithField(logfields.Volume, name).Info("Removed the ticket of a share that is gone")
+	queue.Log(ctx).WithField(logfields.Volume, name).Info("Removed the attachment ticket of a deleted share")
 	return queue.Result{}, nil
 }
 
@@ -372,7 +372,7 @@ func (c *Controller) ask(ctx context.Context, in *Input) (next time.Duration) {
 	}
 	said, err := c.Ask(ctx, net.JoinHostPort(in.Pod.Status.PodIP, fmt.Sprint(types.ShareHealthPort)))
 	if err != nil {
-		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Debug("The share's pod did not say what became of the recovery data")
+		queue.Log(ctx).WithError(err).WithField(logfields.Volume, in.Share.Name).Debug("The share's pod did not report whether the recovery data is complete")
 		return 0
 	}
 	in.Recovery = &said

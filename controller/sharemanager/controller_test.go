@@ -183,9 +183,9 @@ func TestALossOfRecoveryDataIsActedUponOnceAlsoByAnotherLeader(t *testing.T) {
 	assert.Equal(t, "one", status().IncidentID)
 	assert.Equal(t, "pod-2", status().ServedBy)
 	assert.Len(t, status().RemountRequests, 1)
-	h.ExpectEvents("Warning ShareFailed vol: The volume is not served over NFS: its pod ended: ", running,
+	h.ExpectEvents("Warning ShareFailed vol: The volume is not served over NFS: the share's pod stopped: ", running,
 		"Warning ClientStateLost vol: The volume's clients have lost their open files and locks: it was not there (incident one). "+
-			"The pods that use it and started before "+requested+" are to be restarted")
+			"The manager has requested a restart of the pods that use the volume and started before "+requested)
 	assert.Equal(t, 2, asked)
 
 	other, err := New(c.Deps) // another leader, which finds the writes of this one
@@ -234,12 +234,12 @@ func TestAnothersObjectThatNoCacheShowsIsTold(t *testing.T) {
 		{
 			"a Service", &corev1.Service{ObjectMeta: other, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}},
 			[]string{"update sharemanagers/vol/status", "create pods/share-manager-vol"},
-			"starting", "Service vol belongs to another; it must go first",
+			"starting", "Service vol exists, but this share manager does not own it; delete the Service if nothing needs it",
 		},
 		{
 			"a pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "share-manager-vol"}},
 			[]string{"create services/vol", "create endpointslices/share-manager-vol", "update sharemanagers/vol/status"},
-			"error", "pod share-manager-vol belongs to another; it must go first",
+			"error", "pod share-manager-vol exists, but this share manager does not own it; delete the pod if nothing needs it",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -276,10 +276,10 @@ func TestHowThePodThatServedIsDeleted(t *testing.T) {
 		now    bool
 		says   string
 	}{
-		"it ended → it may end in order":                     {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false, "its pod ended: "},
+		"it ended → it may end in order":                     {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false, "the share's pod stopped: "},
 		"its node is down → at once":                         {func(p *corev1.Pod) { p.Spec.NodeName = "b" }, true, "node b does not answer"},
 		"its node is gone → at once":                         {func(p *corev1.Pod) { p.Spec.NodeName = "z" }, true, "node z does not answer"},
-		"its node is no Longhorn node → it may end in order": {func(p *corev1.Pod) { p.Spec.NodeName = "c" }, false, "its pod is on node c, which is no Longhorn node"},
+		"its node is no Longhorn node → it may end in order": {func(p *corev1.Pod) { p.Spec.NodeName = "c" }, false, "the share's pod is on node c, which is not a Longhorn node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, c := start(t)
@@ -416,7 +416,7 @@ func TestARefusedServiceIsShownOnce(t *testing.T) {
 	require.NoError(t, err)
 	ready := types.FindCondition(s.Status.Conditions, types.ConditionReady)
 	assert.Equal(t, types.ReasonShareDelayed, ready.Reason)
-	assert.Contains(t, ready.Message, "its Service cannot be made: ")
+	assert.Contains(t, ready.Message, "the share's Service cannot be created: ")
 	assert.Contains(t, ready.Message, "exceeded quota")
 	assert.Equal(t, "nfs://10.0.0.9/vol", s.Status.Endpoint, "nothing else remembers the address")
 	syncs(t, h, c, quota)

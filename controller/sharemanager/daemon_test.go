@@ -107,7 +107,7 @@ func TestAPodLeavesANodeWhoseDaemonDoesNotWork(t *testing.T) {
 			assert.Equal(t, c.after, p.After)
 			if c.given {
 				assert.Equal(t, []string{"a"}, p.Status.FailedNodes, "the next one goes elsewhere")
-				assert.Contains(t, types.FindCondition(p.Status.Conditions, types.ConditionReady).Message, "node a has no daemon that works")
+				assert.Contains(t, types.FindCondition(p.Status.Conditions, types.ConditionReady).Message, "node a has no working longhorn-manager daemon")
 			}
 		})
 	}

@@ -52,8 +52,8 @@ func TestAVolumeStaysAttachedForAPodWhoseOwnerSomeoneTookAway(t *testing.T) {
 		h.CatchUp()
 	}
 	h.ExpectWrites("delete endpointslices/share-manager-vol", "update sharemanagers/vol/status")
-	h.ExpectEvents("Warning ShareForeignPod vol: The volume is not served over NFS any more: no workload uses the volume; the volume stays attached: " +
-		"pod share-manager-vol belongs to another; it must go first")
+	h.ExpectEvents("Warning ShareForeignPod vol: The volume is no longer served over NFS: no workload uses the volume; the volume stays attached: " +
+		"pod share-manager-vol exists, but this share manager does not own it; delete the pod if nothing needs it")
 	require.NoError(t, h.Kube.CoreV1().Pods(types.Namespace).Delete(t.Context(), "share-manager-vol", metav1.DeleteOptions{}))
 	h.CatchUp()
 	h.Writes()

@@ -73,7 +73,7 @@ func (in Input) learn(p *Plan) {
 	if !first && said.Incident == "" && keptNothing(before) {
 		said = types.ShareRecovery{
 			Incident: "after-" + before.ServedBy, Reason: types.ReasonRecoveryDataUnusable, FoundAt: in.Now,
-			Message: "the server before this one could not keep its recovery data on the volume",
+			Message: "the previous server could not store its recovery data on the volume",
 		}
 	}
 	p.Status.ServedBy = string(in.Pod.UID)
@@ -83,10 +83,10 @@ func (in Input) learn(p *Plan) {
 	}
 	switch {
 	case said.Incident == "":
-		p.clientState(longhorn.ConditionTrue, types.ReasonRecoveryDataKept, "the server found what the one before it had recorded of its clients", in.Now)
+		p.clientState(longhorn.ConditionTrue, types.ReasonRecoveryDataKept, "the server found the records of clients that the previous server had stored", in.Now)
 	case known:
 	case first && said.Reason == types.ReasonRecoveryDataUnusable:
-		p.clientState(longhorn.ConditionFalse, said.Reason, "clients lose their open files and locks when the pod ends: "+said.Message, in.Now)
+		p.clientState(longhorn.ConditionFalse, said.Reason, "clients lose their open files and locks when the share's pod stops: "+said.Message, in.Now)
 	case first:
 		p.clientState(longhorn.ConditionTrue, types.ReasonNoClientsBefore, "no earlier server had clients", in.Now)
 	default:
@@ -106,7 +106,7 @@ func (in Input) learnMore(p *Plan) {
 		in.requestRemount(p, said)
 		return
 	}
-	message := "clients lose their open files and locks when the pod ends: " + said.Message
+	message := "clients lose their open files and locks when the share's pod stops: " + said.Message
 	p.clientState(longhorn.ConditionFalse, said.Reason, message, in.Now)
 	p.told = append(p.told, Event{corev1.EventTypeWarning, types.EventClientStateNotRecorded, "The volume's " + message})
 }
@@ -117,7 +117,7 @@ func (p *Plan) grown(why string, now time.Time) {
 		p.Status.Conditions = slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c longhorn.Condition) bool { return c.Type == types.ConditionExpanded })
 		return
 	}
-	message := "the file system does not fill its device; it is let grow unmounted when the share starts the next time: " + why
+	message := fmt.Sprintf("the file system does not fill its device: %s. The next pod of the share grows the file system before it is mounted", why)
 	was := types.FindCondition(p.Status.Conditions, types.ConditionExpanded)
 	c := longhorn.Condition{Type: types.ConditionExpanded, Status: longhorn.ConditionFalse, Reason: types.ReasonFilesystemNotGrown, Message: message}
 	p.Status.Conditions, _ = types.SetCondition(p.Status.Conditions, c, now)
@@ -136,7 +136,7 @@ func (in Input) requestRemount(p *Plan, lost types.ShareRecovery) {
 		return err != nil || !t.After(in.Now.Add(-remountWindow))
 	})
 	if len(recent) >= maxRemounts {
-		p.lost = fmt.Sprintf("The volume's %s. The pods that use it are not restarted: they were %d times within %v. Restart those that report errors",
+		p.lost = fmt.Sprintf("The volume's %s. The pods that use the volume are not restarted again: restarts were requested %d times within %v. Restart the pods that report errors",
 			message, len(recent), remountWindow)
 		return
 	}
@@ -151,7 +151,7 @@ func (in Input) requestRemount(p *Plan, lost types.ShareRecovery) {
 	if last, err := time.Parse(time.RFC3339, p.Status.RemountRequestedAt); err != nil || at.After(last) {
 		p.Status.RemountRequestedAt = types.Timestamp(at)
 	}
-	p.lost = fmt.Sprintf("The volume's %s. The pods that use it and started before %s are to be restarted", message, p.Status.RemountRequestedAt)
+	p.lost = fmt.Sprintf("The volume's %s. The manager has requested a restart of the pods that use the volume and started before %s", message, p.Status.RemountRequestedAt)
 }
 
 // forgetClients is called for a share without workloads: no client has anything to lose.

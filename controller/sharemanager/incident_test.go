@@ -77,55 +77,55 @@ func TestLearn(t *testing.T) {
 		{
 			name: "a later server, data lost → restart of what started before that was found", in: serves().after("pod-0").says(lost),
 			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requested: at, requests: 1,
-			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The pods that use it and started before " + at + " are to be restarted",
+			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The manager has requested a restart of the pods that use the volume and started before " + at,
 		},
 		{
 			name: "a later server, data cannot be kept → restart", in: serves().after("pod-0").says(unusable),
 			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataUnusable, requested: at, requests: 1,
-			event: "The volume's clients have lost their open files and locks: it is full (incident two). The pods that use it and started before " + at + " are to be restarted",
+			event: "The volume's clients have lost their open files and locks: it is full (incident two). The manager has requested a restart of the pods that use the volume and started before " + at,
 		},
 		{
 			name: "old data found after a server that could keep none → restart", in: serves().after("pod-0").clientState("False", types.ReasonRecoveryDataUnusable).says(kept),
 			servedBy: "pod", incident: "after-pod-0", reason: types.ReasonRecoveryDataUnusable, requested: types.Timestamp(now), requests: 1,
-			event: "The volume's clients have lost their open files and locks: the server before this one could not keep its recovery data on the volume (incident after-pod-0). " +
-				"The pods that use it and started before " + types.Timestamp(now) + " are to be restarted",
+			event: "The volume's clients have lost their open files and locks: the previous server could not store its recovery data on the volume (incident after-pod-0). " +
+				"The manager has requested a restart of the pods that use the volume and started before " + types.Timestamp(now),
 		},
 		{
 			name: "found by a clock that is ahead → not of the future", in: serves().after("pod-0").says(ahead),
 			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requested: types.Timestamp(now), requests: 1,
-			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The pods that use it and started before " + types.Timestamp(now) + " are to be restarted",
+			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The manager has requested a restart of the pods that use the volume and started before " + types.Timestamp(now),
 		},
 		{
 			name: "found by a clock that is behind → not before the pod that found it was made", in: serves().after("pod-0").says(behind),
 			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requested: made, requests: 1,
-			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The pods that use it and started before " + made + " are to be restarted",
+			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The manager has requested a restart of the pods that use the volume and started before " + made,
 		},
 		{
 			name: "found at no time that is said → the same", in: serves().after("pod-0").says(undated),
 			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requested: made, requests: 1,
-			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The pods that use it and started before " + made + " are to be restarted",
+			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The manager has requested a restart of the pods that use the volume and started before " + made,
 		},
 		{name: "a loss that is known → no second restart", in: serves().after("pod-0").knows("two").says(lost), servedBy: "pod", incident: "two"},
 		{
 			name: "the third within an hour → restart", in: serves().after("pod-0", minutes(50), minutes(20)).knows("one").says(lost),
 			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requested: at, requests: 3,
-			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The pods that use it and started before " + at + " are to be restarted",
+			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The manager has requested a restart of the pods that use the volume and started before " + at,
 		},
 		{
 			name: "the fourth within an hour → told, no restart", in: serves().after("pod-0", minutes(50), minutes(20), minutes(5)).knows("one").says(lost),
 			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requests: 3,
 			event: "The volume's clients have lost their open files and locks: it was not there (incident two). " +
-				"The pods that use it are not restarted: they were 3 times within 1h0m0s. Restart those that report errors",
+				"The pods that use the volume are not restarted again: restarts were requested 3 times within 1h0m0s. Restart the pods that report errors",
 		},
 		{
 			name: "the fourth in more than an hour → restart", in: serves().after("pod-0", minutes(60), minutes(20), minutes(5)).knows("one").says(lost),
 			servedBy: "pod", incident: "two", reason: types.ReasonRecoveryDataMissing, requested: at, requests: 3,
-			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The pods that use it and started before " + at + " are to be restarted",
+			event: "The volume's clients have lost their open files and locks: it was not there (incident two). The manager has requested a restart of the pods that use the volume and started before " + at,
 		},
 		{name: "the share does not run yet → not asked", in: serves().after("pod-0").was("starting").says(lost), servedBy: "pod-0", event: "The volume is served over NFS at nfs://10.0.0.9/vol, from node a"},
 		{name: "the pod is not ready → not asked", in: serves().after("pod-0").says(lost).with(func(in *Input) { is("False", time.Second)(in.Pod) }), servedBy: "pod-0", after: 14 * time.Second},
 		{name: "the node is down → not asked", in: serves().after("pod-0").says(lost).with(func(in *Input) { in.NodeDown = true }), servedBy: "pod-0", after: formerLimit, event: "The volume is not served over NFS: node a does not answer"},
-		{name: "the pod is being deleted → not asked", in: serves().after("pod-0").says(lost).with(func(in *Input) { deleted(in.Pod) }), servedBy: "pod-0", after: formerLimit, event: "The volume is not served over NFS: its pod on node a is being deleted; another one takes its place"},
+		{name: "the pod is being deleted → not asked", in: serves().after("pod-0").says(lost).with(func(in *Input) { deleted(in.Pod) }), servedBy: "pod-0", after: formerLimit, event: "The volume is not served over NFS: the share's pod on node a is being deleted; another pod replaces it"},
 		{name: "no workload → not asked", in: serves().after("pod-0").says(lost).unused(), servedBy: "pod-0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

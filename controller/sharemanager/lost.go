@@ -296,8 +296,8 @@ func (in Input) keeps(p *Plan, c *longhorn.LostClient) bool {
 		return true
 	}
 	c.RemountRequestedAt = types.Timestamp(in.Now)
-	message := fmt.Sprintf("Node %s was silent when another server of the volume started, and answers again without a restart. Its clients have lost their open files and locks. "+
-		"The pods on node %s that use the volume are to be restarted", c.Node, c.Node)
+	message := fmt.Sprintf("Node %s did not answer when another server of the volume started. It answers again, without a reboot. The volume's clients on this node have lost their open files and locks. "+
+		"The manager has requested a restart of the pods on node %s that use the volume", c.Node, c.Node)
 	p.told = append(p.told, Event{corev1.EventTypeWarning, types.EventClientStateLost, message})
 	return true
 }

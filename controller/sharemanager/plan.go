@@ -199,17 +199,17 @@ func (in Input) serve(p *Plan) {
 	case in.NodeDown:
 		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("node %s does not answer", pod.Spec.NodeName))
 	case pod.DeletionTimestamp != nil && p.isSilent():
-		p.end(in, fmt.Sprintf("its pod does not answer, and has not ended %v after its grace", silentEndLimit))
+		p.end(in, fmt.Sprintf("the share's pod does not answer, and has not stopped %v after its grace period", silentEndLimit))
 	case pod.DeletionTimestamp != nil:
-		p.is(longhorn.ShareManagerStateError, types.ReasonPodDeleting, fmt.Sprintf("its pod on node %s is being deleted; another one takes its place", pod.Spec.NodeName), in.Now)
-		p.end(in, fmt.Sprintf("its pod has not ended %v after its grace", endLimit))
+		p.is(longhorn.ShareManagerStateError, types.ReasonPodDeleting, fmt.Sprintf("the share's pod on node %s is being deleted; another pod replaces it", pod.Spec.NodeName), in.Now)
+		p.end(in, fmt.Sprintf("the share's pod has not stopped %v after its grace period", endLimit))
 	case in.NodeForeign:
-		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("its pod is on node %s, which is no Longhorn node", pod.Spec.NodeName))
+		in.fail(p, types.ReasonShareNodeDown, fmt.Sprintf("the share's pod is on node %s, which is not a Longhorn node", pod.Spec.NodeName))
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
-		in.fail(p, types.ReasonPodFailed, "its pod ended: "+types.WhyPodEnded(pod, containerName))
+		in.fail(p, types.ReasonPodFailed, "the share's pod stopped: "+types.WhyPodEnded(pod, containerName))
 	// not the other way round: the nodes of readers also prevent them from writing
 	case in.Parameters.ClientsWrite && servesReadersOnly(pod):
-		why := fmt.Sprintf("its pod on node %s serves readers alone, and a claim that may write has come; another one takes its place", pod.Spec.NodeName)
+		why := fmt.Sprintf("the share's pod on node %s serves the volume read-only, and a new claim needs write access; another pod replaces it", pod.Spec.NodeName)
 		p.is(longhorn.ShareManagerStateError, types.ReasonPodDeleting, why, in.Now)
 		p.end(in, why)
 	default:
@@ -234,10 +234,10 @@ func (in Input) begin(p *Plan) {
 	}
 	p.CreatePod = newPod(in)
 	if in.Unmade != "" {
-		p.is(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "its pod cannot be made: "+in.Unmade, in.Now)
+		p.is(longhorn.ShareManagerStateStarting, types.ReasonShareDelayed, "the share's pod cannot be created: "+in.Unmade, in.Now)
 		return
 	}
-	p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, "its pod is made", in.Now)
+	p.is(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, "the share's pod is being created", in.Now)
 }
 
 // delayAfter is how long to wait after so many failures in a row. It is 0 after the first failure.
@@ -273,7 +273,7 @@ func (in Input) follow(p *Plan) {
 			in.wait(p, why, since)
 			return
 		}
-		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
+		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("the share's pod serves the volume on node %s", pod.Spec.NodeName), in.Now)
 		if p.Status.Failures > 0 {
 			if left := since.Add(steadyAfter(p.Status.Failures)).Sub(in.Now); left > 0 {
 				p.After = left
@@ -293,7 +293,7 @@ func (in Input) follow(p *Plan) {
 		if p.Status.Endpoint = in.Share.Status.Endpoint; silent { // it answers again
 			p.Status.Endpoint, _ = in.endpoint()
 		}
-		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("it serves on node %s", pod.Spec.NodeName), in.Now)
+		p.is(longhorn.ShareManagerStateRunning, types.ReasonPodRunning, fmt.Sprintf("the share's pod serves the volume on node %s", pod.Spec.NodeName), in.Now)
 		p.wakeAfter(left)
 	}
 }
@@ -330,7 +330,7 @@ func eventsOf(before, now longhorn.ShareManagerStatus) []Event {
 	case ready.Reason == types.ReasonShareDelayed && isNew:
 		return []Event{{corev1.EventTypeWarning, types.EventShareDelayed, "The volume is not served over NFS yet: " + message}}
 	case ready.Reason == types.ReasonShareForeignPod && isNew && now.State == longhorn.ShareManagerStateStopping:
-		return []Event{{corev1.EventTypeWarning, types.EventShareForeignPod, "The volume is not served over NFS any more: " + message}}
+		return []Event{{corev1.EventTypeWarning, types.EventShareForeignPod, "The volume is no longer served over NFS: " + message}}
 	}
 	if before.State == now.State {
 		return nil
@@ -342,7 +342,7 @@ func eventsOf(before, now longhorn.ShareManagerStatus) []Event {
 		return []Event{{corev1.EventTypeWarning, types.EventShareFailed, "The volume is not served over NFS: " + message}}
 	case longhorn.ShareManagerStateStopped:
 		if before.State != "" {
-			return []Event{{corev1.EventTypeNormal, types.EventShareStopped, "The volume is not served over NFS any more: " + message}}
+			return []Event{{corev1.EventTypeNormal, types.EventShareStopped, "The volume is no longer served over NFS: " + message}}
 		}
 	}
 	return nil
@@ -353,11 +353,11 @@ func eventsOf(before, now longhorn.ShareManagerStatus) []Event {
 func (in Input) endpoint() (endpoint, why string) {
 	switch {
 	case in.Service == nil:
-		return "", "its Service has no address yet"
+		return "", "the share's Service has no address yet"
 	case !metav1.IsControlledBy(in.Service, in.Share):
-		return "", fmt.Sprintf("Service %s belongs to another; it must go first", in.Service.Name)
+		return "", fmt.Sprintf("Service %s exists, but this share manager does not own it; delete the Service if nothing needs it", in.Service.Name)
 	}
-	return types.ShareEndpoint(in.Service.Spec.ClusterIP, in.Share.Name), "its Service has no address yet"
+	return types.ShareEndpoint(in.Service.Spec.ClusterIP, in.Share.Name), "the share's Service has no address yet"
 }
 
 // refusedName says why no Service can have the volume's name; "": a Service can.

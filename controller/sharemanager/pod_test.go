@@ -200,12 +200,12 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*corev1.Pod){
-		"its pod has no node: 0/3 nodes are available": func(p *corev1.Pod) {
+		"the share's pod has no node: 0/3 nodes are available": func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
 		},
-		"its pod is starting: ErrImagePull not found":                         container(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}),
-		"its pod on node a waits for the volume, which is not attached there": container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
-		"its pod is starting": func(*corev1.Pod) {},
+		"pod share-manager-vol is starting: ErrImagePull not found":          container(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}),
+		"the share's pod on node a waits until the volume is attached there": container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
+		"pod share-manager-vol is starting":                                  func(*corev1.Pod) {},
 	} {
 		assert.Equal(t, want, used().pod(corev1.PodPending, change).waitsFor())
 	}

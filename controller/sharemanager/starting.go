@@ -48,7 +48,7 @@ func (in Input) start(p *Plan) {
 		return
 	}
 	if !in.Mute.IsZero() && !in.Mute.Add(unreadyLimit).After(in.Now) {
-		in.fail(p, types.ReasonShareNotAnswering, fmt.Sprintf("its pod on node %s has answered nothing for %v, and has not been ready yet", in.Pod.Spec.NodeName, unreadyLimit))
+		in.fail(p, types.ReasonShareNotAnswering, fmt.Sprintf("the share's pod on node %s has not become ready, and has not answered for %v", in.Pod.Spec.NodeName, unreadyLimit))
 		return
 	}
 	what, since := in.waitsFor(), waitsSince(in.Pod)
@@ -60,7 +60,7 @@ func (in Input) start(p *Plan) {
 	}
 	in.wait(p, what, since)
 	if node := in.wronglyBarred(); node != "" {
-		p.end(in, fmt.Sprintf("it was made while node %s could not be used, has no node, and node %s can be used now", node, node))
+		p.end(in, fmt.Sprintf("the share's pod has no node: it was created while node %s was unusable, and node %s is usable now", node, node))
 		return
 	}
 	if away := in.DaemonAway; !away.IsZero() && in.Elsewhere && !in.isAttachedTo(in.Pod.Spec.NodeName) {
@@ -69,7 +69,7 @@ func (in Input) start(p *Plan) {
 		}
 		left := away.Add(daemonStart).Sub(in.Now)
 		if left <= 0 {
-			in.fail(p, types.ReasonShareNotStarted, fmt.Sprintf("node %s has no daemon that works, so the volume cannot be attached there: %s", in.Pod.Spec.NodeName, what))
+			in.fail(p, types.ReasonShareNotStarted, fmt.Sprintf("node %s has no working longhorn-manager daemon, so the volume cannot be attached there: %s", in.Pod.Spec.NodeName, what))
 			return
 		}
 		p.wakeAfter(left)
@@ -82,7 +82,7 @@ func (in Input) start(p *Plan) {
 		p.wakeAfter(left)
 		return
 	}
-	in.fail(p, types.ReasonShareNotStarted, fmt.Sprintf("its pod has not become ready within %v: %s", limit, what))
+	in.fail(p, types.ReasonShareNotStarted, fmt.Sprintf("the share's pod did not become ready within %v: %s", limit, what))
 }
 
 // faultOfVolume is the condition that prevents, or prevented, the volume from being attached to any node. A fault of
@@ -109,18 +109,18 @@ func (in Input) wait(p *Plan, what string, since time.Time) {
 func (in Input) waitsFor() string {
 	pod := in.Pod
 	if c := scheduled(pod); c.Status == corev1.ConditionFalse {
-		return "its pod has no node: " + c.Message
+		return "the share's pod has no node: " + c.Message
 	}
 	switch {
 	case !isRunning(pod):
 		return types.WhatPodWaitsFor(pod, containerName)
 	case in.isAttachedTo(pod.Spec.NodeName):
-		return fmt.Sprintf("its pod on node %s checks the volume's file system, or starts the server", pod.Spec.NodeName)
+		return fmt.Sprintf("the share's pod on node %s checks the volume's file system, or starts the NFS server", pod.Spec.NodeName)
 	}
 	if fault := types.FindCondition(in.Volume.Status.Conditions, types.ConditionFaulted); fault.Status == longhorn.ConditionTrue {
-		return fmt.Sprintf("its pod on node %s waits for the volume, which cannot be attached: %s", pod.Spec.NodeName, fault.Message)
+		return fmt.Sprintf("the share's pod on node %s waits for the volume, which cannot be attached: %s", pod.Spec.NodeName, fault.Message)
 	}
-	return fmt.Sprintf("its pod on node %s waits for the volume, which is not attached there", pod.Spec.NodeName)
+	return fmt.Sprintf("the share's pod on node %s waits until the volume is attached there", pod.Spec.NodeName)
 }
 
 // wronglyBarred is a node that a pod without a node must avoid although the node is usable now; "": there is none.

@@ -38,7 +38,7 @@ func (in Input) stop(p *Plan) {
 		p.is(longhorn.ShareManagerStateStopped, types.ReasonShareNotUsed, why, in.Now)
 		return
 	}
-	p.is(longhorn.ShareManagerStateStopping, types.ReasonShareNotUsed, why+"; its pod ends", in.Now)
+	p.is(longhorn.ShareManagerStateStopping, types.ReasonShareNotUsed, why+"; the share's pod is stopping", in.Now)
 	p.end(in, why)
 }
 
@@ -55,7 +55,7 @@ func (in Input) mayHaveDevice(pod *corev1.Pod) bool {
 
 // awaitForeign waits until a pod is gone that this controller may not delete. There may be no event when it goes.
 func (in Input) awaitForeign(p *Plan, state longhorn.ShareManagerState, consequence string) {
-	p.is(state, types.ReasonShareForeignPod, fmt.Sprintf("%spod %s belongs to another; it must go first", consequence, in.Pod.Name), in.Now)
+	p.is(state, types.ReasonShareForeignPod, fmt.Sprintf("%spod %s exists, but this share manager does not own it; delete the pod if nothing needs it", consequence, in.Pod.Name), in.Now)
 	p.wakeAfter(hiddenDelay)
 }
 

@@ -99,9 +99,9 @@ func (in Input) whyDead() string {
 	node := in.Pod.Spec.NodeName
 	switch {
 	case ready:
-		return fmt.Sprintf("its pod on node %s has answered none of the leader's questions for %v, although its kubelet reports it as ready", node, unreadyLimit)
+		return fmt.Sprintf("the share's pod on node %s has answered none of the leader's questions for %v, although its kubelet reports the pod as ready", node, unreadyLimit)
 	case in.Said == saidNotServing:
-		return fmt.Sprintf("its pod on node %s has not served for %v", node, unreadyLimit)
+		return fmt.Sprintf("the share's pod on node %s has not served the volume for %v", node, unreadyLimit)
 	}
-	return fmt.Sprintf("its pod on node %s has not answered for %v", node, unreadyLimit)
+	return fmt.Sprintf("the share's pod on node %s has not answered for %v", node, unreadyLimit)
 }

@@ -15,9 +15,9 @@ import (
 
 func TestWhenAPodThatServedIsReplaced(t *testing.T) {
 	const (
-		unreadyFor15 = "its pod on node a has not answered for 15s"
-		notServing   = "its pod on node a has not served for 15s"
-		silentReady  = "its pod on node a has answered none of the leader's questions for 15s, although its kubelet reports it as ready"
+		unreadyFor15 = "the share's pod on node a has not answered for 15s"
+		notServing   = "the share's pod on node a has not served the volume for 15s"
+		silentReady  = "the share's pod on node a has answered none of the leader's questions for 15s, although its kubelet reports the pod as ready"
 	)
 	for name, tc := range map[string]struct {
 		ready   corev1.ConditionStatus
@@ -94,9 +94,9 @@ func TestHowAPodThatDoesNotAnswerEnds(t *testing.T) {
 		after time.Duration
 	}{
 		"it is being deleted → its kubelet has the time":                {inError(grace(3 * time.Second)), nil, "error", 3*time.Second + silentEndLimit},
-		"its kubelet has not ended it → at once":                        {inError(grace(-silentEndLimit)), &Deletion{Why: "its pod does not answer, and has not ended 2s after its grace", Now: true, Soon: true}, "error", 0},
+		"its kubelet has not ended it → at once":                        {inError(grace(-silentEndLimit)), &Deletion{Why: "the share's pod does not answer, and has not stopped 2s after its grace period", Now: true, Soon: true}, "error", 0},
 		"its node is down now → at once":                                {inError(grace(3 * time.Second)).with(func(in *Input) { in.NodeDown = true }), &Deletion{Why: "node a does not answer", Now: true}, "error", 0},
-		"the deletion has failed, and it still says nothing → again":    {inError(func(*corev1.Pod) {}).with(func(in *Input) { in.Said = saidNothing }), &Deletion{Why: "its pod on node a has not answered for 15s", Soon: true}, "error", 0},
+		"the deletion has failed, and it still says nothing → again":    {inError(func(*corev1.Pod) {}).with(func(in *Input) { in.Said = saidNothing }), &Deletion{Why: "the share's pod on node a has not answered for 15s", Soon: true}, "error", 0},
 		"the deletion has failed, and it says that it serves → it does": {inError(func(*corev1.Pod) {}).with(func(in *Input) { in.Said = saidServing }), nil, "running", askAgain},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestTheGraceOfAPodIsByThisProcessesClock(t *testing.T) {
 
 // TestAPodThatHasNeverBeenReadyAndStandsStill: a pod that waits or checks a file system answers something.
 func TestAPodThatHasNeverBeenReadyAndStandsStill(t *testing.T) {
-	const why = "its pod on node a has answered nothing for 15s, and has not been ready yet"
+	const why = "the share's pod on node a has not become ready, and has not answered for 15s"
 	for name, tc := range map[string]struct {
 		state longhorn.ShareManagerState
 		mute  time.Duration // 0: it says something
