@@ -56,7 +56,7 @@ func isLate(err error) bool {
 func lookAtDevice(path string, readOnly bool) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
-		return fmt.Errorf("looking at %s: %w", path, err)
+		return fmt.Errorf("checking %s: %w", path, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return fmt.Errorf("%s: %w", path, ErrWrongDevice)
@@ -68,14 +68,14 @@ func lookAtDevice(path string, readOnly bool) error {
 	defer unix.Close(fd)
 	switch size, err := unix.Seek(fd, 0, unix.SEEK_END); {
 	case err != nil:
-		return fmt.Errorf("asking for the size of %s: %w", path, err)
+		return fmt.Errorf("reading the size of %s: %w", path, err)
 	case size == 0:
-		return fmt.Errorf("%s has no size yet", path)
+		return fmt.Errorf("the size of %s is still 0", path)
 	}
 	refused, err := unix.IoctlGetInt(fd, unix.BLKROGET)
 	switch {
 	case err != nil:
-		return fmt.Errorf("asking whether %s is read-only: %w", path, err)
+		return fmt.Errorf("checking whether %s is read-only: %w", path, err)
 	case refused != 0 && !readOnly:
 		return fmt.Errorf("%s: %w", path, ErrReadOnlyDevice)
 	}

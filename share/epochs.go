@@ -28,7 +28,7 @@ func (e *epochs) next() uint32 {
 		defer func() { <-e.busy }()
 		next, err := e.known.Next(now)
 		if err != nil {
-			e.v.log.WithError(err).Warn("The epoch of the NFS server is not on the volume: a server on another node with a wrong clock could take the same one")
+			e.v.log.WithError(err).Warn("Cannot store the epoch of the NFS server on the volume. A later server on a node with a wrong clock could use the same epoch")
 		}
 		answered <- next
 	})

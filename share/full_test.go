@@ -43,7 +43,7 @@ func TestAServerOnAFullFileSystemRecordsItsClients(t *testing.T) {
 	r.terminate()
 	elsewhere := t.TempDir()
 	again := startRole(t, elsewhere, loopDevice(t, image), func(o *Options) { o.ExportRoot = r.o.ExportRoot })
-	again.await("room that was kept for the records of clients is given up", 1)
+	again.await("The space reserved for the records of clients was released", 1)
 	again.await(sayServed, 1)
 	again.wantRead("file", "data")
 	assert.NotContains(t, again.out.String(), "No space left on device")

@@ -58,7 +58,7 @@ func guardPort(ctx context.Context, o Options, target string) (guard, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(target, &st); err != nil {
-		return guard{}, fmt.Errorf("looking for the device of %s: %w", target, err)
+		return guard{}, fmt.Errorf("finding the device of %s: %w", target, err)
 	}
 	return guardDevice(ctx, o, st.Dev, func(q firewall.Question) (gatekeeper, error) {
 		return firewall.NewGatekeeper(o.NFSPort, q, boottime.Now, o.Log)
@@ -71,7 +71,7 @@ func guardDevice(ctx context.Context, o Options, device uint64, install func(fir
 	question := noting(first, device, o.InForce)
 	keeper, err := install(question)
 	if err != nil {
-		o.Log.WithError(err).Warn("Clients are served though it is not known whether the volume has moved; after a move their locks are not given away early")
+		o.Log.WithError(err).Warn("The kernel cannot close the NFS port when the volume moves to another engine. After a move, the next server does not release locks of lost clients early")
 		return guard{}, firewall.AskWithoutLimit(ctx, question, boottime.Now)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it guards the server while the server exits, too
@@ -111,7 +111,7 @@ func (g guard) end(serverEnded bool) error {
 	g.stop()
 	<-g.ended
 	if !serverEnded {
-		return errors.New("the NFS server has not ended, so its port is closed")
+		return errors.New("the NFS server has not exited, so its port closes")
 	}
 	return g.keeper.Remove()
 }

@@ -206,9 +206,9 @@ func (r *role) await(text string, times int) {
 
 const (
 	sayServed    = "Clients are served"
-	sayUnserved  = "Clients are not served"
+	sayUnserved  = "Clients are no longer served"
 	sayGraceOver = "NOT IN GRACE"
-	sayNoRecords = "No records of an earlier server's clients"
+	sayNoRecords = "The volume has no records of an earlier server's clients"
 )
 
 // ganesha is the process number of the server.

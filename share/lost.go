@@ -36,11 +36,11 @@ var (
 	// errVolumeSilent means that it is not known which records the volume has lost.
 	errVolumeSilent = errors.New("the volume did not answer while records of lost clients were removed; the next pod decides again")
 	// errListUsed means that an earlier process has taken the list, and may have removed the records.
-	errListUsed = errors.New("a process has used the list before; a client that has come back since may have locks")
+	errListUsed = errors.New("an earlier process has used the list of lost clients; a client that has come back since may have locks")
 	// errAnswers means that no node in the list is down.
-	errAnswers = errors.New("the nodes answer")
+	errAnswers = errors.New("all listed nodes answer")
 	// errAlone means that the silence of other nodes proves nothing.
-	errAlone = errors.New("no other node answers this pod either")
+	errAlone = errors.New("no other node answers this pod either, so it is not known which nodes are down")
 )
 
 // lostClients removes the records of clients that were lost with their nodes, before the first server of this process
@@ -107,7 +107,7 @@ func (l *lostClients) asking() func(context.Context, uint64, bool) (Answer, erro
 			once.Do(func() {
 				l.v.within(servesPatience, func() {
 					if err := ganesha.Serves(l.v.recovery, a.Generation); err != nil {
-						l.o.Log.WithError(err).Warn("It is not on the volume that its engine serves clients")
+						l.o.Log.WithError(err).Warn("Cannot store on the volume that its engine serves clients")
 					}
 				})
 			})
@@ -135,7 +135,7 @@ func (l *lostClients) drop(ctx context.Context, g guard) (dropped []string, err 
 		err = errAnswers
 	}
 	if err != nil {
-		l.o.Log.WithError(err).Info("The NFS server waits for clients of nodes that were down: their locks may still be in use")
+		l.o.Log.WithError(err).Info("The NFS server waits for clients of nodes that were down. Their locks may still be in use")
 		return nil, nil
 	}
 	return l.remove(ids, began)
@@ -162,7 +162,7 @@ func (l *lostClients) remove(ids []string, began time.Duration) (dropped []strin
 			l.o.Log.WithError(r.err).Warn("The NFS server waits for some clients of nodes that are down")
 		}
 		if len(r.clients) > 0 {
-			l.o.Log.WithField("clients", r.clients).Warn("The NFS server does not wait for clients of nodes that are down: their open files and locks are free")
+			l.o.Log.WithField("clients", r.clients).Warn("The NFS server does not wait for clients of nodes that are down. Their open files and locks are released")
 		}
 		return l.idsOf(r.clients), nil
 	default:
@@ -205,7 +205,7 @@ func (l *lostClients) silent(ctx context.Context, g guard, ids []string) (began 
 	if err != nil {
 		return 0, nil, err
 	}
-	l.o.Log.WithField("clients", ids).Info("The share manager asks nodes that are down whether they answer by now, until the former server is mute")
+	l.o.Log.WithField("clients", ids).Info("The share manager checks whether nodes that are down answer again, until the former server can no longer reach clients")
 	for len(ids) > 0 {
 		began = boottime.Now()
 		left := isMuteAt - began
@@ -275,20 +275,20 @@ func (l *lostClients) answer(ctx context.Context, addresses []string, limit time
 func (l *lostClients) formerIsMuteAt(ctx context.Context, g guard) (time.Duration, error) {
 	var a heard
 	if g.first == nil {
-		return 0, errors.New("the NFS port has no limit, so nothing is asked")
+		return 0, errors.New("this pod cannot close its NFS port, so it asks nothing about the former server")
 	}
 	select {
 	case a = <-g.first:
 	case <-time.After(answerPatience):
-		return 0, fmt.Errorf("the volume's engine was not confirmed in %s", answerPatience)
+		return 0, fmt.Errorf("the volume's engine was not confirmed within %s", answerPatience)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
 	switch before := a.Before.Generation; {
 	case before == 0:
-		return 0, errors.New("it is not known when the former server's engine was last confirmed")
+		return 0, errors.New("the time when the former server's engine was last confirmed is not known")
 	case before != l.o.LostClients.After || before >= a.Generation:
-		return 0, fmt.Errorf("the list of nodes that are down is about the engine of generation %d, and generation %d was before generation %d",
+		return 0, fmt.Errorf("the list of nodes that are down is about engine generation %d, but generation %d preceded the present generation %d",
 			l.o.LostClients.After, before, a.Generation)
 	case a.Before.Age > formerLasts:
 		return 0, fmt.Errorf("the former server's engine was last confirmed %s ago; another server may have served since", a.Before.Age.Round(time.Second))

@@ -31,7 +31,7 @@ const (
 	liveClient = "Linux NFSv4.2 id-live/plugin-2"
 	sayDropped = "does not wait for clients of nodes that are down"
 	sayWaits   = "waits for clients of nodes that were down"
-	sayAsks    = "asks nodes that are down"
+	sayAsks    = "checks whether nodes that are down answer"
 	// The test network of a role has no route to these addresses.
 	deadNode, otherNode = "192.0.2.1:10250", "192.0.2.2:10250"
 )
@@ -148,8 +148,8 @@ func TestTheServerWaitsForAClientThatMayBeThere(t *testing.T) {
 		"no other node answers":                 {list: func(l *types.LostClients) { l.Controls[0].Address = otherNode }, says: errAlone.Error()},
 		"the other node is the pod's own":       {list: func(l *types.LostClients) { l.Controls[0].Node = "here" }, says: errAlone.Error()},
 		"the node refuses connections":          {list: func(l *types.LostClients) { l.Nodes[0].Addresses = []string{deadNode, "127.0.0.1:9"} }},
-		"the list is about an earlier engine":   {list: func(l *types.LostClients) { l.After = 6 }, says: "generation 7 was before generation 8"},
-		"the former pod was never heard to ask": {word: "unknown", says: "it is not known when the former server"},
+		"the list is about an earlier engine":   {list: func(l *types.LostClients) { l.After = 6 }, says: "generation 7 preceded the present generation 8"},
+		"the former pod was never heard to ask": {word: "unknown", says: "the time when the former server's engine was last confirmed is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLostTest(t)
@@ -281,8 +281,8 @@ func TestWhenTheFormerServerIsMute(t *testing.T) {
 		"a moment is left, which it waits":                                                {Predecessor{7, firewall.MuteAfter - 10*time.Millisecond}, ""},
 		"one was heard so long ago that a server that asks nothing may have served since": {Predecessor{7, formerLasts + time.Second}, "another server may have served since"},
 		"it is not known":                          {Predecessor{}, "not known"},
-		"the list is about an earlier engine":      {Predecessor{8, time.Hour}, "the engine of generation 7, and generation 8 was before"},
-		"the list is about a later engine, absurd": {Predecessor{6, time.Hour}, "the engine of generation 7, and generation 6 was before"},
+		"the list is about an earlier engine":      {Predecessor{8, time.Hour}, "engine generation 7, but generation 8 preceded"},
+		"the list is about a later engine, absurd": {Predecessor{6, time.Hour}, "engine generation 7, but generation 6 preceded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &lostClients{o: Options{LostClients: listAfter(7), Log: quiet()}}
@@ -309,7 +309,7 @@ func TestWhenTheFormerServerIsMute(t *testing.T) {
 	_, err = l.formerIsMuteAt(ctx, guard{first: make(chan heard)})
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = l.formerIsMuteAt(t.Context(), guard{})
-	require.ErrorContains(t, err, "nothing is asked")
+	require.ErrorContains(t, err, "it asks nothing about the former server")
 }
 
 // recoveryOn is a recovery directory with the record of a client.

@@ -109,9 +109,9 @@ func (o Options) normalize() (Options, error) {
 	if o.ReadOnly && !slices.Contains(o.MountOptions, optionReadOnly) {
 		o.MountOptions = append(slices.Clone(o.MountOptions), optionReadOnly)
 	}
-	for name, path := range map[string]string{"device": o.Device, "export root": o.ExportRoot, "runtime directory": o.RuntimeDirectory, "file of clients": o.ClientsFile} {
+	for name, path := range map[string]string{"device": o.Device, "export root": o.ExportRoot, "runtime directory": o.RuntimeDirectory, "clients file": o.ClientsFile} {
 		if !filepath.IsAbs(path) || strings.ContainsAny(path, "\"\\\n\r") {
-			return o, fmt.Errorf("%w: %s %q: must be an absolute path without quotes, backslashes and line ends", ErrOptions, name, path)
+			return o, fmt.Errorf("%w: %s %q: must be an absolute path without quotes, backslashes and line breaks", ErrOptions, name, path)
 		}
 	}
 	switch {
@@ -122,9 +122,9 @@ func (o Options) normalize() (Options, error) {
 	case !slices.Contains([]Squash{SquashNone, SquashRoot, SquashAll}, o.Squash):
 		return o, fmt.Errorf("%w: squash %q: must be none, root or all", ErrOptions, o.Squash)
 	case o.Lease < time.Second || o.Lease > maxLease || o.Lease%time.Second != 0:
-		return o, fmt.Errorf("%w: lease %s: must be whole seconds from 1 to %s", ErrOptions, o.Lease, maxLease)
+		return o, fmt.Errorf("%w: lease %s: must be a whole number of seconds, from 1s to %s", ErrOptions, o.Lease, maxLease)
 	case o.Grace < o.Lease || o.Grace > maxGrace || o.Grace%time.Second != 0:
-		return o, fmt.Errorf("%w: grace %s: must be whole seconds from the lease, %s, to %s", ErrOptions, o.Grace, o.Lease, maxGrace)
+		return o, fmt.Errorf("%w: grace %s: must be a whole number of seconds, from the lease of %s to %s", ErrOptions, o.Grace, o.Lease, maxGrace)
 	}
 	return o, nil
 }

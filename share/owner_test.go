@@ -49,7 +49,7 @@ func TestACloneDoesNotWaitForClientsOfItsSource(t *testing.T) {
 	again.terminate()
 
 	clone := startRole(t, t.TempDir(), device, as("uid-of-the-clone"))
-	clone.await("The records of clients were those of another volume", 1)
+	clone.await("The records of clients came from the volume of which this volume is a copy", 1)
 	clone.await(sayServed, 1)
 	clone.await(sayGraceOver, 1)
 	clone.is(returningEnv, "one")
@@ -97,12 +97,12 @@ func TestARecordThatTheServerCannotReadIsALoss(t *testing.T) {
 	next := startRole(t, t.TempDir(), device, slow)
 	next.await(lost, 1)
 	next.await(sayServed, 1)
-	assert.Contains(t, next.out.String(), "the NFS server has read the records of 2 of 3 clients")
+	assert.Contains(t, next.out.String(), "the NFS server has read the records of only 2 of 3 clients")
 	self, err := os.Executable()
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		said, err := next.inside(askEnv+"="+next.o.HealthListen, self, "-test.run=^$")
-		return err == nil && said == "RecoveryDataMissing the NFS server has read the records of 2 of 3 clients"
+		return err == nil && said == "RecoveryDataMissing the NFS server has read the records of only 2 of 3 clients"
 	}, patience, 100*time.Millisecond, "the leader is not told")
 	next.terminate()
 }

@@ -90,8 +90,8 @@ func TestAShareIsServedThroughTheDeathsOfItsServer(t *testing.T) {
 }
 
 const (
-	sayKilled   = "The NFS server does not answer and is killed"
-	sayNoAnswer = "The NFS server gave no answer"
+	sayKilled   = "The NFS server does not answer. The share manager kills it"
+	sayNoAnswer = "The NFS server did not answer"
 )
 
 // inSilence runs f while no question reaches the server: the link of the share manager's questions is down.
@@ -228,7 +228,7 @@ func TestAShareManagerThatStoodStillServesNoMore(t *testing.T) {
 		require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
 	}
 	assert.Equal(t, 1, r.end())
-	assert.Contains(t, r.out.String(), "stood still for longer than the lease")
+	assert.Contains(t, r.out.String(), "did not run for longer than the lease")
 	assert.ErrorIs(t, syscall.Kill(server, 0), syscall.ESRCH, "its server still runs")
 	wantNothingMounted(t, dir)
 }
@@ -261,7 +261,7 @@ func TestTheFileSystemGrowsWithItsDevice(t *testing.T) {
 	r.await(sayServed, 1)
 	require.NoError(t, os.Truncate(image, 640<<20))
 	run(t, "losetup", "--set-capacity", device)
-	r.await("File system fills its device", 1)
+	r.await("The file system has grown to fill its device", 1)
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(r.o.target(), &st))
 	assert.Greater(t, int64(st.Blocks)*st.Bsize, int64(500<<20))

@@ -45,7 +45,7 @@ func (r *records) serverStarts(c *ganesha.Config) error {
 		r.clients.Lacks(err.Error())
 		c.Recovery = filepath.Join(r.v.o.RuntimeDirectory, "unrecorded")
 		if err := os.MkdirAll(c.Recovery, 0o700); err != nil {
-			return fmt.Errorf("making a directory for records: %w", err)
+			return fmt.Errorf("creating a directory for records: %w", err)
 		}
 	}
 	return nil

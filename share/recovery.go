@@ -22,7 +22,7 @@ import (
 //	/export/VOLUME/.longhorn-share ─►  .longhorn-share/cover   of the volume
 func (v *volume) setUpRecovery() error {
 	if err := os.MkdirAll(v.recovery, 0o700); err != nil {
-		return fmt.Errorf("making the recovery directory: %w", err)
+		return fmt.Errorf("creating the recovery directory: %w", err)
 	}
 	if v.o.ReadOnly {
 		// the server writes nothing to the volume, so a client has no locks that a writer could take
@@ -33,8 +33,8 @@ func (v *volume) setUpRecovery() error {
 	case isUnreadable(err):
 		return err // records may exist, and clients would lose their state
 	case err != nil:
-		v.log.WithError(err).Warn("Clients cannot keep their state beyond this pod: the recovery data is not on the volume")
-		v.incident = ganesha.NewIncident(types.ReasonRecoveryDataUnusable, "the recovery data cannot be kept on the volume: "+err.Error())
+		v.log.WithError(err).Warn("Clients lose their open files and locks when this pod stops: the recovery data cannot be stored on the volume")
+		v.incident = ganesha.NewIncident(types.ReasonRecoveryDataUnusable, "the recovery data cannot be stored on the volume: "+err.Error())
 		return nil
 	}
 	defer directory.Close()
@@ -57,7 +57,7 @@ func (v *volume) takeRecords(made bool) error {
 		if err := ganesha.SetAside(v.recovery); err != nil {
 			return err
 		}
-		v.log.WithError(err).Warn("The recovery data is no NFS server's: clients find it in the share's directory " + ganesha.RecoveryName)
+		v.log.WithError(err).Warn("The recovery data did not come from an NFS server. It was moved to the share's directory " + ganesha.RecoveryName)
 		lost = err.Error()
 	case err != nil:
 		return err
@@ -65,15 +65,15 @@ func (v *volume) takeRecords(made bool) error {
 	removed, err := ganesha.Claim(v.recovery, v.o.VolumeUID)
 	switch {
 	case ganesha.IsFull(err):
-		v.log.WithError(err).Warn("The volume has no room for its UID, so a clone of it waits for clients that it never had")
+		v.log.WithError(err).Warn("The volume has no space to store its UID. The server of a clone of this volume will wait for clients that the clone never had")
 	case err != nil:
 		return err
 	}
 	switch {
 	case removed:
-		v.log.Info("The records of clients were those of another volume, which this one is a copy of; they are removed")
+		v.log.Info("The records of clients came from the volume of which this volume is a copy. The records were removed")
 	case lost != "":
-		v.log.WithField(logfields.Reason, lost).Info("No records of an earlier server's clients are on the volume")
+		v.log.WithField(logfields.Reason, lost).Info("The volume has no records of an earlier server's clients")
 		v.incident = ganesha.NewIncident(types.ReasonRecoveryDataMissing, lost)
 	}
 	return nil
@@ -81,7 +81,7 @@ func (v *volume) takeRecords(made bool) error {
 
 func (v *volume) bind(source, target string) error {
 	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("binding %s to %s: %w", source, target, err)
+		return fmt.Errorf("bind-mounting %s to %s: %w", source, target, err)
 	}
 	v.mounts = append(v.mounts, target)
 	if err := unix.Mount("", target, "", unix.MS_PRIVATE, ""); err != nil {
@@ -120,7 +120,7 @@ func isUnreadable(err error) bool {
 func makeDirectory(parent int, name string) (fd int, made bool, err error) {
 	err = unix.Mkdirat(parent, name, 0o700)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return -1, false, fmt.Errorf("making directory %s: %w", name, err)
+		return -1, false, fmt.Errorf("creating directory %s: %w", name, err)
 	}
 	made = err == nil
 	fd, err = unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -129,7 +129,7 @@ func makeDirectory(parent int, name string) (fd int, made bool, err error) {
 	}
 	if err := errors.Join(unix.Fchown(fd, 0, 0), unix.Fchmod(fd, 0o700)); err != nil {
 		unix.Close(fd)
-		return -1, false, fmt.Errorf("keeping directory %s to root: %w", name, err)
+		return -1, false, fmt.Errorf("restricting directory %s to root: %w", name, err)
 	}
 	return fd, made, nil
 }

@@ -35,10 +35,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 	// first of all: clients find this pod before the volume is here
 	if err := firewall.DropRefusals(o.NFSPort); err != nil {
-		o.Log.WithError(err).Warn("Clients that find no server wait for 3 s before they try again, instead of 1 s")
+		o.Log.WithError(err).Warn("Cannot drop the refusals of the NFS port. Clients that find no server retry after 3 s instead of 1 s")
 	}
 	if err := os.MkdirAll(o.RuntimeDirectory, 0o700); err != nil {
-		return fmt.Errorf("making the runtime directory: %w", err)
+		return fmt.Errorf("creating the runtime directory: %w", err)
 	}
 	health, err := serveHealth(ctx, o.HealthListen)
 	if err != nil {
@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) error {
 		select {
 		case err = <-prepared:
 		case <-time.After(preparePatience):
-			return errors.New("the volume is still being prepared, and is left so")
+			return errors.New("the volume is still being prepared; the share manager exits without unmounting it")
 		}
 	}
 	if err != nil || ctx.Err() != nil {
@@ -75,9 +75,9 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	door := firewall.NewDoorkeeper(o.ClientsFile, o.NFSPort, boottime.Now, health.recovery.limited, o.Log)
 	door.Look()
 	if err := firewall.ShowOneSource(o.NFSPort); err != nil {
-		o.Log.WithError(err).Warn("Clients that are seen at another address when the share moves lose their locks then")
+		o.Log.WithError(err).Warn("The kernel cannot show the server one source address for all clients. A client loses its locks if its address changes when the share moves")
 	} else if err := ganesha.AdoptRecords(v.recovery, firewall.Source4, firewall.Source6); err != nil {
-		o.Log.WithError(err).Warn("Some clients of the last server may lose their locks")
+		o.Log.WithError(err).Warn("Cannot adopt the records of clients of an earlier release. Some clients of the last server may lose their locks")
 	}
 	lost := takeLost(o, v)
 	o.InForce = lost.asking()
@@ -114,7 +114,7 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	}
 	s.stop(request, killPatience)
 	if err := port.end(s.isStopped()); err != nil {
-		o.Log.WithError(err).Warn("The rules for the NFS port stay")
+		o.Log.WithError(err).Warn("The rules for the NFS port were not removed")
 	}
 	if orderly {
 		v.closeWithin(unmountPatience)
@@ -194,7 +194,7 @@ func (v *volume) within(limit time.Duration, f func()) {
 	select {
 	case <-done:
 	case <-time.After(limit):
-		v.log.Warn("The volume does not answer in time, and is left as it is")
+		v.log.Warn("The volume did not answer in time. The share manager no longer waits for it")
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 var (
 	// ErrStalled means that this process did not run for longer than its clients' leases last, so that another share
 	// manager may have taken its place.
-	ErrStalled = errors.New("this process stood still for longer than the lease")
+	ErrStalled = errors.New("this process did not run for longer than the lease")
 	// ErrServerDies means that the NFS server exits again and again.
-	ErrServerDies = errors.New("the NFS server dies again and again")
+	ErrServerDies = errors.New("the NFS server exits again and again")
 	// ErrServerStuck means that the NFS server was killed and does not exit.
-	ErrServerStuck = errors.New("the NFS server was killed and does not end")
+	ErrServerStuck = errors.New("the NFS server was killed but does not exit")
 	// ErrVolumeHangs means that the volume does not answer.
 	ErrVolumeHangs = errors.New("the volume does not answer")
 	// ErrVolumeFailed means that the volume answers with errors.
@@ -289,7 +289,7 @@ func (w *watch) exited(now time.Duration) error {
 	}
 	w.phase, w.probing = stopped, false
 	if len(w.deaths) >= w.t.deaths || w.barren >= w.t.deaths {
-		return fmt.Errorf("%w: %d times within %s, %d times without an answer", ErrServerDies, len(w.deaths), w.t.window, w.barren)
+		return fmt.Errorf("%w: %d exits within %s, %d servers in succession without an answer", ErrServerDies, len(w.deaths), w.t.window, w.barren)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (s *supervisor) react(ctx context.Context, now time.Duration, told news) er
 }
 
 // errSuspended is why a server is killed that another process has stopped.
-var errSuspended = errors.New("its process is suspended, by a signal or a debugger (state T or t)")
+var errSuspended = errors.New("its process is suspended by a signal or a debugger (state T or t)")
 
 // glance checks whether the server's process runs.
 func (s *supervisor) glance(ctx context.Context, now time.Duration) error {
@@ -136,7 +136,7 @@ func (s *supervisor) glance(ctx context.Context, now time.Duration) error {
 
 // gone is the news that the server has exited.
 func (s *supervisor) gone(now time.Duration) ([]act, error) {
-	s.log.WithError(s.server.Why()).Warn("The NFS server has ended")
+	s.log.WithError(s.server.Why()).Warn("The NFS server has exited")
 	s.server = nil
 	return nil, s.watch.exited(now)
 }
@@ -151,7 +151,7 @@ func (s *supervisor) do(ctx context.Context, acts []act) error {
 			}
 			s.server = server
 		case actKill:
-			s.log.WithError(s.silence).Warn("The NFS server does not answer and is killed")
+			s.log.WithError(s.silence).Warn("The NFS server does not answer. The share manager kills it")
 			if err := s.server.Kill(); err != nil {
 				return err
 			}
@@ -187,7 +187,7 @@ func (s *supervisor) probe(ctx context.Context, ask func(context.Context) error)
 			}
 			s.silence = err
 			if err != nil && s.watch.phase.hasAnswered() {
-				s.log.WithError(err).Warn("The NFS server gave no answer")
+				s.log.WithError(err).Warn("The NFS server did not answer")
 			}
 			return s.watch.probed(now, number, err), nil
 		}
@@ -227,13 +227,13 @@ func (s *supervisor) growTo(ctx context.Context, size int64) {
 			if err != nil {
 				s.growAfter = now + growRetry
 				if err.Error() != s.growError { // once, not every minute
-					log.WithError(err).Warn("The file system cannot grow to fill its device; it is tried again")
+					log.WithError(err).Warn("The file system cannot grow to fill its device. The share manager tries again in a minute")
 				}
 				s.growError = err.Error()
 				return nil, nil
 			}
 			s.sizeBytes, s.growError = size, ""
-			log.Info("File system fills its device")
+			log.Info("The file system has grown to fill its device")
 			return nil, nil
 		}
 	})
@@ -248,7 +248,7 @@ func (s *supervisor) tell(served bool) {
 	if served {
 		s.log.Info("Clients are served")
 	} else {
-		s.log.Info("Clients are not served any more")
+		s.log.Info("Clients are no longer served")
 	}
 }
 
@@ -265,7 +265,7 @@ func (s *supervisor) stop(request, kill time.Duration) {
 		s.log.WithError(err).Error("The NFS server cannot be killed")
 	}
 	if !s.hasEnded(kill) {
-		s.log.Error("The NFS server was killed and has not ended: it waits for the volume")
+		s.log.Error("The NFS server was killed but has not exited: it waits for the volume")
 	}
 }
 

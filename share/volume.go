@@ -21,14 +21,14 @@ import (
 )
 
 // ErrForeign means that a device has content that is not a file system that can be shared. The content stays unchanged.
-var ErrForeign = errors.New("the device holds something else than ext4 or xfs")
+var ErrForeign = errors.New("the device has content that is neither ext4 nor xfs")
 
 // ErrBlank means that a device is blank, and that no file system may be created on it.
-var ErrBlank = errors.New("the device is blank, and nothing is made on a share that is read-only")
+var ErrBlank = errors.New("the device is blank, and a read-only share must not create a file system")
 
 // ErrVanished means that a file system was found on a device, and a moment later it was missing. No other is created in
 // its place.
-var ErrVanished = errors.New("the file system that was on the device is not found there any more")
+var ErrVanished = errors.New("the device had a file system before, and now it has none")
 
 // volume is the file system that is shared. After prepare has returned, its methods may be called concurrently.
 type volume struct {
@@ -99,10 +99,10 @@ func (v *volume) choose() (fsType string, blank bool, err error) {
 func (v *volume) isolate() error {
 	root := v.o.ExportRoot
 	if err := os.MkdirAll(root, 0o755); err != nil {
-		return fmt.Errorf("making the export root: %w", err)
+		return fmt.Errorf("creating the export root: %w", err)
 	}
 	if err := unix.Mount(root, root, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("binding %s to itself: %w", root, err)
+		return fmt.Errorf("bind-mounting %s to itself: %w", root, err)
 	}
 	v.mounts = append(v.mounts, root)
 	if err := unix.Mount("", root, "", unix.MS_PRIVATE, ""); err != nil {
@@ -135,13 +135,13 @@ func (v *volume) mount(fsType string, blank bool) error {
 func openRoot(root string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(root, &st); err != nil {
-		return fmt.Errorf("looking at the rights of %s: %w", root, err)
+		return fmt.Errorf("reading the permissions of %s: %w", root, err)
 	}
 	if st.Uid != 0 || st.Gid != 0 || st.Mode&0o7777 != 0o755 {
 		return nil
 	}
 	if err := os.Chmod(root, 0o777); err != nil {
-		return fmt.Errorf("opening %s to all users: %w", root, err)
+		return fmt.Errorf("giving all users access to %s: %w", root, err)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (v *volume) growAtStart(fsType string) error {
 	if refusal == nil {
 		return nil
 	}
-	v.log.WithError(refusal).Warn("The file system cannot grow while it is mounted; it is unmounted for that")
+	v.log.WithError(refusal).Warn("The file system cannot grow while it is mounted. The share manager unmounts it to grow it")
 	if err := v.sys.Unmount(v.o.target()); err != nil {
 		v.notGrown = errors.Join(refusal, err)
 		v.log.WithError(err).Warn("The file system cannot grow to fill its device")
@@ -169,7 +169,7 @@ func (v *volume) growAtStart(fsType string) error {
 		v.log.WithError(err).Warn("The file system cannot grow to fill its device")
 	}
 	if err := os.MkdirAll(v.o.target(), 0o755); err != nil {
-		return fmt.Errorf("making the mount point again: %w", err)
+		return fmt.Errorf("creating the mount point again: %w", err)
 	}
 	return v.mount(fsType, false)
 }
@@ -196,7 +196,7 @@ func (v *volume) check(write bool) error {
 	defer root.Close()
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {
-		return fmt.Errorf("looking at the file system: %w", err)
+		return fmt.Errorf("reading the state of the file system: %w", err)
 	}
 	if st.Flags&unix.ST_RDONLY != 0 && !v.o.ReadOnly {
 		return errors.New("the file system has become read-only")
@@ -249,7 +249,7 @@ func (v *volume) close(deadline time.Time) {
 		if err == nil {
 			return nil
 		}
-		v.log.WithError(err).WithField(logfields.Path, path).Warn("The mount is in use; its last user ends it")
+		v.log.WithError(err).WithField(logfields.Path, path).Warn("The mount is in use. It disappears when its last user exits")
 		return unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	})
 }
@@ -263,7 +263,7 @@ func (v *volume) abandon() {
 func (v *volume) each(f func(path string) error) {
 	for _, path := range slices.Backward(v.mounts) {
 		if err := f(path); err != nil {
-			v.log.WithError(err).WithField(logfields.Path, path).Error("The mount stays")
+			v.log.WithError(err).WithField(logfields.Path, path).Error("Cannot remove the mount")
 		}
 	}
 	v.mounts = nil
@@ -277,6 +277,6 @@ func (v *volume) sync() {
 		err = unix.Syncfs(int(root.Fd()))
 	}
 	if err != nil {
-		v.log.WithError(err).Error("The file system is not flushed")
+		v.log.WithError(err).Error("Cannot flush the file system")
 	}
 }

@@ -53,6 +53,6 @@ func TestTheGracePeriodEndsWhenAllClientsAreBack(t *testing.T) {
 	r.is(returningEnv, "two")
 	const soon = 4 * time.Second
 	assert.Eventually(t, func() bool { return strings.Count(r.out.String(), sayGraceOver) == 2 }, soon, 10*time.Millisecond)
-	assert.NotContains(t, r.out.String(), "cannot be told to look")
+	assert.NotContains(t, r.out.String(), "cannot be made to check")
 	r.terminate()
 }

@@ -82,7 +82,7 @@ func (d *Doorkeeper) Look() {
 		d.failed = ""
 	case err.Error() != d.failed:
 		d.failed = err.Error()
-		d.log.WithError(err).Warn("Who may mount the share is as before; where no list was there before, no client may")
+		d.log.WithError(err).Warn("Cannot apply the list of clients. The previous list stays in force. Without a previous list, no client may mount the share")
 	}
 }
 
@@ -103,7 +103,7 @@ func readClients(file string) (string, error) {
 		return "", err
 	}
 	if strings.TrimSpace(string(reason)) != types.ReasonClientsAllowedBySetting {
-		return "", fmt.Errorf("file %s lets any client mount, and not because a setting says so: %q", file, reason)
+		return "", fmt.Errorf("file %s allows any client to mount the share, but the reason next to it is %q and not %q", file, reason, types.ReasonClientsAllowedBySetting)
 	}
 	return string(text), nil
 }

@@ -91,7 +91,7 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	step("there still is none", "")
 	step("it is empty", " ")
 	step("a leader of an earlier release does not know one node, and opens all", "any")
-	assert.ErrorContains(t, errors.New(d.failed), "not because a setting says so")
+	assert.ErrorContains(t, errors.New(d.failed), "the reason next to it is")
 	reason(types.ReasonClientsNotKnown)
 	step("it says so", "any")
 	step("the list comes", "10.0.0.1", one)

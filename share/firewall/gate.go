@@ -61,20 +61,20 @@ func (g gate) confirmed(slot int) *nftables.Set { return g.set("confirmed", slot
 func (g gate) change(what string, do func(c *nftables.Conn) error) error {
 	c, err := nftables.New()
 	if err != nil {
-		return fmt.Errorf("reaching nftables: %w", err)
+		return fmt.Errorf("connecting to nftables: %w", err)
 	}
 	if err := do(c); err != nil {
 		return fmt.Errorf("%s port %d: %w", what, g.port, err)
 	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("%s port %d by nftables: %w", what, g.port, err)
+		return fmt.Errorf("%s port %d with nftables: %w", what, g.port, err)
 	}
 	return nil
 }
 
 // install adds the rules, in place of the rules of an earlier process of this pod. After it the port is closed.
 func (g gate) install() error {
-	return g.change("guarding", func(c *nftables.Conn) error {
+	return g.change("adding the rules for", func(c *nftables.Conn) error {
 		c.AddTable(g.table()) // so that there is a table to delete
 		c.DelTable(g.table())
 		table := c.AddTable(g.table())
@@ -121,7 +121,7 @@ func isIn(s *nftables.Set) expr.Any {
 
 // arm starts the time of a slot, which is unconfirmed from here on.
 func (g gate) arm(slot int) error {
-	return g.change("arming", func(c *nftables.Conn) error {
+	return g.change("starting the timer of", func(c *nftables.Conn) error {
 		c.FlushSet(g.confirmed(slot))
 		c.FlushSet(g.armed(slot))
 		return c.SetAddElements(g.armed(slot), []nftables.SetElement{{Key: g.key(), Timeout: g.life}})
@@ -174,7 +174,7 @@ func (g gate) close() error {
 
 // remove removes the rules: the port is open as if they had never existed.
 func (g gate) remove() error {
-	return g.change("freeing", func(c *nftables.Conn) error {
+	return g.change("removing the rules for", func(c *nftables.Conn) error {
 		c.AddTable(g.table())
 		c.DelTable(g.table())
 		return nil

@@ -143,7 +143,7 @@ func (k *Gatekeeper) refused(err error) {
 		text = err.Error()
 	}
 	if text != "" && text != k.fault {
-		k.log.WithError(err).Warn("The NFS port cannot be opened or closed as it should; it closes by itself")
+		k.log.WithError(err).Warn("The kernel refused to open or close the NFS port. An open port closes automatically")
 	}
 	k.fault = text
 }
@@ -158,7 +158,7 @@ func (k *Gatekeeper) tell(muted, answered bool, last Verdict, reason error) {
 		if reason != nil {
 			log = log.WithError(reason)
 		}
-		log.Warn("The NFS port is closed to clients until the volume's engine is in force")
+		log.Warn("The NFS port is closed to clients until the volume's engine is confirmed to be in force")
 	case !muted && wasMuted:
 		k.told = false
 		log.Info("The NFS port is open to clients")

@@ -21,7 +21,7 @@ func limitClients(port int, networks []netip.Prefix) error {
 	const perNetwork, rules = 512, 64 << 10
 	c, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error { return c.SetWriteBuffer(rules + perNetwork*len(networks)) }))
 	if err != nil {
-		return fmt.Errorf("reaching nftables: %w", err)
+		return fmt.Errorf("connecting to nftables: %w", err)
 	}
 	table := &nftables.Table{Family: nftables.TableFamilyINet, Name: clientsTable}
 	c.AddTable(table) // so that there is a table to delete
@@ -32,7 +32,7 @@ func limitClients(port int, networks []netip.Prefix) error {
 		}
 	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("limiting the clients by nftables: %w", err)
+		return fmt.Errorf("limiting the clients with nftables: %w", err)
 	}
 	return nil
 }

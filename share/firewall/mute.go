@@ -35,17 +35,17 @@ const (
 func (v Verdict) String() string {
 	switch v {
 	case NotOffered:
-		return "the instance manager cannot be asked"
+		return "the instance manager is of an earlier release and cannot answer"
 	case Refused:
-		return "nothing listens on the instance manager's socket"
+		return "no process listens on the instance manager's socket"
 	case Unconfirmed:
 		return "not confirmed by all members"
 	case Yes:
 		return "in force"
 	case No:
-		return "not in force"
+		return "no longer in force"
 	case CannotTell:
-		return "a member cannot tell"
+		return "a member is of an earlier release and cannot answer"
 	}
 	return "no answer"
 }
@@ -149,7 +149,7 @@ func (m *muteRule) step(now time.Duration) ([]muteAct, error) {
 		m.closedAt = now
 	}
 	if limit := closedLimit(m.verdict); now-m.closedAt >= limit {
-		return acts, fmt.Errorf("%w for %s: %s", ErrMuted, limit, m.verdict)
+		return acts, fmt.Errorf("%w within %s: %s", ErrMuted, limit, m.verdict)
 	}
 	if m.asking || now < m.next {
 		return acts, nil

@@ -23,7 +23,7 @@ const (
 func setRules(table string, chain nftables.Chain, rules ...[]expr.Any) error {
 	c, err := nftables.New()
 	if err != nil {
-		return fmt.Errorf("reaching nftables: %w", err)
+		return fmt.Errorf("connecting to nftables: %w", err)
 	}
 	chain.Table = c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: table})
 	c.FlushTable(chain.Table)

@@ -32,9 +32,9 @@ func AskWithoutLimit(ctx context.Context, ask Question, now func() time.Duration
 		case isEarlierRelease(v, waited) && !heard:
 			return nil
 		case waited >= closedLimit(v) && err != nil:
-			return fmt.Errorf("%w for %s: %s: %w", ErrMuted, waited.Round(time.Second), v, err)
+			return fmt.Errorf("%w within %s: %s: %w", ErrMuted, waited.Round(time.Second), v, err)
 		case waited >= closedLimit(v):
-			return fmt.Errorf("%w for %s: %s", ErrMuted, waited.Round(time.Second), v)
+			return fmt.Errorf("%w within %s: %s", ErrMuted, waited.Round(time.Second), v)
 		}
 		select {
 		case <-ctx.Done():

@@ -58,7 +58,7 @@ func (b Ballast) GiveUp() {
 			given++
 		}
 	}
-	b.Log.WithField("directories", given).Warn("The volume's file system is full: room that was kept for the records of clients is given up")
+	b.Log.WithField("directories", given).Warn("The volume's file system is full. The space reserved for the records of clients was released for the next server")
 }
 
 // Keep creates the directories that are missing, if there is space.

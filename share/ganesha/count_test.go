@@ -118,7 +118,7 @@ func TestAServerThatReadsFewerRecordsIsReported(t *testing.T) {
 				return
 			}
 			require.Len(t, told, 1)
-			assert.Equal(t, "RecoveryDataMissing the NFS server has read the records of "+c.want+" clients", told[0].Reason+" "+told[0].Message)
+			assert.Equal(t, "RecoveryDataMissing the NFS server has read the records of only "+c.want+" clients", told[0].Reason+" "+told[0].Message)
 		})
 	}
 }

@@ -27,7 +27,7 @@ var ErrTooMany = fmt.Errorf("directory %s/%s had more than %d entries", Recovery
 func SetAside(recovery string) error {
 	target := filepath.Join(recovery, CoverName, RecordsName+"-"+uuid.NewString())
 	if err := os.Rename(filepath.Join(recovery, RecordsName), target); err != nil {
-		return fmt.Errorf("setting aside what is in place of the recovery data: %w", err)
+		return fmt.Errorf("moving the foreign recovery data to another directory: %w", err)
 	}
 	return nil
 }
@@ -44,14 +44,14 @@ func DropForeign(recovery string) error {
 		case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 			continue
 		case err != nil:
-			return fmt.Errorf("looking at the recovery data: %w", err)
+			return fmt.Errorf("reading the recovery data: %w", err)
 		case (name == EpochName || name == LostName) && info.Mode().IsRegular():
 			continue
 		case name == RecordsName && info.IsDir(), filepath.Base(name) == linkName && info.Mode().Type() == os.ModeSymlink:
 			continue
 		}
 		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("removing what is in place of the recovery data: %w", err)
+			return fmt.Errorf("removing a foreign entry in place of the recovery data: %w", err)
 		}
 	}
 	records := filepath.Join(recovery, RecordsName)
@@ -76,7 +76,7 @@ const readAtOnce = 1000
 func dropForeignIn(recovery, dir string, nesting int, left *int) error {
 	entries, err := os.Open(dir)
 	if err != nil {
-		return fmt.Errorf("looking for what is foreign among the recovery data: %w", err)
+		return fmt.Errorf("searching the recovery data for foreign entries: %w", err)
 	}
 	defer entries.Close()
 	for {
@@ -93,7 +93,7 @@ func dropForeignIn(recovery, dir string, nesting int, left *int) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("looking for what is foreign among the recovery data: %w", err)
+			return fmt.Errorf("searching the recovery data for foreign entries: %w", err)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func dropIfForeign(recovery, dir string, e os.DirEntry, nesting int, left *int) 
 		return nil
 	}
 	if err := os.RemoveAll(path); err != nil {
-		return fmt.Errorf("removing what is foreign among the recovery data: %w", err)
+		return fmt.Errorf("removing a foreign entry from the recovery data: %w", err)
 	}
 	return nil
 }

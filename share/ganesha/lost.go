@@ -101,7 +101,7 @@ func recordsInForce(recovery string) (dir string, entries []os.DirEntry, err err
 		return "", nil, nil
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("looking for the records of clients: %w", err)
+		return "", nil, fmt.Errorf("finding the records of clients: %w", err)
 	}
 	dir = filepath.Join(records, target)
 	entries, err = os.ReadDir(dir)

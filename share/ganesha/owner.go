@@ -41,7 +41,7 @@ func Claim(recovery, uid string) (removed bool, err error) {
 	isMissing := errors.Is(err, os.ErrNotExist)
 	switch {
 	case err != nil && !isMissing && !errors.Is(err, unix.EINVAL): // EINVAL: it is not a link
-		return false, fmt.Errorf("reading whose the records of clients are: %w", err)
+		return false, fmt.Errorf("reading which volume owns the records of clients: %w", err)
 	case err == nil && owner == uid, isMissing && uid == "":
 		return false, nil
 	}
@@ -53,14 +53,14 @@ func Claim(recovery, uid string) (removed bool, err error) {
 	}
 	if !isMissing {
 		if err := errors.Join(os.RemoveAll(path), syncDirectory(recovery)); err != nil {
-			return removed, fmt.Errorf("removing the name of another owner of the records: %w", err)
+			return removed, fmt.Errorf("removing the name of the former owner of the records of clients: %w", err)
 		}
 	}
 	if uid == "" {
 		return removed, nil
 	}
 	if err := errors.Join(os.Symlink(uid, path), syncDirectory(recovery)); err != nil {
-		return removed, fmt.Errorf("writing whose the records of clients are: %w", err)
+		return removed, fmt.Errorf("storing which volume owns the records of clients: %w", err)
 	}
 	return removed, nil
 }

@@ -82,7 +82,7 @@ func (s *Server) Ended() <-chan struct{} { return s.done }
 // Why is why it has exited, once Ended is closed.
 func (s *Server) Why() error {
 	if s.err == nil {
-		return errors.New("it ended by itself")
+		return errors.New("it exited without an error")
 	}
 	return s.err
 }

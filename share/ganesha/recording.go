@@ -83,7 +83,7 @@ func (r *Recording) read(clients int) {
 	if clients >= records {
 		return
 	}
-	why := fmt.Sprintf("the NFS server has read the records of %d of %d clients", clients, records)
+	why := fmt.Sprintf("the NFS server has read the records of only %d of %d clients", clients, records)
 	r.latest, r.soon = NewIncident(types.ReasonRecoveryDataMissing, why), r.servers == 1 && !r.before
 	r.log.WithField(logfields.Reason, why).Warn("Some clients have lost their open files and locks")
 }
@@ -97,7 +97,7 @@ func (r *Recording) Lacks(why string) {
 	}
 	r.lacks = true
 	r.latest, r.soon = NewIncident(types.ReasonRecoveryDataUnusable, "the NFS server cannot record its clients on the volume: "+why), false
-	r.log.WithField("error", why).Warn("The NFS server cannot record its clients on the volume: they lose their open files and locks when it ends")
+	r.log.WithField("error", why).Warn("The NFS server cannot record its clients on the volume. They lose their open files and locks when the server exits")
 }
 
 // TryRecords checks whether a server that starts can create its directory of records, and one record, in a recovery
@@ -118,7 +118,7 @@ func (r *Recording) ServerStarts(records int) {
 	r.servers++
 	if r.lacks {
 		r.lacks = false
-		r.latest, r.soon = NewIncident(types.ReasonRecoveryDataMissing, "the server before this one could not record its clients on the volume"), false
+		r.latest, r.soon = NewIncident(types.ReasonRecoveryDataMissing, "the previous server could not record its clients on the volume"), false
 	}
 }
 

@@ -28,7 +28,7 @@ func TestAServerThatCannotRecordItsClientsIsReported(t *testing.T) {
 		"no record → the same":                                {[]string{noRecord}, "RecoveryDataUnusable the NFS server cannot record its clients on the volume: No such file or directory (2)"},
 		"no record, by 9.14 → the same":                       {[]string{noRecord9}, "RecoveryDataUnusable the NFS server cannot record its clients on the volume: No such file or directory (2)"},
 		"both → reported once, as the first":                  {[]string{noDirectory, noRecord, noRecord}, "RecoveryDataUnusable the NFS server cannot record its clients on the volume: No space left on device (28)"},
-		"the next server of the pod starts → clients lost it": {[]string{noDirectory, ""}, "RecoveryDataMissing the server before this one could not record its clients on the volume"},
+		"the next server of the pod starts → clients lost it": {[]string{noDirectory, ""}, "RecoveryDataMissing the previous server could not record its clients on the volume"},
 		"that one cannot either → it is said, too":            {[]string{noDirectory, "", noRecord}, "RecoveryDataUnusable the NFS server cannot record its clients on the volume: No such file or directory (2)"},
 		"a server starts after one that could → nothing":      {[]string{""}, ""},
 	} {

@@ -38,7 +38,7 @@ func LostRecords(recovery string, made bool) string {
 	target, err := os.Readlink(filepath.Join(records, linkName))
 	switch {
 	case errors.Is(err, unix.EINVAL), err == nil && !recordsLink.MatchString(target):
-		return fmt.Sprintf("%s/%s/%s was not the link that the NFS server makes", RecoveryName, RecordsName, linkName)
+		return fmt.Sprintf("%s/%s/%s was not the link that the NFS server creates", RecoveryName, RecordsName, linkName)
 	case err == nil && isNoDirectory(filepath.Join(records, target)):
 		return fmt.Sprintf("directory %s/%s/%s was not on the volume", RecoveryName, RecordsName, target)
 	}

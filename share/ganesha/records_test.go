@@ -55,10 +55,10 @@ func TestLostRecords(t *testing.T) {
 		{name: "the link leads elsewhere → lost", fill: func(t *testing.T, dir string) {
 			records(t, dir, current)
 			link(t, dir, "/etc")
-		}, want: ".longhorn-share/v4recov/node0 was not the link that the NFS server makes"},
+		}, want: ".longhorn-share/v4recov/node0 was not the link that the NFS server creates"},
 		{name: "a directory in place of the link → lost", fill: func(t *testing.T, dir string) {
 			records(t, dir, current, linkName)
-		}, want: ".longhorn-share/v4recov/node0 was not the link that the NFS server makes"},
+		}, want: ".longhorn-share/v4recov/node0 was not the link that the NFS server creates"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -16,7 +16,7 @@ import (
 func openState(pid int, log *logrus.Entry) *os.File {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/task/%d/stat", pid, pid))
 	if err != nil {
-		log.WithError(err).Warn("It is not noticed at once when the NFS server is suspended")
+		log.WithError(err).Warn("Cannot read the state of the NFS server's process. A suspended server is detected some seconds later than usual")
 	}
 	return f
 }

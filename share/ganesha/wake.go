@@ -57,7 +57,7 @@ func newWaking(cmd *exec.Cmd, library string, log *logrus.Entry) (*waking, error
 	}
 	server, own, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("making a pipe to the NFS server: %w", err)
+		return nil, fmt.Errorf("creating a pipe to the NFS server: %w", err)
 	}
 	cmd.ExtraFiles = append(cmd.ExtraFiles, server)
 	const first = 3 // the number of the first of ExtraFiles
@@ -116,7 +116,7 @@ func (w *waking) run(limit time.Duration, ended <-chan struct{}) {
 		case <-each.C:
 		}
 		if _, err := w.own.Write([]byte{0}); errors.Is(err, syscall.EPIPE) {
-			w.log.Warn("This NFS server cannot be told to look whether its clients are back: they wait for up to half a lease longer")
+			w.log.Warn("The NFS server cannot be made to check at once whether its clients have returned. The clients wait for up to half a lease longer")
 			return
 		}
 	}

@@ -45,7 +45,7 @@ func ask(conn io.ReadWriter, message []byte) ([]byte, error) {
 // Null asks whether the server answers at all.
 func (p Prober) Null(ctx context.Context) error {
 	if err := p.with(ctx, func(conn net.Conn) error { return Null(conn) }); err != nil {
-		return fmt.Errorf("asking the NFS server at %s for an answer: %w", p.address, err)
+		return fmt.Errorf("calling NULL at the NFS server at %s: %w", p.address, err)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (p Prober) Lookup(ctx context.Context, export string) ([]byte, error) {
 		handle, err = parseLookup(xid, record)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking the NFS server at %s for /%s: %w", p.address, export, err)
+		return nil, fmt.Errorf("looking up /%s at the NFS server at %s: %w", export, p.address, err)
 	}
 	return handle, nil
 }

@@ -48,7 +48,7 @@ const (
 )
 
 // ErrReply means that the server's answer is not an answer to the call.
-var ErrReply = errors.New("no NFS server's answer")
+var ErrReply = errors.New("the answer does not come from an NFS server")
 
 // StatusError is a server's refusal of an NFS operation (RFC 7530, section 13).
 type StatusError uint32
@@ -113,7 +113,7 @@ func readRecord(r io.Reader) ([]byte, error) {
 		m := binary.BigEndian.Uint32(mark[:])
 		size := int(m &^ lastFragment)
 		if len(record)+size > maxReply || size == 0 && m&lastFragment == 0 {
-			return nil, fmt.Errorf("%w: a fragment of %d bytes after %d", ErrReply, size, len(record))
+			return nil, fmt.Errorf("%w: a fragment of %d bytes after %d bytes", ErrReply, size, len(record))
 		}
 		start := len(record)
 		record = append(record, make([]byte, size)...)
@@ -165,12 +165,12 @@ func accepted(r *Reader, xid uint32) error {
 		return fmt.Errorf("%w: message %d of kind %d", ErrReply, got, kind)
 	}
 	if refused := r.Word(); refused != 0 {
-		return fmt.Errorf("%w: the call is denied (%d)", ErrReply, r.Word())
+		return fmt.Errorf("%w: the server denied the call (%d)", ErrReply, r.Word())
 	}
 	r.Word() // the verifier's flavor
 	r.Opaque(maxAuth)
 	if status := r.Word(); status != 0 || r.short {
-		return fmt.Errorf("%w: the call is not executed (%d)", ErrReply, status)
+		return fmt.Errorf("%w: the server did not execute the call (%d)", ErrReply, status)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func parseNull(xid uint32, record []byte) error {
 		return err
 	}
 	if len(r.rest) != 0 {
-		return fmt.Errorf("%w: %d bytes too many", ErrReply, len(r.rest))
+		return fmt.Errorf("%w: %d unexpected bytes", ErrReply, len(r.rest))
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func parseLookup(xid uint32, record []byte) ([]byte, error) {
 		return nil, err
 	}
 	if results != 4 || r.short {
-		return nil, fmt.Errorf("%w: %d results", ErrReply, results)
+		return nil, fmt.Errorf("%w: %d results instead of 4", ErrReply, results)
 	}
 	var handle []byte
 	for _, op := range []uint32{opPutRootFH, opLookup, opGetFH, opGetAttr} {
