@@ -34,20 +34,20 @@ func (n *node) publish(p publication) error {
 	}
 	staged, err := n.mounts.Look(source)
 	if err != nil {
-		return status.Errorf(codes.Internal, "publishing volume %s: %v", volume, err)
+		return status.Errorf(codes.Internal, "mounting volume %s for a pod: %v", volume, err)
 	}
 	if !staged.Mounted || !staged.Broken && staged.Block != p.staged.capability.block {
-		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: it is not staged at %s", volume, source)
+		return status.Errorf(codes.FailedPrecondition, "mounting volume %s for a pod: it is not mounted at its staging path %s", volume, source)
 	}
 	if err := n.stage(p.staged); err != nil {
 		return err
 	}
 	if staged, err = n.mounts.Look(source); err != nil {
-		return status.Errorf(codes.Internal, "publishing volume %s: %v", volume, err)
+		return status.Errorf(codes.Internal, "mounting volume %s for a pod: %v", volume, err)
 	}
 	done, err := n.isCurrent(p.target, staged.Device)
 	if err != nil {
-		return status.Errorf(codes.Internal, "publishing volume %s: %v", volume, err)
+		return status.Errorf(codes.Internal, "mounting volume %s for a pod: %v", volume, err)
 	}
 	if done {
 		return nil
@@ -65,9 +65,9 @@ func (n *node) publish(p publication) error {
 		err = n.mounts.BindDirectory(source, p.target, options)
 	}
 	if err != nil {
-		return status.Errorf(codes.Internal, "publishing volume %s: %v", volume, err)
+		return status.Errorf(codes.Internal, "mounting volume %s for a pod: %v", volume, err)
 	}
-	n.log.WithFields(logrus.Fields{"volume": volume, "path": p.target, "readOnly": p.readOnly}).Info("Published volume")
+	n.log.WithFields(logrus.Fields{"volume": volume, "path": p.target, "readOnly": p.readOnly}).Info("Mounted the volume for a pod")
 	return nil
 }
 
@@ -78,11 +78,11 @@ func (n *node) checkExclusive(p publication, source string) error {
 	}
 	others, err := n.mounts.References(source)
 	if err != nil {
-		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.staged.volume, err)
+		return status.Errorf(codes.Internal, "mounting volume %s for a pod: %v", p.staged.volume, err)
 	}
 	for _, other := range others {
 		if other != source && other != p.target {
-			return status.Errorf(codes.FailedPrecondition, "publishing volume %s: one pod may have it, and it is published at %s", p.staged.volume, other)
+			return status.Errorf(codes.FailedPrecondition, "mounting volume %s for a pod: only one pod may use it, and it is already mounted at %s", p.staged.volume, other)
 		}
 	}
 	return nil
@@ -95,9 +95,9 @@ func (n *node) unpublish(volume, target string) error {
 		err = n.mounts.Remove(target)
 	}
 	if err != nil {
-		return unmountProblem("unpublishing "+target, err)
+		return unmountProblem("unmounting "+target, err)
 	}
-	n.log.WithField("path", target).Info("Unpublished volume")
+	n.log.WithField("path", target).Info("Unmounted the volume of a pod")
 	return nil
 }
 

@@ -23,7 +23,7 @@ func (s *controllerServer) GetCapacity(ctx context.Context, req *csipb.GetCapaci
 	}
 	size, err := s.core.volumes.Capacity(ctx, r, node)
 	if err != nil {
-		return nil, toStatus(fmt.Errorf("asking for the capacity: %w", err))
+		return nil, toStatus(fmt.Errorf("asking the manager for the capacity: %w", err))
 	}
 	return &csipb.GetCapacityResponse{AvailableCapacity: size, MaximumVolumeSize: wrapperspb.Int64(size), MinimumVolumeSize: wrapperspb.Int64(minimumSize)}, nil
 }
@@ -32,7 +32,7 @@ func (s *controllerServer) GetCapacity(ctx context.Context, req *csipb.GetCapaci
 func nodeOfTopology(t *csipb.Topology) (string, error) {
 	for key := range t.GetSegments() {
 		if key != corev1.LabelHostname {
-			return "", fmt.Errorf("accessible topology: segment %q: must be %s", key, corev1.LabelHostname)
+			return "", fmt.Errorf("accessible topology: segment %q is not supported; it must be %s", key, corev1.LabelHostname)
 		}
 	}
 	return t.GetSegments()[corev1.LabelHostname], nil

@@ -38,7 +38,7 @@ func TestCapacityIsTheManagers(t *testing.T) {
 
 	_, err = s.GetCapacity(t.Context(), at(map[string]string{"topology.kubernetes.io/zone": "a"}))
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
-	assert.ErrorContains(t, err, `segment "topology.kubernetes.io/zone": must be kubernetes.io/hostname`)
+	assert.ErrorContains(t, err, `segment "topology.kubernetes.io/zone" is not supported; it must be kubernetes.io/hostname`)
 	_, err = s.GetCapacity(t.Context(), &csipb.GetCapacityRequest{Parameters: map[string]string{"numberOfReplicas": "0"}})
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
 	f.fail["capacity "] = ErrConflict

@@ -76,7 +76,7 @@ func (c *clientID) beforeMount() {
 	defer c.mu.Unlock()
 	holds, err := c.set()
 	if err == nil && holds != "" && !types.IsNFSClientID(holds) {
-		err = fmt.Errorf("the identifier %q of the node's NFS client cannot be told apart in a client's name", holds)
+		err = fmt.Errorf("the identifier %q of the node's NFS client cannot be recognised in a client's name", holds)
 	}
 	if err != nil {
 		holds = ""
@@ -85,10 +85,10 @@ func (c *clientID) beforeMount() {
 	switch {
 	case err != nil && c.told != err.Error():
 		c.told = err.Error()
-		c.log.WithError(err).Warn("Mounting shares while it is not known which identifier their servers know this node by")
+		c.log.WithError(err).Warn("Mounting a share although the identifier of this node's NFS client is not known")
 	case err == nil && c.told != holds:
 		c.told = holds
-		c.log.WithField("identifier", holds).Info("Servers of shares know this node's NFS client by an identifier")
+		c.log.WithField("identifier", holds).Info("Servers of shares know this node's NFS client by this identifier")
 	}
 }
 
@@ -125,9 +125,9 @@ func (c *clientID) wanted() (string, error) {
 		}
 		c.waited = true
 		if err == nil {
-			err = fmt.Errorf("it says %q", id)
+			err = fmt.Errorf("the value %q is invalid", id)
 		}
-		return "", fmt.Errorf("the node's daemon has not said which identifier its NFS client must have: %w", err)
+		return "", fmt.Errorf("the node's daemon has not provided the identifier for the NFS client: %w", err)
 	}
 }
 
@@ -137,7 +137,7 @@ func (c *clientID) note(holds string) error {
 	path := filepath.Join(c.dir, types.NFSClientHeld)
 	before, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read which identifier the NFS client had: %w", err)
+		return fmt.Errorf("read the former identifier of the NFS client: %w", err)
 	}
 	isNoted := err == nil && string(before) == holds
 	if isNoted {

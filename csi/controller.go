@@ -92,14 +92,14 @@ func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csi
 	case req.GetVolumeCapability() == nil:
 		return nil, missing("volume capability")
 	case req.GetReadonly():
-		return nil, status.Error(codes.InvalidArgument, "readonly: publishing a volume read-only to a node is not offered")
+		return nil, status.Error(codes.InvalidArgument, "readonly: attaching a volume read-only to a node is not supported")
 	}
 	c, err := readCapability(req.GetVolumeCapability())
 	if err != nil {
 		return nil, invalid(err)
 	}
 	if !isVolumeID(volume) {
-		return nil, status.Errorf(codes.NotFound, "volume %q: not found", volume)
+		return nil, status.Errorf(codes.NotFound, "volume %q does not exist", volume)
 	}
 	unlock, ok := s.locks.tryLock(onNode(volume, node))
 	if !ok {
@@ -149,7 +149,7 @@ func (s *controllerServer) ControllerExpandVolume(ctx context.Context, req *csip
 		return nil, missing("capacity range")
 	}
 	if !isVolumeID(volume) {
-		return nil, status.Errorf(codes.NotFound, "volume %q: not found", volume)
+		return nil, status.Errorf(codes.NotFound, "volume %q does not exist", volume)
 	}
 	var c capability
 	if req.GetVolumeCapability() != nil {
@@ -187,7 +187,7 @@ func (s *controllerServer) ValidateVolumeCapabilities(ctx context.Context, req *
 		return nil, missing("volume capabilities")
 	}
 	if !isVolumeID(req.GetVolumeId()) {
-		return nil, status.Errorf(codes.NotFound, "volume %q: not found", req.GetVolumeId())
+		return nil, status.Errorf(codes.NotFound, "volume %q does not exist", req.GetVolumeId())
 	}
 	v, err := s.core.volumes.Volume(ctx, req.GetVolumeId())
 	if err != nil {

@@ -57,5 +57,5 @@ func missing(field string) error {
 
 // busy answers Aborted while another call works on the volume.
 func busy(volume string) error {
-	return status.Errorf(codes.Aborted, "volume %s: another operation on it is under way", volume)
+	return status.Errorf(codes.Aborted, "volume %s: another operation on this volume is in progress", volume)
 }

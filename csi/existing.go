@@ -21,10 +21,10 @@ import (
 // and the node refuses another type.
 func checkExisting(v Volume, r VolumeRequest) error {
 	if v.State == stateDeleting {
-		return status.Errorf(codes.Aborted, "creating volume %s: one of that name is being deleted", r.Name)
+		return status.Errorf(codes.Aborted, "creating volume %s: a volume of this name is being deleted", r.Name)
 	}
 	if differences := differencesOf(v, r); len(differences) > 0 {
-		return status.Errorf(codes.AlreadyExists, "creating volume %s: a volume of that name exists, and differs from the request: %s",
+		return status.Errorf(codes.AlreadyExists, "creating volume %s: a volume of this name already exists and differs from the request: %s",
 			r.Name, strings.Join(differences, "; "))
 	}
 	return nil
@@ -35,7 +35,7 @@ func differencesOf(v Volume, r VolumeRequest) []string {
 	var list []string
 	differ := func(field, has, wants string) {
 		if has != wants {
-			list = append(list, fmt.Sprintf("%s is %s, not %s", field, orNone(has), orNone(wants)))
+			list = append(list, fmt.Sprintf("%s is %s, but %s is requested", field, orNone(has), orNone(wants)))
 		}
 	}
 	// known compares a field that a setting may fill, or that a manager of an earlier release does not send.

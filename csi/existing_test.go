@@ -13,7 +13,7 @@ import (
 )
 
 func TestCreateOfAnExistingVolume(t *testing.T) {
-	const prefix = "creating volume pvc-1: a volume of that name exists, and differs from the request: "
+	const prefix = "creating volume pvc-1: a volume of this name already exists and differs from the request: "
 	request := VolumeRequest{
 		Name: testVolume, SizeBytes: 64 << 20, NumberOfReplicas: 2, StaleReplicaTimeoutMinutes: 30, DataLocality: "best-effort", AccessMode: "rwo",
 		ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "enabled", ReplicaDiskSoftAntiAffinity: "disabled",
@@ -41,21 +41,21 @@ func TestCreateOfAnExistingVolume(t *testing.T) {
 				v.AccessMode, v.Asked = "", VolumeRequest{NumberOfReplicas: 2, DiskSelector: []string{"ssd", "fast"}, NodeSelector: []string{"storage"}}
 			},
 		},
-		{name: "another size", volume: func(v *Volume) { v.SizeBytes = 66 << 20 }, want: "size is 66 MiB, not 64 MiB"},
-		{name: "another access mode", volume: func(v *Volume) { v.AccessMode = "rwx" }, want: "accessMode is rwx, not rwo"},
-		{name: "no access mode is rwo", volume: func(v *Volume) { v.AccessMode = "" }, request: func(r *VolumeRequest) { r.AccessMode = "rwx" }, want: "accessMode is rwo, not rwx"},
-		{name: "another number of replicas", volume: func(v *Volume) { v.Asked.NumberOfReplicas = 3 }, want: "numberOfReplicas is 3, not 2"},
-		{name: "another locality", volume: func(v *Volume) { v.Asked.DataLocality = "disabled" }, want: "dataLocality is disabled, not best-effort"},
-		{name: "another anti-affinity of nodes", volume: func(v *Volume) { v.Asked.ReplicaSoftAntiAffinity = "enabled" }, want: "replicaSoftAntiAffinity is enabled, not ignored"},
-		{name: "another anti-affinity of zones", volume: func(v *Volume) { v.Asked.ReplicaZoneSoftAntiAffinity = "ignored" }, want: "replicaZoneSoftAntiAffinity is ignored, not enabled"},
-		{name: "another anti-affinity of disks", volume: func(v *Volume) { v.Asked.ReplicaDiskSoftAntiAffinity = "enabled" }, want: "replicaDiskSoftAntiAffinity is enabled, not disabled"},
-		{name: "another balance", volume: func(v *Volume) { v.Asked.ReplicaAutoBalance = "best-effort" }, want: "replicaAutoBalance is best-effort, not ignored"},
-		{name: "another timeout", volume: func(v *Volume) { v.Asked.StaleReplicaTimeoutMinutes = 2880 }, want: "staleReplicaTimeout is 2880, not 30"},
-		{name: "fewer tags of disks", volume: func(v *Volume) { v.Asked.DiskSelector = []string{"ssd"} }, want: "diskSelector is ssd, not fast,ssd"},
-		{name: "a tag of nodes that is not requested", request: func(r *VolumeRequest) { r.NodeSelector = nil }, want: "nodeSelector is storage, not none"},
+		{name: "another size", volume: func(v *Volume) { v.SizeBytes = 66 << 20 }, want: "size is 66 MiB, but 64 MiB is requested"},
+		{name: "another access mode", volume: func(v *Volume) { v.AccessMode = "rwx" }, want: "accessMode is rwx, but rwo is requested"},
+		{name: "no access mode is rwo", volume: func(v *Volume) { v.AccessMode = "" }, request: func(r *VolumeRequest) { r.AccessMode = "rwx" }, want: "accessMode is rwo, but rwx is requested"},
+		{name: "another number of replicas", volume: func(v *Volume) { v.Asked.NumberOfReplicas = 3 }, want: "numberOfReplicas is 3, but 2 is requested"},
+		{name: "another locality", volume: func(v *Volume) { v.Asked.DataLocality = "disabled" }, want: "dataLocality is disabled, but best-effort is requested"},
+		{name: "another anti-affinity of nodes", volume: func(v *Volume) { v.Asked.ReplicaSoftAntiAffinity = "enabled" }, want: "replicaSoftAntiAffinity is enabled, but ignored is requested"},
+		{name: "another anti-affinity of zones", volume: func(v *Volume) { v.Asked.ReplicaZoneSoftAntiAffinity = "ignored" }, want: "replicaZoneSoftAntiAffinity is ignored, but enabled is requested"},
+		{name: "another anti-affinity of disks", volume: func(v *Volume) { v.Asked.ReplicaDiskSoftAntiAffinity = "enabled" }, want: "replicaDiskSoftAntiAffinity is enabled, but disabled is requested"},
+		{name: "another balance", volume: func(v *Volume) { v.Asked.ReplicaAutoBalance = "best-effort" }, want: "replicaAutoBalance is best-effort, but ignored is requested"},
+		{name: "another timeout", volume: func(v *Volume) { v.Asked.StaleReplicaTimeoutMinutes = 2880 }, want: "staleReplicaTimeout is 2880, but 30 is requested"},
+		{name: "fewer tags of disks", volume: func(v *Volume) { v.Asked.DiskSelector = []string{"ssd"} }, want: "diskSelector is ssd, but fast,ssd is requested"},
+		{name: "a tag of nodes that is not requested", request: func(r *VolumeRequest) { r.NodeSelector = nil }, want: "nodeSelector is storage, but none is requested"},
 		{
 			name:   "several fields → all are named",
-			volume: func(v *Volume) { v.AccessMode, v.Asked.NumberOfReplicas = "rwx", 3 }, want: "accessMode is rwx, not rwo; numberOfReplicas is 3, not 2",
+			volume: func(v *Volume) { v.AccessMode, v.Asked.NumberOfReplicas = "rwx", 3 }, want: "accessMode is rwx, but rwo is requested; numberOfReplicas is 3, but 2 is requested",
 		},
 	}
 	for _, c := range cases {

@@ -24,7 +24,7 @@ func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
 		return size, err
 	}
 	if most := types.MaximumFilesystemSize(c.fsType); size > most {
-		return 0, errOutOfRange{fmt.Sprintf("capacity range: %s are more than an %s file system can have, which is %s", types.ExactSizeText(size), c.fsType, types.ExactSizeText(most))}
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: %s is more than the largest possible size of an %s file system, %s", types.ExactSizeText(size), c.fsType, types.ExactSizeText(most))}
 	}
 	return size, nil
 }
@@ -38,20 +38,20 @@ func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
 func (c *controller) expand(ctx context.Context, name string, size, limit int64) (Volume, error) {
 	v, err := c.volumes.Volume(ctx, name)
 	if err != nil {
-		return v, about(err, "looking for volume "+name, name)
+		return v, about(err, "reading volume "+name, name)
 	}
 	switch {
 	case v.State == stateDeleting:
-		return v, status.Errorf(codes.NotFound, "volume %s: it is being deleted", name)
+		return v, status.Errorf(codes.NotFound, "volume %s is being deleted", name)
 	case limit > 0 && v.SizeBytes > limit:
-		return v, status.Errorf(codes.OutOfRange, "expanding volume %s: it has %s, more than the limit %s", name, types.ExactSizeText(v.SizeBytes), types.ExactSizeText(limit))
+		return v, status.Errorf(codes.OutOfRange, "expanding volume %s: its size %s is more than the limit %s", name, types.ExactSizeText(v.SizeBytes), types.ExactSizeText(limit))
 	case v.SizeBytes < size:
 		if err := c.volumes.Expand(ctx, name, size); errors.Is(err, ErrInsufficientStorage) {
 			return v, status.Error(codes.OutOfRange, about(err, fmt.Sprintf("expanding volume %s to %s", name, types.ExactSizeText(size)), name).Error())
 		} else if err != nil {
 			return v, about(err, "expanding volume "+name, name)
 		}
-		c.log.WithFields(logrus.Fields{"volume": name, "sizeBytes": size}).Info("Asked for the volume to be expanded")
+		c.log.WithFields(logrus.Fields{"volume": name, "sizeBytes": size}).Info("Requested the expansion of the volume")
 	}
 	looks := 0
 	v, err = c.await(ctx, name, func(v Volume) (bool, error) {
@@ -65,7 +65,7 @@ func (c *controller) expand(ctx context.Context, name string, size, limit int64)
 	case errors.Is(err, errInfeasible):
 		return v, c.giveUp(ctx, v)
 	case errors.Is(err, errWaitOver):
-		return v, status.Errorf(codes.DeadlineExceeded, "expanding volume %s to %s: not done in time: %s", name, types.ExactSizeText(size), v.ExpansionMessage)
+		return v, status.Errorf(codes.DeadlineExceeded, "expanding volume %s to %s: the expansion did not finish in time: %s", name, types.ExactSizeText(size), v.ExpansionMessage)
 	}
 	return v, err
 }
@@ -82,8 +82,8 @@ func (c *controller) giveUp(ctx context.Context, v Volume) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
 	defer cancel()
 	if err := c.volumes.CancelExpansion(ctx, v.Name); err != nil {
-		return status.Errorf(codes.Aborted, "expanding volume %s: %s; taking that back: %v", v.Name, v.ExpansionMessage, err)
+		return status.Errorf(codes.Aborted, "expanding volume %s: %s; cancelling the expansion: %v", v.Name, v.ExpansionMessage, err)
 	}
-	c.log.WithFields(logrus.Fields{"volume": v.Name, "reason": v.ExpansionReason}).Info("Took back an expansion that does not fit")
+	c.log.WithFields(logrus.Fields{"volume": v.Name, "reason": v.ExpansionReason}).Info("Cancelled an expansion for which there is not enough space")
 	return status.Errorf(codes.OutOfRange, "expanding volume %s to %s: %s", v.Name, types.ExactSizeText(v.SizeBytes), v.ExpansionMessage)
 }

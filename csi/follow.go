@@ -192,7 +192,7 @@ func (f *follower) tell(err error) {
 		text = err.Error()
 	}
 	if text != "" && text != f.failed {
-		f.log.WithError(err).Warn("Connections to a share that moves are not ended here")
+		f.log.WithError(err).Warn("Cannot close the connections to the former pod of a share")
 	}
 	f.failed = text
 }
@@ -204,7 +204,7 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *pursuit
 	defer done()
 	serving, conn, err := f.network.Serving(asking, server)
 	if err != nil {
-		f.log.WithError(err).WithField("server", server).Debug("The share's server gives no answer, or its pod is not known")
+		f.log.WithError(err).WithField("server", server).Debug("The share's server does not answer, or its pod is not known")
 		if !errors.Is(err, flow.ErrNoPeer) {
 			return false, nil
 		}
@@ -226,7 +226,7 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *pursuit
 			failed = errors.Join(failed, err) // a mount may have several connections, and all must lead to the pod that serves
 			continue
 		}
-		f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": pod, "pod": serving}).Warn("Ended a connection to the former pod of a share")
+		f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": pod, "pod": serving}).Warn("Closed a connection to the former pod of a share")
 	}
 	return true, failed
 }
@@ -259,7 +259,7 @@ func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod ne
 			return err
 		}
 		if err := nfsclient.Null(conn); err != nil {
-			return fmt.Errorf("asking %s: %w", server, err)
+			return fmt.Errorf("calling NULL at the NFS server at %s: %w", server, err)
 		}
 		local := conn.LocalAddr().(*net.TCPAddr).AddrPort()
 		pod, err = flow.Flow{Local: netip.AddrPortFrom(local.Addr().Unmap(), local.Port()), Remote: server}.Peer()

@@ -212,7 +212,7 @@ func TestANodeFollowsItsShare(t *testing.T) {
 	_, err = client.Read(make([]byte, 1))
 	require.ErrorIs(t, err, unix.ECONNABORTED)
 	require.NotNil(t, hook.LastEntry())
-	assert.Equal(t, "Ended a connection to the former pod of a share", hook.LastEntry().Message)
+	assert.Equal(t, "Closed a connection to the former pod of a share", hook.LastEntry().Message)
 	assert.Equal(t, servicenet.Pods[0], hook.LastEntry().Data["former"])
 	_, err = direct.Write([]byte("x"))
 	require.NoError(t, err, "it is not one of the Service's")

@@ -53,7 +53,7 @@ func (n *node) expand(e expansion) (int64, error) {
 	case err != nil:
 		return 0, status.Errorf(codes.Unavailable, "expanding volume %s: %v", e.volume, err)
 	case size < e.requiredBytes:
-		return 0, status.Errorf(codes.Unavailable, "expanding volume %s: its device has %d bytes still, not %d", e.volume, size, e.requiredBytes)
+		return 0, status.Errorf(codes.Unavailable, "expanding volume %s: its device still has %d bytes, but %d bytes are required", e.volume, size, e.requiredBytes)
 	case e.block:
 		return size, nil
 	}
@@ -61,9 +61,9 @@ func (n *node) expand(e expansion) (int64, error) {
 		if gone := n.checkMounted(e, device); gone != nil {
 			return 0, gone
 		}
-		return 0, status.Errorf(codes.FailedPrecondition, "expanding volume %s: its file system cannot grow while it is mounted on this node, and stays as it is: %v", e.volume, err)
+		return 0, status.Errorf(codes.FailedPrecondition, "expanding volume %s: its file system cannot grow while it is mounted on this node, and keeps its size: %v", e.volume, err)
 	}
-	n.log.WithFields(logrus.Fields{"volume": e.volume, "path": e.path, "sizeBytes": size}).Info("File system fills its device")
+	n.log.WithFields(logrus.Fields{"volume": e.volume, "path": e.path, "sizeBytes": size}).Info("The file system has grown to fill its device")
 	return size, nil
 }
 
@@ -81,7 +81,7 @@ func (n *node) checkMounted(e expansion, device string) error {
 		case !point.Mounted:
 			return status.Errorf(codes.NotFound, "expanding volume %s: nothing is mounted at %s", e.volume, e.path)
 		case deviceErr == nil && (point.Broken || point.Device != number):
-			return status.Errorf(codes.Unavailable, "expanding volume %s: %s is a mount of a device that it has no more", e.volume, e.path)
+			return status.Errorf(codes.Unavailable, "expanding volume %s: the mount at %s belongs to a device that the volume no longer has", e.volume, e.path)
 		}
 	}
 	if deviceErr != nil {
@@ -120,7 +120,7 @@ func (n *node) mountStaged(s staging, device string) error {
 		n.warnOfGrowth(s, err, cannotGrow)
 		return nil
 	}
-	n.warnOfGrowth(s, err, "The file system cannot grow while it is mounted; growing it unmounted")
+	n.warnOfGrowth(s, err, "The file system cannot grow while it is mounted. The driver unmounts it to grow it")
 	if err := n.mounts.Unmount(s.path); err != nil {
 		return err
 	}

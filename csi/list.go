@@ -19,7 +19,7 @@ func (s *controllerServer) ListVolumes(ctx context.Context, req *csipb.ListVolum
 	after, isToken := strings.CutPrefix(req.GetStartingToken(), tokenPrefix)
 	switch {
 	case req.GetStartingToken() != "" && !isToken:
-		return nil, status.Errorf(codes.Aborted, "starting token %q: none of ListVolumes", req.GetStartingToken())
+		return nil, status.Errorf(codes.Aborted, "starting token %q: must come from ListVolumes", req.GetStartingToken())
 	case req.GetMaxEntries() < 0:
 		return nil, status.Errorf(codes.InvalidArgument, "max entries %d: must not be negative", req.GetMaxEntries())
 	}

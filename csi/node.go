@@ -173,7 +173,7 @@ func (s *nodeServer) NodeExpandVolume(_ context.Context, req *csipb.NodeExpandVo
 	}
 	required, limit := req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes()
 	if required < 0 || limit < 0 || limit > 0 && required > limit {
-		return nil, status.Errorf(codes.InvalidArgument, "capacity range: required %d and limit %d contradict each other", required, limit)
+		return nil, status.Errorf(codes.InvalidArgument, "capacity range: required %d and limit %d must not be negative, and the limit must not be less than the required size", required, limit)
 	}
 	e := expansion{
 		volume: req.GetVolumeId(), path: req.GetVolumePath(),
@@ -235,7 +235,7 @@ func checkNodeVolume(volume string) error {
 		return missing("volume id")
 	}
 	if !isVolumeID(volume) {
-		return status.Errorf(codes.NotFound, "volume %q: not found", volume)
+		return status.Errorf(codes.NotFound, "volume %q does not exist", volume)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func checkPath(field, path string) error {
 		return missing(field)
 	}
 	if !filepath.IsAbs(path) {
-		return status.Errorf(codes.InvalidArgument, "%s %q is not absolute", field, path)
+		return status.Errorf(codes.InvalidArgument, "%s %q must be an absolute path", field, path)
 	}
 	return nil
 }

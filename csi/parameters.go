@@ -140,11 +140,11 @@ func (p parameters) accessMode(c capability) (string, error) {
 	shared := p.share || c.isShared()
 	switch {
 	case p.exclusive && shared, p.share && c.accessMode == accessModeRWOP:
-		return "", fmt.Errorf("parameter %s, parameter %s and the access modes contradict each other: one pod alone, and several nodes", paramExclusive, paramShare)
+		return "", fmt.Errorf("parameter %s, parameter %s and the access modes contradict each other: they request a volume for one pod only, and for several nodes", paramExclusive, paramShare)
 	case p.share && c.block:
-		return "", fmt.Errorf("parameter %s: value \"true\" asks for a volume that several nodes share over NFS, which cannot be a block volume", paramShare)
+		return "", fmt.Errorf("parameter %s: value \"true\" requests a volume that several nodes share over NFS, and NFS has no block devices", paramShare)
 	case shared && p.locality == localityStrict:
-		return "", fmt.Errorf("parameter %s: value %q is for a volume that is used on the node of its data alone, and several nodes share this one",
+		return "", fmt.Errorf("parameter %s: value %q requests a volume that can be used only on the node with its data, but several nodes share this volume",
 			paramDataLocality, localityStrict)
 	case shared:
 		return accessModeRWX, nil
@@ -192,7 +192,7 @@ func (p *parameters) set(key, value string) (err error) {
 func parseReplicas(value string) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > maxReplicas {
-		return 0, fmt.Errorf("is not a whole number from 1 to %d", maxReplicas)
+		return 0, fmt.Errorf("must be a whole number from 1 to %d", maxReplicas)
 	}
 	return n, nil
 }
@@ -201,7 +201,7 @@ func parseReplicas(value string) (int, error) {
 func parseMinutes(value string) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil {
-		return 0, fmt.Errorf("is not a whole number of minutes")
+		return 0, fmt.Errorf("must be a whole number of minutes")
 	}
 	if n <= 0 {
 		return defaultStaleReplicaMinutes, nil
@@ -214,7 +214,7 @@ func parseTags(value string) ([]string, error) {
 	var tags []string
 	for _, tag := range strings.Split(value, ",") {
 		if tag = strings.TrimSpace(tag); tag == "" {
-			return nil, fmt.Errorf("has an empty tag")
+			return nil, fmt.Errorf("must not contain an empty tag")
 		}
 		tags = append(tags, tag)
 	}

@@ -34,7 +34,7 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 		return checkExisting(v, r)
 	}
 	if !errors.Is(err, ErrNotFound) {
-		return about(err, "looking for volume "+r.Name, r.Name)
+		return about(err, "reading volume "+r.Name, r.Name)
 	}
 	if err := c.checkFirstNode(ctx, r); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 		return v.State != "" && v.State != stateCreating, nil
 	})
 	if errors.Is(err, errWaitOver) {
-		return status.Errorf(codes.DeadlineExceeded, "creating volume %s: it was not ready in time", r.Name)
+		return status.Errorf(codes.DeadlineExceeded, "creating volume %s: the volume was not ready in time", r.Name)
 	}
 	return err
 }
@@ -68,7 +68,7 @@ func (c *controller) delete(ctx context.Context, name string) error {
 		return nil
 	}
 	if err != nil {
-		return about(err, "looking for volume "+name, name)
+		return about(err, "reading volume "+name, name)
 	}
 	if err := checkUnpublished(v); err != nil {
 		return err
@@ -86,14 +86,14 @@ func (c *controller) delete(ctx context.Context, name string) error {
 		if err := c.volumes.DeleteVolume(ctx, name); err != nil && !errors.Is(err, ErrNotFound) {
 			return about(err, "deleting volume "+name, name)
 		}
-		c.log.WithField("volume", name).Info("Asked for the volume to be deleted")
+		c.log.WithField("volume", name).Info("Requested the deletion of the volume")
 	}
 	_, err = c.await(ctx, name, func(Volume) (bool, error) { return false, nil })
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	if errors.Is(err, errWaitOver) {
-		return status.Errorf(codes.DeadlineExceeded, "deleting volume %s: it is still there", name)
+		return status.Errorf(codes.DeadlineExceeded, "deleting volume %s: the volume still exists", name)
 	}
 	return err
 }
@@ -102,7 +102,7 @@ func (c *controller) delete(ctx context.Context, name string) error {
 func checkUnpublished(v Volume) error {
 	for _, t := range v.Tickets {
 		if t.Type == attacherType && t.Satisfied {
-			return status.Errorf(codes.FailedPrecondition, "deleting volume %s: it is published to node %s", v.Name, t.NodeID)
+			return status.Errorf(codes.FailedPrecondition, "deleting volume %s: node %s still uses it", v.Name, t.NodeID)
 		}
 	}
 	return nil

@@ -40,7 +40,7 @@ func (c *controller) publish(ctx context.Context, volume, node string, as capabi
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
 	defer cancel()
 	if undo := c.volumes.Detach(ctx, volume, id); undo != nil && !errors.Is(undo, ErrNotFound) {
-		return v, status.Errorf(codes.Aborted, "%v; taking the ticket back: %v", err, undo)
+		return v, status.Errorf(codes.Aborted, "%v; removing the attachment ticket: %v", err, undo)
 	}
 	return v, err
 }
@@ -57,14 +57,14 @@ func isFinal(code codes.Code) bool {
 func (c *controller) attach(ctx context.Context, volume, node, id string, as capability) (Volume, error) {
 	known, err := c.volumes.HasNode(ctx, node)
 	if err != nil {
-		return Volume{}, about(err, "looking for node "+node, node)
+		return Volume{}, about(err, "reading node "+node, node)
 	}
 	if !known {
-		return Volume{}, status.Errorf(codes.NotFound, "publishing volume %s: node %s: not found", volume, node)
+		return Volume{}, status.Errorf(codes.NotFound, "attaching volume %s: node %s does not exist", volume, node)
 	}
 	v, err := c.volumes.Volume(ctx, volume)
 	if err != nil {
-		return v, about(err, "looking for volume "+volume, volume)
+		return v, about(err, "reading volume "+volume, volume)
 	}
 	if err := checkMode(v, as); err != nil {
 		return v, err
@@ -81,7 +81,7 @@ func (c *controller) attach(ctx context.Context, volume, node, id string, as cap
 		if err := c.volumes.Attach(ctx, volume, ticket); err != nil {
 			return v, about(err, "attaching volume "+volume+" to node "+node, volume, node)
 		}
-		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Asked for the volume to be attached")
+		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Requested the attachment of the volume")
 	}
 	settled := 0
 	v, err = c.await(ctx, volume, func(v Volume) (bool, error) {
@@ -111,10 +111,10 @@ func isSatisfied(v Volume, id, node string) bool {
 // publish does not wait if a strict-local volume has its data on another node.
 func checkAttachable(v Volume, node string, asked bool) error {
 	if v.State == stateDeleting {
-		return status.Errorf(codes.NotFound, "volume %s: it is being deleted", v.Name)
+		return status.Errorf(codes.NotFound, "volume %s is being deleted", v.Name)
 	}
 	if text := types.StrictLocalRefusal(v.Name, node, v.StrictLocalNodes); text != "" {
-		return status.Errorf(codes.FailedPrecondition, "publishing: %s", text)
+		return status.Error(codes.FailedPrecondition, text)
 	}
 	isSomewhere := v.NodeID != ""
 	if v.Faulted || !v.Ready && !asked && !isSomewhere {
@@ -137,13 +137,13 @@ func notSatisfied(v Volume, id, node string) error {
 		return shareNotServed(v, id, node)
 	}
 	if v.NodeID != "" && v.NodeID != node {
-		return status.Errorf(codes.FailedPrecondition, "publishing volume %s to node %s: it is attached to node %s", v.Name, node, v.NodeID)
+		return status.Errorf(codes.FailedPrecondition, "attaching volume %s to node %s: it is still attached to node %s", v.Name, node, v.NodeID)
 	}
 	reason := v.Tickets[id].Message
 	if reason == "" {
-		reason = "its state is " + v.State
+		reason = "the volume's state is " + v.State
 	}
-	return status.Errorf(codes.DeadlineExceeded, "publishing volume %s to node %s: not attached in time: %s", v.Name, node, reason)
+	return status.Errorf(codes.DeadlineExceeded, "attaching volume %s to node %s: the volume was not attached in time: %s", v.Name, node, reason)
 }
 
 // unpublish removes this driver's ticket for the node, or for all nodes if node is empty. It waits until the tickets
@@ -156,7 +156,7 @@ func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 		return nil
 	}
 	if err != nil {
-		return about(err, "looking for volume "+volume, volume)
+		return about(err, "reading volume "+volume, volume)
 	}
 	ids := c.ticketsFor(v, node)
 	if node != "" && len(ids) == 0 {
@@ -167,7 +167,7 @@ func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 		if err := c.volumes.Detach(ctx, volume, id); err != nil && !errors.Is(err, ErrNotFound) {
 			return about(err, "detaching volume "+volume, volume)
 		}
-		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Asked for the volume to be detached")
+		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Requested the detachment of the volume")
 	}
 	v, err = c.await(ctx, volume, func(v Volume) (bool, error) {
 		return len(c.ticketsFor(v, node)) == 0 && (v.isShared() || hasLeft(v, node)), nil
@@ -176,7 +176,7 @@ func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 		return nil
 	}
 	if errors.Is(err, errWaitOver) {
-		return status.Errorf(codes.DeadlineExceeded, "unpublishing volume %s: it is still %s on node %s", volume, v.State, v.NodeID)
+		return status.Errorf(codes.DeadlineExceeded, "detaching volume %s: it is still %s on node %s", volume, v.State, v.NodeID)
 	}
 	return err
 }

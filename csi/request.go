@@ -51,7 +51,7 @@ func readCapability(c *csipb.VolumeCapability) (capability, error) {
 	switch access := c.GetAccessType().(type) {
 	case *csipb.VolumeCapability_Block:
 		if result.isShared() {
-			return capability{}, fmt.Errorf("access mode %s is not supported for a block volume: several nodes share a volume over NFS, which has no block devices",
+			return capability{}, fmt.Errorf("access mode %s is not supported for a block volume: several nodes share a volume over NFS, and NFS has no block devices",
 				modeName(c.GetAccessMode().GetMode()))
 		}
 		result.block = true
@@ -64,7 +64,7 @@ func readCapability(c *csipb.VolumeCapability) (capability, error) {
 			return capability{}, fmt.Errorf("parameter %s: value %q %w", paramFSType, result.fsType, err)
 		}
 	default:
-		return capability{}, fmt.Errorf("the capability says neither block nor mount")
+		return capability{}, fmt.Errorf("the volume capability must be of type block or mount")
 	}
 	return result, nil
 }
@@ -94,7 +94,7 @@ func readCapabilities(list []*csipb.VolumeCapability) (capability, error) {
 			return capability{}, err
 		}
 		if one.fsType != "" && result.fsType != "" && one.fsType != result.fsType {
-			return capability{}, fmt.Errorf("the capabilities name two file systems, %s and %s", result.fsType, one.fsType)
+			return capability{}, fmt.Errorf("the volume capabilities must name one file system, not %s and %s", result.fsType, one.fsType)
 		}
 		if one.fsType != "" {
 			result.fsType = one.fsType
@@ -105,7 +105,7 @@ func readCapabilities(list []*csipb.VolumeCapability) (capability, error) {
 	}
 	switch {
 	case exclusive && shared:
-		return capability{}, fmt.Errorf("the capabilities contradict each other: one pod alone, and several nodes")
+		return capability{}, fmt.Errorf("the volume capabilities contradict each other: they request a volume for one pod only, and for several nodes")
 	case exclusive:
 		result.accessMode = accessModeRWOP
 	case shared:
@@ -127,14 +127,14 @@ func volumeSize(r *csipb.CapacityRange, fsType string) (int64, error) {
 		return 0, fmt.Errorf("capacity range: required %d and limit %d must not be negative", required, limit)
 	}
 	if limit > 0 && limit < required {
-		return 0, fmt.Errorf("capacity range: the limit %s is less than the required %s", types.ExactSizeText(limit), types.ExactSizeText(required))
+		return 0, fmt.Errorf("capacity range: the limit %s is less than the required size %s", types.ExactSizeText(limit), types.ExactSizeText(required))
 	}
 	size := max(required, minimumSize)
 	if fsType == types.FSTypeXFS {
 		size = max(size, minimumXFSSize)
 	}
 	if size > maximumSize {
-		return 0, errOutOfRange{fmt.Sprintf("capacity range: the required %s are more than the largest possible size, %s", types.ExactSizeText(required), types.ExactSizeText(maximumSize))}
+		return 0, errOutOfRange{fmt.Sprintf("capacity range: the required size %s is more than the largest possible size, %s", types.ExactSizeText(required), types.ExactSizeText(maximumSize))}
 	}
 	size = (size + sizeUnit - 1) / sizeUnit * sizeUnit
 	if limit > 0 && size > limit {
@@ -153,7 +153,7 @@ func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
 		return VolumeRequest{}, err
 	}
 	if req.GetVolumeContentSource() != nil {
-		return VolumeRequest{}, fmt.Errorf("volume content source: making a volume from a snapshot or another volume is not offered")
+		return VolumeRequest{}, fmt.Errorf("volume content source: creating a volume from a snapshot or another volume is not supported")
 	}
 	c, err := readCapabilities(req.GetVolumeCapabilities())
 	if err != nil {

@@ -67,7 +67,7 @@ func TestParseParameters(t *testing.T) {
 			params: map[string]string{"colour": "blue", "csi.storage.k8s.io/pvc/name": "data"},
 			want:   parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored"},
 		},
-		{name: "no replicas are refused", params: map[string]string{"numberOfReplicas": "0"}, err: `parameter numberOfReplicas: value "0" is not a whole number from 1 to 20`},
+		{name: "no replicas are refused", params: map[string]string{"numberOfReplicas": "0"}, err: `parameter numberOfReplicas: value "0" must be a whole number from 1 to 20`},
 		{name: "too many replicas are refused", params: map[string]string{"numberOfReplicas": "21"}, err: "numberOfReplicas"},
 		{name: "an anti-affinity of no known word is refused", params: map[string]string{"replicaZoneSoftAntiAffinity": "true"}, err: `parameter replicaZoneSoftAntiAffinity: value "true" is none of ignored, enabled, disabled`},
 		{name: "a balance of no known word is refused", params: map[string]string{"replicaAutoBalance": "true"}, err: `parameter replicaAutoBalance: value "true" is none of ignored, disabled, least-effort, best-effort`},
@@ -96,10 +96,10 @@ func TestParseParameters(t *testing.T) {
 			err: `parameter dataLocality: value "near" is none of disabled, best-effort, strict-local; ` +
 				`parameter encrypted: value "true" asks for encryption, which is not offered; leave the parameter out or set it to false; ` +
 				`parameter fsType: value "btrfs" is none of ext4, xfs; ` +
-				`parameter numberOfReplicas: value "0" is not a whole number from 1 to 20; ` +
+				`parameter numberOfReplicas: value "0" must be a whole number from 1 to 20; ` +
 				`parameter shareManagerTolerations: "key=a:Never" must be key=value:Effect or key:Effect`,
 		},
-		{name: "what is wrong with mkfs is said with the rest", params: map[string]string{"mkfsParams": "/dev/sda", "numberOfReplicas": "x"}, err: `parameter numberOfReplicas: value "x" is not a whole number from 1 to 20; `},
+		{name: "what is wrong with mkfs is said with the rest", params: map[string]string{"mkfsParams": "/dev/sda", "numberOfReplicas": "x"}, err: `parameter numberOfReplicas: value "x" must be a whole number from 1 to 20; `},
 		{name: "a device among the arguments of mkfs is refused", params: map[string]string{"mkfsParams": "/dev/sda -F"}, err: `argument "/dev/sda"`},
 	}
 	for _, c := range cases {
@@ -139,11 +139,11 @@ func TestVolumeSize(t *testing.T) {
 		{name: "a limit that is met is no matter", required: 64 * mib, limit: 64 * mib, want: 64 * mib},
 		{name: "rounding past the limit is out of range", required: 64*mib + 1, limit: 65 * mib, err: "the smallest possible size is 66 MiB, which is more than the limit 65 MiB"},
 		{name: "xfs past the limit is out of range", required: 64 * mib, limit: 100 * mib, fsType: "xfs", err: "300 MiB"},
-		{name: "a limit below the requirement is refused", required: 64 * mib, limit: 32 * mib, err: "the limit 32 MiB is less than the required 64 MiB"},
+		{name: "a limit below the requirement is refused", required: 64 * mib, limit: 32 * mib, err: "the limit 32 MiB is less than the required size 64 MiB"},
 		{name: "a negative size is refused", required: -1, err: "must not be negative"},
 		{name: "the largest multiple of the unit stays", required: 9223372036852678656, want: 9223372036852678656},
-		{name: "one byte more is out of range", required: 9223372036852678657, err: "capacity range: the required 8 EiB (9223372036852678657 bytes) are more than the largest possible size, 8 EiB (9223372036852678656 bytes)"},
-		{name: "the largest number is out of range", required: 1<<63 - 1, err: "the required 8 EiB (9223372036854775807 bytes) are more than"},
+		{name: "one byte more is out of range", required: 9223372036852678657, err: "capacity range: the required size 8 EiB (9223372036852678657 bytes) is more than the largest possible size, 8 EiB (9223372036852678656 bytes)"},
+		{name: "the largest number is out of range", required: 1<<63 - 1, err: "the required size 8 EiB (9223372036854775807 bytes) is more than"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -102,7 +102,7 @@ func TestRunControllerRefusesAClaimThatNoVolumeCanMeet(t *testing.T) {
 	events := eventsOf(ctx, t, kube)
 	stop := runController(ctx, t, kube, f)
 	wantEvent(ctx, t, events, "ProvisioningFailed",
-		"capacity range: the required 8 EiB (9223372036854775807 bytes) are more than the largest possible size, 8 EiB (9223372036852678656 bytes)")
+		"capacity range: the required size 8 EiB (9223372036854775807 bytes) is more than the largest possible size, 8 EiB (9223372036852678656 bytes)")
 	stop()
 	assert.Empty(t, f.made())
 	list, err := kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})

@@ -33,7 +33,7 @@ func socketPath(endpoint string) (string, error) {
 // listenUnix listens on a socket that only root may use. It creates the directory.
 func listenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, fmt.Errorf("make the directory of a socket: %w", err)
+		return nil, fmt.Errorf("create the directory of a socket: %w", err)
 	}
 	return unixsocket.Listen(path)
 }
@@ -72,9 +72,9 @@ func logCalls(log *logrus.Entry) grpc.UnaryServerInterceptor {
 		case codes.OK:
 			entry.Debug("Answered a call")
 		case codes.Unimplemented:
-			entry.WithError(err).Debug("Refused a call")
+			entry.WithError(err).Debug("A call failed")
 		default:
-			entry.WithError(err).Warn("Refused a call")
+			entry.WithError(err).Warn("A call failed")
 		}
 		return response, err
 	}

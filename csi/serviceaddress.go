@@ -17,7 +17,7 @@ const resolverFile = "/etc/resolv.conf"
 // serviceLookup limits the question for one address.
 const serviceLookup = 3 * time.Second
 
-var errNoServiceDomain = errors.New("the pod's resolver does not search the Services of its namespace")
+var errNoServiceDomain = errors.New("the pod's resolver configuration does not search the Services of its namespace")
 
 // lookUpService returns a function that asks the cluster's DNS for the address of a Service in this pod's namespace.
 // The plugin has no account at the API server, and does not need one for that. The name is absolute, so no other domain
@@ -39,7 +39,7 @@ func lookUpService(ctx context.Context, file string) func(name string) (netip.Ad
 			return netip.Addr{}, fmt.Errorf("look up the Service of the share: %w", err)
 		}
 		if len(found) != 1 {
-			return netip.Addr{}, fmt.Errorf("look up the Service of the share: it has %d addresses", len(found))
+			return netip.Addr{}, fmt.Errorf("look up the Service of the share: it has %d addresses instead of one", len(found))
 		}
 		return found[0].Unmap(), nil
 	}

@@ -26,7 +26,7 @@ type share struct {
 // checkShareMountOptions refuses mount options that would be ignored for a shared volume.
 func checkShareMountOptions(options []string) error {
 	if _, refused := mount.DefaultNFSOptions.WithMountOptions(options); len(refused) > 0 {
-		return fmt.Errorf("mountOptions: %s: a shared volume is mounted over NFS version 4, which has no such option; parameter %s takes all options of the kernel's NFS client",
+		return fmt.Errorf("mountOptions: %s: not supported for a shared volume, which is mounted over NFS version 4; use parameter %s for options of the kernel's NFS client",
 			strings.Join(refused, ", "), paramNFSOptions)
 	}
 	return nil
@@ -37,15 +37,15 @@ func shareOf(req stagingRequest, c capability) (*share, error) {
 	volume, endpoint := req.GetVolumeId(), req.GetPublishContext()[keyShareEndpoint]
 	switch {
 	case endpoint == "" && c.isShared():
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: several nodes may use it, but it was published without %s", volume, keyShareEndpoint)
+		return nil, status.Errorf(codes.FailedPrecondition, "mounting volume %s: its claim allows several nodes, but the attachment has no %s", volume, keyShareEndpoint)
 	case endpoint == "":
 		return nil, nil
 	case c.block:
-		return nil, status.Errorf(codes.InvalidArgument, "volume %s: it is served over NFS, which has no block devices", volume)
+		return nil, status.Errorf(codes.InvalidArgument, "mounting volume %s: the volume is served over NFS, and NFS has no block devices", volume)
 	}
 	server, err := parseEndpoint(endpoint, volume)
 	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "volume %s: %s %q %v", volume, keyShareEndpoint, endpoint, err)
+		return nil, status.Errorf(codes.InvalidArgument, "mounting volume %s: %s %q %v", volume, keyShareEndpoint, endpoint, err)
 	}
 	options := mount.DefaultNFSOptions
 	if text := req.GetVolumeContext()[paramNFSOptions]; text != "" {
@@ -62,11 +62,11 @@ func shareOf(req stagingRequest, c capability) (*share, error) {
 func parseEndpoint(endpoint, volume string) (netip.Addr, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "nfs" || u.Port() != "" || u.Path != "/"+volume {
-		return netip.Addr{}, fmt.Errorf("is not nfs://<address>/%s", volume)
+		return netip.Addr{}, fmt.Errorf("must be nfs://<address>/%s", volume)
 	}
 	address, err := netip.ParseAddr(u.Hostname())
 	if err != nil || address.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("has no IP address")
+		return netip.Addr{}, fmt.Errorf("must contain an IP address")
 	}
 	return address.Unmap(), nil
 }
@@ -93,7 +93,7 @@ func (n *node) stageShare(s staging) (mount.Export, error) {
 	if !ok {
 		return given, failed
 	}
-	n.log.WithError(failed).WithFields(logrus.Fields{"volume": s.volume, "export": moved.Source()}).Warn("The share is not served where it was published; its Service has another address now")
+	n.log.WithError(failed).WithFields(logrus.Fields{"volume": s.volume, "export": moved.Source()}).Warn("The share cannot be mounted at the address in the attachment. Its Service has another address now")
 	return moved, n.stageShareAt(s, moved)
 }
 
@@ -113,16 +113,16 @@ func (n *node) stageShareAt(s staging, export mount.Export) error {
 	keep, err := n.isMountOfShare(s, export)
 	switch {
 	case errors.Is(err, mount.ErrStuck):
-		return status.Errorf(codes.Unavailable, "staging volume %s: %v", s.volume, err)
+		return status.Errorf(codes.Unavailable, "mounting volume %s: %v", s.volume, err)
 	case status.Code(err) == codes.Unavailable:
 		return err
 	case err != nil:
-		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
+		return status.Errorf(codes.Internal, "mounting volume %s: %v", s.volume, err)
 	case keep:
 		return nil
 	}
 	if len(s.share.ignored) > 0 {
-		n.log.WithFields(logrus.Fields{"volume": s.volume, "options": s.share.ignored}).Warn("Mounting a shared volume without mount options that NFS does not have")
+		n.log.WithFields(logrus.Fields{"volume": s.volume, "options": s.share.ignored}).Warn("Mounting a shared volume without the mount options that NFS does not have")
 	}
 	if n.beforeNFS != nil {
 		n.beforeNFS()
@@ -130,13 +130,13 @@ func (n *node) stageShareAt(s staging, export mount.Export) error {
 	err = n.mounts.MountNFS(export, s.path, s.share.options)
 	switch {
 	case errors.Is(err, mount.ErrNoNFSClient):
-		return status.Errorf(codes.FailedPrecondition, "staging volume %s, which is shared over NFS: %v", s.volume, err)
+		return status.Errorf(codes.FailedPrecondition, "mounting volume %s, which is shared over NFS: %v", s.volume, err)
 	case errors.Is(err, mount.ErrNoServer), errors.Is(err, mount.ErrStuck):
-		return status.Errorf(codes.Unavailable, "staging volume %s: %v", s.volume, err)
+		return status.Errorf(codes.Unavailable, "mounting volume %s: %v", s.volume, err)
 	case err != nil:
-		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
+		return status.Errorf(codes.Internal, "mounting volume %s: %v", s.volume, err)
 	}
-	n.log.WithFields(logrus.Fields{"volume": s.volume, "path": s.path, "export": export.Source()}).Info("Staged a shared volume")
+	n.log.WithFields(logrus.Fields{"volume": s.volume, "path": s.path, "export": export.Source()}).Info("Mounted a shared volume")
 	return nil
 }
 
@@ -155,7 +155,7 @@ func (n *node) isMountOfShare(s staging, export mount.Export) (bool, error) {
 		log.Warn("Removing the mount of a device: the volume is shared now")
 		return false, n.takeOff(s.volume, s.path)
 	case entry.Source != export.Source():
-		log.WithField("export", entry.Source).Warn("Removing the mount of another export: the volume is served elsewhere now")
+		log.WithField("export", entry.Source).Warn("Removing the mount of another export: the volume is served at another address now")
 		return false, n.mounts.DetachNFS(s.path, mount.Hasty)
 	}
 	silent := n.mounts.Answers(s.path)
@@ -168,7 +168,7 @@ func (n *node) isMountOfShare(s staging, export mount.Export) (bool, error) {
 			return false, err
 		}
 		if len(users) > 0 {
-			return false, status.Errorf(codes.Unavailable, "staging volume %s: the server of its mount does not answer: %v", s.volume, silent)
+			return false, status.Errorf(codes.Unavailable, "mounting volume %s: the NFS server of its existing mount does not answer: %v", s.volume, silent)
 		}
 	}
 	log.WithError(silent).Warn("Removing the mount of a share that does not answer")
@@ -181,13 +181,13 @@ func (n *node) isMountOfShare(s staging, export mount.Export) (bool, error) {
 // export according to the mount table, and checks its own bind again.
 func (n *node) publishShare(p publication) error {
 	volume := p.staged.volume
-	failed := func(err error) error { return unmountProblem("publishing volume "+volume, err) }
+	failed := func(err error) error { return unmountProblem("mounting volume "+volume+" for a pod", err) }
 	staged, err := n.mounts.Listed(p.staged.path)
 	if err != nil {
 		return failed(err)
 	}
 	if staged == (mount.Entry{}) {
-		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: it is not staged at %s", volume, p.staged.path)
+		return status.Errorf(codes.FailedPrecondition, "mounting volume %s for a pod: it is not mounted at its staging path %s", volume, p.staged.path)
 	}
 	export, err := n.stageShare(p.staged)
 	if err != nil {
@@ -197,7 +197,7 @@ func (n *node) publishShare(p publication) error {
 		return failed(err)
 	}
 	if !staged.IsNFS() || staged.Source != export.Source() {
-		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: its export is not mounted at %s", volume, p.staged.path)
+		return status.Errorf(codes.FailedPrecondition, "mounting volume %s for a pod: its NFS export is not mounted at %s", volume, p.staged.path)
 	}
 	bound := mount.Entry{Path: p.target, Type: staged.Type, Source: staged.Source, Device: staged.Device, ReadOnly: staged.ReadOnly || p.readOnly}
 	found, err := n.mounts.Listed(p.target)
@@ -207,7 +207,7 @@ func (n *node) publishShare(p publication) error {
 	case isSameMount(found, bound):
 		return nil
 	case found != (mount.Entry{}):
-		n.log.WithField("path", p.target).Warn("Removing a mount that is not of the share as it is published now")
+		n.log.WithField("path", p.target).Warn("Removing a mount that differs from the requested mount of the share")
 		if err := n.clear(volume, found); err != nil {
 			return failed(err)
 		}
@@ -219,10 +219,10 @@ func (n *node) publishShare(p publication) error {
 		return failed(err)
 	}
 	if found, err = n.mounts.Listed(p.target); err != nil || !isSameMount(found, bound) {
-		return status.Errorf(codes.Internal, "publishing volume %s: %s shows %s %s, not its export: %v",
+		return status.Errorf(codes.Internal, "mounting volume %s for a pod: the mount at %s has type %s and source %s, and is not its NFS export: %v",
 			volume, p.target, found.Type, found.Source, errors.Join(err, n.mounts.DetachNFS(p.target, mount.Patient)))
 	}
-	n.log.WithFields(logrus.Fields{"volume": volume, "path": p.target, "readOnly": p.readOnly}).Info("Published a shared volume")
+	n.log.WithFields(logrus.Fields{"volume": volume, "path": p.target, "readOnly": p.readOnly}).Info("Mounted a shared volume for a pod")
 	return nil
 }
 
@@ -247,10 +247,10 @@ func (n *node) checkExclusiveShare(p publication, staged mount.Entry) error {
 	}
 	others, err := n.mounts.Others(staged)
 	if err != nil {
-		return status.Errorf(codes.Internal, "publishing volume %s: %v", p.staged.volume, err)
+		return status.Errorf(codes.Internal, "mounting volume %s for a pod: %v", p.staged.volume, err)
 	}
 	if len(others) > 0 {
-		return status.Errorf(codes.FailedPrecondition, "publishing volume %s: one pod may have it, and it is published at %s", p.staged.volume, others[0])
+		return status.Errorf(codes.FailedPrecondition, "mounting volume %s for a pod: only one pod may use it, and it is already mounted at %s", p.staged.volume, others[0])
 	}
 	return nil
 }

@@ -221,9 +221,9 @@ func TestHowAShareIsMounted(t *testing.T) {
 		{"many nodes that read → published read-only", func(h *sharedHost) { h.as = capabilityOf(multiReader, "") }, codes.OK, "", first + " ro"},
 		{"one node → the same", func(h *sharedHost) { h.as = capabilityOf(writer, "xfs") }, codes.OK, "", first},
 		{"options of version 3 → refused", func(h *sharedHost) { h.context = map[string]string{"nfsOptions": "vers=3"} }, codes.InvalidArgument, "parameter nfsOptions", ""},
-		{"another volume's share → refused", func(h *sharedHost) { h.endpoint = "nfs://10.0.0.1/pvc-2" }, codes.InvalidArgument, "is not nfs://<address>/pvc-1", ""},
-		{"a name for an address → refused", func(h *sharedHost) { h.endpoint = "nfs://share/pvc-1" }, codes.InvalidArgument, "has no IP address", ""},
-		{"another protocol → refused", func(h *sharedHost) { h.endpoint = "nbd://10.0.0.1/pvc-1" }, codes.InvalidArgument, "is not nfs://", ""},
+		{"another volume's share → refused", func(h *sharedHost) { h.endpoint = "nfs://10.0.0.1/pvc-2" }, codes.InvalidArgument, "must be nfs://<address>/pvc-1", ""},
+		{"a name for an address → refused", func(h *sharedHost) { h.endpoint = "nfs://share/pvc-1" }, codes.InvalidArgument, "must contain an IP address", ""},
+		{"another protocol → refused", func(h *sharedHost) { h.endpoint = "nbd://10.0.0.1/pvc-1" }, codes.InvalidArgument, "must be nfs://", ""},
 		{"a block volume → refused", func(h *sharedHost) { h.as = blockOf(writer) }, codes.InvalidArgument, "no block devices", ""},
 		{"the server takes no connection → later", func(h *sharedHost) { h.nfs.refuse["connect"] = syscall.ECONNREFUSED }, codes.Unavailable, "cannot be reached: connection refused", ""},
 		{

@@ -33,10 +33,10 @@ func checkMode(v Volume, as capability) error {
 			mode = accessModeRWO
 		}
 		return status.Errorf(codes.FailedPrecondition,
-			"publishing volume %s: its claim lets several nodes use it, but its access mode is %s; change that to %s while it is detached", v.Name, mode, accessModeRWX)
+			"attaching volume %s: its claim allows several nodes, but the volume's accessMode is %s; change accessMode to %s while the volume is detached", v.Name, mode, accessModeRWX)
 	case as.block && v.isShared():
 		return status.Errorf(codes.FailedPrecondition,
-			"publishing volume %s: its claim is for a block volume, but its access mode is %s, and NFS has no block devices", v.Name, v.AccessMode)
+			"attaching volume %s: its claim is for a block volume, but the volume's accessMode is %s, and NFS has no block devices", v.Name, v.AccessMode)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (c *controller) awaitShareLeft(ctx context.Context, v Volume) (Volume, erro
 		return !isServed(v), checkUnpublished(v)
 	})
 	if errors.Is(err, errWaitOver) {
-		return last, status.Errorf(codes.Aborted, "deleting volume %s: its share has not left node %s yet (%s); the data is deleted after that", last.Name, last.NodeID, last.State)
+		return last, status.Errorf(codes.Aborted, "deleting volume %s: its share has not left node %s yet (the volume is %s); the data is deleted after that", last.Name, last.NodeID, last.State)
 	}
 	return last, err
 }
@@ -74,7 +74,7 @@ func shareNotServed(v Volume, id, node string) error {
 	case v.ShareState != "":
 		reason = "its share manager is " + v.ShareState
 	default:
-		reason = "it has no share manager yet"
+		reason = "the volume has no share manager yet"
 	}
-	return status.Errorf(codes.DeadlineExceeded, "publishing volume %s to node %s: it is not served over NFS in time: %s", v.Name, node, reason)
+	return status.Errorf(codes.DeadlineExceeded, "attaching volume %s to node %s: the volume was not served over NFS in time: %s", v.Name, node, reason)
 }

@@ -97,11 +97,11 @@ func TestPublishOfASharedVolume(t *testing.T) {
 				volumeIn("detached", "")(v)
 				v.AccessMode = "rwo"
 			},
-			code: codes.FailedPrecondition, message: "its access mode is rwo; change that to rwx while it is detached", calls: []string{"detach pvc-1 "},
+			code: codes.FailedPrecondition, message: "the volume's accessMode is rwo; change accessMode to rwx while the volume is detached", calls: []string{"detach pvc-1 "},
 		},
 		{
 			name: "a claim of many nodes for a volume of one, attached for us → refused", volume: volumeIn("attached", "n1", ticketOn("n1", true)),
-			code: codes.FailedPrecondition, message: "its access mode is rwo", calls: []string{"detach pvc-1 n1"},
+			code: codes.FailedPrecondition, message: "accessMode is rwo", calls: []string{"detach pvc-1 n1"},
 		},
 		{
 			name: "a claim for a block volume → refused", volume: sharedIn("running", testEndpoint, ticketOn("n1", true)), as: blockOf(writer),
@@ -177,7 +177,7 @@ func TestValidateComparesWithTheVolume(t *testing.T) {
 		want   string // the reason if not confirmed; empty: confirmed
 	}{
 		{"pvc-1", capabilityOf(writer, ""), ""},
-		{"pvc-1", capabilityOf(multiNode, ""), "its access mode is rwo"},
+		{"pvc-1", capabilityOf(multiNode, ""), "accessMode is rwo"},
 		{"pvc-2", capabilityOf(multiNode, ""), ""},
 		{"pvc-2", capabilityOf(multiReader, ""), ""},
 		{"pvc-2", capabilityOf(writer, ""), ""},

@@ -22,7 +22,7 @@ func TestMountOptionsOfASharedClaimActOrAreRefused(t *testing.T) {
 		err string
 	}{
 		"options of the NFS client, and of any file system → made":  {of(multiNode, "nfsvers=4.1", "hard", "timeo=600", "noatime"), ""},
-		"for a file system on a device, which is shared → refused":  {of(multiNode, "discard", "hard", "data=ordered"), "mountOptions: discard, data=ordered: a shared volume is mounted over NFS version 4, which has no such option; parameter nfsOptions takes all options of the kernel's NFS client"},
+		"for a file system on a device, which is shared → refused":  {of(multiNode, "discard", "hard", "data=ordered"), "mountOptions: discard, data=ordered: not supported for a shared volume, which is mounted over NFS version 4; use parameter nfsOptions for options of the kernel's NFS client"},
 		"a version that shares do not speak → refused":              {of(multiNode, "nfsvers=3"), "mountOptions: nfsvers=3"},
 		"for a file system on a device, which one node has → made":  {of(one, "discard", "data=ordered"), ""},
 		"shared by a parameter, for a file system on a device → no": {withShare(of(one, "discard")), "mountOptions: discard"},

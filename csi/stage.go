@@ -92,7 +92,7 @@ func (n *node) stage(s staging) error {
 	if err != nil {
 		// If a plain file or directory is left at that path, it must not be used as the volume: a pod's writes would go
 		// to this node's own disk.
-		return status.Errorf(codes.FailedPrecondition, "staging volume %s: %s", s.volume, deviceProblem(device, err))
+		return status.Errorf(codes.FailedPrecondition, "mounting volume %s: %s", s.volume, deviceProblem(device, err))
 	}
 	target := s.path
 	if s.capability.block {
@@ -100,11 +100,11 @@ func (n *node) stage(s staging) error {
 	}
 	done, err := n.isCurrent(target, number)
 	if err != nil {
-		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
+		return status.Errorf(codes.Internal, "mounting volume %s: %v", s.volume, err)
 	}
 	switch {
 	case done && n.mounts.IsDead(device):
-		return status.Errorf(codes.Unavailable, "staging volume %s: its device %s answers reads with errors", s.volume, device)
+		return status.Errorf(codes.Unavailable, "mounting volume %s: reads of its device %s fail", s.volume, device)
 	case done:
 		n.growStaged(s, device)
 		return nil
@@ -114,21 +114,21 @@ func (n *node) stage(s staging) error {
 		err = n.mountStaged(s, device)
 	}
 	if err != nil && errors.Is(err, s.mkfsRefused) {
-		return status.Errorf(codes.InvalidArgument, "staging volume %s: %v", s.volume, err)
+		return status.Errorf(codes.InvalidArgument, "mounting volume %s: %v", s.volume, err)
 	}
 	if err != nil {
-		return status.Errorf(codes.Internal, "staging volume %s: %v", s.volume, err)
+		return status.Errorf(codes.Internal, "mounting volume %s: %v", s.volume, err)
 	}
-	n.log.WithFields(logrus.Fields{"volume": s.volume, "path": target}).Info("Staged volume")
+	n.log.WithFields(logrus.Fields{"volume": s.volume, "path": target}).Info("Mounted the volume")
 	return nil
 }
 
 func deviceProblem(device string, err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "its device " + device + " is not there: the volume is not attached to this node"
+		return "its device " + device + " does not exist: the volume is not attached to this node"
 	case errors.Is(err, mount.ErrNotBlockDevice):
-		return device + " is not a block device; it is left untouched, and someone must remove it"
+		return device + " is not a block device, and the driver does not touch it; remove it from this node to continue"
 	}
 	return err.Error()
 }
@@ -141,7 +141,7 @@ func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
 	if entry, err := n.mounts.Listed(path); err != nil {
 		return false, err
 	} else if entry.IsNFS() {
-		n.log.WithField("path", path).Warn("Removing the mount of a share: the volume is not shared any more")
+		n.log.WithField("path", path).Warn("Removing the mount of a share: the volume is no longer shared")
 		return false, n.mounts.DetachNFS(path, mount.Hasty)
 	}
 	point, err := n.mounts.Look(path)
@@ -151,7 +151,7 @@ func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
 	if !point.Broken && point.Device == number {
 		return true, nil
 	}
-	n.log.WithField("path", path).Warn("Removing a mount whose device is gone or is another one")
+	n.log.WithField("path", path).Warn("Removing a mount whose device is gone or was replaced")
 	return false, n.mounts.Detach(path)
 }
 
@@ -224,9 +224,9 @@ func (n *node) unstage(volume, path string) error {
 		func() error { return n.mounts.Remove(path) },
 	} {
 		if err := step(); err != nil {
-			return unmountProblem("unstaging volume "+volume, err)
+			return unmountProblem("unmounting volume "+volume, err)
 		}
 	}
-	n.log.WithFields(logrus.Fields{"volume": volume, "path": path}).Info("Unstaged volume")
+	n.log.WithFields(logrus.Fields{"volume": volume, "path": path}).Info("Unmounted the volume")
 	return nil
 }

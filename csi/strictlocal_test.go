@@ -67,14 +67,14 @@ func TestCreateChecksTheNodeOfTheFirstPod(t *testing.T) {
 		{name: "room there → created", locality: "strict-local", topology: firstNode("n1"), size: 1 << 30},
 		{
 			name: "no room there → refused, for Kubernetes to choose another node", locality: "strict-local", topology: firstNode("n1"), size: 2 << 30, code: codes.ResourceExhausted,
-			text: "volume pvc-1: node n1 has no place for its 2 GiB: the largest possible strict-local volume there is 1 GiB",
+			text: "creating volume pvc-1: node n1 has no space for its 2 GiB; the largest possible strict-local volume there is 1 GiB",
 		},
 		{name: "no node yet → created, and placed where it is attached", locality: "strict-local", size: 2 << 30},
 		{name: "its data may be elsewhere → created", locality: "best-effort", topology: firstNode("n1"), size: 2 << 30},
 		{name: "a manager that cannot tell → created", locality: "strict-local", topology: firstNode("n1"), size: 2 << 30, fail: ErrNotFound},
-		{name: "no answer → asked again", locality: "strict-local", topology: firstNode("n1"), size: 1 << 30, fail: errors.New("refused"), code: codes.Unavailable, text: "asking for the capacity of node n1: refused"},
+		{name: "no answer → asked again", locality: "strict-local", topology: firstNode("n1"), size: 1 << 30, fail: errors.New("refused"), code: codes.Unavailable, text: "asking the manager for the capacity of node n1: refused"},
 		{
-			name: "a topology of another kind → refused", locality: "strict-local", size: 1 << 30, code: codes.InvalidArgument, text: `accessible topology: segment "zone": must be kubernetes.io/hostname`,
+			name: "a topology of another kind → refused", locality: "strict-local", size: 1 << 30, code: codes.InvalidArgument, text: `accessible topology: segment "zone" is not supported; it must be kubernetes.io/hostname`,
 			topology: &csipb.TopologyRequirement{Preferred: []*csipb.Topology{{Segments: map[string]string{"zone": "a"}}}},
 		},
 	} {

@@ -98,7 +98,7 @@ func (t *toucher) touch(server netip.Addr) {
 	go func() {
 		defer func() { t.free <- struct{}{} }()
 		if err := t.mounts.Answers(path); err != nil {
-			t.log.WithError(err).WithField("server", server).Debug("The mount of a restarted share gave no answer")
+			t.log.WithError(err).WithField("server", server).Debug("The mount of a restarted share did not answer")
 		}
 	}()
 }

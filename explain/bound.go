@@ -154,7 +154,7 @@ func ofPV(s *Snapshot, pv *corev1.PersistentVolume) []Finding {
 	}
 	if ignored := ignoredMountOptions(s, pv); len(ignored) > 0 && !deleted {
 		say(Warning, "MountOptionsIgnored", "shared volume {volume} is mounted without mountOptions "+strings.Join(ignored, ", ")+" of PersistentVolume {pv}",
-			[]string{"a shared volume is mounted over NFS version 4, which has no such option"},
+			[]string{"a shared volume is mounted over NFS version 4, which does not support such options"},
 			Step{"Remove the options from the PersistentVolume", "kubectl edit pv {pv}"},
 			Step{"Put options of the kernel's NFS client into the parameter nfsOptions of the StorageClass; it applies to new claims", ""})
 	}

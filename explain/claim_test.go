@@ -459,7 +459,7 @@ func TestWhyAClaimWaitsIsNotReadFromEventsAlone(t *testing.T) {
 				w.pendingClaim("1Gi")
 				w.Classes[0].Parameters = map[string]string{"numberOfReplicas": "three"}
 				e := w.happens(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}, "ProvisioningFailed",
-					`failed to provision volume with StorageClass "longhorn": rpc error: code = InvalidArgument desc = parameter numberOfReplicas: value "three" is not a whole number`, 0)
+					`failed to provision volume with StorageClass "longhorn": rpc error: code = InvalidArgument desc = parameter numberOfReplicas: value "three" must be a whole number`, 0)
 				e.InvolvedObject.Kind = "PersistentVolumeClaim"
 			},
 			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "waits for its volume",
@@ -540,8 +540,8 @@ func TestMountOptionsThatActAreNotReported(t *testing.T) {
 func TestWhatHelpsARefusedClaimFollowsItsMessage(t *testing.T) {
 	class := &storagev1.StorageClass{Parameters: map[string]string{"numberOfReplicas": "three", "share": "yes"}}
 	for message, want := range map[string][]string{
-		`storage class x: parameter numberOfReplicas: value "three" is not a whole number`: {"Correct the parameter: parameters of a StorageClass cannot be changed"},
-		"access mode MULTI_NODE_MULTI_WRITER is not supported for a block volume: share":   {"If the message names a parameter", "If the message names a field of the claim"},
+		`storage class x: parameter numberOfReplicas: value "three" must be a whole number`: {"Correct the parameter: parameters of a StorageClass cannot be changed"},
+		"access mode MULTI_NODE_MULTI_WRITER is not supported for a block volume: share":    {"If the message names a parameter", "If the message names a field of the claim"},
 	} {
 		steps := refusedSteps(message, class)
 		if len(steps) != len(want) {

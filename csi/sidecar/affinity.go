@@ -55,7 +55,7 @@ func newAffinities(o Options, factory informers.SharedInformerFactory, recorder 
 		UpdateFunc: func(_, now any) { a.enqueue(now) },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("following volume attachments: %w", err)
+		return nil, fmt.Errorf("watching VolumeAttachments: %w", err)
 	}
 	return a, nil
 }
@@ -84,7 +84,7 @@ func (a *affinities) run(ctx context.Context) {
 			return
 		}
 		if err := a.sync(ctx, name); err != nil && ctx.Err() == nil {
-			a.log.WithError(err).WithField("attachment", name).Warn("The persistent volume has no node affinity yet; trying again")
+			a.log.WithError(err).WithField("attachment", name).Warn("Cannot set the node affinity of the PersistentVolume; trying again")
 			a.queue.AddRateLimited(name)
 		} else {
 			a.queue.Forget(name)
@@ -153,10 +153,10 @@ func (a *affinities) set(ctx context.Context, pv *corev1.PersistentVolume, host 
 		return err
 	}
 	if _, err := a.kube.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("give persistent volume %s its node affinity: %w", pv.Name, err)
+		return fmt.Errorf("set the node affinity of persistent volume %s: %w", pv.Name, err)
 	}
 	a.log.WithFields(logrus.Fields{"persistentVolume": pv.Name, "host": host}).Info("Set the node affinity of a strict-local volume")
 	a.recorder.Eventf(pv, corev1.EventTypeNormal, eventAffinitySet,
-		"the volume is strict-local and has its data on node %s: Kubernetes runs its pods there from now on", host)
+		"the volume is strict-local and its data is on node %s; from now on Kubernetes runs its pods there", host)
 	return nil
 }

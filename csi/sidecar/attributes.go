@@ -54,7 +54,7 @@ func newAttributesClasses(o Options, factory informers.SharedInformerFactory, re
 		UpdateFunc: func(_, now any) { a.enqueue(now) },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("following claims: %w", err)
+		return nil, fmt.Errorf("watching claims: %w", err)
 	}
 	return a, nil
 }
@@ -75,7 +75,7 @@ func (a *attributesClasses) run(ctx context.Context) {
 			return
 		}
 		if err := a.sync(ctx, key); err != nil && ctx.Err() == nil {
-			a.log.WithError(err).WithField("claim", key.String()).Warn("The claim does not say that its volume keeps its attributes; trying again")
+			a.log.WithError(err).WithField("claim", key.String()).Warn("Cannot write to the claim that volume attributes classes are not supported; trying again")
 			a.queue.AddRateLimited(key)
 		} else {
 			a.queue.Forget(key)
@@ -106,7 +106,7 @@ func (a *attributesClasses) sync(ctx context.Context, key types.NamespacedName) 
 		}
 		return a.patch(ctx, claim, map[string]any{"type": conditionModifyError, "$patch": "delete"})
 	}
-	message := fmt.Sprintf("volumeAttributesClassName %q: volume attributes classes are not offered; the volume stays as it is", *claim.Spec.VolumeAttributesClassName)
+	message := fmt.Sprintf("volumeAttributesClassName %q: volume attributes classes are not supported; the volume stays unchanged", *claim.Spec.VolumeAttributesClassName)
 	if has != nil && has.Status == corev1.ConditionTrue && has.Message == message {
 		return nil
 	}

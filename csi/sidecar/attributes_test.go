@@ -15,7 +15,7 @@ import (
 )
 
 func TestAClaimSaysThatItsVolumeKeepsItsAttributes(t *testing.T) {
-	const message = `volumeAttributesClassName "gold": volume attributes classes are not offered; the volume stays as it is`
+	const message = `volumeAttributesClassName "gold": volume attributes classes are not supported; the volume stays unchanged`
 	resizing := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimResizing, Status: corev1.ConditionTrue}
 	refused := corev1.PersistentVolumeClaimCondition{Type: conditionModifyError, Status: corev1.ConditionTrue, Reason: "NotOffered", Message: message}
 	foreign := corev1.PersistentVolumeClaimCondition{Type: conditionModifyError, Status: corev1.ConditionTrue, Reason: "Other", Message: "x"}

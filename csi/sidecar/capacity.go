@@ -78,7 +78,7 @@ func (c *capacities) run(ctx context.Context) {
 	defer next.Stop()
 	for {
 		if err := c.sync(ctx); err != nil && ctx.Err() == nil {
-			c.log.WithError(err).Warn("The storage capacity is not published; trying again")
+			c.log.WithError(err).Warn("Cannot publish the storage capacity; trying again")
 		}
 		select {
 		case <-ctx.Done():
@@ -282,7 +282,7 @@ func (c *capacities) ask(ctx context.Context, s segment, sizes answers) *csipb.G
 	case status.Code(err) == codes.InvalidArgument:
 		answer = refused
 	case err != nil:
-		c.log.WithError(err).WithField("class", s.class.Name).Warn("The driver does not say how large volumes of the class may be")
+		c.log.WithError(err).WithField("class", s.class.Name).Warn("The driver did not report how large a volume of the class may be")
 		return nil
 	}
 	sizes[q] = answer

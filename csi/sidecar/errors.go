@@ -33,7 +33,7 @@ func plainErrors(ctx context.Context, method string, req, reply any, conn *grpc.
 	}
 	text := st.Message()
 	if ctx.Err() != nil {
-		text = fmt.Sprintf("%s: no answer of the driver: %s", path.Base(method), text)
+		text = fmt.Sprintf("%s: the driver did not answer: %s", path.Base(method), text)
 	}
 	return &callError{status: st, text: text}
 }

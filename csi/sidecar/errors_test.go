@@ -29,7 +29,7 @@ func TestPlainErrors(t *testing.T) {
 	}{
 		{"success", t.Context(), nil, codes.OK, ""},
 		{"an answer of the driver → its own words and its code", t.Context(), status.Error(codes.ResourceExhausted, "volume v: no room"), codes.ResourceExhausted, "volume v: no room"},
-		{"no answer in time → the call is named", ended, status.Error(codes.Canceled, "context canceled"), codes.Canceled, "CreateVolume: no answer of the driver: context canceled"},
+		{"no answer in time → the call is named", ended, status.Error(codes.Canceled, "context canceled"), codes.Canceled, "CreateVolume: the driver did not answer: context canceled"},
 		{"no error of a call → as it is", t.Context(), plain, codes.Unknown, "x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestIgnoredParametersAreReportedOnceForAClaim(t *testing.T) {
-	const prefix = "Warning IgnoredParameters storage class longhorn: these parameters have no effect, because the driver does not offer what they ask for, or does not know them: "
+	const prefix = "Warning IgnoredParameters storage class longhorn: these parameters have no effect, because the driver does not support or does not know them: "
 	for _, c := range []struct {
 		name   string
 		params map[string]string

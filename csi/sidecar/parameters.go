@@ -74,9 +74,9 @@ func refuseReserved(key string) error {
 	case near != "":
 		return fmt.Errorf("parameter %s: there is no parameter of this name; did you mean %s?", key, reservedPrefix+near)
 	case strings.HasSuffix(name, "-secret-name"), strings.HasSuffix(name, "-secret-namespace"):
-		return fmt.Errorf("parameter %s: the driver uses no secrets, because encryption is not offered; leave the parameter out", key)
+		return fmt.Errorf("parameter %s: the driver uses no secrets, because encryption is not supported; leave the parameter out", key)
 	}
-	return fmt.Errorf("parameter %s: the driver does not know it; leave the parameter out", key)
+	return fmt.Errorf("parameter %s: the driver does not know this parameter; leave it out", key)
 }
 
 // checked are the parameters as the driver will check them, with the type of the file system that the claim gets.

@@ -69,7 +69,7 @@ func (p *Provisioner) Provision(ctx context.Context, o provision.ProvisionOption
 	volume := response.GetVolume()
 	if got, want := volume.GetCapacityBytes(), req.CapacityRange.RequiredBytes; got != 0 && got < want {
 		return nil, provision.ProvisioningInBackground, fmt.Errorf(
-			"volume %s has %d bytes, less than the %d asked for", volume.GetVolumeId(), got, want)
+			"volume %s has %d bytes, less than the requested %d", volume.GetVolumeId(), got, want)
 	}
 	p.reportIgnored(o, params)
 	p.log.WithFields(logrus.Fields{"volume": volume.GetVolumeId(), "claim": o.PVC.Namespace + "/" + o.PVC.Name}).Info("Provisioned volume")
@@ -83,7 +83,7 @@ func (p *Provisioner) prepare(o provision.ProvisionOptions) (classParameters, *c
 		err = p.check(params.checked())
 	}
 	if err != nil {
-		return params, nil, fmt.Errorf("storage class %s: %w; a class cannot be changed: create it again without the fault", o.StorageClass.Name, err)
+		return params, nil, fmt.Errorf("storage class %s: %w; a class cannot be changed: delete it, and create it again without this error", o.StorageClass.Name, err)
 	}
 	req, err := p.request(o, params)
 	return params, req, err
@@ -97,7 +97,7 @@ func (p *Provisioner) reportIgnored(o provision.ProvisionOptions, params classPa
 	}
 	if ignored := p.withoutEffect(params.driver); len(ignored) > 0 {
 		p.recorder.Eventf(o.PVC, corev1.EventTypeWarning, eventIgnoredParameters,
-			"storage class %s: these parameters have no effect, because the driver does not offer what they ask for, or does not know them: %s",
+			"storage class %s: these parameters have no effect, because the driver does not support or does not know them: %s",
 			o.StorageClass.Name, strings.Join(ignored, ", "))
 	}
 }
@@ -106,12 +106,12 @@ func (p *Provisioner) request(o provision.ProvisionOptions, params classParamete
 	claim := o.PVC
 	switch {
 	case claim.Spec.Selector != nil:
-		return nil, fmt.Errorf("claim %s/%s: a selector cannot be honoured when a volume is made", claim.Namespace, claim.Name)
+		return nil, fmt.Errorf("claim %s/%s: a selector is not supported for a new volume; create the claim again without the selector", claim.Namespace, claim.Name)
 	case ptr.Deref(claim.Spec.VolumeAttributesClassName, "") != "":
-		return nil, fmt.Errorf("claim %s/%s: volumeAttributesClassName %q: volume attributes classes are not offered; create the claim again without the field",
+		return nil, fmt.Errorf("claim %s/%s: volumeAttributesClassName %q: volume attributes classes are not supported; create the claim again without this field",
 			claim.Namespace, claim.Name, *claim.Spec.VolumeAttributesClassName)
 	case claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil:
-		return nil, fmt.Errorf("claim %s/%s: making a volume from a data source is not offered", claim.Namespace, claim.Name)
+		return nil, fmt.Errorf("claim %s/%s: creating a volume from a data source is not supported", claim.Namespace, claim.Name)
 	}
 	mode, err := accessmodes.ToCSIAccessMode(claim.Spec.AccessModes, p.multiWriter)
 	if err != nil {
@@ -246,7 +246,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	}
 	attachments, err := p.attachments.List(labels.Everything())
 	if err != nil {
-		return fmt.Errorf("listing volume attachments: %w", err)
+		return fmt.Errorf("listing VolumeAttachments: %w", err)
 	}
 	for _, a := range attachments {
 		if name := a.Spec.Source.PersistentVolumeName; name != nil && *name == pv.Name {

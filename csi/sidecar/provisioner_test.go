@@ -192,7 +192,7 @@ func TestProvisionRefusesBeforeItAsksTheDriver(t *testing.T) {
 		{name: "a fault of the driver's parameters", params: map[string]string{"numberOfReplica": "2"}, text: "storage class longhorn: numberOfReplica is wrong; a class cannot be changed"},
 		{
 			name: "a class of volume attributes", claim: func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("gold") },
-			text: `claim default/data: volumeAttributesClassName "gold": volume attributes classes are not offered; create the claim again without the field`,
+			text: `claim default/data: volumeAttributesClassName "gold": volume attributes classes are not supported; create the claim again without this field`,
 		},
 		{name: "a data source", claim: func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = &corev1.TypedLocalObjectReference{} }, text: "data source"},
 	}

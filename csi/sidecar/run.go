@@ -83,7 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	// Without this gate, attacher and resizer would not wait for their workers.
 	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ReleaseLeaderElectionOnExit): true})
 	if err != nil {
-		return fmt.Errorf("enabling the orderly end of attacher and resizer: %w", err)
+		return fmt.Errorf("enabling the orderly stop of attacher and resizer: %w", err)
 	}
 	turns := newTurns()
 	conn, err := grpc.NewClient("unix://"+o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(plainErrors, turns.intercept))

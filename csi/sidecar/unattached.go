@@ -128,7 +128,7 @@ func (u *unattached) sync(ctx context.Context) error {
 		case !s.said:
 			s.said = true
 			u.recorder.Eventf(u.subject(p), corev1.EventTypeWarning, eventAttachmentMissing,
-				"volume %s is published to node %s, and no VolumeAttachment asks for that: it is unpublished %s after the last one was seen", p.volume, p.node, unattachedWait)
+				"volume %s is attached to node %s, but no VolumeAttachment requests this; the driver detaches it if this lasts for %s", p.volume, p.node, unattachedWait)
 		}
 		if known && listedAt.After(s.since) && u.clock.Since(s.since) >= unattachedWait {
 			due = append(due, p)
@@ -177,9 +177,9 @@ func (u *unattached) unpublishOne(ctx context.Context, p publication) error {
 		delete(u.seen, p) // the cache is late
 		return nil
 	}
-	u.log.WithFields(logrus.Fields{"volume": p.volume, "node": p.node}).Warn("Unpublishing a volume for which there is no VolumeAttachment")
+	u.log.WithFields(logrus.Fields{"volume": p.volume, "node": p.node}).Warn("Detaching a volume that no VolumeAttachment requests")
 	u.recorder.Eventf(u.subject(p), corev1.EventTypeWarning, eventUnpublished,
-		"volume %s is unpublished from node %s: no VolumeAttachment has asked for it for %s", p.volume, p.node, unattachedWait)
+		"volume %s is being detached from node %s: no VolumeAttachment has requested it for %s", p.volume, p.node, unattachedWait)
 	_, err = u.driver.ControllerUnpublishVolume(ctx, &csipb.ControllerUnpublishVolumeRequest{VolumeId: p.volume, NodeId: p.node})
 	if err == nil {
 		delete(u.seen, p) // the list may show it once more

@@ -133,10 +133,10 @@ func TestAVolumeThatNoAttachmentAsksForIsUnpublished(t *testing.T) {
 	w := newAttachedWorld(t)
 	require.NoError(t, w.pass(t, time.Minute))
 	assert.Empty(t, w.driver.undone, "too early")
-	assert.Equal(t, "Warning VolumeAttachmentMissing volume vol is published to node id-1, and no VolumeAttachment asks for that: it is unpublished 2m0s after the last one was seen", w.said())
+	assert.Equal(t, "Warning VolumeAttachmentMissing volume vol is attached to node id-1, but no VolumeAttachment requests this; the driver detaches it if this lasts for 2m0s", w.said())
 	require.NoError(t, w.pass(t, 70*time.Second))
 	assert.Equal(t, []string{"vol id-1"}, w.driver.undone)
-	assert.Equal(t, "Warning UnpublishedWithoutAttachment volume vol is unpublished from node id-1: no VolumeAttachment has asked for it for 2m0s", w.said())
+	assert.Equal(t, "Warning UnpublishedWithoutAttachment volume vol is being detached from node id-1: no VolumeAttachment has requested it for 2m0s", w.said())
 }
 
 func TestAVolumeStaysPublishedWhileAnAttachmentMayAskForIt(t *testing.T) {

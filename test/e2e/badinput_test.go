@@ -57,7 +57,7 @@ func badClaims(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string)
 		},
 		{
 			"a bad value in the StorageClass → the key, the value and the rule", "bad-value", "64Mi", "e2e-bad-value",
-			[]string{"storage class e2e-bad-value", `parameter numberOfReplicas: value "none" is not a whole number from 1 to 20`},
+			[]string{"storage class e2e-bad-value", `parameter numberOfReplicas: value "none" must be a whole number from 1 to 20`},
 		},
 		{
 			"larger than every disk → no room, and why", "too-large", tooLargeClaim, "longhorn",
@@ -65,7 +65,7 @@ func badClaims(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string)
 		},
 		{
 			"more bytes than 64 bits can count → out of range", "10e", "10E", "longhorn",
-			[]string{"capacity range: the required 8 EiB (9223372036854775807 bytes) are more than the largest possible size"},
+			[]string{"capacity range: the required size 8 EiB (9223372036854775807 bytes) is more than the largest possible size"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func (h *heldVolume) path(action string) string { return "/volumes/" + h.volume 
 
 // letGo waits until the pod's owner can read where the volume is. Then it detaches the volume, so that the pod gets it.
 func (h *heldVolume) letGo(ctx context.Context, t *testing.T) {
-	waitEvent(ctx, t, h.c, h.namespace, "Pod", h.pod, "FailedAttachVolume", "it is attached to node "+nodes[0])
+	waitEvent(ctx, t, h.c, h.namespace, "Pod", h.pod, "FailedAttachVolume", "it is still attached to node "+nodes[0])
 	phase := podPhase(ctx, t, h.c, h.namespace, h.pod)
 	assert.Equal(t, "Pending", phase, "the pod is %s while the volume is elsewhere", phase)
 	h.api.do(ctx, t, http.MethodPost, h.path("detach"), v1.DetachInput{}, http.StatusOK, nil)
