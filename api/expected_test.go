@@ -93,7 +93,7 @@ func TestReplicasAreListedAsClientsCountThem(t *testing.T) {
 func TestARebuildOfARemovedReplicaIsNotListed(t *testing.T) {
 	v := volumeWith(t, attached, ownReplica("vol-r-1", ""), ownReplica("vol-r-2", "", leaving), ownEngine(func(e *longhorn.Engine) {
 		e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{
-			"vol-r-1": {IsRebuilding: true, Progress: 7}, "vol-r-2": {Error: "removed from the volume"}, "vol-r-3": {Error: "removed from the volume"},
+			"vol-r-1": {IsRebuilding: true, Progress: 7}, "vol-r-2": {Error: "it was removed from the volume"}, "vol-r-3": {Error: "it was removed from the volume"},
 		}
 	}))
 	require.Len(t, v.RebuildStatus, 1)

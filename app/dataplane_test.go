@@ -62,7 +62,7 @@ func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
 			Members: []*proto.MemberState{
 				{Name: "r-1", Mode: "RW", Progress: 100},
 				{Name: "r-2", Mode: "WO", Rebuilding: true, Progress: 40},
-				{Name: "r-3", Mode: "ERR", Error: "its connection has ended", Progress: 12},
+				{Name: "r-3", Mode: "ERR", Error: "the connection to it was lost", Progress: 12},
 			},
 		}},
 	})
@@ -86,7 +86,7 @@ func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
 		Modes:    map[string]longhorn.ReplicaMode{"r-1": "RW", "r-2": "WO", "r-3": "ERR"},
 		Rebuilds: map[string]longhorn.RebuildStatus{
 			"r-2": {IsRebuilding: true, Progress: 40, State: "in_progress"},
-			"r-3": {Error: "its connection has ended", Progress: 12, State: "error"},
+			"r-3": {Error: "the connection to it was lost", Progress: 12, State: "error"},
 		},
 	}
 	assert.Equal(t, want, d.ObserveEngine("e-0"))

@@ -180,7 +180,7 @@ func TestMemberIsExpelledOnlyWhereTheServerSaysSo(t *testing.T) {
 }
 
 func TestAMemberThatWasToLeaveHasNotFailed(t *testing.T) {
-	removed := map[string]longhorn.RebuildStatus{"vol-r-2": {Error: "removed from the volume"}}
+	removed := map[string]longhorn.RebuildStatus{"vol-r-2": {Error: "it was removed from the volume"}}
 	both := func(e *longhorn.Engine) {
 		e.Status.ReplicaModeMap = modes{"vol-r-1": longhorn.ReplicaModeRW, "vol-r-2": longhorn.ReplicaModeRW}
 		e.Status.CurrentReplicaAddressMap["vol-r-2"] = "10.0.0.9:8500"
@@ -194,11 +194,11 @@ func TestAMemberThatWasToLeaveHasNotFailed(t *testing.T) {
 	t.Run("not asked for any more → told as what it is", func(t *testing.T) {
 		h, c := begin(t, plane(), running(both, func(e *longhorn.Engine) { delete(e.Spec.ReplicaAddressMap, "vol-r-2") }))
 		syncOf(t, c, nil)
-		h.ExpectEvents("Normal Left vol-e-0: replica vol-r-2 is no longer a member because the volume does not need it: removed from the volume")
+		h.ExpectEvents("Normal Left vol-e-0: replica vol-r-2 is no longer a member because the volume does not need it: it was removed from the volume")
 	})
 	t.Run("still asked for → it failed", func(t *testing.T) {
 		h, c := begin(t, plane(), running(both))
 		syncOf(t, c, nil)
-		h.ExpectEvents("Warning Failed vol-e-0: replica vol-r-2 failed: removed from the volume")
+		h.ExpectEvents("Warning Failed vol-e-0: replica vol-r-2 failed: it was removed from the volume")
 	})
 }

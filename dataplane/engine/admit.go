@@ -18,11 +18,11 @@ const admitTimeout = 10 * time.Second
 
 var (
 	// errNoAddress means that the address of a replica is unknown.
-	errNoAddress = errors.New("it has no address")
+	errNoAddress = errors.New("its address is unknown")
 	// errMismatch means that another replica than the expected one answered.
-	errMismatch = errors.New("not the expected replica")
+	errMismatch = errors.New("the replica does not match the volume")
 	// errLate means that a replica was not opened within admitTimeout.
-	errLate = errors.New("it did not answer in time")
+	errLate = fmt.Errorf("it did not answer within %s", admitTimeout)
 )
 
 // candidate is a replica of the volume with the result of its opening.
@@ -113,29 +113,29 @@ func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
 	}
 	if c.replica, err = e.cfg.Connect(ctx, c.Member); err != nil {
 		c.replica = nil
-		return fmt.Errorf("open: %w", err)
+		return fmt.Errorf("open the replica: %w", err)
 	}
 	if err := ctx.Err(); err != nil { // it opened late and must not receive requests
-		return fmt.Errorf("open: %w", err)
+		return fmt.Errorf("open the replica: %w", err)
 	}
 	reply, err := c.replica.Control(ctx, membership.OpState, nil)
 	if err != nil {
-		return fmt.Errorf("ask for the state: %w", err)
+		return fmt.Errorf("read its state: %w", err)
 	}
 	c.answered = e.cfg.Clock.Now()
 	if c.state, err = decodeState(reply); err != nil {
-		return fmt.Errorf("read the state: %w", err)
+		return fmt.Errorf("decode its state: %w", err)
 	}
 	s := c.state
 	switch {
 	case c.UID != "" && s.UID != c.UID:
-		return fmt.Errorf("%w: its uid is %s, not %s", errMismatch, s.UID, c.UID)
+		return fmt.Errorf("%w: its UID is %s, expected %s", errMismatch, s.UID, c.UID)
 	case s.SizeBytes < e.mirror.size.Load() || c.replica.Size() < e.mirror.size.Load():
-		return fmt.Errorf("%w: its size is %d bytes, less than %d", errMismatch, s.SizeBytes, e.mirror.size.Load())
+		return fmt.Errorf("%w: its size is %d bytes, the volume has %d bytes", errMismatch, s.SizeBytes, e.mirror.size.Load())
 	case s.Generation > e.cfg.Generation:
 		return fmt.Errorf("%w: generation %d", ErrFenced, s.Generation)
 	case s.Generation < e.cfg.Generation:
-		return fmt.Errorf("%w: it admitted generation %d but shows %d", errMismatch, e.cfg.Generation, s.Generation)
+		return fmt.Errorf("%w: it admitted generation %d, but its state has generation %d", errMismatch, e.cfg.Generation, s.Generation)
 	}
 	if err := membership.CheckRegions(e.mirror.size.Load(), s.RegionBytes); err != nil {
 		return fmt.Errorf("%w: %w", errMismatch, err)
@@ -150,7 +150,7 @@ const maxStateBytes = 64 << 10
 // decodeState reads the reply to membership.OpState.
 func decodeState(reply []byte) (s membership.State, err error) {
 	if len(reply) > maxStateBytes {
-		return s, fmt.Errorf("%w: its state has %d bytes, more than %d", errMismatch, len(reply), maxStateBytes)
+		return s, fmt.Errorf("%w: its state message has %d bytes, more than the maximum of %d", errMismatch, len(reply), maxStateBytes)
 	}
 	err = json.Unmarshal(reply, &s)
 	return s, err

@@ -128,7 +128,7 @@ func (c *copier) one(ctx context.Context, p piece, busy bool) error {
 	begun := c.pace.clock.Now()
 	equal, err := c.copy(p)
 	if err != nil {
-		return fmt.Errorf("copy %d bytes at %d: %w", p.length, p.off, err)
+		return fmt.Errorf("copy %d bytes at offset %d: %w", p.length, p.off, err)
 	}
 	c.pace.took = c.pace.clock.Since(begun)
 	if equal {

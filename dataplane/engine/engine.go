@@ -124,19 +124,19 @@ var (
 	ErrInUse = errors.New("the device is in use")
 	// ErrUnclean is wrapped by the error of Stop if the engine has ended, but not all members have confirmed a last
 	// flush. The regions concerned stay marked and are made equal at the next start.
-	ErrUnclean = errors.New("stopped without a last flush on all members")
+	ErrUnclean = errors.New("not every replica confirmed the last flush")
 	// ErrFenced means that a replica has admitted a higher generation: this engine must not continue.
-	ErrFenced = errors.New("a higher generation was admitted")
+	ErrFenced = errors.New("this engine is rejected: a replica has recorded a higher generation")
 	// ErrNotProposed refuses a RecordEpoch with another epoch or session than the engine proposed.
-	ErrNotProposed = errors.New("the engine did not propose this")
+	ErrNotProposed = errors.New("the engine did not propose this epoch")
 	// ErrOtherSession refuses a call for another start of the engine.
-	ErrOtherSession = errors.New("not the engine's session")
+	ErrOtherSession = errors.New("the request is for another start of the engine")
 	// ErrNotRunning refuses calls that only a running engine can serve.
 	ErrNotRunning = errors.New("the engine is not running")
 	// ErrBusy refuses an operation while another one is under way.
-	ErrBusy = errors.New("the engine does one thing at a time")
+	ErrBusy = errors.New("the engine is busy with another operation")
 	// ErrLeaving refuses a larger size if the epoch has listed a failed replica for too long.
-	ErrLeaving = errors.New("a replica that has failed is a member still")
+	ErrLeaving = errors.New("a failed replica is still a member")
 	// ErrMemberTooSmall refuses a size that a member does not have yet.
 	ErrMemberTooSmall = errors.New("a replica is too small")
 	// ErrLastMember refuses to expel the last member.
@@ -235,7 +235,7 @@ func (e *Engine) accept(session string, epoch membership.Epoch) error {
 	case !e.accepted.IsZero() && e.accepted.Equal(epoch):
 		return nil
 	case e.state.ProposedEpoch.IsZero() || !e.state.ProposedEpoch.Equal(epoch):
-		return fmt.Errorf("record epoch %s while %s is proposed: %w", epoch, e.state.ProposedEpoch, ErrNotProposed)
+		return fmt.Errorf("record epoch %s, but the proposed epoch is %s: %w", epoch, e.state.ProposedEpoch, ErrNotProposed)
 	}
 	e.accepted, e.state.ProposedEpoch = e.state.ProposedEpoch, membership.Epoch{}
 	close(e.recorded)

@@ -30,7 +30,7 @@ func (x expansion) String() string {
 // the size of the data path.
 func (e *Engine) Expand(ctx context.Context, session string, sizeBytes int64) error {
 	if err := e.expand(ctx, session, sizeBytes); err != nil {
-		return fmt.Errorf("expand to %d bytes: %w", sizeBytes, err)
+		return fmt.Errorf("expand the volume to %d bytes: %w", sizeBytes, err)
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func (e *Engine) expand(ctx context.Context, session string, size int64) error {
 	}
 	if f, ok := e.cfg.Frontend.(Resizer); ok && f.Size() < size {
 		if err := f.Resize(ctx, size); err != nil {
-			return fmt.Errorf("the device: %w", err)
+			return fmt.Errorf("offer the new size on the device: %w", err)
 		}
 	}
 	if offered := e.offered(); offered != e.State().SizeBytes {
@@ -86,20 +86,20 @@ func (e *Engine) growMembers(ctx context.Context, size int64) error {
 	for _, m := range serving {
 		reply, err := m.Control(ctx, membership.OpState, nil)
 		if err != nil {
-			return fmt.Errorf("ask replica %s for its size: %w", m.name, err)
+			return fmt.Errorf("read the size of replica %s: %w", m.name, err)
 		}
 		s, err := decodeState(reply)
 		if err != nil {
-			return fmt.Errorf("ask replica %s for its size: %w", m.name, err)
+			return fmt.Errorf("read the size of replica %s: %w", m.name, err)
 		}
 		if s.SizeBytes < size {
-			return fmt.Errorf("%w: %s has %d bytes", ErrMemberTooSmall, m.name, s.SizeBytes)
+			return fmt.Errorf("%w: replica %s has %d bytes", ErrMemberTooSmall, m.name, s.SizeBytes)
 		}
 		if g, ok := m.Replica.(grower); ok {
 			g.Grow(s.SizeBytes)
 		}
 		if m.Size() < size {
-			return fmt.Errorf("%w: %s is reached with %d bytes", ErrMemberTooSmall, m.name, m.Size())
+			return fmt.Errorf("%w: the connection to replica %s offers %d bytes", ErrMemberTooSmall, m.name, m.Size())
 		}
 	}
 	return nil
@@ -117,7 +117,7 @@ func (e *Engine) settledMembers(ctx context.Context) ([]*member, error) {
 		select {
 		case <-m.gone:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %s", ErrLeaving, m.name)
+			return nil, fmt.Errorf("%w: replica %s", ErrLeaving, m.name)
 		case <-e.quit:
 			return nil, ErrNotRunning
 		case <-e.ctx.Done():

@@ -43,7 +43,7 @@ func (r *request) perform(b nbd.Backend) error {
 	case kindFlush:
 		return b.Flush(background)
 	}
-	panic("BUG: a request of no kind")
+	panic("BUG: a request has no kind")
 }
 
 // fanout is one request on its way to all members. It is reused, together with its fields. It is not reused if one of
@@ -241,7 +241,7 @@ func (f *fanout) judge() membership.Judgement {
 }
 
 // errInterrupted is the answer to a change that waited for an epoch when the engine ended.
-var errInterrupted = errors.New("the engine ended before the change could be acknowledged")
+var errInterrupted = errors.New("the engine stopped before it could acknowledge the change")
 
 // waitForEpoch returns nil when an epoch is in force that lists no member that lacks the change.
 func (f *fanout) waitForEpoch() error {

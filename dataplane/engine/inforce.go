@@ -38,7 +38,7 @@ const (
 func (e *Engine) InForce(ctx context.Context, limited bool) Verdict {
 	payload, err := json.Marshal(membership.InForce{Limited: limited})
 	if err != nil {
-		panic("BUG: a question cannot be encoded: " + err.Error())
+		panic("BUG: the question about the generation cannot be encoded: " + err.Error())
 	}
 	asked, answers, verdict := e.askAll(ctx, payload)
 	if asked == nil {

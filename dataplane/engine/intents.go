@@ -46,7 +46,7 @@ func (e *Engine) clearUntilRest() bool {
 			return false
 		}
 		if err := e.mirror.clearQuiet(); err != nil {
-			e.log.WithError(err).Debug("Marks stay for another period")
+			e.log.WithError(err).Debug("The engine could not clear intent marks; it tries again after the next period")
 		}
 		if e.mirror.regions.rest() {
 			return true
@@ -68,7 +68,7 @@ func (m *mirror) clearAll() error {
 
 // errUnsettled means that marks may not be cleared now: an epoch lists a member that has failed, and this member lacks
 // the changes in marked regions.
-var errUnsettled = errors.New("the members are about to change")
+var errUnsettled = errors.New("the members of the epoch are changing; the intent marks stay")
 
 // flushAndClear makes the changes in the runs durable and clears their marks. The runs were quiet before the flush
 // starts. After it, new changes are delayed; runs that are no longer quiet at that time stay marked. All runs stay
@@ -82,7 +82,7 @@ func (m *mirror) flushAndClear(runs []run) error {
 		return errUnsettled
 	}
 	if err := m.onServing(ro, func(b *member) error { return b.Flush(background) }); err != nil {
-		return fmt.Errorf("flush before clearing marks: %w", err)
+		return fmt.Errorf("flush before the intent marks are cleared: %w", err)
 	}
 	for len(runs) > 0 {
 		n := min(len(runs), clearBatch)
@@ -142,14 +142,14 @@ func (m *mirror) lockFree(q run, locked func(*span, run)) {
 func (m *mirror) clearOn(ro *roster, regions []int64) error {
 	payload, err := json.Marshal(membership.Regions{Indexes: regions})
 	if err != nil {
-		return fmt.Errorf("encode regions: %w", err)
+		return fmt.Errorf("encode the regions: %w", err)
 	}
 	err = m.onServing(ro, func(b *member) error {
 		_, err := b.Control(background, membership.OpClearIntents, payload)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("clear marks: %w", err)
+		return fmt.Errorf("clear the intent marks: %w", err)
 	}
 	return nil
 }

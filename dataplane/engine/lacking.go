@@ -80,7 +80,7 @@ func (e *Engine) askLacking(target *member, base membership.Epoch) (bitmap, erro
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ask for marks: %w", err)
+		return nil, fmt.Errorf("read the intent marks: %w", err)
 	}
 	return union, nil
 }

@@ -36,7 +36,7 @@ func (e *Engine) memberFailed(m *member, err error) {
 		if last && m.isLost() {
 			e.fail(failure{
 				reason: ReasonMemberFailed, members: []MemberState{{Name: m.name, Mode: ModeERR, Error: err.Error()}},
-				err: fmt.Errorf("the last replica, %s: %w", m.name, err),
+				err: fmt.Errorf("the last healthy replica, %s, failed: %w", m.name, err),
 			})
 		}
 		return
@@ -161,7 +161,7 @@ func (e *Engine) store(epoch membership.Epoch, quit <-chan struct{}) bool {
 		if e.mirror.roster.Load() != ro {
 			continue // with the remaining members
 		}
-		e.log.WithError(err).WithField("full", len(full)).Warn("No replica can store the new epoch; they are asked again")
+		e.log.WithError(err).WithField("full", len(full)).Warn("No replica can store the new epoch; the engine asks the replicas again")
 		if !e.pause(storeAgain, quit) {
 			return false
 		}
@@ -217,9 +217,9 @@ func (e *Engine) inForce(epoch membership.Epoch) {
 		b.joinOnce.Do(func() { close(b.joined) })
 	}
 	e.mu.Unlock()
-	e.log.WithField("epoch", epoch.String()).Info("Epoch in force")
+	e.log.WithField("epoch", epoch.String()).Info("Epoch is in force")
 	e.cfg.OnChange()
 }
 
 // errRemoved is the reason why a member without a fault was expelled.
-var errRemoved = errors.New("removed from the volume")
+var errRemoved = errors.New("it was removed from the volume")

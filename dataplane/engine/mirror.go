@@ -165,9 +165,9 @@ func (m *mirror) readElsewhere(p []byte, off int64, s *span, leave func(error), 
 	primary := ro.serving[source]
 	primary.readErrors.Add(1)
 	if m.regions.isUneven(off, int64(len(p))) && !primary.isLost() {
-		return fmt.Errorf("read from %s: %w", primary.name, nbd.EIO)
+		return fmt.Errorf("read from replica %s: %w", primary.name, nbd.EIO)
 	}
-	failed, reasons := []*member{primary}, []error{fmt.Errorf("read %d bytes at %d: %w", len(p), off, err)}
+	failed, reasons := []*member{primary}, []error{fmt.Errorf("read %d bytes at offset %d: %w", len(p), off, err)}
 	for i, b := range ro.serving {
 		if i == source {
 			continue
@@ -183,10 +183,10 @@ func (m *mirror) readElsewhere(p []byte, off int64, s *span, leave func(error), 
 			return nil
 		}
 		b.readErrors.Add(1)
-		failed, reasons = append(failed, b), append(reasons, fmt.Errorf("read %d bytes at %d: %w", len(p), off, err))
+		failed, reasons = append(failed, b), append(reasons, fmt.Errorf("read %d bytes at offset %d: %w", len(p), off, err))
 	}
 	m.log.WithError(errors.Join(reasons...)).WithField("offset", off).Error("A read failed on every replica")
-	return fmt.Errorf("read from every replica: %w", nbd.EIO)
+	return fmt.Errorf("every replica failed the read: %w", nbd.EIO)
 }
 
 // Extents implements nbd.Backend. Under concurrent changes the answer may already be outdated. An error proves nothing
@@ -228,7 +228,7 @@ func (m *mirror) extents(b *member, off, length int64) ([]nbd.Extent, error) {
 	extents := <-answer
 	for _, e := range extents {
 		if end := e.Offset + e.Length; end%sectorBytes != 0 && end < off+length {
-			return nil, fmt.Errorf("replica %s: an extent of %d bytes at %d: %w", b.name, e.Length, e.Offset, nbd.EIO)
+			return nil, fmt.Errorf("replica %s: an extent of %d bytes at offset %d does not end at a sector boundary: %w", b.name, e.Length, e.Offset, nbd.EIO)
 		}
 	}
 	return extents, nil
@@ -305,9 +305,9 @@ func (m *mirror) Flush(context.Context) error {
 func (m *mirror) check(off, length int64, beyond nbd.Errno) error {
 	switch size := m.size.Load(); {
 	case off < 0 || length <= 0 || off > math.MaxInt64-length:
-		return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf("range of %d bytes at %d", length, off)}
+		return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf("invalid range: %d bytes at offset %d", length, off)}
 	case off+length > size:
-		return &nbd.Error{Errno: beyond, Msg: fmt.Sprintf("range of %d bytes at %d, past the end at %d", length, off, size)}
+		return &nbd.Error{Errno: beyond, Msg: fmt.Sprintf("invalid range: %d bytes at offset %d end after the volume's size of %d bytes", length, off, size)}
 	}
 	return nil
 }

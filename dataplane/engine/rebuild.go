@@ -113,7 +113,7 @@ func (e *Engine) runRebuild(b *rebuild) {
 	case err == nil:
 		log.Info("Replica rebuilt")
 	case isClosed(e.quit) || e.ctx.Err() != nil:
-		log.Info("Rebuild ended with the engine")
+		log.Info("Rebuild stopped because the engine stops")
 	default:
 		log.WithError(err).Warn("Rebuild failed")
 		if target != nil {
@@ -142,9 +142,9 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 	if lacks.only != nil {
 		log := e.log.WithFields(logrus.Fields{"replica": c.Name, "regions": lacks.only.count(), "of": e.mirror.regions.count()})
 		if c.state.Base.Has(c.Name) {
-			log.Info("Replica gets what was changed while it was away")
+			log.Info("The replica receives only the regions that changed while it was away")
 		} else {
-			log.Info("Replica gets what an interrupted copy has left")
+			log.Info("The replica receives only the regions that an interrupted rebuild did not copy")
 		}
 	}
 	fresh := c.state.Epoch.IsZero() && !c.state.Rebuilding // it was never written
@@ -178,7 +178,7 @@ func (e *Engine) openForRebuild(b *rebuild) (*candidate, error) {
 // replica. Then the replica shows a newer epoch and proves the rollback.
 func (e *Engine) markRebuilding(ctx context.Context, c *candidate) error {
 	if want := e.mirror.regions.regionBytes; c.state.RegionBytes != want {
-		return fmt.Errorf("%w: its regions have %d bytes, not %d", errMismatch, c.state.RegionBytes, want)
+		return fmt.Errorf("%w: its intent map has regions of %d bytes, expected %d", errMismatch, c.state.RegionBytes, want)
 	}
 	inForce := e.State().Epoch
 	if c.state.Epoch.Compare(inForce) < 0 {
@@ -187,14 +187,14 @@ func (e *Engine) markRebuilding(ctx context.Context, c *candidate) error {
 			return fmt.Errorf("encode epoch %s: %w", inForce, err)
 		}
 		if _, err := c.replica.Control(ctx, membership.OpRecordEpoch, payload); err != nil {
-			return fmt.Errorf("tell it epoch %s: %w", inForce, err)
+			return fmt.Errorf("store epoch %s on the replica: %w", inForce, err)
 		}
 	}
 	if err := ctx.Err(); err != nil { // another rebuild of this replica may be under way
 		return err
 	}
 	if _, err := c.replica.Control(ctx, membership.OpBeginRebuild, nil); err != nil {
-		return fmt.Errorf("mark it as being rebuilt: %w", err)
+		return fmt.Errorf("mark the replica as being rebuilt: %w", err)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 	e.mirror.roster.Store(newRoster(next))
 	e.mu.Unlock()
 	if err := e.mirror.watchdog.whileAlone(target, func() error { return target.Flush(background) }); err != nil {
-		return fmt.Errorf("flush the copy: %w", err)
+		return fmt.Errorf("flush the copied data: %w", err)
 	}
 	e.mu.Lock()
 	b.complete = true
@@ -245,14 +245,14 @@ func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("ask for marks: %w", err)
+		return fmt.Errorf("read the intent marks: %w", err)
 	}
 	e.mirror.regions.joined(marks)
 	return nil
 }
 
 // errDropped means that a replica was abandoned for a reason that is known elsewhere.
-var errDropped = errors.New("it was given up")
+var errDropped = errors.New("the engine no longer uses the replica")
 
 // showProgress shows the progress of a copy, in percent. Only the epoch completes it.
 func (e *Engine) showProgress(b *rebuild, percent int) {

@@ -224,14 +224,14 @@ func TestARebuildThatFailsLeavesTheMembersServing(t *testing.T) {
 		text  string
 	}{
 		{"it cannot be opened", func(d *disk) { d.refuse = errors.New("nobody there") }, "nobody there"},
-		{"it is another replica", func(d *disk) { d.uid = "other" }, "its uid is other"},
-		{"it has regions of another size", func(d *disk) { d.region = 2 * testRegion }, "its regions"},
-		{"it cannot be marked", func(d *disk) { d.controlErr[membership.OpBeginRebuild] = nbd.ENOSPC }, "mark it as being rebuilt"},
-		{"a write fails", func(d *disk) { d.io.Inject(failing(nbd.EIO, faulty.Write)) }, "copy 1048576 bytes at 0"},
+		{"it is another replica", func(d *disk) { d.uid = "other" }, "its UID is other"},
+		{"it has regions of another size", func(d *disk) { d.region = 2 * testRegion }, "its intent map has regions of"},
+		{"it cannot be marked", func(d *disk) { d.controlErr[membership.OpBeginRebuild] = nbd.ENOSPC }, "mark the replica as being rebuilt"},
+		{"a write fails", func(d *disk) { d.io.Inject(failing(nbd.EIO, faulty.Write)) }, "copy 1048576 bytes at offset 0"},
 		{"it is full", func(d *disk) {
 			d.io.Inject(faulty.Rule{Match: faulty.Touching(faulty.Write, 3*testRegion, 1), Err: nbd.ENOSPC})
 		}, "copy"},
-		{"the flush fails", func(d *disk) { d.io.Inject(failing(nbd.EIO, faulty.Flush)) }, "flush the copy"},
+		{"the flush fails", func(d *disk) { d.io.Inject(failing(nbd.EIO, faulty.Flush)) }, "flush the copied data"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, "a", "b", "c")

@@ -39,7 +39,7 @@ func (e *Engine) beginRecord(target *member) bool {
 		return err
 	})
 	if err != nil {
-		e.log.WithError(err).WithField("replica", target.name).Debug("Copy begins anew if it is interrupted")
+		e.log.WithError(err).WithField("replica", target.name).Debug("If this rebuild is interrupted, the next rebuild copies all data again")
 		return false
 	}
 	var known atomic.Bool
@@ -65,7 +65,7 @@ func (c *copier) flush() error {
 	}
 	err := m.watchdog.whileAlone(c.target, func() error { return c.target.Flush(background) })
 	if err != nil {
-		return fmt.Errorf("flush the copy: %w", err)
+		return fmt.Errorf("flush the copied data: %w", err)
 	}
 	if copied == nil {
 		return nil
@@ -74,7 +74,7 @@ func (c *copier) flush() error {
 	for len(runs) > 0 {
 		n := min(len(runs), clearBatch)
 		if err := c.clearLocked(runs[:n]); err != nil {
-			return fmt.Errorf("clear marks of what was copied: %w", err)
+			return fmt.Errorf("clear the intent marks of the copied regions: %w", err)
 		}
 		runs = runs[n:]
 	}
@@ -107,7 +107,7 @@ func (c *copier) clearLocked(runs []run) error {
 	}
 	payload, err := json.Marshal(membership.Regions{Indexes: quiet})
 	if err != nil {
-		return fmt.Errorf("encode regions: %w", err)
+		return fmt.Errorf("encode the regions: %w", err)
 	}
 	err = c.onTarget(func() error {
 		_, err := c.target.Control(background, membership.OpClearIntents, payload)

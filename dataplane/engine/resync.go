@@ -51,7 +51,7 @@ func (e *Engine) equalize(members candidates) *failure {
 		case errors.Is(err, errWritesLost):
 			return &failure{reason: ReasonWritesLost, err: err}
 		case e.ctx.Err() != nil || m.roster.Load() == ro:
-			return &failure{reason: ReasonResyncFailed, err: fmt.Errorf("make replicas equal: %w", err)}
+			return &failure{reason: ReasonResyncFailed, err: fmt.Errorf("equalize the replicas: %w", err)}
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (e *Engine) equalize(members candidates) *failure {
 //
 // Two conditions must hold. The source is known to have lost something (membership.State.WritesLost). And there are
 // marked regions: the changes in any other region were flushed by all members.
-var errWritesLost = errors.New("writes were lost that users of the kept device may rely on")
+var errWritesLost = errors.New("writes were lost, and users of the kept device may rely on them")
 
 func (e *Engine) equalizeOnce(ro *roster, members candidates) error {
 	m := e.mirror
@@ -79,16 +79,16 @@ func (e *Engine) equalizeOnce(ro *roster, members candidates) error {
 	r := newResync(m, ro, members)
 	source := ro.serving[r.source].name
 	if e.cfg.HasUsers && r.lost {
-		return fmt.Errorf("%w: no replica has everything, and replica %s was restarted with its machine or has a disk that failed", errWritesLost, source)
+		return fmt.Errorf("%w: no replica has all data; replica %s was restarted with its node, or its disk failed", errWritesLost, source)
 	}
-	e.log.WithFields(logrus.Fields{"regions": marked.count(), "source": source}).Info("Making replicas equal after an unclean stop")
+	e.log.WithFields(logrus.Fields{"regions": marked.count(), "source": source}).Info("Equalizing the replicas after an unclean stop")
 	if r.isNeeded() {
 		if err := r.copyRuns(e.ctx, marked.runs()); err != nil {
 			return err
 		}
 	}
 	if err := m.onServing(ro, func(b *member) error { return b.Flush(background) }); err != nil {
-		return fmt.Errorf("flush: %w", err)
+		return fmt.Errorf("flush the replicas: %w", err)
 	}
 	if m.roster.Load() != ro {
 		return errUnsettled
@@ -178,7 +178,7 @@ func (m *mirror) marked(ro *roster) (bitmap, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ask for marks: %w", err)
+		return nil, fmt.Errorf("read the intent marks: %w", err)
 	}
 	return union, nil
 }
@@ -200,7 +200,7 @@ func decodeRegions(replica string, reply []byte, count int64) ([]int64, error) {
 		return nil, err
 	}
 	if i := slices.IndexFunc(r.Indexes, func(n int64) bool { return n < 0 }); i >= 0 {
-		return nil, fmt.Errorf("replica %s has marked region %d", replica, r.Indexes[i])
+		return nil, fmt.Errorf("replica %s reports a mark for region %d, which does not exist", replica, r.Indexes[i])
 	}
 	return slices.DeleteFunc(r.Indexes, func(n int64) bool { return n >= count }), nil
 }
@@ -266,7 +266,7 @@ func (r *resync) copyChunk(off, length int64) error {
 	m, from := r.mirror, r.ro.serving[r.source]
 	want, have := make([]byte, length), make([]byte, length) // not reused: a request that hangs in a disk may use them
 	if err := m.watchdog.whileProbed(from, off, length, func() error { return from.ReadAt(background, want, off) }); err != nil {
-		return r.fault(from, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
+		return r.fault(from, fmt.Errorf("read %d bytes at offset %d: %w", length, off, err))
 	}
 	differs := func(i int) (bool, error) {
 		if i == r.source || r.rewrite[i] {
@@ -284,13 +284,13 @@ func (r *resync) put(off, length int64, differs func(i int) (bool, error), write
 	for i, b := range r.ro.serving {
 		is, err := differs(i)
 		if err != nil {
-			return r.fault(b, fmt.Errorf("read %d bytes at %d: %w", length, off, err))
+			return r.fault(b, fmt.Errorf("read %d bytes at offset %d: %w", length, off, err))
 		}
 		if !is {
 			continue
 		}
 		if err := r.mirror.watchdog.whileOthersWait(b, func() error { return write(b) }); err != nil {
-			return r.fault(b, fmt.Errorf("write %d bytes at %d: %w", length, off, err))
+			return r.fault(b, fmt.Errorf("write %d bytes at offset %d: %w", length, off, err))
 		}
 	}
 	return nil

@@ -131,10 +131,10 @@ func (m *member) isLost() bool { return isClosed(m.Done()) }
 func (m *member) ending() error {
 	if r, ok := m.Replica.(interface{ Err() error }); ok {
 		if err := r.Err(); err != nil {
-			return fmt.Errorf("its connection has ended: %w", err)
+			return fmt.Errorf("the connection to it was lost: %w", err)
 		}
 	}
-	return errors.New("its connection has ended")
+	return errors.New("the connection to it was lost")
 }
 
 func isClosed(c <-chan struct{}) bool {

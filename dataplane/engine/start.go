@@ -47,7 +47,7 @@ func (e *Engine) start() *failure {
 }
 
 func interrupted(ctx context.Context) *failure {
-	return &failure{reason: ReasonInterrupted, err: fmt.Errorf("start: %w", ctx.Err())}
+	return &failure{reason: ReasonInterrupted, err: fmt.Errorf("the start was interrupted: %w", ctx.Err())}
 }
 
 // showMembers shows the members of a new epoch, and the members of the recorded epoch that it leaves out, with the
@@ -85,7 +85,7 @@ func (e *Engine) layOut(members candidates, show func()) *failure {
 			}
 			return &failure{
 				reason: ReasonMemberMismatch,
-				err: fmt.Errorf("%w: regions of %d bytes in %s, of %d in %s", errMismatch,
+				err: fmt.Errorf("%w: replicas have regions of different sizes: %d bytes in %s, %d bytes in %s", errMismatch,
 					members[0].state.RegionBytes, members[0].Name, c.state.RegionBytes, c.Name),
 			}
 		}
@@ -138,6 +138,6 @@ func (e *Engine) open() *failure {
 			s.Phase = PhaseRunning
 		}
 	})
-	e.log.WithField("endpoint", endpoint).Info("Engine running")
+	e.log.WithField("endpoint", endpoint).Info("Engine is running")
 	return nil
 }

@@ -27,7 +27,7 @@ func TestStartRefusals(t *testing.T) {
 		shown    membership.Epoch
 	}{
 		{
-			name: "every replica of a new volume is away", reason: ReasonMemberMissing, message: "b: open: nobody there", refused: []string{"a", "b", "c"},
+			name: "every replica of a new volume is away", reason: ReasonMemberMissing, message: "b: open the replica: nobody there", refused: []string{"a", "b", "c"},
 			spoil: func(r *rig) { r.refuseAll() },
 		},
 		{
@@ -42,24 +42,24 @@ func TestStartRefusals(t *testing.T) {
 			},
 		},
 		{
-			name: "a replica shows a newer epoch", recorded: epoch(1, 1, []string{"a", "b"}), reason: ReasonRolledBack, message: "c shows 2.1",
+			name: "a replica shows a newer epoch", recorded: epoch(1, 1, []string{"a", "b"}), reason: ReasonRolledBack, message: "replica c has epoch 2.1",
 			spoil: func(r *rig) {
 				r.disk("b").epoch, r.disk("c").epoch = epoch(1, 2, []string{"b", "c"}), epoch(2, 1, []string{"c"})
 			}, shown: epoch(2, 1, []string{"c"}),
 		},
 		{
-			name: "a number was given twice", recorded: epoch(2, 1, []string{"a"}), reason: ReasonRolledBack, message: "b shows 2.1[b]",
+			name: "a number was given twice", recorded: epoch(2, 1, []string{"a"}), reason: ReasonRolledBack, message: "replica b has epoch 2.1[b]",
 			spoil: func(r *rig) {
 				r.disk("a").epoch, r.disk("b").epoch = epoch(2, 1, []string{"a"}), epoch(2, 1, []string{"b"})
 			}, shown: epoch(2, 1, []string{"b"}),
 		},
 		{
-			name: "a replica of a new volume shows an epoch", reason: ReasonNotEmpty, message: "a shows 1.1",
+			name: "a replica of a new volume shows an epoch", reason: ReasonNotEmpty, message: "replica a has epoch 1.1",
 			spoil: func(r *rig) { r.disk("a").epoch = epoch(1, 1, []string{"a"}) }, shown: epoch(1, 1, []string{"a"}),
 		},
 		{name: "no replicas", reason: ReasonNoMembers, adjust: func(c *Config) { c.Members = nil }},
 		{
-			name: "the only member has another uid", recorded: epoch(1, 1, []string{"a"}), reason: ReasonMemberMismatch, message: "its uid is other",
+			name: "the only member has another uid", recorded: epoch(1, 1, []string{"a"}), reason: ReasonMemberMismatch, message: "its UID is other",
 			refused: []string{"a"}, spoil: func(r *rig) { r.disk("a").uid = "other" },
 		},
 		{
@@ -80,7 +80,7 @@ func TestStartRefusals(t *testing.T) {
 		},
 		{
 			name: "the only member does not say its state", recorded: epoch(1, 1, []string{"a"}), reason: ReasonMemberMissing,
-			message: "ask for the state", refused: []string{"a"}, spoil: func(r *rig) { r.disk("a").controlErr[membership.OpState] = nbd.EIO },
+			message: "read its state", refused: []string{"a"}, spoil: func(r *rig) { r.disk("a").controlErr[membership.OpState] = nbd.EIO },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -118,7 +118,7 @@ func (e *Engine) fail(f failure) {
 	e.mirror.gate.fail()
 	e.cancel()
 	e.mu.Unlock()
-	e.log.WithError(f.err).WithField("reason", f.reason).Warn("Engine failed and serves nothing any more")
+	e.log.WithError(f.err).WithField("reason", f.reason).Warn("Engine failed and no longer serves the volume")
 	e.cfg.OnChange()
 }
 

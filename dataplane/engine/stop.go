@@ -30,12 +30,12 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 	before := e.beginStop()
 	if before.Phase == PhaseStarting {
-		e.fail(failure{reason: ReasonInterrupted, err: errors.New("stopped while starting")})
+		e.fail(failure{reason: ReasonInterrupted, err: errors.New("the engine was stopped before it had started")})
 		e.await(ctx, e.looped)
 	}
 	if err := e.stopFrontendInTime(ctx); err != nil {
 		e.resume(before)
-		return fmt.Errorf("stop the frontend of %s: %w", e.cfg.Volume, err)
+		return fmt.Errorf("remove the device of volume %s: %w", e.cfg.Volume, err)
 	}
 	var err error
 	if before.Phase == PhaseRunning {
@@ -43,8 +43,8 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 	e.end(ctx)
 	if err != nil {
-		e.log.WithError(err).Warn("Engine stopped uncleanly")
-		return fmt.Errorf("stop %s: %w: %w", e.cfg.Name, ErrUnclean, err)
+		e.log.WithError(err).Warn("Engine stopped, but not cleanly")
+		return fmt.Errorf("stop engine %s: %w: %w", e.cfg.Name, ErrUnclean, err)
 	}
 	e.log.Info("Engine stopped")
 	return nil
@@ -53,7 +53,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 // Interrupt ends the engine's service at once: nothing is acknowledged from now on, all current requests fail, a Stop
 // that waits for them continues, and the marks stay. The caller must call Stop or StopForce afterwards.
 func (e *Engine) Interrupt() {
-	e.fail(failure{reason: ReasonInterrupted, err: errors.New("stopped by force")})
+	e.fail(failure{reason: ReasonInterrupted, err: errors.New("the engine was stopped by force")})
 }
 
 // StopForce ends the engine at once, even if its device is in use. After Interrupt the device is aborted, and the parts
@@ -70,7 +70,7 @@ func (e *Engine) StopForce(ctx context.Context) error {
 	err := e.abortFrontend(ctx)
 	e.end(ctx)
 	if err != nil {
-		return fmt.Errorf("stop %s by force: %w", e.cfg.Name, err)
+		return fmt.Errorf("stop engine %s by force: %w", e.cfg.Name, err)
 	}
 	e.log.Info("Engine stopped by force")
 	return nil
@@ -85,7 +85,7 @@ func (e *Engine) end(ctx context.Context) {
 		e.tasks.Wait()
 	}()
 	if !e.await(ctx, tasks) {
-		e.log.Error("A request hangs in a disk of this machine; the engine has ended without it")
+		e.log.Error("A request hangs in a disk of this node; the engine stopped without waiting for it")
 	}
 	e.ended = true
 	e.update(func(s *State) { s.Phase, s.Endpoint = PhaseStopped, "" })
@@ -139,7 +139,7 @@ func (e *Engine) stopFrontendInTime(ctx context.Context) error {
 	var limit sync.WaitGroup
 	limit.Go(func() {
 		if !e.await(ctx, stopped) {
-			e.fail(failure{reason: ReasonInterrupted, err: errors.New("the device's last data could not be written back in time")})
+			e.fail(failure{reason: ReasonInterrupted, err: errors.New("the last data of the device could not be written back in time")})
 		}
 	})
 	err := e.stopFrontend(ctx)
@@ -192,19 +192,19 @@ func (e *Engine) finish(ctx context.Context) error {
 		e.mirror.gate.wait()
 	}()
 	if !e.await(ctx, drained) {
-		return errors.New("a request does not end")
+		return errors.New("a request did not finish in time")
 	}
 	close(e.quit)
 	if !e.await(ctx, e.looped) {
-		return errors.New("a request does not end")
+		return errors.New("a request did not finish in time")
 	}
 	e.mu.Lock()
 	if b := e.rebuilding(); b != nil {
-		b.cancel(errors.New("the engine stops"))
+		b.cancel(errors.New("the engine is stopping"))
 	}
 	e.mu.Unlock()
 	if e.ctx.Err() != nil {
-		return errors.New("the engine had failed or the time was over")
+		return errors.New("the engine had failed, or its time to stop had expired")
 	}
 	return e.mirror.clearAll()
 }

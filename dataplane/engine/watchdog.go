@@ -13,11 +13,11 @@ import (
 )
 
 // errSlow is the reason why a member failed that was slower than another member.
-var errSlow = errors.New("it has not answered a request that another replica answered long ago")
+var errSlow = errors.New("it is too slow: it has not answered a request that another replica answered")
 
 // errTooLong is the reason why a rebuild ended if the replica took too long for a request that only the rebuild waits
 // for.
-var errTooLong = errors.New("it takes too long for a flush, or to tell its marks")
+var errTooLong = errors.New("it takes too long to flush or to report its intent marks")
 
 // probeBytes limits the data that is read from another member. The probe shows whether only one member or all are slow.
 const probeBytes = 4096

@@ -130,7 +130,7 @@ func TestSizesThatNoReplicaGrowsTo(t *testing.T) {
 
 // The reason shows the caller whether a refusal is temporary.
 func TestAnExpansionThatWaitsForAnEpochInVainIsBusy(t *testing.T) {
-	err := toStatus(fmt.Errorf("expand to 512 bytes: %w: vol-r-1", engine.ErrLeaving))
+	err := toStatus(fmt.Errorf("expand the volume to 512 bytes: %w: replica vol-r-1", engine.ErrLeaving))
 	assert.Equal(t, reasonBusy, reason(err), err)
 }
 

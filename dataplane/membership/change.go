@@ -9,11 +9,11 @@ import (
 
 var (
 	// ErrLastMember says that the last member is never expelled. Its errors go to the volume's users.
-	ErrLastMember = errors.New("the last member is never expelled")
+	ErrLastMember = errors.New("the last member of a volume cannot be removed")
 	// ErrOvertaken says that the API object belongs to another generation or session than the proposal.
-	ErrOvertaken = errors.New("the object belongs to another start of the engine")
+	ErrOvertaken = errors.New("the Engine object belongs to another start of the engine")
 	// ErrOutOfOrder says that the proposal does not follow the epoch that the API object holds.
-	ErrOutOfOrder = errors.New("the epoch does not follow the recorded one")
+	ErrOutOfOrder = errors.New("the epoch does not follow the recorded epoch")
 )
 
 // PlanExpel returns the epoch after current without those members that failed. If none of the members failed, it
@@ -58,12 +58,12 @@ func CanRecord(o Object, session string, proposed Epoch) error {
 	kept := o.Epoch.IsZero() || slices.ContainsFunc(proposed.Members, o.Epoch.Has)
 	switch {
 	case proposed.Generation != o.Generation || session != o.Session:
-		return fmt.Errorf("record epoch %s of session %q while the object is at generation %d of session %q: %w",
+		return fmt.Errorf("record epoch %s of session %q, but the Engine object has generation %d and session %q: %w",
 			proposed, session, o.Generation, o.Session, ErrOvertaken)
 	case proposed.Equal(o.Epoch):
 		return nil
 	case !first && !next, len(proposed.Members) == 0, !kept:
-		return fmt.Errorf("record epoch %s after %s: %w", proposed, o.Epoch, ErrOutOfOrder)
+		return fmt.Errorf("record epoch %s after epoch %s: %w", proposed, o.Epoch, ErrOutOfOrder)
 	}
 	return nil
 }

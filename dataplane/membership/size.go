@@ -22,7 +22,7 @@ func RegionBytes(sizeBytes int64) int64 {
 // each region of its volume, and the replica at the other end of a connection reports the region size.
 func CheckRegions(sizeBytes, regionBytes int64) error {
 	if regionBytes <= 0 || regionBytes&(regionBytes-1) != 0 || (sizeBytes-1)/regionBytes >= mostRegions {
-		return fmt.Errorf("regions of %d bytes do not go with a size of %d", regionBytes, sizeBytes)
+		return fmt.Errorf("regions of %d bytes are not valid for a size of %d bytes", regionBytes, sizeBytes)
 	}
 	return nil
 }

@@ -10,12 +10,12 @@ import (
 // The reasons why an engine may not start. Each is wrapped in an error that names the replicas.
 var (
 	// ErrMemberMissing says that no member of the recorded epoch has admitted the engine.
-	ErrMemberMissing = errors.New("every member is missing")
+	ErrMemberMissing = errors.New("no replica with all data is available")
 	// ErrRolledBack says that the API object is older than the data: a replica shows an epoch that cannot precede the
 	// object's epoch.
 	ErrRolledBack = errors.New("the cluster's record is older than the data")
 	// ErrNotEmpty says that a replica shows an epoch although the volume was never started.
-	ErrNotEmpty = errors.New("a replica of a new volume is not new")
+	ErrNotEmpty = errors.New("a replica of a new volume already has data")
 	// ErrNoMembers says that there is no replica to start with.
 	ErrNoMembers = errors.New("the volume has no replica")
 )
@@ -47,7 +47,7 @@ func PlanStart(recorded Epoch, generation int64, wanted []string, shown map[stri
 	var foreign []string
 	for name, s := range shown {
 		if s.Epoch.Foreign(recorded) {
-			foreign = append(foreign, name+" shows "+s.Epoch.String())
+			foreign = append(foreign, "replica "+name+" has epoch "+s.Epoch.String())
 		}
 	}
 	slices.Sort(foreign)
@@ -55,7 +55,7 @@ func PlanStart(recorded Epoch, generation int64, wanted []string, shown map[stri
 	case len(foreign) > 0 && recorded.IsZero():
 		return Epoch{}, fmt.Errorf("%w: %s", ErrNotEmpty, strings.Join(foreign, ", "))
 	case len(foreign) > 0:
-		return Epoch{}, fmt.Errorf("%w: recorded %s, but %s", ErrRolledBack, recorded, strings.Join(foreign, ", "))
+		return Epoch{}, fmt.Errorf("%w: the Engine object records epoch %s, but %s", ErrRolledBack, recorded, strings.Join(foreign, ", "))
 	}
 
 	may := recorded.Members

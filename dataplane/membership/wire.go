@@ -129,14 +129,14 @@ func (r Regions) MarshalJSON() ([]byte, error) {
 		w.First = r.Indexes[0] &^ 7
 		last := r.Indexes[n-1]
 		if w.First < 0 || last < w.First || last-w.First >= mostRegions {
-			return nil, fmt.Errorf("regions from %d to %d", r.Indexes[0], last)
+			return nil, fmt.Errorf("encode the regions %d to %d: out of range", r.Indexes[0], last)
 		}
 		w.Bits = make([]byte, (last-w.First)/8+1)
 	}
 	for _, i := range r.Indexes {
 		bit := i - w.First
 		if bit < 0 || bit >= int64(len(w.Bits))*8 {
-			return nil, fmt.Errorf("region %d is out of order", i)
+			return nil, fmt.Errorf("encode the regions: region %d is out of order", i)
 		}
 		w.Bits[bit/8] |= 1 << (bit % 8)
 	}
@@ -147,10 +147,10 @@ func (r Regions) MarshalJSON() ([]byte, error) {
 func (r *Regions) UnmarshalJSON(b []byte) error {
 	var w wireRegions
 	if err := json.Unmarshal(b, &w); err != nil {
-		return fmt.Errorf("decode regions: %w", err)
+		return fmt.Errorf("decode the regions: %w", err)
 	}
 	if w.First < 0 || w.First > math.MaxInt64-mostRegions || len(w.Bits) > mostRegions/8 {
-		return fmt.Errorf("decode regions: %d bytes from region %d", len(w.Bits), w.First)
+		return fmt.Errorf("decode the regions: %d bytes from region %d are out of range", len(w.Bits), w.First)
 	}
 	r.Indexes = nil
 	for i, b := range w.Bits {

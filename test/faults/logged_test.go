@@ -13,11 +13,11 @@ import (
 // Log lines that show events which are not visible from outside. If the processes change these lines, nothing is
 // counted, and the test fails at its end.
 var (
-	saidEqual      = regexp.MustCompile(`msg="Making replicas equal after an unclean stop".* generation=(\d+) .*regions=(\d+) `)
+	saidEqual      = regexp.MustCompile(`msg="Equalizing the replicas after an unclean stop".* generation=(\d+) .*regions=(\d+) `)
 	saidSlow       = regexp.MustCompile(`msg="Replica failed" .*has not answered a request that another replica answered`)
 	saidSlowSync   = regexp.MustCompile(`msg="A sync was slow as ordered"`)
-	saidLacks      = regexp.MustCompile(`msg="Replica gets what was changed while it was away" .*regions=(\d+) `)
-	saidGoesOn     = regexp.MustCompile(`msg="Replica gets what an interrupted copy has left" .*regions=(\d+) `)
+	saidLacks      = regexp.MustCompile(`msg="The replica receives only the regions that changed while it was away" .*regions=(\d+) `)
+	saidGoesOn     = regexp.MustCompile(`msg="The replica receives only the regions that an interrupted rebuild did not copy" .*regions=(\d+) `)
 	saidDropped    = regexp.MustCompile(`msg="(Caches were dropped as ordered|A file was dropped from the cache)" pages=[1-9]`)
 	saidStayed     = regexp.MustCompile(`msg="Pages that were lost stayed in the cache" pages=[1-9]`)
 	saidFailedSync = regexp.MustCompile(`msg="A sync fails as ordered"`)
