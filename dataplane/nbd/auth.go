@@ -83,7 +83,7 @@ type authenticator struct {
 func (a *authenticator) challenge() ([]byte, error) {
 	a.nonce = make([]byte, nonceLen)
 	if _, err := rand.Read(a.nonce); err != nil {
-		return nil, fmt.Errorf("make a nonce: %w", err)
+		return nil, fmt.Errorf("create a nonce: %w", err)
 	}
 	return a.nonce, nil
 }

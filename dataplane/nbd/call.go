@@ -159,7 +159,7 @@ func (c *Client) awaitIdle(idle <-chan struct{}, op command) {
 	select {
 	case <-idle:
 	case <-grace.C:
-		c.fail(fmt.Errorf("the peer stalled in the middle of a cancelled %s", op))
+		c.fail(fmt.Errorf("the server stopped responding in the middle of a canceled %s", op))
 		<-idle
 	}
 }
@@ -209,7 +209,7 @@ func (k *call) frameDone(f fate) {
 	k.settleLocked()
 	c.unlock()
 	if f == fateBroken {
-		c.fail(fmt.Errorf("send %s: connection broken", k.req.Type))
+		c.fail(fmt.Errorf("send %s: the connection is broken", k.req.Type))
 	}
 }
 
@@ -235,7 +235,7 @@ func (c *Client) fail(cause error) {
 		k.settleLocked()
 	}
 	c.unlock()
-	c.opts.Log.WithField("export", c.info.Name).WithField("reason", cause).Debug("Connection to a server ended")
+	c.opts.Log.WithField("export", c.info.Name).WithField("reason", cause).Debug("A connection to a server was closed")
 	c.out.fail(cause)
 }
 
@@ -243,5 +243,5 @@ func (c *Client) lostLocked() error {
 	if c.err != nil {
 		return c.err
 	}
-	return fmt.Errorf("connection lost")
+	return fmt.Errorf("the connection was lost")
 }

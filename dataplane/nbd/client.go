@@ -106,7 +106,7 @@ func Dial(ctx context.Context, network, addr, exportName string, opts DialOption
 	defer cancel()
 	conn, err := opts.DialContext(ctx, network, addr)
 	if err != nil {
-		return nil, fmt.Errorf("connect to nbd export %q: %w", exportName, err)
+		return nil, fmt.Errorf("connect to NBD export %q: %w", exportName, err)
 	}
 	tuneTCP(conn)
 	return NewClient(ctx, conn, exportName, opts)
@@ -120,12 +120,12 @@ func Describe(ctx context.Context, network, addr, exportName string, opts DialOp
 	defer cancel()
 	conn, err := opts.DialContext(ctx, network, addr)
 	if err != nil {
-		return ExportInfo{}, fmt.Errorf("connect to nbd export %q: %w", exportName, err)
+		return ExportInfo{}, fmt.Errorf("connect to NBD export %q: %w", exportName, err)
 	}
 	defer func() { _ = conn.Close() }()
 	h := &clientHandshake{conn: conn, in: newSource(conn), name: exportName, secret: opts.Secret, tls: opts.TLS, describe: true}
 	if err := h.runWithin(ctx); err != nil {
-		return ExportInfo{}, fmt.Errorf("ask about nbd export %q: %w", exportName, err)
+		return ExportInfo{}, fmt.Errorf("describe NBD export %q: %w", exportName, err)
 	}
 	return h.exportInfo(), nil
 }
@@ -138,7 +138,7 @@ func NewClient(ctx context.Context, conn net.Conn, exportName string, opts DialO
 	h := &clientHandshake{conn: conn, in: newSource(conn), name: exportName, secret: opts.Secret, tls: opts.TLS}
 	if err := h.runWithin(ctx); err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("open nbd export %q: %w", exportName, err)
+		return nil, fmt.Errorf("open NBD export %q: %w", exportName, err)
 	}
 	c := &Client{
 		in: h.in, opts: opts, info: h.exportInfo(), statusID: h.statusID,
@@ -243,7 +243,7 @@ const maxRange = 1 << 30
 // ReadAt implements Backend. len(p) must be within Info().BlockSize.Max.
 func (c *Client) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if len(p) > MaxPayload {
-		return errorf(EINVAL, "read of %d bytes, more than %d", len(p), MaxPayload)
+		return errorf(EINVAL, "a read of %d bytes exceeds the maximum of %d", len(p), MaxPayload)
 	}
 	_, err := c.do(ctx, request{Type: cmdRead, Offset: uint64(off), Length: uint32(len(p))}, p)
 	return err
@@ -252,7 +252,7 @@ func (c *Client) ReadAt(ctx context.Context, p []byte, off int64) error {
 // WriteAt implements Backend. len(p) must be within Info().BlockSize.Max.
 func (c *Client) WriteAt(ctx context.Context, p []byte, off int64, fua bool) error {
 	if len(p) > MaxPayload {
-		return errorf(EINVAL, "write of %d bytes, more than %d", len(p), MaxPayload)
+		return errorf(EINVAL, "a write of %d bytes exceeds the maximum of %d", len(p), MaxPayload)
 	}
 	return c.durable(ctx, fua, func(flags uint16) error {
 		_, err := c.do(ctx, request{Flags: flags, Type: cmdWrite, Offset: uint64(off), Length: uint32(len(p))}, p)
@@ -265,7 +265,7 @@ func (c *Client) WriteAt(ctx context.Context, p []byte, off int64, fua bool) err
 // one goroutine may send to several peers one after another, and no peer delays the others.
 func (c *Client) WriteAsync(p []byte, off int64, fua bool, done func(error)) {
 	if len(p) > MaxPayload {
-		done(errorf(EINVAL, "write of %d bytes, more than %d", len(p), MaxPayload))
+		done(errorf(EINVAL, "a write of %d bytes exceeds the maximum of %d", len(p), MaxPayload))
 		return
 	}
 	r := request{Type: cmdWrite, Offset: uint64(off), Length: uint32(len(p))}
@@ -332,7 +332,7 @@ func (c *Client) Zero(ctx context.Context, off, length int64, zf ZeroFlags) erro
 // Extents implements Backend. One call is one request, so the result may cover less than a long range.
 func (c *Client) Extents(ctx context.Context, off, length int64) ([]Extent, error) {
 	if size := c.Size(); off < 0 || length <= 0 || off > size || length > size-off {
-		return nil, errorf(EINVAL, "block status of %d bytes at %d, past the end at %d", length, off, size)
+		return nil, errorf(EINVAL, "block status of %d bytes at offset %d exceeds the size of %d bytes", length, off, size)
 	}
 	if !c.info.CanExtents {
 		return []Extent{{Offset: off, Length: length}}, nil
@@ -364,7 +364,7 @@ func (c *Client) pieces(ctx context.Context, r request, off, length int64) error
 		if r.Type == cmdWriteZeroes {
 			no = ENOSPC
 		}
-		return errorf(no, "%s of %d bytes at %d, past the end at %d", r.Type, length, off, size)
+		return errorf(no, "%s of %d bytes at offset %d exceeds the size of %d bytes", r.Type, length, off, size)
 	}
 	for length > 0 {
 		n := min(length, maxRange)

@@ -54,19 +54,19 @@ func (h *clientHandshake) runWithin(ctx context.Context) error {
 
 func (h *clientHandshake) run() error {
 	if len(h.name) > maxName {
-		return fmt.Errorf("export name of %d bytes, more than %d", len(h.name), maxName)
+		return fmt.Errorf("the export name has %d bytes, more than the maximum of %d", len(h.name), maxName)
 	}
 	var greeting [18]byte
 	if _, err := io.ReadFull(h.in, greeting[:]); err != nil {
-		return fmt.Errorf("read greeting: %w", err)
+		return fmt.Errorf("read the server's greeting: %w", explainEOF(err))
 	}
 	flags := be.Uint16(greeting[16:])
 	if be.Uint64(greeting[:]) != magicServer || be.Uint64(greeting[8:]) != magicOption || flags&flagFixedNewstyle == 0 {
-		return fmt.Errorf("%w: not a fixed newstyle server", ErrProtocol)
+		return fmt.Errorf("%w: the server does not offer the fixed newstyle handshake", ErrProtocol)
 	}
 	answer := be.AppendUint32(nil, uint32(flags&(flagFixedNewstyle|flagNoZeroes)))
 	if _, err := h.conn.Write(answer); err != nil {
-		return fmt.Errorf("send client flags: %w", err)
+		return fmt.Errorf("send the client flags: %w", err)
 	}
 	steps := []func() error{h.authenticate, h.askStructured, h.askStatus, h.open}
 	if h.tls {
@@ -89,9 +89,9 @@ func (h *clientHandshake) ask(option uint32, data []byte, each func(reply uint32
 		opt, reply, data, err := readOptionReply(h.in)
 		switch {
 		case err != nil:
-			return fmt.Errorf("read reply to option %#x: %w", option, err)
+			return fmt.Errorf("read the reply to option %#x: %w", option, explainEOF(err))
 		case opt != option:
-			return fmt.Errorf("%w: reply to option %#x while asking %#x", ErrProtocol, opt, option)
+			return fmt.Errorf("%w: reply to option %#x, expected a reply to option %#x", ErrProtocol, opt, option)
 		case reply == repAck:
 			return nil
 		case reply&repErrBit != 0:
@@ -105,7 +105,7 @@ func (h *clientHandshake) ask(option uint32, data []byte, each func(reply uint32
 }
 
 func noReply(reply uint32, _ []byte) error {
-	return fmt.Errorf("%w: unexpected option reply %#x", ErrProtocol, reply)
+	return fmt.Errorf("%w: unexpected reply %#x to an option", ErrProtocol, reply)
 }
 
 // isRefusal reports whether the server merely does not offer an option, so that the handshake may continue without it.
@@ -118,7 +118,7 @@ func isRefusal(err error) bool {
 // between, makes it continue without these steps.
 func (h *clientHandshake) secure() error {
 	if len(h.secret) == 0 {
-		return errors.New("TLS without a secret: nothing would tell the server from another")
+		return errors.New("TLS requires a secret: without it the client cannot identify the server")
 	}
 	if err := h.beginTLS(); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (h *clientHandshake) secure() error {
 // beginTLS continues over TLS. At this time nothing is known about the peer.
 func (h *clientHandshake) beginTLS() error {
 	if err := h.ask(optStartTLS, nil, noReply); err != nil {
-		return fmt.Errorf("begin TLS: %w", err)
+		return fmt.Errorf("start TLS: %w", err)
 	}
 	s, err := newSecureConn(h.conn, h.in, func(c net.Conn) *tls.Conn { return tls.Client(c, newClientTLS()) })
 	if err != nil {
@@ -158,17 +158,17 @@ func (h *clientHandshake) authenticate() error {
 		return nil
 	}
 	if _, err := h.conn.Write(appendOption(nil, optAuth, nil)); err != nil {
-		return fmt.Errorf("ask for a nonce: %w", err)
+		return fmt.Errorf("request a nonce: %w", err)
 	}
 	opt, reply, nonce, err := readOptionReply(h.in)
 	if err != nil {
-		return fmt.Errorf("read nonce: %w", err)
+		return fmt.Errorf("read the nonce: %w", explainEOF(err))
 	}
 	if opt == optAuth && reply&repErrBit != 0 {
 		return fmt.Errorf("authenticate: %w", optionError(opt, reply, truncate(string(nonce))))
 	}
 	if opt != optAuth || reply != repAuthNonce || len(nonce) != nonceLen {
-		return fmt.Errorf("%w: not a nonce", ErrProtocol)
+		return fmt.Errorf("%w: the reply is not a nonce", ErrProtocol)
 	}
 	proof := append(authProof(h.secret, nonce, h.name), h.name...)
 	if err := h.ask(optAuth, proof, noReply); err != nil {
@@ -225,11 +225,11 @@ func (h *clientHandshake) open() error {
 	bs := h.got.BlockSize.withDefaults()
 	switch {
 	case !h.got.HasExport:
-		return fmt.Errorf("%w: export opened without its size", ErrProtocol)
+		return fmt.Errorf("%w: the server did not send the size of the export", ErrProtocol)
 	case h.got.Export.Size > math.MaxInt64:
-		return fmt.Errorf("%w: export of %d bytes", ErrProtocol, h.got.Export.Size)
+		return fmt.Errorf("%w: the export's size of %d bytes is too large", ErrProtocol, h.got.Export.Size)
 	case bs.Min&(bs.Min-1) != 0 || bs.Min > bs.Max:
-		return fmt.Errorf("%w: minimum block size %d, maximum %d", ErrProtocol, bs.Min, bs.Max)
+		return fmt.Errorf("%w: invalid block sizes: minimum %d, maximum %d", ErrProtocol, bs.Min, bs.Max)
 	}
 	return nil
 }

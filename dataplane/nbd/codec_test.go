@@ -151,7 +151,7 @@ func TestErrorsOnTheWire(t *testing.T) {
 		{"a number that the protocol lacks is an I/O error", syscall.ENOENT, 5, "no such file or directory"},
 		{"an error without a number is an I/O error", errors.New("odd"), 5, "odd"},
 		{"a cancelled request is a shutdown", context.Canceled, 108, "context canceled"},
-		{"an unknown outcome is an I/O error, whatever caused it", fmt.Errorf("%w: %w", ErrUnknownOutcome, context.Canceled), 5, "outcome unknown: context canceled"},
+		{"an unknown outcome is an I/O error, whatever caused it", fmt.Errorf("%w: %w", ErrUnknownOutcome, context.Canceled), 5, "no reply arrived; it is unknown whether the request was executed: context canceled"},
 		{"a long text is cut", errors.New(strings.Repeat("x", 5000)), 5, strings.Repeat("x", 1024)},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -30,9 +30,9 @@ func validateControl(r request, l limits) *Error {
 	case !l.control:
 		return errorf(EINVAL, "%s is not offered", r.Type)
 	case r.Flags != 0 || r.Offset > math.MaxUint16:
-		return errorf(EINVAL, "%s %d with flags %#x", r.Type, r.Offset, r.Flags)
+		return errorf(EINVAL, "%s %d does not allow the flags %#x", r.Type, r.Offset, r.Flags)
 	case r.Length > MaxControl:
-		return errorf(EINVAL, "%s of %d bytes, more than %d", r.Type, r.Length, MaxControl)
+		return errorf(EINVAL, "%s of %d bytes exceeds the maximum of %d", r.Type, r.Length, MaxControl)
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func (t *task) control(ctx context.Context) error {
 		return err
 	}
 	if len(reply) > MaxControl {
-		return fmt.Errorf("BUG: reply of %d bytes to a control: %w", len(reply), EOVERFLOW)
+		return fmt.Errorf("BUG: the reply to a control has %d bytes: %w", len(reply), EOVERFLOW)
 	}
 	t.extra = append(t.extra[:0], reply...) // a copy, because its array is reused
 	return nil
@@ -57,7 +57,7 @@ func (t *task) control(ctx context.Context) error {
 // Control implements Controller.
 func (c *Client) Control(ctx context.Context, op uint16, payload []byte) ([]byte, error) {
 	if len(payload) > MaxControl {
-		return nil, errorf(EINVAL, "control of %d bytes, more than %d", len(payload), MaxControl)
+		return nil, errorf(EINVAL, "a control of %d bytes exceeds the maximum of %d", len(payload), MaxControl)
 	}
 	a, err := c.do(ctx, request{Type: cmdControl, Offset: uint64(op), Length: uint32(len(payload))}, payload)
 	return a.control, err

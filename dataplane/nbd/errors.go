@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"syscall"
 )
 
@@ -24,11 +25,11 @@ const (
 
 var (
 	// ErrUnknownOutcome is wrapped by a client error if the request may have reached the server and no reply came.
-	ErrUnknownOutcome = errors.New("outcome unknown")
+	ErrUnknownOutcome = errors.New("no reply arrived; it is unknown whether the request was executed")
 	// ErrNotSent is wrapped by a client error if no byte of the request was sent.
-	ErrNotSent = errors.New("request not sent")
+	ErrNotSent = errors.New("the request was not sent")
 	// ErrClosed is the reason of a Client that its owner has closed.
-	ErrClosed = errors.New("client closed")
+	ErrClosed = errors.New("the client was closed")
 	// ErrUnknownExport says that there is no export with that name. An Exporter may return it, wrapped or not.
 	ErrUnknownExport = errors.New("unknown export")
 	// ErrProtocol is wrapped by errors that report a peer which broke the protocol. The connection is abandoned.
@@ -59,13 +60,13 @@ func errorf(no Errno, format string, args ...any) *Error {
 
 // ErrImpostor says that a server did not prove the secret over TLS. It is not the intended server, or an attacker is in
 // between.
-var ErrImpostor = errors.New("the server has not proved that it knows the secret")
+var ErrImpostor = errors.New("the server did not prove that it knows the secret")
 
 // PolicyError says that the server knows the export and will never serve it to this peer. It contains the reason.
 type PolicyError struct{ Text string }
 
 // Error returns the reason.
-func (e *PolicyError) Error() string { return "refused by policy: " + e.Text }
+func (e *PolicyError) Error() string { return "the server refuses the export: " + e.Text }
 
 // ErrPolicy returns a *PolicyError. An Exporter uses it to refuse an export; text is sent to the client.
 func ErrPolicy(text string) error { return &PolicyError{Text: text} }
@@ -78,7 +79,15 @@ type OptionError struct {
 
 // Error names the option and the reply by their numbers.
 func (e *OptionError) Error() string {
-	return fmt.Sprintf("option %#x refused with reply %#x: %s", e.Option, e.Reply, e.Text)
+	return fmt.Sprintf("the server refused option %#x with reply %#x: %s", e.Option, e.Reply, e.Text)
+}
+
+// explainEOF says in words that a server has closed the connection. Other errors stay as they are.
+func explainEOF(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the server closed the connection: %w", err)
+	}
+	return err
 }
 
 // optionError turns an error reply into the matching error.

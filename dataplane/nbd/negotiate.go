@@ -16,7 +16,7 @@ import (
 )
 
 // errGoodbye ends a negotiation in which the client opened no export, without any error.
-var errGoodbye = errors.New("client left")
+var errGoodbye = errors.New("the client ended the handshake")
 
 // negotiator is the server's side of one handshake. It runs in the connection's only goroutine.
 type negotiator struct {
@@ -46,15 +46,15 @@ func (n *negotiator) run(ctx context.Context) (*Export, error) {
 	greeting = be.AppendUint64(greeting, magicOption)
 	greeting = be.AppendUint16(greeting, flagFixedNewstyle|flagNoZeroes)
 	if _, err := n.conn.Write(greeting); err != nil {
-		return nil, fmt.Errorf("greet: %w", err)
+		return nil, fmt.Errorf("send the greeting: %w", err)
 	}
 	var flags [4]byte
 	if _, err := io.ReadFull(n.in, flags[:]); err != nil {
-		return nil, fmt.Errorf("read client flags: %w", err)
+		return nil, fmt.Errorf("read the client flags: %w", err)
 	}
 	got := be.Uint32(flags[:])
 	if got&^uint32(flagFixedNewstyle|flagNoZeroes) != 0 {
-		return nil, fmt.Errorf("%w: client flags %#x", ErrProtocol, got)
+		return nil, fmt.Errorf("%w: unknown client flags %#x", ErrProtocol, got)
 	}
 	n.noZeroes = got&uint32(flagNoZeroes) != 0
 	for range maxOptions {
@@ -82,11 +82,11 @@ const maxOptions = 256
 func (n *negotiator) option(ctx context.Context) (*Export, error) {
 	opt, data, err := readOption(n.in)
 	if errors.Is(err, errTooBig) {
-		n.reply(opt, repErrTooBig, "option too long")
+		n.reply(opt, repErrTooBig, "the option is too long")
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read option: %w", err)
+		return nil, fmt.Errorf("read an option: %w", err)
 	}
 	switch opt {
 	case optExportName:
@@ -109,7 +109,7 @@ func (n *negotiator) option(ctx context.Context) (*Export, error) {
 	case optStartTLS:
 		return nil, n.startTLS(data)
 	default:
-		n.reply(opt, repErrUnsup, "option not supported")
+		n.reply(opt, repErrUnsup, "the option is not supported")
 	}
 	return nil, nil
 }
@@ -134,7 +134,7 @@ func (n *negotiator) startTLS(data []byte) error {
 		n.reply(optStartTLS, repErrUnsup, "TLS is not supported")
 		return nil
 	case len(data) != 0 || n.auth.binding != nil:
-		n.reply(optStartTLS, repErrInvalid, "TLS begins once, without data")
+		n.reply(optStartTLS, repErrInvalid, "TLS can be started only once, and its option has no data")
 		return nil
 	}
 	config, err := n.tls.get()
@@ -157,7 +157,7 @@ func (n *negotiator) startTLS(data []byte) error {
 
 func (n *negotiator) list(ctx context.Context, data []byte) {
 	if len(data) != 0 {
-		n.reply(optList, repErrInvalid, "list takes no data")
+		n.reply(optList, repErrInvalid, "the list option has no data")
 		return
 	}
 	for _, name := range n.exporter.List(ctx) {
@@ -168,7 +168,7 @@ func (n *negotiator) list(ctx context.Context, data []byte) {
 
 func (n *negotiator) structuredReply(data []byte) {
 	if len(data) != 0 {
-		n.reply(optStructuredReply, repErrInvalid, "structured reply takes no data")
+		n.reply(optStructuredReply, repErrInvalid, "the structured reply option has no data")
 		return
 	}
 	n.structured = true
@@ -184,7 +184,7 @@ func (n *negotiator) metaContext(opt uint32, data []byte) {
 		return
 	}
 	if !n.structured {
-		n.reply(opt, repErrInvalid, "structured replies come first")
+		n.reply(opt, repErrInvalid, "structured replies must be negotiated first")
 		return
 	}
 	found := slices.Contains(o.Queries, contextAllocation)
@@ -206,7 +206,7 @@ func (n *negotiator) authenticate(data []byte) error {
 		return nil
 	}
 	if n.auth.binding != nil {
-		n.reply(optAuth, repErrInvalid, "this proof is not bound to TLS")
+		n.reply(optAuth, repErrInvalid, "over TLS, a proof that is not bound to TLS is refused")
 		return nil
 	}
 	if len(data) == 0 {
@@ -232,7 +232,7 @@ func (n *negotiator) authenticateTLS(data []byte) error {
 		n.reply(optAuthTLS, repErrUnsup, "authentication is not offered")
 		return nil
 	case n.auth.binding == nil:
-		n.reply(optAuthTLS, repErrTLSReqd, "this proof is bound to TLS")
+		n.reply(optAuthTLS, repErrTLSReqd, "this proof requires TLS")
 		return nil
 	}
 	proof := n.auth.verifyChannel(data)
@@ -257,12 +257,12 @@ func (n *negotiator) refuseProof(opt uint32) error {
 // open resolves a name. It turns every refusal into a reply code and a text that the peer may see.
 func (n *negotiator) open(ctx context.Context, name string, infoOnly bool) (*Export, uint32, string) {
 	if !n.auth.admits(name) {
-		return nil, repErrPolicy, "authentication required"
+		return nil, repErrPolicy, "authentication is required"
 	}
 	proved := n.auth.hasProved(name)
 	if n.tlsOnly != nil && n.auth.binding == nil && n.tlsOnly(name) {
 		n.note(proved, n.log.WithField("export", name), logrus.WarnLevel, "Refused to open an export without TLS")
-		return nil, repErrTLSReqd, "this export is opened over TLS alone"
+		return nil, repErrTLSReqd, "this export can be opened only over TLS"
 	}
 	began := time.Now()
 	exp, err := n.exporter.Open(ctx, name, ConnInfo{
@@ -284,9 +284,9 @@ func (n *negotiator) open(ctx context.Context, name string, infoOnly bool) (*Exp
 		n.note(proved, log, logrus.InfoLevel, "Refused to open an export")
 		return nil, repErrPolicy, truncate(policy.Text)
 	case errors.Is(err, ESHUTDOWN):
-		return nil, repErrShutdown, "shutting down"
+		return nil, repErrShutdown, "the server is shutting down"
 	}
-	n.note(proved, log, logrus.WarnLevel, "Opening an export did not work")
+	n.note(proved, log, logrus.WarnLevel, "Opening an export failed")
 	return nil, repErrPlatform, "the export cannot be opened"
 }
 
@@ -333,7 +333,7 @@ func (n *negotiator) goOrInfo(ctx context.Context, opt uint32, data []byte) (*Ex
 // exportName handles the old option to open an export. Its only way to refuse is to close the connection.
 func (n *negotiator) exportName(ctx context.Context, name string) (*Export, error) {
 	if len(name) > maxName {
-		return nil, fmt.Errorf("%w: export name of %d bytes", ErrProtocol, len(name))
+		return nil, fmt.Errorf("%w: the export name has %d bytes", ErrProtocol, len(name))
 	}
 	exp, _, text := n.open(ctx, name, false)
 	if exp == nil {

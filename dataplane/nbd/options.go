@@ -16,7 +16,7 @@ const (
 )
 
 // errTooBig marks an option that was skipped because it was longer than maxOptionData.
-var errTooBig = errors.New("option too long")
+var errTooBig = errors.New("the option is too long")
 
 func appendOption(b []byte, option uint32, data []byte) []byte {
 	b = be.AppendUint64(b, magicOption)

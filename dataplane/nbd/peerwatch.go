@@ -46,7 +46,7 @@ const (
 	deadAfter = 20 * time.Second
 )
 
-var errPeerDead = errors.New("the peer's machine does not answer")
+var errPeerDead = errors.New("the node at the other end of the connection does not answer")
 
 func newPeerWatch(raw syscall.RawConn, busy func() bool, dead func(error)) *peerWatch {
 	return &peerWatch{raw: raw, busy: busy, dead: dead, every: watchEvery, after: deadAfter}

@@ -11,7 +11,7 @@ func (c *Client) readReplies() {
 	defer close(c.reading)
 	for {
 		if err := c.readReply(); err != nil {
-			c.fail(fmt.Errorf("read reply: %w", c.out.explain(err)))
+			c.fail(fmt.Errorf("read the reply: %w", explainEOF(c.out.explain(err))))
 			return
 		}
 	}
@@ -29,7 +29,7 @@ func (c *Client) readReply() error {
 	case magicStructured:
 		return c.readChunk()
 	default:
-		return fmt.Errorf("%w: reply magic %#x", ErrProtocol, m)
+		return fmt.Errorf("%w: unknown reply magic %#x", ErrProtocol, m)
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *Client) find(cookie uint64) (*call, command, error) {
 	defer c.mu.Unlock()
 	k := c.calls[cookie]
 	if k == nil {
-		return nil, 0, fmt.Errorf("%w: reply to a request %d that is not under way", ErrProtocol, cookie)
+		return nil, 0, fmt.Errorf("%w: reply to an unknown request %d", ErrProtocol, cookie)
 	}
 	return k, k.req.Type, nil
 }
@@ -94,7 +94,7 @@ func (c *Client) finish(k *call, err error) {
 func (c *Client) fill(k *call, off, n uint64, fromWire bool) error {
 	start := off - k.req.Offset
 	if off < k.req.Offset || start > uint64(k.req.Length) || n > uint64(k.req.Length)-start || !k.covered.add(start, start+n) {
-		return fmt.Errorf("%w: data of %d bytes at %d in reply to a read of %d at %d", ErrProtocol, n, off, k.req.Length, k.req.Offset)
+		return fmt.Errorf("%w: %d bytes of data at offset %d in the reply to a read of %d bytes at offset %d", ErrProtocol, n, off, k.req.Length, k.req.Offset)
 	}
 	c.mu.Lock()
 	if k.abandoned || k.replied {
@@ -133,7 +133,7 @@ func (c *Client) readChunk() error {
 	}
 	_, _ = c.in.Discard(chunkLen)
 	if !c.info.Structured {
-		return fmt.Errorf("%w: structured reply without agreement", ErrProtocol)
+		return fmt.Errorf("%w: structured reply, but structured replies were not negotiated", ErrProtocol)
 	}
 	k, kind, err := c.find(h.Cookie)
 	if err != nil {
@@ -173,9 +173,9 @@ func (c *Client) checkComplete(k *call) error {
 	}
 	switch {
 	case k.req.Type == cmdRead && !k.covered.whole(uint64(k.req.Length)):
-		return fmt.Errorf("%w: reply to a read of %d bytes with a gap", ErrProtocol, k.req.Length)
+		return fmt.Errorf("%w: the reply to a read of %d bytes is incomplete", ErrProtocol, k.req.Length)
 	case k.req.Type == cmdBlockStatus && len(k.answer.extents) == 0 && !k.abandoned:
-		return fmt.Errorf("%w: reply to a block status without one", ErrProtocol)
+		return fmt.Errorf("%w: the reply to a block status request has no block status", ErrProtocol)
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func (c *Client) chunkHole(k *call) error {
 		return err
 	}
 	if be.Uint32(b[8:]) == 0 {
-		return fmt.Errorf("%w: empty hole", ErrProtocol)
+		return fmt.Errorf("%w: hole of length 0", ErrProtocol)
 	}
 	return c.fill(k, be.Uint64(b[:]), uint64(be.Uint32(b[8:])), false)
 }
@@ -244,7 +244,7 @@ func (c *Client) chunkStatus(k *call, h chunk) error {
 		return err
 	}
 	if id != c.statusID {
-		return fmt.Errorf("%w: block status of context %d, not %d", ErrProtocol, id, c.statusID)
+		return fmt.Errorf("%w: block status of context %d, expected context %d", ErrProtocol, id, c.statusID)
 	}
 	if extents, err = clipExtents(extents, int64(k.req.Offset), int64(k.req.Length), false); err != nil {
 		return fmt.Errorf("%w: %w", ErrProtocol, err)

@@ -32,13 +32,13 @@ func tlsRules() *tls.Config {
 func newServerTLS() (*tls.Config, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key for TLS: %w", err)
+		return nil, fmt.Errorf("create a key for TLS: %w", err)
 	}
 	// No peer reads the content of the certificate.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate for TLS: %w", err)
+		return nil, fmt.Errorf("create a certificate for TLS: %w", err)
 	}
 	c := tlsRules()
 	c.Certificates = []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}}
@@ -71,7 +71,7 @@ type secureConn struct {
 // or when conn is closed.
 func newSecureConn(conn net.Conn, in source, wrap func(net.Conn) *tls.Conn) (*secureConn, error) {
 	if in.Buffered() > 0 {
-		return nil, fmt.Errorf("%w: %d bytes came before the TLS handshake", ErrProtocol, in.Buffered())
+		return nil, fmt.Errorf("%w: %d bytes arrived before the TLS handshake", ErrProtocol, in.Buffered())
 	}
 	records := &recordConn{Conn: conn, in: in}
 	s := &secureConn{Conn: conn, tls: wrap(records), records: records}

@@ -288,7 +288,7 @@ func TestTLSThatIsDemandedCannotBeTalkedAway(t *testing.T) {
 	t.Run("without a secret → not even tried", func(t *testing.T) {
 		address := listenTCP(t, serving(memory.New(1<<20).Export("vol")), securing(false, "vol"))
 		_, err := nbd.Dial(within(t), "tcp", address, "vol", nbd.DialOptions{TLS: true})
-		assert.ErrorContains(t, err, "TLS without a secret")
+		assert.ErrorContains(t, err, "TLS requires a secret")
 	})
 }
 

@@ -122,9 +122,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 				return nil
 			}
 			if !isTransientAccept(err) {
-				return fmt.Errorf("accept nbd connections on %s: %w", l.Addr(), err)
+				return fmt.Errorf("accept NBD connections on %s: %w", l.Addr(), err)
 			}
-			s.sparse.log(s.opts.Log.WithError(err), logrus.WarnLevel, "Accepting a connection did not work, trying again")
+			s.sparse.log(s.opts.Log.WithError(err), logrus.WarnLevel, "Accepting a connection failed; trying again")
 			select {
 			case <-time.After(acceptRetry):
 			case <-ctx.Done():
@@ -188,7 +188,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	left := len(s.conns)
 	s.mu.Unlock()
-	return fmt.Errorf("%w: left %d connections behind, with %d requests inside their backends", ctx.Err(), left, s.inside.Load())
+	return fmt.Errorf("%w: %d connections did not end in time, with %d requests that their backends have not answered", ctx.Err(), left, s.inside.Load())
 }
 
 // cut ends all connections without waiting for anything. It closes them first. No answer may tell a client that its
@@ -215,7 +215,7 @@ func (s *Server) admit(conn net.Conn) *serverConn {
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
 	if s.lobby.enter(&c.guest) {
-		s.sparse.log(s.opts.Log, logrus.WarnLevel, "Cut a connection that had proved nothing, for there were too many")
+		s.sparse.log(s.opts.Log, logrus.WarnLevel, "Closed an unauthenticated connection because there were too many")
 	}
 	return c
 }

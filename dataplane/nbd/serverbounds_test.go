@@ -55,7 +55,7 @@ func TestPeersThatProveNothingAreBounded(t *testing.T) {
 	}
 	failed := 0
 	for _, e := range hook.AllEntries() {
-		if strings.Contains(e.Message, "Cut a connection") || strings.Contains(e.Message, "Handshake ended") {
+		if strings.Contains(e.Message, "Closed an unauthenticated connection") || strings.Contains(e.Message, "A handshake ended") {
 			failed++
 		}
 	}

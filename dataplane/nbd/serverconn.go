@@ -86,13 +86,13 @@ func (c *serverConn) transmit(exp *Export, structured, blockStatus bool) {
 	c.export, c.structured = exp, structured
 	c.limits = exp.limits(structured, blockStatus)
 	c.log = c.log.WithField("export", exp.Name)
-	c.log.Debug("Connection opened an export")
+	c.log.Debug("A connection opened an export")
 
 	err := c.readRequests()
 	c.out.hurry(c.server.farewell)
 	c.tasks.Wait()
 	c.out.wait()
-	c.log.WithField("reason", c.out.explain(err)).Debug("Connection ended")
+	c.log.WithField("reason", c.out.explain(err)).Debug("A connection ended")
 	if exp.Closed != nil {
 		exp.Closed()
 	}
@@ -119,7 +119,7 @@ func (c *serverConn) negotiate() (*negotiator, *Export) {
 	}
 	exp, err := n.run(c.server.base)
 	if err != nil && !errors.Is(err, errGoodbye) && !errors.Is(err, io.EOF) {
-		c.server.sparse.log(c.log.WithError(err), logrus.DebugLevel, "Handshake ended without an export")
+		c.server.sparse.log(c.log.WithError(err), logrus.DebugLevel, "A handshake ended without an export")
 	}
 	return n, exp
 }
@@ -183,7 +183,7 @@ func (c *serverConn) accept(r request) error {
 	}
 	if err != nil { // cut in the middle of a payload: this was no request
 		t.frameDone(fateUnsent)
-		return fmt.Errorf("read payload: %w", err)
+		return fmt.Errorf("read the payload: %w", err)
 	}
 	go t.handle()
 	return nil
@@ -280,13 +280,13 @@ func (t *task) perform(ctx context.Context) error {
 			return err
 		}
 		if extents, err = clipExtents(extents, off, length, r.Flags&cmdFlagReqOne != 0); err != nil {
-			t.conn.log.WithError(err).Error("BUG: a backend described an export wrongly")
+			t.conn.log.WithError(err).Error("BUG: a backend returned invalid extents of an export")
 			return err
 		}
 		t.extra = appendStatusPayload(t.extra[:0], contextID, extents)
 		return nil
 	}
-	panic("BUG: a request of an unknown kind was found valid: " + r.Type.String())
+	panic("BUG: a request of an unknown type passed validation: " + r.Type.String())
 }
 
 func (t *task) structuredReply() (head, payload []byte) {
@@ -353,14 +353,14 @@ func clipExtents(extents []Extent, off, length int64, one bool) ([]Extent, error
 			break
 		}
 		if e.Offset != off || e.Length <= 0 {
-			return nil, fmt.Errorf("extent of %d bytes at %d where one at %d was expected: %w", e.Length, e.Offset, off, EIO)
+			return nil, fmt.Errorf("extent of %d bytes at offset %d, expected an extent at offset %d: %w", e.Length, e.Offset, off, EIO)
 		}
 		e.Length = min(e.Length, end-off)
 		out = append(out, e)
 		off += e.Length
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no extent at %d: %w", off, EIO)
+		return nil, fmt.Errorf("no extent at offset %d: %w", off, EIO)
 	}
 	return out, nil
 }

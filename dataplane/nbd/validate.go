@@ -38,7 +38,7 @@ func validate(r request, l limits) *Error {
 		allowed |= cmdFlagNoHole
 	case cmdBlockStatus:
 		if !l.blockStatus {
-			return errorf(EINVAL, "block status without %s", contextAllocation)
+			return errorf(EINVAL, "block status requires the metadata context %s", contextAllocation)
 		}
 		allowed |= cmdFlagReqOne
 	case cmdControl:
@@ -48,11 +48,11 @@ func validate(r request, l limits) *Error {
 		return errorf(EINVAL, "%s is not offered", r.Type)
 	}
 	if r.Flags&^allowed != 0 {
-		return errorf(EINVAL, "%s with flags %#x", r.Type, r.Flags)
+		return errorf(EINVAL, "%s does not allow the flags %#x", r.Type, r.Flags)
 	}
 	if r.Type == cmdFlush {
 		if r.Offset != 0 || r.Length != 0 {
-			return errorf(EINVAL, "flush with a range")
+			return errorf(EINVAL, "flush must not have a range")
 		}
 		return nil
 	}
@@ -62,23 +62,23 @@ func validate(r request, l limits) *Error {
 func validateRange(r request, l limits) *Error {
 	changes := r.Type == cmdWrite || r.Type == cmdTrim || r.Type == cmdWriteZeroes
 	if changes && l.readOnly {
-		return errorf(EPERM, "%s on a read-only export", r.Type)
+		return errorf(EPERM, "%s is not allowed: the export is read-only", r.Type)
 	}
 	if r.Length == 0 {
-		return errorf(EINVAL, "%s of nothing", r.Type)
+		return errorf(EINVAL, "the length of a %s must not be 0", r.Type)
 	}
 	if (r.Type == cmdRead || r.Type == cmdWrite) && r.Length > l.maxPayload {
-		return errorf(EINVAL, "%s of %d bytes, more than %d", r.Type, r.Length, l.maxPayload)
+		return errorf(EINVAL, "%s of %d bytes exceeds the maximum of %d", r.Type, r.Length, l.maxPayload)
 	}
 	if r.Offset > l.size || uint64(r.Length) > l.size-r.Offset {
 		no := EINVAL
 		if r.Type == cmdWrite || r.Type == cmdWriteZeroes {
 			no = ENOSPC
 		}
-		return errorf(no, "%s of %d bytes at %d, past the end at %d", r.Type, r.Length, r.Offset, l.size)
+		return errorf(no, "%s of %d bytes at offset %d exceeds the size of %d bytes", r.Type, r.Length, r.Offset, l.size)
 	}
 	if mask := uint64(l.blockMin) - 1; (r.Offset|uint64(r.Length))&mask != 0 {
-		return errorf(EINVAL, "%s of %d bytes at %d, not aligned to %d", r.Type, r.Length, r.Offset, l.blockMin)
+		return errorf(EINVAL, "%s of %d bytes at offset %d is not aligned to %d bytes", r.Type, r.Length, r.Offset, l.blockMin)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func Open(netNS string) (*Link, error) {
 		return nil, fmt.Errorf("find the kernel's release: %w", err)
 	}
 	if release := unix.ByteSliceToString(u.Release[:]); !namesOwners(release) {
-		return nil, fmt.Errorf("the kernel's NBD client does not name the owners of its devices, which needs Linux 5.14; this is %s", release)
+		return nil, fmt.Errorf("the kernel's NBD client does not show the owners of its devices; this requires Linux 5.14 or later, and the release is %s", release)
 	}
 	return l, nil
 }
@@ -166,7 +166,7 @@ func (l *Link) reachLocked() error {
 	}
 	conn, err := l.dial()
 	if err != nil {
-		return fmt.Errorf("reach the kernel: %w", err)
+		return fmt.Errorf("connect to the kernel's netlink interface: %w", err)
 	}
 	family, err := conn.GetFamily(familyName)
 	if err != nil {
@@ -206,12 +206,12 @@ func (l *Link) Connect(id string, sizeBytes, blockBytes int64, socket int) (Devi
 		ae.Nested(attrSockets, sockets(socket))
 	})
 	if err != nil {
-		return Device{}, fmt.Errorf("connect an NBD device: %w", err)
+		return Device{}, fmt.Errorf("create an NBD device: %w", err)
 	}
 	for _, m := range replies {
 		ad, err := netlink.NewAttributeDecoder(m.Data)
 		if err != nil {
-			return Device{}, fmt.Errorf("connect an NBD device: %w", err)
+			return Device{}, fmt.Errorf("create an NBD device: %w", err)
 		}
 		for ad.Next() {
 			if ad.Type() == attrIndex {
@@ -220,7 +220,7 @@ func (l *Link) Connect(id string, sizeBytes, blockBytes int64, socket int) (Devi
 			}
 		}
 	}
-	return Device{}, errors.New("connect an NBD device: the kernel does not say which")
+	return Device{}, errors.New("create an NBD device: the kernel did not return the device's number")
 }
 
 // Limit sets the longest requests, and the time after which a request is sent again.
@@ -239,7 +239,7 @@ func (l *Link) Limit(d Device) error {
 // reconfigure reads sysfs first. If sysfs cannot be read, the kernel decides.
 func (l *Link) reconfigure(d Device, what string, encode func(*netlink.AttributeEncoder)) error {
 	if is, err := l.IsConfigured(d); err == nil && !is {
-		return fmt.Errorf("%s of nbd%d: it is not the device %q: %w", what, d.Index, d.ID, unix.EINVAL)
+		return fmt.Errorf("%s of nbd%d: it is no longer the device %q: %w", what, d.Index, d.ID, unix.EINVAL)
 	}
 	_, err := l.do(cmdReconfigure, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) {
 		ae.Uint32(attrIndex, d.Index)
@@ -258,7 +258,7 @@ func (l *Link) EndWithUsers(d Device, ends bool) error {
 	if ends {
 		flags = flagDisconnectOnClose
 	}
-	return l.reconfigure(d, "set the end", func(ae *netlink.AttributeEncoder) { ae.Uint64(attrClientFlags, flags) })
+	return l.reconfigure(d, "set what happens after the last user", func(ae *netlink.AttributeEncoder) { ae.Uint64(attrClientFlags, flags) })
 }
 
 // Resize makes a device larger, also for its users.
@@ -312,7 +312,7 @@ func (l *Link) dir(d Device) string { return filepath.Join(l.sysfs, fmt.Sprintf(
 func (l *Link) IsConfigured(d Device) (bool, error) {
 	id, found, err := l.backend(filepath.Join(l.dir(d), "backend"))
 	if err != nil {
-		return false, fmt.Errorf("find out whether nbd%d is configured: %w", d.Index, err)
+		return false, fmt.Errorf("check whether nbd%d is configured: %w", d.Index, err)
 	}
 	return found && id == d.ID, nil
 }
@@ -334,11 +334,11 @@ func (l *Link) backend(file string) (id string, found bool, err error) {
 func (l *Link) Number(d Device) (uint64, error) {
 	b, err := os.ReadFile(filepath.Join(l.dir(d), "dev"))
 	if err != nil {
-		return 0, fmt.Errorf("find the number of nbd%d: %w", d.Index, err)
+		return 0, fmt.Errorf("read the device number of nbd%d: %w", d.Index, err)
 	}
 	var major, minor uint32
 	if _, err := fmt.Sscanf(string(b), "%d:%d", &major, &minor); err != nil {
-		return 0, fmt.Errorf("find the number of nbd%d: %w", d.Index, err)
+		return 0, fmt.Errorf("read the device number of nbd%d: %w", d.Index, err)
 	}
 	return unix.Mkdev(major, minor), nil
 }
@@ -347,11 +347,11 @@ func (l *Link) Number(d Device) (uint64, error) {
 func (l *Link) Size(d Device) (int64, error) {
 	b, err := os.ReadFile(filepath.Join(l.dir(d), "size"))
 	if err != nil {
-		return 0, fmt.Errorf("ask for the size of nbd%d: %w", d.Index, err)
+		return 0, fmt.Errorf("read the size of nbd%d: %w", d.Index, err)
 	}
 	sectors, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("ask for the size of nbd%d: %w", d.Index, err)
+		return 0, fmt.Errorf("read the size of nbd%d: %w", d.Index, err)
 	}
 	return sectors * 512, nil
 }

@@ -37,7 +37,7 @@ func (b *Backend) Export(name string) *nbd.Export {
 
 func (b *Backend) check(off, length int64, past nbd.Errno) error {
 	if off < 0 || length < 0 || off > b.size || length > b.size-off {
-		return &nbd.Error{Errno: past, Msg: "outside the memory"}
+		return &nbd.Error{Errno: past, Msg: "the range is outside the memory"}
 	}
 	return nil
 }
