@@ -138,8 +138,8 @@ func TestEveryCallNamesTheDiskThatItIsMeantFor(t *testing.T) {
 
 func TestALostReplicaIsToldOnceAndShown(t *testing.T) {
 	for reason, message := range map[string]string{
-		"DiskUnmounted": "its disk /mnt/d1 was unmounted: there is nothing at the path",
-		"DataDeleted":   "its data in /mnt/d1/replicas/r was deleted: there is nothing at the path",
+		"DiskUnmounted": "its disk /mnt/d1 was unmounted: nothing exists at the path",
+		"DataDeleted":   "its data in /mnt/d1/replicas/r was deleted: nothing exists at the path",
 	} {
 		t.Run(reason, func(t *testing.T) {
 			plane := &fakePlane{observed: Observed{Phase: types.PhaseError, Reason: reason, Message: message}}

@@ -38,15 +38,15 @@ func ServeCopy(ctx context.Context, opts CopyOptions) (err error) {
 	}
 	spec, err := replica.Inspect(fsys.Host{}, opts.Directory)
 	if err != nil {
-		return fmt.Errorf("look at the copy: %w", err)
+		return fmt.Errorf("examine the replica directory: %w", err)
 	}
 	r, err := replica.OpenCopy(fsys.Host{}, opts.Directory, spec, replica.Options{Log: opts.Log})
 	if err != nil {
-		return fmt.Errorf("open the copy: %w", err)
+		return fmt.Errorf("open the replica directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.Close(context.WithoutCancel(ctx))) }()
 	if _, err := os.Lstat(opts.Socket); !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(fmt.Errorf("make socket %s: %w", opts.Socket, os.ErrExist), err) // a running manager may own it
+		return errors.Join(fmt.Errorf("create socket %s: %w", opts.Socket, os.ErrExist), err) // a running manager may own it
 	}
 	l, err := unixsocket.Listen(opts.Socket)
 	if err != nil {
@@ -54,7 +54,7 @@ func ServeCopy(ctx context.Context, opts CopyOptions) (err error) {
 	}
 	x := &copyExporter{name: "ro/" + spec.Name, replica: r}
 	server := nbd.NewServer(x, nbd.ServerOptions{Log: opts.Log})
-	opts.Log.WithFields(logrus.Fields{"export": x.name, "description": describe(r)}).Info("Copy can be read")
+	opts.Log.WithFields(logrus.Fields{"export": x.name, "description": describe(r)}).Info("The replica can be read")
 	if opts.Ready != nil {
 		opts.Ready(x.name)
 	}
@@ -62,7 +62,7 @@ func ServeCopy(ctx context.Context, opts CopyOptions) (err error) {
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	if cut := server.Shutdown(draining); cut != nil {
-		opts.Log.WithError(cut).Warn("Cut connections that did not end")
+		opts.Log.WithError(cut).Warn("Closed connections that did not end in time")
 	}
 	return err
 }
@@ -77,7 +77,7 @@ func (x *copyExporter) List(context.Context) []string { return []string{x.name} 
 
 func (x *copyExporter) Open(_ context.Context, name string, c nbd.ConnInfo) (*nbd.Export, error) {
 	if name != "" && name != x.name {
-		return nil, fmt.Errorf("%w: the export here is %s", nbd.ErrUnknownExport, x.name)
+		return nil, fmt.Errorf("%w: this socket offers only the export %s", nbd.ErrUnknownExport, x.name)
 	}
 	return exportView(x.name, x.replica, func() {}, nil, c)
 }

@@ -81,7 +81,7 @@ func (w *dirWatch) read() error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read what was deleted: %w", err)
+			return fmt.Errorf("read which files were deleted: %w", err)
 		}
 		w.tell(buffer[:n])
 	}

@@ -167,7 +167,7 @@ func (c *diskCalls) given(ctx context.Context, disk, replica string) error {
 	if err := c.refusal(disk, replica); err != nil {
 		return err
 	}
-	return fmt.Errorf("wait for what else is done to replica %s or its disk: %w", replica, ctx.Err())
+	return fmt.Errorf("wait for other operations on replica %s or its disk: %w", replica, ctx.Err())
 }
 
 func (l *diskLane) oldestLocked() *diskCall {
@@ -182,7 +182,7 @@ func (l *diskLane) oldestLocked() *diskCall {
 
 // describe returns the same text as long as the call is under way.
 func (c *diskCall) describe(disk string) string {
-	return fmt.Sprintf("the disk %s has not answered since %s, when it was asked to %s replica %s",
+	return fmt.Sprintf("the disk %s has not answered since %s, when the instance manager started to %s replica %s",
 		disk, c.since.UTC().Format(time.RFC3339), c.what, c.replica)
 }
 

@@ -64,7 +64,7 @@ var hangs = []struct {
 	prepare func(n *node, s *proto.ReplicaSpec)
 	do      func(ctx context.Context, n *node, s *proto.ReplicaSpec) error
 }{
-	{"make", func(*node, *proto.ReplicaSpec) {}, func(ctx context.Context, n *node, s *proto.ReplicaSpec) error {
+	{"create", func(*node, *proto.ReplicaSpec) {}, func(ctx context.Context, n *node, s *proto.ReplicaSpec) error {
 		_, err := n.ReplicaCreate(ctx, s)
 		return err
 	}},
@@ -112,7 +112,7 @@ func TestADiskThatHangsIsRefusedAndHoldsUpNoOther(t *testing.T) {
 			d := state.GetDisks()[0]
 			assert.Equal(t, "/disk", d.GetPath(), "told of %v", d)
 			assert.Equal(t, reasonDiskNotResponding, d.GetReason())
-			assert.Contains(t, d.GetMessage(), "when it was asked to "+tc.name+" replica vol-r-")
+			assert.Contains(t, d.GetMessage(), "when the instance manager started to "+tc.name+" replica vol-r-")
 
 			// Other operations on that disk are refused without a call to the disk. Operations on another disk are
 			// served.

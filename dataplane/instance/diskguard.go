@@ -171,13 +171,13 @@ func (g *diskGuard) dirsLocked() *dirWatch {
 	}
 	dirs, err := newDirWatch()
 	if err != nil {
-		g.log.WithError(err).Warn("Deleted replicas are noticed by the clock alone")
+		g.log.WithError(err).Warn("Cannot watch the directories of replicas; only the periodic check finds deleted replicas")
 		return nil
 	}
 	g.dirs = dirs
 	g.watchers.Go(func() {
 		if err := dirs.read(); err != nil {
-			g.log.WithError(err).Warn("Deleted replicas are noticed by the clock alone")
+			g.log.WithError(err).Warn("Cannot watch the directories of replicas; only the periodic check finds deleted replicas")
 		}
 	})
 	return dirs
@@ -231,7 +231,7 @@ func (t *tenancy) release() {
 		return
 	}
 	if err := d.disk.Close(); err != nil {
-		t.guard.log.WithError(err).WithField(logfields.Path, d.disk.Path()).Warn("The disk's directory was not closed in order")
+		t.guard.log.WithError(err).WithField(logfields.Path, d.disk.Path()).Warn("Closing the disk's directory failed")
 	}
 }
 
@@ -274,12 +274,12 @@ func (g *diskGuard) watch(d *guardedDisk) {
 		g.listen(d)
 		now := replica.LookAtDisk(g.fs, d.disk.Path())
 		if lost := judgeDisk(d.held(), now); lost != nil {
-			log.WithError(lost).Error("A disk is gone, its replicas serve nothing any more")
+			log.WithError(lost).Error("A disk was lost; its replicas stop serving")
 			g.lose(d, lost)
 			return
 		}
 		if now.Reason != "" && !doubtful {
-			log.WithError(now.Err).Warn("A disk cannot be examined, its replicas go on")
+			log.WithError(now.Err).Warn("A disk cannot be examined; its replicas continue to serve")
 		}
 		doubtful = now.Reason != ""
 		g.lookAtTenants(d)
@@ -317,7 +317,7 @@ func (g *diskGuard) listen(d *guardedDisk) {
 	}
 	if d.path != "" { // the watch ends with the last disk, or with the directory
 		if _, err := d.dirs.add(d.path, d); err != nil {
-			g.log.WithError(err).WithField(logfields.Path, d.disk.Path()).Debug("The directory of a disk's replicas is not watched")
+			g.log.WithError(err).WithField(logfields.Path, d.disk.Path()).Debug("Cannot watch the directory of a disk's replicas")
 		}
 		d.path = ""
 	}
@@ -333,7 +333,7 @@ func (g *diskGuard) listenTo(t *tenancy) {
 	descriptor, err := t.disk.dirs.add(t.path, t.disk)
 	t.path = ""
 	if err != nil {
-		g.log.WithError(err).WithField(logfields.Replica, t.replica.Name()).Debug("A replica's directory is not watched")
+		g.log.WithError(err).WithField(logfields.Replica, t.replica.Name()).Debug("Cannot watch a replica's directory")
 		return
 	}
 	g.mu.Lock()
@@ -381,6 +381,6 @@ func (g *diskGuard) await(limit time.Duration) {
 	select {
 	case <-ended:
 	case <-time.After(limit):
-		g.log.Warn("A look at a disk hangs")
+		g.log.Warn("A check of a disk hangs")
 	}
 }

@@ -39,7 +39,7 @@ func judgeDisk(held heldDisk, now replica.Sighting) *replica.DiskLostError {
 	case !now.Found && now.Reason == replica.IOError:
 		return nil
 	case !now.Found:
-		return lost(held, replica.DiskUnmounted, "there is nothing at the path")
+		return lost(held, replica.DiskUnmounted, "nothing exists at the path")
 	case now.ID.Directory == held.id.Directory:
 		return judgeContent(held, now)
 	case now.Reason == replica.DiskMissing && now.UUID == "" && !now.MountPoint:
@@ -52,15 +52,15 @@ func judgeDisk(held heldDisk, now replica.Sighting) *replica.DiskLostError {
 func judgeContent(held heldDisk, now replica.Sighting) *replica.DiskLostError {
 	switch {
 	case now.UUID != "" && now.UUID != held.uuid:
-		return lost(held, replica.DiskReplaced, "its UUID file names disk %s now, not %s", now.UUID, held.uuid)
+		return lost(held, replica.DiskReplaced, "its UUID file now has the UUID %s instead of %s", now.UUID, held.uuid)
 	case now.UUID == "", now.Reason == replica.IOError:
 		return nil
 	case now.Reason == replica.DiskMissing:
-		return lost(held, replica.DataDeleted, "its directory of replicas is gone")
+		return lost(held, replica.DataDeleted, "its directory of replicas no longer exists")
 	case now.Reason != "":
 		return lost(held, replica.DiskReplaced, "%v", now.Err)
 	case now.ID.Replicas != held.id.Replicas:
-		return lost(held, replica.DiskReplaced, "its directory of replicas is another now")
+		return lost(held, replica.DiskReplaced, "its directory of replicas was replaced by another directory")
 	}
 	return nil
 }

@@ -36,11 +36,11 @@ func TestJudgeDisk(t *testing.T) {
 		{name: "the held directory, the UUID file was removed → kept", now: replica.Sighting{Found: true, ID: bare(loop, 2), Reason: replica.DiskMissing, Err: errors.New("no UUID file")}},
 		{
 			name: "the held directory, its replicas are gone → deleted", now: replica.Sighting{Found: true, ID: bare(loop, 2), UUID: diskUUID, Reason: replica.DiskMissing, Err: wrong},
-			wantReason: replica.DataDeleted, want: "its data on disk /mnt/d1 was deleted: its directory of replicas is gone",
+			wantReason: replica.DataDeleted, want: "its data on disk /mnt/d1 was deleted: its directory of replicas no longer exists",
 		},
 		{
 			name: "nothing → unmounted", now: replica.Sighting{Reason: replica.DiskMissing, Err: wrong},
-			wantReason: replica.DiskUnmounted, want: "its disk /mnt/d1 was unmounted: there is nothing at the path",
+			wantReason: replica.DiskUnmounted, want: "its disk /mnt/d1 was unmounted: nothing exists at the path",
 		},
 		{
 			name: "what was beneath → unmounted", now: replica.Sighting{Found: true, ID: bare(sda, 77), Reason: replica.DiskMissing, Err: wrong},
@@ -68,7 +68,7 @@ func TestJudgeDisk(t *testing.T) {
 		},
 		{
 			name: "the held directory, the UUID file names another → replaced", now: replica.Sighting{Found: true, ID: at(loop, 2, 12), UUID: other},
-			wantReason: replica.DiskReplaced, want: "its disk /mnt/d1 was replaced: its UUID file names disk " + other + " now, not " + diskUUID,
+			wantReason: replica.DiskReplaced, want: "its disk /mnt/d1 was replaced: its UUID file now has the UUID " + other + " instead of " + diskUUID,
 		},
 		{
 			name: "the held directory, its replicas are mounted over → replaced", now: replica.Sighting{Found: true, ID: bare(loop, 2), UUID: diskUUID, Reason: replica.DiskMismatch, Err: errors.New("replicas: another file system")},
@@ -76,7 +76,7 @@ func TestJudgeDisk(t *testing.T) {
 		},
 		{
 			name: "the held directory, its replicas are another directory → replaced", now: replica.Sighting{Found: true, ID: at(loop, 2, 13), UUID: diskUUID},
-			wantReason: replica.DiskReplaced, want: "its disk /mnt/d1 was replaced: its directory of replicas is another now",
+			wantReason: replica.DiskReplaced, want: "its disk /mnt/d1 was replaced: its directory of replicas was replaced by another directory",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

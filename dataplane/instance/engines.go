@@ -75,19 +75,19 @@ func (h *engineHost) ofVolume(volume string) *hostedEngine {
 func validateEngine(s *proto.EngineSpec) error {
 	switch {
 	case !isElement(s.GetName()) || !isElement(s.GetVolume()) || !isElement(s.GetSession()):
-		return fmt.Errorf("%w: engine %q of volume %q with session %q", errInvalid, s.GetName(), s.GetVolume(), s.GetSession())
+		return fmt.Errorf("%w: engine name %q, volume name %q and session %q must not be empty and must not contain '/'", errInvalid, s.GetName(), s.GetVolume(), s.GetSession())
 	case s.GetGeneration() < 1:
-		return fmt.Errorf("%w: generation %d", errInvalid, s.GetGeneration())
+		return fmt.Errorf("%w: generation %d must be at least 1", errInvalid, s.GetGeneration())
 	case s.GetSizeBytes() <= 0 || s.GetSizeBytes()%replica.BlockBytes != 0:
-		return fmt.Errorf("%w: size of %d bytes", errInvalid, s.GetSizeBytes())
+		return fmt.Errorf("%w: size %d must be a positive multiple of %d bytes", errInvalid, s.GetSizeBytes(), replica.BlockBytes)
 	case len(s.GetSecret()) < minSecretBytes:
 		return fmt.Errorf("%w: an engine needs a secret of at least %d bytes", errInvalid, minSecretBytes)
 	case len(s.GetMembers()) == 0:
-		return fmt.Errorf("%w: an engine needs a replica", errInvalid)
+		return fmt.Errorf("%w: an engine needs at least one replica", errInvalid)
 	}
 	for _, m := range s.GetMembers() {
 		if !isElement(m.GetName()) {
-			return fmt.Errorf("%w: replica %q", errInvalid, m.GetName())
+			return fmt.Errorf("%w: replica name %q must not be empty and must not contain '/'", errInvalid, m.GetName())
 		}
 	}
 	return nil
@@ -115,7 +115,7 @@ func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.Eng
 		}
 	}
 	if old := h.find(s.GetName()); old != nil {
-		return nil, refuse(reasonRunning, "engine %s runs for volume %s", s.GetName(), old.spec.GetVolume())
+		return nil, refuse(reasonRunning, "engine %s already runs for volume %s", s.GetName(), old.spec.GetVolume())
 	}
 	adopts, err := h.prepareKept(ctx, s)
 	if err != nil {
@@ -139,9 +139,9 @@ func mayReplace(old *hostedEngine, s *proto.EngineSpec) (bool, error) {
 	case s.GetGeneration() == generation && s.GetSession() == session && s.GetName() == old.spec.GetName():
 		return false, nil
 	case s.GetGeneration() <= generation:
-		return false, refuse(reasonFenced, "generation %d asked, an engine of generation %d is here", s.GetGeneration(), generation)
+		return false, refuse(reasonFenced, "generation %d was requested, but this node has an engine of generation %d", s.GetGeneration(), generation)
 	case phase != engine.PhaseError && phase != engine.PhaseStopped:
-		return false, refuse(reasonRunning, "the engine of generation %d is %s", generation, phase)
+		return false, refuse(reasonRunning, "the engine of generation %d must stop first; its phase is %s", generation, phase)
 	}
 	return true, nil
 }
@@ -186,11 +186,11 @@ const expandTimeout = 15 * time.Second
 // expand makes a volume larger. It continues if the caller leaves.
 func (h *engineHost) expand(ctx context.Context, r *proto.EngineExpandRequest) error {
 	if size := r.GetSizeBytes(); size <= 0 || size%replica.BlockBytes != 0 {
-		return fmt.Errorf("%w: size of %d bytes", errInvalid, size)
+		return fmt.Errorf("%w: size %d must be a positive multiple of %d bytes", errInvalid, size, replica.BlockBytes)
 	}
 	e := h.find(r.GetName())
 	if e == nil {
-		return refuse(reasonNotHosted, "engine %s is not here", r.GetName())
+		return refuse(reasonNotHosted, "engine %s does not exist on this node", r.GetName())
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), expandTimeout)
 	defer cancel()
@@ -200,7 +200,7 @@ func (h *engineHost) expand(ctx context.Context, r *proto.EngineExpandRequest) e
 func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
 	e := h.find(r.GetName())
 	if e == nil {
-		return refuse(reasonNotProposed, "engine %s is not here", r.GetName())
+		return refuse(reasonNotProposed, "engine %s does not exist on this node", r.GetName())
 	}
 	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()))
 }
@@ -237,11 +237,11 @@ func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context
 	log := h.log.WithFields(logrus.Fields{logfields.Engine: e.spec.GetName(), logfields.Volume: e.spec.GetVolume()})
 	switch {
 	case errors.Is(err, engine.ErrUnclean):
-		log.WithError(err).Warn("Engine ended without a last flush; its replicas are compared at the next start")
+		log.WithError(err).Warn("Engine stopped without a last flush; the next start compares its replicas")
 	case err != nil && e.engine.State().Phase != engine.PhaseStopped:
 		return err
 	case err != nil:
-		log.WithError(err).Warn("Engine ended, but something of its device is left")
+		log.WithError(err).Warn("Engine stopped, but its device was not removed completely")
 	}
 	e.socket.cut()
 	if e.adopts { // it may have ended before it took over the device; nothing else removes the device
@@ -260,7 +260,7 @@ func (h *engineHost) abandon(ctx context.Context, e *hostedEngine, log *logrus.E
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.stopTimeout)
 	defer cancel()
 	if err := h.keeper.Abort(ctx, e.spec.GetVolume()); err != nil {
-		log.WithError(err).Warn("The device that the engine was to take over is left")
+		log.WithError(err).Warn("The device that the engine should have taken over was not removed")
 		h.keepAgain(ctx, e.spec.GetVolume())
 	}
 }
@@ -285,7 +285,7 @@ func (h *engineHost) shutdown(ctx context.Context) {
 			}
 			log := h.log.WithFields(logrus.Fields{logfields.Engine: e.spec.GetName(), logfields.Volume: e.spec.GetVolume()})
 			err = errors.Join(err, h.flush(ctx, e))
-			log.WithError(err).Error("Engine left as it is: its users lose their device")
+			log.WithError(err).Error("Engine was not stopped; the users of its device get I/O errors when the process exits")
 		})
 	}
 	ending.Wait()
@@ -302,7 +302,7 @@ func (h *engineHost) flush(ctx context.Context, e *hostedEngine) error {
 	case err := <-flushed:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("flush before the end: %w", ctx.Err())
+		return fmt.Errorf("flush before the process exits: %w", ctx.Err())
 	}
 }
 

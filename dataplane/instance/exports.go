@@ -50,7 +50,7 @@ func (x *dataExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 	}
 	e := x.replicas.find(d.replica)
 	if e == nil || e.replica == nil || e.spec.GetVolume() != d.volume {
-		return nil, fmt.Errorf("%w: replica %s is not served here", nbd.ErrUnknownExport, d.replica)
+		return nil, fmt.Errorf("%w: this node does not serve replica %s", nbd.ErrUnknownExport, d.replica)
 	}
 	export := &nbd.Export{Name: name, Size: e.replica.Size(), BlockSize: blockSize}
 	// An engine asks whether it was fenced; an earlier release always describes the export.

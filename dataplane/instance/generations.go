@@ -41,7 +41,7 @@ func (i *Instance) listenForShares() {
 	}
 	listener, err := listenIn(i.opts.GenerationsSocket)
 	if err != nil {
-		i.log.WithError(err).Warn("Share managers cannot ask whether their volume's engine is in force, and serve without that")
+		i.log.WithError(err).Warn("Cannot listen for share managers; they serve without the check whether the engine of their volume is in force")
 		return
 	}
 	i.generationsListener = listener
@@ -49,7 +49,7 @@ func (i *Instance) listenForShares() {
 
 func listenIn(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the socket's directory: %w", err)
+		return nil, fmt.Errorf("create the socket's directory: %w", err)
 	}
 	return unixsocket.Listen(path)
 }

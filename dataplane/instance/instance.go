@@ -100,7 +100,7 @@ type Instance struct {
 // New opens the sockets, so that an address in use is an error here. After success the caller must call Run.
 func New(opts Options) (*Instance, error) {
 	if opts.DataListen == "" || opts.ToolSocket == "" || opts.GRPCSocket == "" {
-		return nil, errors.New("data address, tool socket and gRPC socket must be given")
+		return nil, errors.New("the data address, the tool socket and the gRPC socket are required")
 	}
 	if opts.DeviceDir == "" {
 		opts.DeviceDir = defaultDeviceDir
@@ -116,7 +116,7 @@ func New(opts Options) (*Instance, error) {
 	}
 	boot, err := bootID(opts.Root)
 	if err != nil {
-		opts.Log.WithError(err).Warn("The machine's boot cannot be told, so no unclean replica counts as complete")
+		opts.Log.WithError(err).Warn("Cannot read the boot ID of the node; no replica that was closed uncleanly counts as complete")
 	}
 	i := &Instance{opts: opts, log: opts.Log, changes: newChanges(), disks: newDiskGuard(opts.Files, opts.Log)}
 	if err := i.listen(); err != nil {
@@ -126,7 +126,7 @@ func New(opts Options) (*Instance, error) {
 	if opts.Keeper == nil {
 		opts.Keeper = device.NewLocal(device.Options{DeviceDir: opts.DeviceDir, Log: opts.Log})
 		if err := device.RemoveStaleDevices(opts.DeviceDir, nil); err != nil {
-			i.log.WithError(err).Warn("Device nodes of a process that died may be left")
+			i.log.WithError(err).Warn("Cannot remove stale device nodes; nodes of a process that died may remain")
 		}
 	}
 	port := i.dataListener.Addr().(*net.TCPAddr).Port
@@ -165,7 +165,7 @@ func diskFiles(opts Options) (files fsys.FS, onVolumes bool) {
 	}
 	tried, err := thread.New(thread.Options{Name: thread.Aside, Mounts: opts.Mounts})
 	if err != nil {
-		opts.Log.WithError(err).Warn("A disk cannot lie on a volume that is attached here")
+		opts.Log.WithError(err).Warn("Disks on volumes that are attached to this node cannot be used")
 		return host, false
 	}
 	tried.Close()
@@ -213,7 +213,7 @@ func (i *Instance) DataAddr() net.Addr { return i.dataListener.Addr() }
 func (i *Instance) Run(ctx context.Context) error {
 	defer i.closeListeners()
 	if err := setIOFlusher(); err != nil {
-		i.log.WithError(err).Warn("The process is no I/O flusher: under memory pressure its own writes may wait for it")
+		i.log.WithError(err).Warn("Cannot mark the process as an I/O flusher; under memory pressure its writes may wait for themselves")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -222,27 +222,27 @@ func (i *Instance) Run(ctx context.Context) error {
 	serve := func(what string, run func() error) {
 		serving.Go(func() {
 			if err := run(); err != nil {
-				failures <- fmt.Errorf("serve %s: %w", what, err)
+				failures <- fmt.Errorf("%s: %w", what, err)
 				cancel()
 			}
 		})
 	}
 	base := context.WithoutCancel(ctx) // the servers end in shutdown, in its order
-	serve("engines", func() error { return i.dataServer.Serve(base, i.dataListener) })
-	serve("tools", func() error { return i.toolServer.Serve(base, i.toolListener) })
-	serve("the daemon", func() error { return serveGRPC(i.grpcServer, i.grpcListener) })
+	serve("serve engines", func() error { return i.dataServer.Serve(base, i.dataListener) })
+	serve("serve tools", func() error { return i.toolServer.Serve(base, i.toolListener) })
+	serve("serve the daemon", func() error { return serveGRPC(i.grpcServer, i.grpcListener) })
 	if i.generationsListener != nil {
-		serve("share managers", func() error { return serveGRPC(i.generationsServer, i.generationsListener) })
+		serve("serve share managers", func() error { return serveGRPC(i.generationsServer, i.generationsListener) })
 	}
-	serve("the watch of requests", func() error { return i.replicas.watchStuck(ctx) })
+	serve("watch for hanging requests", func() error { return i.replicas.watchStuck(ctx) })
 	guard := &mountGuard{deviceDir: i.engines.deviceDir, log: i.log}
-	serve("the watch of mounts", func() error {
+	serve("watch the mounts", func() error {
 		return mountwatch.Watch(ctx, func() {
 			i.disks.lookAll()
 			guard.look()
 		})
 	})
-	i.log.WithFields(logrus.Fields{"address": i.DataAddr(), "uuid": i.info.GetUuid(), "boot": i.info.GetBootId()}).Info("Data plane serves")
+	i.log.WithFields(logrus.Fields{"address": i.DataAddr(), "uuid": i.info.GetUuid(), "boot": i.info.GetBootId()}).Info("Data plane is serving")
 
 	<-ctx.Done()
 	i.shutdown(base)
@@ -267,7 +267,7 @@ func serveGRPC(s *grpc.Server, l net.Listener) error {
 // shutdown ends everything in the order of use. Engines flush to local and remote replicas, so they end first. Then the
 // replicas have no users. The sockets close last, so that the daemon can watch.
 func (i *Instance) shutdown(ctx context.Context) {
-	i.log.Info("Data plane stops")
+	i.log.Info("Data plane is stopping")
 	i.replicas.refuseNew()
 	i.engines.shutdown(ctx)
 	i.replicas.shutdown(ctx)
@@ -275,7 +275,7 @@ func (i *Instance) shutdown(ctx context.Context) {
 	defer cancel()
 	for _, s := range []*nbd.Server{i.toolServer, i.dataServer} {
 		if err := s.Shutdown(ctx); err != nil {
-			i.log.WithError(err).Warn("Cut connections that did not end")
+			i.log.WithError(err).Warn("Closed connections that did not end in time")
 		}
 	}
 	i.generationsServer.Stop()
@@ -297,7 +297,7 @@ func bootID(root string) (string, error) {
 		b, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read boot id: %w", err)
+		return "", fmt.Errorf("read the boot ID: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
 }

@@ -24,14 +24,14 @@ import (
 func (h *engineHost) loadKept(ctx context.Context) error {
 	held, err := h.keeper.List(ctx)
 	if err != nil {
-		return fmt.Errorf("list the devices that are kept: %w", err)
+		return fmt.Errorf("list the kept devices: %w", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, d := range held {
 		if !d.Served {
 			h.kept[d.Volume] = d
-			h.logOfKept(d).Info("A device waits for an engine")
+			h.logOfKept(d).Info("A kept device waits for the next engine")
 		}
 	}
 	return nil
@@ -62,14 +62,14 @@ func (h *engineHost) prepareKept(ctx context.Context, s *proto.EngineSpec) (adop
 	switch predecessor := s.GetPredecessorSession(); {
 	case kept && predecessor == d.Owner.Session && s.GetFrontend() == proto.Frontend_FRONTEND_BLOCK:
 		if s.GetGeneration() <= d.Owner.Generation {
-			return false, refuse(reasonFenced, "generation %d asked, the device that is kept was served by generation %d", s.GetGeneration(), d.Owner.Generation)
+			return false, refuse(reasonFenced, "generation %d was requested, but an engine of generation %d served the kept device", s.GetGeneration(), d.Owner.Generation)
 		}
 		if s.GetSizeBytes() < d.SizeBytes { // a smaller device grows by EngineExpand
-			return false, fmt.Errorf("%w: size of %d bytes, the device that is kept has %d", errInvalid, s.GetSizeBytes(), d.SizeBytes)
+			return false, fmt.Errorf("%w: size %d must be at least the %d bytes of the kept device", errInvalid, s.GetSizeBytes(), d.SizeBytes)
 		}
 		return true, nil
 	case predecessor != "":
-		return false, refuse(reasonNotHosted, "no device is kept of session %s of volume %s", predecessor, s.GetVolume())
+		return false, refuse(reasonNotHosted, "no device of session %s of volume %s is kept", predecessor, s.GetVolume())
 	case kept:
 		return false, h.endKept(ctx, d)
 	}
@@ -88,7 +88,7 @@ func (h *engineHost) adopted(volume string) {
 func (h *engineHost) keepAgain(ctx context.Context, volume string) {
 	held, err := h.keeper.List(ctx)
 	if err != nil {
-		h.log.WithError(err).Warn("The devices that are kept are not known")
+		h.log.WithError(err).Warn("Cannot list the kept devices")
 		return
 	}
 	h.mu.Lock()
@@ -112,7 +112,7 @@ func (h *engineHost) stopKept(ctx context.Context, name, session string, force b
 		return nil // taken over or ended during the wait
 	}
 	if !force {
-		return refuse(reasonInUse, "the device of %s is kept for the next engine; without one it can be ended by force alone", name)
+		return refuse(reasonInUse, "the device of engine %s is kept for the next engine; without a next engine, only a stop by force removes it", name)
 	}
 	return h.endKept(ctx, d)
 }
@@ -120,10 +120,10 @@ func (h *engineHost) stopKept(ctx context.Context, name, session string, force b
 // endKept removes a kept device: from now on every operation of its users on it fails.
 func (h *engineHost) endKept(ctx context.Context, d device.Held) error {
 	if err := h.keeper.Abort(ctx, d.Volume); err != nil {
-		return fmt.Errorf("end the device that is kept of volume %s: %w", d.Volume, err)
+		return fmt.Errorf("remove the kept device of volume %s: %w", d.Volume, err)
 	}
 	h.adopted(d.Volume)
-	h.logOfKept(d).Warn("A device ended that no engine took over")
+	h.logOfKept(d).Warn("Removed a kept device that no engine took over")
 	h.changes.notify()
 	return nil
 }
@@ -134,7 +134,7 @@ const reasonKept = "DeviceKept"
 func keptState(d device.Held) *proto.EngineState {
 	return &proto.EngineState{
 		Name: d.Owner.Engine, Volume: d.Volume, Generation: d.Owner.Generation, Session: d.Owner.Session,
-		Phase: proto.Phase_PHASE_ERROR, Reason: reasonKept, Message: "the process that served the device has ended; its users wait for the next engine",
+		Phase: proto.Phase_PHASE_ERROR, Reason: reasonKept, Message: "the process that served the device has exited; its users wait for the next engine",
 		Endpoint: d.Path, SizeBytes: d.SizeBytes, DeviceKept: true,
 	}
 }

@@ -21,11 +21,11 @@ func (h *engineHost) member(s *proto.EngineSpec, m *proto.Member) engine.Member 
 // ofRequest finds the engine with the members that a request changes.
 func (h *engineHost) ofRequest(r *proto.EngineMemberRequest) (*hostedEngine, error) {
 	if !isElement(r.GetMember().GetName()) || r.GetBandwidthBytesPerSecond() < 0 {
-		return nil, fmt.Errorf("%w: replica %q with %d bytes a second", errInvalid, r.GetMember().GetName(), r.GetBandwidthBytesPerSecond())
+		return nil, fmt.Errorf("%w: replica name %q must not be empty or contain '/', and the bandwidth of %d bytes per second must not be negative", errInvalid, r.GetMember().GetName(), r.GetBandwidthBytesPerSecond())
 	}
 	e := h.find(r.GetName())
 	if e == nil {
-		return nil, refuse(reasonNotHosted, "engine %s is not here", r.GetName())
+		return nil, refuse(reasonNotHosted, "engine %s does not exist on this node", r.GetName())
 	}
 	return e, nil
 }

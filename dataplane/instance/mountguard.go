@@ -27,7 +27,7 @@ type mountGuard struct {
 // look is called when mounts have changed.
 func (g *mountGuard) look() {
 	if err := g.sweep(); err != nil {
-		g.log.WithError(err).Warn("Mounts of served devices cannot be told")
+		g.log.WithError(err).Warn("Cannot find the mounts of served devices")
 	}
 }
 
@@ -44,10 +44,10 @@ func (g *mountGuard) sweep() error {
 	for _, m := range copiesOf(served, mounts) {
 		log := g.log.WithField(logfields.Path, m.Mountpoint)
 		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			log.WithError(err).Warn("The copy of a volume's mount stays in this process")
+			log.WithError(err).Warn("Cannot detach the copy of a volume's mount from this process")
 			continue
 		}
-		log.Debug("Detached the copy of a volume's mount")
+		log.Debug("Detached the copy of a volume's mount from this process")
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ type reading struct {
 }
 
 // errHosted means that a replica is no longer parked.
-var errHosted = errors.New("the replica is hosted")
+var errHosted = errors.New("the replica was started")
 
 // park moves a replica that was closed to the parked replicas, where only tools can use it. The caller has the name's
 // lock.
@@ -75,7 +75,7 @@ func (h *replicaHost) cutReaders(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
 	defer cancel()
 	if err := p.reading.replica.Close(ctx); err != nil {
-		return fmt.Errorf("cut those who read replica %s: %w", name, err)
+		return fmt.Errorf("close replica %s for its readers: %w", name, err)
 	}
 	p.reading.tenancy.release()
 	p.reading = nil
@@ -108,7 +108,7 @@ func (h *replicaHost) readParkedNamed(ctx context.Context, name string) (r *repl
 	case h.find(name) != nil:
 		return nil, nil, errHosted
 	case p == nil:
-		return nil, nil, fmt.Errorf("%w: replica %s is not served here", nbd.ErrUnknownExport, name)
+		return nil, nil, fmt.Errorf("%w: this node does not serve replica %s", nbd.ErrUnknownExport, name)
 	case p.reading != nil && p.reading.replica.State().Failure != nil: // its disk is gone, and it will be closed soon
 		if err := h.cutReaders(ctx, name); err != nil {
 			return nil, nil, nbd.ErrPolicy(err.Error())
@@ -133,7 +133,7 @@ func (h *replicaHost) releaseParked(p *parked, open *reading) {
 	defer cancel()
 	unlock, err := h.names.lockWithin(ctx, p.spec.GetName())
 	if err != nil {
-		h.logOf(p.spec).WithError(err).Warn("Replica left open for reading")
+		h.logOf(p.spec).WithError(err).Warn("Replica stays open for reading")
 		return
 	}
 	defer unlock()
@@ -141,7 +141,7 @@ func (h *replicaHost) releaseParked(p *parked, open *reading) {
 		return
 	}
 	if err := open.replica.Close(ctx); err != nil {
-		h.logOf(p.spec).WithError(err).Warn("Replica left open for reading")
+		h.logOf(p.spec).WithError(err).Warn("Replica stays open for reading")
 		return
 	}
 	open.tenancy.release()
@@ -157,7 +157,7 @@ func (h *replicaHost) evictReaders(t *tenancy, _ *replica.DiskLostError) {
 		return // it is already closed
 	}
 	if err := h.cutReaders(context.Background(), name); err != nil {
-		h.logOf(p.spec).WithError(err).Warn("Replica left open for reading on a disk that is gone")
+		h.logOf(p.spec).WithError(err).Warn("Replica stays open for reading, but its disk was lost")
 	}
 }
 

@@ -62,7 +62,7 @@ func TestAStoppedReplicaCanBeRead(t *testing.T) {
 	info := first.Info()
 	assert.True(t, info.ReadOnly)
 	assert.Equal(t, int64(testSize), info.Size)
-	assert.Equal(t, "replica of volume vol: not closed in order; 15 regions of 4194304 bytes may differ from other replicas", info.Description)
+	assert.Equal(t, "replica of volume vol: not closed cleanly; 15 regions of 4194304 bytes may differ from other replicas", info.Description)
 	require.NoError(t, first.Close())
 	assert.True(t, n.isLocked(), "closed under the second tool")
 	assert.Equal(t, want, hashOf(t, second))

@@ -98,7 +98,7 @@ func specOf(s *proto.ReplicaSpec) replica.Spec {
 
 // create creates a replica's directory.
 func (h *replicaHost) create(ctx context.Context, s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
-	o := operation{what: "make", name: s.GetName(), disk: s.GetDiskPath()}
+	o := operation{what: "create", name: s.GetName(), disk: s.GetDiskPath()}
 	return attend(ctx, h, o, func(context.Context) (*proto.ReplicaState, error) { return h.createNamed(s) }, nil)
 }
 
@@ -111,7 +111,7 @@ func (h *replicaHost) createNamed(s *proto.ReplicaSpec) (*proto.ReplicaState, er
 	if err != nil {
 		return nil, err
 	}
-	h.logOf(s).Info("Replica directory made")
+	h.logOf(s).Info("Replica directory created")
 	if e := h.find(s.GetName()); e != nil {
 		return e.state(), nil
 	}
@@ -141,7 +141,7 @@ func (h *replicaHost) startNamed(ctx context.Context, s *proto.ReplicaSpec) (*pr
 	old := h.find(s.GetName())
 	if old != nil && old.replica != nil {
 		if !isSamePlace(old.spec, s) {
-			return nil, refuse(reasonHosted, "replica %s is served from %s of disk %s with uid %s", s.GetName(), old.spec.GetDirectory(), old.spec.GetDiskUuid(), old.spec.GetUid())
+			return nil, refuse(reasonHosted, "replica %s is already served from %s on disk %s with UID %s", s.GetName(), old.spec.GetDirectory(), old.spec.GetDiskUuid(), old.spec.GetUid())
 		}
 		if old.replica.State().Failure == nil {
 			h.grow(ctx, old, s)
@@ -169,7 +169,7 @@ func (h *replicaHost) grow(ctx context.Context, e *hosted, s *proto.ReplicaSpec)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaCloseTimeout)
 	defer cancel()
 	if err := e.replica.Grow(ctx, s.GetSizeBytes()); err != nil {
-		h.logOf(s).WithError(err).Warn("Replica not grown")
+		h.logOf(s).WithError(err).Warn("Cannot grow the replica")
 	}
 }
 
@@ -195,10 +195,10 @@ func (h *replicaHost) open(s *proto.ReplicaSpec) *hosted {
 	t, err := h.disks.open(s, opts, h.evict)
 	if err != nil {
 		h.distrustRefused(s, err)
-		opts.Log.WithError(err).Warn("Replica refused")
+		opts.Log.WithError(err).Warn("Cannot open the replica")
 		return &hosted{spec: s, refused: err}
 	}
-	opts.Log.Info("Replica serves")
+	opts.Log.Info("Replica is serving")
 	return &hosted{spec: s, replica: t.replica, tenancy: t}
 }
 
@@ -263,7 +263,7 @@ func (h *replicaHost) evict(t *tenancy, lost *replica.DiskLostError) {
 	ctx, cancel := context.WithTimeout(context.Background(), replicaCloseTimeout)
 	defer cancel()
 	if err := t.replica.Close(ctx); err != nil {
-		h.logOf(e.spec).WithError(err).Warn("Replica left open on a disk that is gone")
+		h.logOf(e.spec).WithError(err).Warn("Replica stays open, but its disk was lost")
 		return
 	}
 	h.distrust(e)
@@ -356,7 +356,7 @@ func (h *replicaHost) remove(ctx context.Context, s *proto.ReplicaSpec) error {
 
 func (h *replicaHost) removeNamed(ctx context.Context, s *proto.ReplicaSpec) error {
 	if h.find(s.GetName()) != nil {
-		return refuse(reasonHosted, "replica %s is not stopped", s.GetName())
+		return refuse(reasonHosted, "replica %s must be stopped first", s.GetName())
 	}
 	if err := h.cutReaders(ctx, s.GetName()); err != nil {
 		return err

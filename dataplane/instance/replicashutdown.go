@@ -27,9 +27,9 @@ func (h *replicaHost) shutdown(ctx context.Context) {
 	case <-closed:
 	case <-ctx.Done():
 		for _, d := range h.calls.states() {
-			h.log.WithField(logfields.Path, d.GetPath()).Error("Left behind: " + d.GetMessage())
+			h.log.WithField(logfields.Path, d.GetPath()).Error("An operation on a disk did not end: " + d.GetMessage())
 		}
-		h.log.Error("Replicas are left open, for their disks do not answer")
+		h.log.Error("Some replicas were not closed because their disks do not answer")
 	}
 }
 
@@ -43,16 +43,16 @@ func (h *replicaHost) openNames() []string {
 func (h *replicaHost) closeAtEnd(ctx context.Context, name string) {
 	unlock, err := h.names.lockWithin(ctx, name)
 	if err != nil {
-		h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica left as it is, for something is being done to it")
+		h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica was not closed because another operation on it did not end")
 		return
 	}
 	defer unlock()
 	if e := h.find(name); e != nil && e.replica != nil {
 		if err := h.close(ctx, e); err != nil {
-			h.logOf(e.spec).WithError(err).Error("Replica left open")
+			h.logOf(e.spec).WithError(err).Error("Replica was not closed")
 		}
 	}
 	if err := h.unpark(ctx, name); err != nil {
-		h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica left open for reading")
+		h.log.WithError(err).WithField(logfields.Replica, name).Error("Replica was not closed for its readers")
 	}
 }

@@ -145,7 +145,7 @@ func TestTLSIsDemandedWhenTheDaemonSaysSo(t *testing.T) {
 	demand(true)
 	require.NoError(t, early.Flush(t.Context()), "a connection that exists")
 	_, err = dial("2/two", false)
-	require.ErrorContains(t, err, "over TLS alone")
+	require.ErrorContains(t, err, "only over TLS")
 	require.NoError(t, early.Flush(t.Context()), "one that was refused disturbed the one inside")
 	secured, err := dial("3/three", true)
 	require.NoError(t, err)

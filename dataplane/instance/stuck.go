@@ -49,7 +49,7 @@ func (h *replicaHost) lookForStuck(now time.Time) bool {
 		}
 		stuck[e.spec.GetName()] = &proto.DiskState{
 			Path: e.spec.GetDiskPath(), Reason: reasonDiskNotResponding,
-			Message: fmt.Sprintf("the disk %s has not answered since %s, when replica %s was to %s",
+			Message: fmt.Sprintf("the disk %s has not answered since %s, when replica %s started to %s",
 				e.spec.GetDiskPath(), since.UTC().Format(time.RFC3339), e.spec.GetName(), what),
 		}
 	}

@@ -42,7 +42,7 @@ func (x *toolExporter) Open(ctx context.Context, name string, c nbd.ConnInfo) (*
 	case kind == "engine" && isElement(rest):
 		return x.openEngine(name, rest, c)
 	}
-	return nil, fmt.Errorf("%w: the exports here are ro/<replica> and engine/<volume>", nbd.ErrUnknownExport)
+	return nil, fmt.Errorf("%w: this socket offers the exports ro/<replica> and engine/<volume>", nbd.ErrUnknownExport)
 }
 
 func (x *toolExporter) openReplica(ctx context.Context, export, name string, c nbd.ConnInfo) (*nbd.Export, error) {
@@ -100,10 +100,10 @@ func describe(r *replica.Replica) string {
 func (x *toolExporter) openEngine(export, volume string, c nbd.ConnInfo) (*nbd.Export, error) {
 	e := x.engines.ofVolume(volume)
 	if e == nil {
-		return nil, fmt.Errorf("%w: no engine of volume %s runs here", nbd.ErrUnknownExport, volume)
+		return nil, fmt.Errorf("%w: no engine of volume %s runs on this node", nbd.ErrUnknownExport, volume)
 	}
 	if s := e.engine.State(); s.Phase != engine.PhaseRunning {
-		return nil, nbd.ErrPolicy(fmt.Sprintf("the engine of volume %s is %s", volume, s.Phase))
+		return nil, nbd.ErrPolicy(fmt.Sprintf("the engine of volume %s is not running; its phase is %s", volume, s.Phase))
 	}
 	described := &nbd.Export{
 		Name: export, Description: "volume " + volume, Size: e.state().GetSizeBytes(), ReadOnly: !e.socket.writable, MultiConn: true,

@@ -38,7 +38,7 @@ func decideAdmission(heldGeneration int64, heldSession string, generation int64,
 	case generation > heldGeneration:
 		return admitTakeover, nil
 	case generation < heldGeneration:
-		return admitNever, fmt.Errorf("%w: generation %d asked, %d was admitted", ErrFenced, generation, heldGeneration)
+		return admitNever, fmt.Errorf("%w: generation %d was requested, but generation %d was admitted", ErrFenced, generation, heldGeneration)
 	case session != heldSession:
 		return admitNever, fmt.Errorf("%w: generation %d belongs to another session", ErrFenced, generation)
 	}
@@ -98,7 +98,7 @@ func (r *Replica) giveTurn() { <-r.turn }
 // takes over the turn. So if the caller leaves, the lane still replaces the metadata and admits no engine. The next
 // admission reads the metadata only after that.
 func (r *Replica) admit(ctx context.Context, generation int64, session string) (*Session, error) {
-	if err := r.takeTurn(ctx, "admit"); err != nil {
+	if err := r.takeTurn(ctx, "admit an engine"); err != nil {
 		return nil, err
 	}
 	before, how, err := r.clearTheWay(ctx, generation, session)
@@ -200,7 +200,7 @@ func (s *Session) await(ctx context.Context, generation int64) error {
 	case <-s.gate.drained:
 		return nil
 	case <-ctx.Done():
-		return s.replica.gaveUp(fmt.Sprintf("wait for requests of generation %d", s.generation), ctx.Err())
+		return s.replica.gaveUp(fmt.Sprintf("wait for the requests of generation %d to end", s.generation), ctx.Err())
 	}
 }
 

@@ -61,11 +61,11 @@ func (s *Session) asked(op uint16, payload []byte, reply *[]byte) (call, error) 
 		err := unmarshal(payload, &e)
 		return call{what: "record the epoch", work: func() error { return s.recordEpoch(e) }}, err
 	case membership.OpBeginRebuild:
-		return call{what: "begin a rebuild", work: s.beginRebuild}, nil
+		return call{what: "start a rebuild", work: s.beginRebuild}, nil
 	case membership.OpClearIntents:
 		var regions membership.Regions
 		err := unmarshal(payload, &regions)
-		return call{what: "clear marks", work: func() error { return s.replica.clearIntents(regions.Indexes) }}, err
+		return call{what: "clear intent marks", work: func() error { return s.replica.clearIntents(regions.Indexes) }}, err
 	case membership.OpLackAll:
 		var lacks membership.LackAll
 		err := unmarshal(payload, &lacks)
@@ -73,18 +73,18 @@ func (s *Session) asked(op uint16, payload []byte, reply *[]byte) (call, error) 
 	case membership.OpAway:
 		var away membership.Away
 		err := unmarshal(payload, &away)
-		return call{what: "begin a record of what is changed", work: func() error { return s.replica.beginRecord(away) }}, err
+		return call{what: "start a record of changed regions", work: func() error { return s.replica.beginRecord(away) }}, err
 	case membership.OpChanged:
 		var away membership.Away
 		err := unmarshal(payload, &away)
 		var b []byte
 		return call{
-			what:    "look what was changed",
+			what:    "read the record of changed regions",
 			work:    func() (err error) { b, err = s.replica.changedSince(away); return err },
 			deliver: func() { *reply = b },
 		}, err
 	}
-	return call{}, &nbd.Error{Errno: nbd.ENOTSUP, Msg: fmt.Sprintf("control operation %d", op)}
+	return call{}, &nbd.Error{Errno: nbd.ENOTSUP, Msg: fmt.Sprintf("unknown control operation %d", op)}
 }
 
 func (s *Session) state() membership.State {
@@ -109,7 +109,7 @@ func (s *Session) beginRebuild() error {
 	r.mu.Unlock()
 	if !rebuilding {
 		if err := r.update(func(m *Meta) { m.Rebuilding = true }); err != nil {
-			return fmt.Errorf("begin a rebuild: %w", err)
+			return fmt.Errorf("start a rebuild: %w", err)
 		}
 		r.changed()
 	}
@@ -133,18 +133,18 @@ func (s *Session) recordEpoch(e membership.Epoch) error {
 	recorded, rebuilding := r.meta.Epoch, r.meta.Rebuilding
 	r.mu.Unlock()
 	if e.IsZero() {
-		return invalid("an epoch must not be zero")
+		return invalid("an epoch must not be empty")
 	}
 	if err := validateEpoch(e, s.generation); err != nil {
 		return invalid("%v", err)
 	}
 	switch order := e.Compare(recorded); {
 	case order == 0 && e.Equal(recorded) && rebuilding && e.Has(r.name):
-		return invalid("epoch %s was recorded before the rebuild began", e)
+		return invalid("epoch %s was recorded before the rebuild started", e)
 	case order == 0 && e.Equal(recorded):
 		return nil
 	case order <= 0:
-		return invalid("epoch %s after %s", e, recorded)
+		return invalid("epoch %s does not follow epoch %s", e, recorded)
 	}
 	e.Members = slices.Clone(e.Members)
 	rebuilt, renewed := rebuilding && e.Has(r.name), false
@@ -171,7 +171,7 @@ func (r *Replica) clearIntents(regions []int64) error {
 	count := r.intents.regions()
 	for _, i := range regions {
 		if i < 0 || i >= count {
-			return invalid("region %d of %d", i, count)
+			return invalid("region %d does not exist: the replica has %d regions", i, count)
 		}
 	}
 	// The engine has flushed the regions. If a write-out has failed since, it may concern data that this flush relied
@@ -203,14 +203,14 @@ func invalid(format string, args ...any) error {
 func marshal(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("encode control reply: %w", err)
+		return nil, fmt.Errorf("encode the control reply: %w", err)
 	}
 	return b, nil
 }
 
 func unmarshal(payload []byte, v any) error {
 	if err := json.Unmarshal(payload, v); err != nil {
-		return invalid("control payload: %v", err)
+		return invalid("decode the control payload: %v", err)
 	}
 	return nil
 }

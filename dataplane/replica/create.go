@@ -36,7 +36,7 @@ func createIn(parent fsys.Dir, dir, name string, spec Spec) error {
 	}
 	temp := creatingName(name, spec.UID)
 	if err := clearLeftover(parent, temp, spec.UID); err != nil {
-		return fmt.Errorf("clear what an interrupted creation left: %w", err)
+		return fmt.Errorf("remove the leftovers of an interrupted creation: %w", err)
 	}
 	if err := fill(parent, temp, spec); err != nil {
 		return errors.Join(fmt.Errorf("create replica directory %s: %w", dir, err), clearLeftover(parent, temp, spec.UID))
@@ -49,7 +49,7 @@ func createIn(parent fsys.Dir, dir, name string, spec Spec) error {
 		if done, err := confirmCreated(parent, dir, name, spec); done || err != nil {
 			return err
 		}
-		return fmt.Errorf("create replica directory %s: another was there and is gone", dir)
+		return fmt.Errorf("create replica directory %s: another directory was there and has been removed", dir)
 	}
 	if err == nil {
 		err = parent.Sync()
@@ -166,12 +166,12 @@ func checkLeftover(d fsys.Dir, uid string) error {
 	}
 	for _, n := range names {
 		if !slices.Contains(ownFiles, n) {
-			return fmt.Errorf("%w: it holds %q", ErrForeign, n)
+			return fmt.Errorf("%w: the directory contains %q", ErrForeign, n)
 		}
 	}
 	m, err := readMeta(d)
 	if err == nil && m.UID != uid {
-		return fmt.Errorf("%w: it holds the metadata of uid %s", ErrForeign, m.UID)
+		return fmt.Errorf("%w: the directory contains the metadata of the replica with UID %s", ErrForeign, m.UID)
 	}
 	return nil
 }

@@ -53,24 +53,25 @@ func (d *Disk) compare(r *Replica) (*DiskLostError, error) {
 	r.files.Lock()
 	defer r.files.Unlock()
 	for _, c := range []struct {
-		in   fsys.Dir
-		name string
-		held fsys.ID
+		in    fsys.Dir
+		name  string
+		held  fsys.ID
+		title string
 	}{
-		{d.replicas, name, r.held.dir},
-		{r.dir, dataName, r.held.data},
-		{r.dir, intentName, r.held.intents},
-		{r.dir, metaName, fsys.ID{}}, // any inode: two files take turns with this name
+		{d.replicas, name, r.held.dir, "the directory"},
+		{r.dir, dataName, r.held.data, "file " + dataName},
+		{r.dir, intentName, r.held.intents, "file " + intentName},
+		{r.dir, metaName, fsys.ID{}, "file " + metaName}, // any inode: two files take turns with this name
 	} {
 		now, err := c.in.Lookup(c.name)
 		switch {
 		case errors.Is(err, syscall.ENOENT):
-			return &DiskLostError{Reason: DataDeleted, Path: d.path, Now: fmt.Sprintf("%s of replica %s is gone", c.name, r.name)}, nil
+			return &DiskLostError{Reason: DataDeleted, Path: d.path, Now: fmt.Sprintf("%s of replica %s no longer exists", c.title, r.name)}, nil
 		case err != nil:
-			return nil, fmt.Errorf("look for the files of replica %s: %w", r.name, err)
+			return nil, fmt.Errorf("check the files of replica %s: %w", r.name, err)
 		// On another device, the file is only covered by a mount.
 		case c.held != (fsys.ID{}) && now.Device == c.held.Device && now != c.held:
-			return &DiskLostError{Reason: DataDeleted, Path: d.path, Now: fmt.Sprintf("another %s is in the place of replica %s's", c.name, r.name)}, nil
+			return &DiskLostError{Reason: DataDeleted, Path: d.path, Now: fmt.Sprintf("%s of replica %s was replaced by another one", c.title, r.name)}, nil
 		}
 	}
 	return nil, nil

@@ -55,7 +55,7 @@ type Sighting struct {
 func OpenDisk(fs fsys.FS, diskPath, uuid string) (*Disk, error) {
 	switch {
 	case uuid == "":
-		return nil, refuse(diskPath, InvalidSpec, "the UUID of the disk must be given")
+		return nil, refuse(diskPath, InvalidSpec, "the UUID of the disk is required")
 	case !strings.HasPrefix(diskPath, "/"):
 		return nil, refuse(diskPath, InvalidSpec, "the path of a disk must be absolute")
 	}
@@ -65,7 +65,7 @@ func OpenDisk(fs fsys.FS, diskPath, uuid string) (*Disk, error) {
 	case s.Reason != "":
 		return nil, errors.Join(refuse(d.path, s.Reason, "%w", s.Err), d.Close())
 	case s.UUID != d.uuid:
-		return nil, errors.Join(refuse(d.path, DiskMismatch, "disk %s is there, not %s", s.UUID, d.uuid), d.Close())
+		return nil, errors.Join(refuse(d.path, DiskMismatch, "the disk has the UUID %s, expected %s", s.UUID, d.uuid), d.Close())
 	}
 	d.id = s.ID
 	return d, nil
@@ -95,7 +95,7 @@ func (d *Disk) look(fs fsys.FS) (s Sighting) {
 	s.Found, s.MountPoint = true, isMountPoint(d.dir)
 	text, err := readFile(d.dir, disk.ConfigFileName, disk.MaxConfigBytes)
 	if err != nil {
-		return fail(fmt.Errorf("read its UUID file: %w", err))
+		return fail(fmt.Errorf("read the disk's UUID file: %w", err))
 	}
 	config, err := disk.ParseConfig(text)
 	if err != nil {

@@ -129,7 +129,7 @@ func TestAReplicaMustLieOnTheDiskThatIsNamed(t *testing.T) {
 }
 
 // lost is the report that a guard would give.
-var lost = &DiskLostError{Reason: DiskUnmounted, Path: "/mnt/d1", Now: "there is nothing at the path"}
+var lost = &DiskLostError{Reason: DiskUnmounted, Path: "/mnt/d1", Now: "nothing exists at the path"}
 
 func TestAReplicaThatLostItsDiskWritesNothingMore(t *testing.T) {
 	ctx := context.Background()
@@ -160,7 +160,7 @@ func TestAReplicaThatLostItsDiskWritesNothingMore(t *testing.T) {
 	got := r.State().Failure
 	assert.ErrorIs(t, got, error(lost))
 	assert.Equal(t, DiskUnmounted, ReasonOf(got))
-	assert.Equal(t, "not current, for its disk went away while it was open", r.Caution())
+	assert.Equal(t, "not current: its disk was lost while it was open", r.Caution())
 	require.NoError(t, s.Close())
 	require.NoError(t, r.Close(ctx))
 	assert.Equal(t, before, treeHash(t, top), "something was written after the disk was lost")

@@ -60,7 +60,7 @@ func (r *Replica) dropCache() error {
 			err = data.Datasync()
 		}
 		if err != nil {
-			return fmt.Errorf("%w: write %d parts through: %w", errStaysCached, len(kept), err)
+			return fmt.Errorf("%w: write %d parts directly to the disk: %w", errStaysCached, len(kept), err)
 		}
 	}
 	if err := r.errors.WriteError(); err != nil {
@@ -79,7 +79,7 @@ func (r *Replica) hearOfLoss(cause error) error {
 	r.cacheKept, r.heardOfLoss = false, true
 	r.mu.Unlock()
 	if !again && r.opts.Log != nil {
-		r.opts.Log.WithError(cause).Warn("Writes of before this opening are lost")
+		r.opts.Log.WithError(cause).Warn("Writes that were made before the replica was opened are lost")
 	}
 	if recorded {
 		return nil

@@ -26,9 +26,9 @@ import (
 func checkGrowth(sizeBytes, regionBytes, to int64) error {
 	switch {
 	case to <= sizeBytes || to%BlockBytes != 0:
-		return fmt.Errorf("%d bytes is no size to grow to from %d", to, sizeBytes)
+		return fmt.Errorf("a replica of %d bytes cannot grow to %d bytes: the size must be larger and a multiple of %d bytes", sizeBytes, to, BlockBytes)
 	case RegionBytes(to) != regionBytes:
-		return fmt.Errorf("regions of %d bytes do not go with a size of %d", regionBytes, to)
+		return fmt.Errorf("regions of %d bytes are not valid for a size of %d bytes", regionBytes, to)
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (r *Replica) grow(to int64) error {
 		err = checkGrowth(from, r.regionBytes, to)
 	}
 	if begun := r.growsTo(); err == nil && to < begun {
-		err = fmt.Errorf("it has begun to grow to %d bytes", begun)
+		err = fmt.Errorf("the replica has already started to grow to %d bytes", begun)
 	}
 	if err == nil {
 		err = r.growFrom(from, to)
@@ -87,7 +87,7 @@ func (r *Replica) growFrom(from, to int64) error {
 		}
 	}
 	if err := r.update(func(m *Meta) { m.GrowsTo = to }); err != nil {
-		return fmt.Errorf("record that it grows: %w", err)
+		return fmt.Errorf("record that the replica grows: %w", err)
 	}
 	replaced, err := r.lengthen(to)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *Replica) growFrom(from, to int64) error {
 	}
 	r.size.Store(to)
 	if r.opts.Log != nil {
-		r.opts.Log.WithField("sizeBytes", to).Info("Replica grown")
+		r.opts.Log.WithField("sizeBytes", to).Info("Replica has grown")
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (r *Replica) growFrom(from, to int64) error {
 // lengthen gives data and intent map the length for a size. replaced reports whether the map has it.
 func (r *Replica) lengthen(to int64) (replaced bool, err error) {
 	if err := r.data.Truncate(to); err != nil {
-		return false, fmt.Errorf("make the data longer: %w", err)
+		return false, fmt.Errorf("extend the data file: %w", err)
 	}
 	if err := r.syncs.do(); err != nil { // an error ends the replica: earlier writes may be lost
 		return false, err

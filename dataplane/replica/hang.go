@@ -36,14 +36,14 @@ type HangError struct {
 
 // Error names the operation, whether it may still happen, and since when the disk has not answered.
 func (e *HangError) Error() string {
-	state := "not begun"
+	state := "the operation did not start"
 	if e.Begun {
-		state = "not known whether it happened"
+		state = "it is unknown whether the operation was done"
 	}
 	if e.Since.IsZero() {
 		return fmt.Sprintf("%s: %s: %v", e.Asked, state, e.Err)
 	}
-	return fmt.Sprintf("%s: %s: the disk has not answered since %s (%s): %v", e.Asked, state, e.Since.UTC().Format(time.RFC3339), e.Call, e.Err)
+	return fmt.Sprintf("%s: %s: the disk has not answered since %s (operation: %s): %v", e.Asked, state, e.Since.UTC().Format(time.RFC3339), e.Call, e.Err)
 }
 
 // Unwrap returns the cause, and also nbd.ErrUnknownOutcome if it is unknown whether the operation happened.
@@ -62,7 +62,7 @@ func (r *Replica) StuckSince() (since time.Time, what string) {
 	since, what = r.lane.oldest()
 	if r.out != nil {
 		if t := r.out.stuckSince(); !t.IsZero() && (since.IsZero() || t.Before(since)) {
-			since, what = t, "write out"
+			since, what = t, "write data back"
 		}
 	}
 	r.mu.Lock()

@@ -62,24 +62,24 @@ func (r *Replica) Caution() string {
 	case closed:
 		return ""
 	case m.Rebuilding:
-		return "incomplete, for its rebuild did not end"
+		return "incomplete: its rebuild did not finish"
 	case ReasonOf(failure) == DataDeleted:
-		return "about to be lost, for its files were deleted while it was open"
+		return "about to be lost: its files were deleted while it was open"
 	case errors.As(failure, new(*DiskLostError)):
-		return "not current, for its disk went away while it was open"
+		return "not current: its disk was lost while it was open"
 	case failure != nil:
-		return "incomplete, for a write to its disk did not work"
+		return "incomplete: a write to its disk failed"
 	case m.Clean:
 		return ""
 	}
 	marked, err := r.markedRegions()
 	switch {
 	case err != nil:
-		return "not closed in order, and its intent map cannot be read"
+		return "not closed cleanly, and its intent map cannot be read"
 	case marked > 0:
-		return fmt.Sprintf("not closed in order; %d regions of %d bytes may differ from other replicas", marked, r.regionBytes)
+		return fmt.Sprintf("not closed cleanly; %d regions of %d bytes may differ from other replicas", marked, r.regionBytes)
 	}
-	return "not closed in order"
+	return "not closed cleanly"
 }
 
 func (r *Replica) markedRegions() (int, error) {

@@ -74,14 +74,14 @@ func decodeIntentImage(b []byte, uid string, regionBytes, regions int64) (intent
 		return intentImage{}, errNotOurs
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != intentVersion {
-		return intentImage{}, fmt.Errorf("%w: %d, known is %d", errNewVersion, v, intentVersion)
+		return intentImage{}, fmt.Errorf("%w: %d, this release knows version %d", errNewVersion, v, intentVersion)
 	}
 	if int64(len(b)) != intentFileBytes(regions) {
-		return intentImage{}, fmt.Errorf("%w: %d bytes for %d regions", errTorn, len(b), regions)
+		return intentImage{}, fmt.Errorf("%w: it has %d bytes for %d regions", errTorn, len(b), regions)
 	}
 	want := newIntentImage(uid, regionBytes, regions)
 	if string(b[:intentSectorBytes]) != string(want.b[:intentSectorBytes]) {
-		return intentImage{}, fmt.Errorf("%w: the header is not that of this replica", errTorn)
+		return intentImage{}, fmt.Errorf("%w: its header does not match this replica", errTorn)
 	}
 	for at := intentSectorBytes; at < len(b); at += intentSectorBytes {
 		if string(b[at:at+intentSectorHead]) != string(want.b[at:at+intentSectorHead]) {
@@ -91,7 +91,7 @@ func decodeIntentImage(b []byte, uid string, regionBytes, regions int64) (intent
 	m := intentImage{b: b, regions: regions}
 	for r := regions; r%regionsPerSector != 0; r++ {
 		if m.has(r) {
-			return intentImage{}, fmt.Errorf("%w: a mark past the last region", errTorn)
+			return intentImage{}, fmt.Errorf("%w: it has a mark after the last region", errTorn)
 		}
 	}
 	return m, nil

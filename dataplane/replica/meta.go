@@ -66,8 +66,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // These errors say why a file's content was not accepted.
 var (
-	errNotOurs    = errors.New("the magic is not ours")
-	errTorn       = errors.New("damaged or cut short")
+	errNotOurs    = errors.New("the file does not start with the marker of its format")
+	errTorn       = errors.New("the file is damaged or truncated")
 	errNewVersion = errors.New("unknown format version")
 )
 
@@ -81,13 +81,13 @@ func (m Meta) validate() error {
 	}
 	switch {
 	case m.RegionBytes < minRegionBytes || m.RegionBytes&(m.RegionBytes-1) != 0 || regionCount(m.SizeBytes, m.RegionBytes) > maxRegions:
-		return fmt.Errorf("region size %d does not go with size %d", m.RegionBytes, m.SizeBytes)
+		return fmt.Errorf("region size %d is not valid for size %d", m.RegionBytes, m.SizeBytes)
 	case m.GrowsTo != 0 && checkGrowth(m.SizeBytes, m.RegionBytes, m.GrowsTo) != nil:
 		return fmt.Errorf("size %d cannot grow to %d", m.SizeBytes, m.GrowsTo)
 	case m.Generation < 0 || (m.Generation == 0) != (m.Session == ""):
-		return fmt.Errorf("generation %d with session %q", m.Generation, m.Session)
+		return fmt.Errorf("generation %d and session %q do not match: both or neither must be set", m.Generation, m.Session)
 	case len(m.Session) > maxSessionBytes || len(m.BootID) > maxBootIDBytes:
-		return errors.New("session or boot id too long")
+		return errors.New("the session or the boot ID is too long")
 	}
 	return validateEpoch(m.Epoch, m.Generation)
 }
@@ -98,23 +98,23 @@ func validateEpoch(e membership.Epoch, generation int64) error {
 	case e.IsZero() && len(e.Members) == 0:
 		return nil
 	case e.Generation < 1 || e.Counter < 1 || e.Generation > generation:
-		return fmt.Errorf("epoch %s under generation %d", e, generation)
+		return fmt.Errorf("epoch %s is not valid for generation %d", e, generation)
 	case len(e.Members) == 0 || !slices.Equal(e.Members, membership.NewEpoch(0, 0, e.Members).Members):
-		return fmt.Errorf("epoch %s: members must be named, sorted, each once", e)
+		return fmt.Errorf("epoch %s: the members must have names, be sorted, and occur only once", e)
 	}
 	return nil
 }
 
 func (m Meta) encode() ([]byte, error) {
 	if err := m.validate(); err != nil {
-		return nil, fmt.Errorf("encode metadata: %w", err)
+		return nil, fmt.Errorf("encode the metadata: %w", err)
 	}
 	payload, err := json.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("encode metadata: %w", err)
+		return nil, fmt.Errorf("encode the metadata: %w", err)
 	}
 	if len(payload) > maxMetaPayload {
-		return nil, fmt.Errorf("encode metadata: %d bytes are more than %d", len(payload), maxMetaPayload)
+		return nil, fmt.Errorf("encode the metadata: %d bytes exceed the maximum of %d", len(payload), maxMetaPayload)
 	}
 	payload = padMeta(payload)
 	b := make([]byte, 0, metaHeaderBytes+len(payload)+4)
@@ -141,14 +141,14 @@ func decodeMeta(b []byte) (Meta, error) {
 	case len(b) < len(metaMagic) || string(b[:len(metaMagic)]) != metaMagic:
 		return Meta{}, errNotOurs
 	case len(b) < metaHeaderBytes+4:
-		return Meta{}, fmt.Errorf("%w: %d bytes", errTorn, len(b))
+		return Meta{}, fmt.Errorf("%w: it has %d bytes", errTorn, len(b))
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != metaVersion {
-		return Meta{}, fmt.Errorf("%w: %d, known is %d", errNewVersion, v, metaVersion)
+		return Meta{}, fmt.Errorf("%w: %d, this release knows version %d", errNewVersion, v, metaVersion)
 	}
 	n := int64(binary.LittleEndian.Uint32(b[12:]))
 	if int64(len(b)) != metaHeaderBytes+n+4 || n > maxMetaPayload {
-		return Meta{}, fmt.Errorf("%w: %d bytes with a payload of %d", errTorn, len(b), n)
+		return Meta{}, fmt.Errorf("%w: it has %d bytes with a payload of %d bytes", errTorn, len(b), n)
 	}
 	end := len(b) - 4
 	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {

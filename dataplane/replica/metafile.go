@@ -9,7 +9,7 @@ import (
 )
 
 // errUncertain is wrapped if it is unknown which of two versions of the metadata the disk holds. The replica must stop.
-var errUncertain = errors.New("not known whether it happened")
+var errUncertain = errors.New("it is unknown whether the change was made")
 
 // metaStore replaces the metadata of a replica, even when the disk is full: a spare file reserves room for the next
 // metadata.
@@ -40,7 +40,7 @@ type metaStore struct {
 // same effect.
 func (s *metaStore) replace(b []byte) error {
 	if err := s.stage(b); err != nil {
-		return fmt.Errorf("write metadata: %w", err)
+		return fmt.Errorf("write the metadata: %w", err)
 	}
 	was := s.uncertain
 	s.uncertain = true
@@ -52,7 +52,7 @@ func (s *metaStore) replace(b []byte) error {
 		err = s.dir.Sync()
 	}
 	if err != nil {
-		return fmt.Errorf("%w: replace metadata: %w", errUncertain, err)
+		return fmt.Errorf("%w: replace the metadata: %w", errUncertain, err)
 	}
 	s.uncertain = was // after a failed sync no later sync is believed
 	s.keepSpare()
@@ -139,7 +139,11 @@ func readMeta(dir fsys.Dir) (m Meta, err error) {
 		if b, err = readFile(dir, metaName, maxMetaBytes); err != nil {
 			return Meta{}, err
 		}
-		if m, err = decodeMeta(b); !errors.Is(err, errTorn) {
+		if m, err = decodeMeta(b); err == nil {
+			return m, nil
+		}
+		err = fmt.Errorf("%s: %w", metaName, err)
+		if !errors.Is(err, errTorn) {
 			return m, err
 		}
 	}

@@ -139,7 +139,7 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 		turn: make(chan struct{}, 1), metas: metaStore{dir: d}, lane: newLane(1, opts.Clock), views: map[*View]struct{}{},
 	}
 	if !opts.ReadOnly && m.GrowsTo > want.SizeBytes {
-		return nil, errors.Join(refuse(dir, SizeMismatch, "it grows to %d bytes, more than %d", m.GrowsTo, want.SizeBytes), d.Close())
+		return nil, errors.Join(refuse(dir, SizeMismatch, "the replica grows to %d bytes, but the requested size is %d bytes", m.GrowsTo, want.SizeBytes), d.Close())
 	}
 	r.size.Store(m.SizeBytes)
 	r.syncs.run = r.syncData
@@ -205,7 +205,7 @@ func (r *Replica) growAtOpening(sizeBytes int64) error {
 		return refuse(r.dirPath, IOError, "grow to %d bytes: %w", sizeBytes, err)
 	}
 	if err != nil && r.opts.Log != nil {
-		r.opts.Log.WithError(err).Warn("Replica not grown")
+		r.opts.Log.WithError(err).Warn("Cannot grow the replica")
 	}
 	return nil
 }
@@ -219,11 +219,11 @@ func identify(parent fsys.Dir, dir, name string, want Spec) (fsys.Dir, Meta, err
 	got := m.spec()
 	switch {
 	case got.UID != want.UID:
-		err = refuse(dir, OtherReplica, "it holds uid %s, not %s", got.UID, want.UID)
+		err = refuse(dir, OtherReplica, "the directory contains the replica with UID %s, expected %s", got.UID, want.UID)
 	case got.Volume != want.Volume || got.Name != want.Name:
-		err = refuse(dir, OtherReplica, "it holds %s of volume %s, not %s of %s", got.Name, got.Volume, want.Name, want.Volume)
+		err = refuse(dir, OtherReplica, "the directory contains replica %s of volume %s, expected replica %s of volume %s", got.Name, got.Volume, want.Name, want.Volume)
 	case got.SizeBytes > want.SizeBytes:
-		err = refuse(dir, SizeMismatch, "it has %d bytes, more than %d", got.SizeBytes, want.SizeBytes)
+		err = refuse(dir, SizeMismatch, "the replica has %d bytes, but the requested size is %d bytes", got.SizeBytes, want.SizeBytes)
 	}
 	if err != nil {
 		_ = d.Close()
@@ -243,7 +243,7 @@ func openIdentified(parent fsys.Dir, dir, name, uid string) (fsys.Dir, Meta, err
 	if err != nil {
 		err = refuseFile(dir, err, NotAReplica, MetadataTorn)
 		if errors.Is(err, syscall.ENOENT) && hasMapOf(d, uid) {
-			err = refuse(dir, DataMissing, "only its metadata is gone: %s", metaName)
+			err = refuse(dir, DataMissing, "only its metadata file %s does not exist", metaName)
 		}
 		_ = d.Close()
 		return nil, Meta{}, err
@@ -306,7 +306,7 @@ func (r *Replica) readIntents() (intentImage, error) {
 	}
 	image, err := decodeIntentImage(b, r.meta.UID, r.regionBytes, regions)
 	if err != nil {
-		return intentImage{}, refuseFile(r.dirPath, err, IntentMapMissing, IntentMapTorn)
+		return intentImage{}, refuseFile(r.dirPath, fmt.Errorf("%s: %w", intentName, err), IntentMapMissing, IntentMapTorn)
 	}
 	return image, nil
 }
@@ -326,7 +326,7 @@ func (r *Replica) openData() (err error) {
 	case err != nil:
 		return refuse(r.dirPath, IOError, "%w", err)
 	case size < r.Size() || size > max(r.Size(), r.meta.GrowsTo):
-		return refuse(r.dirPath, DataWrongSize, "%s has %d bytes, the metadata says %d", dataName, size, r.Size())
+		return refuse(r.dirPath, DataWrongSize, "%s has %d bytes, but the metadata says %d bytes", dataName, size, r.Size())
 	case r.opts.ReadOnly:
 		return nil
 	}
@@ -334,7 +334,7 @@ func (r *Replica) openData() (err error) {
 		return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
 	}
 	r.out = newWriteback(file, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, func(err error) {
-		r.fail(fmt.Errorf("write out replica %s: %w", r.name, err))
+		r.fail(fmt.Errorf("write back the data of replica %s: %w", r.name, err))
 	})
 	r.data = flat{r.out}
 	return nil

@@ -117,7 +117,7 @@ func ReasonOf(err error) Reason {
 
 var (
 	// ErrForeign: something that is not this replica is in its place. It stays unchanged.
-	ErrForeign = errors.New("something else is in the replica's place")
+	ErrForeign = errors.New("something that is not this replica is in its place")
 	// ErrExists: this replica exists and was written to, so it cannot be created again.
 	ErrExists = errors.New("the replica exists and has been used")
 	// ErrFenced: the gate belongs to another generation or session.
@@ -129,9 +129,9 @@ var (
 	// ErrFailed: an earlier write failed; the replica must be opened again.
 	ErrFailed = errors.New("the replica failed")
 	// ErrReadOnly: the replica was opened for reading only.
-	ErrReadOnly = errors.New("opened for reading alone")
+	ErrReadOnly = errors.New("the replica is open only for reading")
 	// ErrClosed: the replica or session was closed.
-	ErrClosed = errors.New("closed")
+	ErrClosed = errors.New("it was closed")
 )
 
 func refuse(dir string, reason Reason, format string, args ...any) error {

@@ -167,8 +167,8 @@ func TestWhatIsOpenedForReadingAloneIsNotTouched(t *testing.T) {
 		{"closed in order", nil, ""},
 		{"left unclean, with a mark", func(t *testing.T, _ string, s *Session) {
 			require.NoError(t, s.WriteAt(ctx, stampBlock(3), 8*mib, true))
-		}, "not closed in order; 1 regions of 4194304 bytes may differ from other replicas"},
-		{"in the middle of a rebuild", func(t *testing.T, _ string, s *Session) { beginRebuild(t, s) }, "incomplete, for its rebuild did not end"},
+		}, "not closed cleanly; 1 regions of 4194304 bytes may differ from other replicas"},
+		{"in the middle of a rebuild", func(t *testing.T, _ string, s *Session) { beginRebuild(t, s) }, "incomplete: its rebuild did not finish"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "r")

@@ -31,11 +31,11 @@ func (d *Disk) Remove(dir, uid string) error {
 
 func removeIn(parent fsys.Dir, dir, name, uid string) error {
 	if !uidForm.MatchString(uid) {
-		return refuse(dir, InvalidSpec, "uid %q is not valid", uid)
+		return refuse(dir, InvalidSpec, "UID %q must be 1 to 64 letters, digits and '-'", uid)
 	}
 	for _, leftover := range []string{deletingName(name, uid), creatingName(name, uid)} {
 		if err := clearLeftover(parent, leftover, uid); err != nil {
-			return fmt.Errorf("clear what an interrupted step left: %w", err)
+			return fmt.Errorf("remove the leftovers of an interrupted step: %w", err)
 		}
 	}
 	d, err := openForRemoval(parent, dir, name, uid)
@@ -72,7 +72,7 @@ func openForRemoval(parent fsys.Dir, dir, name, uid string) (fsys.Dir, error) {
 	case err != nil:
 		err = refuseFile(dir, err, NotAReplica, MetadataTorn)
 	case m.UID != uid:
-		err = refuse(dir, OtherReplica, "it holds uid %s, not %s", m.UID, uid)
+		err = refuse(dir, OtherReplica, "the directory contains the replica with UID %s, expected %s", m.UID, uid)
 	}
 	if err == nil {
 		err = lock(d, dir)
@@ -104,7 +104,7 @@ func checkOnlyOurs(d fsys.Dir, dir string) error {
 	}
 	for _, n := range names {
 		if !slices.Contains(ownFiles, n) {
-			return refuse(dir, NotAReplica, "%w: the directory also holds %q", ErrForeign, n)
+			return refuse(dir, NotAReplica, "%w: the directory also contains %q", ErrForeign, n)
 		}
 	}
 	return nil
@@ -124,5 +124,5 @@ func rename(parent, d fsys.Dir, from, to string) error {
 	if err == nil && moved == held {
 		return parent.Sync()
 	}
-	return errors.Join(fmt.Errorf("%w: the directory was exchanged", ErrForeign), err, parent.RenameNew(to, from))
+	return errors.Join(fmt.Errorf("%w: another directory has replaced it", ErrForeign), err, parent.RenameNew(to, from))
 }

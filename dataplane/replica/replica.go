@@ -70,7 +70,7 @@ func (r *Replica) fail(cause error) {
 	}
 	counts, loss := r.end(cause, false)
 	if counts && r.opts.Log != nil {
-		r.opts.Log.WithError(cause).Error("A write to the disk did not work, the replica serves nothing any more")
+		r.opts.Log.WithError(cause).Error("A write to the disk failed; the replica stops serving")
 	}
 	if counts || loss {
 		r.forgetSoon()
@@ -84,7 +84,7 @@ func (r *Replica) fail(cause error) {
 // releases the disk.
 func (r *Replica) Lose(cause *DiskLostError) {
 	if counts, _ := r.end(cause, true); counts && r.opts.Log != nil {
-		r.opts.Log.WithError(cause).Error("The disk is gone, the replica serves nothing any more")
+		r.opts.Log.WithError(cause).Error("The replica's disk or files were lost; the replica stops serving")
 	}
 }
 
@@ -176,7 +176,7 @@ func (r *Replica) drain(ctx context.Context) error {
 			select {
 			case <-g.drained:
 			case <-ctx.Done():
-				return r.gaveUp("wait for requests", ctx.Err())
+				return r.gaveUp("wait for requests to end", ctx.Err())
 			}
 		}
 		r.mu.Lock()

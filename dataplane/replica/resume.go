@@ -32,7 +32,7 @@ func (s *Session) lackAll(e membership.Epoch, sizeBytes int64) error {
 		return invalid("epoch %s cannot be the base of a copy", e)
 	}
 	if sizeBytes < 0 || sizeBytes > r.Size() {
-		return invalid("a volume of %d bytes is larger than its replica", sizeBytes)
+		return invalid("the volume's size of %d bytes is larger than the replica", sizeBytes)
 	}
 	if sizeBytes == 0 {
 		sizeBytes = r.Size()
@@ -53,7 +53,7 @@ func (r *Replica) beginRecord(a membership.Away) error {
 	m := r.meta
 	r.mu.Unlock()
 	if !a.Epoch.Equal(m.Epoch) || !m.Epoch.Has(r.name) || m.Rebuilding || a.Replica == "" || m.Epoch.Has(a.Replica) {
-		return invalid("no record for %s can begin with epoch %s in %s", a.Replica, a.Epoch, m.Epoch)
+		return invalid("cannot start a record for replica %s with epoch %s: the replica's epoch is %s", a.Replica, a.Epoch, m.Epoch)
 	}
 	record := r.since.head.sinceRecord
 	if last, known := record.Away[a.Replica]; known && last.Equal(a.Epoch) {
@@ -90,5 +90,5 @@ func (r *Replica) putRecord(record sinceRecord, m Meta) error {
 		r.fail(dropErr)
 		return errors.Join(err, dropErr)
 	}
-	return invalid("record what is changed: %v", err)
+	return invalid("start a record of changed regions: %v", err)
 }

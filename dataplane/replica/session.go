@@ -85,7 +85,7 @@ func (r *Replica) awaitDrained(g *gate) error {
 	case <-g.drained:
 		return nil
 	case <-limit.C():
-		return r.gaveUp("wait for requests", ErrBusy)
+		return r.gaveUp("wait for requests to end", ErrBusy)
 	}
 }
 
@@ -255,7 +255,7 @@ func (r *Replica) extents(off, length int64) ([]nbd.Extent, error) {
 
 func (r *Replica) checkRange(off, length int64) error {
 	if off < 0 || length < 0 || off > r.Size() || length > r.Size()-off {
-		return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf("range of %d bytes at %d in a replica of %d", length, off, r.Size())}
+		return &nbd.Error{Errno: nbd.EINVAL, Msg: fmt.Sprintf("invalid range: %d bytes at offset %d in a replica of %d bytes", length, off, r.Size())}
 	}
 	return nil
 }
@@ -286,7 +286,7 @@ func (r *Replica) markUnreadable(off, length int64) {
 	r.unreadable = true
 	r.mu.Unlock()
 	if r.opts.Log != nil {
-		r.opts.Log.WithError(err).Warn("Could not mark what could not be read")
+		r.opts.Log.WithError(err).Warn("Cannot mark the range that could not be read")
 	}
 }
 
@@ -332,7 +332,7 @@ func (r *Replica) writeError() error {
 	}
 	err := r.errors.WriteError()
 	if err != nil {
-		err = fmt.Errorf("write out replica %s: %w", r.name, err)
+		err = fmt.Errorf("write back the data of replica %s: %w", r.name, err)
 		r.fail(err)
 	}
 	return err

@@ -175,7 +175,7 @@ func adoptChanges(dir fsys.Dir, m Meta) error {
 		}
 	}
 	if err := dir.Sync(); err != nil {
-		return fmt.Errorf("take over %s: %w", changesName, err)
+		return fmt.Errorf("sync after %s was renamed or removed: %w", changesName, err)
 	}
 	return nil
 }
@@ -275,7 +275,7 @@ func (s *since) drop() error {
 		err = s.dir.Sync()
 	}
 	if err != nil {
-		return fmt.Errorf("remove the record of what was changed: %w", err)
+		return fmt.Errorf("remove the record of changed regions: %w", err)
 	}
 	return nil
 }
@@ -315,7 +315,7 @@ func (s *since) add(regions []int64) error {
 // changedSince answers membership.OpChanged. The caller is in the lane, so no mark is cleared during this time.
 func (r *Replica) changedSince(a membership.Away) ([]byte, error) {
 	if last, known := r.since.head.Away[a.Replica]; !known || !last.Equal(a.Epoch) {
-		return nil, invalid("what was changed since %s was in epoch %s is not known", a.Replica, a.Epoch)
+		return nil, invalid("it is unknown which regions changed since replica %s was in epoch %s", a.Replica, a.Epoch)
 	}
 	indexes := append(r.since.image.marked(), r.intents.marked()...)
 	slices.Sort(indexes)
@@ -336,10 +336,10 @@ func (r *Replica) baseLocked() membership.Epoch {
 func (h sinceHead) encode() ([]byte, error) {
 	payload, err := json.Marshal(h)
 	if err == nil && len(payload) > sinceHeadBytes-metaHeaderBytes-4 {
-		err = fmt.Errorf("%d bytes are too many", len(payload))
+		err = fmt.Errorf("its %d bytes exceed the maximum", len(payload))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("encode the record of what was changed: %w", err)
+		return nil, fmt.Errorf("encode the record of changed regions: %w", err)
 	}
 	b := make([]byte, sinceHeadBytes)
 	copy(b, sinceMagic)
@@ -364,7 +364,7 @@ func decodeSince(b []byte, m Meta) (h sinceHead, image intentImage, err error) {
 	}
 	n := binary.LittleEndian.Uint32(b[12:])
 	if n > uint32(end-metaHeaderBytes) {
-		return h, image, fmt.Errorf("%w: a payload of %d bytes", errTorn, n)
+		return h, image, fmt.Errorf("%w: it has a payload of %d bytes", errTorn, n)
 	}
 	if err := json.Unmarshal(b[metaHeaderBytes:metaHeaderBytes+n], &h); err != nil {
 		return sinceHead{}, image, fmt.Errorf("%w: %w", errTorn, err)

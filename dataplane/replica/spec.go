@@ -35,13 +35,13 @@ var (
 func (s Spec) validate() error {
 	switch {
 	case !uidForm.MatchString(s.UID):
-		return fmt.Errorf("uid %q: must be 1 to 64 letters, digits and '-'", s.UID)
+		return fmt.Errorf("UID %q must be 1 to 64 letters, digits and '-'", s.UID)
 	case !nameForm.MatchString(s.Volume):
-		return fmt.Errorf("volume name %q is not valid", s.Volume)
+		return fmt.Errorf("volume name %q must be 1 to 128 letters, digits, '-', '.' and '_', and start and end with a letter or digit", s.Volume)
 	case !nameForm.MatchString(s.Name):
-		return fmt.Errorf("replica name %q is not valid", s.Name)
+		return fmt.Errorf("replica name %q must be 1 to 128 letters, digits, '-', '.' and '_', and start and end with a letter or digit", s.Name)
 	case s.SizeBytes <= 0 || s.SizeBytes%BlockBytes != 0:
-		return fmt.Errorf("size %d: must be a positive multiple of %d bytes", s.SizeBytes, BlockBytes)
+		return fmt.Errorf("size %d must be a positive multiple of %d bytes", s.SizeBytes, BlockBytes)
 	}
 	return nil
 }
@@ -63,9 +63,9 @@ func place(dir string) (parent, name string, err error) {
 	parent, name = path.Split(clean)
 	switch {
 	case !strings.HasPrefix(dir, "/"), name == "":
-		return "", "", refuse(dir, InvalidSpec, "a replica's directory must be an absolute path below another")
+		return "", "", refuse(dir, InvalidSpec, "the path of a replica's directory must be absolute and must not be the root directory")
 	case strings.HasPrefix(name, "."), len(name) > 128:
-		return "", "", refuse(dir, InvalidSpec, "a replica's directory must not be hidden, nor its name longer than 128 bytes")
+		return "", "", refuse(dir, InvalidSpec, "the name of a replica's directory must not start with '.' and must have at most 128 bytes")
 	}
 	return path.Clean(parent), name, nil
 }

@@ -73,7 +73,7 @@ func (r *Replica) trust() error {
 	case errors.Is(err, nbd.ENOSPC) && !errors.Is(err, errUncertain):
 		return nil
 	case err != nil:
-		return fmt.Errorf("record that nothing is missing: %w", err)
+		return fmt.Errorf("record that no write is missing: %w", err)
 	}
 	r.keep()
 	return nil
@@ -113,6 +113,6 @@ func (r *Replica) forgetBoot() {
 		return
 	}
 	if err := r.update(func(m *Meta) { m.BootID = "" }); err != nil && r.opts.Log != nil {
-		r.opts.Log.WithError(err).Warn("Could not record that the replica lost writes")
+		r.opts.Log.WithError(err).Warn("Cannot record that the replica lost writes")
 	}
 }

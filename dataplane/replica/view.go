@@ -89,7 +89,7 @@ func (v *View) Extents(_ context.Context, off, length int64) ([]nbd.Extent, erro
 // Flush has nothing to do.
 func (v *View) Flush(context.Context) error { return nil }
 
-var errReadOnly = &nbd.Error{Errno: nbd.EPERM, Msg: "read only"}
+var errReadOnly = &nbd.Error{Errno: nbd.EPERM, Msg: "the replica is open only for reading"}
 
 // WriteAt is refused with EPERM.
 func (v *View) WriteAt(context.Context, []byte, int64, bool) error { return errReadOnly }

@@ -36,7 +36,7 @@ func TestWritesWaitForRoomWhenMuchIsToBeWrittenOut(t *testing.T) {
 	<-asked // since the second write
 	since, what := r.StuckSince()
 	assert.False(t, since.IsZero(), "stuck since %v", since)
-	assert.Equal(t, "write out", what)
+	assert.Equal(t, "write data back", what)
 	assert.ErrorIs(t, s.WriteAt(expired(), make([]byte, 4096), 0, false), context.Canceled, "a write beyond the limit")
 	assert.Equal(t, int64(16<<10), r.out.unsettled(), "bytes are to be written out")
 	require.NoError(t, s.ReadAt(t.Context(), make([]byte, 4096), 0)) // reads need no room

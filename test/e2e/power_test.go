@@ -117,7 +117,7 @@ func awaitBoot(ctx context.Context, t *testing.T, c *cluster.Cluster, node strin
 		if err != nil {
 			return err
 		}
-		_, line, found := strings.Cut(log, "Data plane serves")
+		_, line, found := strings.Cut(log, "Data plane is serving")
 		if !found {
 			return errors.New("its log does not say that it serves")
 		}

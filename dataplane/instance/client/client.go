@@ -44,7 +44,7 @@ func New(socket string) (*Client, error) {
 			MinConnectTimeout: maxPause,
 		}))
 	if err != nil {
-		return nil, fmt.Errorf("make a client of %s: %w", socket, err)
+		return nil, fmt.Errorf("create a client for %s: %w", socket, err)
 	}
 	return &Client{InstanceManagerClient: proto.NewInstanceManagerClient(conn), conn: conn}, nil
 }

@@ -21,10 +21,10 @@ import (
 
 // ErrNotOffered means that no process of this node has offered the service since the machine was started. Or the
 // process that answers has an earlier release, and does not know the service.
-var ErrNotOffered = errors.New("the instance manager does not offer this")
+var ErrNotOffered = errors.New("the instance manager does not offer this call")
 
 // ErrRefused means that nothing listens on the socket, so the question was not sent.
-var ErrRefused = errors.New("nothing listens on the instance manager's socket")
+var ErrRefused = errors.New("no process listens on the instance manager's socket")
 
 // Generations asks the data-plane process of this node whether an engine is in force.
 type Generations struct {
@@ -44,7 +44,7 @@ func NewGenerations(socket string) (*Generations, error) {
 			MinConnectTimeout: time.Second,
 		}))
 	if err != nil {
-		return nil, fmt.Errorf("make a client of %s: %w", socket, err)
+		return nil, fmt.Errorf("create a client for %s: %w", socket, err)
 	}
 	return &Generations{socket: socket, rpc: proto.NewGenerationsClient(conn), conn: conn}, nil
 }
@@ -63,7 +63,7 @@ func (g *Generations) InForce(ctx context.Context, r *proto.InForceRequest) (*pr
 	case status.Code(err) == codes.Unimplemented:
 		return nil, fmt.Errorf("%w: %w", ErrNotOffered, err)
 	case err != nil:
-		return nil, fmt.Errorf("ask %s: %w", g.socket, err)
+		return nil, fmt.Errorf("call %s: %w", g.socket, err)
 	}
 	return reply, nil
 }

@@ -40,7 +40,7 @@ type Aside struct {
 
 // ErrNotAside means that a directory lies on a block device that this process serves, and could not be opened in a
 // thread of its own. If Host opened it, it would prevent the process from exiting.
-var ErrNotAside = errors.New("it lies on a device that this process serves, and cannot be used in a thread of its own")
+var ErrNotAside = errors.New("the directory is on a device that this process serves, and cannot be opened in a thread of its own")
 
 // OpenDir opens an existing directory by absolute path.
 func (a Aside) OpenDir(path string) (Dir, error) {
@@ -86,7 +86,7 @@ func (a Aside) openServed(path string, served map[uint64]bool) (Dir, error) {
 	})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("open directory %s aside: %w", path, err)
+		return nil, fmt.Errorf("open directory %s in a thread of its own: %w", path, err)
 	case !served[st.Dev]:
 		_ = d.close()
 		return nil, nil

@@ -10,10 +10,10 @@ import "errors"
 
 var (
 	// ErrLocked means that another process, or another opening in this process, holds the directory's lock.
-	ErrLocked = errors.New("directory is locked by another user of it")
+	ErrLocked = errors.New("the directory is locked by another process, or by another opening in this process")
 	// ErrNotRegular means that a name has another type than requested. Examples are a symbolic link, a device, the root
 	// of another file system, or a directory instead of a file.
-	ErrNotRegular = errors.New("not a plain file or directory of this file system")
+	ErrNotRegular = errors.New("it is not a plain file or directory of this file system")
 )
 
 // FS gives access to directories by absolute path.

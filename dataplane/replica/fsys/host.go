@@ -99,7 +99,7 @@ func (d *hostDir) OpenFile(name string, mode Mode) (File, error) {
 }
 
 func (d *hostDir) Mkdir(name string) error {
-	return d.fail("make directory", name, d.control(func(fd int) error { return unix.Mkdirat(fd, name, 0o700) }))
+	return d.fail("create directory", name, d.control(func(fd int) error { return unix.Mkdirat(fd, name, 0o700) }))
 }
 
 func (d *hostDir) Rename(from, to string) error {

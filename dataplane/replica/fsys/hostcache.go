@@ -87,7 +87,7 @@ func (f *hostFile) addCached(found []Range, r Range) ([]Range, error) {
 // cachedPages counts the cached pages of a range; ENOSYS on Linux before 6.5.
 func (f *hostFile) cachedPages(r Range) (int64, error) {
 	var pages unix.Cachestat_t
-	err := f.call("ask for the cached pages of", func(fd int) error {
+	err := f.call("count the cached pages of", func(fd int) error {
 		return unix.Cachestat(uint(fd), &unix.CachestatRange{Off: uint64(r.Off), Len: uint64(r.Length)}, &pages, 0)
 	})
 	return int64(pages.Cache), err
@@ -117,7 +117,7 @@ func (f *hostFile) residentIn(ranges []Range, progress func()) (found []Range, e
 	for _, r := range ranges {
 		for end := r.Off + r.Length; r.Off < end; r.Off += residentWindow {
 			var pages []byte
-			err := f.call("ask for the resident pages of", func(fd int) (err error) {
+			err := f.call("count the resident pages of", func(fd int) (err error) {
 				pages, err = resident(fd, r.Off, int(min(residentWindow, end-r.Off)))
 				return err
 			})

@@ -13,7 +13,7 @@ import (
 const directPiece = 256 << 10
 
 // ErrNotWrittenThrough means that a file system has not stored on the disk the data that was written past the cache.
-var ErrNotWrittenThrough = errors.New("what was written past the cache is not on the disk")
+var ErrNotWrittenThrough = errors.New("data that was written directly to the disk is not there")
 
 func (f *hostFile) WriteThrough(ranges []Range, progress func()) error {
 	// An anonymous mapping is aligned, as direct I/O requires.
@@ -45,7 +45,7 @@ func (f *hostFile) writePieceThrough(shown, disk []byte, off int64) error {
 	if err != nil || data >= off+int64(len(shown)) && len(bytes.TrimLeft(shown, "\x00")) == 0 {
 		return err
 	}
-	return f.call("write past the cache of", func(fd int) error {
+	return f.call("bypass the cache of", func(fd int) error {
 		direct, err := unix.Open(fmt.Sprintf("/proc/thread-self/fd/%d", fd), unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func (f *hostFile) writePieceThrough(shown, disk []byte, off int64) error {
 			return err
 		}
 		if !bytes.Equal(shown, disk) {
-			return fmt.Errorf("%w: %d bytes at %d", ErrNotWrittenThrough, len(shown), off)
+			return fmt.Errorf("%w: %d bytes at offset %d", ErrNotWrittenThrough, len(shown), off)
 		}
 		return nil
 	})
@@ -75,7 +75,7 @@ func passesCache(direct int) error {
 		return err
 	}
 	if !isDirect(file) {
-		return fmt.Errorf("%w: the file system has the cache do direct writes", ErrNotWrittenThrough)
+		return fmt.Errorf("%w: the file system passes direct writes through its cache", ErrNotWrittenThrough)
 	}
 	return nil
 }

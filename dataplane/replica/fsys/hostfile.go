@@ -41,7 +41,7 @@ func (f *hostFile) Truncate(size int64) error {
 // acknowledged.
 func (f *hostFile) writtenOut(off, length int64) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
-	err := f.call("write out what is to be zeroed of", func(fd int) error { return unix.SyncFileRange(fd, off, length, all) })
+	err := f.call("write back the range to be zeroed of", func(fd int) error { return unix.SyncFileRange(fd, off, length, all) })
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("%w: %s", unix.EIO, err.Error()) // earlier writes are lost, which is worse than lack of space
 	}
@@ -117,7 +117,7 @@ func (f *hostFile) WriteBackPart(r Range) error {
 
 func (f *hostFile) Unwritten() (int64, error) {
 	var pages unix.Cachestat_t
-	err := f.call("ask for the cached pages of", func(fd int) error {
+	err := f.call("read the state of the cached pages of", func(fd int) error {
 		err := unix.Cachestat(uint(fd), &unix.CachestatRange{}, &pages, 0) // no length: to the end of the file
 		if errors.Is(err, unix.ENOSYS) {
 			return unix.EOPNOTSUPP
