@@ -48,7 +48,7 @@ func (l *Local) abort(k *kept) error {
 	}
 	if !k.lock(abortPatience) {
 		l.removeLater(k)
-		return fmt.Errorf("%s: %w", k.held.Volume, ErrServed)
+		return fmt.Errorf("volume %s: %w", k.held.Volume, ErrServed)
 	}
 	return l.removeOnce(k)
 }
@@ -81,7 +81,7 @@ func (l *Local) removeLater(k *kept) {
 			return
 		}
 		if err := l.removeOnce(k); err != nil {
-			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device was not removed in order")
+			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("Removing a device failed")
 		}
 	})
 }
@@ -186,7 +186,7 @@ func (l *Local) awaitOperation(k *kept) {
 			err = fuse.Abort(number)
 		}
 		if err != nil {
-			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("A device whose server ended cannot be settled")
+			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("An operation on a device did not end after the exit of its serving process")
 		}
 		l.mu.Lock()
 		number, device, patience = k.held.Connection, k.nbd, time.Second
@@ -218,7 +218,7 @@ func (l *Local) abortAll(which func(Held) bool) {
 		}
 		aborting.Go(func() {
 			if err := l.Abort(context.Background(), h.Volume); err != nil {
-				l.opts.Log.WithError(err).WithField("device", h.Path).Error("A device could not be aborted")
+				l.opts.Log.WithError(err).WithField("device", h.Path).Error("Cannot abort a device")
 			}
 		})
 	}

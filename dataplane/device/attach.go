@@ -14,10 +14,10 @@ import (
 
 func (s Spec) validate() error {
 	if s.Volume == "" || s.Volume != filepath.Base(s.Volume) || strings.HasPrefix(s.Volume, ".") {
-		return fmt.Errorf("%q cannot be the name of a device", s.Volume)
+		return fmt.Errorf("volume name %q must not be empty, contain '/' or start with '.'", s.Volume)
 	}
 	if s.SizeBytes <= 0 || s.SizeBytes%logicalBlock != 0 {
-		return fmt.Errorf("a device of %d bytes, not a multiple of %d", s.SizeBytes, logicalBlock)
+		return fmt.Errorf("size %d must be a positive multiple of %d bytes", s.SizeBytes, logicalBlock)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (l *Local) make(k *kept, conn, file int) error {
 		return err
 	}
 	if err := loop.limit(); err != nil {
-		l.opts.Log.WithError(err).WithField("loop", loop.path).Debug("The kernel keeps its limits of a loop device")
+		l.opts.Log.WithError(err).WithField("loop", loop.path).Debug("Cannot change the kernel's limits of a loop device")
 	}
 	if err := makeNode(k.held.Path, loop.dev); err != nil {
 		_ = unix.Close(fd)

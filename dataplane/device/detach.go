@@ -30,7 +30,7 @@ func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
 	turn, fenced := k.turn, k.held.Owner != owner
 	l.mu.Unlock()
 	if fenced {
-		return fmt.Errorf("%s: %w", volume, ErrFenced)
+		return fmt.Errorf("volume %s: %w", volume, ErrFenced)
 	}
 	k.op <- struct{}{}
 	defer func() { <-k.op }()
@@ -94,6 +94,6 @@ func (k *kept) detacher() func(proceed func() error, gone func()) (lost, err err
 
 func (l *Local) removeNode(k *kept) {
 	if err := removeNode(k.held.Path, k.held.Dev); err != nil {
-		l.opts.Log.WithError(err).Warn("The node of a removed device stays")
+		l.opts.Log.WithError(err).Warn("Cannot remove the device node of a removed device")
 	}
 }

@@ -51,14 +51,14 @@ var (
 	// ErrNotHeld says that the Keeper keeps no device of the volume.
 	ErrNotHeld = errors.New("no device of the volume is kept")
 	// ErrNoNBD says that this Keeper does not create devices of KindNBD.
-	ErrNoNBD = errors.New("devices are not made with NBD here")
+	ErrNoNBD = errors.New("devices cannot be created with NBD on this node")
 	// ErrNoResize says that this Keeper cannot make devices larger.
-	ErrNoResize = errors.New("the process that keeps the device is of a release that cannot make it larger: its pod must be replaced first")
+	ErrNoResize = errors.New("the process that keeps the device is of a release that cannot enlarge it; its instance manager pod must be replaced first")
 	// ErrServed says that a device is served, or that it has an operation under way that must finish first.
-	ErrServed = errors.New("the device is busy with its owner")
+	ErrServed = errors.New("the device is busy: a process serves it, or an operation on it has not ended")
 	// ErrEnded says that an operation was abandoned: the process that requested it has exited, or the device has got
 	// another owner. Nothing was changed.
-	ErrEnded = errors.New("the owner that asked has ended")
+	ErrEnded = errors.New("the process that requested the operation has exited, or the device has another owner")
 )
 
 // Keeper keeps devices for the processes that serve them, one after the other. It knows nothing about their content.

@@ -73,7 +73,7 @@ func (f *Frontend) Start(ctx context.Context, volume string, sizeBytes int64, b 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.server != nil {
-		return "", errors.New("the frontend was started before")
+		return "", errors.New("the frontend was already started")
 	}
 	spec := Spec{Volume: volume, SizeBytes: sizeBytes, Owner: f.opts.Owner, MaxWrite: fuse.MaxWrite}
 	if err := spec.validate(); err != nil {
@@ -100,30 +100,30 @@ type starter func(ctx context.Context, spec Spec, b nbd.Backend) (Held, service,
 func (f *Frontend) prepare(ctx context.Context, spec Spec) (start starter, done string, err error) {
 	all, err := f.opts.Keeper.List(ctx)
 	if err != nil {
-		return nil, "", fmt.Errorf("look for the device of %s: %w", spec.Volume, err)
+		return nil, "", fmt.Errorf("find the device of volume %s: %w", spec.Volume, err)
 	}
 	i := slices.IndexFunc(all, func(h Held) bool { return h.Volume == spec.Volume })
 	switch predecessor := f.opts.Predecessor; {
 	case i >= 0 && all[i].Served:
 		return nil, "", fmt.Errorf("%s is the device of a running engine: %w", all[i].Path, ErrServed)
 	case predecessor != "" && (i < 0 || all[i].Owner.Session != predecessor):
-		return nil, "", fmt.Errorf("the device of session %s of %s: %w", predecessor, spec.Volume, ErrNotHeld)
+		return nil, "", fmt.Errorf("take over the device of session %s of volume %s: %w", predecessor, spec.Volume, ErrNotHeld)
 	case predecessor != "" && all[i].SizeBytes > spec.SizeBytes:
-		return nil, "", fmt.Errorf("the device of %s has %d bytes, more than %d", spec.Volume, all[i].SizeBytes, spec.SizeBytes)
+		return nil, "", fmt.Errorf("the device of volume %s has %d bytes, but the engine's size is %d bytes", spec.Volume, all[i].SizeBytes, spec.SizeBytes)
 	case predecessor != "" && all[i].Kind == KindNBD:
 		return f.adoptNBD, "Device taken over", nil
 	case predecessor != "":
 		return f.adopt, "Device taken over", nil
 	case i >= 0:
 		if err := f.opts.Keeper.Abort(ctx, spec.Volume); err != nil {
-			return nil, "", fmt.Errorf("end the device of %s that is left: %w", spec.Volume, err)
+			return nil, "", fmt.Errorf("remove the old device of volume %s: %w", spec.Volume, err)
 		}
 	}
 	if makes, why := f.opts.Keeper.MakesNBD(); !makes {
-		f.opts.Log.WithField("reason", why).Debug("The device is made with FUSE")
-		return f.create, "Device made", nil
+		f.opts.Log.WithField("reason", why).Debug("The device is created with FUSE")
+		return f.create, "Device created", nil
 	}
-	return f.createNBD, "Device made", nil
+	return f.createNBD, "Device created", nil
 }
 
 // create creates all parts of a device, or none.
@@ -162,7 +162,7 @@ func (f *Frontend) create(ctx context.Context, spec Spec, b nbd.Backend) (Held, 
 func (f *Frontend) adopt(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
 	conn, held, err := f.opts.Keeper.Adopt(ctx, spec.Volume, f.opts.Owner)
 	if err != nil {
-		return Held{}, nil, fmt.Errorf("take the device over: %w", err)
+		return Held{}, nil, fmt.Errorf("take over the device: %w", err)
 	}
 	if err := fuse.Resend(conn); err != nil {
 		_ = unix.Close(conn)
@@ -185,7 +185,7 @@ func (f *Frontend) serve(conn int, spec Spec, b nbd.Backend) (*fuse.Server, erro
 	}
 	go func() {
 		if err := server.Serve(); err != nil {
-			f.opts.Log.WithError(err).WithField("volume", spec.Volume).Error("The volume's device is served no more")
+			f.opts.Log.WithError(err).WithField("volume", spec.Volume).Error("The volume's device is no longer served")
 		}
 	}()
 	return server, nil
@@ -250,7 +250,7 @@ func awaitEnd(ctx context.Context, server service) error {
 	case <-server.Ended():
 		return nil
 	case <-moment.C:
-		return fmt.Errorf("wait for the end of the file system: %w", ctx.Err())
+		return fmt.Errorf("wait until the kernel releases the file system: %w", ctx.Err())
 	}
 }
 
@@ -306,10 +306,10 @@ func (f *Frontend) Leave(ctx context.Context) error {
 	}
 	f.server.Stop()
 	if err := awaitEnd(ctx, f.server); err != nil {
-		return fmt.Errorf("leave the device: %w", err)
+		return fmt.Errorf("leave the device to a successor: %w", err)
 	}
 	if err := f.opts.Keeper.Leave(ctx, f.held.Volume, f.opts.Owner); err != nil {
-		return fmt.Errorf("leave the device: %w", err)
+		return fmt.Errorf("leave the device to a successor: %w", err)
 	}
 	f.opts.Log.WithField("device", f.held.Path).Info("Device left to a successor")
 	f.held, f.server = nil, nil

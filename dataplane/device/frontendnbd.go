@@ -23,7 +23,7 @@ func (f *Frontend) adoptNBD(ctx context.Context, spec Spec, b nbd.Backend) (Held
 	return f.onSocket(ctx, spec, b, func(socket int) (Held, error) {
 		held, err := f.opts.Keeper.AdoptSocket(ctx, spec.Volume, f.opts.Owner, socket)
 		if err != nil {
-			return Held{}, fmt.Errorf("take the device over: %w", err)
+			return Held{}, fmt.Errorf("take over the device: %w", err)
 		}
 		return held, nil
 	})
@@ -33,7 +33,7 @@ func (f *Frontend) adoptNBD(ctx context.Context, spec Spec, b nbd.Backend) (Held
 func (f *Frontend) onSocket(ctx context.Context, spec Spec, b nbd.Backend, give func(socket int) (Held, error)) (Held, service, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return Held{}, nil, fmt.Errorf("make a socket pair: %w", err)
+		return Held{}, nil, fmt.Errorf("create a socket pair: %w", err)
 	}
 	defer unix.Close(pair[0])
 	conn, err := connOf(pair[1])

@@ -201,16 +201,16 @@ func (s session) adoptableLocked(volume string, owner Owner, kind Kind) (*kept, 
 	case err != nil:
 		return nil, err
 	case k == nil:
-		return nil, fmt.Errorf("%s: %w", volume, ErrNotHeld)
+		return nil, fmt.Errorf("volume %s: %w", volume, ErrNotHeld)
 	}
 	last := k.held.Owner
 	switch {
 	case owner.Generation < last.Generation || owner.Generation == last.Generation && owner != last:
-		return nil, fmt.Errorf("%s: %w: generation %d", volume, ErrFenced, last.Generation)
+		return nil, fmt.Errorf("volume %s: %w: generation %d", volume, ErrFenced, last.Generation)
 	case k.held.Served || k.phase == clearing:
-		return nil, fmt.Errorf("%s: %w", volume, ErrServed)
+		return nil, fmt.Errorf("volume %s: %w", volume, ErrServed)
 	case k.held.Kind != kind:
-		return nil, fmt.Errorf("%s: the device is of kind %q, not %q", volume, k.held.Kind, kind)
+		return nil, fmt.Errorf("volume %s: the device has the kind %q, expected %q", volume, k.held.Kind, kind)
 	}
 	return k, nil
 }
@@ -220,7 +220,7 @@ func (s session) Leave(_ context.Context, volume string, owner Owner) error {
 	s.mu.Lock()
 	k, err := s.findLocked(volume)
 	if err == nil && (k == nil || k.held.Owner != owner) {
-		err = fmt.Errorf("%s: %w", volume, ErrNotHeld)
+		err = fmt.Errorf("volume %s: %w", volume, ErrNotHeld)
 	}
 	if err != nil {
 		s.mu.Unlock()

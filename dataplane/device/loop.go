@@ -19,7 +19,7 @@ const logicalBlock = 512
 const loopMajor = 7
 
 // errClaimed says that a device is not merely open: it is mounted, or opened exclusively.
-var errClaimed = errors.New("it is mounted or claimed")
+var errClaimed = errors.New("it is mounted, or another program uses it exclusively")
 
 // blockNode is the kernel's node of a device that this process keeps open.
 type blockNode struct {
@@ -87,11 +87,11 @@ func configureLoop(dir string, n int, config *unix.LoopConfig) (*loopDevice, err
 func (d *blockNode) makeNode() error {
 	err := unix.Mknod(d.path, unix.S_IFBLK|0o660, int(d.dev))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("make %s: %w", d.path, err)
+		return fmt.Errorf("create %s: %w", d.path, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(d.path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != d.dev {
-		return fmt.Errorf("%s is not the device of that number (%w)", d.path, errors.Join(err, unix.ENOTBLK))
+		return fmt.Errorf("%s is not the block device with the expected number (%w)", d.path, errors.Join(err, unix.ENOTBLK))
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (d *blockNode) hold() error {
 	}
 	if fd >= lowestConnFD {
 		_ = unix.Close(fd)
-		return fmt.Errorf("keep %s open: there are %d devices, and no more can be kept", d.path, lowestConnFD-lowestLoopFD)
+		return fmt.Errorf("keep %s open: the limit of %d devices is reached", d.path, lowestConnFD-lowestLoopFD)
 	}
 	d.held = fd
 	return nil
@@ -145,7 +145,7 @@ func (d *loopDevice) detach(proceed func() error, gone func()) (syncErr, err err
 		return nil, fmt.Errorf("%s: %w: %w", d.path, errClaimed, engine.ErrInUse)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
+		return nil, fmt.Errorf("open the device exclusively: %w", err)
 	}
 	defer func() { <-claim.ended }()
 	defer claim.close()
@@ -167,7 +167,7 @@ func (d *loopDevice) detach(proceed func() error, gone func()) (syncErr, err err
 // clear unbinds a device that no other process has open.
 func (d *loopDevice) clear(fd int) error {
 	if err := unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
-		return fmt.Errorf("clear %s: %w", d.path, err)
+		return fmt.Errorf("detach the file from %s: %w", d.path, err)
 	}
 	if _, err := unix.IoctlLoopGetStatus64(fd); err == nil {
 		return fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse)

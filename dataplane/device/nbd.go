@@ -71,7 +71,7 @@ func (l *Local) RemoveLostNBD() {
 		err = errors.Join(err, l.opts.NBD.Disconnect(d))
 	}
 	if err != nil {
-		l.opts.Log.WithError(err).Warn("Devices of a holder that died may be left")
+		l.opts.Log.WithError(err).Warn("Cannot remove all devices of a holder that died")
 	}
 }
 
@@ -97,7 +97,7 @@ func (l *Local) makeNBD(k *kept, socket int) error {
 		return err
 	}
 	if err := d.link.Limit(configured); err != nil {
-		l.opts.Log.WithError(err).WithField("device", d.path).Warn("The kernel keeps its limits of an NBD device")
+		l.opts.Log.WithError(err).WithField("device", d.path).Warn("Cannot change the kernel's limits of an NBD device")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +114,7 @@ func (d *nbdDevice) prepare(path string) (err error) {
 	case err != nil:
 		return err
 	case !is:
-		return fmt.Errorf("%s: %w: the kernel does not name the owners of devices (before Linux 5.14)", d.path, ErrNoNBD)
+		return fmt.Errorf("%s: %w: the kernel does not show the owners of devices (before Linux 5.14)", d.path, ErrNoNBD)
 	}
 	if err = d.makeNode(); err != nil {
 		return err
@@ -253,7 +253,7 @@ func (l *Local) park(k *kept, turn int) {
 		return
 	}
 	log := l.opts.Log.WithField("device", k.held.Path)
-	log.WithError(err).Error("Requests of a device without a server fail soon: it could not be parked, which is tried again")
+	log.WithError(err).Error("Cannot pause the requests of a device without a serving process; they fail soon, unless the next attempt succeeds")
 	l.later.run(func(ctx context.Context) {
 		for pause := parkSoon; isWorthAgain(err) && !k.nbd.isGone(); pause = min(2*pause, parkLate) {
 			if !pauseFor(ctx, pause) {
@@ -262,7 +262,7 @@ func (l *Local) park(k *kept, turn int) {
 			err = k.nbd.park(l.isTurn(k, turn))
 		}
 		if err == nil {
-			log.Info("Requests of a device without a server wait")
+			log.Info("The requests of a device without a serving process wait for its successor")
 		}
 	})
 }
@@ -285,7 +285,7 @@ func (l *Local) isTurn(k *kept, turn int) func() bool {
 func (d *nbdDevice) park(may func() bool) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("make a socket pair: %w", err)
+		return fmt.Errorf("create a socket pair: %w", err)
 	}
 	defer closeAll(pair[:]...)
 	socket, err := fuse.Dup(pair[0])
@@ -346,7 +346,7 @@ func (d *nbdDevice) grow(wanted int64) (int64, error) {
 		return 0, err
 	}
 	if size, err = d.link.Size(d.device); err == nil && size < wanted {
-		err = fmt.Errorf("%s has %d bytes after it was to grow to %d", d.path, size, wanted)
+		err = fmt.Errorf("%s has %d bytes, but should have grown to %d bytes", d.path, size, wanted)
 	}
 	return size, err
 }
@@ -372,7 +372,7 @@ func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err erro
 		return nil, fmt.Errorf("%s: %w: %w", d.path, errClaimed, engine.ErrInUse)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
+		return nil, fmt.Errorf("open the device exclusively: %w", err)
 	}
 	syncErr = claim.do(unix.Fsync)
 	if err := proceed(); err != nil {

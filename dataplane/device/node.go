@@ -21,7 +21,7 @@ func RemoveStaleDevices(dir string, held []Held) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look for stale devices: %w", err)
+		return fmt.Errorf("find stale devices: %w", err)
 	}
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
@@ -41,13 +41,13 @@ func RemoveStaleDevices(dir string, held []Held) error {
 // anything else.
 func makeNode(path string, dev uint64) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make the device directory: %w", err)
+		return fmt.Errorf("create the device directory: %w", err)
 	}
 	var st unix.Stat_t
 	switch err := unix.Lstat(path, &st); {
 	case errors.Is(err, unix.ENOENT):
 	case err != nil:
-		return fmt.Errorf("look at %s: %w", path, err)
+		return fmt.Errorf("examine %s: %w", path, err)
 	case st.Mode&unix.S_IFMT != unix.S_IFBLK:
 		return fmt.Errorf("%s exists and is not a block device", path)
 	}
@@ -56,11 +56,11 @@ func makeNode(path string, dev uint64) error {
 		return fmt.Errorf("remove %s: %w", fresh, err)
 	}
 	if err := unix.Mknod(fresh, unix.S_IFBLK|0o660, int(dev)); err != nil {
-		return fmt.Errorf("make %s: %w", fresh, err)
+		return fmt.Errorf("create %s: %w", fresh, err)
 	}
 	if err := os.Rename(fresh, path); err != nil {
 		_ = unix.Unlink(fresh)
-		return fmt.Errorf("put the device in place: %w", err)
+		return fmt.Errorf("rename the new device node: %w", err)
 	}
 	return nil
 }

@@ -23,16 +23,16 @@ func (s session) Resize(ctx context.Context, volume string, owner Owner, sizeByt
 	}
 	l.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("%s: %w", volume, err)
+		return fmt.Errorf("volume %s: %w", volume, err)
 	}
 	select {
 	case k.op <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", volume, ctx.Err())
+		return fmt.Errorf("volume %s: %w", volume, ctx.Err())
 	}
 	defer func() { <-k.op }()
 	if l.find(volume) != k {
-		return fmt.Errorf("%s: %w", volume, ErrNotHeld)
+		return fmt.Errorf("volume %s: %w", volume, ErrNotHeld)
 	}
 	grow := func(wanted int64) (int64, error) {
 		if k.nbd != nil {
@@ -73,7 +73,7 @@ func (d *loopDevice) grow(wanted int64) (size int64, err error) {
 	case err != nil:
 		return 0, fmt.Errorf("grow %s: %w", d.path, err)
 	case size < wanted:
-		return size, fmt.Errorf("%s has %d bytes after it was to grow to %d", d.path, size, wanted)
+		return size, fmt.Errorf("%s has %d bytes, but should have grown to %d bytes", d.path, size, wanted)
 	}
 	return size, nil
 }
@@ -83,17 +83,17 @@ func (d *loopDevice) grow(wanted int64) (size int64, err error) {
 // case the end of the device cannot be read.
 func growOnce(fd int) (size int64, err error) {
 	if _, err := unix.IoctlLoopGetStatus64(fd); err != nil {
-		return 0, fmt.Errorf("look at the file: %w", err)
+		return 0, fmt.Errorf("examine the file: %w", err)
 	}
 	if err := unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0); err != nil {
 		return 0, fmt.Errorf("set the capacity: %w", err)
 	}
 	if size, err = unix.Seek(fd, 0, unix.SEEK_END); err != nil {
-		return 0, fmt.Errorf("ask for the size: %w", err)
+		return 0, fmt.Errorf("read the size: %w", err)
 	}
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
-		return 0, fmt.Errorf("make room to read the end: %w", err)
+		return 0, fmt.Errorf("allocate memory to read the end: %w", err)
 	}
 	defer func() { _ = unix.Munmap(page) }()
 	if n, err := unix.Pread(fd, page[:logicalBlock], size-logicalBlock); err != nil || n < logicalBlock {

@@ -65,7 +65,7 @@ func (s *share) get() (*buffer, error) {
 	b, err := unix.Mmap(-1, 0, p.size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
 		s.giveBack(nil)
-		return nil, fmt.Errorf("make a buffer: %w", err)
+		return nil, fmt.Errorf("allocate a buffer: %w", err)
 	}
 	_ = unix.Mlock(b) // without the right to lock, a machine without swap also keeps them resident
 	return &buffer{bytes: b, share: s}, nil

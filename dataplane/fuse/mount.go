@@ -23,14 +23,14 @@ const enoughFDs = 4 * lowestFD
 var allowFDs = sync.OnceValue(func() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("ask how many files may be open: %w", err)
+		return fmt.Errorf("read the limit of open files: %w", err)
 	}
 	if limit.Cur >= enoughFDs {
 		return nil
 	}
 	raised := unix.Rlimit{Cur: enoughFDs, Max: max(enoughFDs, limit.Max)}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &raised); err != nil {
-		return fmt.Errorf("allow %d open files, of which there are %d: %w", enoughFDs, limit.Max, err)
+		return fmt.Errorf("raise the limit of open files to %d, with a hard limit of %d: %w", enoughFDs, limit.Max, err)
 	}
 	return nil
 })
@@ -109,7 +109,7 @@ func detachedMount(conn int) (int, error) {
 func newMount(kind string, options [][2]string) (int, error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return -1, fmt.Errorf("make a %s mount: %w", kind, err)
+		return -1, fmt.Errorf("prepare a %s mount: %w", kind, err)
 	}
 	defer unix.Close(fs)
 	for _, o := range options {
@@ -131,10 +131,10 @@ func newMount(kind string, options [][2]string) (int, error) {
 func Number(file int) (uint32, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(file, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st); err != nil {
-		return 0, fmt.Errorf("look at the file: %w", err)
+		return 0, fmt.Errorf("examine the file: %w", err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Dev_major != 0 {
-		return 0, errors.New("the file is not of a FUSE file system")
+		return 0, errors.New("the file is not on a FUSE file system")
 	}
 	return st.Dev_minor, nil
 }
@@ -170,7 +170,7 @@ func Resend(conn int) error {
 	le.PutUint32(p, outHeaderBytes)
 	le.PutUint32(p[4:], notifyResend)
 	if _, err := unix.Write(conn, p); err != nil {
-		return fmt.Errorf("have requests sent again: %w", err)
+		return fmt.Errorf("ask the kernel to resend requests: %w", err)
 	}
 	return nil
 }
@@ -187,14 +187,14 @@ func CanResend() (bool, error) {
 	// The kernel queues INIT while it creates the mount.
 	n, err := unix.Read(m.conn, b)
 	if err != nil {
-		return false, fmt.Errorf("read the kernel's offer: %w", err)
+		return false, fmt.Errorf("read the features of the kernel's FUSE: %w", err)
 	}
 	h, rest, err := parseHeader(b[:n])
 	if err == nil && h.opcode != opInit {
 		err = errMalformed
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the kernel's offer: %w", err)
+		return false, fmt.Errorf("read the features of the kernel's FUSE: %w", err)
 	}
 	o, err := parseInit(rest)
 	return o.flags&initHasResend != 0, err

@@ -43,7 +43,7 @@ func newPoll(conn int) (*poll, error) {
 func (p *poll) open() error {
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("make an eventfd: %w", err)
+		return fmt.Errorf("create an eventfd: %w", err)
 	}
 	p.stop = os.NewFile(uintptr(stop), "stop")
 	for i := range p.waiters {
@@ -68,14 +68,14 @@ func (p *poll) open() error {
 func newSet() (int, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return -1, fmt.Errorf("make a set of descriptors: %w", err)
+		return -1, fmt.Errorf("create an epoll descriptor: %w", err)
 	}
 	return epoll, nil
 }
 
 func add(epoll, fd int, events uint32) error {
 	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}); err != nil {
-		return fmt.Errorf("wait for a descriptor: %w", err)
+		return fmt.Errorf("wait for descriptors: %w", err)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ type Server struct {
 func NewServer(conn int, size int64, maxWrite uint32, b Backend) (*Server, error) {
 	if maxWrite > MaxWrite {
 		_ = unix.Close(conn)
-		return nil, fmt.Errorf("requests of %d bytes were agreed on, and %d are the most here", maxWrite, MaxWrite)
+		return nil, fmt.Errorf("the negotiated request size of %d bytes exceeds the maximum of %d", maxWrite, MaxWrite)
 	}
 	if err := unix.SetNonblock(conn, true); err != nil {
 		_ = unix.Close(conn)
@@ -120,7 +120,7 @@ func (s *Server) Grow(size int64) error {
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	if s.closed {
-		return errors.New("tell the kernel that the file has grown: the service has ended")
+		return errors.New("tell the kernel that the file has grown: the server has stopped")
 	}
 	if size > s.size.Load() {
 		s.size.Store(size)

@@ -451,5 +451,5 @@ func TestTheFileGrows(t *testing.T) {
 	assert.Equal(t, uint64(2*testSize), size(), "it shrank")
 	k.server.Stop()
 	await(t, k.server.Ended())
-	assert.ErrorContains(t, k.server.Grow(3*testSize), "the service has ended", "the descriptor may be another file's by now")
+	assert.ErrorContains(t, k.server.Grow(3*testSize), "the server has stopped", "the descriptor may be another file's by now")
 }

@@ -12,11 +12,11 @@ import (
 func takeLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open the lock of the node's holders: %w", err)
+		return nil, fmt.Errorf("open the lock file of the node's holders: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: another holder of this node runs: %w", path, err)
+		return nil, fmt.Errorf("lock %s: another holder is running on this node: %w", path, err)
 	}
 	return f, nil
 }
@@ -30,7 +30,7 @@ func (h *holder) removeLost() (release func()) {
 	}
 	lock, err := takeLock(h.opts.ControlSocket + ".lock")
 	if err != nil {
-		h.log.WithError(err).Warn("Devices of a holder that died may be left")
+		h.log.WithError(err).Warn("Devices of a holder that died cannot be removed")
 		return func() {}
 	}
 	h.devices.RemoveLostNBD()

@@ -78,7 +78,7 @@ func newClient(socket *packets) (*Client, error) {
 	}
 	c.successions, c.resizes, c.nbd, c.noNBD = r.Successions, r.Resizes, r.NBD, r.NoNBD
 	if !c.nbd && c.noNBD == "" {
-		c.noNBD = "the process that keeps the devices is of a release that does not know it: its pod must be replaced first"
+		c.noNBD = "the process that keeps the devices is of a release without NBD; its instance manager pod must be replaced first"
 	}
 	return c, nil
 }
@@ -136,7 +136,7 @@ func (c *Client) call(ctx context.Context, m message, fds ...int) (reply, error)
 	c.mu.Lock()
 	if c.calls == nil {
 		c.mu.Unlock()
-		return reply{}, fmt.Errorf("%s: the holder is gone: %w", m.Op, unix.EPIPE)
+		return reply{}, fmt.Errorf("%s: the holder has exited: %w", m.Op, unix.EPIPE)
 	}
 	c.last++
 	m.ID = c.last
@@ -152,7 +152,7 @@ func (c *Client) call(ctx context.Context, m message, fds ...int) (reply, error)
 	defer stop()
 	r, ok := <-answer
 	if !ok {
-		return reply{}, fmt.Errorf("%s: the holder is gone: %w", m.Op, unix.EPIPE)
+		return reply{}, fmt.Errorf("%s: the holder has exited: %w", m.Op, unix.EPIPE)
 	}
 	if err := r.err(); err != nil {
 		closeAll(r.fds)
@@ -194,7 +194,7 @@ func (c *Client) Adopt(ctx context.Context, volume string, owner device.Owner) (
 	h, err := only(r)
 	if err != nil || len(r.fds) != 1 {
 		closeAll(r.fds)
-		return -1, device.Held{}, fmt.Errorf("adopt %s: %d descriptors came (%w)", volume, len(r.fds), errors.Join(err, unix.EPROTO))
+		return -1, device.Held{}, fmt.Errorf("adopt the device of volume %s: the holder sent %d descriptors, expected 1 (%w)", volume, len(r.fds), errors.Join(err, unix.EPROTO))
 	}
 	defer closeAll(r.fds)
 	conn, err := fuse.Dup(r.fds[0]) // at the number that package device requires for connections
@@ -203,7 +203,7 @@ func (c *Client) Adopt(ctx context.Context, volume string, owner device.Owner) (
 
 func only(r reply) (device.Held, error) {
 	if len(r.Held) != 1 {
-		return device.Held{}, fmt.Errorf("the holder answered with %d devices", len(r.Held))
+		return device.Held{}, fmt.Errorf("the holder answered with %d devices, expected 1", len(r.Held))
 	}
 	return r.Held[0], nil
 }
@@ -223,7 +223,7 @@ func (c *Client) Detach(ctx context.Context, volume string, owner device.Owner) 
 // Resize implements device.Keeper.
 func (c *Client) Resize(ctx context.Context, volume string, owner device.Owner, sizeBytes int64) error {
 	if !c.resizes {
-		return fmt.Errorf("%s: %w", volume, device.ErrNoResize)
+		return fmt.Errorf("volume %s: %w", volume, device.ErrNoResize)
 	}
 	_, err := c.call(ctx, message{Op: opResize, Volume: volume, Owner: owner, SizeBytes: sizeBytes})
 	return err

@@ -30,13 +30,13 @@ type Status struct {
 // listenControl creates the socket. It replaces a socket that a dead process left.
 func listenControl(path string) (*net.UnixListener, error) {
 	if err := unix.Unlink(path); err != nil && !errors.Is(err, unix.ENOENT) {
-		return nil, fmt.Errorf("make the control socket: %w", err)
+		return nil, fmt.Errorf("create the control socket: %w", err)
 	}
 	old := unix.Umask(0o177) // only root can reach the socket, from its first moment
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	unix.Umask(old)
 	if err != nil {
-		return nil, fmt.Errorf("make the control socket: %w", err)
+		return nil, fmt.Errorf("create the control socket: %w", err)
 	}
 	return l, nil
 }
@@ -52,7 +52,7 @@ func (h *holder) serveControl(ctx context.Context, l *net.UnixListener) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			h.log.WithError(err).Warn("A request to the holder could not be taken")
+			h.log.WithError(err).Warn("Cannot accept a request to the holder")
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -76,7 +76,7 @@ func (h *holder) control(ctx context.Context, p *packets) {
 	case opReplace:
 		r.setError(h.replace(ctx, m, fds))
 	default:
-		r.setError(fmt.Errorf("%q is not known here: %w", m.Op, unix.EOPNOTSUPP))
+		r.setError(fmt.Errorf("the holder does not know the operation %q: %w", m.Op, unix.EOPNOTSUPP))
 	}
 	if err := p.send(r); errors.Is(err, unix.EMSGSIZE) && r.Status != nil {
 		r.Status.Devices = nil
@@ -122,7 +122,7 @@ func Query(ctx context.Context, socket string) (Status, error) {
 		return Status{}, err
 	}
 	if r.Status == nil {
-		return Status{}, errors.New("the holder answered without its status")
+		return Status{}, errors.New("the holder's answer does not contain its status")
 	}
 	return *r.Status, nil
 }
@@ -138,7 +138,7 @@ func Replace(ctx context.Context, socket string, executable *os.File, version, s
 func ask(ctx context.Context, socket string, m message, fds ...int) (message, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", socket)
 	if err != nil {
-		return message{}, fmt.Errorf("reach the holder: %w", err)
+		return message{}, fmt.Errorf("connect to the holder: %w", err)
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()

@@ -210,13 +210,13 @@ func TestReplace(t *testing.T) {
 	next := r.serving(s.PID)
 	assert.Equal(t, "two", next.Version)
 	assert.Zero(t, next.Restarts)
-	assert.Contains(t, next.Replacement, "two serves", "after a replacement")
+	assert.Contains(t, next.Replacement, "two is serving", "after a replacement")
 	r.expectWorks()
 
 	script := filepath.Join(r.dir, "script")
 	for _, tc := range []struct{ name, text, sum, want string }{
 		{"its sum is another", "", strings.Repeat("0", 64), "SHA-256"},
-		{"it fails the check", "#!/bin/sh\nexit 1\n", "", "try the executable"},
+		{"it fails the check", "#!/bin/sh\nexit 1\n", "", "check the executable"},
 		{"it dies young", "#!/bin/sh\n[ \"$1\" = check ]\n", "", "failed: exit status 1"},
 		{"it does not become ready", "#!/bin/sh\n[ \"$1\" = check ] || exec sleep 100\n", "", "not ready in time"},
 	} {
@@ -265,7 +265,7 @@ func TestASuccessorThatCannotBeStartedIsTriedAgain(t *testing.T) {
 	next := r.serving(s.PID)
 	assert.Equal(t, next.Devices[0].Connection, s.Devices[0].Connection, "another device")
 	r.expectWorks()
-	assert.Contains(t, r.holder.Stderr.(*logWriter).String(), "cannot be started", "the holder does not say why")
+	assert.Contains(t, r.holder.Stderr.(*logWriter).String(), "start of the serving process failed", "the holder does not say why")
 	_ = unix.Close(fd)
 	require.NoError(t, r.terminate())
 	r.expectNothingLeft(next.Devices[0], false)

@@ -114,7 +114,7 @@ type trial struct {
 // too often. It returns another error if no process could be started; if the first start fails, it returns at once.
 func Run(ctx context.Context, opts Options) error {
 	if len(opts.Command) == 0 {
-		return errors.New("a holder needs the command of a serving process")
+		return errors.New("the holder requires the command of a serving process")
 	}
 	opts.limits = opts.limits.withDefaults()
 	if opts.Log == nil {
@@ -130,19 +130,19 @@ func Run(ctx context.Context, opts Options) error {
 	}
 	var err error
 	if h.successions, err = fuse.CanResend(); err != nil {
-		h.log.WithError(err).Warn("Whether this kernel sends requests again cannot be told: devices end with the process that serves them")
+		h.log.WithError(err).Warn("Cannot find out whether this kernel resends requests; devices are removed when the process that serves them exits")
 	}
 	h.resends = h.successions
 	if makes, why := h.devices.MakesNBD(); makes {
 		h.successions = true
-		h.log.Info("Devices are made with NBD")
+		h.log.Info("Devices are created with NBD")
 	} else {
-		h.log.WithField("reason", why).Info("Devices are made with FUSE")
+		h.log.WithField("reason", why).Info("Devices are created with FUSE")
 	}
-	h.log.WithField("successions", h.successions).Info("Holder starts")
+	h.log.WithField("successions", h.successions).Info("Holder is starting")
 	defer h.removeLost()()
 	if h.mounts, err = keepMounts(); err != nil {
-		h.log.WithError(err).Warn("A disk cannot lie on a device that is served here")
+		h.log.WithError(err).Warn("Disks on volumes that are attached to this node cannot be used")
 	}
 	defer h.mounts.close()
 	removeCopies(opts.Dir)
@@ -180,14 +180,14 @@ func (h *holder) run(ctx context.Context) error {
 		}
 		switch {
 		case ctx.Err() != nil:
-			return end.error("told to end")
+			return end.error("the holder was told to stop")
 		case h.afterTrial(end):
 			continue
 		case !h.successions:
-			return end.error("devices cannot be handed on with this kernel")
+			return end.error("with this kernel, no other process can take over devices")
 		}
 		if !h.mayRestart(ctx, end) {
-			return end.error("it died too often")
+			return end.error("it exited too often")
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (h *holder) afterTrial(end ending) bool {
 	switch t := h.trial; {
 	case end.replacement != nil:
 		h.trial, h.current = end.replacement, end.replacement.next
-		h.log.WithField("version", h.current.version).Info("Serving process makes room for another version")
+		h.log.WithField("version", h.current.version).Info("Serving process exited and is replaced by another version")
 		return true
 	case t != nil:
 		h.concludeTrial(fmt.Errorf("version %s failed: %s", t.next.version, end))
@@ -213,16 +213,16 @@ func (h *holder) concludeTrial(failure error) {
 	h.trial = nil
 	unused := t.last
 	if failure != nil {
-		h.log.WithError(failure).Error("The replacement is taken back")
+		h.log.WithError(failure).Error("The replacement failed; the previous version serves again")
 		unused, h.current = t.next, t.last
 	} else {
-		h.log.WithField("version", h.current.version).Info("The replacement serves")
+		h.log.WithField("version", h.current.version).Info("The replacement is serving")
 	}
 	unused.remove()
 	h.mu.Lock()
-	h.status.Replacement = fmt.Sprintf("version %s serves", t.next.version)
+	h.status.Replacement = fmt.Sprintf("version %s is serving", t.next.version)
 	if failure != nil {
-		h.status.Replacement = "taken back: " + failure.Error()
+		h.status.Replacement = "failed, and the previous version serves again: " + failure.Error()
 	}
 	h.mu.Unlock()
 	t.done <- failure
@@ -233,16 +233,16 @@ func (h *holder) concludeTrial(failure error) {
 // the executable with which it was itself started.
 func (h *holder) mayStartAgain(ctx context.Context, why error) bool {
 	if h.current.own && errors.Is(why, fs.ErrNotExist) {
-		h.log.WithField("version", h.current.version).Error("The executable that served is gone; the holder's first one takes its place")
+		h.log.WithField("version", h.current.version).Error("The executable of the serving process no longer exists; the holder uses its first executable")
 		h.current = h.opts.first()
 	}
-	return h.isWorthATry(ctx, h.log.WithError(why), "Serving process cannot be started", 0)
+	return h.isWorthATry(ctx, h.log.WithError(why), "The start of the serving process failed", 0)
 }
 
 // mayRestart waits before the next start of a process that died. It does not wait before the first restart within a
 // while. It returns false if the process died too often, or if ctx is done.
 func (h *holder) mayRestart(ctx context.Context, end ending) bool {
-	return h.isWorthATry(ctx, h.log.WithField("end", end.String()), "Serving process died", end.after)
+	return h.isWorthATry(ctx, h.log.WithField("end", end.String()), "The serving process died", end.after)
 }
 
 // isWorthATry counts the exit of a serving process that ran for the given time. It waits until the next process should
@@ -258,10 +258,10 @@ func (h *holder) isWorthATry(ctx context.Context, log *logrus.Entry, what string
 	h.mu.Unlock()
 	log = log.WithField("deaths", len(h.deaths))
 	if len(h.deaths) >= h.opts.limits.deaths {
-		log.Error(what + " too often; its devices are given up")
+		log.Error(what + " too often; its devices are removed")
 		return false
 	}
-	log.Warn(what + "; a successor takes its devices over")
+	log.Warn(what + "; a successor takes over its devices")
 	if len(h.deaths) == 1 || ran >= h.opts.limits.window/time.Duration(h.opts.limits.deaths) {
 		return true
 	}

@@ -26,12 +26,12 @@ type mounts struct{ thread *thread.Thread }
 func keepMounts() (*mounts, error) {
 	t, err := thread.New(thread.Options{Name: thread.Aside, OwnMounts: true})
 	if err != nil {
-		return nil, fmt.Errorf("keep the mounts of disks on volumes: %w", err)
+		return nil, fmt.Errorf("create a mount namespace for disks on volumes: %w", err)
 	}
 	// Slave: a mount made here must not propagate to the places with which the container shares its mounts.
 	if err := t.Do(func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") }); err != nil {
 		t.Close()
-		return nil, fmt.Errorf("keep the mounts of disks on volumes to ourselves: %w", err)
+		return nil, fmt.Errorf("stop the propagation of mounts from the namespace for disks on volumes: %w", err)
 	}
 	return &mounts{t}, nil
 }

@@ -36,7 +36,7 @@ type ending struct {
 }
 
 func (e ending) String() string {
-	state := "killed, a thread waits for a disk on one of its devices"
+	state := "killed; one of its threads waits for a disk on one of its devices"
 	if e.state != nil {
 		state = e.state.String()
 	}
@@ -65,7 +65,7 @@ func (e ending) error(why string) error {
 func (h *holder) start() (*process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make a socket pair: %w", err)
+		return nil, fmt.Errorf("create a socket pair: %w", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "the serving process's socket")
 	defer theirs.Close()
@@ -225,7 +225,7 @@ func (w *watch) until(ctx context.Context) {
 			}
 			leave = time.After(limits.leave)
 		case <-leave:
-			w.h.log.Warn("Serving process does not leave in time and is killed")
+			w.h.log.Warn("The serving process did not leave its devices in time; the holder kills it")
 			w.p.signal(syscall.SIGKILL)
 		case <-look.C:
 			if w.look() {
@@ -242,7 +242,7 @@ func (w *watch) prove() {
 	case w.ready:
 		w.h.concludeTrial(nil)
 	default:
-		w.end.reason = "not ready in time"
+		w.end.reason = "it was not ready in time"
 		w.p.signal(syscall.SIGKILL)
 	}
 }
@@ -259,7 +259,7 @@ func (w *watch) look() (left bool) {
 	}
 	log := w.h.log.WithField("pid", w.p.cmd.Process.Pid)
 	if w.h.successions && w.p.onlyAsideLeft() {
-		log.Warn("A thread of the killed serving process waits for a disk on one of its devices, and so for its successor")
+		log.Warn("A thread of the killed serving process waits for a disk on one of its devices; its successor starts now")
 		return true
 	}
 	if w.dyingFrom.IsZero() {
@@ -270,7 +270,7 @@ func (w *watch) look() (left bool) {
 		return false
 	}
 	w.cut = true
-	log.Error("A thread of the killed serving process hangs in the kernel: its devices are aborted, should it be one of them; a disk that hangs must answer first")
+	log.Error("A thread of the killed serving process hangs in the kernel; the devices are aborted because it may wait for one of them. If it waits for another disk, no successor starts before that disk answers")
 	w.h.devices.AbortAll()
 	return false
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // ErrBusy says that a replacement was not started, because another one is still on trial.
-var ErrBusy = errors.New("another replacement is on trial")
+var ErrBusy = errors.New("another replacement has not finished")
 
 // checkTimeout limits the check of an executable.
 const checkTimeout = 30 * time.Second
@@ -25,10 +25,10 @@ const checkTimeout = 30 * time.Second
 // serving process to leave.
 func (h *holder) replace(ctx context.Context, m message, fds []int) error {
 	if len(fds) != 1 {
-		return fmt.Errorf("a replacement with %d descriptors: %w", len(fds), unix.EINVAL)
+		return fmt.Errorf("the request to replace has %d descriptors, expected 1: %w", len(fds), unix.EINVAL)
 	}
 	if held, err := h.devices.List(ctx); err != nil || len(held) > 0 && !h.successions {
-		return errors.Join(err, errors.New("devices cannot be handed on with this kernel"))
+		return errors.Join(err, errors.New("with this kernel, no other process can take over devices"))
 	}
 	next, err := h.take(fds[0], m)
 	if err != nil {
@@ -43,13 +43,13 @@ func (h *holder) replace(ctx context.Context, m message, fds []int) error {
 	case h.replaces <- t:
 	case <-ctx.Done():
 		next.remove()
-		return fmt.Errorf("the holder ends: %w", ctx.Err())
+		return fmt.Errorf("the holder is stopping: %w", ctx.Err())
 	}
 	select {
 	case err := <-t.done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("the holder ends: %w", ctx.Err())
+		return fmt.Errorf("the holder is stopping: %w", ctx.Err())
 	}
 }
 
@@ -84,7 +84,7 @@ func removeCopies(dir string) {
 func (h *holder) take(fd int, m message) (program, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return program{}, fmt.Errorf("take the executable: %w", err)
+		return program{}, fmt.Errorf("copy the executable: %w", err)
 	}
 	source := os.NewFile(uintptr(own), "executable")
 	defer source.Close()
@@ -92,11 +92,11 @@ func (h *holder) take(fd int, m message) (program, error) {
 		err = os.MkdirAll(h.opts.Dir, 0o700)
 	}
 	if err != nil {
-		return program{}, fmt.Errorf("take the executable: %w", err)
+		return program{}, fmt.Errorf("copy the executable: %w", err)
 	}
 	file, err := os.CreateTemp(h.opts.Dir, copies)
 	if err != nil {
-		return program{}, fmt.Errorf("take the executable: %w", err)
+		return program{}, fmt.Errorf("copy the executable: %w", err)
 	}
 	p := program{path: file.Name(), version: m.Version, own: true}
 	sum := sha256.New()
@@ -104,14 +104,14 @@ func (h *holder) take(fd int, m message) (program, error) {
 	err = errors.Join(err, file.Chmod(0o700), file.Close())
 	p.sum = hex.EncodeToString(sum.Sum(nil))
 	if err == nil && p.sum != m.SHA256 {
-		err = fmt.Errorf("its SHA-256 is %s, not %s", p.sum, m.SHA256)
+		err = fmt.Errorf("its SHA-256 is %s, expected %s", p.sum, m.SHA256)
 	}
 	if err == nil {
 		p.path, err = filepath.Abs(p.path)
 	}
 	if err != nil {
 		p.remove()
-		return program{}, fmt.Errorf("take the executable: %w", err)
+		return program{}, fmt.Errorf("copy the executable: %w", err)
 	}
 	return p, nil
 }
@@ -125,10 +125,10 @@ func (h *holder) check(ctx context.Context, p program) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.path, h.opts.Check...)
 	if err := children.start(cmd); err != nil {
-		return fmt.Errorf("try the executable: %w", err)
+		return fmt.Errorf("check the executable: %w", err)
 	}
 	if err := children.wait(cmd); err != nil {
-		return fmt.Errorf("try the executable: %w", err)
+		return fmt.Errorf("check the executable: %w", err)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (s *session) do(ctx context.Context, m message, fds []int, r *message) ([]i
 		return nil, err
 	case opAttach:
 		if m.Spec == nil || len(fds) != 2 {
-			return nil, fmt.Errorf("attach with %d descriptors: %w", len(fds), unix.EINVAL)
+			return nil, fmt.Errorf("the request to attach must have a device and 2 descriptors, but has %d descriptors: %w", len(fds), unix.EINVAL)
 		}
 		// Move the connection to the number that package device requires, before a thread is created that must not have
 		// it (see device.handle).
@@ -124,18 +124,18 @@ func (s *session) do(ctx context.Context, m message, fds []int, r *message) ([]i
 	case opAbort:
 		return nil, s.keeper.Abort(ctx, m.Volume)
 	}
-	return nil, fmt.Errorf("%q is not known here: %w", m.Op, unix.EOPNOTSUPP)
+	return nil, fmt.Errorf("the holder does not know the operation %q: %w", m.Op, unix.EOPNOTSUPP)
 }
 
 // onSocket performs a request that comes with the kernel's end of a socket pair.
 func (s *session) onSocket(ctx context.Context, m message, fds []int) (device.Held, error) {
 	switch {
 	case len(fds) != 1:
-		return device.Held{}, fmt.Errorf("%s with %d descriptors: %w", m.Op, len(fds), unix.EINVAL)
+		return device.Held{}, fmt.Errorf("the request %s has %d descriptors, expected 1: %w", m.Op, len(fds), unix.EINVAL)
 	case m.Op == opAdoptSocket:
 		return s.keeper.AdoptSocket(ctx, m.Volume, m.Owner, fds[0])
 	case m.Spec == nil:
-		return device.Held{}, fmt.Errorf("attach no device: %w", unix.EINVAL)
+		return device.Held{}, fmt.Errorf("the request to attach has no device: %w", unix.EINVAL)
 	}
 	return s.keeper.AttachSocket(ctx, *m.Spec, fds[0])
 }

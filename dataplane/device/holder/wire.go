@@ -149,7 +149,7 @@ func (p *packets) receive(room []byte) (m message, fds []int, err error) {
 	rights := make([]byte, unix.CmsgSpace(4*4))
 	n, r, flags, _, err := p.conn.ReadMsgUnix(room, rights)
 	if err != nil {
-		return message{}, nil, fmt.Errorf("receive: %w", err)
+		return message{}, nil, fmt.Errorf("receive a message: %w", err)
 	}
 	if parts, err := unix.ParseSocketControlMessage(rights[:r]); err == nil {
 		for i := range parts {
@@ -167,7 +167,7 @@ func (p *packets) receive(room []byte) (m message, fds []int, err error) {
 	}
 	if err != nil {
 		closeAll(fds)
-		return message{}, nil, fmt.Errorf("receive: %w", err)
+		return message{}, nil, fmt.Errorf("receive a message: %w", err)
 	}
 	return m, fds, nil
 }

@@ -266,7 +266,7 @@ func TestAnAttachmentHasTwoDescriptors(t *testing.T) {
 			<-k.attached
 			continue
 		}
-		require.ErrorContains(t, err, fmt.Sprintf("attach with %d descriptors", n))
+		require.ErrorContains(t, err, fmt.Sprintf("must have a device and 2 descriptors, but has %d descriptors", n))
 	}
 	_, err = c.call(t.Context(), message{Op: opAttach}, int(null.Fd()), int(null.Fd()))
 	require.Error(t, err, "without a volume")
