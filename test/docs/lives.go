@@ -22,6 +22,7 @@ const (
 	failures       = "docs/FAILURES.md"
 	security       = "docs/SECURITY.md"
 	settings       = "docs/SETTINGS.md"
+	trouble        = "docs/TROUBLESHOOTING.md"
 	upgrading      = "docs/UPGRADE.md"
 	uninstalling   = "docs/UNINSTALL.md"
 )
@@ -65,6 +66,20 @@ var Lives = []Life{
 			{gettingStarted, "Look at it"},
 			{gettingStarted, "Break a node"},
 			{failures, "Failures"},
+			{trouble, "Ask the product first"},
+			{trouble, "A claim is Pending"},
+			{trouble, "A pod hangs in ContainerCreating"},
+			{trouble, "A pod hangs in Terminating"},
+			{trouble, "A volume stays degraded"},
+			{trouble, "A volume is faulted"},
+			{trouble, "A volume does not attach"},
+			{trouble, "A disk is not ready or not schedulable"},
+			{trouble, "A node is not ready"},
+			{trouble, "A drain does not finish"},
+			{trouble, "A share does not mount or hangs"},
+			{trouble, "A setting has no effect"},
+			{trouble, "The page refuses the login"},
+			{trouble, "There is no space"},
 			{gettingStarted, "Uninstall"},
 		},
 		ByHand: map[string]string{
