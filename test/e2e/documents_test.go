@@ -21,7 +21,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 )
 
-// TestTheDocumentsManifests: an API server with our definitions and policies accepts every manifest of the pages.
+// TestTheDocumentsManifests: an API server with our definitions and policies accepts every manifest of the pages, and
+// the examples.
 func TestTheDocumentsManifests(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
 	definitions(ctx, t, c)
@@ -41,6 +42,13 @@ func TestTheDocumentsManifests(t *testing.T) {
 		}
 	}
 	assert.Greater(t, taken, 5, "the manifests are not found")
+	examples, err := filepath.Glob(filepath.Join(apiOnly.options.Root, "deploy/examples/*.yaml"))
+	require.NoError(t, err)
+	assert.Greater(t, len(examples), 5, "the examples are not found")
+	for _, file := range examples {
+		_, err := c.Kubectl(ctx, "apply", "--dry-run=server", "--validate=strict", "-f", file)
+		assert.NoError(t, err, "%s", file)
+	}
 }
 
 // TestTheDocumentsCommands follows the pages with nothing but their commands. It starts with an empty cluster and ends
