@@ -159,8 +159,8 @@ var (
 	name = regexp.MustCompile(`^(?:[A-Za-z]*[a-z]+[A-Z][A-Za-z0-9]*|[A-Z][a-z]+|[a-z]+(?:-[a-z0-9]+)+|longhorn_[a-z_]+)$`)
 	// word matches a word of a source file.
 	word = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)*`)
-	// ofOthers are names of Kubernetes and Linux that none of our source files needs.
-	ofOthers = []string{"FailedAttachVolume", "ModifyVolumeError", "NodeResizeError", "maximumVolumeSize", "user-mode-linux"}
+	// ofOthers are names of Kubernetes, Linux and distributions that none of our source files needs.
+	ofOthers = []string{"FailedAttachVolume", "ModifyVolumeError", "NodeResizeError", "linux-modules-extra", "local-path", "maximumVolumeSize", "user-mode-linux"}
 )
 
 // words returns all words of the source: programs, manifests, scripts.
