@@ -21,6 +21,7 @@ const logLevelEnv = "LOG_LEVEL"
 // Main runs the program with its arguments and returns its exit code. The first argument is the name under which the
 // program runs: kubectl calls it by another name.
 func Main(args []string) int {
+	cli.HelpPrinter = printHelp
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	name := filepath.Base(args[0])
@@ -35,7 +36,7 @@ func Main(args []string) int {
 		err = root().Run(ctx, args)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, name+":", err)
+		printError(os.Stderr, name, err)
 		return 1
 	}
 	return 0

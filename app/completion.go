@@ -13,9 +13,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/explain"
 )
 
-// The names of the program: as a plugin of kubectl, and as the program that kubectl calls for the plugin's completions.
+// The names of the program: as a plugin of kubectl, as users type it, and as the program that kubectl calls for the
+// plugin's completions.
 const (
 	pluginName     = "kubectl-longhorn"
+	pluginCall     = "kubectl longhorn"
 	completionName = "kubectl_complete-longhorn"
 )
 

@@ -70,7 +70,8 @@ func statusCommand() *cli.Command {
 			if c.String("output") == outputJSON {
 				return writeJSON(c.Root().Writer, status)
 			}
-			return status.Print(c.Root().Writer)
+			printerOf(c).Status(status)
+			return nil
 		},
 	}
 }
@@ -188,7 +189,7 @@ func (e explainable) run(ctx context.Context, c *cli.Command) error {
 	if c.String("output") == outputJSON {
 		return writeJSON(c.Root().Writer, explained{e.kind + " " + name, append([]explain.Finding{}, found...), s.Unseen})
 	}
-	inspect.PrintFindings(c.Root().Writer, e.kind+" "+name, found, s.Unseen)
+	printerOf(c).Findings(e.kind+" "+name, found, s.Unseen)
 	return nil
 }
 
@@ -217,7 +218,7 @@ func doctorCommand() *cli.Command {
 					return err
 				}
 			} else {
-				inspect.PrintChecks(c.Root().Writer, checks)
+				printerOf(c).Checks(checks)
 			}
 			if inspect.IsBroken(checks) {
 				return cli.Exit("this node cannot serve volumes in its present state", exitUnwell)

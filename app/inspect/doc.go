@@ -2,9 +2,10 @@
 // the user's rights, prints the findings of package explain, packs a bundle for support, and checks what the node on
 // which it runs lacks.
 //
-//	gather.go   the API server ──► explain.Snapshot      table.go    Findings ──► text
-//	status.go   Snapshot ──► overview                    doctor.go   this node ──► checks
-//	bundle.go   the API server ──► tar.gz                scrub.go    removes credentials from a bundle
+//	gather.go   the API server ──► explain.Snapshot      doctor.go   this node ──► checks
+//	status.go   Snapshot ──► overview                    bundle.go   the API server ──► tar.gz
+//	text.go     lines that fit the terminal              scrub.go    removes credentials from a bundle
+//	table.go    tables that fit it
 //
 // It changes nothing in the cluster or on the node, and reads no Secret. Rules about objects belong in package
 // explain, rules about a node in controller/node.

@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -192,18 +191,18 @@ func examineDisk(f NodeFacts) Check {
 	return check
 }
 
-// PrintChecks prints the checks for users.
-func PrintChecks(out io.Writer, checks []Check) {
+// Checks prints the checks.
+func (p Printer) Checks(checks []Check) {
 	for _, c := range checks {
 		severity := string(c.Severity)
 		if severity == "" {
 			severity = "ok"
 		}
-		fmt.Fprintf(out, "%-8s %s: %s\n", severity, c.Name, c.Message)
+		p.hang(fmt.Sprintf("%-8s ", severity), c.Name+": "+c.Message)
 		for _, step := range c.Next {
-			fmt.Fprintf(out, "           next  %s.\n", step.Text)
+			p.hang("           next  ", step.Text+".")
 			if step.Command != "" {
-				fmt.Fprintf(out, "                   %s\n", step.Command)
+				fmt.Fprintf(p.Out, "                   %s\n", step.Command)
 			}
 		}
 	}

@@ -135,9 +135,7 @@ func TestAllIsWellOnlyWhereAllWasRead(t *testing.T) {
 		{[]string{explain.ResourceEvents}, "No problems found in the objects that your account may read.\nYour account may not read events: problems that only these show are not listed.\n"},
 	} {
 		var out strings.Builder
-		if err := (Status{Unseen: tc.unseen}).Print(&out); err != nil {
-			t.Fatal(err)
-		}
+		Printer{&out, DefaultWidth}.Status(Status{Unseen: tc.unseen})
 		if !strings.HasSuffix(out.String(), tc.want) {
 			t.Errorf("without %v it says %q, want %q at its end", tc.unseen, out.String(), tc.want)
 		}
@@ -154,9 +152,7 @@ func TestCopiesThatCannotBeCountedAreUnknown(t *testing.T) {
 		}
 		status := StatusOf(s)
 		var out strings.Builder
-		if err := status.Print(&out); err != nil {
-			t.Fatal(err)
-		}
+		Printer{&out, DefaultWidth}.Status(status)
 		if status.Volumes[0].GoodCopies != nil || !strings.Contains(out.String(), "?/2") {
 			t.Errorf("without %s it says %v:\n%s", resource, status.Volumes[0].GoodCopies, out.String())
 		}

@@ -3,10 +3,9 @@ package inspect
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
-	"text/tabwriter"
+	"strings"
 
 	"github.com/longhorn-lep/longhorn-manager/explain"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -96,55 +95,67 @@ func volumeStatus(s *explain.Snapshot, v *longhorn.Volume) VolumeStatus {
 	return status
 }
 
-// Print writes the overview as tables: nodes, volumes, and problems.
-func (s Status) Print(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "NODE\tREADY\tSCHEDULABLE\tDISKS\tFREE\tSIZE\tPROMISED")
+// Status prints the overview as tables: nodes, volumes, and problems.
+func (p Printer) Status(s Status) {
+	nodes := table{{"NODE", "READY", "SCHEDULABLE", "DISKS", "FREE", "SIZE", "PROMISED"}}
 	for _, n := range s.Nodes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", n.Name, yes(n.Ready), yes(n.Schedulable), n.ReadyDisks, n.Disks,
+		nodes.add(n.Name, yes(n.Ready), yes(n.Schedulable), fmt.Sprintf("%d/%d", n.ReadyDisks, n.Disks),
 			types.SizeText(n.StorageAvailable), types.SizeText(n.StorageMaximum), types.SizeText(n.StorageScheduled))
 	}
-	fmt.Fprintln(w, "\nVOLUME\tSTATE\tROBUSTNESS\tCOPIES\tSIZE\tNODE")
+	p.table(nodes)
+	fmt.Fprintln(p.Out)
+	volumes := table{{"VOLUME", "STATE", "ROBUSTNESS", "COPIES", "SIZE", "NODE"}}
 	for _, v := range s.Volumes {
 		good := "?"
 		if v.GoodCopies != nil {
 			good = strconv.Itoa(*v.GoodCopies)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s/%d\t%s\t%s\n", v.Name, v.State, v.Robustness, good, v.Copies, types.SizeText(v.Size), v.Node)
+		volumes.add(v.Name, string(v.State), string(v.Robustness), fmt.Sprintf("%s/%d", good, v.Copies), types.SizeText(v.Size), v.Node)
 	}
-	fmt.Fprintln(w)
-	printSummary(w, s.Findings, s.Unseen)
-	printUnseen(w, s.Unseen)
-	return w.Flush()
+	p.table(volumes)
+	fmt.Fprintln(p.Out)
+	p.summary(s.Findings, s.Unseen)
+	p.unseen(s.Unseen)
 }
 
-// printSummary prints a line for each error and warning, and the number of findings that are only for information.
-func printSummary(w io.Writer, found []explain.Finding, unseen []string) {
+// summary prints a line for each error and warning, and the number of findings that are only for information.
+func (p Printer) summary(found []explain.Finding, unseen []string) {
 	information := 0
-	header := "SEVERITY\tOBJECT\tWHAT\n"
+	problems := table{{"SEVERITY", "PROBLEM"}}
 	for _, f := range found {
 		if f.Severity == explain.Info {
 			information++
 			continue
 		}
-		fmt.Fprintf(w, "%s%s\t%s\t%s\n", header, f.Severity, f.Object, f.What)
-		header = ""
+		problems.add(string(f.Severity), sentence(f))
 	}
 	switch {
 	case len(found) == 0 && len(unseen) > 0:
-		fmt.Fprintln(w, "No problems found in the objects that your account may read.")
+		fmt.Fprintln(p.Out, "No problems found in the objects that your account may read.")
 	case len(found) == 0:
-		fmt.Fprintln(w, "No problems found.")
-	case header != "":
-		fmt.Fprintf(w, "No errors, no warnings; for information: %d (see explain, or -o json).\n", information)
+		fmt.Fprintln(p.Out, "No problems found.")
+	case len(problems) == 1:
+		p.hang("", fmt.Sprintf("No errors, no warnings. For information only: %d (kubectl longhorn explain).", information))
 	default:
-		fmt.Fprintf(w, "\nFor the cause and the next steps: explain volume|node|disk NAME. For information only: %d.\n", information)
+		p.table(problems)
+		fmt.Fprintln(p.Out)
+		p.hang("", fmt.Sprintf("For causes and next steps: kubectl longhorn explain, or kubectl longhorn explain NAME. For information only: %d.", information))
 	}
 }
 
-func printUnseen(w io.Writer, unseen []string) {
+// sentence returns the problem of a finding in one sentence that names its object.
+func sentence(f explain.Finding) string {
+	words := strings.FieldsFunc(f.What, func(r rune) bool { return strings.ContainsRune(" :,;()\"'", r) })
+	namesNode := f.Object.Kind != explain.KindDisk || slices.Contains(words, f.Object.Node)
+	if slices.Contains(words, f.Object.Name) && namesNode {
+		return f.What
+	}
+	return f.Object.String() + ": " + f.What
+}
+
+func (p Printer) unseen(unseen []string) {
 	for _, resource := range unseen {
-		fmt.Fprintf(w, "Your account may not read %s: problems that only these show are not listed.\n", resource)
+		p.hang("", fmt.Sprintf("Your account may not read %s: problems that only these show are not listed.", resource))
 	}
 }
 
@@ -155,28 +166,33 @@ func yes(b bool) string {
 	return "no"
 }
 
-// PrintFindings prints the findings about one object, each with its cause and the next steps.
-func PrintFindings(out io.Writer, about string, found []explain.Finding, unseen []string) {
+// Findings prints the findings about one object, each with its cause and the next steps.
+func (p Printer) Findings(about string, found []explain.Finding, unseen []string) {
 	switch {
 	case len(found) == 0 && len(unseen) > 0:
-		fmt.Fprintf(out, "%s: no problems found in the objects that your account may read.\n", about)
+		p.hang("", about+": no problems found in the objects that your account may read.")
 	case len(found) == 0:
-		fmt.Fprintf(out, "%s: no problems found.\n", about)
+		p.hang("", about+": no problems found.")
 	}
 	for i, f := range found {
 		if i > 0 {
-			fmt.Fprintln(out)
+			fmt.Fprintln(p.Out)
 		}
-		fmt.Fprintf(out, "%s  %s: %s.\n", f.Severity, f.Object, f.What)
-		for _, why := range f.Why {
-			fmt.Fprintf(out, "  why   %s\n", why)
-		}
-		for _, step := range f.Next {
-			fmt.Fprintf(out, "  next  %s.\n", step.Text)
-			if step.Command != "" {
-				fmt.Fprintf(out, "          %s\n", step.Command)
-			}
+		p.finding(f)
+	}
+	p.unseen(unseen)
+}
+
+// finding prints a finding, its cause and the next steps.
+func (p Printer) finding(f explain.Finding) {
+	p.hang(string(f.Severity)+"  ", fmt.Sprintf("%s: %s.", f.Object, f.What))
+	for _, why := range f.Why {
+		p.hang("  why   ", why)
+	}
+	for _, step := range f.Next {
+		p.hang("  next  ", step.Text+".")
+		if step.Command != "" {
+			fmt.Fprintf(p.Out, "          %s\n", step.Command)
 		}
 	}
-	printUnseen(out, unseen)
 }

@@ -60,10 +60,8 @@ func TestStatusCountsAndTellsWhatIsWrong(t *testing.T) {
 		t.Errorf("the nodes are %+v, want %+v", status.Nodes, want)
 	}
 	var out strings.Builder
-	if err := status.Print(&out); err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{"n1     yes", "0/1", "v", "1/2", "1 GiB", "disk disk-1 on node n1", "is read-only", "volume v has 1 of 2 good copies", "explain volume|node|disk NAME"} {
+	Printer{&out, DefaultWidth}.Status(status)
+	for _, text := range []string{"n1     yes", "0/1", "v", "1/2", "1 GiB", "error      disk disk-1 of node n1 is read-only", "warning    volume v has 1 of 2 good copies", "kubectl longhorn explain NAME"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the table lacks %q:\n%s", text, out.String())
 		}
@@ -81,14 +79,14 @@ func TestAFindingIsPrintedWithWhyAndNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	PrintFindings(&out, "disk disk-1", found, nil)
+	Printer{&out, DefaultWidth}.Findings("disk disk-1", found, nil)
 	for _, text := range []string{"error  disk disk-1 on node n1: ", "  why   its file system is read-only", "  next  ", "          dmesg"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("it lacks %q:\n%s", text, out.String())
 		}
 	}
 	out.Reset()
-	PrintFindings(&out, "disk disk-2", nil, []string{"pods"})
+	Printer{&out, DefaultWidth}.Findings("disk disk-2", nil, []string{"pods"})
 	if want := "disk disk-2: no problems found in the objects that your account may read.\nYour account may not read pods: problems that only these show are not listed.\n"; out.String() != want {
 		t.Errorf("of what is well it says %q, want %q", out.String(), want)
 	}
@@ -172,7 +170,7 @@ func TestTheDoctorTellsWhatANodeLacks(t *testing.T) {
 				t.Errorf("broken is %v", IsBroken(checks))
 			}
 			var out strings.Builder
-			PrintChecks(&out, checks)
+			Printer{&out, 1000}.Checks(checks)
 			if !strings.Contains(out.String(), tc.check+": ") || !strings.Contains(out.String(), tc.message) {
 				t.Errorf("printed as\n%s", out.String())
 			}
