@@ -21,7 +21,7 @@ const logLevelEnv = "LOG_LEVEL"
 // Main runs the program with its arguments and returns its exit code. The first argument is the name under which the
 // program runs: kubectl calls it by another name.
 func Main(args []string) int {
-	cli.HelpPrinter = printHelp
+	cli.HelpPrinter, cli.ShowCommandHelp = printHelp, showHelp
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	name := filepath.Base(args[0])

@@ -61,7 +61,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		"explain volume takes one argument, NAME; it got 0": {"explain", "volume"},
 		`--output: "yaml" must be table or json`:            {"status", "-o", "yaml"},
 		"--log-bytes is 0: it must be at least 1":           {"support-bundle", "--log-bytes", "0"},
-		"configure the API client: stat /nonexistent":       {"explain", "node", "n1", "--kubeconfig", "/nonexistent"},
+		"kubeconfig /nonexistent does not exist":            {"explain", "node", "n1", "--kubeconfig", "/nonexistent"},
 	} {
 		command := plugin()
 		var out strings.Builder

@@ -14,7 +14,6 @@ import (
 	"github.com/urfave/cli/v3"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/app/inspect"
@@ -25,7 +24,7 @@ import (
 // inspectCommands returns the commands for users in a terminal: longhorn-manager <command>, or kubectl longhorn
 // <command>.
 func inspectCommands() []*cli.Command {
-	return []*cli.Command{statusCommand(), explainCommand(), doctorCommand(), bundleCommand()}
+	return namingServer([]*cli.Command{statusCommand(), explainCommand(), doctorCommand(), bundleCommand()})
 }
 
 // exitUnwell is the exit code of doctor if the node cannot serve volumes.
@@ -339,11 +338,9 @@ const requestTimeout = time.Minute
 
 // clusterOf creates the clients for the user in the kubeconfig, whose rights apply.
 func clusterOf(c *cli.Command) (inspect.Cluster, *rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.String("kubeconfig")
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.String("context")}).ClientConfig()
+	config, err := userConfig(c.String("kubeconfig"), c.String("context"))
 	if err != nil {
-		return inspect.Cluster{}, nil, fmt.Errorf("configure the API client: %w", err)
+		return inspect.Cluster{}, nil, err
 	}
 	config.QPS, config.Burst, config.Timeout = 50, 100, requestTimeout
 	config.WarningHandler = rest.NoWarnings{}

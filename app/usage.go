@@ -13,7 +13,7 @@ import (
 // strict makes a command, and all its subcommands, refuse unknown commands, flags and arguments. The library would
 // print help, or ignore them. The error is returned and printed once, and the exit code is the same as for any error.
 func strict(c *cli.Command) *cli.Command {
-	c.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err }
+	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error { return flagError(c, err) }
 	for _, sub := range c.Commands {
 		strict(sub)
 	}
@@ -40,6 +40,12 @@ func helpOrUnknown(_ context.Context, c *cli.Command) error {
 		}
 		return cli.ShowSubcommandHelp(c)
 	}
+	return unknownWord(c, c.Args().First())
+}
+
+// unknownWord returns the error about a word that is not a command below c. It suggests the command that the user may
+// have meant.
+func unknownWord(c *cli.Command, typed string) error {
 	var names, known []string
 	for _, sub := range c.Commands {
 		if sub.Hidden || sub.Name == "help" {
@@ -48,11 +54,42 @@ func helpOrUnknown(_ context.Context, c *cli.Command) error {
 		known = append(known, sub.Name)
 		names = append(names, sub.Names()...)
 	}
-	typed := c.Args().First()
 	if near := explain.Nearest(typed, names); near != "" {
 		return fmt.Errorf("%s %q is not known; did you mean %q?", whatFollows(c), typed, near)
 	}
 	return fmt.Errorf("%s %q is not known; there are %s", whatFollows(c), typed, strings.Join(known, ", "))
+}
+
+// showHelp shows the help of a command below c, in place of the library, which exits with another code if there is none.
+func showHelp(ctx context.Context, c *cli.Command, name string) error {
+	if c.Command(name) == nil {
+		return unknownWord(c, name)
+	}
+	return cli.DefaultShowCommandHelp(ctx, c, name)
+}
+
+// flagNotDefined is the start of the library's error about an unknown flag. The flag follows with one dash.
+const flagNotDefined = "flag provided but not defined: -"
+
+// flagError explains the library's error about an unknown flag, and returns any other error as it is.
+func flagError(c *cli.Command, err error) error {
+	typed, unknown := strings.CutPrefix(err.Error(), flagNotDefined)
+	if !unknown {
+		return err
+	}
+	var names []string
+	for _, flag := range c.VisibleFlags() {
+		names = append(names, withDashes(flag.Names()[0]))
+	}
+	return fmt.Errorf("%s: flag %s is not known%s", c.Name, withDashes(typed), instead(withDashes(typed), names))
+}
+
+// withDashes returns a flag as users type it.
+func withDashes(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
 }
 
 // whatFollows returns the name for the next word after a command.

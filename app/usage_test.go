@@ -21,7 +21,9 @@ func TestWhatIsNotKnownIsRefusedOnceWithAHint(t *testing.T) {
 		{[]string{"status", "extra"}, `status takes no arguments; it got "extra"`},
 		{[]string{"doctor", "n1"}, `doctor takes no arguments; it got "n1"`},
 		{[]string{"support-bundle", "a", "b"}, `support-bundle takes no arguments; it got "a b"`},
-		{[]string{"status", "-A"}, "flag provided but not defined: -A"},
+		{[]string{"status", "-A"}, "status: flag -A is not known; there are --kubeconfig, --context, --namespace, --output, --help"},
+		{[]string{"status", "--outptu", "json"}, `status: flag --outptu is not known; did you mean "--output"?`},
+		{[]string{"explain", "volume", "v", "--namespce=x"}, `volume: flag --namespce is not known; did you mean "--namespace"?`},
 		{[]string{"explain", "volume", "v", "w"}, "explain volume takes one argument, NAME; it got 2"},
 	} {
 		out, err := runPlugin(t, tc.args...)
@@ -32,7 +34,7 @@ func TestWhatIsNotKnownIsRefusedOnceWithAHint(t *testing.T) {
 }
 
 func TestAnUnknownCommandIsAnErrorLikeAnyOther(t *testing.T) {
-	for _, args := range [][]string{{"kubectl-longhorn", "statsu"}, {"kubectl-longhorn", "explain", "x"}, {"longhorn-manager", "daemno"}, {"longhorn-manager", "status", "extra"}} {
+	for _, args := range [][]string{{"kubectl-longhorn", "statsu"}, {"kubectl-longhorn", "explain", "x"}, {"longhorn-manager", "daemno"}, {"longhorn-manager", "status", "extra"}, {"kubectl-longhorn", "help", "statsu"}} {
 		if code := Main(args); code != 1 {
 			t.Errorf("%q exits with %d, want 1", args, code)
 		}

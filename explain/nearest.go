@@ -35,23 +35,27 @@ func meant(typed string, names []string) string {
 	return ""
 }
 
-// distance returns the number of letters that must be inserted, deleted or replaced to change a into b.
+// distance returns the number of letters that must be inserted, deleted, replaced, or swapped with the next letter to
+// change a into b.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, row := []int(nil), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		next := make([]int, len(b)+1)
+		next[0] = i + 1
 		for j := range len(b) {
-			replaced := diagonal
+			replaced := row[j]
 			if a[i] != b[j] {
 				replaced++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+			next[j+1] = min(replaced, row[j+1]+1, next[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
 		}
+		before, row = row, next
 	}
 	return row[len(b)]
 }
