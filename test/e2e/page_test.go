@@ -276,14 +276,15 @@ func (p *webPage) expand(ctx context.Context, t *testing.T) {
 	p.Click("link", p.claim)
 	p.Sees(p.ns + "/data")
 	p.Sees("user, ") // the pod
-	p.Act("Actions on "+p.claim, "Expand")
+	called := p.ns + "/data (" + p.claim + ")"
+	p.Act("Actions on "+called, "Expand")
 	p.Type("textbox", "New size", "100Mi")
 	p.Describes("textbox", "New size", "must be larger than the current size")
 	p.Type("textbox", "New size", "448Mi")
 	p.Click("button", "Expand")
-	p.HasNot("dialog", "Expand "+p.claim)
+	p.HasNot("dialog", "Expand "+called)
 	p.Sees("448 MiB")
-	p.HasNot("progressbar", "Expansion of "+p.claim)
+	p.HasNot("progressbar", "Expansion of "+called)
 	p.Sees("attached, healthy")
 	cluster.Eventually(ctx, t, 3*time.Minute, "the pod has the room", func(ctx context.Context) error {
 		out, err := p.c.Kubectl(ctx, "-n", p.ns, "exec", "user", "--", "df", "-B1", "--output=size", "/data")

@@ -2,7 +2,8 @@ import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { ConfirmName, confirmation } from '../components/ConfirmName';
 import { bytes, number } from '../lib/format';
-import { actualSizeOf, claimOf, keptBecause, placed } from '../lib/volume';
+import { fullNameOf } from '../lib/names';
+import { actualSizeOf, claimText, isClaimGone, keptBecause, placed } from '../lib/volume';
 import { ChangeForm } from './ChangeForm';
 import { those, useForEach } from './useForEach';
 import type { ActionProps } from './actionProps';
@@ -32,8 +33,8 @@ export function DeleteDialog({ volumes, onClose }: ActionProps) {
       <ul className="losses">
         {volumes.map((v) => (
           <li key={v.name}>
-            <strong>{v.name}</strong>, {bytes(actualSizeOf(v))} of data in {placed(v).length === 1 ? '1 replica' : `${number(placed(v).length)} replicas`}
-            {claimOf(v) !== '' && `, claim ${claimOf(v)}`}
+            <strong>{fullNameOf(v)}</strong>, {bytes(actualSizeOf(v))} of data in {placed(v).length === 1 ? '1 replica' : `${number(placed(v).length)} replicas`}
+            {isClaimGone(v) && `, claim ${claimText(v)}`}
             {keptBecause(v) !== '' && <span className="field-error">, cannot be deleted now: {keptBecause(v)}</span>}
           </li>
         ))}

@@ -1,7 +1,8 @@
 import { useState } from 'react';
 import { CheckboxField } from '../components/CheckboxField';
 import { ConfirmName, confirmation } from '../components/ConfirmName';
-import { claimOf, isInUse, podsOf } from '../lib/volume';
+import { fullNameOf } from '../lib/names';
+import { isInUse, podsOf } from '../lib/volume';
 import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './actionProps';
@@ -25,8 +26,7 @@ export function DetachDialog({ volumes, onClose }: ActionProps) {
       <p>This cancels the manual attachment. A volume that pods use stays attached for them.</p>
       {used.map((v) => (
         <p key={v.name} className="warning">
-          {v.name} is used by {podsOf(v).join(', ')}
-          {claimOf(v) !== '' && ` (claim ${claimOf(v)})`}.
+          {fullNameOf(v)} is used by {podsOf(v).join(', ')}.
         </p>
       ))}
       <CheckboxField isSelected={force} onChange={setForce}>

@@ -6,7 +6,7 @@ const refusal = new ApiError(409, 'Conflict', 'it is attached');
 
 // items ask for so many replicas.
 function items(names: string, count = 2): Item[] {
-  return names.split('').map((name) => ({ name, change: { method: 'POST', link: `/v1/volumes/${name}?action=updateReplicaCount`, body: { replicaCount: count } } }));
+  return names.split('').map((name) => ({ name, title: `shop/${name} (${name})`, change: { method: 'POST', link: `/v1/volumes/${name}?action=updateReplicaCount`, body: { replicaCount: count } } }));
 }
 
 // bench is a batch whose API answers a volume with an error of errors. during is called while each volume is changed.
@@ -38,7 +38,7 @@ describe('Batch', () => {
   it('goes on after a refusal, and asks again for what is not done alone', async () => {
     const b = bench({ b: refusal });
     const error = await b.run(items('abc'));
-    expect([error?.status, error?.message, error?.detail]).toEqual([409, '1 of 3 volumes failed', 'b: it is attached']);
+    expect([error?.status, error?.message, error?.detail]).toEqual([409, '1 of 3 volumes failed', 'shop/b (b): it is attached']);
     delete b.errors['b'];
     expect(await b.run(items('abc'))).toBeNull();
     expect(b.sent).toEqual(['a', 'b', 'c', 'b']);
@@ -78,7 +78,7 @@ describe('Batch', () => {
 
   it('has deleted what is gone', async () => {
     const b = bench({ a: new ApiError(404, 'Not Found', 'no volume') });
-    expect(await b.run([{ name: 'a', change: { method: 'DELETE', link: '/v1/volumes/a' } }])).toBeNull();
+    expect(await b.run([{ name: 'a', title: 'a', change: { method: 'DELETE', link: '/v1/volumes/a' } }])).toBeNull();
     expect((await b.run(items('a')))?.status).toBe(404);
   });
 
@@ -90,5 +90,5 @@ describe('Batch', () => {
 });
 
 describe('errorOfMany', () => {
-  it("is the API's own for one volume: it may name a field", () => expect(errorOfMany([{ name: 'a', error: refusal }], 0, 1)).toBe(refusal));
+  it("is the API's own for one volume: it may name a field", () => expect(errorOfMany([{ title: 'a', error: refusal }], 0, 1)).toBe(refusal));
 });

@@ -6,6 +6,8 @@ import type { Change } from '../api/live';
 
 export interface Item {
   name: string;
+  // title is how errors call the volume.
+  title: string;
   change: Change;
 }
 
@@ -17,7 +19,7 @@ export interface Progress {
 }
 
 interface Failure {
-  name: string;
+  title: string;
   error: ApiError;
 }
 
@@ -52,7 +54,7 @@ export class Batch {
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 404 && item.change.method === 'DELETE') this.done.set(item.name, keyOf(item.change)); // it is gone, as was asked for
-        else failures.push({ name: item.name, error });
+        else failures.push({ title: item.title, error });
         if (concernsAll(error)) break;
       }
       this.tell({ tried: this.progress.tried + 1 });
@@ -85,5 +87,5 @@ export function errorOfMany(failures: readonly Failure[], done: number, total: n
     ...(failures.length > 0 ? [`${failures.length} of ${total} volumes failed`] : []),
     ...(left > 0 ? [`${done} of ${total} are done, ${left} skipped`] : []),
   ];
-  return new ApiError(first?.status ?? 0, first?.code ?? 'Stopped', parts.join('; '), failures.map((f) => `${f.name}: ${f.error.message}`).join('\n'));
+  return new ApiError(first?.status ?? 0, first?.code ?? 'Stopped', parts.join('; '), failures.map((f) => `${f.title}: ${f.error.message}`).join('\n'));
 }

@@ -3,6 +3,7 @@ import { useState } from 'react';
 import { request, type ApiError } from '../api/http';
 import { useSend, type Change } from '../api/live';
 import type { Volume } from '../api/types';
+import { fullNameOf } from '../lib/names';
 import { Batch, type Progress } from './batch';
 
 // ForEach is a change of some volumes.
@@ -18,7 +19,7 @@ export function useForEach(volumes: readonly Volume[], change: (v: Volume) => Ch
   const [progress, setProgress] = useState<Progress>({ tried: 0, total: 0, isStopping: false });
   const [batch] = useState(() => new Batch(({ method, link, body }) => request(method, link, body), setProgress));
   const run = async (): Promise<undefined> => {
-    await batch.run(volumes.map((v) => ({ name: v.name, change: change(v) })));
+    await batch.run(volumes.map((v) => ({ name: v.name, title: fullNameOf(v), change: change(v) })));
   };
   const mutation = useSend<undefined, undefined>(run, ['volumes']);
   return { mutation, progress, stop: () => batch.stop() };
@@ -29,7 +30,8 @@ export function actionLink(v: Volume, action: string): string {
   return v.actions[action] ?? `/v1/volumes/${encodeURIComponent(v.name)}?action=${action}`;
 }
 
-// those is how a dialog's title names its volumes.
+// those is how a dialog's title names its volumes: the only one by its claim and its name.
 export function those(volumes: readonly Volume[]): string {
-  return volumes.length === 1 ? (volumes[0]?.name ?? '') : `${volumes.length} volumes`;
+  const [first] = volumes;
+  return first !== undefined && volumes.length === 1 ? fullNameOf(first) : `${volumes.length} volumes`;
 }

@@ -2,10 +2,10 @@
 // is lost, each attempt to mend it also reads the list, so that the page is late rather than wrong.
 
 import { QueryClient, useMutation, useQuery, useQueryClient, type UseMutationResult, type UseQueryResult } from '@tanstack/react-query';
-import { useEffect, useRef, useSyncExternalStore } from 'react';
+import { useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
 import { ApiError, request, type Method } from './http';
 import { Stream, type Socket, type StreamState } from './stream';
-import type { Collection, Kind, Kinds, LonghornEvent } from './types';
+import type { Collection, Kind, Kinds, LonghornEvent, Volume } from './types';
 
 export function newQueryClient(): QueryClient {
   return new QueryClient({
@@ -33,6 +33,15 @@ function queryOf<K extends Kind>(kind: K) {
 
 export function useCollection<K extends Kind>(kind: K): UseQueryResult<Kinds[K][], ApiError> {
   return useQuery<Kinds[K][], ApiError>(queryOf(kind));
+}
+
+// useVolumeByName returns a function that finds a volume by its name. It finds none while the page has not read the volumes, or may not.
+export function useVolumeByName(): (name: string) => Volume | undefined {
+  const { data } = useQuery<Volume[], ApiError>({ ...queryOf('volumes'), retryOnMount: false }); // a refusal stays one
+  return useMemo(() => {
+    const all = new Map((data ?? []).map((v) => [v.name, v]));
+    return (name) => all.get(name);
+  }, [data]);
 }
 
 // streamed are the kinds whose changes the API sends to every page. What findings rest on is in these.

@@ -63,6 +63,7 @@ export interface KubernetesStatus {
   pvStatus: string;
   namespace: string;
   pvcName: string;
+  lastPVCRefAt?: string;
   workloadsStatus: Workload[] | null;
 }
 

@@ -1,9 +1,10 @@
 import { useState } from 'react';
 import { Link } from 'wouter';
-import { useEvents } from '../api/live';
+import { useEvents, useVolumeByName } from '../api/live';
 import type { LonghornEvent } from '../api/types';
 import { lastOf, newestFirst, volumeOf } from '../lib/events';
 import { dateTime, number } from '../lib/format';
+import { objectText } from '../lib/names';
 import { Badge } from './Badge';
 import { Button } from './Button';
 import { Read } from './Read';
@@ -73,7 +74,8 @@ function Entry({ entry, hideObject }: { entry: LonghornEvent; hideObject: boolea
 }
 
 function About({ kind, name, volume }: { kind: string; name: string; volume: string }) {
-  const text = `${kind} ${name}`;
+  const volumeByName = useVolumeByName();
+  const text = objectText(kind, name, volumeByName(volume));
   if (volume !== '') return <Link href={`/volumes/${encodeURIComponent(volume)}`}>{text}</Link>;
   if (kind === 'Node') return <Link href={`/nodes#${name}`}>{text}</Link>;
   if (kind === 'Setting') return <Link href={`/settings#${name}`}>{text}</Link>;

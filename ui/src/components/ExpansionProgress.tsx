@@ -1,5 +1,6 @@
 import type { Volume } from '../api/types';
 import { bytes } from '../lib/format';
+import { fullNameOf } from '../lib/names';
 import { expansionOf } from '../lib/volume';
 import { Progress } from './Meter';
 
@@ -11,7 +12,7 @@ export function ExpansionProgress({ volume }: { volume: Volume }) {
   const text = `${e.offered > 0 ? `${bytes(e.offered)} now, ` : ''}${bytes(e.wanted)} requested`;
   return (
     <>
-      <Progress label={`Expansion of ${volume.name}`} text={text} />
+      <Progress label={`Expansion of ${fullNameOf(volume)}`} text={text} />
       {e.waits !== '' && <p className="warning">{e.waits}</p>}
     </>
   );

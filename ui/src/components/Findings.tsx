@@ -1,4 +1,6 @@
+import { useVolumeByName } from '../api/live';
 import type { Finding } from '../api/types';
+import { withClaim } from '../lib/names';
 import { Badge, type Tone } from './Badge';
 import { Command } from './Command';
 import { ObjectLink } from './ObjectLink';
@@ -10,6 +12,7 @@ const shownAtOnce = 1;
 
 // Findings are what is not well, the worst first, each with its reason and the next steps.
 export function Findings({ list, hideObject }: { list: Finding[]; hideObject?: boolean }) {
+  const volumeByName = useVolumeByName();
   return (
     <ul className="findings">
       {list.map((f, i) => (
@@ -18,13 +21,13 @@ export function Findings({ list, hideObject }: { list: Finding[]; hideObject?: b
             <summary>
               <Badge tone={tones[f.severity]}>{f.severity}</Badge>
               <span className="what">
-                {f.what}
+                {withClaim(f.what, volumeByName(f.object.volume))}
                 {f.why?.[0] !== undefined && <span className="small reason">{f.why[0]}</span>}
               </span>
             </summary>
             {!hideObject && (
               <p className="small">
-                About <ObjectLink object={f.object} /> · {f.reason}
+                About <ObjectLink object={f.object} volume={volumeByName(f.object.volume)} /> · {f.reason}
               </p>
             )}
             {f.why !== null && f.why.length > 0 && (

@@ -16,7 +16,7 @@ export function volume(name: string, fields: VolumeFields = {}): Volume {
     id: name, type: 'volume', links: { self: `/v1/volumes/${name}` }, actions: {}, name, size: '0', state: 'detached', robustness: 'unknown',
     frontend: 'blockdev', dataLocality: 'disabled', accessMode: 'rwo', numberOfReplicas: 3, created: '', conditions: {}, ready: true,
     notReadyMessage: '', replicas: [], controllers: [], rebuildStatus: [], shareEndpoint: '', shareState: '',
-    kubernetesStatus: { pvName: '', pvStatus: '', namespace: '', pvcName: '', workloadsStatus: [] },
+    kubernetesStatus: { pvName: '', pvStatus: '', namespace: '', pvcName: '', lastPVCRefAt: '', workloadsStatus: [] },
   };
   const all = { ...base, ...fields, kubernetesStatus: { ...base.kubernetesStatus, ...fields.kubernetesStatus } };
   return all as unknown as Volume;

@@ -14,6 +14,12 @@ const names = (volumes: { name: string }[]) => volumes.map((v) => v.name);
 describe('sorted', () => {
   it('counts the numbers in names', () => expect(names(sorted(list, { column: 'name', descending: false }))).toEqual(['data', 'going', 'lost', 'vol-2', 'vol-10']));
   it('orders sizes as numbers, equal ones by name', () => expect(names(sorted(list, { column: 'size', descending: true }))).toEqual(['vol-2', 'data', 'vol-10', 'going', 'lost']));
+  it('takes the claim for the name where there is one, then the name of the volume', () => {
+    const of = (name: string, pvcName: string) => volume(name, { kubernetesStatus: { namespace: 'shop', pvcName } });
+    const claimed = [of('pvc-1', 'db-10'), of('pvc-2', 'db-2'), volume('tools'), volume('archive'), of('pvc-4', 'db-2'), of('pvc-3', 'db-2')];
+    expect(names(sorted(claimed, { column: 'name', descending: false }))).toEqual(['archive', 'pvc-2', 'pvc-3', 'pvc-4', 'pvc-1', 'tools']);
+    expect(names(sorted(claimed, { column: 'size', descending: false }))).toEqual(['archive', 'pvc-2', 'pvc-3', 'pvc-4', 'pvc-1', 'tools']);
+  });
   it('has the worst health first', () => expect(names(sorted(list, { column: 'health', descending: false }))).toEqual(['lost', 'vol-2', 'going', 'vol-10', 'data']));
   it('leaves the list as it was', () => {
     sorted(list, { column: 'size', descending: false });
@@ -34,6 +40,12 @@ describe('filtered', () => {
     const used = volume('pvc-1', { kubernetesStatus: { namespace: 'shop', pvcName: 'db', workloadsStatus: [{ podName: 'mysql-0' }] } });
     expect(names(filtered([used, ...list], { text: 'shop/db', health: 'all' }))).toEqual(['pvc-1']);
     expect(names(filtered([used, ...list], { text: 'mysql', health: 'all' }))).toEqual(['pvc-1']);
+    expect(names(filtered([used, ...list], { text: 'pvc-1', health: 'all' }))).toEqual(['pvc-1']);
+  });
+
+  it('finds by a claim that was deleted', () => {
+    const kept = volume('pvc-1', { kubernetesStatus: { namespace: 'shop', pvcName: 'db', lastPVCRefAt: '2030-01-02T03:04:05Z' } });
+    expect(names(filtered([kept, ...list], { text: 'shop/db', health: 'all' }))).toEqual(['pvc-1']);
   });
 });
 

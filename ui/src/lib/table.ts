@@ -2,20 +2,21 @@
 
 import type { Volume } from '../api/types';
 import { sizeOf } from './format';
-import { actualSizeOf, claimOf, healthOf, healths, nodeOf, podsOf, type Health } from './volume';
+import { titleOf } from './names';
+import { actualSizeOf, healthOf, healths, lastClaimOf, nodeOf, podsOf, type Health } from './volume';
 
 export type ColumnId = 'name' | 'health' | 'size' | 'actual' | 'replicas' | 'node' | 'claim' | 'pods' | 'locality' | 'access' | 'created';
 
 type Key = string | number;
 
 const keys: Record<ColumnId, (v: Volume) => Key> = {
-  name: (v) => v.name,
+  name: titleOf,
   health: (v) => healths.indexOf(healthOf(v)),
   size: (v) => sizeOf(v.size),
   actual: actualSizeOf,
   replicas: (v) => v.numberOfReplicas,
   node: nodeOf,
-  claim: claimOf,
+  claim: lastClaimOf,
   pods: (v) => podsOf(v).join(' '),
   locality: (v) => v.dataLocality,
   access: (v) => v.accessMode,
@@ -27,7 +28,8 @@ export interface Sort {
   descending: boolean;
 }
 
-// sorted orders by a column, and by name where that is the same. Names count their numbers: vol-2 is before vol-10.
+// sorted orders by a column, and where that is the same by what the first column shows: the claim, then the volume's name. Names count their
+// numbers: vol-2 is before vol-10.
 export function sorted(volumes: readonly Volume[], sort: Sort): Volume[] {
   const key = keys[sort.column];
   const collator = new Intl.Collator(undefined, { numeric: true });
@@ -35,7 +37,7 @@ export function sorted(volumes: readonly Volume[], sort: Sort): Volume[] {
   const sign = sort.descending ? -1 : 1;
   return volumes
     .map((v) => ({ v, key: key(v) }))
-    .sort((a, b) => sign * compare(a.key, b.key) || collator.compare(a.v.name, b.v.name))
+    .sort((a, b) => sign * compare(a.key, b.key) || collator.compare(titleOf(a.v), titleOf(b.v)) || collator.compare(a.v.name, b.v.name))
     .map(({ v }) => v);
 }
 
@@ -50,7 +52,7 @@ export function filtered(volumes: readonly Volume[], filter: Filter): Volume[] {
   return volumes.filter((v) => {
     if (filter.health !== 'all' && healthOf(v) !== filter.health) return false;
     if (words.length === 0) return true;
-    const hay = [v.name, claimOf(v), ...podsOf(v), nodeOf(v), ...(v.replicas ?? []).map((r) => r.hostId)].join(' ').toLowerCase();
+    const hay = [v.name, lastClaimOf(v), ...podsOf(v), nodeOf(v), ...(v.replicas ?? []).map((r) => r.hostId)].join(' ').toLowerCase();
     return words.every((w) => hay.includes(w));
   });
 }

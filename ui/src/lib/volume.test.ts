@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { volume } from './fixtures';
-import { expansionOf, healthOf, healthText, keptBecause, lacksLocalReplica, latest, localityReason, missing, movesOf } from './volume';
+import { claimText, expansionOf, healthOf, healthText, keptBecause, lacksLocalReplica, latest, localityReason, missing, movesOf } from './volume';
 
 describe('healthOf', () => {
   it.each([
@@ -79,6 +79,14 @@ describe('latest', () => {
     const got = latest([volume('b'), volume('gone', { size: '7' })], [volume('a'), volume('b', { size: '9' })]);
     expect(got.map((v) => `${v.name} ${v.size}`)).toEqual(['b 9', 'gone 7']);
   });
+});
+
+describe('claimText', () => {
+  it.each([
+    [{ namespace: '', pvcName: '' }, ''],
+    [{ namespace: 'shop', pvcName: 'db', pvStatus: 'Bound' }, 'shop/db'],
+    [{ namespace: 'shop', pvcName: 'db', lastPVCRefAt: '2030-01-02T03:04:05Z' }, 'shop/db (deleted)'],
+  ])('%j → %j', (kubernetesStatus, want) => expect(claimText(volume('v', { kubernetesStatus }))).toBe(want));
 });
 
 describe('keptBecause', () => {

@@ -77,10 +77,26 @@ export function rebuilds(v: Volume): RebuildStatus[] {
   return (v.rebuildStatus ?? []).filter((r) => r.isRebuilding);
 }
 
-// claimOf is namespace/name of the claim that uses a volume; empty if there is none.
-export function claimOf(v: Volume): string {
+// lastClaimOf is namespace/name of the claim that uses a volume, or used it last; empty if there never was one.
+export function lastClaimOf(v: Volume): string {
   const k = v.kubernetesStatus;
   return k.pvcName === '' ? '' : `${k.namespace}/${k.pvcName}`;
+}
+
+// isClaimGone: the claim that lastClaimOf names was deleted. Another volume may have a claim of the same name now.
+export function isClaimGone(v: Volume): boolean {
+  const k = v.kubernetesStatus;
+  return lastClaimOf(v) !== '' && ((k.lastPVCRefAt ?? '') !== '' || k.pvStatus === 'Released');
+}
+
+// claimOf is namespace/name of the claim that uses a volume now; empty if there is none.
+export function claimOf(v: Volume): string {
+  return isClaimGone(v) ? '' : lastClaimOf(v);
+}
+
+// claimText is the claim of a volume as the page shows it; empty if there never was one.
+export function claimText(v: Volume): string {
+  return isClaimGone(v) ? `${lastClaimOf(v)} (deleted)` : claimOf(v);
 }
 
 export function podsOf(v: Volume): string[] {
@@ -98,7 +114,7 @@ export function keptBecause(v: Volume): string {
   }
   const pods = podsOf(v);
   if (pods.length > 0) reasons.push(pods.length === 1 ? `pod ${pods.join('')} uses it` : `pods ${pods.join(', ')} use it`);
-  if (v.kubernetesStatus.pvStatus === 'Bound') reasons.push(`claim ${claimOf(v)} is bound to it`);
+  if (v.kubernetesStatus.pvStatus === 'Bound') reasons.push(`claim ${lastClaimOf(v)} is bound to it`);
   return reasons.join('; ');
 }
 

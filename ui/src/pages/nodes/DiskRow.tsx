@@ -8,6 +8,7 @@ import { Conditions } from '../../components/Conditions';
 import { StackedMeter } from '../../components/Meter';
 import { ofDisk, takesReplicas } from '../../lib/capacity';
 import { bytes, number } from '../../lib/format';
+import { claimOf } from '../../lib/volume';
 import { DiskDialog } from './DiskDialog';
 import { Moves } from './Moves';
 import { RemoveDiskDialog } from './RemoveDiskDialog';
@@ -71,7 +72,7 @@ export function DiskRow({ name, disk, node }: { name: string; disk: Disk; node: 
 
 function Held({ replicas }: { replicas: Record<string, number> }) {
   const volumes = useCollection('volumes');
-  const owner = (replica: string) => volumes.data?.find((v) => (v.replicas ?? []).some((r) => r.name === replica))?.name;
+  const owner = (replica: string) => volumes.data?.find((v) => (v.replicas ?? []).some((r) => r.name === replica));
   return (
     <ul>
       {Object.entries(replicas)
@@ -80,7 +81,8 @@ function Held({ replicas }: { replicas: Record<string, number> }) {
           const volume = owner(replica);
           return (
             <li key={replica}>
-              {volume === undefined ? replica : <Link href={`/volumes/${encodeURIComponent(volume)}`}>{replica}</Link>}, {bytes(size)}
+              {volume === undefined ? replica : <Link href={`/volumes/${encodeURIComponent(volume.name)}`}>{replica}</Link>}
+              {volume !== undefined && claimOf(volume) !== '' && ` of ${claimOf(volume)}`}, {bytes(size)}
             </li>
           );
         })}

@@ -1,4 +1,5 @@
 import type { Volume } from '../../api/types';
+import { claimText } from '../../lib/volume';
 
 // requesters are the words for the types of tickets.
 const requesters: Partial<Record<string, string>> = {
@@ -18,7 +19,7 @@ export function Users({ volume: v }: { volume: Volume }) {
         <dt>PersistentVolume</dt>
         <dd>{k.pvName === '' ? 'none' : `${k.pvName}, ${k.pvStatus}`}</dd>
         <dt>Claim</dt>
-        <dd>{k.pvcName === '' ? 'none' : `${k.namespace}/${k.pvcName}`}</dd>
+        <dd>{claimText(v) || 'none'}</dd>
       </dl>
       <h3>Pods</h3>
       {(k.workloadsStatus ?? []).length === 0 ? (

@@ -8,6 +8,7 @@ import { Findings } from '../../components/Findings';
 import { HealthBadge } from '../../components/HealthBadge';
 import { LocalityMark } from '../../components/LocalityMark';
 import { Read } from '../../components/Read';
+import { VolumeName } from '../../components/VolumeName';
 import { aboutVolume } from '../../lib/events';
 import { VolumeMenu } from '../volumes/VolumeMenu';
 import { Facts } from './Facts';
@@ -47,7 +48,7 @@ function VolumeDetail({ volume, act }: { volume: Volume; act: Act }) {
     <>
       <div className="title">
         <h1>
-          {volume.name} <HealthBadge volume={volume} /> <LocalityMark volume={volume} />
+          <VolumeName volume={volume} /> <HealthBadge volume={volume} /> <LocalityMark volume={volume} />
         </h1>
         <VolumeMenu volume={volume} act={act} label="Actions ▾" />
       </div>

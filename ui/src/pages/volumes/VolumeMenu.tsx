@@ -3,12 +3,13 @@ import type { Act } from '../../actions/useVolumeAction';
 import { actionsOf, obstacleTo } from '../../actions/volumeActions';
 import type { Volume } from '../../api/types';
 import { Button } from '../../components/Button';
+import { fullNameOf } from '../../lib/names';
 
 // VolumeMenu offers what can be done with one volume.
 export function VolumeMenu({ volume, act, label = '⋯' }: { volume: Volume; act: Act; label?: string }) {
   return (
     <MenuTrigger>
-      <Button look={label === '⋯' ? 'quiet' : 'plain'} aria-label={`Actions on ${volume.name}`}>
+      <Button look={label === '⋯' ? 'quiet' : 'plain'} aria-label={`Actions on ${fullNameOf(volume)}`}>
         {label}
       </Button>
       <Popover className="popover">

@@ -3,6 +3,7 @@ import { useRef } from 'react';
 import type { Act } from '../../actions/useVolumeAction';
 import type { Volume } from '../../api/types';
 import { CheckboxField } from '../../components/CheckboxField';
+import { fullNameOf } from '../../lib/names';
 import type { Sort } from '../../lib/table';
 import type { Column } from './columns';
 import { VolumeMenu } from './VolumeMenu';
@@ -65,7 +66,7 @@ export function VolumeTable({ volumes, columns, sort, onSort, selected, onSelect
             return (
               <tr key={v.name} aria-rowindex={row.index + 2} className={selected.has(v.name) ? 'selected' : ''}>
                 <td className="check">
-                  <CheckboxField label={`Select ${v.name}`} isSelected={selected.has(v.name)} onChange={(on) => toggle(v.name, on)} />
+                  <CheckboxField label={`Select ${fullNameOf(v)}`} isSelected={selected.has(v.name)} onChange={(on) => toggle(v.name, on)} />
                 </td>
                 {columns.map((c) =>
                   c.id === 'name' ? (

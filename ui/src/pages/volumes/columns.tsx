@@ -3,9 +3,10 @@ import { Link } from 'wouter';
 import type { Volume } from '../../api/types';
 import { HealthBadge } from '../../components/HealthBadge';
 import { LocalityMark } from '../../components/LocalityMark';
+import { VolumeName } from '../../components/VolumeName';
 import { bytes, dateTime, sizeOf, timeOf } from '../../lib/format';
 import type { ColumnId } from '../../lib/table';
-import { actualSizeOf, claimOf, expansionOf, nodeOf, placed, podsOf, isGood, unset } from '../../lib/volume';
+import { actualSizeOf, claimText, expansionOf, nodeOf, placed, podsOf, isGood, unset } from '../../lib/volume';
 
 export interface Column {
   id: ColumnId;
@@ -21,9 +22,12 @@ export const columns: readonly Column[] = [
     name: 'Name',
     width: 260,
     cell: (v) => (
-      <>
-        <Link href={`/volumes/${encodeURIComponent(v.name)}`}>{v.name}</Link> <LocalityMark volume={v} />
-      </>
+      <div className="volume-name">
+        <Link href={`/volumes/${encodeURIComponent(v.name)}`}>
+          <VolumeName volume={v} />
+        </Link>
+        <LocalityMark volume={v} />
+      </div>
     ),
   },
   { id: 'health', name: 'State', width: 130, cell: (v) => <HealthBadge volume={v} /> },
@@ -31,7 +35,7 @@ export const columns: readonly Column[] = [
   { id: 'actual', name: 'Actual size', width: 90, isNumber: true, cell: (v) => bytes(actualSizeOf(v)) },
   { id: 'replicas', name: 'Replicas', width: 90, isNumber: true, cell: (v) => (v.state === 'attached' ? `${placed(v).filter(isGood).length} / ${v.numberOfReplicas}` : v.numberOfReplicas) },
   { id: 'node', name: 'Attached to', width: 130, cell: nodeOf },
-  { id: 'claim', name: 'Claim', width: 200, cell: claimOf },
+  { id: 'claim', name: 'Claim', width: 200, cell: claimText },
   { id: 'pods', name: 'Pods', width: 180, cell: (v) => podsOf(v).join(', ') },
   { id: 'locality', name: 'Data locality', width: 110, cell: (v) => v.dataLocality || unset },
   { id: 'access', name: 'Access mode', width: 80, cell: (v) => v.accessMode || unset },
@@ -53,7 +57,7 @@ function sizeCell(v: Volume): string {
 }
 
 const key = 'longhorn-columns';
-const usual: readonly ColumnId[] = ['name', 'health', 'size', 'actual', 'replicas', 'node', 'claim'];
+const usual: readonly ColumnId[] = ['name', 'health', 'size', 'actual', 'replicas', 'node'];
 
 // storedColumns are those that the reader chose. The name is always there.
 export function storedColumns(): ColumnId[] {
