@@ -107,6 +107,46 @@ func TestADiskIsEmptiedAndRemoved(t *testing.T) {
 	b.ExpectWrites("update nodes/node-2")
 }
 
+// TestACordonedNode: its disks accept no new replicas, and the page says why.
+func TestACordonedNode(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("admin")
+	b.Click("link", "Nodes")
+	b.Has("heading", "disk-1 /var/lib/longhorn ● accepts new replicas")
+	b.change(build.ReadyNode("node-2", "uuid-2", func(n *longhorn.Node) {
+		n.Status.Conditions[1] = longhorn.Condition{
+			Type: types.ConditionSchedulable, Status: longhorn.ConditionFalse, LastTransitionTime: now,
+			Reason: types.ReasonKubernetesNodeCordoned, Message: "Kubernetes node node-2 is cordoned",
+		}
+	}))
+	b.Has("heading", "node-2 ● ready ○ cordoned")
+	b.Sees("Kubernetes node node-2 is cordoned. Its disks accept no new replicas.")
+	b.Has("heading", "disk-1 /var/lib/longhorn ▲ accepts no new replicas")
+	b.Axe(root, "a cordoned node")
+	b.Click("link", "Dashboard")
+	b.Has("link", "Disks that accept no new replicas 1")
+}
+
+// TestANodeThatIsNotReady: the sums of the dashboard leave its disks out, and the dashboard says so.
+func TestANodeThatIsNotReady(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("admin")
+	b.Sees("185 GiB free")
+	b.SeesNot("Not counted")
+	b.change(build.ReadyNode("node-3", "uuid-3", func(n *longhorn.Node) {
+		n.Status.Conditions[0] = longhorn.Condition{
+			Type: types.ConditionReady, Status: longhorn.ConditionFalse, LastTransitionTime: now,
+			Reason: types.ReasonKubernetesNodeNotReady, Message: "the kubelet does not answer",
+		}
+		status := n.Status.DiskStatus["disk-1"]
+		status.StorageAvailable = 40 * build.GiB
+		n.Status.DiskStatus["disk-1"] = status
+	}))
+	b.Sees("145 GiB free")
+	b.Sees("Not counted: 1 disk that is not ready, or whose node is not ready.")
+	b.Axe(root, "a capacity without all disks")
+}
+
 // TestARefusedAnnotation: the page of the node shows which key was refused, and at which position.
 func TestARefusedAnnotation(t *testing.T) {
 	n := build.ReadyNode("node-1", "uuid-1")

@@ -41,16 +41,35 @@ export function isTrue(conditions: Node['conditions'], type: string): boolean {
   return conditions[type]?.status === 'True';
 }
 
-// takesReplicas: new replicas may be placed on the disk.
+// takesReplicas: new replicas may be placed on the disk. The scheduler has the same rule: a cordoned node is not schedulable.
 export function takesReplicas(n: Node, d: Disk): boolean {
-  return n.allowScheduling && d.allowScheduling && !n.evictionRequested && !d.evictionRequested && isTrue(n.conditions, 'Ready') && isTrue(d.conditions, 'Ready') && isTrue(d.conditions, 'Schedulable');
+  const isAllowed = n.allowScheduling && d.allowScheduling && !n.evictionRequested && !d.evictionRequested;
+  return isAllowed && isUsable(n, d) && isTrue(n.conditions, 'Schedulable') && isTrue(d.conditions, 'Schedulable');
 }
 
-export function ofCluster(nodes: readonly Node[]): Capacity {
-  return sum(nodes.flatMap((n) => Object.values(n.disks ?? {}).map(ofDisk)));
+// isUsable: the figures of the disk are current, and its space can be used. The figures of other disks are those of the time before.
+function isUsable(n: Node, d: Disk): boolean {
+  return isTrue(n.conditions, 'Ready') && isTrue(d.conditions, 'Ready');
 }
 
-// schedulable is the room for further replicas: what the file systems hold but for what is reserved, times the setting, less what is placed.
+interface ClusterCapacity extends Capacity {
+  // notCounted is the number of disks that are not in the sums: they are not ready, or their nodes are not.
+  notCounted: number;
+}
+
+export function ofCluster(nodes: readonly Node[]): ClusterCapacity {
+  const disks = nodes.flatMap((n) => Object.values(n.disks ?? {}).map((d) => ({ n, d })));
+  const usable = disks.filter(({ n, d }) => isUsable(n, d));
+  return { ...sum(usable.map(({ d }) => ofDisk(d))), notCounted: disks.length - usable.length };
+}
+
+// notCountedText says how many disks are missing in the sums; empty if none is.
+export function notCountedText(disks: number): string {
+  if (disks === 0) return '';
+  return disks === 1 ? 'Not counted: 1 disk that is not ready, or whose node is not ready.' : `Not counted: ${disks} disks that are not ready, or whose nodes are not ready.`;
+}
+
+// schedulable is the room for further replicas: what the file systems hold except what is reserved, times the setting, less what is placed.
 export function schedulable(nodes: readonly Node[], overProvisioningPercent: number): number {
   let free = 0;
   for (const n of nodes) {

@@ -34,7 +34,7 @@ export function disk(fields: Some<Disk> = {}): Disk {
 export function node(name: string, disks: Record<string, Disk>, fields: Some<Node> = {}): Node {
   const base = {
     id: name, type: 'node', links: {}, actions: {}, name, address: '', allowScheduling: true, evictionRequested: false, tags: [], region: '', zone: '',
-    conditions: { Ready: { status: 'True' } }, disks,
+    conditions: { Ready: { status: 'True' }, Schedulable: { status: 'True' } }, disks,
   };
   return { ...base, ...fields } as unknown as Node;
 }

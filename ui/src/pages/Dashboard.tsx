@@ -6,7 +6,7 @@ import { EventsCard } from '../components/EventList';
 import { Findings } from '../components/Findings';
 import { StackedMeter } from '../components/Meter';
 import { Read } from '../components/Read';
-import { isTrue, ofCluster, schedulable, takesReplicas } from '../lib/capacity';
+import { isTrue, notCountedText, ofCluster, schedulable, takesReplicas } from '../lib/capacity';
 import { bytes, number, percent } from '../lib/format';
 import { countByHealth } from '../lib/table';
 import { healths, type Health } from '../lib/volume';
@@ -67,6 +67,7 @@ function CapacityFigures({ nodes, over }: { nodes: Node[]; over: number }) {
         <dt>Available for new replicas</dt>
         <dd>{bytes(schedulable(nodes, over))}</dd>
       </dl>
+      {c.notCounted > 0 && <p className="warning">{notCountedText(c.notCounted)}</p>}
     </>
   );
 }

@@ -14,13 +14,15 @@ export function NodeCard({ node }: { node: Node }) {
   const [editing, setEditing] = useState(false);
   const [adding, setAdding] = useState(false);
   const ready = isTrue(node.conditions, 'Ready');
+  const schedulable = node.conditions['Schedulable'];
   const disks = Object.entries(node.disks ?? {}).sort(([a], [b]) => a.localeCompare(b));
   return (
     <section className="card" id={node.name} aria-labelledby={`node-${node.name}`}>
       <div className="title">
         <h2 id={`node-${node.name}`}>
           {node.name} <Badge tone={ready ? 'good' : 'bad'}>{ready ? 'ready' : 'not ready'}</Badge>{' '}
-          {!node.allowScheduling && <Badge tone="idle">scheduling disabled</Badge>} {node.evictionRequested && <Badge tone="busy">being evicted</Badge>}
+          {!node.allowScheduling && <Badge tone="idle">scheduling disabled</Badge>} {node.evictionRequested && <Badge tone="busy">being evicted</Badge>}{' '}
+          {schedulable?.reason === 'KubernetesNodeCordoned' && schedulable.status === 'False' && <Badge tone="idle">cordoned</Badge>}
         </h2>
         <div className="actions">
           <Button onPress={() => setEditing(true)} aria-label={`Edit node ${node.name}`}>
@@ -37,6 +39,7 @@ export function NodeCard({ node }: { node: Node }) {
         tags: {(node.tags ?? []).join(', ') || 'none'}
       </p>
       {!ready && node.conditions['Ready'] && <p className="warning">{node.conditions['Ready'].message}</p>}
+      {ready && schedulable?.status === 'False' && <p className="warning">{schedulable.message}. Its disks accept no new replicas.</p>}
       {refusals(node).map((c) => (
         <p key={c.type} className="warning" role="status">
           {c.type}: {c.message}
