@@ -1,7 +1,9 @@
 package types
 
 import (
+	"net"
 	"slices"
+	"strconv"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
@@ -47,4 +49,9 @@ func IsReachable(r *longhorn.Replica, n *longhorn.Node) bool {
 // last good replica (ConditionRemovable).
 func Stays(r *longhorn.Replica) bool {
 	return r.DeletionTimestamp == nil || FindCondition(r.Status.Conditions, ConditionRemovable).Status == longhorn.ConditionFalse
+}
+
+// ReplicaAddress returns the address at which an engine reaches a replica, as Engine.spec and Engine.status list it.
+func ReplicaAddress(r *longhorn.Replica) string {
+	return net.JoinHostPort(r.Status.IP, strconv.Itoa(r.Status.Port))
 }

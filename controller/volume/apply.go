@@ -14,6 +14,7 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -201,7 +202,7 @@ func (c *Controller) ensureSecret(ctx context.Context, v *longhorn.Volume) error
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails: crypto/rand stops the process instead
 	secret := &corev1.Secret{
-		ObjectMeta: childMeta(v, types.VolumeSecretName(v.Name), nil),
+		ObjectMeta: children.Meta(v, types.VolumeSecretName(v.Name), nil),
 		Data:       map[string][]byte{types.VolumeSecretKey: key},
 	}
 	_, err := c.deps.Secrets.Create(ctx, secret)

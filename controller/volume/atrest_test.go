@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -45,7 +46,7 @@ func TestTheOneReplicaOfABestEffortVolumeIsPlacedWhereItIsAttachedFirst(t *testi
 	full.Cluster.Nodes[2].Disks[0].StorageMaximum = gib / 2
 	two := bestEffort(unused(""))
 	two.Volume.Spec.NumberOfReplicas = 2
-	two.Names = append(two.Names, ReplicaNames{"x2", "d2"})
+	two.Names = append(two.Names, children.ReplicaNames{Replica: "x2", Directory: "d2"})
 	for _, tc := range []struct {
 		name   string
 		in     Input

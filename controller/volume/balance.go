@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 )
@@ -176,7 +177,7 @@ func placeCopy(in Input, cluster scheduler.Snapshot, want scheduler.Request) *lo
 	if err != nil {
 		return nil
 	}
-	return newReplica(in.Volume, in.Names[0], found)
+	return children.NewReplica(in.Volume, in.Names[0], found)
 }
 
 // autoBalanceOf is the volume's own value for balance, or else the setting.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
@@ -209,7 +210,7 @@ func TestBalanceComesToRest(t *testing.T) {
 			want := request(in.Volume)
 			want.HardNodeAffinity = n.Name
 			if found, err := scheduler.Schedule(in.Cluster, want); err == nil {
-				require.False(rt, f.improves(copyView{Replica: newReplica(in.Volume, in.Names[0], found)}), "it would lie better with one on %s: %s", n.Name, disksOf(in))
+				require.False(rt, f.improves(copyView{Replica: children.NewReplica(in.Volume, in.Names[0], found)}), "it would lie better with one on %s: %s", n.Name, disksOf(in))
 			}
 		}
 	})

@@ -67,7 +67,7 @@ func viewOf(in Input, r *longhorn.Replica) copyView {
 	case v.mode == longhorn.ReplicaModeWO, v.mode == longhorn.ReplicaModeRW:
 		v.underway = true
 	default:
-		v.underway = !v.tried && v.serving && at == address(r)
+		v.underway = !v.tried && v.serving && at == types.ReplicaAddress(r)
 	}
 	return v
 }

@@ -33,14 +33,6 @@ const (
 	stuckAfter = 5 * time.Minute
 )
 
-// sizeOf is the size that a volume's replicas must have.
-func sizeOf(v *longhorn.Volume) longhorn.Bytes {
-	if v.Status.Size > 0 {
-		return v.Status.Size
-	}
-	return v.Spec.Size
-}
-
 // firstSize is the size to record for a volume without a recorded size: the size that its largest replica must have. A
 // release that does not know the field may have dropped it after replicas were asked to grow.
 func firstSize(in Input) longhorn.Bytes {

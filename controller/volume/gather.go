@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
@@ -40,7 +41,7 @@ func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
 	}
 	in.ShareImage = c.deps.ShareImage
 	for range max(1, v.Spec.NumberOfReplicas) {
-		in.Names = append(in.Names, ReplicaNames{types.NewReplicaName(v.Name), types.NewDataDirectoryName(v.Name)})
+		in.Names = append(in.Names, children.ReplicaNames{Replica: types.NewReplicaName(v.Name), Directory: types.NewDataDirectoryName(v.Name)})
 	}
 	if err := c.gatherRebuilds(&in, o); err != nil {
 		return in, err

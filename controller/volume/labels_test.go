@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 )
@@ -14,8 +15,8 @@ import (
 func TestChildrenOnANodeWithALongNameHaveValidLabels(t *testing.T) {
 	node := strings.Repeat("n", 63) + ".example.com"
 	v := build.Volume("vol")
-	r := newReplica(v, ReplicaNames{"vol-r-1", "dir"}, scheduler.Placement{Node: node, DiskUUID: "u", DiskPath: "/d"})
-	e := newEngine(v)
+	r := children.NewReplica(v, children.ReplicaNames{Replica: "vol-r-1", Directory: "dir"}, scheduler.Placement{Node: node, DiskUUID: "u", DiskPath: "/d"})
+	e := children.NewEngine(v)
 	setEngineNode(e, node)
 	assert.Equal(t, node, r.Spec.NodeID)
 	assert.Equal(t, node, e.Spec.NodeID)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
@@ -124,7 +125,7 @@ func (tr *traveller) apply(p Plan) (did bool) {
 	for _, r := range p.CreateReplicas {
 		did = true
 		tr.made++
-		in.Names = []ReplicaNames{{fmt.Sprintf("new-%d", tr.made), "dir"}}
+		in.Names = []children.ReplicaNames{{Replica: fmt.Sprintf("new-%d", tr.made), Directory: "dir"}}
 		r.Spec.DesireState, r.Status.CurrentState = longhorn.DesireStateRunning, longhorn.InstanceStateRunning
 		r.Status.IP, r.Status.Port, r.Status.DirectoryCreated = "10.0.1."+fmt.Sprint(tr.made), 8500, true
 		in.Replicas = append(in.Replicas, r)

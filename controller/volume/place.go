@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -24,7 +25,7 @@ func unplaced(reason, message string) scheduling {
 
 func request(v *longhorn.Volume) scheduler.Request {
 	return scheduler.Request{
-		SizeBytes: int64(sizeOf(v)), ActualSizeBytes: v.Status.ActualSize,
+		SizeBytes: int64(children.SizeOf(v)), ActualSizeBytes: v.Status.ActualSize,
 		NodeSelector: v.Spec.NodeSelector, DiskSelector: v.Spec.DiskSelector,
 	}
 }
@@ -39,7 +40,7 @@ func place(in Input, f facts, add Addition) (*longhorn.Replica, scheduling) {
 	want.HardNodeAffinity = add.Node
 	found, err := near(cluster, want, add.Near)
 	if err == nil {
-		return newReplica(in.Volume, in.Names[0], found), allPlaced
+		return children.NewReplica(in.Volume, in.Names[0], found), allPlaced
 	}
 	switch add.Why {
 	case whyEvict:
@@ -130,7 +131,7 @@ func placeFirst(in Input, n int) ([]*longhorn.Replica, scheduling) {
 	}
 	var made []*longhorn.Replica
 	for i, p := range found {
-		made = append(made, newReplica(in.Volume, in.Names[i], p))
+		made = append(made, children.NewReplica(in.Volume, in.Names[i], p))
 	}
 	return made, said
 }

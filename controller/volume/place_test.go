@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -18,7 +19,7 @@ func fresh3(n int, allow bool, placed ...option) Input {
 	in.Engine.Status.Epoch, in.Volume.Spec.NodeID = nil, ""
 	in.Volume.Status.State = longhorn.VolumeStateDetached
 	in.AllowDegraded = allow
-	in.Names = []ReplicaNames{{"n1", "d1"}, {"n2", "d2"}, {"n3", "d3"}}
+	in.Names = []children.ReplicaNames{{Replica: "n1", Directory: "d1"}, {Replica: "n2", Directory: "d2"}, {Replica: "n3", Directory: "d3"}}
 	for _, r := range in.Replicas {
 		notStarted(&in, r)
 	}

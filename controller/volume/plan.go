@@ -3,6 +3,7 @@ package volume
 import (
 	"time"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -53,7 +54,7 @@ type Input struct {
 	// Cluster is where replicas may be placed.
 	Cluster scheduler.Snapshot
 	// Names has a new name and directory for each replica that may be created.
-	Names []ReplicaNames
+	Names []children.ReplicaNames
 	Now   time.Time
 }
 
@@ -67,9 +68,6 @@ type NodeFact struct {
 	// GrowsReplicas and GrowsDevices: that process can grow replicas and devices.
 	GrowsReplicas, GrowsDevices bool
 }
-
-// ReplicaNames are the names of a replica to be created.
-type ReplicaNames struct{ Replica, Directory string }
 
 // Plan is what to do, in the order of its fields. A nil or empty field requires no action.
 type Plan struct {
@@ -162,11 +160,11 @@ func plan(in Input) Plan {
 
 	share(in, &p)
 	if in.Attachment == nil {
-		p.CreateAttachment = newAttachment(in.Volume)
+		p.CreateAttachment = children.NewAttachment(in.Volume)
 	}
 	if in.Engine == nil {
 		p.EnsureSecret = true
-		p.CreateEngine = newEngine(in.Volume)
+		p.CreateEngine = children.NewEngine(in.Volume)
 		p.Status.State = longhorn.VolumeStateCreating
 		p.Status.Robustness = longhorn.VolumeRobustnessUnknown
 		return p

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -37,7 +38,7 @@ func (w world) input() Input {
 	if w.deleted {
 		v.DeletionTimestamp = &metav1.Time{Time: now}
 	}
-	e := newEngine(v)
+	e := children.NewEngine(v)
 	e.Spec.NodeID, e.Spec.DesireState, e.Status.CurrentState = w.engineNode, w.engineDesire, w.engineState
 	e.Status.Generation = 1
 	e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{"vol-r-1", "vol-r-2"}}
@@ -51,15 +52,15 @@ func (w world) input() Input {
 			LastTransitionTime: types.Timestamp(now.Add(-w.failedAgo)),
 		}}
 	}
-	in := Input{Volume: v, Engine: e, Attachment: newAttachment(v), Owner: "leader", DefaultReplicaCount: 3, RebuildLimit: 5, Now: now}
+	in := Input{Volume: v, Engine: e, Attachment: children.NewAttachment(v), Owner: "leader", DefaultReplicaCount: 3, RebuildLimit: 5, Now: now}
 	for i, name := range []string{"vol-r-1", "vol-r-2"} {
-		r := newReplica(v, ReplicaNames{name, name + "-dir"}, scheduler.Placement{Node: []string{"a", "b"}[i], DiskUUID: name, DiskPath: "/d"})
+		r := children.NewReplica(v, children.ReplicaNames{Replica: name, Directory: name + "-dir"}, scheduler.Placement{Node: []string{"a", "b"}[i], DiskUUID: name, DiskPath: "/d"})
 		r.Spec.DesireState, r.Status.CurrentState = w.replicaDesire, w.replicaState
 		r.Status.IP, r.Status.Port = "10.0.0.1", 8500+i
 		if w.engineState == longhorn.InstanceStateRunning {
 			r.Spec.HealthyAt, r.Spec.LastHealthyAt = types.Timestamp(now), types.Timestamp(now)
-			e.Spec.ReplicaAddressMap = put(e.Spec.ReplicaAddressMap, name, address(r))
-			e.Status.CurrentReplicaAddressMap = put(e.Status.CurrentReplicaAddressMap, name, address(r))
+			e.Spec.ReplicaAddressMap = put(e.Spec.ReplicaAddressMap, name, types.ReplicaAddress(r))
+			e.Status.CurrentReplicaAddressMap = put(e.Status.CurrentReplicaAddressMap, name, types.ReplicaAddress(r))
 		}
 		in.Replicas = append(in.Replicas, r)
 	}
@@ -146,7 +147,7 @@ func TestNewVolume(t *testing.T) {
 			Disks: []scheduler.Disk{{Name: "d", UUID: "uuid-" + name, Path: "/d", AllowScheduling: true, Ready: true, Schedulable: true, StorageMaximum: 10 * gib, StorageAvailable: 10 * gib}},
 		})
 	}
-	names := []ReplicaNames{{"vol-r-1", "vol-1"}, {"vol-r-2", "vol-2"}, {"vol-r-3", "vol-3"}}
+	names := []children.ReplicaNames{{Replica: "vol-r-1", Directory: "vol-1"}, {Replica: "vol-r-2", Directory: "vol-2"}, {Replica: "vol-r-3", Directory: "vol-3"}}
 	bare := func() Input {
 		in := world{}.input()
 		in.Engine.Status.Epoch = nil

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -46,11 +47,11 @@ func failedFor(d time.Duration) option {
 func fresh(*Input, *longhorn.Replica) {}
 
 func asked(in *Input, r *longhorn.Replica) {
-	in.Engine.Spec.ReplicaAddressMap = put(in.Engine.Spec.ReplicaAddressMap, r.Name, address(r))
+	in.Engine.Spec.ReplicaAddressMap = put(in.Engine.Spec.ReplicaAddressMap, r.Name, types.ReplicaAddress(r))
 }
 
 func tried(in *Input, r *longhorn.Replica) {
-	in.Engine.Status.CurrentReplicaAddressMap = put(in.Engine.Status.CurrentReplicaAddressMap, r.Name, address(r))
+	in.Engine.Status.CurrentReplicaAddressMap = put(in.Engine.Status.CurrentReplicaAddressMap, r.Name, types.ReplicaAddress(r))
 }
 
 func unasked(in *Input, r *longhorn.Replica) { delete(in.Engine.Spec.ReplicaAddressMap, r.Name) }
@@ -131,7 +132,7 @@ func mode(m map[string]longhorn.ReplicaMode, name string, is longhorn.ReplicaMod
 func served(n int, copies ...option) Input {
 	in := world{want: "a", engineNode: "a", engineDesire: longhorn.DesireStateRunning}.input()
 	in.Replicas, in.Nodes, in.ReplenishmentWait = nil, map[string]NodeFact{}, 10*time.Minute
-	in.Names = []ReplicaNames{{"new", "new-dir"}}
+	in.Names = []children.ReplicaNames{{Replica: "new", Directory: "new-dir"}}
 	v, e := in.Volume, in.Engine
 	v.Spec.NumberOfReplicas, v.Spec.StaleReplicaTimeout = n, 2880
 	v.Status = longhorn.VolumeStatus{OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Size: gib}
@@ -142,7 +143,7 @@ func served(n int, copies ...option) Input {
 	for i, o := range copies {
 		name := "r" + string(rune('1'+i))
 		node := string(rune('a' + i))
-		r := newReplica(v, ReplicaNames{name, name + "-dir"}, scheduler.Placement{Node: node, DiskUUID: "disk-" + node, DiskPath: "/d"})
+		r := children.NewReplica(v, children.ReplicaNames{Replica: name, Directory: name + "-dir"}, scheduler.Placement{Node: node, DiskUUID: "disk-" + node, DiskPath: "/d"})
 		r.Spec.DesireState, r.Status.CurrentState = longhorn.DesireStateRunning, longhorn.InstanceStateRunning
 		r.Status.IP, r.Status.Port, r.Status.DirectoryCreated = "10.0.0."+string(rune('1'+i)), 8500, true
 		o(&in, r)

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -58,7 +59,7 @@ func share(in Input, p *Plan) {
 // the new one the endpoint of the previous one.
 func newShareManager(v *longhorn.Volume, image string) *longhorn.ShareManager {
 	s := &longhorn.ShareManager{
-		ObjectMeta: childMeta(v, v.Name, nil),
+		ObjectMeta: children.Meta(v, v.Name, nil),
 		Spec:       longhorn.ShareManagerSpec{Image: image},
 	}
 	if v.Status.ShareEndpoint != "" {

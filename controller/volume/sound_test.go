@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	object "k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -50,7 +51,7 @@ func runRefused(in Input, node string) (made int) {
 		}
 		for _, r := range p.CreateReplicas {
 			made++
-			in.Names = []ReplicaNames{{fmt.Sprintf("n%d", made), fmt.Sprintf("d%d", made)}}
+			in.Names = []children.ReplicaNames{{Replica: fmt.Sprintf("n%d", made), Directory: fmt.Sprintf("d%d", made)}}
 			if r.Spec.NodeID == node {
 				r.Status.CurrentState = longhorn.InstanceStateError
 				r.Status.Conditions = []longhorn.Condition{{Type: types.ConditionInstanceCreation, Status: longhorn.ConditionFalse, Reason: "DiskError"}}

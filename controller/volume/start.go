@@ -3,9 +3,7 @@ package volume
 import (
 	"fmt"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -69,7 +67,7 @@ func startedEngine(in Input) *longhorn.Engine {
 	e.Spec.ReplicaAddressMap = map[string]string{}
 	for _, r := range in.Replicas {
 		if types.Stays(r) && r.Spec.DesireState == longhorn.DesireStateRunning && isReachable(in, r) {
-			e.Spec.ReplicaAddressMap[r.Name] = address(r)
+			e.Spec.ReplicaAddressMap[r.Name] = types.ReplicaAddress(r)
 		}
 	}
 	e.Spec.VolumeSize = startSize(in, e)
@@ -144,10 +142,6 @@ func isReachable(in Input, r *longhorn.Replica) bool {
 // isUnavailable reports whether a replica is not awaited: its node is down, or it has failed.
 func isUnavailable(in Input, r *longhorn.Replica) bool {
 	return in.Nodes[r.Spec.NodeID].Down || r.Status.CurrentState == longhorn.InstanceStateError
-}
-
-func address(r *longhorn.Replica) string {
-	return net.JoinHostPort(r.Status.IP, strconv.Itoa(r.Status.Port))
 }
 
 // describe says for users why a replica does not serve.

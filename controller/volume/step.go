@@ -6,6 +6,7 @@ import (
 	"time"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Step moves the replicas of a volume that is served towards the target, as far as this is possible now. Its parts
@@ -58,7 +59,7 @@ func nextStep(in Input, c copies, degradedSince string) Step {
 		v, wait, waits := nextRebuild(in, f, t, !hasPlace)
 		s.After, s.AwaitsTurn = sooner(s.After, wait), waits
 		if v != nil {
-			asked[v.Name], s.BeginsOn = address(v.Replica), v.Spec.NodeID
+			asked[v.Name], s.BeginsOn = types.ReplicaAddress(v.Replica), v.Spec.NodeID
 			f.begins(v.Name)
 		}
 	}
@@ -93,7 +94,7 @@ func askedFor(in Input, f facts, t Target) map[string]string {
 	for _, v := range f.list {
 		switch {
 		case v.member && v.Name != leaving && asked[v.Name] == "" && v.Status.IP != "":
-			asked[v.Name] = address(v.Replica)
+			asked[v.Name] = types.ReplicaAddress(v.Replica)
 		case v.underway && t.Copies[v.Name].Fate == fateBuild:
 			asked[v.Name] = in.Engine.Spec.ReplicaAddressMap[v.Name]
 		}

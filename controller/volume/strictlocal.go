@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -61,7 +62,7 @@ func placeAttached(in Input, node string) ([]*longhorn.Replica, scheduling) {
 	if err != nil {
 		return nil, unplaced(types.ReasonReplicaSchedulingFailure, err.Error())
 	}
-	return []*longhorn.Replica{newReplica(in.Volume, in.Names[0], found)}, allPlaced
+	return []*longhorn.Replica{children.NewReplica(in.Volume, in.Names[0], found)}, allPlaced
 }
 
 // refusesNode says why a volume must not start on the requested node: it is strict-local, and its data is elsewhere.

@@ -1,4 +1,4 @@
-package volume
+package children
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,16 +8,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-func newAttachment(v *longhorn.Volume) *longhorn.VolumeAttachment {
+// NewAttachment returns the attachment of a volume, without tickets.
+func NewAttachment(v *longhorn.Volume) *longhorn.VolumeAttachment {
 	return &longhorn.VolumeAttachment{
-		ObjectMeta: childMeta(v, v.Name, nil),
+		ObjectMeta: Meta(v, v.Name, nil),
 		Spec:       longhorn.VolumeAttachmentSpec{Volume: v.Name},
 	}
 }
 
-func newEngine(v *longhorn.Volume) *longhorn.Engine {
+// NewEngine returns the engine of a volume. It is on no node, and does not run.
+func NewEngine(v *longhorn.Volume) *longhorn.Engine {
 	e := &longhorn.Engine{
-		ObjectMeta: childMeta(v, types.EngineName(v.Name), map[string]string{types.LabelNode: ""}),
+		ObjectMeta: Meta(v, types.EngineName(v.Name), map[string]string{types.LabelNode: ""}),
 		Spec: longhorn.EngineSpec{
 			InstanceSpec:    instanceSpec(v),
 			Frontend:        v.Spec.Frontend,
@@ -28,9 +30,13 @@ func newEngine(v *longhorn.Volume) *longhorn.Engine {
 	return e
 }
 
-func newReplica(v *longhorn.Volume, names ReplicaNames, place scheduler.Placement) *longhorn.Replica {
+// ReplicaNames are the names of a replica to be created.
+type ReplicaNames struct{ Replica, Directory string }
+
+// NewReplica returns an empty replica of a volume at a place. It does not run.
+func NewReplica(v *longhorn.Volume, names ReplicaNames, place scheduler.Placement) *longhorn.Replica {
 	r := &longhorn.Replica{
-		ObjectMeta: childMeta(v, names.Replica, map[string]string{
+		ObjectMeta: Meta(v, names.Replica, map[string]string{
 			types.LabelNode:     types.NodeLabel(place.Node),
 			types.LabelDiskUUID: place.DiskUUID,
 		}),
@@ -48,17 +54,26 @@ func newReplica(v *longhorn.Volume, names ReplicaNames, place scheduler.Placemen
 	return r
 }
 
+// SizeOf is the size that a volume's replicas must have.
+func SizeOf(v *longhorn.Volume) longhorn.Bytes {
+	if v.Status.Size > 0 {
+		return v.Status.Size
+	}
+	return v.Spec.Size
+}
+
 func instanceSpec(v *longhorn.Volume) longhorn.InstanceSpec {
 	return longhorn.InstanceSpec{
 		VolumeName:  v.Name,
-		VolumeSize:  sizeOf(v),
+		VolumeSize:  SizeOf(v),
 		DesireState: longhorn.DesireStateStopped,
 		DataEngine:  v.Spec.DataEngine,
 	}
 }
 
-// childMeta ties a child to its volume by owner UID: a later volume of the same name adopts nothing.
-func childMeta(v *longhorn.Volume, name string, labels map[string]string) metav1.ObjectMeta {
+// Meta is the metadata of a new child of a volume. It ties the child to its volume by owner UID: a later volume of the
+// same name adopts nothing.
+func Meta(v *longhorn.Volume, name string, labels map[string]string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{
 		Name:      name,
 		Namespace: v.Namespace,
