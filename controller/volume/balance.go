@@ -24,7 +24,7 @@ type spread struct {
 	evenness [3]int
 }
 
-func (f facts) spreadOf(list []copyView) spread {
+func (f policyFacts) spreadOf(list []copyView) spread {
 	per := [3]map[string]int{{}, {}, {}}
 	for _, v := range list {
 		for i, place := range []string{f.zones[v.Spec.NodeID], v.Spec.NodeID, v.Spec.DiskID} {
@@ -67,7 +67,7 @@ func gains(is, was [3]int) bool {
 
 // improves reports whether the spread is better, or a disk relieved, after one more copy is good and the least needed
 // copy, the one that dropSurplus picks, is gone.
-func (f facts) improves(more copyView) bool {
+func (f policyFacts) improves(more copyView) bool {
 	spreads, relieves := f.effect(more)
 	return spreads || relieves
 }
@@ -75,7 +75,7 @@ func (f facts) improves(more copyView) bool {
 // effect reports what one more copy does after it is good and the least needed copy is gone. spreads: the copies are
 // spread better. relieves: the copy that goes was on a disk that is too full, on the same node as the new copy, and
 // the spread is unchanged. A move to another node must have another reason.
-func (f facts) effect(more copyView) (spreads, relieves bool) {
+func (f policyFacts) effect(more copyView) (spreads, relieves bool) {
 	settled := f.settled()
 	more.member, more.mode = true, longhorn.ReplicaModeRW
 	f.list = append(slices.Clone(settled), more)
@@ -93,13 +93,13 @@ func (f facts) effect(more copyView) (spreads, relieves bool) {
 }
 
 // settled are the good copies that stay where they are.
-func (f facts) settled() []copyView {
+func (f policyFacts) settled() []copyView {
 	return f.those(func(v copyView) bool { return v.isSound() && !v.evicted })
 }
 
 // mayBalance reports whether a volume has nothing more urgent to do than to improve its balance. All members are good
 // and stay, their number is the requested one, and one is local if a local one is needed.
-func (f facts) mayBalance() bool {
+func (f policyFacts) mayBalance() bool {
 	if f.balance != longhorn.AutoBalanceLeastEffort && f.balance != longhorn.AutoBalanceBestEffort || !f.rebuilds {
 		return false
 	}
@@ -111,7 +111,7 @@ func (f facts) mayBalance() bool {
 
 // balancing is the copy beyond the count that improves the balance: one that was created for that, or one that failed
 // and has returned. "": none.
-func (f facts) balancing() string {
+func (f policyFacts) balancing() string {
 	if !f.mayBalance() {
 		return ""
 	}
@@ -129,14 +129,14 @@ func (f facts) balancing() string {
 }
 
 // compareProgress orders the copy that has progressed further first.
-func (f facts) compareProgress(a, b copyView) int {
+func (f policyFacts) compareProgress(a, b copyView) int {
 	return cmp.Or(first(a.underway, b.underway), first(a.serving, b.serving), cmp.Compare(a.Name, b.Name))
 }
 
 // keepBalancing keeps a copy beyond the count until it is good; then another one is surplus. It also keeps a copy that
 // fails for a while: otherwise the next copy would be created at the same place immediately, and would fail in the
 // same way.
-func keepBalancing(f facts, v copyView) (Decision, bool) {
+func keepBalancing(f policyFacts, v copyView) (Decision, bool) {
 	if v.member || v.Name != f.balancing() {
 		return Decision{}, false
 	}
@@ -144,7 +144,7 @@ func keepBalancing(f facts, v copyView) (Decision, bool) {
 }
 
 // addBalance asks for one more copy if there is a place that improves the balance.
-func addBalance(f facts) (*Addition, time.Duration) {
+func addBalance(f policyFacts) (*Addition, time.Duration) {
 	if f.asked < 2 && !f.relieves || len(f.list) != f.asked || !f.mayBalance() {
 		return nil, 0
 	}
@@ -153,7 +153,7 @@ func addBalance(f facts) (*Addition, time.Duration) {
 
 // placeBalancing finds a place for a copy that improves the balance; nil: there is none, which is not an error. Only
 // placeBeside checks that the new disk does not become too full itself, so no other place counts as a relief.
-func placeBalancing(in Input, f facts) *longhorn.Replica {
+func placeBalancing(in Facts, f policyFacts) *longhorn.Replica {
 	r := placeCopy(in, clusterFor(in.Cluster, f), request(in.Volume))
 	if r != nil {
 		if spreads, _ := f.effect(copyView{Replica: r}); spreads {
@@ -172,7 +172,7 @@ func placeBalancing(in Input, f facts) *longhorn.Replica {
 }
 
 // placeCopy returns a replica at a place that the scheduler finds; nil: there is none.
-func placeCopy(in Input, cluster scheduler.Snapshot, want scheduler.Request) *longhorn.Replica {
+func placeCopy(in Facts, cluster scheduler.Snapshot, want scheduler.Request) *longhorn.Replica {
 	found, err := scheduler.Schedule(cluster, want)
 	if err != nil {
 		return nil

@@ -115,7 +115,7 @@ func TestABalancedVolumeComesToLieBetter(t *testing.T) {
 					still = 0
 				}
 				require.LessOrEqual(t, len(in.Replicas), tc.in.Volume.Spec.NumberOfReplicas+1)
-				require.GreaterOrEqual(t, copiesOf(in).healthy(), tc.in.Volume.Spec.NumberOfReplicas)
+				require.GreaterOrEqual(t, copiesOf(in.Facts).healthy(), tc.in.Volume.Spec.NumberOfReplicas)
 			}
 			assert.Equal(t, tc.want, disksOf(in))
 			assert.Equal(t, tc.made, made)
@@ -144,7 +144,7 @@ func TestABalancingCopyIsClaimedWithoutTheCluster(t *testing.T) {
 		in.Nodes[n.Name] = fact
 	}
 	in.Cluster = scheduler.Snapshot{}
-	assert.Equal(t, []string{"c"}, claimOf(in, true).Wants)
+	assert.Equal(t, []string{"c"}, claimOf(in.Facts, true).Wants)
 }
 
 // drawBalanced creates a healthy volume with a random placement.
@@ -178,7 +178,7 @@ func TestBalanceComesToRest(t *testing.T) {
 		in := drawBalanced(rt)
 		count := in.Volume.Spec.NumberOfReplicas
 		spreads := func() spread {
-			f := factsOf(in, copiesOf(in), "")
+			f := policyFactsOf(in.Facts, copiesOf(in.Facts), "")
 			return f.spreadOf(f.settled())
 		}
 		was, moves := spreads(), 0
@@ -194,7 +194,7 @@ func TestBalanceComesToRest(t *testing.T) {
 				still = 0
 			}
 			require.LessOrEqual(rt, len(in.Replicas), count+1)
-			require.GreaterOrEqual(rt, copiesOf(in).healthy(), count)
+			require.GreaterOrEqual(rt, copiesOf(in.Facts).healthy(), count)
 			if moves > 0 && len(in.Replicas) == count {
 				is := spreads()
 				require.True(rt, is == was || isBetter(in.AutoBalance, is, was), "%+v is no better than %+v", is, was)
@@ -202,7 +202,7 @@ func TestBalanceComesToRest(t *testing.T) {
 			}
 		}
 		require.LessOrEqual(rt, moves, 2*count, "moves")
-		f := factsOf(in, copiesOf(in), "")
+		f := policyFactsOf(in.Facts, copiesOf(in.Facts), "")
 		if !f.mayBalance() {
 			return
 		}

@@ -41,7 +41,7 @@ type copyView struct {
 	evicted bool
 }
 
-func copiesOf(in Input) copies {
+func copiesOf(in Facts) copies {
 	e := in.Engine
 	c := copies{known: e.Status.CurrentState == longhorn.InstanceStateRunning && isWanted(e) &&
 		e.Spec.NodeID == in.Volume.Spec.NodeID && !in.Nodes[e.Spec.NodeID].Down && in.Nodes[e.Spec.NodeID].Process == e.Status.UUID &&
@@ -52,7 +52,7 @@ func copiesOf(in Input) copies {
 	return c
 }
 
-func viewOf(in Input, r *longhorn.Replica) copyView {
+func viewOf(in Facts, r *longhorn.Replica) copyView {
 	e := in.Engine
 	v := copyView{Replica: r, mode: e.Status.ReplicaModeMap[r.Name]}
 	v.gone, v.down, v.serving = isGone(r), isUnavailable(in, r), isReachable(in, r)
@@ -80,6 +80,17 @@ func (v copyView) isHealthy() bool {
 // isSound reports whether a healthy replica's process is seen to serve. A healthy replica may be down before the engine
 // notices that. Then it does not replace another replica.
 func (v copyView) isSound() bool { return v.isHealthy() && v.serving }
+
+// isReachable reports whether a replica can be reached: it runs in the current process of its node. After a process was
+// replaced, the status shows the old address for a while.
+func isReachable(in Facts, r *longhorn.Replica) bool {
+	return r.Status.CurrentState == longhorn.InstanceStateRunning && !isUnavailable(in, r) && in.Nodes[r.Spec.NodeID].Process == r.Status.UUID
+}
+
+// isUnavailable reports whether a replica is not awaited: its node is down, or it has failed.
+func isUnavailable(in Facts, r *longhorn.Replica) bool {
+	return in.Nodes[r.Spec.NodeID].Down || r.Status.CurrentState == longhorn.InstanceStateError
+}
 
 // isGone reports whether the leader has found that the node of a replica was removed. A missing Node object proves
 // less, because the node may be about to register.
@@ -109,7 +120,7 @@ const (
 	lost                      // it can never come back
 )
 
-func prospectOf(in Input, v copyView) prospect {
+func prospectOf(in Facts, v copyView) prospect {
 	c := types.FindCondition(v.Status.Conditions, types.ConditionInstanceCreation)
 	isError := v.Status.CurrentState == longhorn.InstanceStateError
 	switch {

@@ -79,14 +79,14 @@ func saysMore(was, is longhorn.Condition) bool {
 
 // lack says which good replicas a degraded volume lacks, and why.
 func lack(in Input) string {
-	c := copiesOf(in)
+	c := copiesOf(in.Facts)
 	text := fmt.Sprintf("volume %s has %d healthy replicas of the %d requested", in.Volume.Name, c.healthy(), in.Volume.Spec.NumberOfReplicas)
 	if c.healthy() == 1 {
 		text = fmt.Sprintf("volume %s has 1 healthy replica of the %d requested", in.Volume.Name, in.Volume.Spec.NumberOfReplicas)
 	}
 	for _, v := range c.list {
 		if !v.isHealthy() {
-			text += "; " + v.trouble(in)
+			text += "; " + trouble(in, v)
 		}
 	}
 	if left := in.Volume.Spec.NumberOfReplicas - len(c.list); left > 0 {
@@ -96,7 +96,7 @@ func lack(in Input) string {
 }
 
 // trouble says for users why a replica is not good.
-func (v copyView) trouble(in Input) string {
+func trouble(in Input, v copyView) string {
 	where, failure := fmt.Sprintf("replica %s on node %s", v.Name, v.Spec.NodeID), in.Engine.Status.RebuildStatus[v.Name].Error
 	switch {
 	case !v.serving:

@@ -1,16 +1,13 @@
 package volume
 
 import (
-	"fmt"
-	"strings"
-
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // evictedOf returns the replicas of a volume that must leave their disk: a user requested it, or their node is
 // cordoned and the drain policy moves them.
-func evictedOf(in Input, nodes []*longhorn.Node, policy types.DrainPolicy) map[string]bool {
+func evictedOf(in Facts, nodes []*longhorn.Node, policy types.DrainPolicy) map[string]bool {
 	cordoned := map[string]bool{}
 	for _, n := range nodes {
 		cordoned[n.Name] = types.IsNodeCordoned(n)
@@ -20,31 +17,6 @@ func evictedOf(in Input, nodes []*longhorn.Node, policy types.DrainPolicy) map[s
 		evicted[r.Name] = isEvicted(nodes, r) || isMovedByDrain(policy, in, r, cordoned)
 	}
 	return evicted
-}
-
-// evictionWaits reports on a detached volume which of its replicas must leave their disks. That needs an engine, so
-// nothing happens before the volume is attached.
-func evictionWaits(in Input, p *Plan) {
-	var leaving []string
-	for _, r := range in.Replicas {
-		if in.Evicted[r.Name] && r.DeletionTimestamp == nil {
-			leaving = append(leaving, fmt.Sprintf("replica %s on node %s", r.Name, r.Spec.NodeID))
-		}
-	}
-	text := ""
-	if len(leaving) > 0 && p.Status.State == longhorn.VolumeStateDetached {
-		text = evictionWaitsFor(in.Volume) + ": " + strings.Join(leaving, ", ")
-	}
-	sayWhile(in, p, types.ConditionEvictionWaits, types.ReasonVolumeDetached, text)
-}
-
-// evictionWaitsFor says why a replica of a detached volume does not leave its disk yet.
-func evictionWaitsFor(v *longhorn.Volume) string {
-	const attached = "eviction waits until the volume is attached"
-	if types.IsStrictLocal(v) {
-		return attached + ", and then moves the replica only to another disk of the same node; " + strictLocalLeaves
-	}
-	return attached
 }
 
 // isEvicted reports whether a user requested the eviction of a replica, of its disk, or of its node.
@@ -82,7 +54,7 @@ func isEvicted(nodes []*longhorn.Node, r *longhorn.Replica) bool {
 //
 // A cordoned node may still accept new copies, according to the setting disable-scheduling-on-cordoned-node. Such a
 // node keeps the copies that it has.
-func isMovedByDrain(policy types.DrainPolicy, in Input, r *longhorn.Replica, cordoned map[string]bool) bool {
+func isMovedByDrain(policy types.DrainPolicy, in Facts, r *longhorn.Replica, cordoned map[string]bool) bool {
 	switch {
 	case !cordoned[r.Spec.NodeID]:
 		return false

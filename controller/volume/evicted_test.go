@@ -55,7 +55,7 @@ func TestWhichCopiesLeaveACordonedNode(t *testing.T) {
 				}
 				nodes = append(nodes, n)
 			}
-			evicted := evictedOf(tc.in, nodes, tc.policy)
+			evicted := evictedOf(tc.in.Facts, nodes, tc.policy)
 			var got []string
 			for _, r := range tc.in.Replicas {
 				if evicted[r.Name] {
@@ -72,7 +72,7 @@ func TestWhichCopiesLeaveACordonedNode(t *testing.T) {
 func TestTheLastCopyMovesOffACordonedNodeOnce(t *testing.T) {
 	cordoned := []*longhorn.Node{build.ReadyNode("a", "disk-a", cordonedNode), build.ReadyNode("b", "disk-b")}
 	target := func(in Input) Target {
-		in.Evicted = evictedOf(in, cordoned, types.DrainBlockForEvictionIfLastReplica)
+		in.Evicted = evictedOf(in.Facts, cordoned, types.DrainBlockForEvictionIfLastReplica)
 		return targetFor(in)
 	}
 	first := target(served(1, all(member, marked)))

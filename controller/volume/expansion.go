@@ -86,7 +86,7 @@ func cannotBegin(in Input) *hold {
 		if r.DeletionTimestamp != nil || node.Down || node.Gone || r.Spec.NodeID == "" {
 			continue
 		}
-		if !node.GrowsReplicas {
+		if !in.Growth[r.Spec.NodeID].Replicas {
 			return &hold{types.ReasonNodeCannotGrow, fmt.Sprintf("the data plane of node %s cannot grow replica %s: it is not running, or is of an earlier release", r.Spec.NodeID, r.Name)}
 		}
 		delta[r.Spec.DiskID] += int64(max(0, to-r.Spec.VolumeSize))
@@ -102,7 +102,7 @@ func cannotBegin(in Input) *hold {
 
 // enginesGrow reports whether the volume's engine can grow on a node, together with its device if it has one.
 func enginesGrow(in Input, node string) bool {
-	return in.Nodes[node].GrowsReplicas && (in.Engine.Spec.DisableFrontend || in.Nodes[node].GrowsDevices)
+	return in.Growth[node].Replicas && (in.Engine.Spec.DisableFrontend || in.Growth[node].Devices)
 }
 
 // growReplicas requests the recorded size from all replicas.
@@ -118,7 +118,7 @@ func growReplicas(in Input, p *Plan) {
 // reason for a wait.
 func growEngine(in Input, p *Plan) *hold {
 	e, size := in.Engine, in.Volume.Status.Size
-	if atRest(e) || !copiesOf(in).known {
+	if atRest(e) || !copiesOf(in.Facts).known {
 		return nil
 	}
 	if e.Status.CurrentSize >= size {

@@ -14,10 +14,9 @@ import (
 
 // able makes the data planes of all nodes able to grow replicas and devices.
 func able(in Input) Input {
+	in.Growth = map[string]Growth{}
 	for _, node := range []string{"a", "b", "c", "d", "e"} {
-		n := in.Nodes[node]
-		n.GrowsReplicas, n.GrowsDevices = true, true
-		in.Nodes[node] = n
+		in.Growth[node] = Growth{Replicas: true, Devices: true}
 	}
 	for _, r := range in.Replicas {
 		r.Status.CurrentSize = r.Spec.VolumeSize
@@ -73,7 +72,7 @@ func change(in Input, f func(*Input)) Input {
 }
 
 func oldNode(name string) func(*Input) {
-	return func(in *Input) { in.Nodes[name] = NodeFact{Process: in.Nodes[name].Process} }
+	return func(in *Input) { delete(in.Growth, name) }
 }
 
 func full(disk string) func(*Input) {
@@ -118,7 +117,7 @@ func TestExpansion(t *testing.T) {
 		{name: "a node is of an earlier release → held", in: change(growsTo(two, 0, pair()), oldNode("b")), reason: types.ReasonNodeCannotGrow, events: []string{types.EventFailedExpansion}},
 		{name: "the same as before → said once", in: expanded(types.ReasonNodeCannotGrow, change(growsTo(two, 0, pair()), oldNode("b"))), reason: types.ReasonNodeCannotGrow},
 		{name: "the engine's holder is of an earlier release → held", in: change(growsTo(two, 0, pair()), func(in *Input) {
-			in.Nodes["a"] = NodeFact{Process: in.Nodes["a"].Process, GrowsReplicas: true}
+			in.Growth["a"] = Growth{Replicas: true}
 		}), reason: types.ReasonNodeCannotGrow, events: []string{types.EventFailedExpansion}},
 		{name: "a node that is down is not asked", in: change(growsTo(two, 0, pair()), func(in *Input) { in.Nodes["b"] = NodeFact{Down: true} }), size: two, reason: types.ReasonReplicasGrow},
 		{name: "a disk has no room → held", in: change(growsTo(two, 0, pair()), full("disk-b")), reason: types.ReasonNoRoomToGrow, events: []string{types.EventFailedExpansion}},

@@ -88,7 +88,7 @@ func notFenced(in Input, fence int64) *Fault {
 		if !slices.Contains(in.Engine.Status.Epoch.Members, r.Name) {
 			continue
 		}
-		if !isUnavailable(in, r) && types.Stays(r) {
+		if !isUnavailable(in.Facts, r) && types.Stays(r) {
 			return nil // it will apply the fence
 		}
 		members = append(members, describe(in, r))

@@ -66,7 +66,7 @@ func (c *Controller) objects() (o scheduler.Objects, err error) {
 
 // gatherVolume reads a volume's engine and replicas, the state of their nodes, and the settings.
 func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Input, error) {
-	in := Input{Volume: v, Owner: c.deps.Owner, Now: c.deps.Clock.Now(), Stranded: map[string]bool{}}
+	in := Input{Owner: c.deps.Owner, Facts: Facts{Volume: v, Now: c.deps.Clock.Now(), Stranded: map[string]bool{}}}
 	in.readSettings(c.deps.Setting)
 	nodes := []string{v.Spec.NodeID}
 	engines, err := c.deps.Engines.ByIndex(datastore.IndexVolume, v.Name)
@@ -90,21 +90,22 @@ func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Inpu
 			nodes = append(nodes, r.Spec.NodeID)
 		}
 	}
-	in.Evicted = evictedOf(in, o.Nodes, types.DrainPolicy(c.deps.Setting.Text(types.SettingNodeDrainPolicy)))
+	in.Evicted = evictedOf(in.Facts, o.Nodes, types.DrainPolicy(c.deps.Setting.Text(types.SettingNodeDrainPolicy)))
 	for _, r := range in.Replicas {
 		if stuck, _ := isStuck(in, r); stuck {
 			in.Evicted[r.Name] = true // a replica elsewhere that has the size replaces it
 		}
 	}
 	in.Nodes = nodeFacts(nodes, o)
-	in.Pressed = pressedOf(in, o.Nodes)
+	in.Growth = growthOf(in.Nodes, o.InstanceManagers)
+	in.Pressed = pressedOf(in.Facts, o.Nodes)
 	return in, nil
 }
 
 // gatherRebuilds reads which rebuilds other volumes claim on the nodes where this volume wants a rebuild. Most of
 // the time a volume wants none.
 func (c *Controller) gatherRebuilds(in *Input, o scheduler.Objects) error {
-	wants := claimOf(*in, true).Wants
+	wants := claimOf(in.Facts, true).Wants
 	seen := map[string]bool{in.Volume.Name: true}
 	for _, node := range wants {
 		for _, name := range c.onNode(node) {
@@ -123,7 +124,7 @@ func (c *Controller) gatherRebuilds(in *Input, o scheduler.Objects) error {
 			if err != nil {
 				return err
 			}
-			in.Rebuilds = append(in.Rebuilds, c.turns.correct(claimOf(other, false), other.Engine, c.isOutdated))
+			in.Rebuilds = append(in.Rebuilds, c.turns.correct(claimOf(other.Facts, false), other.Engine, c.isOutdated))
 		}
 	}
 	return nil
@@ -164,11 +165,20 @@ func nodeFacts(names []string, o scheduler.Objects) map[string]NodeFact {
 		fact, ok := known[im.Spec.NodeID]
 		if ok && im.Status.CurrentState == longhorn.InstanceManagerStateRunning {
 			fact.Process = im.Status.UUID
-			fact.GrowsReplicas, fact.GrowsDevices = types.ReplicasGrow(im), types.DevicesGrow(im)
 			known[im.Spec.NodeID] = fact
 		}
 	}
 	return known
+}
+
+func growthOf(nodes map[string]NodeFact, managers []*longhorn.InstanceManager) map[string]Growth {
+	can := map[string]Growth{}
+	for _, im := range managers {
+		if _, ok := nodes[im.Spec.NodeID]; ok && im.Status.CurrentState == longhorn.InstanceManagerStateRunning {
+			can[im.Spec.NodeID] = Growth{Replicas: types.ReplicasGrow(im), Devices: types.DevicesGrow(im)}
+		}
+	}
+	return can
 }
 
 // ownedBy reports whether an object belongs to exactly this volume, and not to an earlier volume of the same name.

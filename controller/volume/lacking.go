@@ -46,7 +46,7 @@ func lackDetached(in Input) string {
 		switch where := fmt.Sprintf("replica %s on node %s", r.Name, r.Spec.NodeID); {
 		case isMember && in.Stranded[r.Name]:
 			troubles = append(troubles, where+": the node came back without its disk")
-		case !types.Stays(r), isUnavailable(in, r):
+		case !types.Stays(r), isUnavailable(in.Facts, r):
 			troubles = append(troubles, describe(in, r))
 		case !isMember:
 			troubles = append(troubles, where+": it is not rebuilt yet")

@@ -11,6 +11,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+// strictLocalLeaves says how a user can make a strict-local replica leave its node.
+const strictLocalLeaves = "a strict-local replica leaves its node only if the volume is detached, gets another dataLocality, and is attached again"
+
 // scheduling is the volume's condition Scheduled.
 type scheduling struct {
 	status          longhorn.ConditionStatus
@@ -32,7 +35,7 @@ func request(v *longhorn.Volume) scheduler.Request {
 
 // place finds a place for the additional replica of the target; nil if there is none. The replica is empty, and is
 // rebuilt like any other.
-func place(in Input, f facts, add Addition) (*longhorn.Replica, scheduling) {
+func place(in Facts, f policyFacts, add Addition) (*longhorn.Replica, scheduling) {
 	if add.Why == whyBalance {
 		return placeBalancing(in, f), allPlaced
 	}
@@ -57,7 +60,7 @@ func place(in Input, f facts, add Addition) (*longhorn.Replica, scheduling) {
 }
 
 // settles is the condition of a volume that has moved again soon after a local replica was created.
-func settles(f facts) scheduling {
+func settles(f policyFacts) scheduling {
 	return scheduling{longhorn.ConditionTrue, types.ReasonLocalReplicaWaits, fmt.Sprintf(
 		"the last local replica was created at %s and the volume has moved since; node %s gets a local replica when the volume has stayed there for %s",
 		f.localAt, f.consumer, localStay)}
@@ -77,7 +80,7 @@ func near(cluster scheduler.Snapshot, want scheduler.Request, node string) (sche
 
 // clusterFor removes the replicas that are abandoned from the snapshot, so that they no longer count for
 // anti-affinity. It marks the replicas that are about to leave their disks. A replica that runs keeps its place.
-func clusterFor(cluster scheduler.Snapshot, f facts) scheduler.Snapshot {
+func clusterFor(cluster scheduler.Snapshot, f policyFacts) scheduler.Snapshot {
 	cluster.Replicas = slices.Clone(cluster.Replicas)
 	for _, v := range f.list {
 		i := slices.Index(cluster.Replicas, scheduler.Replica{Node: v.Spec.NodeID, DiskUUID: v.Spec.DiskID})
@@ -108,13 +111,9 @@ func closed(nodes []scheduler.Node, disk string) []scheduler.Node {
 	return nodes
 }
 
-// isNew reports whether a volume never started and is not asked to start. Then all its replicas are equal and empty,
-// and missing replicas are created at once. After that, replicas are created one at a time, and rebuilt.
-func isNew(in Input) bool { return in.Engine.Status.Epoch == nil && !isWanted(in.Engine) }
-
 // placeFirst finds places for n replicas of a new volume. If the volume may be used without some of them, it places as
 // many as there is room for; otherwise all or none.
-func placeFirst(in Input, n int) ([]*longhorn.Replica, scheduling) {
+func placeFirst(in Facts, n int) ([]*longhorn.Replica, scheduling) {
 	want := request(in.Volume)
 	want.ActualSizeBytes = 0
 	found, err := scheduler.ScheduleAll(in.Cluster, want, n)
@@ -138,16 +137,23 @@ func placeFirst(in Input, n int) ([]*longhorn.Replica, scheduling) {
 
 // degraded is the condition of a volume that may be used although some replicas could not be placed. It is the same
 // before and after the other replicas are created.
-func degraded(in Input, lack *scheduler.Unschedulable) scheduling {
+func degraded(in Facts, lack *scheduler.Unschedulable) scheduling {
 	next := scheduler.Unschedulable{Wanted: 1, Rejections: lack.Rejections}
 	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: %s",
 		lack.Placed+len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability, next.Error())}
 }
 
-// lacksAtRest is the condition of a detached volume with data that has fewer replicas than requested, where the
-// setting allows it to be used with these. The missing replicas are created when it is attached, so it is not known
-// before whether there is a place for them.
-func lacksAtRest(in Input) scheduling {
-	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: missing replicas are scheduled when it is attached",
-		len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability)}
+// placeAttached finds a place for the only replica of a volume that is attached to a node for the first time. The
+// replica of a strict-local volume must be there; that of another volume may be on any node, if this one has no place.
+func placeAttached(in Facts, node string) ([]*longhorn.Replica, scheduling) {
+	want := request(in.Volume)
+	want.ActualSizeBytes = 0
+	if types.IsStrictLocal(in.Volume) {
+		want.HardNodeAffinity = node
+	}
+	found, err := near(in.Cluster, want, node)
+	if err != nil {
+		return nil, unplaced(types.ReasonReplicaSchedulingFailure, err.Error())
+	}
+	return []*longhorn.Replica{children.NewReplica(in.Volume, in.Names[0], found)}, allPlaced
 }

@@ -1,11 +1,11 @@
 package volume
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -14,9 +14,7 @@ const SizeUnit = 2 << 20
 
 // Input is everything that a plan for one volume is based on. A plan modifies nothing in it.
 type Input struct {
-	Volume     *longhorn.Volume
-	Engine     *longhorn.Engine // nil: there is none
-	Replicas   []*longhorn.Replica
+	Facts
 	Attachment *longhorn.VolumeAttachment // nil: there is none
 	Share      *longhorn.ShareManager     // nil: there is none
 	// ShareImage is the image of new share managers.
@@ -27,47 +25,12 @@ type Input struct {
 	// DefaultReplicaCount and DefaultLocality are the values for a new volume that does not specify them.
 	DefaultReplicaCount int
 	DefaultLocality     longhorn.DataLocality
-	// AutoBalance is the setting, for volumes that do not specify their balance.
-	AutoBalance longhorn.AutoBalance
-	// ReplenishmentWait is the time in which a lost replica may return before a replacement is created.
-	ReplenishmentWait time.Duration
-	// RebuildLimit is the number of rebuilds that may run at once towards one node; 0: none may.
-	RebuildLimit int
-	// AllowDegraded: a new volume may be used although some replicas could not be placed.
-	AllowDegraded bool
-	// Nodes that hold the engine or a replica, by name.
-	Nodes map[string]NodeFact
-	// Stranded are the replicas whose node came back without their disk (types.LacksDisk).
-	Stranded map[string]bool
-	// Evicted are the replicas that must leave their disk.
-	Evicted map[string]bool
-	// DiskPressure is the used percentage of a disk from which replicas are moved off the disk; 0: they are not
-	// moved.
-	DiskPressure int64
-	// Pressed are the replicas on such disks.
-	Pressed map[string]bool
-	// Unsettled are the disks, by UUID, that receive replicas now, or received one recently. Their used space is not
-	// known.
-	Unsettled map[string]bool
-	// Rebuilds are the claims of other volumes on the nodes where this volume wants a rebuild.
-	Rebuilds []Claim
-	// Cluster is where replicas may be placed.
-	Cluster scheduler.Snapshot
-	// Names has a new name and directory for each replica that may be created.
-	Names []children.ReplicaNames
-	Now   time.Time
+	// Growth is what the processes of Nodes can grow, by the node's name. A node whose process does not run is missing.
+	Growth map[string]Growth
 }
 
-// NodeFact is the known state of a node, except its room for replicas.
-type NodeFact struct {
-	Down bool // types.IsNodeDown
-	Gone bool // types.IsNodeGone
-	Zone string
-	// Process identifies its instance manager's process; empty while the process does not run.
-	Process string
-	// GrowsReplicas and GrowsDevices: that process can grow replicas and devices.
-	GrowsReplicas, GrowsDevices bool
-}
+// Growth is what the process of a node's instance manager can grow.
+type Growth struct{ Replicas, Devices bool }
 
 // Plan is what to do, in the order of its fields. A nil or empty field requires no action.
 type Plan struct {
@@ -96,14 +59,6 @@ type Plan struct {
 	Events []Event
 	// After is the time until the next sync although nothing changed; 0: none is needed.
 	After time.Duration
-}
-
-// Surplus is a replica to be deleted, and the engine as the plan saw it, which runs without the replica. The replica
-// must be deleted only if the API server shows the volume, the engine and the replica in the same state.
-type Surplus struct {
-	Replica *longhorn.Replica
-	Engine  *longhorn.Engine
-	Why     Reason
 }
 
 // Fault is the reason why a volume cannot be attached or detached.
@@ -175,13 +130,13 @@ func plan(in Input) Plan {
 		p.Events = append(p.Events, transitions(in, &p.Status)...)
 		return p
 	}
-	fault, copies := drive(in, &p), copiesOf(in)
+	fault, copies := drive(in, &p), copiesOf(in.Facts)
 	if p.Status.AttachedAt = ""; p.Status.CurrentNodeID != "" {
-		p.Status.AttachedAt = attachedSince(in)
+		p.Status.AttachedAt = attachedSince(in.Facts)
 	}
 	setRobustness(in, copies, fault, &p)
 	if copies.known {
-		p.take(nextStep(in, copies, p.Status.LastDegradedAt), in.Now)
+		p.take(nextStep(in.Facts, copies, p.Status.LastDegradedAt), in.Now)
 	}
 	expand(in, &p)
 	surplusWaits(in, copies, &p)
@@ -191,14 +146,6 @@ func plan(in Input) Plan {
 	mirrorInUse(in, &p.Status)
 	p.Events = append(p.Events, transitions(in, &p.Status)...)
 	return p
-}
-
-// attachedSince is the stored time at which the volume was attached to the node of its engine.
-func attachedSince(in Input) string {
-	if s := in.Volume.Status; s.CurrentNodeID == in.Engine.Spec.NodeID && s.AttachedAt != "" {
-		return s.AttachedAt
-	}
-	return types.Timestamp(in.Now)
 }
 
 // actualSize is the allocated space of the largest replica that has not failed. For a replica that is down, the
@@ -221,7 +168,7 @@ func planFirst(in Input, p *Plan) (waits bool) {
 	}
 	missing := in.Volume.Spec.NumberOfReplicas - len(in.Replicas)
 	if missing <= 0 {
-		if !copiesOf(in).known {
+		if !copiesOf(in.Facts).known {
 			p.say(allPlaced, in.Now)
 		}
 		return false
@@ -232,7 +179,7 @@ func planFirst(in Input, p *Plan) (waits bool) {
 		}
 		return false
 	}
-	made, said := placeFirst(in, missing)
+	made, said := placeFirst(in.Facts, missing)
 	p.say(said, in.Now)
 	if p.CreateReplicas = made; len(made) == 0 && said.status == longhorn.ConditionTrue {
 		return false
@@ -241,6 +188,10 @@ func planFirst(in Input, p *Plan) (waits bool) {
 	return true
 }
 
+// isNew reports whether a volume never started and is not asked to start. Then all its replicas are equal and empty,
+// and missing replicas are created at once. After that, replicas are created one at a time, and rebuilt.
+func isNew(in Input) bool { return in.Engine.Status.Epoch == nil && !isWanted(in.Engine) }
+
 // awaitsFirst keeps a new volume in its state until its first replicas exist. A volume that is attaching continues
 // with the next plan.
 func (p *Plan) awaitsFirst() {
@@ -248,6 +199,14 @@ func (p *Plan) awaitsFirst() {
 		p.Status.State = longhorn.VolumeStateDetached
 	}
 	p.Status.Robustness = longhorn.VolumeRobustnessUnknown
+}
+
+// lacksAtRest is the condition of a detached volume with data that has fewer replicas than requested, where the
+// setting allows it to be used with these. The missing replicas are created when it is attached, so it is not known
+// before whether there is a place for them.
+func lacksAtRest(in Input) scheduling {
+	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: missing replicas are scheduled when it is attached",
+		len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability)}
 }
 
 // take adds a step towards the target to the plan.

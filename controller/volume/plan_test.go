@@ -52,7 +52,9 @@ func (w world) input() Input {
 			LastTransitionTime: types.Timestamp(now.Add(-w.failedAgo)),
 		}}
 	}
-	in := Input{Volume: v, Engine: e, Attachment: children.NewAttachment(v), Owner: "leader", DefaultReplicaCount: 3, RebuildLimit: 5, Now: now}
+	in := Input{
+		Facts: Facts{Volume: v, Engine: e, RebuildLimit: 5, Now: now}, Attachment: children.NewAttachment(v), Owner: "leader", DefaultReplicaCount: 3,
+	}
 	for i, name := range []string{"vol-r-1", "vol-r-2"} {
 		r := children.NewReplica(v, children.ReplicaNames{Replica: name, Directory: name + "-dir"}, scheduler.Placement{Node: []string{"a", "b"}[i], DiskUUID: name, DiskPath: "/d"})
 		r.Spec.DesireState, r.Status.CurrentState = w.replicaDesire, w.replicaState

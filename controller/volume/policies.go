@@ -10,7 +10,7 @@ import (
 
 // policy decides about a replica, or has no opinion. It must not drop the last replica that has all data. The policies
 // after keepLastGood may rely on that policy.
-type policy func(f facts, v copyView) (Decision, bool)
+type policy func(f policyFacts, v copyView) (Decision, bool)
 
 // policies decide in this order.
 //
@@ -44,7 +44,7 @@ var policies = []policy{
 
 // addition returns one more replica that is needed, or the time after which it may be; 0: no time will change the
 // answer.
-type addition func(f facts) (*Addition, time.Duration)
+type addition func(f policyFacts) (*Addition, time.Duration)
 
 // additions are in the order in which targetOf calls them. The first one asks for the missing replicas, the second one
 // for replacements of replicas on disks that are being evicted. The third one asks for a local replica where the
@@ -56,7 +56,7 @@ var additions = []addition{
 	addBalance,
 }
 
-func dropDeleted(f facts, v copyView) (Decision, bool) {
+func dropDeleted(f policyFacts, v copyView) (Decision, bool) {
 	switch {
 	case v.DeletionTimestamp == nil:
 		return Decision{}, false
@@ -66,7 +66,7 @@ func dropDeleted(f facts, v copyView) (Decision, bool) {
 	return Decision{fateDrop, whyDeleted}, true
 }
 
-func keepLastGood(f facts, v copyView) (Decision, bool) {
+func keepLastGood(f policyFacts, v copyView) (Decision, bool) {
 	switch {
 	case v.member && !f.hasAnother(v):
 		return Decision{fateKeep, whyLastGood}, true
@@ -78,22 +78,22 @@ func keepLastGood(f facts, v copyView) (Decision, bool) {
 	return Decision{fateKeep, whyLastGood}, true
 }
 
-func dropNodeGone(_ facts, v copyView) (Decision, bool) {
+func dropNodeGone(_ policyFacts, v copyView) (Decision, bool) {
 	return Decision{fateDrop, whyNodeGone}, v.member && v.gone
 }
 
 // keepUnsettled keeps a member that does not serve. Until an epoch without it is recorded, it may be the only member
 // with an acknowledged write.
-func keepUnsettled(_ facts, v copyView) (Decision, bool) {
+func keepUnsettled(_ policyFacts, v copyView) (Decision, bool) {
 	return Decision{fateKeep, whyUnsettled}, v.member && !v.isHealthy()
 }
 
 // dropStale drops a replica that failed too long ago. It keeps a replica that serves, because that will be rebuilt.
-func dropStale(f facts, v copyView) (Decision, bool) {
+func dropStale(f policyFacts, v copyView) (Decision, bool) {
 	return Decision{fateDrop, whyStale}, !v.member && !v.underway && !v.serving && f.isStale(v)
 }
 
-func keepLocal(f facts, v copyView) (Decision, bool) {
+func keepLocal(f policyFacts, v copyView) (Decision, bool) {
 	if f.consumer == "" || v.Name != f.localCopy() {
 		return Decision{}, false
 	}
@@ -105,7 +105,7 @@ func keepLocal(f facts, v copyView) (Decision, bool) {
 
 // localCopy is the replica that the volume keeps on the consumer's node. A good replica is preferred, on a disk that
 // is not too full if possible. Without a good replica, it is one that may become good; "" if there is none.
-func (f facts) localCopy() string {
+func (f policyFacts) localCopy() string {
 	pressed, best := "", ""
 	for _, v := range f.list {
 		switch {
@@ -121,7 +121,7 @@ func (f facts) localCopy() string {
 	return cmp.Or(pressed, best)
 }
 
-func moveEvicted(f facts, v copyView) (Decision, bool) {
+func moveEvicted(f policyFacts, v copyView) (Decision, bool) {
 	switch {
 	case !v.evicted, !v.member && f.count(copyView.isSound) < f.asked:
 		return Decision{}, false
@@ -133,13 +133,13 @@ func moveEvicted(f facts, v copyView) (Decision, bool) {
 
 // spareEvicted are the replicas that must leave their disk and can, although not all of them have a replacement yet:
 // there are more good replicas than requested.
-func (f facts) spareEvicted() []string {
+func (f policyFacts) spareEvicted() []string {
 	return beyond(f, f.asked, f.those(copyView.isSound), func(v copyView) bool { return v.evicted })
 }
 
 // localRest is the time for which the volume keeps a failed replica on the consumer's node although there are enough
 // others; 0: it does not.
-func (f facts) localRest(v copyView) time.Duration {
+func (f policyFacts) localRest(v copyView) time.Duration {
 	if v.Spec.NodeID != f.consumer {
 		return 0
 	}
@@ -149,14 +149,14 @@ func (f facts) localRest(v copyView) time.Duration {
 // rest is the time for which the volume keeps a failed replica that it would otherwise replace. The replacement
 // would be created at the same place immediately, and would fail in the same way. A short patience does not cause
 // more frequent attempts than rebuilds of a failing replica.
-func (f facts) rest(v copyView) time.Duration {
+func (f policyFacts) rest(v copyView) time.Duration {
 	if v.evicted || f.prospects[v.Name] != mayReturn {
 		return 0
 	}
 	return types.Until(v.Spec.FailedAt, max(f.patience, types.MaxRebuildBackoff), f.now)
 }
 
-func dropSurplus(f facts, v copyView) (Decision, bool) {
+func dropSurplus(f policyFacts, v copyView) (Decision, bool) {
 	isSurplus := !v.member && f.staying() >= f.asked && f.localRest(v) == 0 || v.member && slices.Contains(f.surplus(), v.Name)
 	return Decision{fateDrop, whySurplus}, isSurplus
 }
@@ -164,7 +164,7 @@ func dropSurplus(f facts, v copyView) (Decision, bool) {
 // surplus are the good replicas beyond the requested number, and beyond those that are spared for a while after the
 // count was lowered, so that users may choose. Replicas that must leave their disk have their own policy. The local
 // replica is never surplus.
-func (f facts) surplus() []string {
+func (f policyFacts) surplus() []string {
 	local := ""
 	if f.consumer != "" {
 		local = f.localCopy()
@@ -172,12 +172,12 @@ func (f facts) surplus() []string {
 	return beyond(f, f.asked+f.spared, f.those(func(v copyView) bool { return v.isSound() && !v.evicted }), func(v copyView) bool { return v.Name != local })
 }
 
-func (f facts) those(are func(copyView) bool) []copyView {
+func (f policyFacts) those(are func(copyView) bool) []copyView {
 	return slices.DeleteFunc(slices.Clone(f.list), func(v copyView) bool { return !are(v) })
 }
 
 // beyond picks replicas that may go from list, at most as many as list is longer than count.
-func beyond(f facts, count int, list []copyView, mayGo func(copyView) bool) []string {
+func beyond(f policyFacts, count int, list []copyView, mayGo func(copyView) bool) []string {
 	var names []string
 	for excess := len(list) - count; excess > 0; excess-- {
 		i := f.leastNeeded(list, mayGo)
@@ -197,7 +197,7 @@ func beyond(f facts, count int, list []copyView, mayGo func(copyView) bool) []st
 //   - one on a disk that is too full
 //   - one that is not on the engine's node
 //   - the last by name
-func (f facts) leastNeeded(list []copyView, mayGo func(copyView) bool) int {
+func (f policyFacts) leastNeeded(list []copyView, mayGo func(copyView) bool) int {
 	perDisk, perNode, perZone := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, v := range list {
 		perDisk[v.Spec.DiskID]++
@@ -234,7 +234,7 @@ func first(a, b bool) int {
 	return 1
 }
 
-func keepCount(f facts, v copyView) (Decision, bool) {
+func keepCount(f policyFacts, v copyView) (Decision, bool) {
 	switch {
 	case v.member:
 		return Decision{fateKeep, whyMember}, true
@@ -249,7 +249,7 @@ func keepCount(f facts, v copyView) (Decision, bool) {
 }
 
 // replaceLost asks for a replica in place of one that is lost or has not returned in time.
-func replaceLost(f facts) (*Addition, time.Duration) {
+func replaceLost(f policyFacts) (*Addition, time.Duration) {
 	if f.healthy() >= f.asked {
 		return nil, 0
 	}
@@ -264,7 +264,7 @@ func replaceLost(f facts) (*Addition, time.Duration) {
 }
 
 // replaceEvicted asks for a replica that replaces one that must leave its disk.
-func replaceEvicted(f facts) (*Addition, time.Duration) {
+func replaceEvicted(f policyFacts) (*Addition, time.Duration) {
 	i := slices.IndexFunc(f.list, func(v copyView) bool { return v.isHealthy() && v.evicted })
 	if i < 0 || f.healthy() < f.asked || f.staying() >= f.asked {
 		return nil, 0
@@ -277,7 +277,7 @@ func replaceEvicted(f facts) (*Addition, time.Duration) {
 
 // addLocal asks for a replica beyond the count, on the node where the volume is used. When it is good, another replica
 // is surplus.
-func addLocal(f facts) (*Addition, time.Duration) {
+func addLocal(f policyFacts) (*Addition, time.Duration) {
 	onNode := func(v copyView) bool { return v.Spec.NodeID == f.consumer && v.DeletionTimestamp == nil }
 	if f.consumer == "" || f.staying() < f.asked || slices.ContainsFunc(f.list, onNode) {
 		return nil, 0
@@ -297,7 +297,7 @@ const (
 
 // untilSettled is the time that a volume which has moved again must still stay on its node before it gets a local
 // replica; 0: none.
-func (f facts) untilSettled() time.Duration {
+func (f policyFacts) untilSettled() time.Duration {
 	if f.localAt == "" {
 		return 0
 	}
@@ -307,13 +307,13 @@ func (f facts) untilSettled() time.Duration {
 // movedSinceLocal reports whether the volume was attached to its node after the last local replica was created. If it
 // was not, that replica was created for this node. It is missing because the cache does not show it yet, or because it
 // was deleted. Stored times have the format RFC 3339 in UTC, which sorts by time.
-func (f facts) movedSinceLocal() bool { return f.localAt != "" && f.attachedAt > f.localAt }
+func (f policyFacts) movedSinceLocal() bool { return f.localAt != "" && f.attachedAt > f.localAt }
 
 // awaits reports whether a replica that is not a member may still take the place of another one, and for how long to
 // wait for it at most; 0: without limit. A member that does not serve is about to be excluded, and then has its own
 // prospects. After its node was removed, a member may continue to serve, as the last one: the new replica is copied
 // from it.
-func (f facts) awaits() (bool, time.Duration) {
+func (f policyFacts) awaits() (bool, time.Duration) {
 	for _, v := range f.list {
 		switch {
 		case v.DeletionTimestamp != nil:
@@ -336,7 +336,7 @@ func (f facts) awaits() (bool, time.Duration) {
 // awaitedSince is the stored time since when a replica is awaited: since there have been too few replicas. For a
 // replica that never became good, it is the time at which it failed. Otherwise, where no replica can be opened, one
 // new replica after the other would be created.
-func (f facts) awaitedSince(v copyView) string {
+func (f policyFacts) awaitedSince(v copyView) string {
 	if v.Spec.LastHealthyAt == "" && v.Spec.FailedAt > f.degradedSince {
 		return v.Spec.FailedAt
 	}

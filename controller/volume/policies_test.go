@@ -49,7 +49,7 @@ func withoutRebuilds(in Input) Input {
 
 // targetFor is the target of a volume that has had too few replicas since the time in its status.
 func targetFor(in Input) Target {
-	return targetOf(factsOf(in, copiesOf(in), in.Volume.Status.LastDegradedAt))
+	return targetOf(policyFactsOf(in.Facts, copiesOf(in.Facts), in.Volume.Status.LastDegradedAt))
 }
 
 // shown is a target as text, as the cases write it.

@@ -66,7 +66,7 @@ func TestWhichReplicasAreOnADiskThatIsTooFull(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
-			for name := range pressedOf(tc.in, []*longhorn.Node{diskUse("a", tc.use)}) {
+			for name := range pressedOf(tc.in.Facts, []*longhorn.Node{diskUse("a", tc.use)}) {
 				got = append(got, name)
 			}
 			assert.Equal(t, tc.want, strings.Join(got, " "))
@@ -143,7 +143,7 @@ func (w *fullWorld) turn(t *testing.T, i int, clock time.Time) bool {
 	}
 	settings := in.Cluster.Settings
 	in.Now, in.Cluster = clock, o.Snapshot(in.Volume.Name, settings)
-	in.Pressed, in.Unsettled = pressedOf(*in, o.Nodes), unsettledDisks(o.Replicas, in.Now)
+	in.Pressed, in.Unsettled = pressedOf(in.Facts, o.Nodes), unsettledDisks(o.Replicas, in.Now)
 	before, size := len(in.Replicas), in.Volume.Status.ActualSize
 	did := obey(t, in)
 	in.Volume.Status.ActualSize = size
@@ -157,7 +157,7 @@ func (w *fullWorld) turn(t *testing.T, i int, clock time.Time) bool {
 		w.moves++
 	}
 	require.LessOrEqual(t, len(in.Replicas), count+1)
-	require.GreaterOrEqual(t, copiesOf(*in).healthy(), count)
+	require.GreaterOrEqual(t, copiesOf(in.Facts).healthy(), count)
 	return did
 }
 
@@ -309,11 +309,11 @@ func renamed(in *Input, was, name string) {
 // The claim that others see does not depend on the snapshot of the cluster, which they do not read for it.
 func TestAMoveOffAFullDiskIsClaimed(t *testing.T) {
 	in := pressing(90, served(1, all(member, onDisk("disk-d1"), olderBy(time.Hour)), all(fresh, onNode("a"), onDisk("disk-d2"), olderBy(time.Second))))
-	in.Pressed = pressedOf(in, []*longhorn.Node{diskUse("a", "d1=95 d2=10")})
+	in.Pressed = pressedOf(in.Facts, []*longhorn.Node{diskUse("a", "d1=95 d2=10")})
 	in.Cluster = scheduler.Snapshot{}
-	assert.Equal(t, []string{"a"}, claimOf(in, false).Wants)
+	assert.Equal(t, []string{"a"}, claimOf(in.Facts, false).Wants)
 	in.Pressed = nil
-	assert.Empty(t, claimOf(in, false).Wants)
+	assert.Empty(t, claimOf(in.Facts, false).Wants)
 	assert.Equal(t, whySurplus, targetFor(in).Copies["r2"].Why)
 }
 

@@ -32,7 +32,7 @@ type Claim struct {
 // own is set when the volume computes its own claim. Then the claim includes a rebuild that the API server refuses,
 // because the volume attempts it at its turn. It also includes replicas that are rebuilt only if no new replica can be
 // placed.
-func claimOf(in Input, own bool) Claim {
+func claimOf(in Facts, own bool) Claim {
 	claim := Claim{Volume: in.Volume.Name, Since: in.Volume.Status.LastDegradedAt}
 	if in.Engine == nil || in.Volume.DeletionTimestamp != nil {
 		return claim
@@ -41,7 +41,7 @@ func claimOf(in Input, own bool) Claim {
 	if !c.known {
 		return claim
 	}
-	f := factsOf(in, record(in, c), claim.Since)
+	f := policyFactsOf(in, record(in, c), claim.Since)
 	if i := slices.IndexFunc(f.list, isBeingRebuilt); i >= 0 {
 		claim.Runs = f.list[i].Spec.NodeID
 		return claim
@@ -83,7 +83,7 @@ func (c Claim) compare(o Claim) int {
 
 // due lists the replicas that can be rebuilt now, those with the fewest failures first, and the time until another one
 // can be rebuilt. A replica that must leave its disk is rebuilt only if no new replica can be placed.
-func (f facts) due(t Target, noPlace bool) (list []copyView, wait time.Duration) {
+func (f policyFacts) due(t Target, noPlace bool) (list []copyView, wait time.Duration) {
 	if !f.rebuilds {
 		return nil, 0
 	}
@@ -106,7 +106,7 @@ func (f facts) due(t Target, noPlace bool) (list []copyView, wait time.Duration)
 
 // nextRebuild picks the replica to rebuild, if its turn has come: nil if there is none. It also returns the time until
 // the next check, and whether the volume waits for a turn.
-func nextRebuild(in Input, f facts, t Target, noPlace bool) (next *copyView, wait time.Duration, waits bool) {
+func nextRebuild(in Facts, f policyFacts, t Target, noPlace bool) (next *copyView, wait time.Duration, waits bool) {
 	due, wait := f.due(t, noPlace)
 	mine := Claim{Volume: in.Volume.Name, Since: in.Volume.Status.LastDegradedAt}
 	for i, v := range due {

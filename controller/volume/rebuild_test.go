@@ -83,7 +83,7 @@ func TestWhatAVolumeClaims(t *testing.T) {
 		{name: "rebuilds are off → nothing", in: withoutRebuilds(served(2, member, once(time.Minute)))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := claimOf(tc.in, false)
+			c := claimOf(tc.in.Facts, false)
 			assert.Equal(t, tc.runs, c.Runs)
 			assert.Equal(t, tc.wants, c.Wants)
 			if tc.runs == "" && !tc.in.Volume.DeletionTimestamp.IsZero() {
@@ -91,7 +91,7 @@ func TestWhatAVolumeClaims(t *testing.T) {
 			}
 			p := plan(tc.in)
 			begins := p.UpdateEngine != nil && len(p.UpdateEngine.Spec.ReplicaAddressMap) > len(tc.in.Engine.Spec.ReplicaAddressMap)
-			if copiesOf(tc.in).known {
+			if copiesOf(tc.in.Facts).known {
 				assert.Equal(t, len(tc.wants) > 0, begins, "it claims what its own step begins")
 			}
 		})
@@ -100,8 +100,8 @@ func TestWhatAVolumeClaims(t *testing.T) {
 
 func TestACopyThatIsToLeaveItsDiskIsClaimedOnlyWhereThereIsNoPlace(t *testing.T) {
 	in := served(2, member, all(once(long), evicted))
-	assert.Empty(t, claimOf(in, false).Wants)
-	assert.Equal(t, []string{"b"}, claimOf(in, true).Wants)
+	assert.Empty(t, claimOf(in.Facts, false).Wants)
+	assert.Equal(t, []string{"b"}, claimOf(in.Facts, true).Wants)
 	in = onNodes(2, evictedDisks(degradedFor(0, in)))
 	in.RebuildLimit, in.Rebuilds = 1, []Claim{{Volume: "o", Runs: "b"}}
 	assert.Nil(t, plan(in).UpdateEngine, "its turn comes like that of any other")
@@ -113,8 +113,8 @@ func TestAVolumeThatIsRefusedClaimsNothingAndLooksForItsOwnTurnAllTheSame(t *tes
 		return in
 	}
 	in := refused(served(2, member, once(time.Minute)))
-	assert.Empty(t, claimOf(in, false).Wants)
-	assert.Equal(t, []string{"b"}, claimOf(in, true).Wants)
+	assert.Empty(t, claimOf(in.Facts, false).Wants)
+	assert.Equal(t, []string{"b"}, claimOf(in.Facts, true).Wants)
 	p := plan(in)
 	if assert.NotNil(t, p.UpdateEngine, "it is attempted again") {
 		assert.Contains(t, p.UpdateEngine.Spec.ReplicaAddressMap, "r2")
@@ -122,7 +122,7 @@ func TestAVolumeThatIsRefusedClaimsNothingAndLooksForItsOwnTurnAllTheSame(t *tes
 	in.RebuildLimit, in.Rebuilds = 1, []Claim{{Volume: "o", Runs: "b"}}
 	assert.Nil(t, plan(in).UpdateEngine, "the limit is kept")
 	under := refused(served(2, member, all(once(time.Minute), asked, tried, shows(longhorn.ReplicaModeWO))))
-	assert.Equal(t, "b", claimOf(under, false).Runs, "what is being rebuilt loads the node all the same")
+	assert.Equal(t, "b", claimOf(under.Facts, false).Runs, "what is being rebuilt loads the node all the same")
 }
 
 func TestARebuildWaitsForItsTurn(t *testing.T) {
@@ -163,12 +163,12 @@ func TestANodeThatComesBackIsNotFlooded(t *testing.T) {
 		all = append(all, in)
 	}
 	order := slices.Clone(all)
-	slices.SortFunc(order, func(a, b Input) int { return claimOf(a, false).compare(claimOf(b, false)) })
+	slices.SortFunc(order, func(a, b Input) int { return claimOf(a.Facts, false).compare(claimOf(b.Facts, false)) })
 	begun := 0
 	for round := range volumes {
 		claims := make([]Claim, 0, volumes)
 		for _, in := range all {
-			claims = append(claims, claimOf(in, false))
+			claims = append(claims, claimOf(in.Facts, false))
 		}
 		var running []*Input
 		for i := range all {
@@ -178,7 +178,7 @@ func TestANodeThatComesBackIsNotFlooded(t *testing.T) {
 				in.Engine.Spec = p.UpdateEngine.Spec
 				begun++
 			}
-			if claimOf(*in, false).Runs != "" {
+			if claimOf(in.Facts, false).Runs != "" {
 				running = append(running, in)
 			}
 		}

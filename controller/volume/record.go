@@ -13,7 +13,7 @@ const steadyAfter = 10 * time.Minute
 
 // record returns the replicas with their current state recorded in their specs. A replica with a changed spec is a new
 // object; the object of the input stays unchanged.
-func record(in Input, c copies) copies {
+func record(in Facts, c copies) copies {
 	recorded := copies{known: c.known}
 	for _, v := range c.list {
 		spec := recordOf(v, in.Now)

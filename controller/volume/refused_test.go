@@ -94,19 +94,19 @@ func TestAVolumeShowsThatItsDeviceIsInUse(t *testing.T) {
 	v := build.Volume("vol", finalized)
 
 	var s longhorn.VolumeStatus
-	mirrorInUse(Input{Volume: v, Engine: free}, &s)
+	mirrorInUse(Input{Facts: Facts{Volume: v, Engine: free}}, &s)
 	assert.Empty(t, s.Conditions, "never in use → nothing is said")
-	mirrorInUse(Input{Volume: v, Engine: used}, &s)
+	mirrorInUse(Input{Facts: Facts{Volume: v, Engine: used}}, &s)
 	assert.Equal(t, "it is mounted at /x", types.FindCondition(s.Conditions, "DeviceInUse").Message)
-	events := transitions(Input{Volume: v}, &s)
+	events := transitions(Input{Facts: Facts{Volume: v}}, &s)
 	require.Len(t, events, 1)
 	assert.Equal(t, Event{"Warning", "DeviceInUse", "volume vol cannot be detached: it is mounted at /x"}, events[0])
 	v.Status = s
-	assert.Empty(t, transitions(Input{Volume: v}, &s), "told once")
-	mirrorInUse(Input{Volume: v, Engine: free}, &s)
+	assert.Empty(t, transitions(Input{Facts: Facts{Volume: v}}, &s), "told once")
+	mirrorInUse(Input{Facts: Facts{Volume: v, Engine: free}}, &s)
 	assert.Equal(t, longhorn.ConditionFalse, types.FindCondition(s.Conditions, "DeviceInUse").Status)
 
-	for _, status := range []longhorn.VolumeStatus{plan(Input{Volume: build.Volume("vol", finalized), Engine: used}).Status, planDeletion(Input{Volume: build.Volume("vol"), Engine: used}).Status} {
+	for _, status := range []longhorn.VolumeStatus{plan(Input{Facts: Facts{Volume: build.Volume("vol", finalized), Engine: used}}).Status, planDeletion(Input{Facts: Facts{Volume: build.Volume("vol"), Engine: used}}).Status} {
 		assert.Equal(t, longhorn.ConditionTrue, types.FindCondition(status.Conditions, "DeviceInUse").Status)
 	}
 }

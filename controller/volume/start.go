@@ -66,7 +66,7 @@ func startedEngine(in Input) *longhorn.Engine {
 	e.Spec.DesireState = longhorn.DesireStateRunning
 	e.Spec.ReplicaAddressMap = map[string]string{}
 	for _, r := range in.Replicas {
-		if types.Stays(r) && r.Spec.DesireState == longhorn.DesireStateRunning && isReachable(in, r) {
+		if types.Stays(r) && r.Spec.DesireState == longhorn.DesireStateRunning && isReachable(in.Facts, r) {
 			e.Spec.ReplicaAddressMap[r.Name] = types.ReplicaAddress(r)
 		}
 	}
@@ -94,9 +94,9 @@ func roll(in Input) (awaited, missing []string, ready bool) {
 		}
 		delete(names, r.Name)
 		switch {
-		case !types.Stays(r), isUnavailable(in, r):
+		case !types.Stays(r), isUnavailable(in.Facts, r):
 			missing = append(missing, describe(in, r))
-		case r.Spec.DesireState == longhorn.DesireStateRunning && isReachable(in, r):
+		case r.Spec.DesireState == longhorn.DesireStateRunning && isReachable(in.Facts, r):
 			ready = true
 		default:
 			awaited = append(awaited, describe(in, r))
@@ -131,17 +131,6 @@ func startDelay(e *longhorn.Engine, now time.Time) time.Duration {
 		return 0
 	}
 	return types.Until(c.LastTransitionTime, retryFailedStart, now)
-}
-
-// isReachable reports whether a replica can be reached: it runs in the current process of its node. After a process was
-// replaced, the status shows the old address for a while.
-func isReachable(in Input, r *longhorn.Replica) bool {
-	return r.Status.CurrentState == longhorn.InstanceStateRunning && !isUnavailable(in, r) && in.Nodes[r.Spec.NodeID].Process == r.Status.UUID
-}
-
-// isUnavailable reports whether a replica is not awaited: its node is down, or it has failed.
-func isUnavailable(in Input, r *longhorn.Replica) bool {
-	return in.Nodes[r.Spec.NodeID].Down || r.Status.CurrentState == longhorn.InstanceStateError
 }
 
 // describe says for users why a replica does not serve.

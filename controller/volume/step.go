@@ -27,6 +27,14 @@ type Step struct {
 	After time.Duration
 }
 
+// Surplus is a replica to be deleted, and the engine as the plan saw it, which runs without the replica. The replica
+// must be deleted only if the API server shows the volume, the engine and the replica in the same state.
+type Surplus struct {
+	Replica *longhorn.Replica
+	Engine  *longhorn.Engine
+	Why     Reason
+}
+
 // nextStep requires that the replicas are known. degradedSince is the stored time since when there have been too
 // few good replicas.
 //
@@ -38,9 +46,9 @@ type Step struct {
 //	build                serves, its time has come     add it to the engine's spec, one at a time
 //	drop                 member                        remove it from the engine's spec, one at a time
 //	drop                 the recorded epoch lacks it   delete it, one at a time
-func nextStep(in Input, c copies, degradedSince string) Step {
+func nextStep(in Facts, c copies, degradedSince string) Step {
 	c = record(in, c)
-	f := factsOf(in, c, degradedSince)
+	f := policyFactsOf(in, c, degradedSince)
 	t := targetOf(f)
 	s := Step{Scheduled: allPlaced, After: t.After}
 	hasPlace := true
@@ -76,14 +84,14 @@ func nextStep(in Input, c copies, degradedSince string) Step {
 
 // drops reports whether a replica must go, and its object is not being deleted yet. It still has its data, so a new
 // replica would be the second one beyond the count. The deletion of its object is an event that causes a new plan.
-func drops(f facts, t Target) bool {
+func drops(f policyFacts, t Target) bool {
 	return slices.ContainsFunc(f.list, func(v copyView) bool { return t.Copies[v.Name].Fate == fateDrop && v.DeletionTimestamp == nil })
 }
 
 // askedFor returns the replicas that the engine must have, except the one that is about to start its rebuild. These
 // are all members except one that leaves, and the replica that is being rebuilt. A member stays in the list even if
 // its object is not found: a missing object proves nothing.
-func askedFor(in Input, f facts, t Target) map[string]string {
+func askedFor(in Facts, f policyFacts, t Target) map[string]string {
 	asked := map[string]string{}
 	leaving := nextToLeave(f, t)
 	for name, at := range in.Engine.Spec.ReplicaAddressMap {
@@ -104,7 +112,7 @@ func askedFor(in Input, f facts, t Target) map[string]string {
 
 // nextToLeave picks the member that the engine must exclude now. A member that is not healthy comes first, then the
 // least needed healthy member. "": none.
-func nextToLeave(f facts, t Target) string {
+func nextToLeave(f policyFacts, t Target) string {
 	isDropped := func(v copyView) bool { return v.member && t.Copies[v.Name].Fate == fateDrop }
 	var good []copyView
 	for _, v := range f.list {
@@ -123,7 +131,7 @@ func nextToLeave(f facts, t Target) string {
 
 // begins resets the stored healthy time of a replica whose rebuild is about to start. It does not count as healthy
 // until the rebuild succeeds.
-func (f facts) begins(name string) {
+func (f policyFacts) begins(name string) {
 	for i, v := range f.list {
 		if v.Name == name && v.Spec.HealthyAt != "" {
 			f.list[i].Replica = v.DeepCopy()
@@ -144,7 +152,7 @@ func changed(was []*longhorn.Replica, list []copyView) []*longhorn.Replica {
 }
 
 // giveUp picks a replica to delete: the recorded epoch lacks it, and the engine no longer uses it.
-func giveUp(in Input, f facts, t Target) *Surplus {
+func giveUp(in Facts, f policyFacts, t Target) *Surplus {
 	for _, v := range f.list {
 		holds := v.member || v.asked || v.mode == longhorn.ReplicaModeWO || v.mode == longhorn.ReplicaModeRW
 		if t.Copies[v.Name].Fate == fateDrop && !holds && v.DeletionTimestamp == nil && f.hasProvenOther(v) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -20,9 +19,6 @@ import (
 //
 // The last line repairs a volume that a release without strict-local attached elsewhere. No rule here deletes a
 // replica: the policies do, and they never drop the last good one.
-
-// strictLocalLeaves says how a user can make a strict-local replica leave its node.
-const strictLocalLeaves = "a strict-local replica leaves its node only if the volume is detached, gets another dataLocality, and is attached again"
 
 // isPlacedWhenAttached reports whether a new volume gets its replica only when it is first attached, on that node: it
 // has only one replica, which must be local.
@@ -44,25 +40,12 @@ func planWhenAttached(in Input, p *Plan) (waits bool) {
 	case node == "":
 		p.say(scheduling{longhorn.ConditionTrue, types.ReasonPlacedWhenAttached, fmt.Sprintf("the replica is scheduled to the node where the volume is attached first: dataLocality is %s", in.Volume.Spec.DataLocality)}, in.Now)
 	default:
-		made, said := placeAttached(in, node)
+		made, said := placeAttached(in.Facts, node)
 		p.say(said, in.Now)
 		p.CreateReplicas = made
 	}
 	p.awaitsFirst()
 	return true
-}
-
-func placeAttached(in Input, node string) ([]*longhorn.Replica, scheduling) {
-	want := request(in.Volume)
-	want.ActualSizeBytes = 0
-	if types.IsStrictLocal(in.Volume) {
-		want.HardNodeAffinity = node
-	}
-	found, err := near(in.Cluster, want, node)
-	if err != nil {
-		return nil, unplaced(types.ReasonReplicaSchedulingFailure, err.Error())
-	}
-	return []*longhorn.Replica{children.NewReplica(in.Volume, in.Names[0], found)}, allPlaced
 }
 
 // refusesNode says why a volume must not start on the requested node: it is strict-local, and its data is elsewhere.

@@ -91,8 +91,8 @@ func (r Reason) explain() string {
 	return "the volume no longer needs it (" + string(r) + ")"
 }
 
-// facts are everything that the policies see.
-type facts struct {
+// policyFacts are everything that the policies see. They are derived from the Facts.
+type policyFacts struct {
 	copies
 	prospects map[string]prospect // of replicas that are not members
 	asked     int                 // the requested number of replicas
@@ -117,8 +117,8 @@ type facts struct {
 	now           time.Time
 }
 
-func factsOf(in Input, c copies, degradedSince string) facts {
-	f := facts{
+func policyFactsOf(in Facts, c copies, degradedSince string) policyFacts {
+	f := policyFacts{
 		copies: c, prospects: map[string]prospect{}, zones: map[string]string{}, asked: in.Volume.Spec.NumberOfReplicas, engine: in.Engine.Spec.NodeID,
 		degradedSince: degradedSince, patience: in.ReplenishmentWait, stale: time.Duration(in.Volume.Spec.StaleReplicaTimeout) * time.Minute,
 		rebuilds: in.RebuildLimit > 0, balance: autoBalanceOf(in.Volume, in.AutoBalance), now: in.Now,
@@ -144,9 +144,17 @@ func factsOf(in Input, c copies, degradedSince string) facts {
 	return f
 }
 
+// attachedSince is the stored time at which the volume was attached to the node of its engine.
+func attachedSince(in Facts) string {
+	if s := in.Volume.Status; s.CurrentNodeID == in.Engine.Spec.NodeID && s.AttachedAt != "" {
+		return s.AttachedAt
+	}
+	return types.Timestamp(in.Now)
+}
+
 // targetOf asks the policies, in their order, about each replica: the first policy that decides wins. Then it asks the
 // additions for one more replica, in their order.
-func targetOf(f facts) Target {
+func targetOf(f policyFacts) Target {
 	t := Target{Copies: map[string]Decision{}}
 	for _, v := range f.list {
 		d := decide(f, v)
@@ -174,7 +182,7 @@ func targetOf(f facts) Target {
 	return t
 }
 
-func decide(f facts, v copyView) Decision {
+func decide(f policyFacts, v copyView) Decision {
 	for _, p := range policies {
 		if d, ok := p(f, v); ok {
 			return d
@@ -184,25 +192,25 @@ func decide(f facts, v copyView) Decision {
 }
 
 // staying is the number of good replicas that stay where they are.
-func (f facts) staying() int {
+func (f policyFacts) staying() int {
 	return f.count(func(v copyView) bool { return v.isSound() && !v.evicted })
 }
 
 // hasAnother reports whether another replica than v is good.
-func (f facts) hasAnother(v copyView) bool {
+func (f policyFacts) hasAnother(v copyView) bool {
 	return slices.ContainsFunc(f.list, func(o copyView) bool { return o.Name != v.Name && o.isSound() })
 }
 
 // hasProvenOther reports whether another replica than v serves now and was recorded as good. The record is a second
 // proof in addition to the engine's status.
-func (f facts) hasProvenOther(v copyView) bool {
+func (f policyFacts) hasProvenOther(v copyView) bool {
 	return slices.ContainsFunc(f.list, func(o copyView) bool { return o.Name != v.Name && o.isSound() && o.Spec.LastHealthyAt != "" })
 }
 
 // staleIn is the time until a failed replica is deleted according to staleReplicaTimeout; 0: never, or it is due. A
 // replica that never became good is not deleted before its replacement may be created. Otherwise, where no replica
 // can be opened, each deletion would be the reason for the next creation.
-func (f facts) staleIn(v copyView) time.Duration {
+func (f policyFacts) staleIn(v copyView) time.Duration {
 	if f.stale <= 0 || v.Spec.FailedAt == "" {
 		return 0
 	}
@@ -213,7 +221,7 @@ func (f facts) staleIn(v copyView) time.Duration {
 	return types.Until(v.Spec.FailedAt, after, f.now)
 }
 
-func (f facts) isStale(v copyView) bool {
+func (f policyFacts) isStale(v copyView) bool {
 	return f.stale > 0 && v.Spec.FailedAt != "" && f.staleIn(v) == 0
 }
 

@@ -48,7 +48,7 @@ func drawServed(t *rapid.T) Input {
 func TestTargetLeavesEnoughGoodCopies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawServed(t)
-		c, target := copiesOf(in), targetFor(in)
+		c, target := copiesOf(in.Facts), targetFor(in)
 		left := c.count(func(v copyView) bool { return v.isHealthy() && target.Copies[v.Name].Fate != fateDrop })
 		require.GreaterOrEqual(t, left, min(c.healthy(), in.Volume.Spec.NumberOfReplicas), "good copies of %d are left, %d are asked for: %v", c.healthy(), in.Volume.Spec.NumberOfReplicas, target.Copies)
 		for _, v := range c.list {
@@ -69,7 +69,7 @@ func TestStepKeepsTheLastGoodCopy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawServed(t)
 		p := plan(in)
-		c, e := copiesOf(in), in.Engine
+		c, e := copiesOf(in.Facts), in.Engine
 		if p.UpdateEngine != nil {
 			left, serving := 0, 0
 			for _, v := range c.list {
@@ -169,7 +169,7 @@ func TestAVolumeComesToRestHoweverItBegins(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := drawMixed(rt)
 		count := in.Volume.Spec.NumberOfReplicas
-		good := min(copiesOf(in).healthy(), count)
+		good := min(copiesOf(in.Facts).healthy(), count)
 		made := 0
 		for steps, still := 0, 0; still < 700; steps++ { // longer than the wait for a lost replica
 			made += len(plan(in).CreateReplicas)
@@ -178,10 +178,10 @@ func TestAVolumeComesToRestHoweverItBegins(t *testing.T) {
 			if obey(t, &in) {
 				still = 0
 			}
-			require.GreaterOrEqual(rt, copiesOf(in).healthy(), good, "good copies on the way")
+			require.GreaterOrEqual(rt, copiesOf(in.Facts).healthy(), good, "good copies on the way")
 		}
 		require.LessOrEqual(rt, made, count+1, "copies made")
-		c := copiesOf(in)
+		c := copiesOf(in.Facts)
 		require.LessOrEqual(rt, c.count(copyView.isSound), count, "copies in the end")
 		onNode := func(v copyView) bool { return v.isSound() && v.Spec.NodeID == in.Engine.Spec.NodeID }
 		hasPlace := slices.ContainsFunc(in.Cluster.Nodes, func(n scheduler.Node) bool {
@@ -213,7 +213,7 @@ func TestVolumeComesToRestAsItIsAskedFor(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := evictedDisks(tc.in)
-			good := copiesOf(in).healthy()
+			good := copiesOf(in.Facts).healthy()
 			steps := 0
 			for still := 0; still < 30; steps++ { // as long as a rebuild may wait
 				require.Less(t, steps, 500, "it never comes to rest")
@@ -221,7 +221,7 @@ func TestVolumeComesToRestAsItIsAskedFor(t *testing.T) {
 				if obey(t, &in) {
 					still = 0
 				}
-				require.GreaterOrEqual(t, copiesOf(in).healthy(), min(good, in.Volume.Spec.NumberOfReplicas), "good copies on the way")
+				require.GreaterOrEqual(t, copiesOf(in.Facts).healthy(), min(good, in.Volume.Spec.NumberOfReplicas), "good copies on the way")
 			}
 			var nodes []string
 			for _, r := range in.Replicas {
