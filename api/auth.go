@@ -30,7 +30,7 @@ type Access interface {
 var (
 	ErrUnauthenticated = errors.New("the token is not valid")
 	// ErrTooManyReviews: there are more unknown tokens or rights than may be reviewed at a time.
-	ErrTooManyReviews = errors.New("too many credentials are being checked")
+	ErrTooManyReviews = errors.New("too many tokens and rights are being checked at the same time")
 )
 
 // maxToken is the longest bearer token that is accepted, in bytes. Tokens of service accounts have about 1,200.
@@ -166,12 +166,12 @@ func needs(ctx context.Context, what Attributes) error {
 // undecided is a right that could not be reviewed.
 type undecided struct{ cause error }
 
-func (u *undecided) Error() string { return "review a right: " + u.cause.Error() }
+func (u *undecided) Error() string { return "check a right of the user: " + u.cause.Error() }
 
 func (u *undecided) Unwrap() error { return u.cause }
 
 // textUndecided is the message to clients in that case.
-const textUndecided = "the API server does not say whose token this is, or what they may do; try again"
+const textUndecided = "the Kubernetes API server could not check the token or the rights of its user; try again"
 
 // OnlyTLS returns a handler that refuses requests over plain HTTP, except while trusted returns true, and except
 // /healthz. It must be in front of a Forwarder: the Forwarder sends requests to the leader over TLS, however it
@@ -179,7 +179,7 @@ const textUndecided = "the API server does not say whose token this is, or what 
 func OnlyTLS(trusted func() bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil && r.URL.Path != pathHealthz && !trusted() {
-			respond(w, r, &refusal{http.StatusForbidden, "plain HTTP is not answered: use https:// with a bearer token, or see setting rest-trusted-network"})
+			respond(w, r, &refusal{http.StatusForbidden, "plain HTTP is refused: use https:// with a bearer token; setting rest-trusted-network can allow plain HTTP"})
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -34,6 +34,9 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
+// textFailed is the message to clients for an error whose text was not written for them.
+const textFailed = "the request failed; the logs of the longhorn-manager pods contain the cause"
+
 // methodError: the path exists, but does not allow the method.
 type methodError struct {
 	method  string
@@ -41,7 +44,7 @@ type methodError struct {
 }
 
 func (m *methodError) Error() string {
-	return fmt.Sprintf("method %.20s is not allowed here; allowed: %s", m.method, m.allow())
+	return fmt.Sprintf("method %.20s is not allowed for this path; allowed methods: %s", m.method, m.allow())
 }
 
 func (m *methodError) allow() string { return strings.Join(m.allowed, ", ") }
@@ -71,9 +74,9 @@ func errorOf(err error) *v1.Error {
 	case errors.As(err, &unclear):
 		return wire(http.StatusServiceUnavailable, textUndecided)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return wire(http.StatusServiceUnavailable, "the request ran out of time; whether it was carried out is not known")
+		return wire(http.StatusServiceUnavailable, "the request timed out; it is unknown whether it was carried out")
 	}
-	return wire(http.StatusInternalServerError, "the manager could not answer; its log says why")
+	return wire(http.StatusInternalServerError, textFailed)
 }
 
 func problemOf(p *manager.Problem, wire func(int, string) *v1.Error) *v1.Error {
@@ -114,7 +117,7 @@ func decode[T any](body []byte) (T, error) {
 	case err == nil:
 		return value, nil
 	case errors.As(err, &syntax):
-		return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body is not JSON: %s: %v", position(body, syntax.Offset), syntax)}
+		return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body is not valid JSON: %s: %v", position(body, syntax.Offset), syntax)}
 	case errors.As(err, &mismatch) && mismatch.Field == "":
 		return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body must be a JSON object, not a JSON %s", mismatch.Value)}
 	case errors.As(err, &mismatch):

@@ -64,15 +64,15 @@ func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader 
 		Rewrite:   rewrite,
 		ErrorLog:  log.New(io.Discard, "", 0), // the errors that matter go to ErrorHandler
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			entry.WithError(err).WithFields(logrus.Fields{"method": r.Method, "path": r.URL.Path}).Warn("leader did not answer")
-			status, text := http.StatusBadGateway, "the leader did not answer; whether the request was carried out is not known"
+			entry.WithError(err).WithFields(logrus.Fields{"method": r.Method, "path": r.URL.Path}).Warn("the leader did not answer a forwarded request")
+			status, text := http.StatusBadGateway, "the leader did not answer; it is unknown whether the request was carried out"
 			var dial *net.OpError
 			var insecure *client.InsecureError
 			switch {
 			case errors.As(err, &dial) && dial.Op == "dial":
 				status, text = http.StatusServiceUnavailable, "the leader cannot be reached; try again"
 			case errors.As(err, &insecure):
-				status, text = http.StatusServiceUnavailable, "the leader cannot prove that it is one; nothing was sent to it, try again"
+				status, text = http.StatusServiceUnavailable, "the leader could not prove its identity over TLS, so the request was not sent to it; try again"
 			}
 			_ = write(w, r, reply{status, errorOf(&refusal{status, text})})
 		},
@@ -118,7 +118,7 @@ func (f *Forwarder) leader(r *http.Request) (*url.URL, error) {
 	}
 	text, ok := f.leaderURL()
 	if !ok {
-		return nil, &refusal{http.StatusServiceUnavailable, "there is no leader just now; try again"}
+		return nil, &refusal{http.StatusServiceUnavailable, "no leader is elected at the moment; try again"}
 	}
 	leader, err := url.Parse(text)
 	if err != nil || leader.Host == "" {

@@ -76,7 +76,7 @@ func TestWithoutALeaderTheAnswerIsTryAgain(t *testing.T) {
 		headers []string
 		message string
 	}{
-		"none is known":                      {"", nil, "there is no leader just now; try again"},
+		"none is known":                      {"", nil, "no leader is elected at the moment; try again"},
 		"it refuses connections":             {closed.URL, nil, "the leader cannot be reached; try again"},
 		"another daemon takes us for leader": {closed.URL, []string{forwardedHeader + ": true"}, "the leader is changing; try again"},
 	}
@@ -102,7 +102,7 @@ func TestALeaderThatDiesOverARequestLeavesItsOutcomeUnknown(t *testing.T) {
 	w := do(t, follower(t, leader.URL), "DELETE", "/v1/volumes/vol", "")
 	e := decoded[v1.Error](t, w)
 	assert.Equal(t, 502, w.Code, w.Body)
-	assert.Equal(t, "the leader did not answer; whether the request was carried out is not known", e.Message)
+	assert.Equal(t, "the leader did not answer; it is unknown whether the request was carried out", e.Message)
 }
 
 func TestSomeThingsAreAnsweredHere(t *testing.T) {

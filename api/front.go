@@ -37,7 +37,7 @@ const (
 // maxLogin is the longest body of a login, in bytes: a token and a little JSON.
 const maxLogin = maxToken + 1<<10
 
-var errOtherOrigin = &refusal{http.StatusForbidden, "requests from pages of other origins are not accepted"}
+var errOtherOrigin = &refusal{http.StatusForbidden, "requests from web pages of other origins are refused"}
 
 // Front serves on every daemon what browsers of people need, before requests are passed on to the leader. It serves the
 // page and the login, and translates the login's cookie into the Authorization header that a Guard requires. So a
@@ -176,20 +176,20 @@ func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.TLS == nil {
-		return &refusal{http.StatusForbidden, "a token is taken over TLS alone: use https://"}
+		return &refusal{http.StatusForbidden, "a token is accepted only over TLS: use https://"}
 	}
 	select {
 	case f.logins <- struct{}{}:
 		defer func() { <-f.logins }()
 	default:
-		return &refusal{http.StatusTooManyRequests, "too many logins are under way; try again"}
+		return &refusal{http.StatusTooManyRequests, "too many logins at the same time; try again"}
 	}
 	// if w has no deadline, the server's own applies
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginPatience))
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return &refusal{http.StatusRequestEntityTooLarge, "the body must be a token of at most 16 KiB, as JSON"}
+		return &refusal{http.StatusRequestEntityTooLarge, "the body must be JSON with a token of at most 16 KiB"}
 	}
 	var in v1.Login
 	if json.Unmarshal(body, &in) != nil {
@@ -198,7 +198,7 @@ func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
 	token := strings.TrimSpace(in.Token)
 	switch {
 	case token == "":
-		return &refusal{http.StatusUnprocessableEntity, "token: must be given"}
+		return &refusal{http.StatusUnprocessableEntity, "token: is required"}
 	case len(token) > maxToken || strings.ContainsFunc(token, isNoTokenByte):
 		return ErrUnauthenticated
 	}
@@ -207,7 +207,7 @@ func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	setCookies(w, token, 0)
-	f.log.WithField("user", who.User).Info("a person logged in")
+	f.log.WithField("user", who.User).Info("a user logged in to the web page")
 	return f.writeSession(w, r, who)
 }
 

@@ -82,19 +82,19 @@ func TestLoginsThatAreRefused(t *testing.T) {
 		message                 string
 	}{
 		{"a wrong token", "POST", "https://h/v1/login", `{"token":"wrong"}`, nil, 401, "the token is not valid"},
-		{"no token", "POST", "https://h/v1/login", `{}`, nil, 422, "token: must be given"},
+		{"no token", "POST", "https://h/v1/login", `{}`, nil, 422, "token: is required"},
 		{"no JSON", "POST", "https://h/v1/login", `admin`, nil, 400, `the body must be JSON: {"token": "..."}`},
 		{"a token that would end the cookie", "POST", "https://h/v1/login", `{"token":"admin; Domain=x"}`, nil, 401, "the token is not valid"},
 		{"a token of two lines", "POST", "https://h/v1/login", "{\"token\":\"admin\\nx: y\"}", nil, 401, "the token is not valid"},
 		{"a long token", "POST", "https://h/v1/login", `{"token":"` + strings.Repeat("x", maxToken+1) + `"}`, nil, 401, "the token is not valid"},
-		{"a long body", "POST", "https://h/v1/login", `{"token":"` + strings.Repeat("x", maxLogin) + `"}`, nil, 413, "the body must be a token of at most 16 KiB, as JSON"},
-		{"over plain HTTP", "POST", "http://h/v1/login", `{"token":"admin"}`, nil, 403, "a token is taken over TLS alone: use https://"},
+		{"a long body", "POST", "https://h/v1/login", `{"token":"` + strings.Repeat("x", maxLogin) + `"}`, nil, 413, "the body must be JSON with a token of at most 16 KiB"},
+		{"over plain HTTP", "POST", "http://h/v1/login", `{"token":"admin"}`, nil, 403, "a token is accepted only over TLS: use https://"},
 		{"from another site", "POST", "https://h/v1/login", `{"token":"admin"}`, []string{"Origin: https://evil"}, 403, errOtherOrigin.text},
-		{"by GET", "GET", "https://h/v1/login", "", nil, 405, "method GET is not allowed here; allowed: POST"},
-		{"too many logins", "POST", "https://h/v1/login", `{"token":"busy"}`, nil, 429, "too many credentials are being checked; try again"},
-		{"the API server does not answer", "POST", "https://h/v1/login", `{"token":"unavailable"}`, nil, 503, "the API server does not say whose token this is, or what they may do; try again"},
+		{"by GET", "GET", "https://h/v1/login", "", nil, 405, "method GET is not allowed for this path; allowed methods: POST"},
+		{"too many logins", "POST", "https://h/v1/login", `{"token":"busy"}`, nil, 429, "too many tokens and rights are being checked at the same time; try again"},
+		{"the API server does not answer", "POST", "https://h/v1/login", `{"token":"unavailable"}`, nil, 503, "the Kubernetes API server could not check the token or the rights of its user; try again"},
 		{"a logout from another site", "POST", "https://h/v1/logout", "", []string{"Origin: https://evil"}, 403, errOtherOrigin.text},
-		{"a change of the session", "PUT", "https://h/v1/session", "", nil, 405, "method PUT is not allowed here; allowed: GET"},
+		{"a change of the session", "PUT", "https://h/v1/session", "", nil, 405, "method PUT is not allowed for this path; allowed methods: GET"},
 	} {
 		w := do(t, h, tc.method, tc.url, tc.body, tc.headers...)
 		assert.Equal(t, tc.status, w.Code, tc.name)
@@ -119,7 +119,7 @@ func TestLoginsThatSayNothingAreBounded(t *testing.T) {
 	}
 	w := do(t, h, "POST", "https://h/v1/login", `{"token":"admin"}`)
 	assert.Equal(t, http.StatusTooManyRequests, w.Code)
-	assert.Equal(t, "too many logins are under way; try again", decoded[v1.Error](t, w).Message)
+	assert.Equal(t, "too many logins at the same time; try again", decoded[v1.Error](t, w).Message)
 	for _, held := range bodies {
 		_ = held.Close()
 	}

@@ -22,7 +22,7 @@ func decodeInput[T any](body []byte) (T, error) {
 		return value, err
 	}
 	known := keysOf(reflect.TypeFor[T]())
-	return value, checkKeys(body, "", "is no key of this action; it has "+strings.Join(known, ", "), known)
+	return value, checkKeys(body, "", "is not a field of this action; the fields that can be set are "+strings.Join(known, ", "), known)
 }
 
 // decodeResource reads the body of a request that creates or changes a resource. Clients send back whole resources, so
@@ -35,7 +35,7 @@ func decodeResource[T any](body []byte, wire v1.Object, more ...string) (T, erro
 	}
 	settable := keysOf(reflect.TypeFor[T]())
 	known := slices.Concat(settable, keysOf(reflect.TypeOf(wire).Elem()), more)
-	return value, checkKeys(body, "", "is no field of this resource; fields that can be set are "+strings.Join(settable, ", "), known)
+	return value, checkKeys(body, "", "is not a field of this resource; the fields that can be set are "+strings.Join(settable, ", "), known)
 }
 
 // checkKeys refuses the first key, in order, of a JSON object that is not among the known keys; prefix is the path of
@@ -98,7 +98,7 @@ func checkUnsupported(body []byte) error {
 				continue
 			}
 			if value := textOf(keys[key]); value != "" && !slices.Contains(lacking[field], value) {
-				return &manager.Invalid{Field: field, Value: value, Rule: strings.Join(append([]string{"is not offered yet; leave it out"}, lacking[field]...), ", or give ")}
+				return &manager.Invalid{Field: field, Value: value, Rule: strings.Join(append([]string{"is not offered; leave it out"}, lacking[field]...), ", or set it to ")}
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func checkDiskKeys(body []byte) error {
 	if err != nil {
 		return err
 	}
-	rule := "is no field of a disk; fields that can be set are " + strings.Join(keysOf(reflect.TypeFor[v1.DiskUpdate]()), ", ")
+	rule := "is not a field of a disk; the fields that can be set are " + strings.Join(keysOf(reflect.TypeFor[v1.DiskUpdate]()), ", ")
 	for _, name := range slices.Sorted(maps.Keys(in.Disks)) {
 		if err := checkKeys(in.Disks[name], "disks."+name+".", rule, keysOf(reflect.TypeFor[v1.DiskInfo]())); err != nil {
 			return err

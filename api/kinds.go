@@ -96,7 +96,7 @@ func (k *kind) answer(r *http.Request, status int, work func(body []byte) (v1.Ob
 		return reply{}, &refusal{http.StatusRequestEntityTooLarge, "the body must be at most 1 MiB long"}
 	}
 	if err != nil {
-		return reply{}, &refusal{http.StatusBadRequest, "the body was cut off"}
+		return reply{}, &refusal{http.StatusBadRequest, "the body could not be read to its end"}
 	}
 	object, err := work(body)
 	if err != nil {

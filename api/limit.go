@@ -54,20 +54,20 @@ func (l *limiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	from := sourceOf(r.RemoteAddr)
 	if !l.rateOf(from).AllowN(l.clock.Now(), 1) {
-		tooMany(w, r, fmt.Sprintf("this address sends more than %g requests per second; try again", l.limits.PerSecond))
+		tooMany(w, r, fmt.Sprintf("too many requests from this address: at most %g per second are allowed; retry later", l.limits.PerSecond))
 		return
 	}
-	places, what := l.requests, "requests are being answered"
+	places, what := l.requests, "requests"
 	if strings.HasPrefix(r.URL.Path, pathStreams) {
-		places, what = l.streams, "streams are open"
+		places, what = l.streams, "streams"
 	}
 	ok, isFull := places.enter(from)
 	switch {
 	case isFull:
-		tooMany(w, r, fmt.Sprintf("%d %s, and no more at a time; try again", places.total, what))
+		tooMany(w, r, fmt.Sprintf("too many concurrent %s: this daemon serves at most %d at the same time; retry later", what, places.total))
 		return
 	case !ok:
-		tooMany(w, r, fmt.Sprintf("so many %s that there is no place for another one of this address; try again", what))
+		tooMany(w, r, fmt.Sprintf("too many concurrent %s from this address; retry later", what))
 		return
 	}
 	defer places.leave(from)

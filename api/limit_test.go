@@ -29,7 +29,7 @@ func TestRatesAreBoundedByAddress(t *testing.T) {
 		h.ServeHTTP(w, r)
 		if w.Code == http.StatusTooManyRequests {
 			assert.Equal(t, "1", w.Header().Get("Retry-After"))
-			assert.Contains(t, w.Body.String(), "this address sends more than 2 requests per second")
+			assert.Contains(t, w.Body.String(), "too many requests from this address: at most 2 per second are allowed")
 		}
 		return w.Code
 	}
@@ -48,8 +48,8 @@ func TestRatesAreBoundedByAddress(t *testing.T) {
 // for others.
 func TestPlacesAreBounded(t *testing.T) {
 	for _, tc := range []struct{ name, path, other, what string }{
-		{"requests", "/v1/volumes", "/v1/ws/volumes", "requests are being answered"},
-		{"streams", "/v1/ws/volumes", "/v1/volumes", "streams are open"},
+		{"requests", "/v1/volumes", "/v1/ws/volumes", "requests"},
+		{"streams", "/v1/ws/volumes", "/v1/volumes", "streams"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			entered, leave := make(chan struct{}), make(chan struct{})
@@ -83,13 +83,13 @@ func TestPlacesAreBounded(t *testing.T) {
 			begin("192.0.2.1")
 			status, text := from("192.0.2.1", "GET", tc.path)
 			assert.Equal(t, 429, status)
-			assert.Contains(t, text, "so many "+tc.what+" that there is no place for another one of this address")
+			assert.Contains(t, text, "too many concurrent "+tc.what+" from this address")
 			begin("192.0.2.2")
 			begin("192.0.2.3")
 			begin("192.0.2.4")
 			status, text = from("192.0.2.5", "GET", tc.path)
 			assert.Equal(t, 429, status)
-			assert.Contains(t, text, "4 "+tc.what)
+			assert.Contains(t, text, "too many concurrent "+tc.what+": this daemon serves at most 4 at the same time")
 			status, _ = from("192.0.2.1", "GET", tc.other)
 			assert.Equal(t, 200, status, "the others are counted apart")
 			status, _ = from("192.0.2.1", "GET", "/healthz")

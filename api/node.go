@@ -61,7 +61,7 @@ func disksOf(body []byte) (map[string]manager.DiskSpec, error) {
 		return nil, err
 	}
 	if in.Disks == nil {
-		return nil, &manager.Invalid{Field: "disks", Rule: "must be given: a map of all disks of the node by name"}
+		return nil, &manager.Invalid{Field: "disks", Rule: "is required: a map of all disks of the node by name"}
 	}
 	disks := make(map[string]manager.DiskSpec, len(in.Disks))
 	for name, d := range in.Disks {

@@ -79,7 +79,7 @@ func NewNodeHandler(node string, d NodeDeps) http.Handler {
 		return reply{status: http.StatusAccepted}, nil
 	}
 	nothing := func(r *http.Request) (reply, error) {
-		return reply{}, &refusal{http.StatusNotFound, "there is nothing at " + r.URL.Path}
+		return reply{}, &refusal{http.StatusNotFound, "the API has no path " + r.URL.Path}
 	}
 	forNode := func(action string, answer func(*http.Request) (reply, error)) http.HandlerFunc {
 		return s.handle(func(r *http.Request) (reply, error) {
@@ -149,7 +149,7 @@ func (p *Peers) post(ctx context.Context, node, url string) (bool, error) {
 	response, err := p.http.Do(r)
 	if err != nil {
 		return false, &manager.Problem{Class: manager.ErrUnavailable, Cause: err, Text: fmt.Sprintf(
-			"the daemon of node %q does not answer; whether the request was carried out is not known", node)}
+			"the daemon of node %q did not answer; it is unknown whether the request was carried out", node)}
 	}
 	defer func() { _ = response.Body.Close() }()
 	return outcomeOf(node, response)
@@ -159,7 +159,7 @@ func (p *Peers) post(ctx context.Context, node, url string) (bool, error) {
 func requestToNode(ctx context.Context, node, url string) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
-		return nil, fmt.Errorf("make a request to the daemon of node %s: %w", node, err)
+		return nil, fmt.Errorf("create a request to the daemon of node %s: %w", node, err)
 	}
 	r.Header.Set(nodeHeader, node)
 	r.Header.Set(forwardedHeader, "true") // by this header a daemon of an earlier release decides
@@ -182,11 +182,11 @@ func outcomeOf(node string, response *http.Response) (isDone bool, err error) {
 	switch {
 	case response.StatusCode == http.StatusServiceUnavailable && response.Header.Get(nodeHeader) == "":
 		return false, &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf(
-			"the daemon of node %q cannot do that: it is of an earlier release, or has only just begun; try again when all daemons are of this release", node)}
+			"the daemon of node %q cannot carry out the request: it is of an earlier release or has just started; try again when all daemons are of this release", node)}
 	case err != nil || wire.Message == "":
 		return false, fmt.Errorf("the daemon of node %s answered with status %d and no message: %w", node, response.StatusCode, err)
 	case response.StatusCode == http.StatusConflict:
 		return false, &manager.Problem{Class: manager.ErrConflict, Text: wire.Message}
 	}
-	return false, &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf("the daemon of node %q refuses: %s", node, wire.Message)}
+	return false, &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf("the daemon of node %q refused the request: %s", node, wire.Message)}
 }

@@ -98,8 +98,8 @@ func TestTheNodesDaemonTrims(t *testing.T) {
 		"it has ended → the volume":           {trimmer{isDone: true}, "admin", 200, ""},
 		"it goes on → accepted":               {trimmer{}, "admin", 202, ""},
 		"nothing is mounted → conflict":       {trimmer{err: &manager.Problem{Class: manager.ErrConflict, Text: "not mounted"}}, "admin", 409, "not mounted"},
-		"it fails → unavailable":              {trimmer{err: &manager.Problem{Class: manager.ErrUnavailable, Text: "I/O error"}}, "admin", 503, `the daemon of node "node-1" refuses: I/O error`},
-		"it fails behind the scenes → hidden": {trimmer{err: errBehindTheScenes}, "admin", 503, `the daemon of node "node-1" refuses: the manager could not answer; its log says why`},
+		"it fails → unavailable":              {trimmer{err: &manager.Problem{Class: manager.ErrUnavailable, Text: "I/O error"}}, "admin", 503, `the daemon of node "node-1" refused the request: I/O error`},
+		"it fails behind the scenes → hidden": {trimmer{err: errBehindTheScenes}, "admin", 503, `the daemon of node "node-1" refused the request: the request failed; the logs of the longhorn-manager pods contain the cause`},
 		"no right → refused by the leader":    {trimmer{isDone: true}, "reader", 403, `user "reader" has no right to update volumes.longhorn.io vol`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestWhereNothingCanBeTrimmedTheLeaderSaysSo(t *testing.T) {
 			objs: attachedAt("192.0.2.1"), path: "/v1/volumes/nix?action=trimFilesystem", status: 404, message: `volume "nix" does not exist`, offered: true,
 		},
 		"a key that it has not": {
-			objs: attachedAt("192.0.2.1"), body: `{"force":true}`, status: 422, message: "force: is no key of this action; it has ", offered: true,
+			objs: attachedAt("192.0.2.1"), body: `{"force":true}`, status: 422, message: "force: is not a field of this action; the fields that can be set are ", offered: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,15 +205,15 @@ func TestADaemonThatCannotTrimIsNamed(t *testing.T) {
 				r.Header.Del(nodeHeader) // an earlier release ignores it
 				older.ServeHTTP(w, r)
 			}),
-			`the daemon of node "node-1" cannot do that: it is of an earlier release, or has only just begun; try again when all daemons are of this release`,
+			`the daemon of node "node-1" cannot carry out the request: it is of an earlier release or has just started; try again when all daemons are of this release`,
 		},
 		"of another node": {
 			NewNodeHandler("node-2", NodeDeps{Trimmer: &trimmer{isDone: true}, Log: newBench(t).Log}),
-			`the daemon of node "node-1" refuses: this is the daemon of node "node-2", not of node "node-1"`,
+			`the daemon of node "node-1" refused the request: this is the daemon of node "node-2", not of node "node-1"`,
 		},
 		"cut off": {
 			http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
-			`the daemon of node "node-1" does not answer; whether the request was carried out is not known`,
+			`the daemon of node "node-1" did not answer; it is unknown whether the request was carried out`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,11 +44,11 @@ func checkQuery(route Route, r *http.Request) error {
 	}
 	given, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return &refusal{http.StatusBadRequest, fmt.Sprintf("the query of the request cannot be read: %.200s", err)}
+		return &refusal{http.StatusBadRequest, fmt.Sprintf("the query of the request is not valid: %.200s", err)}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(known, name) {
-			return &refusal{http.StatusBadRequest, fmt.Sprintf("%.100q is no query parameter of this request; it has %s", name, strings.Join(known, ", "))}
+			return &refusal{http.StatusBadRequest, fmt.Sprintf("%.100q is not a query parameter of this request; its parameters are %s", name, strings.Join(known, ", "))}
 		}
 	}
 	return nil

@@ -46,10 +46,10 @@ func isNameOfNetwork(host string) bool {
 
 // missingCredential refuses a request that needs a credential and has none.
 func missingCredential(r *http.Request, trusted func() bool) *refusal {
-	text := "a bearer token is needed: Authorization: Bearer <token>"
+	text := "a bearer token is required: send the header Authorization: Bearer <token>"
 	if trusted() {
-		text = fmt.Sprintf("a browser that asks for %.100q must log in, though rest-trusted-network is on: anyone may have given that name "+
-			"to this address; use an IP address, localhost or longhorn-backend in its place", r.Host)
+		text = fmt.Sprintf("a browser must log in to use the name %.100q, although setting rest-trusted-network is true: "+
+			"an attacker can point a name to this address; without a login, use an IP address, localhost or longhorn-backend", r.Host)
 	}
 	return &refusal{http.StatusUnauthorized, text}
 }

@@ -41,8 +41,8 @@ func TestAPageThatRebindsItsNameMustLogIn(t *testing.T) {
 	b := newBench(t)
 	h := b.fronted(&accessOf{}, always)
 	w := do(t, h, "GET", evil+"/v1/volumes", "", "Origin: "+evil)
-	assert.Equal(t, `a browser that asks for "evil.example:9500" must log in, though rest-trusted-network is on: anyone may have given that name `+
-		`to this address; use an IP address, localhost or longhorn-backend in its place`, decoded[v1.Error](t, w).Message)
+	assert.Equal(t, `a browser must log in to use the name "evil.example:9500", although setting rest-trusted-network is true: `+
+		`an attacker can point a name to this address; without a login, use an IP address, localhost or longhorn-backend`, decoded[v1.Error](t, w).Message)
 	for url, trusted := range map[string]bool{"https://evil.example/v1/session": false, "https://localhost/v1/session": true} {
 		session := decoded[v1.Session](t, do(t, h, "GET", url, "", "Sec-Fetch-Site: same-origin"))
 		assert.Equal(t, trusted, session.TrustedNetwork, "%s: the page asks for a login where one is needed", url)

@@ -60,7 +60,7 @@ var relayedHeaders = []string{
 // relay opens the stream at the leader, and then the client's stream.
 func (f *Forwarder) relay(w http.ResponseWriter, r *http.Request, leader *url.URL) {
 	if !f.relays.enter() {
-		respond(w, r, &refusal{http.StatusServiceUnavailable, "this daemon ends; try again"})
+		respond(w, r, &refusal{http.StatusServiceUnavailable, "this daemon is shutting down; try again"})
 		return
 	}
 	defer f.relays.running.Done()

@@ -67,7 +67,7 @@ func TestAPersistentVolumeAndAClaimNeedTheRightToMakeThem(t *testing.T) {
 		},
 		{
 			"too many reviews → try again", "pvCreate", `{}`, &owner{may: ErrTooManyReviews}, 429,
-			"too many credentials are being checked; try again",
+			"too many tokens and rights are being checked at the same time; try again",
 			[]Attributes{makePV},
 			nil,
 		},

@@ -119,7 +119,7 @@ func (s *Server) handler() *http.ServeMux {
 		}))
 	}
 	mux.HandleFunc("/", s.handle(func(r *http.Request) (reply, error) {
-		return reply{}, &refusal{http.StatusNotFound, "there is nothing at " + r.URL.Path}
+		return reply{}, &refusal{http.StatusNotFound, "the API has no path " + r.URL.Path}
 	}))
 	return mux
 }
@@ -155,7 +155,7 @@ func (s *Server) handle(answer func(*http.Request) (reply, error)) http.HandlerF
 			s.entry(r, result.status).Info("request answered")
 		}
 		if err := write(w, r, result); err != nil {
-			s.entry(r, result.status).WithError(err).Debug("response not delivered")
+			s.entry(r, result.status).WithError(err).Debug("the response could not be delivered")
 		}
 	}
 }

@@ -28,15 +28,15 @@ var refusals = map[string]struct {
 }{
 	"broken JSON → the place": {
 		"POST", volumes, "{\"name\": \"vol\",\n  \"size\" \"1\"}", 400, "Bad Request",
-		`the body is not JSON: line 2 column 10: invalid character '"' after object key`,
+		`the body is not valid JSON: line 2 column 10: invalid character '"' after object key`,
 	},
 	"JSON cut off → the place": {
 		"POST", volumes, `{"name"`, 400, "Bad Request",
-		"the body is not JSON: line 1 column 7: unexpected end of JSON input",
+		"the body is not valid JSON: line 1 column 7: unexpected end of JSON input",
 	},
 	"text after the JSON → refused": {
 		"POST", volumes, `{} {}`, 400, "Bad Request",
-		"the body is not JSON: line 1 column 4: invalid character '{' after top-level value",
+		"the body is not valid JSON: line 1 column 4: invalid character '{' after top-level value",
 	},
 	"a list → refused": {
 		"POST", volumes, `[]`, 400, "Bad Request", "the body must be a JSON object, not a JSON array",
@@ -47,7 +47,7 @@ var refusals = map[string]struct {
 	},
 	"a size that is a list → the field": {
 		"POST", volumes, `{"name":"vol","size":[1]}`, 422, "Unprocessable Entity",
-		"size: [1] is neither a string nor a number",
+		"size: [1] is not a string or a number",
 	},
 	"no body → the first field missing": {
 		"POST", volumes, "", 422, "Unprocessable Entity",
@@ -63,15 +63,15 @@ var refusals = map[string]struct {
 	},
 	"an encrypted volume → not made without encryption": {
 		"POST", volumes, `{"name":"vol","size":"1Gi","encrypted":true}`, 422, "Unprocessable Entity",
-		`encrypted: "true" is not offered yet; leave it out, or give false`,
+		`encrypted: "true" is not offered; leave it out, or set it to false`,
 	},
 	"an encrypted volume in other letters → not made without encryption": {
 		"POST", volumes, `{"name":"vol","size":"1Gi","Encrypted":true}`, 422, "Unprocessable Entity",
-		`encrypted: "true" is not offered yet; leave it out, or give false`,
+		`encrypted: "true" is not offered; leave it out, or set it to false`,
 	},
 	"from a backup → not made empty": {
 		"POST", volumes, `{"name":"vol","size":"1Gi","fromBackup":"s3://b"}`, 422, "Unprocessable Entity",
-		`fromBackup: "s3://b" is not offered yet; leave it out`,
+		`fromBackup: "s3://b" is not offered; leave it out`,
 	},
 	"an unknown tag → does not exist": {
 		"POST", volumes, `{"name":"vol","size":"1Gi","nodeSelector":["gpu"]}`, 422, "Unprocessable Entity",
@@ -99,18 +99,18 @@ var refusals = map[string]struct {
 	},
 	"attach with a key that it has not → the key": {
 		"POST", volumes + "/there?action=attach", `{"hostId":"node-1","hostID2":"node-2"}`, 422, "Unprocessable Entity",
-		"hostID2: is no key of this action; it has hostId, disableFrontend, attachedBy, attacherType, attachmentID",
+		"hostID2: is not a field of this action; the fields that can be set are hostId, disableFrontend, attachedBy, attacherType, attachmentID",
 	},
 	"detach with a slip of the pen → the key, and nothing is detached": {
 		"POST", volumes + "/there?action=detach", `{"attachmentId ":"csi-1"}`, 422, "Unprocessable Entity",
-		"attachmentId : is no key of this action; it has attachmentID, hostId, forceDetach",
+		"attachmentId : is not a field of this action; the fields that can be set are attachmentID, hostId, forceDetach",
 	},
 	"another action's key → the key": {
 		"POST", volumes + "/there?action=updateReplicaCount", `{"replicaCount":2,"numberOfReplicas":3}`, 422, "Unprocessable Entity",
-		"numberOfReplicas: is no key of this action; it has replicaCount",
+		"numberOfReplicas: is not a field of this action; the fields that can be set are replicaCount",
 	},
 	"diskUpdate with a key that it has not → the key": {
-		"POST", node + "?action=diskUpdate", `{"disks":{},"disk":{}}`, 422, "Unprocessable Entity", "disk: is no key of this action; it has disks",
+		"POST", node + "?action=diskUpdate", `{"disks":{},"disk":{}}`, 422, "Unprocessable Entity", "disk: is not a field of this action; the fields that can be set are disks",
 	},
 	"a known key in other letters, and an envelope → accepted, as far as the value goes": {
 		"POST", volumes + "/there?action=updateReplicaCount", `{"ReplicaCount":0,"type":"x","links":{},"actions":{},"id":""}`, 422, "Unprocessable Entity",
@@ -213,13 +213,13 @@ var refusals = map[string]struct {
 	},
 	"no disks at all → not taken for none": {
 		"POST", node + "?action=diskUpdate", `{}`, 422, "Unprocessable Entity",
-		"disks: must be given: a map of all disks of the node by name",
+		"disks: is required: a map of all disks of the node by name",
 	},
 	"a setting without a value → the field": {
-		"PUT", setting, `{}`, 422, "Unprocessable Entity", "value: must be given; an empty text means the default",
+		"PUT", setting, `{}`, 422, "Unprocessable Entity", "value: is required; an empty value means the default",
 	},
 	"a setting with a list → the field": {
-		"PUT", setting, `{"value":["2"]}`, 422, "Unprocessable Entity", `value: ["2"] is neither a string, a number, a truth value nor an object`,
+		"PUT", setting, `{"value":["2"]}`, 422, "Unprocessable Entity", `value: ["2"] is not a string, a number, a boolean or an object`,
 	},
 	"a setting out of bounds → the rule": {
 		"PUT", setting, `{"value":"0"}`, 422, "Unprocessable Entity",
@@ -229,16 +229,16 @@ var refusals = map[string]struct {
 		"PUT", "/v1/settings/nix", `{"value":"0"}`, 404, "Not Found", `setting "nix" does not exist`,
 	},
 	"a method that a list lacks → the ones it has": {
-		"DELETE", volumes, "", 405, "Method Not Allowed", "method DELETE is not allowed here; allowed: GET, POST",
+		"DELETE", volumes, "", 405, "Method Not Allowed", "method DELETE is not allowed for this path; allowed methods: GET, POST",
 	},
 	"a method that a resource lacks → the ones it has": {
-		"PUT", volumes + "/there", "", 405, "Method Not Allowed", "method PUT is not allowed here; allowed: GET, DELETE, POST",
+		"PUT", volumes + "/there", "", 405, "Method Not Allowed", "method PUT is not allowed for this path; allowed methods: GET, DELETE, POST",
 	},
 	"an action on what has none → the methods it has": {
-		"POST", setting + "?action=attach", "", 405, "Method Not Allowed", "method POST is not allowed here; allowed: GET, PUT",
+		"POST", setting + "?action=attach", "", 405, "Method Not Allowed", "method POST is not allowed for this path; allowed methods: GET, PUT",
 	},
 	"nothing there → not found": {
-		"GET", "/v1/nix", "", 404, "Not Found", "there is nothing at /v1/nix",
+		"GET", "/v1/nix", "", 404, "Not Found", "the API has no path /v1/nix",
 	},
 	"a body of more than 1 MiB → too large": {
 		"POST", volumes, `{"name":"` + strings.Repeat("a", 1<<20) + `"}`, 413, "Request Entity Too Large",
@@ -274,7 +274,7 @@ func TestAFailureBehindTheScenesIsNotShown(t *testing.T) {
 	w := do(t, b.server, "DELETE", "/v1/volumes/vol", "")
 	e := decoded[v1.Error](t, w)
 	assert.Equal(t, 500, w.Code)
-	assert.Equal(t, "the manager could not answer; its log says why", e.Message)
+	assert.Equal(t, "the request failed; the logs of the longhorn-manager pods contain the cause", e.Message)
 	assert.NotContains(t, w.Body.String(), "secret")
 }
 

@@ -35,7 +35,7 @@ func settingKind(m *manager.Manager) kind {
 				return nil, err
 			}
 			if in.Value == nil {
-				return nil, &manager.Invalid{Field: "value", Rule: "must be given; an empty text means the default"}
+				return nil, &manager.Invalid{Field: "value", Rule: "is required; an empty value means the default"}
 			}
 			return objectOf(settingOf)(m.UpdateSetting(ctx, id, string(*in.Value)))
 		},

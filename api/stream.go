@@ -137,7 +137,7 @@ func periodOf(text string) (time.Duration, error) {
 	}
 	period, err := time.ParseDuration(text)
 	if err != nil || period <= 0 {
-		return 0, &manager.Invalid{Field: "period", Value: fmt.Sprintf("%.40s", text), Rule: "must be a duration above 0, such as 5s"}
+		return 0, &manager.Invalid{Field: "period", Value: fmt.Sprintf("%.40s", text), Rule: "must be a duration greater than 0, such as 5s"}
 	}
 	return min(max(period, minPeriod), maxPeriod), nil
 }
@@ -147,7 +147,7 @@ func periodOf(text string) (time.Duration, error) {
 // answer. A client that is not a browser sends no Origin.
 func checkUpgrade(r *http.Request) error {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Method != http.MethodGet {
-		return &refusal{http.StatusUpgradeRequired, "this is a stream: it is read over a websocket"}
+		return &refusal{http.StatusUpgradeRequired, "this path is a stream: read it over a websocket"}
 	}
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
@@ -157,7 +157,7 @@ func checkUpgrade(r *http.Request) error {
 	if err == nil && len(origins) == 1 && origin.Host != "" && (strings.EqualFold(origin.Host, r.Host) || isOrigin(baseURL(r), origin)) {
 		return nil
 	}
-	return &refusal{http.StatusForbidden, "requests from pages of other origins are not accepted"}
+	return errOtherOrigin
 }
 
 // isOrigin reports whether the origin has the scheme and host of the base URL. Behind a proxy, headers contain the
@@ -178,15 +178,15 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period 
 	f := s.feedOf(k)
 	leave, err := f.join(changed)
 	if err != nil {
-		s.log.WithError(err).Error("stream not opened")
-		respond(w, r, &refusal{http.StatusInternalServerError, "the manager could not answer; its log says why"})
+		s.log.WithError(err).Error("the stream could not be opened")
+		respond(w, r, &refusal{http.StatusInternalServerError, textFailed})
 		return
 	}
 	defer leave()
 	// checkUpgrade has checked the origin
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		s.log.WithError(err).Debug("stream not opened") // Accept has answered
+		s.log.WithError(err).Debug("the stream could not be opened") // Accept has answered
 		return
 	}
 	t := &stream{
@@ -197,7 +197,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period 
 	err = t.run(conn.CloseRead(r.Context()))
 	end, ok := errors.AsType[websocket.CloseError](err)
 	if !ok {
-		end = websocket.CloseError{Code: websocket.StatusInternalError, Reason: "the manager could not go on; its log says why"}
+		end = websocket.CloseError{Code: websocket.StatusInternalError, Reason: "the stream failed; the logs of the longhorn-manager pods contain the cause"}
 		s.log.WithError(err).WithField("path", r.URL.Path).Error("stream failed")
 	}
 	if end == clientGone {
@@ -211,9 +211,9 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period 
 var (
 	// clientGone: the client has closed the stream, does not answer pings or does not read. It gets no close message.
 	clientGone   = websocket.CloseError{Code: websocket.StatusNoStatusRcvd}
-	endShutdown  = websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "the daemon ends, or leads no longer; connect again"}
-	endRefused   = websocket.CloseError{Code: websocket.StatusPolicyViolation, Reason: "the token, or its right to the collection, has ended"}
-	endUndecided = websocket.CloseError{Code: websocket.StatusTryAgainLater, Reason: "the API server does not say whose token this is; try again"}
+	endShutdown  = websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "the daemon is shutting down or is no longer the leader; connect again"}
+	endRefused   = websocket.CloseError{Code: websocket.StatusPolicyViolation, Reason: "the token, or its right to list this collection, is no longer valid"}
+	endUndecided = websocket.CloseError{Code: websocket.StatusTryAgainLater, Reason: "the Kubernetes API server could not check the token; try again"}
 )
 
 // stream is the stream of one client.

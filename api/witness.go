@@ -73,7 +73,7 @@ func (p *Peers) Reaches(ctx context.Context, witness, address, token, node strin
 	case marked == "" && (response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == http.StatusNotFound):
 		return false, ErrEarlierRelease
 	case response.StatusCode != http.StatusOK || marked != witness:
-		return false, fmt.Errorf("the daemon of node %s, asked whether it reaches node %s, answers with status %d as node %q",
+		return false, fmt.Errorf("the daemon of node %s, asked whether it reaches node %s, answered with status %d as node %q",
 			witness, node, response.StatusCode, marked)
 	}
 	var said reached
@@ -82,7 +82,7 @@ func (p *Peers) Reaches(ctx context.Context, witness, address, token, node strin
 		err = json.Unmarshal(body, &said)
 	}
 	if err != nil || said.Reached == nil {
-		return false, fmt.Errorf("the daemon of node %s does not say whether it reaches node %s: %w", witness, node, errors.Join(err, errNoAnswer))
+		return false, fmt.Errorf("the daemon of node %s did not report whether it reaches node %s: %w", witness, node, errors.Join(err, errNoAnswer))
 	}
 	return *said.Reached, nil
 }

@@ -38,13 +38,13 @@ func TestAWitnessSaysWhetherItReachesANode(t *testing.T) {
 	}{
 		"it does":                   {reacher{reaches: true}, "admin", "witness", true, "", []string{"silent"}},
 		"it does not":               {reacher{}, "admin", "witness", false, "", []string{"silent"}},
-		"it cannot find out":        {reacher{reaches: true, err: errBehindTheScenes}, "admin", "witness", false, `answers with status 500 as node "witness"`, []string{"silent"}},
-		"it knows no such node":     {reacher{err: &manager.Problem{Class: manager.ErrNotFound, Text: "no"}}, "admin", "witness", false, `answers with status 404 as node "witness"`, []string{"silent"}},
-		"no right":                  {reacher{reaches: true}, "reader", "witness", false, `answers with status 403 as node "witness"`, nil},
-		"a token that is not good":  {reacher{reaches: true}, "stolen", "witness", false, `answers with status 401 as node "witness"`, nil},
-		"it cannot check the token": {reacher{reaches: true}, "unavailable", "witness", false, `answers with status 503 as node "witness"`, nil},
-		"the address is another's":  {reacher{reaches: true}, "admin", "another", false, `answers with status 421 as node "another"`, nil},
-		"the name of no object":     {reacher{reaches: true}, "admin", "witness", false, `answers with status 404 as node "witness"`, nil},
+		"it cannot find out":        {reacher{reaches: true, err: errBehindTheScenes}, "admin", "witness", false, `answered with status 500 as node "witness"`, []string{"silent"}},
+		"it knows no such node":     {reacher{err: &manager.Problem{Class: manager.ErrNotFound, Text: "no"}}, "admin", "witness", false, `answered with status 404 as node "witness"`, []string{"silent"}},
+		"no right":                  {reacher{reaches: true}, "reader", "witness", false, `answered with status 403 as node "witness"`, nil},
+		"a token that is not good":  {reacher{reaches: true}, "stolen", "witness", false, `answered with status 401 as node "witness"`, nil},
+		"it cannot check the token": {reacher{reaches: true}, "unavailable", "witness", false, `answered with status 503 as node "witness"`, nil},
+		"the address is another's":  {reacher{reaches: true}, "admin", "another", false, `answered with status 421 as node "another"`, nil},
+		"the name of no object":     {reacher{reaches: true}, "admin", "witness", false, `answered with status 404 as node "witness"`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, access := c.reacher, &accessOf{}

@@ -155,7 +155,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, body any) 
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	if path == "" {
-		return nil, &Error{Request: method, Status: http.StatusNotFound, Message: "nothing has this name"}
+		return nil, &Error{Request: method, Status: http.StatusNotFound, Message: "no object can have this name"}
 	}
 	what := method + " " + c.base + path
 	request, err := newRequest(ctx, method, c.base+path, body)

@@ -25,7 +25,7 @@ var (
 	// ErrUnavailable (503, 429): no daemon leads at the moment, or the leader is too busy; try again in a second.
 	ErrUnavailable = errors.New("no manager is ready to answer")
 	// ErrUnknown: it is unknown whether the call was carried out; the caller must find out with another call.
-	ErrUnknown = errors.New("the outcome is unknown")
+	ErrUnknown = errors.New("it is unknown whether the request was carried out")
 )
 
 // Error is a refusal by the server.

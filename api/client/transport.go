@@ -64,9 +64,9 @@ type InsecureError struct {
 // Error returns which server is meant, and how the user can fix it.
 func (e *InsecureError) Error() string {
 	if e.isPlain() {
-		return fmt.Sprintf("%s speaks plain HTTP, as daemons of a release without TLS do; requests are sent to these only while setting rest-trusted-network is true", e.Host)
+		return fmt.Sprintf("%s answers in plain HTTP, like a daemon of a release without TLS; requests are sent to such a daemon only while setting rest-trusted-network is true", e.Host)
 	}
-	return fmt.Sprintf("the certificate of %s is not one of the daemons': %v", e.Host, e.Err)
+	return fmt.Sprintf("the certificate of %s is not trusted as a certificate of a longhorn-manager daemon: %v", e.Host, e.Err)
 }
 
 // Unwrap returns the cause.
@@ -85,7 +85,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	way, err := t.o.Way(r.Context(), false)
 	if err != nil {
-		return nil, fmt.Errorf("learn how the API is reached: %w", err)
+		return nil, fmt.Errorf("read how to reach the REST API: %w", err)
 	}
 	if len(way.CA) == 0 {
 		return t.sendPlain(r)
@@ -158,7 +158,7 @@ func (t *Transport) trusting(ca []byte) (*http.Transport, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return nil, errors.New("the published CA has no certificate")
+		return nil, errors.New("the published CA contains no certificate")
 	}
 	if t.secure != nil {
 		t.secure.CloseIdleConnections()

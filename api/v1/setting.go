@@ -73,5 +73,5 @@ type SettingValueError struct{ JSON string }
 
 // Error names the value.
 func (e *SettingValueError) Error() string {
-	return fmt.Sprintf("%.40s is neither a string, a number, a truth value nor an object", e.JSON)
+	return fmt.Sprintf("%.40s is not a string, a number, a boolean or an object", e.JSON)
 }

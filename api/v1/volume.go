@@ -33,7 +33,7 @@ type QuantityError struct{ JSON string }
 
 // Error names the value.
 func (e *QuantityError) Error() string {
-	return fmt.Sprintf("%.40s is neither a string nor a number", e.JSON)
+	return fmt.Sprintf("%.40s is not a string or a number", e.JSON)
 }
 
 // VolumeCreate is the body of POST /v1/volumes. A field left out gets the default that its comment names. The other

@@ -75,7 +75,7 @@ func TestRESTWantsACredential(t *testing.T) {
 	t.Run("plain HTTP → 403", func(t *testing.T) {
 		plain := restAPI{strings.Replace(api.base, "https://", "http://", 1), &http.Client{}}
 		answer := plain.do(ctx, t, http.MethodDelete, "/volumes/any", nil, http.StatusForbidden, nil)
-		assert.Contains(t, answer, "plain HTTP is not answered")
+		assert.Contains(t, answer, "plain HTTP is refused")
 	})
 	t.Run("a token for the API server → 401", func(t *testing.T) {
 		request, err := c.Kube.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(ctx, "e2e-rest", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
