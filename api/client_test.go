@@ -104,7 +104,7 @@ func TestTheClientTellsRefusalsApart(t *testing.T) {
 		"no name → not found":             {get(""), client.ErrNotFound, "no object can have this name (404)"},
 		"a name made of dots → not found": {get(".."), client.ErrNotFound, "no object can have this name (404)"},
 		"a name with slashes → not found": {get("a/../there"), client.ErrNotFound, `volume "a/../there" does not exist (404)`},
-		"a taken name → conflict":         {create(v1.VolumeCreate{Name: "there", Size: "1Gi"}), client.ErrConflict, `volume "there" exists already (409)`},
+		"a taken name → conflict":         {create(v1.VolumeCreate{Name: "there", Size: "1Gi"}), client.ErrConflict, `volume "there" already exists (409)`},
 		"a bad size → invalid":            {create(v1.VolumeCreate{Name: "vol", Size: "x"}), client.ErrInvalid, `size: "x" must be a number of bytes, or a quantity such as 10Gi or 100G (422)`},
 		"no room → insufficient":          {create(v1.VolumeCreate{Name: "vol", Size: "1Ti", MustFit: true}), client.ErrInsufficient, "insufficient storage (3 disks) (422)"},
 	}

@@ -20,16 +20,16 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 	const node, vol = "/v1/nodes/node-1", "/v1/volumes"
 	cases := map[string]struct{ method, path, body, want string }{
 		"a new volume with a typing error": {"POST", vol, `{"name":"a","size":"1Gi","numberOfReplica":2}`, "numberOfReplica: is not a field of this resource; the fields that can be set are name, size"},
-		"a new volume without a size":      {"POST", vol, `{"name":"a","numberOfReplicas":1}`, "size: is missing"},
-		"a new volume with an empty size":  {"POST", vol, `{"name":"a","size":""}`, "size: is missing"},
-		"a new volume with a null size":    {"POST", vol, `{"name":"a","size":null}`, "size: is missing"},
+		"a new volume without a size":      {"POST", vol, `{"name":"a","numberOfReplicas":1}`, "size: is required: a number of bytes, or a quantity such as 10Gi or 100G"},
+		"a new volume with an empty size":  {"POST", vol, `{"name":"a","size":""}`, "size: is required: a number of bytes, or a quantity such as 10Gi or 100G"},
+		"a new volume with a null size":    {"POST", vol, `{"name":"a","size":null}`, "size: is required: a number of bytes, or a quantity such as 10Gi or 100G"},
 		"a new volume, rebuilt offline":    {"POST", vol, `{"name":"a","size":"1Gi","offlineRebuilding":"enabled"}`, "offlineRebuilding: "},
 		"a new volume with recurring jobs": {"POST", vol, `{"name":"a","size":"1Gi","recurringJobSelector":[{"name":"j"}]}`, "recurringJobSelector: "},
 		"a new volume without a frontend":  {"POST", vol, `{"name":"a","size":"1Gi","disableFrontend":true}`, "disableFrontend: "},
 		"a node with a typing error":       {"PUT", node, `{"allowSchedulling":true}`, "allowSchedulling: is not a field of this resource; the fields that can be set are allowScheduling, evictionRequested, tags"},
 		"a disk with a typing error":       {"POST", node + "?action=diskUpdate", `{"disks":{"d":{"path":"/mnt/d","tag":["ssd"]}}}`, "disks.d.tag: is not a field of a disk; the fields that can be set are path"},
 		"a setting with a typing error":    {"PUT", "/v1/settings/default-replica-count", `{"value":"2","values":"3"}`, "values: is not a field of this resource; the fields that can be set are value"},
-		"an expansion without a size":      {"POST", vol + "/vol?action=expand", `{}`, "size: is missing"},
+		"an expansion without a size":      {"POST", vol + "/vol?action=expand", `{}`, "size: is required: a number of bytes, or a quantity such as 10Gi or 100G"},
 	}
 	for name, c := range cases {
 		t.Run(name+" → refused", func(t *testing.T) {

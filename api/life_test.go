@@ -179,7 +179,7 @@ func TestTheLifeOfADisk(t *testing.T) {
 	assert.Contains(t, leaveOut(409).text("message"), "disable the disk first")
 	d = update(object{"allowScheduling": false, "evictionRequested": true})
 	assert.Equal(t, []any{false, true}, []any{d["allowScheduling"], d["evictionRequested"]})
-	assert.Contains(t, leaveOut(409).text("message"), "is ready and holds replicas: it cannot be removed or change its path")
+	assert.Contains(t, leaveOut(409).text("message"), "is ready and holds replicas: it cannot be removed, and its path cannot change")
 	b.changeNode(t, "node-1", func(n *longhorn.Node) {
 		emptied := n.Status.DiskStatus["more"]
 		emptied.StorageScheduled, emptied.ScheduledReplica = 0, nil

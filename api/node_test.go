@@ -30,7 +30,7 @@ func TestChangesOfAVersionOfANode(t *testing.T) {
 		do(t, b.server, "POST", update+"&ifSpecVersion="+first.SpecVersion, disks),
 	} {
 		assert.Equal(t, 412, w.Code, w.Body)
-		assert.Equal(t, `node "node-1" was changed since it was read: read it again`, decoded[v1.Error](t, w).Message)
+		assert.Equal(t, `node "node-1" has changed since the client read it; read it again`, decoded[v1.Error](t, w).Message)
 	}
 	b.CatchUp()
 	assert.Equal(t, second.SpecVersion, read().SpecVersion)

@@ -35,5 +35,5 @@ func TestTheCPURequestOfANodeIsChangedAndShown(t *testing.T) {
 	}
 	w := do(t, b.server, "PUT", "/v1/nodes/n", `{"instanceManagerCPURequest":-1}`)
 	require.Equal(t, 422, w.Code)
-	assert.Contains(t, w.Body.String(), "must be 0 or more thousandths of a CPU")
+	assert.Contains(t, w.Body.String(), "must be 0 or greater, in thousandths of a CPU")
 }

@@ -142,11 +142,11 @@ func TestWhereNothingCanBeTrimmedTheLeaderSaysSo(t *testing.T) {
 	}{
 		"detached": {
 			objs:   attachedAt("192.0.2.1", func(v *longhorn.Volume) { v.Status.State, v.Status.CurrentNodeID = longhorn.VolumeStateDetached, "" }),
-			status: 409, message: `volume "vol" cannot be trimmed: it is detached, and only a file system that is mounted can be trimmed`,
+			status: 409, message: `volume "vol" cannot be trimmed: it is detached, and only a mounted file system can be trimmed`,
 		},
 		"new": {
 			objs:   attachedAt("192.0.2.1", func(v *longhorn.Volume) { v.Status.State, v.Status.CurrentNodeID = "", "" }),
-			status: 409, message: `volume "vol" cannot be trimmed: it is creating, and only a file system that is mounted can be trimmed`,
+			status: 409, message: `volume "vol" cannot be trimmed: it is creating, and only a mounted file system can be trimmed`,
 		},
 		"attached without a device": {
 			objs:   attachedAt("192.0.2.1", func(v *longhorn.Volume) { v.Status.FrontendDisabled = true }),
@@ -160,10 +160,10 @@ func TestWhereNothingCanBeTrimmedTheLeaderSaysSo(t *testing.T) {
 					Driver: "driver.longhorn.io", VolumeHandle: "vol",
 				}},
 			}},
-			status: 409, message: `volume "vol" cannot be trimmed: the volumeMode of its PersistentVolume "pv" is Block, so it is its pods that know what is on it`, offered: true,
+			status: 409, message: `volume "vol" cannot be trimmed: the volumeMode of its PersistentVolume "pv" is Block, so only its pods know the content of the device`, offered: true,
 		},
 		"no daemon on the node": {
-			objs: attachedAt(""), status: 503, message: `volume "vol" cannot be trimmed: no daemon runs on node "node-1", where it is attached`, offered: true,
+			objs: attachedAt(""), status: 503, message: `volume "vol" cannot be trimmed: no longhorn-manager pod runs on node "node-1", where the volume is attached`, offered: true,
 		},
 		"no such volume": {
 			objs: attachedAt("192.0.2.1"), path: "/v1/volumes/nix?action=trimFilesystem", status: 404, message: `volume "nix" does not exist`, offered: true,

@@ -73,7 +73,7 @@ func TestAPersistentVolumeAndAClaimNeedTheRightToMakeThem(t *testing.T) {
 		},
 		{
 			"a claim in no namespace → the field, whatever the right", "pvcCreate", `{}`, &owner{denied: true}, 422,
-			"namespace: must name a namespace", nil, nil,
+			"namespace: is not a valid name of a namespace", nil, nil,
 		},
 		{
 			"a claim with the right → made", "pvcCreate", `{"namespace":"shop"}`, &owner{}, 200, "",

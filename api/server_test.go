@@ -82,7 +82,7 @@ var refusals = map[string]struct {
 		`volume "vol": size 1 TiB with numberOfReplicas 3 does not fit on the disks: replica scheduling failed: 0 of 3 replicas fit: insufficient storage (3 disks)`,
 	},
 	"a taken name → conflict": {
-		"POST", volumes, `{"name":"there","size":"1Gi"}`, 409, "Conflict", `volume "there" exists already`,
+		"POST", volumes, `{"name":"there","size":"1Gi"}`, 409, "Conflict", `volume "there" already exists`,
 	},
 	"a volume that is not there → not found": {
 		"GET", volumes + "/nix", "", 404, "Not Found", `volume "nix" does not exist`,
@@ -138,23 +138,23 @@ var refusals = map[string]struct {
 		"POST", volumes + "/there?action=updateDataLocality", `["best-effort"]`, 400, "Bad Request", "the body must be a JSON object, not a JSON array",
 	},
 	"no locality → the field": {
-		"POST", volumes + "/there?action=updateDataLocality", `{"dataLocality":null}`, 422, "Unprocessable Entity", "dataLocality: must be given",
+		"POST", volumes + "/there?action=updateDataLocality", `{"dataLocality":null}`, 422, "Unprocessable Entity", "dataLocality: is required",
 	},
 	"no anti-affinity → the field": {
-		"POST", volumes + "/there?action=updateReplicaSoftAntiAffinity", ``, 422, "Unprocessable Entity", "replicaSoftAntiAffinity: must be given",
+		"POST", volumes + "/there?action=updateReplicaSoftAntiAffinity", ``, 422, "Unprocessable Entity", "replicaSoftAntiAffinity: is required",
 	},
 	"no zone anti-affinity → the field": {
-		"POST", volumes + "/there?action=updateReplicaZoneSoftAntiAffinity", `{}`, 422, "Unprocessable Entity", "replicaZoneSoftAntiAffinity: must be given",
+		"POST", volumes + "/there?action=updateReplicaZoneSoftAntiAffinity", `{}`, 422, "Unprocessable Entity", "replicaZoneSoftAntiAffinity: is required",
 	},
 	"disk anti-affinity of no known word → the field": {
 		"POST", volumes + "/there?action=updateReplicaDiskSoftAntiAffinity", `{"replicaDiskSoftAntiAffinity":"soft"}`, 422, "Unprocessable Entity",
 		`replicaDiskSoftAntiAffinity: "soft" must be ignored or enabled or disabled`,
 	},
 	"no balance → the field": {
-		"POST", volumes + "/there?action=updateReplicaAutoBalance", `{}`, 422, "Unprocessable Entity", "replicaAutoBalance: must be given",
+		"POST", volumes + "/there?action=updateReplicaAutoBalance", `{}`, 422, "Unprocessable Entity", "replicaAutoBalance: is required",
 	},
 	"no node selector → the field": {
-		"POST", volumes + "/there?action=updateNodeSelector", `{}`, 422, "Unprocessable Entity", "nodeSelector: must be given; an empty list asks for no tag",
+		"POST", volumes + "/there?action=updateNodeSelector", `{}`, 422, "Unprocessable Entity", "nodeSelector: is required; an empty list requests no tag",
 	},
 	"a disk selector that no disk fulfils → the field": {
 		"POST", volumes + "/there?action=updateDiskSelector", `{"diskSelector":["nvme"]}`, 422, "Unprocessable Entity",
@@ -172,18 +172,18 @@ var refusals = map[string]struct {
 	},
 	"pvCreate with a key → not made without encryption": {
 		"POST", volumes + "/there?action=pvCreate", `{"secretName":"key","secretNamespace":"ns"}`, 422, "Unprocessable Entity",
-		`secretName: "key" must be empty, and so must secretNamespace: there is no encryption`,
+		`secretName: "key" must be empty, and secretNamespace too: encryption is not offered`,
 	},
 	"pvCreate for a volume that is not there → not found": {
 		"POST", volumes + "/nix?action=pvCreate", `{}`, 404, "Not Found", `volume "nix" does not exist`,
 	},
 	"pvcCreate before pvCreate → conflict": {
 		"POST", volumes + "/there?action=pvcCreate", `{"namespace":"default"}`, 409, "Conflict",
-		`volume "there" has no PersistentVolume: make one by pvCreate first`,
+		`volume "there" has no PersistentVolume: create one with the action pvCreate first`,
 	},
 	"pvcCreate without a namespace → the field": {
 		"POST", volumes + "/there?action=pvcCreate", `{}`, 422, "Unprocessable Entity",
-		"namespace: must name a namespace: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+		"namespace: is not a valid name of a namespace: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
 	},
 	"pvcCreate for a volume that is not there → not found": {
 		"POST", volumes + "/nix?action=pvcCreate", `{"namespace":"default"}`, 404, "Not Found", `volume "nix" does not exist`,
@@ -194,7 +194,7 @@ var refusals = map[string]struct {
 	},
 	"a second attach elsewhere → conflict": {
 		"POST", volumes + "/taken?action=attach", `{"hostId":"node-1"}`, 409, "Conflict",
-		`hostId: "node-1" cannot be served: volume "taken" is attached to node "node-2", and may be on one node at a time`,
+		`hostId: "node-1" is refused: volume "taken" is attached to node "node-2", and a volume can be attached to only one node at a time`,
 	},
 	"attach of a volume that is not there → not found": {
 		"POST", volumes + "/nix?action=attach", `{"hostId":"node-1"}`, 404, "Not Found", `volume "nix" does not exist`,
@@ -284,7 +284,7 @@ func TestALostRaceIsAConflict(t *testing.T) {
 	w := do(t, b.server, "POST", "/v1/volumes", `{"name":"vol","size":"1Gi"}`)
 	e := decoded[v1.Error](t, w)
 	assert.Equal(t, 409, w.Code, w.Body)
-	assert.Equal(t, `volume "vol" is being changed by others; try again`, e.Message)
+	assert.Equal(t, `other clients changed volume "vol" at the same time; try again`, e.Message)
 }
 
 func TestInsufficientStorageNamesEachDisk(t *testing.T) {
@@ -325,7 +325,7 @@ func TestANodeIsDeletedOnlyWithoutItsKubernetesNode(t *testing.T) {
 	b := newBench(t, build.ReadyNode("node-1", "uuid-1"), build.KubeNode("node-1"), build.ReadyNode("node-2", "uuid-2"))
 	w := do(t, b.server, "DELETE", "/v1/nodes/node-1", "")
 	assert.Equal(t, http.StatusConflict, w.Code)
-	assert.Contains(t, w.Body.String(), "while its Kubernetes node is there")
+	assert.Contains(t, w.Body.String(), "while its Kubernetes node exists")
 	b.ExpectWrites()
 	w = do(t, b.server, "DELETE", "/v1/nodes/node-2", "")
 	assert.Equal(t, http.StatusNoContent, w.Code, w.Body)

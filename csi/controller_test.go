@@ -247,7 +247,7 @@ func TestPublish(t *testing.T) {
 			name: "a person took its ticket while it was in use here, so it detaches without end → a ticket, and it stays",
 			volume: func(v *Volume) {
 				volumeIn("detaching", "n1")(v)
-				v.Ready, v.NotReadyMessage = false, "volume is not detached but detaching"
+				v.Ready, v.NotReadyMessage = false, "volume is detaching, not detached"
 			},
 			given: []func(*fakeService){after(time.Second, func(v *Volume) { volumeIn("attached", "n1", mine)(v); v.Ready = true })},
 			code:  codes.OK, calls: []string{"attach pvc-1 n1"}, left: true,

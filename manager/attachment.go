@@ -153,7 +153,7 @@ func (m *Manager) checkAttachNode(ctx context.Context, name string) error {
 	}
 	ready := types.FindCondition(node.Status.Conditions, types.ConditionReady)
 	if types.IsNodeDown(node) {
-		return conflict("node %q is not ready: %s %s", name, ready.Reason, ready.Message)
+		return conflict("node %q is not ready: %s: %s", name, ready.Reason, ready.Message)
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (m *Manager) changeTickets(ctx context.Context, v *Volume, change func(*Vol
 	if isLostRace(err) {
 		return nil, &Problem{
 			Class: ErrConflict, Cause: err,
-			Text: fmt.Sprintf("the attachment of volume %q is being changed by others; try again", v.Name),
+			Text: fmt.Sprintf("other clients changed the attachment of volume %q at the same time; try again", v.Name),
 		}
 	}
 	if err != nil {

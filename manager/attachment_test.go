@@ -77,13 +77,13 @@ func TestAttachRefuses(t *testing.T) {
 		"a volume that is not there":   {volume: "nix", req: AttachRequest{NodeID: "node-1"}, class: ErrNotFound, text: `volume "nix" does not exist`},
 		"no node":                      {volume: "vol", field: "hostId", text: "hostId: must name a node"},
 		"a node that is not there":     {volume: "vol", req: AttachRequest{NodeID: "node-9"}, field: "hostId", text: `hostId: "node-9" does not exist: no node has this name`},
-		"a node that does not answer":  {volume: "vol", req: AttachRequest{NodeID: "node-4"}, class: ErrConflict, text: `node "node-4" is not ready: KubernetesNodeNotReady it does not answer`},
-		"a node that left the cluster": {volume: "vol", req: AttachRequest{NodeID: "node-5"}, class: ErrConflict, text: `node "node-5" is not ready: KubernetesNodeGone it does not answer`},
+		"a node that does not answer":  {volume: "vol", req: AttachRequest{NodeID: "node-4"}, class: ErrConflict, text: `node "node-4" is not ready: KubernetesNodeNotReady: it does not answer`},
+		"a node that left the cluster": {volume: "vol", req: AttachRequest{NodeID: "node-5"}, class: ErrConflict, text: `node "node-5" is not ready: KubernetesNodeGone: it does not answer`},
 		"an attacher nobody knows":     {volume: "vol", req: AttachRequest{NodeID: "node-1", Attacher: "me"}, field: "attacherType", text: `attacherType: "me" must be longhorn-api or csi-attacher`},
 		"a faulted volume":             {volume: "bad", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `unable to attach volume "bad": volume is faulted`},
-		"a volume without a place":     {volume: "homeless", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `unable to attach volume "homeless": volume has replicas without a place: no room`},
-		"a volume that is being made":  {volume: "young", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `unable to attach volume "young": volume is not detached but creating`},
-		"a second node for one ticket": {volume: "taken", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `volume "taken" has attachment "" for node "node-2" already; detach that first`},
+		"a volume without a place":     {volume: "homeless", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `unable to attach volume "homeless": replicas of the volume cannot be placed: no room`},
+		"a volume that is being made":  {volume: "young", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `unable to attach volume "young": volume is creating, not detached`},
+		"a second node for one ticket": {volume: "taken", req: AttachRequest{NodeID: "node-1"}, class: ErrConflict, text: `volume "taken" already has attachment "" for node "node-2"; detach it first`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestAttachLostRaces(t *testing.T) {
 		b := newBench(t, append(threeNodes(), detachedVolume("vol"), owned(build.VolumeAttachment("vol"), "vol"))...)
 		b.Fail("update", "volumeattachments", many(clash, 11)...)
 		_, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"})
-		wantProblem(t, err, ErrConflict, `the attachment of volume "vol" is being changed by others; try again`)
+		wantProblem(t, err, ErrConflict, `other clients changed the attachment of volume "vol" at the same time; try again`)
 		assert.Len(t, b.Writes(), 10)
 	})
 	t.Run("somebody else makes it first → the ticket goes into theirs", func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestAttachLostRaces(t *testing.T) {
 		stranger := owned(build.VolumeAttachment("vol"), "earlier")
 		b := newBench(t, append(threeNodes(), detachedVolume("vol"), stranger)...)
 		_, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"})
-		wantProblem(t, err, ErrConflict, `the attachment of volume "vol" is being changed by others; try again`)
+		wantProblem(t, err, ErrConflict, `other clients changed the attachment of volume "vol" at the same time; try again`)
 		b.ExpectWrites()
 	})
 	t.Run("the caller gives up while waiting → its context's error", func(t *testing.T) {

@@ -73,7 +73,7 @@ func TestCapacityFollowsTheSettings(t *testing.T) {
 
 func TestCapacityOfWhatBreaksARuleIsRefused(t *testing.T) {
 	_, err := newBench(t, threeNodes()...).Capacity(VolumeRequest{NumberOfReplicas: 21}, "")
-	wantInvalid(t, err, "numberOfReplicas", `numberOfReplicas: "21" must be 1 to 20, or 0 for the setting default-replica-count`)
+	wantInvalid(t, err, "numberOfReplicas", `numberOfReplicas: "21" must be 1 to 20, or 0 for the value of setting default-replica-count`)
 	_, err = newBench(t, threeNodes()...).Capacity(VolumeRequest{DataLocality: "near"}, "")
 	require.Error(t, err)
 }

@@ -63,7 +63,7 @@ func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeVi
 		return VolumeView{}, err
 	}
 	if _, err := m.deps.Volumes.GetRO(v.Name); err == nil {
-		return VolumeView{}, conflict("volume %q exists already", v.Name)
+		return VolumeView{}, conflict("volume %q already exists", v.Name)
 	} else if !apierrors.IsNotFound(err) {
 		return VolumeView{}, fmt.Errorf("look for volume %s: %w", v.Name, err)
 	}
@@ -73,7 +73,7 @@ func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeVi
 	}
 	if err := checkTags(v, objects.Nodes); err != nil {
 		if req.MustFit { // the tag may be set on a disk later, just as room may become free later
-			err = &Problem{Class: ErrInsufficient, Text: fmt.Sprintf("volume %q has no place: %v", v.Name, err)}
+			err = &Problem{Class: ErrInsufficient, Text: fmt.Sprintf("volume %q cannot be placed: %v", v.Name, err)}
 		}
 		return VolumeView{}, err
 	}
@@ -108,7 +108,7 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 	if req.NumberOfReplicas < 0 || req.NumberOfReplicas > maxReplicas {
 		return nil, &Invalid{
 			Field: "numberOfReplicas", Value: strconv.Itoa(req.NumberOfReplicas),
-			Rule: fmt.Sprintf("must be 1 to %d, or 0 for the setting %s", maxReplicas, types.SettingDefaultReplicaCount),
+			Rule: fmt.Sprintf("must be 1 to %d, or 0 for the value of setting %s", maxReplicas, types.SettingDefaultReplicaCount),
 		}
 	}
 	if err := checkChoices(&req); err != nil {
@@ -165,7 +165,7 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 // parseSize reads plain bytes or a Kubernetes quantity and rounds it up.
 func parseSize(text string) (longhorn.Bytes, error) {
 	if text == "" {
-		return 0, &Invalid{Field: "size", Rule: "is missing"}
+		return 0, &Invalid{Field: "size", Rule: "is required: a number of bytes, or a quantity such as 10Gi or 100G"}
 	}
 	refuse := func(rule string) (longhorn.Bytes, error) {
 		return 0, &Invalid{Field: "size", Value: text, Rule: rule}

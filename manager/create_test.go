@@ -35,8 +35,8 @@ func TestCreateVolumeRefusesWhatBreaksARule(t *testing.T) {
 		"a size in millibytes":  {func(r *VolumeRequest) { r.Size = "100m" }, "size", `size: "100m" must be a whole number of bytes`},
 		"a size beyond 8 EiB":   {func(r *VolumeRequest) { r.Size = "9223372036854775807" }, "size", `size: "9223372036854775807" must be at most 9223372036852678656 bytes`},
 		"a size of exabytes":    {func(r *VolumeRequest) { r.Size = "100E" }, "size", `size: "100E" must be at most 9223372036852678656 bytes`},
-		"21 replicas":           {func(r *VolumeRequest) { r.NumberOfReplicas = 21 }, "numberOfReplicas", `numberOfReplicas: "21" must be 1 to 20, or 0 for the setting default-replica-count`},
-		"negative replicas":     {func(r *VolumeRequest) { r.NumberOfReplicas = -1 }, "numberOfReplicas", `numberOfReplicas: "-1" must be 1 to 20, or 0 for the setting default-replica-count`},
+		"21 replicas":           {func(r *VolumeRequest) { r.NumberOfReplicas = 21 }, "numberOfReplicas", `numberOfReplicas: "21" must be 1 to 20, or 0 for the value of setting default-replica-count`},
+		"negative replicas":     {func(r *VolumeRequest) { r.NumberOfReplicas = -1 }, "numberOfReplicas", `numberOfReplicas: "-1" must be 1 to 20, or 0 for the value of setting default-replica-count`},
 		"an access mode":        {func(r *VolumeRequest) { r.AccessMode = "many" }, "accessMode", `accessMode: "many" must be rwo or rwop or rwx`},
 		"a shared strict-local": {func(r *VolumeRequest) { r.AccessMode, r.DataLocality, r.NumberOfReplicas = "rwx", "strict-local", 1 }, "accessMode", `accessMode: "rwx" must not be rwx with dataLocality strict-local: a shared volume is used on many nodes`},
 		"a locality":            {func(r *VolumeRequest) { r.DataLocality = "near" }, "dataLocality", `dataLocality: "near" must be disabled or best-effort or strict-local`},
@@ -44,8 +44,8 @@ func TestCreateVolumeRefusesWhatBreaksARule(t *testing.T) {
 		"another frontend":      {func(r *VolumeRequest) { r.Frontend = "iscsi" }, "frontend", `frontend: "iscsi" must be blockdev`},
 		"another data engine":   {func(r *VolumeRequest) { r.DataEngine = "v2" }, "dataEngine", `dataEngine: "v2" must be v1`},
 		"an unknown affinity":   {func(r *VolumeRequest) { r.ReplicaSoftAntiAffinity = "yes" }, "replicaSoftAntiAffinity", `replicaSoftAntiAffinity: "yes" must be ignored or enabled or disabled`},
-		"an empty disk tag":     {func(r *VolumeRequest) { r.DiskSelector = []string{"fast", ""} }, "diskSelector[1]", `diskSelector[1]: at least one error encountered while validating tags: "" is no tag: a tag must not be empty`},
-		"a blank node tag":      {func(r *VolumeRequest) { r.NodeSelector = []string{" "} }, "nodeSelector[0]", `nodeSelector[0]: at least one error encountered while validating tags: " " is no tag: a tag must not be empty`},
+		"an empty disk tag":     {func(r *VolumeRequest) { r.DiskSelector = []string{"fast", ""} }, "diskSelector[1]", `diskSelector[1]: at least one error encountered while validating tags: "" is not a valid tag: a tag must not be empty`},
+		"a blank node tag":      {func(r *VolumeRequest) { r.NodeSelector = []string{" "} }, "nodeSelector[0]", `nodeSelector[0]: at least one error encountered while validating tags: " " is not a valid tag: a tag must not be empty`},
 		"a node tag of nobody":  {func(r *VolumeRequest) { r.NodeSelector = []string{"fast", "ssd"} }, "nodeSelector", `nodeSelector: "ssd" does not exist: no node has this tag`},
 		"a disk tag of nobody":  {func(r *VolumeRequest) { r.DiskSelector = []string{"fast"} }, "diskSelector", `diskSelector: "fast" does not exist: no disk has this tag`},
 	}
@@ -100,7 +100,7 @@ func TestCreateVolumeWithDefaultsRecordsThemAll(t *testing.T) {
 	require.Len(t, v.Finalizers, 1)
 	assert.Equal(t, "longhorn.io", v.Finalizers[0])
 	assert.False(t, view.Ready)
-	assert.Equal(t, "volume is not detached but creating", view.NotReadyMessage)
+	assert.Equal(t, "volume is creating, not detached", view.NotReadyMessage)
 }
 
 func TestCreateVolumeWithoutALocalityGetsTheSettings(t *testing.T) {
@@ -157,12 +157,12 @@ func TestCreateVolumeWithoutRoomNamesTheReasonsAndWritesNothing(t *testing.T) {
 		"a tag that no disk has yet": {
 			threeNodes(),
 			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", DiskSelector: []string{"nvme"}},
-			`volume "vol" has no place: diskSelector: "nvme" does not exist: no disk has this tag`,
+			`volume "vol" cannot be placed: diskSelector: "nvme" does not exist: no disk has this tag`,
 		},
 		"a tag that no node has yet": {
 			threeNodes(),
 			VolumeRequest{Name: "vol", MustFit: true, Size: "1Gi", NodeSelector: []string{"storage"}},
-			`volume "vol" has no place: nodeSelector: "storage" does not exist: no node has this tag`,
+			`volume "vol" cannot be placed: nodeSelector: "storage" does not exist: no node has this tag`,
 		},
 		"no nodes": {
 			nil,
@@ -209,14 +209,14 @@ func TestCreateVolumeOfATakenNameIsAConflict(t *testing.T) {
 	t.Run("the cache knows it → nothing is sent", func(t *testing.T) {
 		b := newBench(t, append(threeNodes(), build.Volume("vol"))...)
 		_, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1Gi"})
-		wantProblem(t, err, ErrConflict, `volume "vol" exists already`)
+		wantProblem(t, err, ErrConflict, `volume "vol" already exists`)
 		b.ExpectWrites()
 	})
 	t.Run("the cache does not know it yet → the API server refuses", func(t *testing.T) {
 		b := newBench(t, threeNodes()...)
 		b.Seed(build.Volume("vol"))
 		_, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1Gi"})
-		wantProblem(t, err, ErrConflict, `volume "vol" exists already`)
+		wantProblem(t, err, ErrConflict, `volume "vol" already exists`)
 	})
 }
 

@@ -80,11 +80,11 @@ func storeError(kind, name string, err error) error {
 	case apierrors.IsNotFound(err):
 		return notFound(kind, name)
 	case apierrors.IsAlreadyExists(err):
-		return &Problem{Class: ErrConflict, Text: fmt.Sprintf("%s %q exists already", kind, name), Cause: err}
+		return &Problem{Class: ErrConflict, Text: fmt.Sprintf("%s %q already exists", kind, name), Cause: err}
 	case apierrors.IsConflict(err):
 		return &Problem{
 			Class: ErrConflict, Cause: err,
-			Text: fmt.Sprintf("%s %q is being changed by others; try again", kind, name),
+			Text: fmt.Sprintf("other clients changed %s %q at the same time; try again", kind, name),
 		}
 	case apierrors.IsInvalid(err):
 		return invalidOf(err)

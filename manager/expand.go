@@ -66,7 +66,7 @@ func (m *Manager) ExpandVolume(ctx context.Context, name string, req ExpandReque
 	return m.resize(ctx, name, func(v *Volume) error {
 		switch {
 		case wanted < v.Spec.Size:
-			return &Invalid{Field: "size", Value: size, Rule: fmt.Sprintf("must not be less than the volume's %d bytes: a volume cannot shrink", v.Spec.Size)}
+			return &Invalid{Field: "size", Value: size, Rule: fmt.Sprintf("must not be less than the volume's size of %d bytes: a volume cannot shrink", v.Spec.Size)}
 		case wanted == v.Spec.Size:
 			return nil
 		case v.Status.Robustness == longhorn.VolumeRobustnessFaulted:
@@ -121,7 +121,7 @@ func (m *Manager) CancelExpansion(ctx context.Context, name string) (VolumeView,
 			v.Spec.Size = v.Status.Size
 			return nil
 		case v.Status.ExpansionRequired:
-			return conflict("the expansion of volume %q to %d bytes cannot be canceled: it has begun, and replicas may have that size", name, v.Spec.Size)
+			return conflict("the expansion of volume %q to %d bytes cannot be canceled: it has started, and replicas may already have that size", name, v.Spec.Size)
 		}
 		return conflict("volume %q has no expansion to cancel", name)
 	})
@@ -149,7 +149,7 @@ func (m *Manager) resize(ctx context.Context, name string, change func(v *Volume
 			return nil
 		}
 		if updated, err = m.deps.Volumes.Update(ctx, v); err == nil {
-			m.deps.Log.WithField("volume", name).WithField("sizeBytes", int64(updated.Spec.Size)).Info("volume's size changed on request")
+			m.deps.Log.WithField("volume", name).WithField("sizeBytes", int64(updated.Spec.Size)).Info("volume size changed on request")
 		}
 		return err
 	})
@@ -194,7 +194,7 @@ func (m *Manager) growClaims(ctx context.Context, v *Volume, wanted longhorn.Byt
 		if err := m.deps.Claims.GrowClaim(ctx, claim, size); err != nil {
 			return false, fmt.Errorf("grow claim %s/%s of volume %s: %w", ref.Namespace, ref.Name, v.Name, err)
 		}
-		m.deps.Log.WithField("volume", v.Name).WithField("claim", ref.Namespace+"/"+ref.Name).Info("claim requests a larger size on request")
+		m.deps.Log.WithField("volume", v.Name).WithField("claim", ref.Namespace+"/"+ref.Name).Info("claim changed on request: it requests a larger size")
 		return true, nil
 	}
 	return false, nil
@@ -216,7 +216,7 @@ func (m *Manager) checkClass(ctx context.Context, claim *corev1.PersistentVolume
 	case err != nil:
 		return err
 	case class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion:
-		return refuse(fmt.Sprintf("has the StorageClass %q, which does not allow it (allowVolumeExpansion)", name))
+		return refuse(fmt.Sprintf("has the StorageClass %q, which does not allow expansion: its allowVolumeExpansion is not true", name))
 	}
 	return nil
 }

@@ -103,9 +103,9 @@ func TestExpandVolume(t *testing.T) {
 			claimed{request: "2145386496"}, "2Gi", gib, "2Gi", nil, "",
 		},
 		"less than it has → refused": {
-			claimed{request: "1Gi"}, "512Mi", gib, "1Gi", nil, `size: "512Mi" must not be less than the volume's 1073741824 bytes: a volume cannot shrink`,
+			claimed{request: "1Gi"}, "512Mi", gib, "1Gi", nil, `size: "512Mi" must not be less than the volume's size of 1073741824 bytes: a volume cannot shrink`,
 		},
-		"no size → refused":    {claimed{}, "", gib, "", nil, "size: is missing"},
+		"no size → refused":    {claimed{}, "", gib, "", nil, "size: is required: a number of bytes, or a quantity such as 10Gi or 100G"},
 		"not a size → refused": {claimed{}, "much", gib, "", nil, `size: "much" must be a number of bytes, or a quantity such as 10Gi or 100G`},
 		"faulted → refused":    {claimed{volume: faulted}, "2Gi", gib, "", ErrConflict, `volume "vol" cannot be expanded: volume is faulted`},
 		"more than ext4 can have → refused": {
@@ -116,7 +116,7 @@ func TestExpandVolume(t *testing.T) {
 		"a class that does not allow it → refused": {
 			claimed{request: "1Gi", class: func(c *storagev1.StorageClass) { c.AllowVolumeExpansion = nil }},
 			"2Gi", gib, "1Gi", ErrConflict,
-			`the volume cannot be expanded: its claim default/data has the StorageClass "longhorn", which does not allow it (allowVolumeExpansion)`,
+			`the volume cannot be expanded: its claim default/data has the StorageClass "longhorn", which does not allow expansion: its allowVolumeExpansion is not true`,
 		},
 		"a class that is gone → refused": {
 			claimed{request: "1Gi", class: func(c *storagev1.StorageClass) { c.Name = "other" }},
@@ -197,7 +197,7 @@ func TestCancelExpansion(t *testing.T) {
 		text           string
 	}{
 		"not begun → taken back": {2 << 30, 1 << 30, true, 1 << 30, ""},
-		"begun → refused":        {2 << 30, 2 << 30, true, 2 << 30, `the expansion of volume "vol" to 2147483648 bytes cannot be canceled: it has begun, and replicas may have that size`},
+		"begun → refused":        {2 << 30, 2 << 30, true, 2 << 30, `the expansion of volume "vol" to 2147483648 bytes cannot be canceled: it has started, and replicas may already have that size`},
 		"none → refused":         {1 << 30, 1 << 30, false, 1 << 30, `volume "vol" has no expansion to cancel`},
 		"not recorded → refused": {1 << 30, 0, false, 1 << 30, `volume "vol" has no expansion to cancel`},
 	}

@@ -93,7 +93,7 @@ func reading[T metav1.Object](into *[]T, list func(labels.Selector) ([]T, error)
 	return func() error {
 		objects, err := list(labels.Everything())
 		if err != nil {
-			return fmt.Errorf("list what findings rest on: %w", err)
+			return fmt.Errorf("list the objects for the findings: %w", err)
 		}
 		*into = slices.SortedFunc(slices.Values(objects), func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
 		return nil

@@ -85,14 +85,14 @@ func (m *Manager) Node(name string) (NodeView, error) {
 // update.
 func (m *Manager) UpdateNode(ctx context.Context, name string, update NodeUpdate) (NodeView, error) {
 	if update.AllowScheduling && update.EvictionRequested {
-		return NodeView{}, &Invalid{Field: "evictionRequested", Rule: "and allowScheduling exclude each other"}
+		return NodeView{}, &Invalid{Field: "evictionRequested", Rule: "must not be true while allowScheduling is true"}
 	}
 	tags, err := checkedTags("tags", update.Tags)
 	if err != nil {
 		return NodeView{}, err
 	}
 	if cpu := update.InstanceManagerCPURequest; cpu != nil && *cpu < 0 {
-		return NodeView{}, &Invalid{Field: "instanceManagerCPURequest", Value: strconv.Itoa(*cpu), Rule: "must be 0 or more thousandths of a CPU"}
+		return NodeView{}, &Invalid{Field: "instanceManagerCPURequest", Value: strconv.Itoa(*cpu), Rule: "must be 0 or greater, in thousandths of a CPU"}
 	}
 	return m.changeNode(ctx, name, update.IfSpecVersion, func(n *Node) error {
 		if update.InstanceManagerCPURequest != nil {
@@ -116,8 +116,8 @@ func (m *Manager) DeleteNode(ctx context.Context, name string) error {
 		}
 		switch _, err := m.deps.KubeNodes.Live(ctx, name); {
 		case err == nil && !types.IsNodeRemovable(n):
-			return conflict("node %s cannot be deleted while its Kubernetes node is there: it would be registered again without its disks and tags;"+
-				" it goes by itself when its Kubernetes node is removed", name)
+			return conflict("node %s cannot be deleted while its Kubernetes node exists: it would be registered again without its disks and tags;"+
+				" it is removed automatically when its Kubernetes node is removed", name)
 		case err != nil && !apierrors.IsNotFound(err):
 			return fmt.Errorf("read Kubernetes node %s: %w", name, err)
 		}
@@ -191,7 +191,7 @@ func (m *Manager) changeNode(ctx context.Context, name, ifSpecVersion string, ch
 			return err
 		}
 		if ifSpecVersion != "" && ifSpecVersion != version {
-			return &Problem{Class: ErrChanged, Text: fmt.Sprintf("node %q was changed since it was read: read it again", name)}
+			return &Problem{Class: ErrChanged, Text: fmt.Sprintf("node %q has changed since the client read it; read it again", name)}
 		}
 		if err := change(n); err != nil {
 			return err
@@ -245,7 +245,7 @@ func specVersion(spec longhorn.NodeSpec) (string, error) {
 // admission policies of nodes have the same rules and words for kubectl.
 func (m *Manager) checkMovable(n *Node, disk string, kept bool) error {
 	status := n.Status.DiskStatus[disk]
-	held := conflict("disk %s of node %s is ready and holds replicas: it cannot be removed or change its path; delete the replicas, or unmount the disk to move it with them",
+	held := conflict("disk %s of node %s is ready and holds replicas: it cannot be removed, and its path cannot change; delete its replicas, or unmount the disk to move it together with its replicas",
 		disk, n.Name)
 	switch {
 	case !kept && n.Spec.Disks[disk].AllowScheduling:
@@ -298,7 +298,7 @@ func checkedDisk(name string, disk DiskSpec) (DiskSpec, error) {
 	case disk.StorageReserved < 0:
 		return disk, &Invalid{Field: field + ".storageReserved", Value: strconv.FormatInt(disk.StorageReserved, 10), Rule: "must not be negative"}
 	case disk.EvictionRequested && disk.AllowScheduling:
-		return disk, &Invalid{Field: field + ".evictionRequested", Rule: "and allowScheduling exclude each other"}
+		return disk, &Invalid{Field: field + ".evictionRequested", Rule: "must not be true while allowScheduling is true"}
 	}
 	disk.Path = path.Clean(disk.Path)
 	tags, err := checkedTags(field+".tags", disk.Tags)
@@ -322,10 +322,10 @@ func checkedSelector(field string, tags []string) ([]string, error) {
 	for i, given := range tags {
 		tag := strings.TrimSpace(given)
 		if tag == "" {
-			return nil, &Invalid{Field: fmt.Sprintf("%s[%d]", field, i), Rule: fmt.Sprintf("%s: %q is no tag: a tag must not be empty", badTags, given)}
+			return nil, &Invalid{Field: fmt.Sprintf("%s[%d]", field, i), Rule: fmt.Sprintf("%s: %q is not a valid tag: a tag must not be empty", badTags, given)}
 		}
 		if problems := validation.IsQualifiedName(tag); len(problems) > 0 {
-			return nil, &Invalid{Field: field, Value: tag, Rule: "is no tag: " + strings.Join(problems, "; ") + " (" + badTags + ")"}
+			return nil, &Invalid{Field: field, Value: tag, Rule: "is not a valid tag: " + strings.Join(problems, "; ") + " (" + badTags + ")"}
 		}
 		if !slices.Contains(result, tag) {
 			result = append(result, tag)

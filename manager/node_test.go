@@ -50,7 +50,7 @@ func TestUpdateNode(t *testing.T) {
 	})
 	t.Run("scheduling and eviction at once → refused", func(t *testing.T) {
 		_, err := newBench(t, threeNodes()...).UpdateNode(t.Context(), "node-1", NodeUpdate{AllowScheduling: true, EvictionRequested: true})
-		wantInvalid(t, err, "evictionRequested", "evictionRequested: and allowScheduling exclude each other")
+		wantInvalid(t, err, "evictionRequested", "evictionRequested: must not be true while allowScheduling is true")
 	})
 	t.Run("no such node → not found", func(t *testing.T) {
 		_, err := newBench(t).UpdateNode(t.Context(), "node-1", NodeUpdate{})
@@ -69,12 +69,12 @@ func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
 		text  string
 	}{
 		"a system's directory":    {map[string]DiskSpec{"d": {Path: "/etc/kubernetes//manifests/"}}, "disks.d.path", `disks.d.path: "/etc/kubernetes/manifests" is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1`},
-		"an empty tag":            {map[string]DiskSpec{"d": {Path: "/data", Tags: []string{"a", ""}}}, "disks.d.tags[1]", `disks.d.tags[1]: at least one error encountered while validating tags: "" is no tag: a tag must not be empty`},
+		"an empty tag":            {map[string]DiskSpec{"d": {Path: "/data", Tags: []string{"a", ""}}}, "disks.d.tags[1]", `disks.d.tags[1]: at least one error encountered while validating tags: "" is not a valid tag: a tag must not be empty`},
 		"a relative path":         {map[string]DiskSpec{"d": {Path: "data"}}, "disks.d.path", `disks.d.path: "data" must be an absolute path`},
 		"a block device":          {map[string]DiskSpec{"d": {Path: "/d", Type: "block"}}, "disks.d.diskType", `disks.d.diskType: "block" must be filesystem`},
 		"a driver":                {map[string]DiskSpec{"d": {Path: "/d", Driver: "aio"}}, "disks.d.diskDriver", `disks.d.diskDriver: "aio" must be empty: only block disks have a driver`},
 		"a negative reserve":      {map[string]DiskSpec{"d": {Path: "/d", StorageReserved: -1}}, "disks.d.storageReserved", `disks.d.storageReserved: "-1" must not be negative`},
-		"scheduling and eviction": {map[string]DiskSpec{"d": {Path: "/d", AllowScheduling: true, EvictionRequested: true}}, "disks.d.evictionRequested", "disks.d.evictionRequested: and allowScheduling exclude each other"},
+		"scheduling and eviction": {map[string]DiskSpec{"d": {Path: "/d", AllowScheduling: true, EvictionRequested: true}}, "disks.d.evictionRequested", "disks.d.evictionRequested: must not be true while allowScheduling is true"},
 		"no name":                 {map[string]DiskSpec{"": {Path: "/d"}}, "disks", "disks: a disk must have a name"},
 	}
 	for name, c := range cases {
@@ -87,8 +87,8 @@ func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
 	}
 }
 
-const diskHeld = "disk disk-1 of node node-1 is ready and holds replicas: it cannot be removed or change its path;" +
-	" delete the replicas, or unmount the disk to move it with them"
+const diskHeld = "disk disk-1 of node node-1 is ready and holds replicas: it cannot be removed, and its path cannot change;" +
+	" delete its replicas, or unmount the disk to move it together with its replicas"
 
 func TestUpdateDisksReplacesTheMap(t *testing.T) {
 	closed := func(d *longhorn.DiskSpec) { d.AllowScheduling = false }
@@ -160,7 +160,7 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 func TestAChangeOfAVersion(t *testing.T) {
 	tagged := func(tags ...string) func(*longhorn.Node) { return func(n *longhorn.Node) { n.Spec.Tags = tags } }
 	reported := func(n *longhorn.Node) { n.Status.Region = "another" }
-	const changed = `node "node-1" was changed since it was read: read it again`
+	const changed = `node "node-1" has changed since the client read it; read it again`
 	for name, c := range map[string]struct {
 		now     func(*longhorn.Node)
 		refused bool
@@ -265,14 +265,14 @@ func TestDeleteNode(t *testing.T) {
 	t.Run("its Kubernetes node is there, though it does not answer → refused", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1"), build.KubeNode("node-1", func(n *corev1.Node) { n.Status.Conditions = nil }))
 		err := b.DeleteNode(t.Context(), "node-1")
-		wantProblem(t, err, ErrConflict, "node node-1 cannot be deleted while its Kubernetes node is there: it would be registered again without its disks and tags;"+
-			" it goes by itself when its Kubernetes node is removed")
+		wantProblem(t, err, ErrConflict, "node node-1 cannot be deleted while its Kubernetes node exists: it would be registered again without its disks and tags;"+
+			" it is removed automatically when its Kubernetes node is removed")
 		b.ExpectWrites()
 	})
 	t.Run("its daemon's pod is missing, and the leader keeps the node → refused", func(t *testing.T) {
 		b := newBench(t, build.ReadyNode("node-1", "uuid-1", lacksDaemon(longhorn.ConditionFalse)), build.KubeNode("node-1"))
-		wantProblem(t, b.DeleteNode(t.Context(), "node-1"), ErrConflict, "node node-1 cannot be deleted while its Kubernetes node is there: it would be registered again without its disks and tags;"+
-			" it goes by itself when its Kubernetes node is removed")
+		wantProblem(t, b.DeleteNode(t.Context(), "node-1"), ErrConflict, "node node-1 cannot be deleted while its Kubernetes node exists: it would be registered again without its disks and tags;"+
+			" it is removed automatically when its Kubernetes node is removed")
 		b.ExpectWrites()
 	})
 	t.Run("its daemon has left for good → deleted", func(t *testing.T) {

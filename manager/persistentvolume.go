@@ -56,7 +56,7 @@ func (m *Manager) CreatePersistentVolume(ctx context.Context, volume string, req
 	case err != nil:
 		return VolumeView{}, err
 	case has != nil:
-		return VolumeView{}, conflict("volume %q has the PersistentVolume %q already", volume, has.Name)
+		return VolumeView{}, conflict("volume %q already has the PersistentVolume %q", volume, has.Name)
 	}
 	if err := m.deps.Claims.CreatePersistentVolume(ctx, persistentVolumeOf(v, req)); err != nil {
 		return VolumeView{}, storeError("persistentVolume", req.Name, err)
@@ -81,13 +81,13 @@ func (r *PersistentVolumeRequest) complete(volume, class string) error {
 		r.StorageClass = class
 	}
 	if problems := validation.IsDNS1123Subdomain(r.Name); len(problems) > 0 {
-		return &Invalid{Field: "pvName", Value: r.Name, Rule: "is no name: " + strings.Join(problems, "; ")}
+		return &Invalid{Field: "pvName", Value: r.Name, Rule: "is not a valid name: " + strings.Join(problems, "; ")}
 	}
 	if problems := validation.IsDNS1123Subdomain(r.StorageClass); r.StorageClass != "" && len(problems) > 0 {
-		return &Invalid{Field: "storageClassName", Value: r.StorageClass, Rule: "is no name: " + strings.Join(problems, "; ")}
+		return &Invalid{Field: "storageClassName", Value: r.StorageClass, Rule: "is not a valid name: " + strings.Join(problems, "; ")}
 	}
 	if r.Secret != "" || r.SecretNamespace != "" {
-		return &Invalid{Field: "secretName", Value: r.Secret, Rule: "must be empty, and so must secretNamespace: there is no encryption"}
+		return &Invalid{Field: "secretName", Value: r.Secret, Rule: "must be empty, and secretNamespace too: encryption is not offered"}
 	}
 	filesystem := choice{"fsType", &r.FSType, []string{types.FSTypeExt4, types.FSTypeXFS}, ""}
 	return filesystem.check()
@@ -139,10 +139,10 @@ func (m *Manager) CreateClaim(ctx context.Context, volume, namespace, name strin
 		name = volume
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return VolumeView{}, &Invalid{Field: "namespace", Value: namespace, Rule: "must name a namespace: " + strings.Join(problems, "; ")}
+		return VolumeView{}, &Invalid{Field: "namespace", Value: namespace, Rule: "is not a valid name of a namespace: " + strings.Join(problems, "; ")}
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return VolumeView{}, &Invalid{Field: "pvcName", Value: name, Rule: "is no name: " + strings.Join(problems, "; ")}
+		return VolumeView{}, &Invalid{Field: "pvcName", Value: name, Rule: "is not a valid name: " + strings.Join(problems, "; ")}
 	}
 	err = m.retry(ctx, func() error { return m.createClaim(ctx, volume, namespace, name) })
 	if err != nil {
@@ -162,7 +162,7 @@ func (m *Manager) createClaim(ctx context.Context, volume, namespace, name strin
 		return err
 	}
 	if cached == nil {
-		return conflict("volume %q has no PersistentVolume: make one by pvCreate first", volume)
+		return conflict("volume %q has no PersistentVolume: create one with the action pvCreate first", volume)
 	}
 	pv, err := m.deps.Claims.PersistentVolume(ctx, cached.Name)
 	if err != nil {
@@ -172,13 +172,13 @@ func (m *Manager) createClaim(ctx context.Context, volume, namespace, name strin
 	isReserved := ref != nil && ref.UID == "" && ref.Namespace == namespace && ref.Name == name
 	switch phase := pv.Status.Phase; {
 	case phase == corev1.VolumeBound || ref != nil && phase != corev1.VolumeReleased && !isReserved:
-		return conflict("the PersistentVolume %q of volume %q is for claim %s/%s already", pv.Name, volume, ref.Namespace, ref.Name)
+		return conflict("PersistentVolume %q of volume %q already belongs to claim %s/%s", pv.Name, volume, ref.Namespace, ref.Name)
 	case !slices.Contains([]corev1.PersistentVolumePhase{"", corev1.VolumePending, corev1.VolumeAvailable, corev1.VolumeReleased}, phase):
-		return conflict("the PersistentVolume %q of volume %q is %s: it must be Available or Released", pv.Name, volume, phase)
+		return conflict("PersistentVolume %q of volume %q is %s: it must be Available or Released", pv.Name, volume, phase)
 	}
 	switch _, err := m.deps.Claims.Claim(ctx, namespace, name); {
 	case err == nil:
-		return conflict("claim %s/%s exists already", namespace, name)
+		return conflict("claim %s/%s already exists", namespace, name)
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("look for claim %s/%s: %w", namespace, name, err)
 	}

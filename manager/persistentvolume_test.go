@@ -76,13 +76,13 @@ func TestCreatePersistentVolumeRefuses(t *testing.T) {
 		class error
 		text  string
 	}{
-		"a volume that has one":      {[]runtime.Object{detachedVolume("vol"), released()}, PersistentVolumeRequest{}, ErrConflict, `volume "vol" has the PersistentVolume "pv-1" already`},
+		"a volume that has one":      {[]runtime.Object{detachedVolume("vol"), released()}, PersistentVolumeRequest{}, ErrConflict, `volume "vol" already has the PersistentVolume "pv-1"`},
 		"a volume being deleted":     {[]runtime.Object{deleted}, PersistentVolumeRequest{}, ErrConflict, `volume "vol" is being deleted`},
 		"a volume that is not there": {nil, PersistentVolumeRequest{}, ErrNotFound, `volume "vol" does not exist`},
 		"a name that is taken": {
 			[]runtime.Object{detachedVolume("vol"), released(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "other" })},
 			PersistentVolumeRequest{Name: "pv-1"},
-			ErrConflict, `persistentVolume "pv-1" exists already`,
+			ErrConflict, `persistentVolume "pv-1" already exists`,
 		},
 	}
 	for name, c := range cases {
@@ -93,7 +93,7 @@ func TestCreatePersistentVolumeRefuses(t *testing.T) {
 	}
 	_, err := pvBench(t, detachedVolume("vol")).CreatePersistentVolume(t.Context(), "vol", PersistentVolumeRequest{Name: "A"})
 	require.Error(t, err)
-	assert.Contains(t, err.Error(), `pvName: "A" is no name: `)
+	assert.Contains(t, err.Error(), `pvName: "A" is not a valid name: `)
 }
 
 func TestCreateClaim(t *testing.T) {
@@ -141,10 +141,10 @@ func TestCreateClaimRefuses(t *testing.T) {
 		objs []runtime.Object
 		text string
 	}{
-		"a bound PersistentVolume": {[]runtime.Object{bound}, `the PersistentVolume "pv-1" of volume "vol" is for claim old/gone already`},
-		"a failed one":             {[]runtime.Object{failed}, `the PersistentVolume "pv-1" of volume "vol" is Failed: it must be Available or Released`},
-		"none":                     {nil, `volume "vol" has no PersistentVolume: make one by pvCreate first`},
-		"a claim that is there":    {[]runtime.Object{released(), claim}, `claim ns/vol exists already`},
+		"a bound PersistentVolume": {[]runtime.Object{bound}, `PersistentVolume "pv-1" of volume "vol" already belongs to claim old/gone`},
+		"a failed one":             {[]runtime.Object{failed}, `PersistentVolume "pv-1" of volume "vol" is Failed: it must be Available or Released`},
+		"none":                     {nil, `volume "vol" has no PersistentVolume: create one with the action pvCreate first`},
+		"a claim that is there":    {[]runtime.Object{released(), claim}, `claim ns/vol already exists`},
 	}
 	for name, c := range cases {
 		t.Run(name+" → refused", func(t *testing.T) {

@@ -38,7 +38,7 @@ func (m *Manager) retry(ctx context.Context, try func() error) error {
 		case <-timer.C():
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("try again after %w: %w", err, context.Cause(ctx))
+			return fmt.Errorf("wait to try again after %w: %w", err, context.Cause(ctx))
 		}
 		delay = min(2*delay, maxDelay)
 	}

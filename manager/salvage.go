@@ -55,9 +55,9 @@ func (m *Manager) lackOf(view VolumeView, r ReplicaView) (string, error) {
 	members := membersOf(view.Engines)
 	if !slices.Contains(members, r.Name) {
 		if len(members) == 0 {
-			return "was never used, as the whole volume", nil
+			return "has no data: the volume was never used", nil
 		}
-		return "lacks acknowledged writes, which replicas " + strings.Join(members, ", ") + " hold", nil
+		return "lacks acknowledged writes that replicas " + strings.Join(members, ", ") + " have", nil
 	}
 	n, err := m.deps.Nodes.GetRO(r.Spec.NodeID)
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -42,11 +42,11 @@ func TestSalvage(t *testing.T) {
 		"it cannot be opened → refused with what is wrong": {objs: faulted(cannotOpen), names: r1, problem: `volume "vol" cannot be salvaged: replica r-1 cannot be opened on node node-1: ReplicaMissing: its directory is not there`},
 		"it lacks acknowledged writes → refused, never forced": {
 			objs:  faulted(func(e *longhorn.Engine, _ []*longhorn.Replica) { e.Status.Epoch.Members = []string{"r-2"} }),
-			names: r1, problem: `volume "vol" cannot be salvaged: replica r-1 lacks acknowledged writes, which replicas r-2 hold`,
+			names: r1, problem: `volume "vol" cannot be salvaged: replica r-1 lacks acknowledged writes that replicas r-2 have`,
 		},
 		"never used → refused": {
 			objs: faulted(func(e *longhorn.Engine, _ []*longhorn.Replica) { e.Status.Epoch = nil }), names: r1,
-			problem: `volume "vol" cannot be salvaged: replica r-1 was never used, as the whole volume`,
+			problem: `volume "vol" cannot be salvaged: replica r-1 has no data: the volume was never used`,
 		},
 		"its node does not answer → refused": {
 			objs: having(faulted(), node2(func(n *longhorn.Node) {

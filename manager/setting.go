@@ -72,7 +72,7 @@ func (m *Manager) told(name types.SettingName) (string, error) {
 		definition, _ := types.DefinitionOf(name)
 		return definition.Default, nil
 	}
-	panic("BUG: nothing tells setting " + string(name))
+	panic("BUG: no value for the read-only setting " + string(name))
 }
 
 // ManagerURL returns the URL with which links start; "": links start with the address of each request.

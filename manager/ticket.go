@@ -14,9 +14,9 @@ func holdsTicket(va *VolumeAttachment, want longhorn.AttachmentTicket) (bool, er
 	case !ok:
 		return false, nil
 	case have.Type != want.Type:
-		return false, conflict("attachment %q of volume %q belongs to a %s, not to a %s", want.ID, va.Name, have.Type, want.Type)
+		return false, conflict("attachment %q of volume %q has the attacher type %s, not %s", want.ID, va.Name, have.Type, want.Type)
 	case have.NodeID != want.NodeID:
-		return false, conflict("volume %q has attachment %q for node %q already; detach that first", va.Name, want.ID, have.NodeID)
+		return false, conflict("volume %q already has attachment %q for node %q; detach it first", va.Name, want.ID, have.NodeID)
 	}
 	return maps.Equal(have.Parameters, want.Parameters), nil
 }
@@ -50,12 +50,12 @@ func putTicket(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) 
 func refuseElsewhere(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) error {
 	for _, node := range []string{v.Status.CurrentNodeID, v.Spec.NodeID} {
 		if node != "" && node != want.NodeID {
-			return conflict("hostId: %q cannot be served: volume %q is attached to node %q, and may be on one node at a time", want.NodeID, v.Name, node)
+			return conflict("hostId: %q is refused: volume %q is attached to node %q, and a volume can be attached to only one node at a time", want.NodeID, v.Name, node)
 		}
 	}
 	for id, other := range va.Spec.AttachmentTickets {
 		if id != want.ID && other.NodeID != want.NodeID {
-			return conflict("hostId: %q cannot be served: volume %q is wanted on node %q by attachment %q (%s), and may be on one node at a time",
+			return conflict("hostId: %q is refused: volume %q is requested on node %q by attachment %q (%s), and a volume can be attached to only one node at a time",
 				want.NodeID, v.Name, other.NodeID, id, other.Type)
 		}
 	}

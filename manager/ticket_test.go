@@ -46,14 +46,14 @@ func TestHoldsTicket(t *testing.T) {
 		"the same → held":                     {va: withTickets(ticket("", people, "node-1")), want: ticket("", people, "node-1"), held: true},
 		"other parameters → not held":         {va: withTickets(ticket("", people, "node-1")), want: changed},
 		"another id → not held":               {va: withTickets(ticket("csi-1", csi, "node-1")), want: ticket("", people, "node-1")},
-		"the same id, another node → refused": {va: withTickets(ticket("", people, "node-2")), want: ticket("", people, "node-1"), conflict: `volume "vol" has attachment "" for node "node-2" already; detach that first`},
+		"the same id, another node → refused": {va: withTickets(ticket("", people, "node-2")), want: ticket("", people, "node-1"), conflict: `volume "vol" already has attachment "" for node "node-2"; detach it first`},
 		"the same id of another holder → refused": {
 			va: withTickets(ticket("x", csi, "node-1")), want: ticket("x", people, "node-1"),
-			conflict: `attachment "x" of volume "vol" belongs to a csi-attacher, not to a longhorn-api`,
+			conflict: `attachment "x" of volume "vol" has the attacher type csi-attacher, not longhorn-api`,
 		},
 		"the same csi id, another node → refused": {
 			va: withTickets(ticket("x", csi, "node-2")), want: ticket("x", csi, "node-1"),
-			conflict: `volume "vol" has attachment "x" for node "node-2" already; detach that first`,
+			conflict: `volume "vol" already has attachment "x" for node "node-2"; detach it first`,
 		},
 	}
 	for name, c := range cases {
@@ -92,9 +92,9 @@ func TestPutTicket(t *testing.T) {
 		"csi, attached elsewhere → waits":                                   {volume: on("node-2"), va: withTickets(ticket("csi-2", csi, "node-2")), want: ticket("csi-1", csi, "node-1"), generation: 1},
 		"the volume is deleting → refused":                                  {volume: deleting, va: withTickets(), want: ticket("c", csi, "node-1"), conflict: `volume "vol" is being deleted`},
 		"the volume is faulted → refused":                                   {volume: func(v *longhorn.Volume) { v.Status.Robustness = "faulted" }, va: withTickets(), want: ticket("c", csi, "node-1"), conflict: `volume "vol" is faulted`},
-		"people, attached elsewhere → refused":                              {volume: on("node-2"), va: withTickets(), want: ticket("", people, "node-1"), conflict: `hostId: "node-1" cannot be served: volume "vol" is attached to node "node-2", and may be on one node at a time`},
-		"people, about to be attached elsewhere → refused":                  {volume: func(v *longhorn.Volume) { v.Spec.NodeID = "node-2" }, va: withTickets(), want: ticket("", people, "node-1"), conflict: `hostId: "node-1" cannot be served: volume "vol" is attached to node "node-2", and may be on one node at a time`},
-		"people, wanted elsewhere by another → refused":                     {va: withTickets(ticket("csi-2", csi, "node-2")), want: ticket("", people, "node-1"), conflict: `hostId: "node-1" cannot be served: volume "vol" is wanted on node "node-2" by attachment "csi-2" (csi-attacher), and may be on one node at a time`},
+		"people, attached elsewhere → refused":                              {volume: on("node-2"), va: withTickets(), want: ticket("", people, "node-1"), conflict: `hostId: "node-1" is refused: volume "vol" is attached to node "node-2", and a volume can be attached to only one node at a time`},
+		"people, about to be attached elsewhere → refused":                  {volume: func(v *longhorn.Volume) { v.Spec.NodeID = "node-2" }, va: withTickets(), want: ticket("", people, "node-1"), conflict: `hostId: "node-1" is refused: volume "vol" is attached to node "node-2", and a volume can be attached to only one node at a time`},
+		"people, wanted elsewhere by another → refused":                     {va: withTickets(ticket("csi-2", csi, "node-2")), want: ticket("", people, "node-1"), conflict: `hostId: "node-1" is refused: volume "vol" is requested on node "node-2" by attachment "csi-2" (csi-attacher), and a volume can be attached to only one node at a time`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -37,12 +37,12 @@ func (m *Manager) TrimFilesystem(ctx context.Context, name string) (view VolumeV
 		return VolumeView{}, false, err
 	}
 	if node.Address == "" || m.deps.Daemons == nil {
-		return VolumeView{}, false, &Problem{Class: ErrUnavailable, Text: fmt.Sprintf("volume %q cannot be trimmed: no daemon runs on node %q, where it is attached", name, node.Node.Name)}
+		return VolumeView{}, false, &Problem{Class: ErrUnavailable, Text: fmt.Sprintf("volume %q cannot be trimmed: no longhorn-manager pod runs on node %q, where the volume is attached", name, node.Node.Name)}
 	}
 	if isDone, err = m.deps.Daemons.TrimFilesystem(ctx, node.Node.Name, node.Address, name); err != nil {
 		return VolumeView{}, false, err
 	}
-	m.deps.Log.WithField("volume", name).WithField("node", node.Node.Name).Info("file system trimmed on request, or being trimmed")
+	m.deps.Log.WithField("volume", name).WithField("node", node.Node.Name).Info("file system trimmed on request, or the trim continues")
 	return view, isDone, nil
 }
 
@@ -53,7 +53,7 @@ func notTrimmable(view VolumeView) string {
 		return why
 	}
 	if pv != nil && pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock {
-		return fmt.Sprintf("the volumeMode of its PersistentVolume %q is Block, so it is its pods that know what is on it", pv.Name)
+		return fmt.Sprintf("the volumeMode of its PersistentVolume %q is Block, so only its pods know the content of the device", pv.Name)
 	}
 	return ""
 }
@@ -68,7 +68,7 @@ func NotTrimmable(v *longhorn.Volume) string {
 		if state == "" {
 			state = longhorn.VolumeStateCreating
 		}
-		return fmt.Sprintf("it is %s, and only a file system that is mounted can be trimmed", state)
+		return fmt.Sprintf("it is %s, and only a mounted file system can be trimmed", state)
 	case v.Status.FrontendDisabled:
 		return "it is attached without a block device"
 	}

@@ -94,7 +94,7 @@ func (u VolumeUpdate) check() error {
 		switch {
 		case c.value == nil:
 		case *c.value == "":
-			return &Invalid{Field: c.field, Rule: "must be given"}
+			return &Invalid{Field: c.field, Rule: "is required"}
 		default:
 			if err := c.check(); err != nil {
 				return err
@@ -120,7 +120,7 @@ func (m *Manager) checkSelectors(u *VolumeUpdate) error {
 			continue
 		}
 		if **s.given == nil {
-			return &Invalid{Field: s.field, Rule: "must be given; an empty list asks for no tag"}
+			return &Invalid{Field: s.field, Rule: "is required; an empty list requests no tag"}
 		}
 		tags, err := checkedSelector(s.field, **s.given)
 		if err != nil {
@@ -152,7 +152,7 @@ func checkLocalityChange(v *Volume, before longhorn.VolumeSpec) error {
 	if (v.Spec.DataLocality == strict) == (before.DataLocality == strict) || isAtRest(v) {
 		return nil
 	}
-	return conflict("volume %q is %s: its dataLocality changes from %q to %q only while it is detached", v.Name, v.Status.State, before.DataLocality, v.Spec.DataLocality)
+	return conflict("volume %q is %s: its dataLocality can change from %q to %q only while the volume is detached", v.Name, v.Status.State, before.DataLocality, v.Spec.DataLocality)
 }
 
 // checkAccessModeChange refuses a change to or from rwx unless the volume is detached: after such a change, users
@@ -165,7 +165,7 @@ func checkAccessModeChange(v *Volume, before longhorn.VolumeSpec) error {
 	if err := checkShareName(v.Name, v.Spec); err != nil || (v.Spec.AccessMode == shared) == (before.AccessMode == shared) || isAtRest(v) {
 		return err
 	}
-	return conflict("volume %q is %s: its accessMode changes from %q to %q only while it is detached", v.Name, v.Status.State, before.AccessMode, v.Spec.AccessMode)
+	return conflict("volume %q is %s: its accessMode can change from %q to %q only while the volume is detached", v.Name, v.Status.State, before.AccessMode, v.Spec.AccessMode)
 }
 
 // isAtRest reports whether a volume is new, or detached and not requested on a node.
@@ -257,7 +257,7 @@ func (m *Manager) removeReplica(ctx context.Context, volume, replica string) (*V
 // last good copy. A volume that never had an epoch, and is not requested on a node, was never written: any of its
 // replicas may be removed. If the engine is missing, that is not known.
 func (m *Manager) checkReplicaSpare(ctx context.Context, v *Volume, r *Replica) error {
-	refusal := conflict("replica %s has the last good copy of volume %s (no other healthy replica available): it cannot be deleted;"+
+	refusal := conflict("replica %s is the last healthy replica of volume %s (no other healthy replica available): it cannot be deleted;"+
 		" to delete the volume, run kubectl -n %s delete volumes.longhorn.io %s", r.Name, v.Name, v.Namespace, v.Name)
 	if _, isLast := r.Annotations[types.AnnotationLastGoodCopy]; isLast {
 		return refusal

@@ -36,7 +36,7 @@ func TestUpdateVolume(t *testing.T) {
 			update: VolumeUpdate{DataLocality: ptr("best-effort")}, want: func(s *longhorn.VolumeSpec) { s.DataLocality = longhorn.DataLocalityBestEffort },
 		},
 		"the locality that it has → nothing is written": {update: VolumeUpdate{DataLocality: ptr("disabled")}},
-		"no locality → refused":                         {update: VolumeUpdate{DataLocality: ptr("")}, field: "dataLocality", text: "dataLocality: must be given"},
+		"no locality → refused":                         {update: VolumeUpdate{DataLocality: ptr("")}, field: "dataLocality", text: "dataLocality: is required"},
 		"a locality that is none → refused": {
 			update: VolumeUpdate{DataLocality: ptr("near")}, field: "dataLocality",
 			text: `dataLocality: "near" must be disabled or best-effort or strict-local`,
@@ -71,7 +71,7 @@ func TestUpdateVolume(t *testing.T) {
 			text: `replicaZoneSoftAntiAffinity: "perhaps" must be ignored or enabled or disabled`,
 		},
 		"disks, by no word → refused": {
-			update: VolumeUpdate{ReplicaDiskSoftAntiAffinity: ptr("")}, field: "replicaDiskSoftAntiAffinity", text: "replicaDiskSoftAntiAffinity: must be given",
+			update: VolumeUpdate{ReplicaDiskSoftAntiAffinity: ptr("")}, field: "replicaDiskSoftAntiAffinity", text: "replicaDiskSoftAntiAffinity: is required",
 		},
 		"balance → recorded": {
 			update: VolumeUpdate{ReplicaAutoBalance: ptr("least-effort")}, want: func(s *longhorn.VolumeSpec) { s.ReplicaAutoBalance = longhorn.AutoBalanceLeastEffort },
@@ -89,13 +89,13 @@ func TestUpdateVolume(t *testing.T) {
 		"an empty selector → it asks for no tag":        {update: VolumeUpdate{NodeSelector: &[]string{}}, want: func(s *longhorn.VolumeSpec) { s.NodeSelector = []string{} }},
 		"the selector that it has → nothing is written": {update: VolumeUpdate{DiskSelector: &[]string{}}},
 		"no selector → refused": {
-			update: VolumeUpdate{NodeSelector: ptr[[]string](nil)}, field: "nodeSelector", text: "nodeSelector: must be given; an empty list asks for no tag",
+			update: VolumeUpdate{NodeSelector: ptr[[]string](nil)}, field: "nodeSelector", text: "nodeSelector: is required; an empty list requests no tag",
 		},
 		"a tag that no disk has → refused": {
 			update: VolumeUpdate{DiskSelector: &[]string{"ssd", "fast"}}, field: "diskSelector", text: `diskSelector: "fast" does not exist: no disk has this tag`,
 		},
 		"an empty tag → refused": {
-			update: VolumeUpdate{NodeSelector: &[]string{" "}}, field: "nodeSelector[0]", text: `nodeSelector[0]: at least one error encountered while validating tags: " " is no tag: a tag must not be empty`,
+			update: VolumeUpdate{NodeSelector: &[]string{" "}}, field: "nodeSelector[0]", text: `nodeSelector[0]: at least one error encountered while validating tags: " " is not a valid tag: a tag must not be empty`,
 		},
 	}
 	for name, c := range cases {
@@ -164,7 +164,7 @@ func TestStrictLocalChangesWhileDetached(t *testing.T) {
 			}))
 			view, err := b.UpdateVolume(t.Context(), "vol", VolumeUpdate{DataLocality: ptr(string(c.to))})
 			if c.refused {
-				wantProblem(t, err, ErrConflict, fmt.Sprintf(`volume "vol" is %s: its dataLocality changes from %q to %q only while it is detached`, c.state, c.from, c.to))
+				wantProblem(t, err, ErrConflict, fmt.Sprintf(`volume "vol" is %s: its dataLocality can change from %q to %q only while the volume is detached`, c.state, c.from, c.to))
 				b.ExpectWrites()
 				return
 			}
@@ -219,7 +219,7 @@ func node2(change func(*longhorn.Node)) func(*longhorn.Node) {
 }
 
 func TestRemoveReplica(t *testing.T) {
-	const refused = `replica r-1 has the last good copy of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`
+	const refused = `replica r-1 is the last healthy replica of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`
 	stopped := func(e *longhorn.Engine, _ []*longhorn.Replica) {
 		e.Status.CurrentState, e.Status.ReplicaModeMap = longhorn.InstanceStateStopped, nil
 	}
@@ -353,7 +353,7 @@ func TestRemovalsComeOneAfterTheOther(t *testing.T) {
 	_, err := b.RemoveReplica(t.Context(), "vol", "r-1")
 	require.NoError(t, err)
 	_, err = b.RemoveReplica(t.Context(), "vol", "r-2")
-	wantProblem(t, err, ErrConflict, `replica r-2 has the last good copy of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`)
+	wantProblem(t, err, ErrConflict, `replica r-2 is the last healthy replica of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`)
 	b.ExpectWrites("delete replicas/r-1")
 }
 
@@ -371,7 +371,7 @@ func TestOnlyTheReplicaThatWasLookedAtIsRemoved(t *testing.T) {
 		b.Overwrite(marked)
 	}}
 	_, err = b.RemoveReplica(t.Context(), "vol", "r-1")
-	wantProblem(t, err, ErrConflict, `replica r-1 has the last good copy of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`)
+	wantProblem(t, err, ErrConflict, `replica r-1 is the last healthy replica of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`)
 	b.ExpectWrites("delete replicas/r-1") // this was refused
 	_, err = replicas.Live(t.Context(), "r-1")
 	assert.NoError(t, err)
@@ -447,7 +447,7 @@ func TestARemovalDoesNotBelieveTheCache(t *testing.T) {
 			b := newBench(t, objs...)
 			b.Overwrite(change(objs))
 			_, err := b.RemoveReplica(t.Context(), "vol", "r-1")
-			wantProblem(t, err, ErrConflict, `replica r-1 has the last good copy of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`)
+			wantProblem(t, err, ErrConflict, `replica r-1 is the last healthy replica of volume vol (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n longhorn-system delete volumes.longhorn.io vol`)
 			b.ExpectWrites()
 		})
 	}

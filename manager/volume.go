@@ -258,9 +258,9 @@ func notReadyMessage(v *Volume, replicas []ReplicaView) string {
 		if state == "" {
 			state = longhorn.VolumeStateCreating
 		}
-		return fmt.Sprintf("volume is not detached but %s", state)
+		return fmt.Sprintf("volume is %s, not detached", state)
 	case detached && !types.IsConditionTrue(v.Status.Conditions, types.ConditionScheduled) && !hasData(replicas) && hasUnplaced(v, replicas):
-		return "volume has replicas without a place: " +
+		return "replicas of the volume cannot be placed: " +
 			types.FindCondition(v.Status.Conditions, types.ConditionScheduled).Message
 	case v.Status.Robustness == longhorn.VolumeRobustnessFaulted:
 		return "volume is faulted"

@@ -41,21 +41,21 @@ func TestNotReadyMessage(t *testing.T) {
 		"attached and degraded → ready": {func(v *longhorn.Volume) {
 			v.Spec.NodeID, v.Status.State, v.Status.Robustness = "node-1", "attached", "degraded"
 		}, nil, ""},
-		"just made → creating":  {func(v *longhorn.Volume) {}, nil, "volume is not detached but creating"},
-		"detaching → not ready": {func(v *longhorn.Volume) { v.Status.State = "detaching" }, nil, "volume is not detached but detaching"},
+		"just made → creating":  {func(v *longhorn.Volume) {}, nil, "volume is creating, not detached"},
+		"detaching → not ready": {func(v *longhorn.Volume) { v.Status.State = "detaching" }, nil, "volume is detaching, not detached"},
 		"detached, a replica without a place → the reason": {func(v *longhorn.Volume) {
 			v.Status.State = "detached"
 			v.Status.Conditions = []longhorn.Condition{unscheduled}
-		}, []ReplicaView{homeless}, "volume has replicas without a place: insufficient storage"},
+		}, []ReplicaView{homeless}, "replicas of the volume cannot be placed: insufficient storage"},
 		"detached, a replica was never made → the reason": {func(v *longhorn.Volume) {
 			v.Status.State = "detached"
 			v.Status.Conditions = []longhorn.Condition{unscheduled}
-		}, nil, "volume has replicas without a place: insufficient storage"},
+		}, nil, "replicas of the volume cannot be placed: insufficient storage"},
 		"detached, a replica without a place beside one with data → ready": {detachedUnscheduled, []ReplicaView{withData(), homeless}, ""},
 		"detached, a replica without a place beside one that failed → the reason": {
 			detachedUnscheduled,
 			[]ReplicaView{withData(func(r *longhorn.Replica) { r.Spec.FailedAt = "2030-01-02T04:00:00Z" }), homeless},
-			"volume has replicas without a place: insufficient storage",
+			"replicas of the volume cannot be placed: insufficient storage",
 		},
 		"detached, placed, condition late → ready":              {func(v *longhorn.Volume) { v.Status.State = "detached" }, []ReplicaView{placed}, ""},
 		"detached and faulted → faulted":                        {func(v *longhorn.Volume) { v.Status.State = "detached"; v.Status.Robustness = "faulted" }, []ReplicaView{placed}, "volume is faulted"},

@@ -38,7 +38,7 @@ func TestWhatANodeTrims(t *testing.T) {
 		},
 		"being detached → refused": {
 			func(v *longhorn.Volume) { v.Status.State = longhorn.VolumeStateDetaching }, nil,
-			manager.ErrConflict, `volume "vol" cannot be trimmed: it is detaching, and only a file system that is mounted can be trimmed`,
+			manager.ErrConflict, `volume "vol" cannot be trimmed: it is detaching, and only a mounted file system can be trimmed`,
 		},
 		"without a block device → refused": {
 			func(v *longhorn.Volume) { v.Status.FrontendDisabled = true }, nil,

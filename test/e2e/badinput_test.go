@@ -155,7 +155,7 @@ func badRequests(ctx context.Context, t *testing.T, api restAPI, held *heldVolum
 			"the first attachment is moved → conflict", http.MethodPost, held.path("attach"),
 			v1.AttachInput{HostID: nodes[1]},
 			http.StatusConflict,
-			[]string{`for node \"node-1\" already; detach that first`},
+			[]string{`for node \"node-1\"; detach it first`},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

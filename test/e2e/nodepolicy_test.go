@@ -71,7 +71,7 @@ func TestDisksInUseStayWithTheirNode(t *testing.T) {
 		}
 		return nil
 	})
-	const kept = "is ready and holds replicas: it cannot be removed or change its path; delete the replicas, or unmount the disk to move it with them"
+	const kept = "is ready and holds replicas: it cannot be removed, and its path cannot change; delete its replicas, or unmount the disk to move it together with its replicas"
 	for _, tc := range []struct {
 		name    string
 		status  longhorn.NodeStatus
@@ -100,9 +100,9 @@ func TestDisksInUseStayWithTheirNode(t *testing.T) {
 		}, "disk d of node %s cannot be removed while its allowScheduling is true"},
 		{"a disk is added in a directory of the system → refused", inUse, patch(`{"spec":{"disks":{"more":{"path":"/etc/kubernetes"}}}}`), `spec.disks.more.path: "/etc/kubernetes" is a directory of the system`},
 		{"a disk is added at a path that is not clean → refused", inUse, patch(`{"spec":{"disks":{"more":{"path":"/mnt//x"}}}}`), `spec.disks.more.path: "/mnt//x" must be in its shortest form`},
-		{"a disk is given an empty tag → refused", inUse, patch(`{"spec":{"disks":{"d":{"tags":["a",""]}}}}`), `spec.disks.d.tags: "" is no tag`},
-		{"a node is given a tag with a space → refused", inUse, patch(`{"spec":{"tags":["a b"]}}`), `spec.tags: "a b" is no tag`},
-		{"a node with such a disk is deleted → refused", inUse, remove, "node %s has disk d, which is ready and holds replicas: it cannot be deleted; it goes by itself when its Kubernetes node is removed"},
+		{"a disk is given an empty tag → refused", inUse, patch(`{"spec":{"disks":{"d":{"tags":["a",""]}}}}`), `spec.disks.d.tags: "" is not a valid tag`},
+		{"a node is given a tag with a space → refused", inUse, patch(`{"spec":{"tags":["a b"]}}`), `spec.tags: "a b" is not a valid tag`},
+		{"a node with such a disk is deleted → refused", inUse, remove, "node %s has disk d, which is ready and holds replicas: it cannot be deleted; it is removed automatically when its Kubernetes node is removed"},
 		{"a node that does not answer is deleted → refused", nodeNotReady(types.ReasonKubernetesNodeNotReady, inUse), remove, "node %s has disk d"},
 		{"a node whose Kubernetes node is gone is deleted → accepted", nodeNotReady(types.ReasonKubernetesNodeGone, inUse), remove, ""},
 		{"a node whose disks hold nothing is deleted → accepted", diskStatus(longhorn.ConditionTrue, 0), remove, ""},

@@ -312,7 +312,7 @@ func (p *webPage) refuseTag(ctx context.Context, t *testing.T) {
 	p.Click("button", "Edit node "+p.node)
 	p.Type("textbox", "Tags", "fast, über")
 	p.Click("button", "Save")
-	p.Describes("textbox", "Tags", `"über" is no tag`)
+	p.Describes("textbox", "Tags", `"über" is not a valid tag`)
 	p.Click("button", "Cancel")
 	p.HasNot("dialog", "Edit node "+p.node)
 	assert.Empty(t, p.api.node(ctx, t, p.node).Tags)

@@ -171,7 +171,7 @@ func TestSalvage(t *testing.T) {
 	b.Click("button", "Salvage")
 	b.Click("checkbox", "lost-r-2")
 	b.Click("button", "Salvage")
-	b.Sees("replica lost-r-2 lacks acknowledged writes, which replicas lost-r-1 hold")
+	b.Sees("replica lost-r-2 lacks acknowledged writes that replicas lost-r-1 have")
 	b.Click("checkbox", "lost-r-2")
 	b.Click("checkbox", "lost-r-1")
 	b.Click("button", "Salvage")

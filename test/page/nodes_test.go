@@ -19,7 +19,7 @@ func TestDisksAndTags(t *testing.T) {
 	b.Axe(root, "the form of a node")
 	b.Type("textbox", "Tags", "fast, über")
 	b.Click("button", "Save")
-	b.Describes("textbox", "Tags", `tags: "über" is no tag`)
+	b.Describes("textbox", "Tags", `tags: "über" is not a valid tag`)
 	b.ExpectWrites()
 	b.Type("textbox", "Tags", "fast")
 	b.Click("button", "Save")

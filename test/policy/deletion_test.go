@@ -75,7 +75,7 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 
 		{
 			name: "the last good copy → refused, the volume is named", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
-			want: "replica v-r-1 has the last good copy of volume v (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n storage delete volumes.longhorn.io v",
+			want: "replica v-r-1 is the last healthy replica of volume v (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n storage delete volumes.longhorn.io v",
 		},
 		{name: "a copy that is not the last → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: someCopy},
 		{name: "a copy of which nothing is said → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: newCopy},
@@ -83,7 +83,7 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 		{
 			name: "the last good copy, by an account of that name elsewhere → refused", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
 			user: "system:serviceaccount:other:longhorn-manager-leader",
-			want: "replica v-r-1 has the last good copy of volume v (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n storage delete volumes.longhorn.io v",
+			want: "replica v-r-1 is the last healthy replica of volume v (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n storage delete volumes.longhorn.io v",
 		},
 		{
 			name: "the last good copy, by the namespace's end → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,

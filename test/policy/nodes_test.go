@@ -30,7 +30,7 @@ const (
 	backNode   = "conditions: [{type: Ready, status: 'True'}, {type: Removable, status: 'True'}], "
 	keepDisks  = "longhorn-keep-disks"
 	diskRules  = "longhorn-disk-rules"
-	notATag    = `" is no tag: up to 63 letters, digits, "-", "_" or ".", with a letter or digit at both ends, and perhaps a DNS name and "/" before them`
+	notATag    = `" is not a valid tag: up to 63 letters, digits, "-", "_" or ".", with a letter or digit at both ends, and optionally a DNS name and "/" before them`
 	notASystem = `" is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1`
 	notShort   = `" must be in its shortest form, without "//", "." or ".." and without a "/" at its end`
 )
@@ -67,13 +67,13 @@ func TestWhatPeopleMaySayOfANodesDisks(t *testing.T) {
 		{name: "a ready disk with replicas is closed → accepted", policy: keepDisks, old: nodeWith(open, readyDisk), object: nodeWith(closed, readyDisk)},
 		{name: "a disk that is away is left out → accepted", policy: keepDisks, old: nodeWith(closed, awayDisk), object: nodeWith("disks: {}", awayDisk)},
 		{name: "an empty disk is left out → accepted", policy: keepDisks, old: nodeWith(closed, emptyDisk), object: nodeWith("disks: {}", emptyDisk)},
-		{name: "a node with such a disk is deleted → refused", policy: keepDisks, old: nodeWith(closed, readyDisk), want: "it goes by itself when its Kubernetes node is removed"},
-		{name: "a node with empty disks, whose Kubernetes node is there, is deleted → refused", policy: keepDisks, old: nodeWith(closed, readyNode+emptyDisk), want: "node n cannot be deleted while its Kubernetes node is there: it would be registered again"},
-		{name: "a node whose daemon's pod is missing for a moment is deleted → refused", policy: keepDisks, old: nodeWith(closed, lackNode+emptyDisk), want: "node n cannot be deleted while its Kubernetes node is there"},
-		{name: "a node that its daemon has left, with the last copy of a volume, is deleted → refused", policy: keepDisks, old: nodeWith(closed, keptNode+awayDisk), want: "node n cannot be deleted while its Kubernetes node is there"},
+		{name: "a node with such a disk is deleted → refused", policy: keepDisks, old: nodeWith(closed, readyDisk), want: "it is removed automatically when its Kubernetes node is removed"},
+		{name: "a node with empty disks, whose Kubernetes node is there, is deleted → refused", policy: keepDisks, old: nodeWith(closed, readyNode+emptyDisk), want: "node n cannot be deleted while its Kubernetes node exists: it would be registered again"},
+		{name: "a node whose daemon's pod is missing for a moment is deleted → refused", policy: keepDisks, old: nodeWith(closed, lackNode+emptyDisk), want: "node n cannot be deleted while its Kubernetes node exists"},
+		{name: "a node that its daemon has left, with the last copy of a volume, is deleted → refused", policy: keepDisks, old: nodeWith(closed, keptNode+awayDisk), want: "node n cannot be deleted while its Kubernetes node exists"},
 		{name: "a node that its daemon has left for good is deleted → accepted", policy: keepDisks, old: nodeWith(closed, leftNode+awayDisk)},
 		{name: "such a node whose disk is called ready is deleted → refused", policy: keepDisks, old: nodeWith(closed, leftNode+readyDisk), want: "ready and holds replicas"},
-		{name: "such a node whose daemon is back is deleted → refused", policy: keepDisks, old: nodeWith(closed, backNode+emptyDisk), want: "node n cannot be deleted while its Kubernetes node is there"},
+		{name: "such a node whose daemon is back is deleted → refused", policy: keepDisks, old: nodeWith(closed, backNode+emptyDisk), want: "node n cannot be deleted while its Kubernetes node exists"},
 		{name: "a node that the leader has not looked for is deleted → accepted", policy: keepDisks, old: nodeWith(closed, emptyDisk)},
 		{name: "such a node, whose Kubernetes node is gone, is deleted → accepted", policy: keepDisks, old: nodeWith(closed, goneNode+readyDisk)},
 		{name: "a node with such a disk, by the namespace's end → accepted", policy: keepDisks, old: nodeWith(closed, readyDisk), groups: []string{"system:serviceaccounts:kube-system"}},

@@ -5,7 +5,7 @@ describe('ApiError.field', () => {
   it.each([
     ['size: "x" must be a number', 'size'],
     ['disks.disk-1.path: must be absolute', 'disks'],
-    ['nodeSelector[0]: "" is no tag', 'nodeSelector'],
+    ['nodeSelector[0]: "" is not a valid tag', 'nodeSelector'],
     ['volume "vol": size 5 does not fit', ''],
     ['the token is not valid', ''],
   ])('%s → %j', (message, want) => expect(new ApiError(422, '', message).field).toBe(want));
