@@ -37,7 +37,7 @@ func TestVolumesWithoutAPlaceAreExplained(t *testing.T) {
 		lacks("the node is not ready → so", n3+scheduler.ReasonNodesUnavailable+": the node is not ready", "longhorn status", func(w *world) {
 			w.nodeSays(3, types.ConditionReady, longhorn.ConditionFalse, types.ReasonManagerPodDown, "m")
 		}),
-		lacks("the node is not allowed → so", n3+scheduler.ReasonNodesUnavailable+": scheduling to the node is not allowed", "longhorn status", func(w *world) {
+		lacks("the node is not allowed → so", n3+scheduler.ReasonNodesUnavailable+": allowScheduling of the node is false", "longhorn status", func(w *world) {
 			w.Nodes[2].Spec.AllowScheduling = false
 		}),
 		lacks("the instance manager does not run → so", n3+scheduler.ReasonNodesUnavailable+": the node's instance manager", "longhorn status", func(w *world) {

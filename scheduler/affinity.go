@@ -86,19 +86,19 @@ func (u usage) stage(c candidate, s Settings) int {
 func (u usage) antiAffinity(c candidate, s Settings) (reason, message string) {
 	if u.stage(c, s) == forbidden {
 		if !s.ZoneSoftAntiAffinity && u.nodes[c.node.Name].occupancy() == unused {
-			return ReasonAntiAffinity, "a replica of the volume is in the node's zone " + zoneName(c.node.Zone)
+			return ReasonAntiAffinity, "another replica of the volume is in the node's zone " + zoneName(c.node.Zone)
 		}
-		return ReasonAntiAffinity, "a replica of the volume is on the node"
+		return ReasonAntiAffinity, "another replica of the volume is on the node"
 	}
 	if !s.DiskSoftAntiAffinity && u.disks[c.disk.UUID] > 0 {
-		return ReasonAntiAffinity, "a replica of the volume is on the disk"
+		return ReasonAntiAffinity, "another replica of the volume is on the disk"
 	}
 	return "", ""
 }
 
 func zoneName(zone string) string {
 	if zone == "" {
-		return "(nodes without zone are one zone)"
+		return "(all nodes without a zone label form one zone)"
 	}
 	return zone
 }

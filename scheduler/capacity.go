@@ -39,19 +39,21 @@ func DiskSchedulable(node string, d Disk, s Settings) (schedulable bool, reason,
 func shortage(d Disk, s Settings, size, required int64) string {
 	switch {
 	case d.StorageMaximum <= 0:
-		return fmt.Sprintf("its size is not known: storageMaximum is %s", types.SizeText(d.StorageMaximum))
+		return fmt.Sprintf("its size is unknown: storageMaximum is %s", types.SizeText(d.StorageMaximum))
 	case d.StorageAvailable <= 0:
 		return fmt.Sprintf("it is full: storageAvailable is %s of storageMaximum %s", types.SizeText(d.StorageAvailable), types.SizeText(d.StorageMaximum))
 	}
 	floor := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
 	if d.StorageAvailable-required <= floor {
-		return fmt.Sprintf("storageAvailable %s - required %s must be more than %s (%d%% of storageMaximum %s)",
-			types.SizeText(d.StorageAvailable), types.SizeText(required), types.SizeText(floor), s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum))
+		return fmt.Sprintf("storageAvailable %s - required %s must be more than %s (%d%% of storageMaximum %s, setting %s)",
+			types.SizeText(d.StorageAvailable), types.SizeText(required), types.SizeText(floor), s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum),
+			types.SettingMinimalAvailablePercentage)
 	}
 	ceiling := virtualCeiling(d, s)
 	if d.StorageScheduled > ceiling-size { // not scheduled+size, which could overflow
-		return fmt.Sprintf("storageScheduled %s + size %s must not exceed %s (%d%% of storageMaximum %s - storageReserved %s)",
-			types.SizeText(d.StorageScheduled), types.SizeText(size), types.SizeText(ceiling), s.OverProvisioningPercent, types.SizeText(d.StorageMaximum), types.SizeText(d.StorageReserved))
+		return fmt.Sprintf("storageScheduled %s + size %s must not exceed %s (%d%% of storageMaximum %s - storageReserved %s, setting %s)",
+			types.SizeText(d.StorageScheduled), types.SizeText(size), types.SizeText(ceiling), s.OverProvisioningPercent, types.SizeText(d.StorageMaximum), types.SizeText(d.StorageReserved),
+			types.SettingOverProvisioningPercentage)
 	}
 	return ""
 }

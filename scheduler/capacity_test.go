@@ -19,7 +19,7 @@ func TestShortage(t *testing.T) {
 		},
 		"no size known": {
 			disk: Disk{StorageAvailable: 10}, settings: defaults,
-			want: "its size is not known: storageMaximum is 0 bytes",
+			want: "its size is unknown: storageMaximum is 0 bytes",
 		},
 		"nothing free": {
 			disk: disk("d", 0), settings: defaults,
@@ -28,28 +28,28 @@ func TestShortage(t *testing.T) {
 		"free space one above the minimum": {disk: disk("d", 251), settings: defaults},
 		"free space equal to the minimum → blocked": {
 			disk: disk("d", 250), settings: defaults,
-			want: "storageAvailable 250 bytes - required 0 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes)",
+			want: "storageAvailable 250 bytes - required 0 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes, setting storage-minimal-available-percentage)",
 		},
 		"a copy leaves one above the minimum": {disk: disk("d", 500), settings: defaults, required: 249},
 		"a copy leaves just the minimum → blocked": {
 			disk: disk("d", 500), settings: defaults, required: 250,
-			want: "storageAvailable 500 bytes - required 250 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes)",
+			want: "storageAvailable 500 bytes - required 250 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes, setting storage-minimal-available-percentage)",
 		},
 		"a minimum of 0% and one byte free": {disk: disk("d", 1), settings: Settings{OverProvisioningPercent: 100}},
 		"a minimum of 100% → always blocked": {
 			disk: disk("d", 1000), settings: Settings{MinimalAvailablePercent: 100, OverProvisioningPercent: 100},
-			want: "storageAvailable 1000 bytes - required 0 bytes must be more than 1000 bytes (100% of storageMaximum 1000 bytes)",
+			want: "storageAvailable 1000 bytes - required 0 bytes must be more than 1000 bytes (100% of storageMaximum 1000 bytes, setting storage-minimal-available-percentage)",
 		},
 		"promises equal to the disk": {
 			disk: diskBut(disk("d", 1000), func(d *Disk) { d.StorageScheduled = 600 }), settings: defaults, size: 400,
 		},
 		"promises one beyond the disk → blocked": {
 			disk: diskBut(disk("d", 1000), func(d *Disk) { d.StorageScheduled = 600 }), settings: defaults, size: 401,
-			want: "storageScheduled 600 bytes + size 401 bytes must not exceed 1000 bytes (100% of storageMaximum 1000 bytes - storageReserved 0 bytes)",
+			want: "storageScheduled 600 bytes + size 401 bytes must not exceed 1000 bytes (100% of storageMaximum 1000 bytes - storageReserved 0 bytes, setting storage-over-provisioning-percentage)",
 		},
 		"a reservation counts on the virtual side": {
 			disk: diskBut(disk("d", 1000), func(d *Disk) { d.StorageReserved = 300 }), settings: defaults, size: 701,
-			want: "storageScheduled 0 bytes + size 701 bytes must not exceed 700 bytes (100% of storageMaximum 1000 bytes - storageReserved 300 bytes)",
+			want: "storageScheduled 0 bytes + size 701 bytes must not exceed 700 bytes (100% of storageMaximum 1000 bytes - storageReserved 300 bytes, setting storage-over-provisioning-percentage)",
 		},
 		"a reservation does not count on the physical side": {
 			disk: diskBut(disk("d", 260), func(d *Disk) { d.StorageReserved = 300 }), settings: defaults, size: 700,
@@ -61,18 +61,18 @@ func TestShortage(t *testing.T) {
 		"over-provisioning of 0% → nothing but an empty promise": {
 			disk:     disk("d", 1000),
 			settings: with(defaults, func(s *Settings) { s.OverProvisioningPercent = 0 }), size: 1,
-			want: "storageScheduled 0 bytes + size 1 byte must not exceed 0 bytes (0% of storageMaximum 1000 bytes - storageReserved 0 bytes)",
+			want: "storageScheduled 0 bytes + size 1 byte must not exceed 0 bytes (0% of storageMaximum 1000 bytes - storageReserved 0 bytes, setting storage-over-provisioning-percentage)",
 		},
 		"a reservation beyond the disk → blocked even without size": {
 			disk: diskBut(disk("d", 1000), func(d *Disk) { d.StorageReserved = 1200 }), settings: defaults,
-			want: "storageScheduled 0 bytes + size 0 bytes must not exceed -200 bytes (100% of storageMaximum 1000 bytes - storageReserved 1.17 KiB)",
+			want: "storageScheduled 0 bytes + size 0 bytes must not exceed -200 bytes (100% of storageMaximum 1000 bytes - storageReserved 1.17 KiB, setting storage-over-provisioning-percentage)",
 		},
 		"percentages are rounded down": {
 			disk: diskBut(disk("d", 25), func(d *Disk) { d.StorageMaximum = 99 }), settings: defaults, // 24.75 → 24
 		},
 		"the greatest size does not overflow": {
 			disk: diskBut(disk("d", 1000), func(d *Disk) { d.StorageScheduled = 1 }), settings: defaults, size: math.MaxInt64,
-			want: "storageScheduled 1 byte + size 8 EiB must not exceed 1000 bytes (100% of storageMaximum 1000 bytes - storageReserved 0 bytes)",
+			want: "storageScheduled 1 byte + size 8 EiB must not exceed 1000 bytes (100% of storageMaximum 1000 bytes - storageReserved 0 bytes, setting storage-over-provisioning-percentage)",
 		},
 	}
 	for name, tt := range tests {
@@ -129,11 +129,11 @@ func TestDiskSchedulable(t *testing.T) {
 		},
 		"a full disk": {
 			disk("d", 200), false, "DiskPressure",
-			"Disk d(/d) on the node n is not schedulable for more replica; storageAvailable 200 bytes - required 0 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes)",
+			"Disk d(/d) on the node n is not schedulable for more replica; storageAvailable 200 bytes - required 0 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes, setting storage-minimal-available-percentage)",
 		},
 		"promises beyond the disk": {
 			diskBut(disk("d", 900), func(d *Disk) { d.StorageScheduled = 1001 }), false, "DiskPressure",
-			"Disk d(/d) on the node n is not schedulable for more replica; storageScheduled 1001 bytes + size 0 bytes must not exceed 1000 bytes (100% of storageMaximum 1000 bytes - storageReserved 0 bytes)",
+			"Disk d(/d) on the node n is not schedulable for more replica; storageScheduled 1001 bytes + size 0 bytes must not exceed 1000 bytes (100% of storageMaximum 1000 bytes - storageReserved 0 bytes, setting storage-over-provisioning-percentage)",
 		},
 		"a disk that is not ready": {
 			diskBut(disk("d", 1000), func(d *Disk) { d.Ready = false }), false, "DiskNotReady",

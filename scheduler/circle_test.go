@@ -83,7 +83,7 @@ func TestACircularDiskIsRejectedWithThatReason(t *testing.T) {
 	require.ErrorAs(t, err, &u)
 	require.Len(t, u.Rejections, 1)
 	assert.Equal(t, ReasonOnItself, u.Rejections[0].Reason)
-	assert.Contains(t, u.Rejections[0].Message, "lies on volume vol-a")
+	assert.Contains(t, u.Rejections[0].Message, "is stored on volume vol-a")
 	d.Circular = false
 	_, err = Schedule(Snapshot{Nodes: []Node{node("n", d)}, Settings: defaults}, Request{SizeBytes: 1})
 	require.NoError(t, err)

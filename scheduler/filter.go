@@ -38,9 +38,9 @@ func nodeAvailable(c candidate, _ Request, _ Settings) (reason, message string) 
 	case !n.Ready:
 		return ReasonNodesUnavailable, "the node is not ready"
 	case !n.Schedulable:
-		return ReasonNodesUnavailable, "the node is not schedulable"
+		return ReasonNodesUnavailable, "the node is not schedulable: its condition Schedulable is not True"
 	case !n.AllowScheduling:
-		return ReasonNodesUnavailable, "scheduling to the node is not allowed"
+		return ReasonNodesUnavailable, "allowScheduling of the node is false"
 	}
 	return "", ""
 }
@@ -62,7 +62,7 @@ func instanceManagerRunning(c candidate, _ Request, _ Settings) (reason, message
 func diskAvailable(c candidate, _ Request, _ Settings) (reason, message string) {
 	switch d := c.disk; {
 	case !d.AllowScheduling:
-		return ReasonDisksUnavailable, "scheduling to the disk is not allowed"
+		return ReasonDisksUnavailable, "allowScheduling of the disk is false"
 	case d.EvictionRequested:
 		return ReasonDisksUnavailable, "the disk is being evicted"
 	case !d.Ready:
@@ -75,7 +75,7 @@ func diskAvailable(c candidate, _ Request, _ Settings) (reason, message string) 
 
 func noCircle(c candidate, _ Request, _ Settings) (reason, message string) {
 	if c.disk.Circular {
-		return ReasonOnItself, fmt.Sprintf("the disk lies on volume %s, which would wait for itself with a replica of this volume there", c.disk.OnVolume)
+		return ReasonOnItself, fmt.Sprintf("the disk is stored on volume %s: with a replica of this volume on the disk, the volume would depend on itself", c.disk.OnVolume)
 	}
 	return "", ""
 }
@@ -92,7 +92,7 @@ func tags(kind string, have, selector []string, allowEmptySelector bool) (reason
 	if len(selector) == 0 {
 		if len(have) > 0 && !allowEmptySelector {
 			return ReasonTagsNotFulfilled,
-				fmt.Sprintf("the volume has no %s selector and the %s has tags [%s]", kind, kind, join(have))
+				fmt.Sprintf("the volume has no %s selector, the %s has tags [%s], and setting allow-empty-%s-selector-volume is false", kind, kind, join(have), kind)
 		}
 		return "", ""
 	}
@@ -120,7 +120,7 @@ func enoughStorage(c candidate, req Request, s Settings) (reason, message string
 		return ReasonInsufficientStorage, lack
 	}
 	if !c.disk.Schedulable {
-		return ReasonDisksUnavailable, "the disk is not schedulable"
+		return ReasonDisksUnavailable, "the disk is not schedulable: its condition Schedulable is not True"
 	}
 	return "", ""
 }

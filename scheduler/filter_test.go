@@ -23,59 +23,59 @@ func TestScheduleGivesAReasonForARejectedDisk(t *testing.T) {
 
 		"node being deleted":                         {changedNode(func(n *Node) { n.Deleting = true }), Request{}, defaults, ReasonNodesUnavailable, "the node is being deleted"},
 		"node not ready":                             {changedNode(func(n *Node) { n.Ready = false }), Request{}, defaults, ReasonNodesUnavailable, "the node is not ready"},
-		"node cordoned":                              {changedNode(func(n *Node) { n.Schedulable = false }), Request{}, defaults, ReasonNodesUnavailable, "the node is not schedulable"},
-		"node closed by the user":                    {changedNode(func(n *Node) { n.AllowScheduling = false }), Request{}, defaults, ReasonNodesUnavailable, "scheduling to the node is not allowed"},
+		"node cordoned":                              {changedNode(func(n *Node) { n.Schedulable = false }), Request{}, defaults, ReasonNodesUnavailable, "the node is not schedulable: its condition Schedulable is not True"},
+		"node closed by the user":                    {changedNode(func(n *Node) { n.AllowScheduling = false }), Request{}, defaults, ReasonNodesUnavailable, "allowScheduling of the node is false"},
 		"node without instance manager":              {changedNode(func(n *Node) { n.InstanceManagerRunning = false }), Request{}, defaults, ReasonNodesUnavailable, "the node's instance manager is not running"},
 		"node is the required one":                   {node: healthy, settings: defaults, req: Request{HardNodeAffinity: "n"}},
 		"another node is required":                   {healthy, Request{HardNodeAffinity: "m"}, defaults, ReasonHardAffinity, "the replica must be on node m"},
 		"affinity comes before the instance manager": {changedNode(func(n *Node) { n.InstanceManagerRunning = false }), Request{HardNodeAffinity: "m"}, defaults, ReasonHardAffinity, "the replica must be on node m"},
 		"readiness comes before affinity":            {changedNode(func(n *Node) { n.Ready = false }), Request{HardNodeAffinity: "m"}, defaults, ReasonNodesUnavailable, "the node is not ready"},
 
-		"disk closed by the user":   {changedDisk(func(d *Disk) { d.AllowScheduling = false }), Request{}, defaults, ReasonDisksUnavailable, "scheduling to the disk is not allowed"},
+		"disk closed by the user":   {changedDisk(func(d *Disk) { d.AllowScheduling = false }), Request{}, defaults, ReasonDisksUnavailable, "allowScheduling of the disk is false"},
 		"disk being evicted":        {changedDisk(func(d *Disk) { d.EvictionRequested = true }), Request{}, defaults, ReasonDisksUnavailable, "the disk is being evicted"},
 		"disk not ready":            {changedDisk(func(d *Disk) { d.Ready = false }), Request{}, defaults, ReasonDisksUnavailable, "the disk is not ready"},
 		"disk without UUID":         {changedDisk(func(d *Disk) { d.UUID = "" }), Request{}, defaults, ReasonDisksUnavailable, "the disk has no UUID yet"},
-		"disk marked unschedulable": {changedDisk(func(d *Disk) { d.Schedulable = false }), Request{}, defaults, ReasonDisksUnavailable, "the disk is not schedulable"},
+		"disk marked unschedulable": {changedDisk(func(d *Disk) { d.Schedulable = false }), Request{}, defaults, ReasonDisksUnavailable, "the disk is not schedulable: its condition Schedulable is not True"},
 		"disk unschedulable and full → the numbers are told": {
 			changedDisk(func(d *Disk) { d.Schedulable, d.StorageAvailable = false, 250 }),
 			Request{},
 			defaults,
-			ReasonInsufficientStorage, "storageAvailable 250 bytes - required 0 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes)",
+			ReasonInsufficientStorage, "storageAvailable 250 bytes - required 0 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes, setting storage-minimal-available-percentage)",
 		},
 		"node without disks": {node("n"), Request{}, defaults, ReasonDiskNotFound, "the node has no disks"},
 
 		"all selected node tags → placed":            {node: changedNode(func(n *Node) { n.Tags = []string{"a", "b", "c"} }), settings: defaults, req: Request{NodeSelector: []string{"c", "a"}}},
 		"node lacks selected tags":                   {changedNode(func(n *Node) { n.Tags = []string{"a"} }), Request{NodeSelector: []string{"c", "a", "b"}}, defaults, ReasonTagsNotFulfilled, "the node lacks tags [b, c]"},
 		"no selector, tagged node, allowed → placed": {node: changedNode(func(n *Node) { n.Tags = []string{"a"} }), settings: defaults},
-		"no selector, tagged node, not allowed":      {changedNode(func(n *Node) { n.Tags = []string{"b", "a"} }), Request{}, strict, ReasonTagsNotFulfilled, "the volume has no node selector and the node has tags [a, b]"},
+		"no selector, tagged node, not allowed":      {changedNode(func(n *Node) { n.Tags = []string{"b", "a"} }), Request{}, strict, ReasonTagsNotFulfilled, "the volume has no node selector, the node has tags [a, b], and setting allow-empty-node-selector-volume is false"},
 		"no selector, no tags, not allowed → placed": {node: healthy, settings: strict},
 		"all selected disk tags → placed":            {node: changedDisk(func(d *Disk) { d.Tags = []string{"ssd"} }), settings: strict, req: Request{DiskSelector: []string{"ssd"}}},
 		"disk lacks selected tags":                   {healthy, Request{DiskSelector: []string{"ssd"}}, defaults, ReasonTagsNotFulfilled, "the disk lacks tags [ssd]"},
-		"no selector, tagged disk, not allowed":      {changedDisk(func(d *Disk) { d.Tags = []string{"ssd"} }), Request{}, strict, ReasonTagsNotFulfilled, "the volume has no disk selector and the disk has tags [ssd]"},
+		"no selector, tagged disk, not allowed":      {changedDisk(func(d *Disk) { d.Tags = []string{"ssd"} }), Request{}, strict, ReasonTagsNotFulfilled, "the volume has no disk selector, the disk has tags [ssd], and setting allow-empty-disk-selector-volume is false"},
 		"no selector, tagged disk, allowed on nodes alone": {
 			changedDisk(func(d *Disk) { d.Tags = []string{"ssd"} }),
 			Request{},
 			with(strict, func(s *Settings) { s.AllowEmptyNodeSelector = true }),
-			ReasonTagsNotFulfilled, "the volume has no disk selector and the disk has tags [ssd]",
+			ReasonTagsNotFulfilled, "the volume has no disk selector, the disk has tags [ssd], and setting allow-empty-disk-selector-volume is false",
 		},
 		"no selector, tagged node, allowed on disks alone": {
 			changedNode(func(n *Node) { n.Tags = []string{"a"} }),
 			Request{},
 			with(strict, func(s *Settings) { s.AllowEmptyDiskSelector = true }),
-			ReasonTagsNotFulfilled, "the volume has no node selector and the node has tags [a]",
+			ReasonTagsNotFulfilled, "the volume has no node selector, the node has tags [a], and setting allow-empty-node-selector-volume is false",
 		},
 
 		"volume larger than the disk": {
 			healthy,
 			Request{SizeBytes: 1001},
 			defaults, ReasonInsufficientStorage,
-			"storageScheduled 0 bytes + size 1001 bytes must not exceed 1000 bytes (100% of storageMaximum 1000 bytes - storageReserved 0 bytes)",
+			"storageScheduled 0 bytes + size 1001 bytes must not exceed 1000 bytes (100% of storageMaximum 1000 bytes - storageReserved 0 bytes, setting storage-over-provisioning-percentage)",
 		},
 		"copy larger than the free space": {
 			healthy,
 			Request{SizeBytes: 1000, ActualSizeBytes: 750},
 			defaults, ReasonInsufficientStorage,
-			"storageAvailable 1000 bytes - required 750 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes)",
+			"storageAvailable 1000 bytes - required 750 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes, setting storage-minimal-available-percentage)",
 		},
 		"just below what may be in use with the copy → placed": {
 			node: changedDisk(func(d *Disk) { d.StorageAvailable = 601 }), settings: defaults, req: Request{ActualSizeBytes: 100, UsedBelowPercent: 50},
@@ -119,7 +119,7 @@ func TestUnschedulableNamesEveryDisk(t *testing.T) {
 	_, err := Schedule(s, Request{SizeBytes: 10})
 	var unschedulable *Unschedulable
 	require.ErrorAs(t, err, &unschedulable)
-	const full = "storageAvailable 100 bytes - required 0 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes)"
+	const full = "storageAvailable 100 bytes - required 0 bytes must be more than 250 bytes (25% of storageMaximum 1000 bytes, setting storage-minimal-available-percentage)"
 	want := []Rejection{
 		{"a", "a1", ReasonNodesUnavailable, "the node is not ready"},
 		{"b", "b1", ReasonInsufficientStorage, full},
@@ -159,7 +159,7 @@ func TestTheSummarySaysWhatDisksLack(t *testing.T) {
 		},
 		"of another reason → not told under this one": {
 			slices.Concat(reject(2, ReasonOnItself, "a"), reject(1, ReasonHardAffinity, "b")),
-			"the volume would lie on itself (2 disks: a), hard affinity cannot be satisfied (1 disk: b)",
+			"the volume would depend on itself (2 disks: a), hard affinity cannot be satisfied (1 disk: b)",
 		},
 		"figures that change → not in the sentence": {
 			slices.Concat(reject(2, ReasonInsufficientStorage, "storageAvailable 7 bytes"), reject(1, ReasonAntiAffinity, "x"), reject(1, ReasonDiskNotFound, "y")),

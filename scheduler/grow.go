@@ -40,8 +40,9 @@ func growthShortage(d Disk, s Settings, delta int64) string {
 	}
 	floor := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
 	if d.StorageAvailable+d.StorageReserved-delta < floor {
-		return fmt.Sprintf("storageAvailable %s + storageReserved %s - %s must leave %s (%d%% of storageMaximum %s)", types.SizeText(d.StorageAvailable),
-			types.SizeText(d.StorageReserved), types.SizeText(delta), types.SizeText(floor), s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum))
+		return fmt.Sprintf("storageAvailable %s + storageReserved %s - required %s must be at least %s (%d%% of storageMaximum %s, setting %s)",
+			types.SizeText(d.StorageAvailable), types.SizeText(d.StorageReserved), types.SizeText(delta), types.SizeText(floor),
+			s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum), types.SettingMinimalAvailablePercentage)
 	}
 	return ""
 }

@@ -21,7 +21,7 @@ func TestGrowthShortage(t *testing.T) {
 		{"there is room → nothing", 500, func(*Disk) {}, ""},
 		{"more is promised than the disk has → refused", 501, func(*Disk) {}, "storageScheduled 500 bytes + size 501 bytes"},
 		{"the bytes leave the least that must be free → nothing", 400, func(d *Disk) { d.StorageAvailable = 650 }, ""},
-		{"one byte less would be free → refused", 401, func(d *Disk) { d.StorageAvailable = 650 }, "must leave 250"},
+		{"one byte less would be free → refused", 401, func(d *Disk) { d.StorageAvailable = 650 }, "must be at least 250"},
 		{"what is reserved counts as free", 401, func(d *Disk) { d.StorageAvailable, d.StorageReserved = 650, 1 }, ""},
 		{"the disk is full already → refused", 1, func(d *Disk) { d.StorageAvailable = 250 }, "must be more than 250"},
 	} {

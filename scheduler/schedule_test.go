@@ -90,8 +90,8 @@ func TestAntiAffinity(t *testing.T) {
 		inZone("x", node("b", disk("b1", 500))),
 		inZone("y", node("c", disk("c1", 300))),
 	}
-	const nodeUsed, diskUsed = "a replica of the volume is on the node", "a replica of the volume is on the disk"
-	zoneUsed := func(zone string) string { return "a replica of the volume is in the node's zone " + zone }
+	const nodeUsed, diskUsed = "another replica of the volume is on the node", "another replica of the volume is on the disk"
+	zoneUsed := func(zone string) string { return "another replica of the volume is in the node's zone " + zone }
 	tests := map[string]struct {
 		nodes                        []Node
 		replicas                     []Replica
@@ -110,7 +110,7 @@ func TestAntiAffinity(t *testing.T) {
 		},
 		"zone hard, no zones known → they are one zone": {
 			nodes: []Node{node("a", disk("a1", 900)), node("b", disk("b1", 900))}, replicas: []Replica{on("a", "a1")},
-			rejected: map[string]string{"a1": nodeUsed, "b1": zoneUsed("(nodes without zone are one zone)")},
+			rejected: map[string]string{"a1": nodeUsed, "b1": zoneUsed("(all nodes without a zone label form one zone)")},
 		},
 		"zone hard, the node that a replica leaves is not used again": {
 			nodes: zones[2:], replicas: []Replica{leaving("c", "c1")}, nodeSoft: true, diskSoft: true,

@@ -16,7 +16,7 @@ const (
 	ReasonNodesUnavailable    = "nodes are unavailable"
 	ReasonHardAffinity        = "hard affinity cannot be satisfied"
 	ReasonDisksUnavailable    = "disks are unavailable"
-	ReasonOnItself            = "the volume would lie on itself"
+	ReasonOnItself            = "the volume would depend on itself"
 	ReasonTagsNotFulfilled    = "tags not fulfilled"
 	ReasonInsufficientStorage = "insufficient storage"
 	ReasonAntiAffinity        = "anti-affinity cannot be satisfied"

@@ -103,7 +103,7 @@ func circleIsRefused(ctx context.Context, t *testing.T, c *cluster.Cluster, api 
 	cluster.Eventually(ctx, t, time.Minute, "the volume says that the disk lies on it", func(ctx context.Context) error {
 		conditions := theVolume(ctx, t, c, volume).Status.Conditions
 		for _, c := range conditions {
-			if strings.Contains(c.Message, "the volume would lie on itself") {
+			if strings.Contains(c.Message, "the volume would depend on itself") {
 				return nil
 			}
 		}
