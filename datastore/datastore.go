@@ -182,7 +182,7 @@ func (d *Datastore) WaitForSync(ctx context.Context) error {
 			missing = append(missing, string(kind))
 		}
 	}
-	return fmt.Errorf("fill the caches of %s: %w", strings.Join(missing, ", "), context.Cause(ctx))
+	return fmt.Errorf("wait for the caches of %s: %w", strings.Join(missing, ", "), context.Cause(ctx))
 }
 
 // Setting returns the value in force of a setting, or "" if there is no such object; types.SettingValues turns that

@@ -68,7 +68,7 @@ func (e *Events) List(ctx context.Context) ([]*corev1.Event, error) {
 	limited, cancel := context.WithTimeout(ctx, eventSyncTimeout)
 	defer cancel()
 	if !cache.WaitForCacheSync(limited.Done(), w.informer.HasSynced) {
-		return nil, fmt.Errorf("fill the cache of events: %w", context.Cause(limited))
+		return nil, fmt.Errorf("wait for the cache of events: %w", context.Cause(limited))
 	}
 	return newest(sorted[*corev1.Event](w.informer.GetIndexer().List(), labels.Everything())), nil
 }

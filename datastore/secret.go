@@ -17,7 +17,7 @@ func (d *Datastore) VolumeKey(ctx context.Context, volume string) ([]byte, error
 	secret, err := d.Secrets.Live(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return nil, &types.Refusal{Reason: types.ReasonKeyMissing, Message: fmt.Sprintf(
-			"Secret %s with the key of volume %s is gone; make it again with any 32 random bytes as %q while the volume is detached", name, volume, types.VolumeSecretKey,
+			"Secret %s with the key of volume %s does not exist; while the volume is detached, create it again with any 32 random bytes as its data field %q", name, volume, types.VolumeSecretKey,
 		)}
 	}
 	if err != nil {
@@ -25,7 +25,7 @@ func (d *Datastore) VolumeKey(ctx context.Context, volume string) ([]byte, error
 	}
 	key := secret.Data[types.VolumeSecretKey]
 	if len(key) == 0 {
-		return nil, &types.Refusal{Reason: types.ReasonKeyMissing, Message: fmt.Sprintf("Secret %s of volume %s has no %q", name, volume, types.VolumeSecretKey)}
+		return nil, &types.Refusal{Reason: types.ReasonKeyMissing, Message: fmt.Sprintf("Secret %s of volume %s has no data field %q", name, volume, types.VolumeSecretKey)}
 	}
 	return key, nil
 }

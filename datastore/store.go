@@ -120,7 +120,7 @@ func (s *Store[T]) Create(ctx context.Context, obj T) (T, error) {
 func (s *Store[T]) CreateDryRun(ctx context.Context, obj T) error {
 	_, err := s.verbs.Create(ctx, obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
-		return fmt.Errorf("try to create %s %s: %w", s.resource, obj.GetName(), err)
+		return fmt.Errorf("create %s %s as a dry run: %w", s.resource, obj.GetName(), err)
 	}
 	return nil
 }

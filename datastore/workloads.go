@@ -59,7 +59,7 @@ func (w *Workloads) WaitForSync(ctx context.Context) error {
 	if cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced) {
 		return nil
 	}
-	return fmt.Errorf("fill the cache of persistent volumes: %w", context.Cause(ctx))
+	return fmt.Errorf("wait for the cache of persistent volumes: %w", context.Cause(ctx))
 }
 
 // AddHandler makes the cache call h for every change of a PersistentVolume, from a separate goroutine. The objects have

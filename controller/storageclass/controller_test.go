@@ -96,7 +96,7 @@ func TestWhatTheAPIServerRefusesDoesNotCostTheOldOne(t *testing.T) {
 	f.ExpectWrites("create storageclasses/longhorn")
 	assert.Equal(t, "2", f.live(t).Parameters["numberOfReplicas"])
 	f.ExpectEvents(`Warning StorageClassInvalid longhorn-storageclass: key storageclass.yaml: the API server refuses the StorageClass: ` +
-		`try to create storageclasses.storage.k8s.io longhorn: StorageClass "longhorn" is invalid`)
+		`create storageclasses.storage.k8s.io longhorn as a dry run: StorageClass "longhorn" is invalid`)
 }
 
 func TestAStorageClassThatWasPutInItsPlaceMeanwhileIsNotDeleted(t *testing.T) {
