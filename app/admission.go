@@ -37,7 +37,7 @@ const (
 const (
 	waitsForLook   publicReason = "it waits for the first answer of the Kubernetes API server"
 	waitsForServer publicReason = "it waits for the Kubernetes API server, which does not answer"
-	waitsForLeave  publicReason = "it waits until the Kubernetes API server lets it look at the cluster"
+	waitsForLeave  publicReason = "it waits until the Kubernetes API server allows it to read the cluster's objects"
 )
 
 func newAdmission(c clock.Clock, log *logrus.Entry) *admission {
@@ -65,14 +65,14 @@ func (a *admission) await(ctx context.Context, client metadata.Interface, namesp
 		switch {
 		case err == nil:
 			if !told.IsZero() {
-				a.log.Info("The cluster can be used now")
+				a.log.Info("The cluster has no other Longhorn; the daemon starts its controllers")
 			}
 			a.why.Store(nil)
 			return nil
 		case errors.Is(err, errForeign):
 			return err
 		case ctx.Err() != nil:
-			return fmt.Errorf("wait until the cluster can be used: %w", context.Cause(ctx))
+			return fmt.Errorf("check that the cluster has no other Longhorn: %w", context.Cause(ctx))
 		}
 		why := waitsForServer
 		if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {

@@ -23,12 +23,12 @@ func newLook(config *rest.Config) (func(context.Context) error, error) {
 	c.NextProtos = []string{"http/1.1"}
 	transport, err := rest.TransportFor(c)
 	if err != nil {
-		return nil, fmt.Errorf("ask the API server whether it is there: %w", err)
+		return nil, fmt.Errorf("prepare the check of the Kubernetes API server: %w", err)
 	}
 	client := &http.Client{Transport: transport, Timeout: lookPatience}
 	url, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {
-		return nil, fmt.Errorf("ask the API server whether it is there: %w", err)
+		return nil, fmt.Errorf("prepare the check of the Kubernetes API server: %w", err)
 	}
 	return func(ctx context.Context) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url.JoinPath("version").String(), nil)
@@ -42,7 +42,7 @@ func newLook(config *rest.Config) (func(context.Context) error, error) {
 		}
 		_ = response.Body.Close() // its content does not matter
 		if response.StatusCode >= http.StatusBadGateway && response.StatusCode <= http.StatusGatewayTimeout {
-			return fmt.Errorf("%s answers %s", url.Host, response.Status)
+			return fmt.Errorf("%s answered %s", url.Host, response.Status)
 		}
 		return nil
 	}, nil

@@ -90,5 +90,5 @@ func newLog(c *cli.Command) (*logrus.Entry, error) {
 
 // nodeFlag is the flag with the node on which a role runs.
 func nodeFlag() cli.Flag {
-	return &cli.StringFlag{Name: "node-id", Usage: "name of the Kubernetes node that this runs on", Sources: cli.EnvVars("NODE_NAME"), Required: true}
+	return &cli.StringFlag{Name: "node-id", Usage: "name of the Kubernetes node on which this process runs", Sources: cli.EnvVars("NODE_NAME"), Required: true}
 }

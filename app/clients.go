@@ -59,13 +59,13 @@ func clientsOf(config *rest.Config) (*clients, error) {
 	c := &clients{config: config}
 	var err error
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
+		return nil, fmt.Errorf("create the Kubernetes client: %w", err)
 	}
 	if c.longhorn, err = versioned.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("make the %s client: %w", longhorn.GroupName, err)
+		return nil, fmt.Errorf("create the %s client: %w", longhorn.GroupName, err)
 	}
 	if c.metadata, err = metadata.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("make the metadata client: %w", err)
+		return nil, fmt.Errorf("create the metadata client: %w", err)
 	}
 	return c, nil
 }

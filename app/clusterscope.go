@@ -213,7 +213,7 @@ func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s
 		// This comes before the API is served, so that a client that is refused can read from the ConfigMap how to
 		// connect. It is repeated until it succeeds.
 		if err := authority.Publish(ctx); err != nil {
-			d.env.Log.WithError(err).Warn("The REST API's certificates are not published yet")
+			d.env.Log.WithError(err).Warn("The leader could not publish the REST API's certificates; it retries")
 		}
 		hide = d.showCluster(store, s.workloads)
 		end = d.rest.open(ctx, d.newServer(store, s.workloads))

@@ -28,16 +28,16 @@ func daemonCommand() *cli.Command {
 		Action: runDaemon,
 		Flags: []cli.Flag{
 			nodeFlag(),
-			&cli.StringFlag{Name: "namespace", Value: types.Namespace, Sources: cli.EnvVars("POD_NAMESPACE"), Usage: "where everything is installed"},
-			&cli.StringFlag{Name: "pod-ip", Sources: cli.EnvVars("POD_IP"), Required: true, Usage: "where other daemons reach this one's REST API"},
+			&cli.StringFlag{Name: "namespace", Value: types.Namespace, Sources: cli.EnvVars("POD_NAMESPACE"), Usage: "namespace of the installation"},
+			&cli.StringFlag{Name: "pod-ip", Sources: cli.EnvVars("POD_IP"), Required: true, Usage: "address at which other daemons reach this daemon's REST API"},
 			&cli.StringFlag{Name: "host-root", Value: "/host", Usage: "where the node's root directory is mounted"},
 			&cli.StringFlag{Name: "instance-manager-image", Required: true, Usage: "image of the data plane's pod"},
 			&cli.StringFlag{Name: "instance-manager-socket", Value: types.InstanceManagerSocket(), Usage: "gRPC socket of the data plane"},
-			&cli.StringFlag{Name: "holder-socket", Value: types.HolderSocket(), Usage: "socket of the process that keeps the data plane's devices"},
-			&cli.StringFlag{Name: "devices", Sources: cli.EnvVars(devicesEnv), Usage: "what instance managers that are started from now on make new block devices with: auto, or fuse", Validator: isDevices},
+			&cli.StringFlag{Name: "holder-socket", Value: types.HolderSocket(), Usage: "socket of the holder, the process that holds the data plane's block devices"},
+			&cli.StringFlag{Name: "devices", Sources: cli.EnvVars(devicesEnv), Usage: "kind of the new block devices of instance managers that start from now on: auto, or fuse", Validator: isDevices},
 			&cli.StringFlag{Name: "listen", Value: fmt.Sprintf(":%d", types.APIPort), Usage: "host:port of the REST API"},
-			&cli.StringFlag{Name: "api-audience", Value: types.APIAudience, Usage: "what the tokens are for that the REST API takes; empty: the API server"},
-			&cli.StringFlag{Name: "kubeconfig", Usage: "instead of the pod's service account"},
+			&cli.StringFlag{Name: "api-audience", Value: types.APIAudience, Usage: "audience of the tokens that the REST API accepts; empty: the API server's own audience"},
+			&cli.StringFlag{Name: "kubeconfig", Usage: "kubeconfig file to use instead of the pod's service account"},
 		},
 	}
 }
@@ -148,7 +148,7 @@ func (d *daemon) runParts(ctx context.Context, listen string, admitted *admissio
 		group.Go(func() error {
 			return ended("leader election", d.leads.run(ctx, d.clients.kube, d.namespace, d.env.Log, d.lead))
 		})
-		return ended("the log's level", followLogLevel(ctx, node.store, d.env.Log.Logger))
+		return ended("watch of the log level", followLogLevel(ctx, node.store, d.env.Log.Logger))
 	})
 	return group.Wait()
 }

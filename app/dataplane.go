@@ -121,12 +121,12 @@ func (d *dataPlane) Process() (upgrade.Snapshot, bool) {
 func (d *dataPlane) Replace(ctx context.Context) error {
 	program, err := os.Open("/proc/self/exe")
 	if err != nil {
-		return fmt.Errorf("open this program: %w", err)
+		return fmt.Errorf("open the program of this process: %w", err)
 	}
 	defer program.Close()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, program); err != nil {
-		return fmt.Errorf("read this program: %w", err)
+		return fmt.Errorf("read the program of this process: %w", err)
 	}
 	err = holder.Replace(ctx, d.holderSocket, program, Version, hex.EncodeToString(sum.Sum(nil)))
 	if errors.Is(err, holder.ErrBusy) {

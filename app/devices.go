@@ -36,7 +36,7 @@ func useDevices(ctx context.Context, kind, root string, o *device.Options) {
 	var err error
 	o.NBD, err = kernel.Open(netNS)
 	if kind == devicesFUSE {
-		o.NoNBD = "FUSE devices are asked for"
+		o.NoNBD = "the configuration requests FUSE devices"
 		return
 	}
 	if err == nil {

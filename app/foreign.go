@@ -108,5 +108,5 @@ var errForeign = errors.New("another Longhorn is installed in this cluster")
 func foreignError(what string, names []string) error {
 	slices.Sort(names)
 	return fmt.Errorf("%w: found %s %s. "+
-		"Nothing was changed. Uninstall it, with its data moved away, before this one is started", errForeign, what, strings.Join(names, ", "))
+		"Nothing was changed. Before you start this one, move the data of the other one away and uninstall it", errForeign, what, strings.Join(names, ", "))
 }

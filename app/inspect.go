@@ -104,7 +104,7 @@ func explainables() []explainable {
 	}
 	return []explainable{
 		{
-			kind: "volume", aliases: []string{"volumes", "lhv", "volumes.longhorn.io"}, argument: "NAME", usage: "a volume, with its engine, copies, share and tickets",
+			kind: "volume", aliases: []string{"volumes", "lhv", "volumes.longhorn.io"}, argument: "NAME", usage: "a volume, with its engine, replicas, share and tickets",
 			find: plain(explain.Volume), names: inspect.VolumeNames,
 		},
 		{
@@ -247,7 +247,7 @@ func doctorNamespace(asked string, isSet bool, pod string) (string, error) {
 	case pod == "":
 		return asked, nil
 	case isSet && asked != pod:
-		return "", fmt.Errorf("no installation is in namespace %q as far as this pod can see: the pod is in namespace %s; omit -n", asked, pod)
+		return "", fmt.Errorf("namespace %q is not the namespace of the installation of this pod, which is %s; omit -n", asked, pod)
 	}
 	return pod, nil
 }
@@ -311,7 +311,7 @@ func writeBundle(ctx context.Context, c *cli.Command) (err error) {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	fmt.Fprintf(c.Root().Writer, "%s was created, without Secrets and tokens; check its content before you give it away\n", filepath.Clean(path))
+	fmt.Fprintf(c.Root().Writer, "%s was created, without Secrets and tokens; check its content before you share it\n", filepath.Clean(path))
 	if len(missing) > 0 {
 		fmt.Fprintf(c.Root().Writer, "%d items could not be read (errors.txt), the first: %s\n", len(missing), missing[0])
 	}

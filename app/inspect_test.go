@@ -75,7 +75,7 @@ func TestTheDoctorInAPodNamesThePodsNamespace(t *testing.T) {
 		{"on the node itself → what is asked for", "storage", true, "", "storage", ""},
 		{"in a pod → the pod's", "longhorn-system", false, "storage", "storage", ""},
 		{"in a pod, asked for the same → the same", "storage", true, "storage", "storage", ""},
-		{"in a pod, asked for another → refused", "wrong", true, "storage", "", `no installation is in namespace "wrong" as far as this pod can see: the pod is in namespace storage; omit -n`},
+		{"in a pod, asked for another → refused", "wrong", true, "storage", "", `namespace "wrong" is not the namespace of the installation of this pod, which is storage; omit -n`},
 	} {
 		got, err := doctorNamespace(tc.asked, tc.isSet, tc.pod)
 		if got != tc.want || (err == nil) != (tc.fail == "") || err != nil && err.Error() != tc.fail {

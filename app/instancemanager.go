@@ -26,8 +26,8 @@ func instanceManagerCommand() *cli.Command {
 		Action: runHolder,
 		Flags: append(servingFlags(),
 			&cli.StringFlag{Name: "holder-socket", Value: types.HolderSocket(), Usage: "socket on which the daemon replaces the serving process"},
-			&cli.StringFlag{Name: "devices", Value: devicesAuto, Sources: cli.EnvVars(devicesEnv), Usage: "what new block devices are made with: auto (the kernel's NBD client where it has one, else FUSE), or fuse", Validator: isDevices},
-			&cli.StringFlag{Name: "program-dir", Value: filepath.Join(os.TempDir(), "longhorn-programs"), Usage: "where programs of other versions are put; they must be allowed to run there"},
+			&cli.StringFlag{Name: "devices", Value: devicesAuto, Sources: cli.EnvVars(devicesEnv), Usage: "kind of new block devices: auto (the kernel's NBD client where it has one, else FUSE), or fuse", Validator: isDevices},
+			&cli.StringFlag{Name: "program-dir", Value: filepath.Join(os.TempDir(), "longhorn-programs"), Usage: "directory for programs of other versions; its file system must allow them to run"},
 		),
 		Commands: []*cli.Command{{
 			Name:   "serve",
@@ -40,12 +40,12 @@ func instanceManagerCommand() *cli.Command {
 
 func servingFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "node-id", Usage: "name of the Kubernetes node that this runs on", Sources: cli.EnvVars("NODE_NAME")},
+		&cli.StringFlag{Name: "node-id", Usage: "name of the Kubernetes node on which this process runs", Sources: cli.EnvVars("NODE_NAME")},
 		&cli.StringFlag{Name: "root", Value: "/host", Usage: "where the node's root directory is mounted"},
 		&cli.StringFlag{Name: "data-listen", Value: fmt.Sprintf(":%d", types.ReplicaPort), Usage: "host:port at which replicas are served"},
 		&cli.StringFlag{Name: "grpc-socket", Value: types.InstanceManagerSocket(), Usage: "socket for the daemon"},
 		&cli.StringFlag{Name: "tool-socket", Value: types.ToolSocket(), Usage: "NBD socket for tools"},
-		&cli.StringFlag{Name: "device-dir", Value: types.DeviceDirectory, Usage: "where block devices are made"},
+		&cli.StringFlag{Name: "device-dir", Value: types.DeviceDirectory, Usage: "directory in which block devices are created"},
 	}
 }
 
@@ -57,10 +57,10 @@ func runHolder(ctx context.Context, c *cli.Command) error {
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
+		return fmt.Errorf("find the path of this program: %w", err)
 	}
 	if err := os.Setenv(logLevelEnv, c.String("log-level")); err != nil {
-		return fmt.Errorf("hand the log level on: %w", err)
+		return fmt.Errorf("pass the log level to the serving process: %w", err)
 	}
 	command := []string{self, "instance-manager", "serve"}
 	for _, flag := range []string{"node-id", "root", "data-listen", "grpc-socket", "tool-socket", "device-dir"} {
@@ -119,7 +119,7 @@ func serveHeld(ctx context.Context, i *instance.Instance, kept *holder.Client) e
 	served := make(chan error, 1)
 	go func() { served <- i.Run(ctx) }()
 	if err := kept.Ready(Version); err != nil {
-		return fmt.Errorf("tell the holder: %w", err)
+		return fmt.Errorf("report to the holder that the serving process is ready: %w", err)
 	}
 	ended := kept.Ended()
 	for {

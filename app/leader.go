@@ -62,7 +62,7 @@ func (l *leadership) run(ctx context.Context, kube kubernetes.Interface, namespa
 		Kube: kube, Namespace: namespace, Name: types.LeaderLease, Identity: l.identity, Duration: leaseDuration, Log: log,
 		OnNewLeader: func(identity string) {
 			l.leader.Store(identity)
-			log.WithField("leader", identity).Info("leader is known")
+			log.WithField("leader", identity).Info("A leader was elected")
 		},
 		OnTermOver: func(ctx context.Context, err error) {
 			l.leader.Store("")

@@ -24,7 +24,7 @@ import (
 const tokenLife = 10 * time.Minute
 
 // errTermOver is the error of a request with the leader's account after this daemon has stopped leading.
-var errTermOver = errors.New("this daemon leads no more")
+var errTermOver = errors.New("this daemon is no longer the leader")
 
 // accountTokens requests tokens of an account, and stores the last token while it is valid.
 type accountTokens struct {
@@ -54,7 +54,7 @@ func (a *accountTokens) get(ctx context.Context) (string, error) {
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, Audiences: a.audiences()},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("ask for a token of account %s: %w", a.account, err)
+		return "", fmt.Errorf("request a token of account %s: %w", a.account, err)
 	}
 	a.token = r.Status.Token
 	// By the local clock: the API server's clock may differ, and the API server may grant a longer lifetime than
@@ -117,7 +117,7 @@ func (t accountTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // daemon's own account (isOwn). With such manifests, the clients use that account.
 func leaderClients(ctx context.Context, own *clients, namespace string, c clock.Clock, log *logrus.Entry) (leader *clients, isOwn bool, end func(), err error) {
 	if !mayBeLeader(ctx, own.kube, namespace, log) {
-		log.Warnf("the manifests are of an earlier version: there is no account %s; the cluster's part uses the daemon's own", types.LeaderAccount)
+		log.Warnf("The manifests are of an earlier version, without account %s: the leader uses the daemon's own account; apply the manifest of this version", types.LeaderAccount)
 		leader, end, err = ownClients(own)
 		return leader, true, end, err
 	}
@@ -153,7 +153,7 @@ func mayBeLeader(ctx context.Context, kube kubernetes.Interface, namespace strin
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		log.WithError(err).Warn("The rights of this daemon are not known")
+		log.WithError(err).Warn("The API server did not say whether this daemon may use the leader's account; the daemon tries to use it")
 		return true
 	}
 	return review.Status.Allowed

@@ -96,7 +96,7 @@ func (w witness) Reaches(ctx context.Context, node string) (bool, error) {
 	}
 	addresses := types.LifeAddresses(n, pods, managers)
 	if len(addresses) == 0 {
-		return false, &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf("node %q has no address to ask", node)}
+		return false, &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf("node %q has no known address, so this daemon cannot check whether it answers", node)}
 	}
 	return liveness.Answers(ctx, addresses, w.answers), nil
 }

@@ -28,7 +28,7 @@ func setPings(log *logrus.Entry) {
 			continue
 		}
 		if err := os.Setenv(name, strconv.Itoa(int(d.Seconds()))); err != nil {
-			log.WithError(err).Warn("A dead API server will be noticed late")
+			log.WithError(err).Warn("A time-out for connections could not be set: this process notices later than usual that the API server does not answer")
 		}
 	}
 }

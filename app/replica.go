@@ -13,14 +13,14 @@ import (
 func replicaCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "replica",
-		Usage: "look at one replica's directory by hand",
+		Usage: "read one replica's directory by hand",
 		Commands: []*cli.Command{{
 			Name:   "serve",
 			Usage:  "serve a replica's directory read-only over NBD until interrupted; nothing is written to it",
 			Action: serveReplica,
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "directory", Usage: "absolute path of the replica's directory", Required: true},
-				&cli.StringFlag{Name: "socket", Usage: "path of the unix socket to make", Required: true},
+				&cli.StringFlag{Name: "socket", Usage: "path of the unix socket to create", Required: true},
 			},
 		}},
 	}

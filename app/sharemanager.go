@@ -32,19 +32,19 @@ func shareManagerCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "volume", Required: true, Usage: "name of the volume, and of the share"},
 			&cli.StringFlag{Name: "device", Usage: "the volume's block device (default: " + types.DeviceDirectory + "/VOLUME)"},
-			&cli.StringFlag{Name: "fs-type", Value: "ext4", Usage: "file system that is made on a blank device: ext4 or xfs"},
+			&cli.StringFlag{Name: "fs-type", Value: "ext4", Usage: "file system to create on a blank device: ext4 or xfs"},
 			&cli.StringFlag{Name: "mkfs-params", Usage: "further arguments of mkfs, separated by spaces"},
 			&cli.StringFlag{Name: "mount-options", Usage: "mount options, separated by commas"},
 			&cli.StringFlag{Name: "export-root", Value: "/export", Usage: "directory below which the volume is mounted"},
 			&cli.IntFlag{Name: "nfs-port", Value: 2049, Usage: "port of the NFS server"},
 			&cli.StringFlag{Name: "health-listen", Value: ":9600", Usage: "host:port of the gRPC health service"},
 			&cli.StringFlag{Name: "clients-file", Value: types.ShareClientsDirectory + "/" + types.ShareClientsKey, Usage: "file with the addresses that may mount the share; without it, only this machine may"},
-			&cli.StringFlag{Name: "generations-socket", Value: types.GenerationsSocket(), Usage: "where to ask the node's instance manager whether the volume's engine is in force"},
-			&cli.StringFlag{Name: "squash", Value: string(share.SquashNone), Usage: "which users of clients are nobody: none, root or all"},
+			&cli.StringFlag{Name: "generations-socket", Value: types.GenerationsSocket(), Usage: "socket of the node's instance manager that answers whether the volume's engine is in force"},
+			&cli.StringFlag{Name: "squash", Value: string(share.SquashNone), Usage: "which users of clients the server maps to the user nobody: none, root or all"},
 			&cli.BoolFlag{Name: "read-only", Usage: "write nothing to the volume"},
-			&cli.BoolFlag{Name: "clients-read-only", Usage: "clients only read; the server makes the file system and keeps its records on the volume"},
-			&cli.DurationFlag{Name: "lease", Value: 15 * time.Second, Usage: "how long a client's state lives without a sign of life"},
-			&cli.DurationFlag{Name: "grace", Value: 20 * time.Second, Usage: "how long clients may claim their state after the server began anew"},
+			&cli.BoolFlag{Name: "clients-read-only", Usage: "clients only read; the server still creates the file system and writes its records to the volume"},
+			&cli.DurationFlag{Name: "lease", Value: 15 * time.Second, Usage: "how long the server keeps the state of a client that does not renew it"},
+			&cli.DurationFlag{Name: "grace", Value: 20 * time.Second, Usage: "how long clients may reclaim their state after the server has restarted"},
 			&cli.StringFlag{Name: "runtime-directory", Value: "/run/longhorn-share", Usage: "directory for files of this process"},
 		},
 	}
@@ -65,7 +65,7 @@ func runShareManager(ctx context.Context, c *cli.Command) error {
 	}
 	lost, err := types.ParseLostClients(os.Getenv(types.LostClientsEnv))
 	if err != nil {
-		log.WithError(err).Warn("The list of lost clients is left out: the NFS server waits for all clients")
+		log.WithError(err).Warn("The list of lost clients is not valid and is ignored: the NFS server waits for all clients")
 	}
 	generations, err := client.NewGenerations(c.String("generations-socket"))
 	if err != nil {
@@ -107,7 +107,7 @@ func inForce(g *client.Generations, volume string) func(ctx context.Context, dev
 		}
 		verdict, known := verdicts[reply.GetVerdict()]
 		if !known {
-			return share.Answer{Verdict: firewall.Unconfirmed}, fmt.Errorf("the instance manager answers %s", reply.GetVerdict())
+			return share.Answer{Verdict: firewall.Unconfirmed}, fmt.Errorf("the instance manager answered with the unknown verdict %s", reply.GetVerdict())
 		}
 		a := share.Answer{Verdict: verdict, Generation: reply.GetGeneration()}
 		if reply.PredecessorAgeMillis != nil {

@@ -19,7 +19,7 @@ import (
 // trimCommand is the command that the daemon starts for each trim.
 func trimCommand() *cli.Command {
 	return &cli.Command{
-		Name: trim.Command, Hidden: true, Usage: "trim the file system of one device and say so in JSON; the daemon calls it", ArgsUsage: "HOST-ROOT DEVICE",
+		Name: trim.Command, Hidden: true, Usage: "trim the file system of one device and print the result as JSON; the daemon calls it", ArgsUsage: "HOST-ROOT DEVICE",
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Args().Len() != 2 {
 				return fmt.Errorf("%s takes two arguments, the host's root directory and a device", trim.Command)
@@ -40,7 +40,7 @@ func (d *daemon) newTrims(store *datastore.Datastore) *trim.Trims {
 		Ended: func(ctx context.Context, volume string, bytes int64, err error) {
 			log := d.env.Log.WithField(logfields.Volume, volume)
 			kind, reason, text := corev1.EventTypeNormal, types.EventFilesystemTrimmed,
-				fmt.Sprintf("The file system told the volume of %d bytes that it does not use", bytes)
+				fmt.Sprintf("The file system was trimmed: it reported %d unused bytes to the volume", bytes)
 			if errors.Is(err, manager.ErrConflict) || errors.Is(err, manager.ErrNotFound) {
 				return // nothing was tried; the caller got the error
 			}
@@ -52,7 +52,7 @@ func (d *daemon) newTrims(store *datastore.Datastore) *trim.Trims {
 			defer cancel()
 			v, err := store.Volumes.Live(ctx, volume)
 			if err != nil {
-				log.WithError(err).Warn("No Event tells of the trim")
+				log.WithError(err).Warn("No Event about the trim was recorded: the volume could not be read")
 				return
 			}
 			d.env.Recorder.Event(v, kind, reason, text)

@@ -74,7 +74,7 @@ func (d *daemon) decideTrustedNetwork(ctx context.Context, store *datastore.Data
 		}
 		if !d.env.Clock.Now().Before(end) {
 			d.env.Log.WithError(err).Warn("The API server refuses the setting " + string(types.SettingRESTTrustedNetwork) +
-				", so the REST API requires credentials; if the definitions are of an earlier version, apply this version's manifest")
+				", so the REST API requires credentials; if the CRDs are of an earlier version, apply the manifest of this version")
 			return nil
 		}
 		select {

@@ -21,7 +21,7 @@ func Checked(node string, live func(ctx context.Context, volume string) (*longho
 		case apierrors.IsNotFound(err):
 			return 0, &manager.Problem{Class: manager.ErrNotFound, Text: fmt.Sprintf("volume %q does not exist", volume)}
 		case err != nil:
-			return 0, &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf("volume %q was not trimmed: it cannot be read now; try again", volume), Cause: err}
+			return 0, &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf("volume %q was not trimmed: the API server did not return the volume; try again", volume), Cause: err}
 		}
 		why := manager.NotTrimmable(v)
 		if why == "" && v.Status.CurrentNodeID != node {

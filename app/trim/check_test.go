@@ -47,7 +47,7 @@ func TestWhatANodeTrims(t *testing.T) {
 		"there is none": {nil, apierrors.NewNotFound(longhorn.Resource("volumes"), "vol"), manager.ErrNotFound, `volume "vol" does not exist`},
 		"the API server does not answer → not trimmed": {
 			nil, errors.New("timeout"),
-			manager.ErrUnavailable, `volume "vol" was not trimmed: it cannot be read now; try again`,
+			manager.ErrUnavailable, `volume "vol" was not trimmed: the API server did not return the volume; try again`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

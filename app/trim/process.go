@@ -65,7 +65,7 @@ func Process(node, hostRoot string, deviceOf func(volume string) string, program
 		}
 		var s said
 		if err := json.Unmarshal(out.Bytes(), &s); err != nil {
-			return 0, fmt.Errorf("read what the trim of volume %s says: %w", volume, err)
+			return 0, fmt.Errorf("parse the output of the trim of volume %s: %w", volume, err)
 		}
 		return s.TrimmedBytes, s.problem(node, volume)
 	}
@@ -80,11 +80,11 @@ func (s said) problem(node, volume string) error {
 	case noDevice:
 		return conflict(fmt.Sprintf("it has no block device on node %q", node))
 	case notMounted:
-		return conflict(fmt.Sprintf("no file system of it is mounted on node %q, as while no pod uses it, or a pod uses it as a block device", node))
+		return conflict(fmt.Sprintf("no file system of the volume is mounted on node %q: either no pod uses the volume, or a pod uses it as a block device", node))
 	case bound:
-		return conflict(fmt.Sprintf("pods on node %q use it as a block device, so it is they that know what is on it", node))
+		return conflict(fmt.Sprintf("pods on node %q use it as a block device, so only these pods know its content", node))
 	case unsupported:
-		return conflict("its file system, or its device, does not offer that")
+		return conflict("its file system or its device does not support a trim")
 	}
 	if s.Message != "" {
 		return &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf("volume %q was not trimmed on node %q: %s", volume, node, s.Message)}

@@ -111,9 +111,9 @@ func (t *Trims) begin(volume string) (*trim, error) {
 	}
 	switch {
 	case t.ctx.Err() != nil:
-		return nil, unavailable("the daemon of node %q is ending; try again", t.o.Node)
+		return nil, unavailable("the daemon of node %q is shutting down; try again", t.o.Node)
 	case len(t.underWay) >= Limit:
-		return nil, unavailable("%d file systems of node %q are being trimmed, and no more at a time; try again", Limit, t.o.Node)
+		return nil, unavailable("node %q already trims %d file systems, which is the maximum; retry later", t.o.Node, Limit)
 	}
 	one := &trim{known: make(chan struct{})}
 	t.underWay[volume] = one
@@ -134,9 +134,9 @@ func (t *Trims) run(volume string, one *trim) {
 	switch {
 	case isLate:
 		o.err = &manager.Problem{Class: manager.ErrUnavailable, Text: fmt.Sprintf(
-			"volume %q was not trimmed within %v: the trim was ended, and what it had done stays", volume, Bound), Cause: o.err}
+			"the trim of volume %q did not finish within %v and was stopped; the blocks that it trimmed stay trimmed", volume, Bound), Cause: o.err}
 	case t.ctx.Err() != nil && o.err != nil:
-		o.err = unavailable("the daemon of node %q is ending; try again", t.o.Node)
+		o.err = unavailable("the daemon of node %q is shutting down; try again", t.o.Node)
 	}
 	one.err = o.err
 	close(one.known)

@@ -134,7 +134,7 @@ func TestTrimsAreBoundedInNumber(t *testing.T) {
 		}
 		_, err := r.Trim(t.Context(), "more")
 		require.ErrorIs(t, err, manager.ErrUnavailable)
-		assert.ErrorContains(t, err, `4 file systems of node "node-1" are being trimmed`)
+		assert.ErrorContains(t, err, `node "node-1" already trims 4 file systems`)
 		_, err = r.Trim(t.Context(), "v-0")
 		require.NoError(t, err, "one that is under way is no new one")
 	})
@@ -149,7 +149,7 @@ func TestATrimThatTakesTooLongIsEnded(t *testing.T) {
 		isDone, err := r.Trim(t.Context(), "v")
 		assert.True(t, isDone)
 		require.ErrorIs(t, err, manager.ErrUnavailable)
-		assert.EqualError(t, err, `volume "v" was not trimmed within 1h0m0s: the trim was ended, and what it had done stays`)
+		assert.EqualError(t, err, `the trim of volume "v" did not finish within 1h0m0s and was stopped; the blocks that it trimmed stay trimmed`)
 		synctest.Wait()
 		assert.Empty(t, r.underWay)
 	})
@@ -189,7 +189,7 @@ func TestTheDaemonsEndEndsTrims(t *testing.T) {
 		require.NoError(t, err)
 		r.Close()
 		synctest.Wait()
-		assert.Equal(t, []string{`v 0 the daemon of node "node-1" is ending; try again`}, r.told())
+		assert.Equal(t, []string{`v 0 the daemon of node "node-1" is shutting down; try again`}, r.told())
 	})
 }
 
@@ -202,14 +202,14 @@ func TestWhatAProcessSays(t *testing.T) {
 		text   string
 	}{
 		"trimmed":                  {`echo '{"trimmedBytes":512}'`, 512, nil, ""},
-		"nothing is mounted":       {`echo '{"trimmedBytes":0,"reason":"NotMounted","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: no file system of it is mounted on node "node-1", as while no pod uses it, or a pod uses it as a block device`},
+		"nothing is mounted":       {`echo '{"trimmedBytes":0,"reason":"NotMounted","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: no file system of the volume is mounted on node "node-1": either no pod uses the volume, or a pod uses it as a block device`},
 		"there is no device":       {`echo '{"reason":"NoDevice","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: it has no block device on node "node-1"`},
-		"it cannot be trimmed":     {`echo '{"reason":"Unsupported","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: its file system, or its device, does not offer that`},
-		"it is a block device":     {`echo '{"reason":"Bound","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: pods on node "node-1" use it as a block device, so it is they that know what is on it`},
+		"it cannot be trimmed":     {`echo '{"reason":"Unsupported","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: its file system or its device does not support a trim`},
+		"it is a block device":     {`echo '{"reason":"Bound","message":"m"}'`, 0, manager.ErrConflict, `volume "v" cannot be trimmed: pods on node "node-1" use it as a block device, so only these pods know its content`},
 		"the device fails":         {`echo '{"message":"input/output error"}'`, 0, manager.ErrUnavailable, `volume "v" was not trimmed on node "node-1": input/output error`},
 		"a reason of a later one":  {`echo '{"reason":"Moon","message":"full"}'`, 0, manager.ErrUnavailable, `volume "v" was not trimmed on node "node-1": full`},
 		"the process fails":        {`echo why >&2; exit 3`, 0, nil, "trim volume v in a process: exit status 3: why\n"},
-		"it says what is not JSON": {`echo ok`, 0, nil, "read what the trim of volume v says: invalid character 'o' looking for beginning of value"},
+		"it says what is not JSON": {`echo ok`, 0, nil, "parse the output of the trim of volume v: invalid character 'o' looking for beginning of value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := Process("node-1", "/host", func(volume string) string { return "/dev/longhorn/" + volume },
