@@ -252,5 +252,5 @@ func TestAProcessEndsWithItsContext(t *testing.T) {
 func TestMainSaysWhatProcessUnderstands(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, Main(&out, "/", "/dev/null"))
-	assert.JSONEq(t, `{"trimmedBytes":0,"reason":"NoDevice","message":"there is no such block device"}`, out.String())
+	assert.JSONEq(t, `{"trimmedBytes":0,"reason":"NoDevice","message":"the block device does not exist"}`, out.String())
 }

@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options, run func(context.Context) error) error 
 		t := newTerm(o, run)
 		began := time.Now()
 		if err := t.hold(ctx); err != nil {
-			return fmt.Errorf("standing for lease %s/%s: %w", o.Namespace, o.Name, err)
+			return fmt.Errorf("start the election for lease %s/%s: %w", o.Namespace, o.Name, err)
 		}
 		err := t.outcome()
 		if ctx.Err() != nil {
@@ -66,13 +66,13 @@ func Run(ctx context.Context, o Options, run func(context.Context) error) error 
 			o.OnTermOver(ctx, err)
 		}
 		if errors.Is(err, ErrLeadershipLost) {
-			o.Log.WithError(err).Warn("This process does not lead any more; it stands for election again")
+			o.Log.WithError(err).Warn("This process is no longer the leader; it takes part in the election again")
 			continue
 		}
 		if time.Since(began) > steady {
 			pause = firstPause
 		}
-		o.Log.WithError(err).WithField("pause", pause).Warn("The leader's work has ended; this process stands for election again after a pause")
+		o.Log.WithError(err).WithField("pause", pause).Warn("The leader's work has stopped; this process takes part in the election again after a pause")
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

@@ -160,6 +160,6 @@ func (t *term) giveBack(ctx context.Context) {
 		_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		t.o.Log.WithError(err).Info("The lease is not given back; it expires")
+		t.o.Log.WithError(err).Info("The lease could not be released; another process can become the leader after it has expired")
 	}
 }

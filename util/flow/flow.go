@@ -61,7 +61,7 @@ func (f Flow) family() uint8 {
 func (f Flow) Peer() (netip.AddrPort, error) {
 	reply, err := f.ask(ctGet, netlink.Request)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("asking where the connection from %s to %s leads: %w", f.Local, f.Remote, err)
+		return netip.AddrPort{}, fmt.Errorf("asking the kernel for the peer of the connection from %s to %s: %w", f.Local, f.Remote, err)
 	}
 	if len(reply) >= nfgenHeader {
 		if peer, ok := replySource(reply[nfgenHeader:], f.family()); ok {
@@ -76,7 +76,7 @@ func (f Flow) Peer() (netip.AddrPort, error) {
 func (f Flow) Forget() error {
 	_, err := f.ask(ctDelete, netlink.Request|netlink.Acknowledge)
 	if err != nil && !errors.Is(err, ErrNoPeer) {
-		return fmt.Errorf("having the kernel forget the connection from %s to %s: %w", f.Local, f.Remote, err)
+		return fmt.Errorf("removing the connection from %s to %s from the kernel's connection tracking: %w", f.Local, f.Remote, err)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (f Flow) Break() error {
 		err = nil
 	}
 	if err != nil {
-		err = fmt.Errorf("ending the connection from %s to %s: %w", f.Local, f.Remote, err)
+		err = fmt.Errorf("closing the connection from %s to %s: %w", f.Local, f.Remote, err)
 	}
 	return errors.Join(err, f.Forget())
 }

@@ -22,7 +22,7 @@ import (
 // The errors of Trim, in addition to errors of the kernel.
 var (
 	// ErrNoDevice: the path has no block device.
-	ErrNoDevice = errors.New("there is no such block device")
+	ErrNoDevice = errors.New("the block device does not exist")
 	// ErrNotMounted: no process of the machine has mounted a file system of the device.
 	ErrNotMounted = errors.New("no file system of the device is mounted")
 	// ErrBound: the node has bound the device itself to a file, for example for a pod that uses it as a block device.

@@ -86,12 +86,12 @@ func open(address string) (*grpc.ClientConn, error) {
 func Serving(ctx context.Context, address string) (bool, error) {
 	line, err := open(address)
 	if err != nil {
-		return false, fmt.Errorf("asking %s: %w", address, err)
+		return false, fmt.Errorf("asking the health service at %s: %w", address, err)
 	}
 	defer func() { _ = line.Close() }() // no call is under way
 	answer, err := healthpb.NewHealthClient(line).Check(ctx, &healthpb.HealthCheckRequest{})
 	if !isAnswer(err) {
-		return false, fmt.Errorf("asking %s: %w", address, err)
+		return false, fmt.Errorf("asking the health service at %s: %w", address, err)
 	}
 	return answer.GetStatus() == healthpb.HealthCheckResponse_SERVING, nil
 }

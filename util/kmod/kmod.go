@@ -14,7 +14,7 @@ import (
 // process sees it.
 func Load(ctx context.Context, root, name string) error {
 	if err := modprobe(ctx, root, name); err != nil {
-		return fmt.Errorf("load module %s: %w", name, err)
+		return fmt.Errorf("load kernel module %s: %w", name, err)
 	}
 	return nil
 }
@@ -22,7 +22,7 @@ func Load(ctx context.Context, root, name string) error {
 // Find checks whether Load would succeed according to the node's files: the module exists. It loads nothing.
 func Find(ctx context.Context, root, name string) error {
 	if err := modprobe(ctx, root, "--dry-run", name); err != nil {
-		return fmt.Errorf("find module %s: %w", name, err)
+		return fmt.Errorf("find kernel module %s: %w", name, err)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNotTheDevice means that another device has replaced the one that was examined.
-var ErrNotTheDevice = errors.New("another device is there now")
+var ErrNotTheDevice = errors.New("another device has replaced this device")
 
 // guardedMkfs runs a command that creates a file system only if check allows it. mount-utils runs the command right
 // after it found a device blank, and drops the error's chain, so refused has the error.
@@ -53,7 +53,7 @@ func (c refusedCmd) CombinedOutput() ([]byte, error) { return nil, c.err }
 // does not come back, so if the device can be read now, blkid could read it.
 func (s *System) checkBlank(device string, held DeviceNumber) error {
 	if err := s.files.Probe(device); err != nil {
-		return fmt.Errorf("reading device %s after nothing was found on it: %w: %w", device, ErrUnreadable, err)
+		return fmt.Errorf("reading device %s again, to confirm that it is blank: %w: %w", device, ErrUnreadable, err)
 	}
 	switch now, err := s.BlockDevice(device); {
 	case err != nil:

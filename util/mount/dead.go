@@ -11,7 +11,7 @@ import (
 )
 
 // ErrStuck means that a call did not return from the kernel in time. The call continues, and may yet succeed.
-var ErrStuck = errors.New("no answer in time")
+var ErrStuck = errors.New("the call did not return in time")
 
 // limits are how long calls on one path may take. The kubelet gives a whole request two minutes.
 type limits struct {
@@ -58,7 +58,7 @@ func (s *System) Detach(path string) error {
 		}
 		_, last = bounded(&s.stuck, "detaching "+path, s.limits.detach, func() (struct{}, error) { return struct{}{}, s.files.Detach(path) })
 	}
-	return fmt.Errorf("detaching %s: still mounted after %d times: %w", path, maxStacked, last)
+	return fmt.Errorf("detaching %s: still mounted after %d attempts: %w", path, maxStacked, last)
 }
 
 // isListed reports whether the mount table has a mount at a path. It follows links in the path except in its last
@@ -109,7 +109,7 @@ func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func
 	}
 	var none T
 	if stuck.holds(what) {
-		return none, fmt.Errorf("%s: an earlier try has not returned: %w", what, ErrStuck)
+		return none, fmt.Errorf("%s: an earlier attempt has not returned: %w", what, ErrStuck)
 	}
 	done := make(chan result, 1)
 	go func() {
@@ -135,7 +135,7 @@ func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func
 		stuck.acts = map[string]bool{}
 	}
 	stuck.acts[what] = true
-	return none, fmt.Errorf("%s for %s: %w", what, limit, ErrStuck)
+	return none, fmt.Errorf("%s: %w: the limit is %s", what, ErrStuck, limit)
 }
 
 // holds reports whether an act has not returned from the kernel.

@@ -95,7 +95,7 @@ func openDevice(device string) (*os.File, int64, error) {
 	}
 	size, err := f.Seek(0, io.SeekEnd)
 	if err == nil && size == 0 {
-		err = fmt.Errorf("%s has no size", device)
+		err = fmt.Errorf("%s has the size 0", device)
 	}
 	if err != nil {
 		_ = f.Close()

@@ -35,7 +35,7 @@ func (s *System) Grow(device, target string) error {
 }
 
 // ErrNotOffline: the file system grows only while it is mounted, or the device has none.
-var ErrNotOffline = errors.New("not an ext4, which alone grows unmounted")
+var ErrNotOffline = errors.New("only an ext4 file system can grow while it is not mounted")
 
 // e2fsckCorrected is e2fsck's exit code for "there were errors, and all of them are corrected", see e2fsck(8).
 const e2fsckCorrected = 1

@@ -21,7 +21,7 @@ var (
 	// ErrNoServer: no server accepts connections.
 	ErrNoServer = errors.New("the NFS server cannot be reached")
 	// ErrStale: the server answers that it no longer has the mounted file system.
-	ErrStale = errors.New("the server does not have it any more")
+	ErrStale = errors.New("the NFS server no longer has the mounted file system")
 )
 
 // NFSClient is the node's NFS client, with its needs on the node. NodeNFS implements it.
@@ -61,7 +61,7 @@ func (e Export) Source() string {
 // mount that UnmountNFS removed from that path.
 func (s *System) Listed(path string) (Entry, error) {
 	if s.stuck.holds(writingOut(path)) {
-		return Entry{}, fmt.Errorf("%s goes on: %w", writingOut(path), ErrStuck)
+		return Entry{}, fmt.Errorf("%s continues: %w", writingOut(path), ErrStuck)
 	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
 	switch {
@@ -112,7 +112,7 @@ func (s *System) Answers(path string) error {
 // ErrStuck if that is the reason. A mount with the error ErrStuck may still succeed; the mount table shows it then.
 func (s *System) MountNFS(e Export, target string, o NFSOptions) error {
 	if err := os.MkdirAll(target, 0o750); err != nil {
-		return fmt.Errorf("making mount point: %w", err)
+		return fmt.Errorf("creating the mount point: %w", err)
 	}
 	_, err := bounded(&s.stuck, "mounting "+target, s.limits.mount, func() (struct{}, error) { return struct{}{}, s.mountNFS(e, target, o) })
 	if err != nil {
@@ -157,16 +157,16 @@ func (s *System) tryNFS(e Export, target string, o NFSOptions, local netip.Addr)
 // BindNFS makes the mount at source appear at target too, and creates target if it is missing.
 func (s *System) BindNFS(source Entry, target string, readOnly bool) error {
 	if err := os.MkdirAll(target, 0o750); err != nil {
-		return fmt.Errorf("making mount point: %w", err)
+		return fmt.Errorf("creating the mount point: %w", err)
 	}
-	_, err := bounded(&s.stuck, "binding "+target, s.limits.look, func() (struct{}, error) { return struct{}{}, s.files.Bind(source.Path, target, readOnly) })
+	_, err := bounded(&s.stuck, "bind-mounting "+target, s.limits.look, func() (struct{}, error) { return struct{}{}, s.files.Bind(source.Path, target, readOnly) })
 	if err != nil {
-		return fmt.Errorf("binding %s to %s: %w", source.Path, target, err)
+		return fmt.Errorf("bind-mounting %s at %s: %w", source.Path, target, err)
 	}
 	return nil
 }
 
-func writingOut(path string) string { return "writing out " + path }
+func writingOut(path string) string { return "writing back the data of " + path }
 
 // UnmountNFS removes all mounts at a path. The last mount of a file system waits until the server has all written data.
 // If that takes too long, the error is ErrStuck, and the unmount continues. In that case the path is no longer in the
@@ -214,5 +214,5 @@ func (s *System) offNFS(path string, off func() error) error {
 			return fmt.Errorf("unmounting %s: %w", path, err)
 		}
 	}
-	return fmt.Errorf("unmounting %s: still mounted after %d times", path, maxStacked)
+	return fmt.Errorf("unmounting %s: still mounted after %d attempts", path, maxStacked)
 }

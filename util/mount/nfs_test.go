@@ -26,16 +26,16 @@ func TestParseNFSOptions(t *testing.T) {
 		assert.Equal(t, want, got, text)
 	}
 	for text, want := range map[string]string{
-		"hard":                     "must say vers=4, 4.0, 4.1 or 4.2: shares are served by NFS version 4 alone",
-		"vers=3":                   `has "vers=3"; it must say vers=4, 4.0, 4.1 or 4.2, once`,
-		"vers=4.1,vers=4.2":        `has "vers=4.2"; it must say vers=4, 4.0, 4.1 or 4.2, once`,
-		"vers=4.1,addr=10.0.0.1":   "has the option addr, which is given by the driver",
-		"vers=4.1,clientaddr=::1":  "has the option clientaddr, which is given by the driver",
-		"vers=4.1,,hard":           `has "", which is no option of a mount`,
-		"vers=4.1,hard\tsoft":      "has \"hard\\tsoft\", which is no option of a mount",
-		"vers=4.1,port=0":          `has "port=0", which is no port`,
-		"vers=4.1,port=70000":      `has "port=70000", which is no port`,
-		"vers=4.1,sec=sys;rm -r /": `has "sec=sys;rm -r /", which is no option of a mount`,
+		"hard":                     "must contain vers=4, vers=4.0, vers=4.1 or vers=4.2: shares are served only over NFS version 4",
+		"vers=3":                   `contains "vers=3"; it must contain vers=4, vers=4.0, vers=4.1 or vers=4.2 once`,
+		"vers=4.1,vers=4.2":        `contains "vers=4.2"; it must contain vers=4, vers=4.0, vers=4.1 or vers=4.2 once`,
+		"vers=4.1,addr=10.0.0.1":   "contains the option addr, which only the driver may set",
+		"vers=4.1,clientaddr=::1":  "contains the option clientaddr, which only the driver may set",
+		"vers=4.1,,hard":           `contains "", which is not a mount option`,
+		"vers=4.1,hard\tsoft":      "contains \"hard\\tsoft\", which is not a mount option",
+		"vers=4.1,port=0":          `contains "port=0", which is not a valid port`,
+		"vers=4.1,port=70000":      `contains "port=70000", which is not a valid port`,
+		"vers=4.1,sec=sys;rm -r /": `contains "sec=sys;rm -r /", which is not a mount option`,
 	} {
 		_, err := ParseNFSOptions(text)
 		assert.EqualError(t, err, want, text)

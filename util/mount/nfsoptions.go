@@ -76,23 +76,23 @@ func ParseNFSOptions(text string) (NFSOptions, error) {
 		name, value, _ := strings.Cut(option, "=")
 		switch {
 		case !nfsOption.MatchString(option):
-			return NFSOptions{}, fmt.Errorf("has %q, which is no option of a mount", option)
+			return NFSOptions{}, fmt.Errorf("contains %q, which is not a mount option", option)
 		case slices.Contains(ownOptions, name):
-			return NFSOptions{}, fmt.Errorf("has the option %s, which is given by the driver", name)
+			return NFSOptions{}, fmt.Errorf("contains the option %s, which only the driver may set", name)
 		case o.setFlag(option), slices.Contains(idleOptions, option):
 			continue
 		case name == "vers" || name == "nfsvers":
 			if !nfsVersion.MatchString(value) || version != "" {
-				return NFSOptions{}, fmt.Errorf("has %q; it must say vers=4, 4.0, 4.1 or 4.2, once", option)
+				return NFSOptions{}, fmt.Errorf("contains %q; it must contain vers=4, vers=4.0, vers=4.1 or vers=4.2 once", option)
 			}
 			version = value
 		case name == "port" && portOf(value) == 0:
-			return NFSOptions{}, fmt.Errorf("has %q, which is no port", option)
+			return NFSOptions{}, fmt.Errorf("contains %q, which is not a valid port", option)
 		}
 		o.data = append(o.data, option)
 	}
 	if version == "" {
-		return NFSOptions{}, fmt.Errorf("must say vers=4, 4.0, 4.1 or 4.2: shares are served by NFS version 4 alone")
+		return NFSOptions{}, fmt.Errorf("must contain vers=4, vers=4.0, vers=4.1 or vers=4.2: shares are served only over NFS version 4")
 	}
 	return o, nil
 }

@@ -80,7 +80,7 @@ func NewWith(mounter mountutils.Interface, exec utilexec.Interface, files Files)
 func (s *System) BlockDevice(path string) (DeviceNumber, error) {
 	inode, err := s.files.Inspect(path)
 	if err != nil {
-		return 0, fmt.Errorf("looking at device %s: %w", path, err)
+		return 0, fmt.Errorf("examining device %s: %w", path, err)
 	}
 	if !inode.Block {
 		return 0, fmt.Errorf("%s: %w", path, ErrNotBlockDevice)
@@ -91,7 +91,7 @@ func (s *System) BlockDevice(path string) (DeviceNumber, error) {
 // Look returns the state of a path. A path that does not exist has nothing mounted. The error is ErrStuck if a mount
 // there gives no answer at all.
 func (s *System) Look(path string) (Point, error) {
-	return bounded(&s.stuck, "looking at "+path, s.limits.look, func() (Point, error) { return s.look(path) })
+	return bounded(&s.stuck, "examining "+path, s.limits.look, func() (Point, error) { return s.look(path) })
 }
 
 func (s *System) look(path string) (Point, error) {
@@ -102,7 +102,7 @@ func (s *System) look(path string) (Point, error) {
 	case err != nil && mountutils.IsCorruptedMnt(err):
 		return Point{Mounted: true, Broken: true}, nil
 	case err != nil:
-		return Point{}, fmt.Errorf("looking at %s: %w", path, err)
+		return Point{}, fmt.Errorf("examining %s: %w", path, err)
 	}
 	mounted, err := s.mounter.IsMountPoint(path)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *System) checkReadable(device string) error {
 		return err
 	}
 	if err := s.files.ReadEnds(device); err != nil {
-		return fmt.Errorf("reading device %s before looking for data on it: %w: %w", device, ErrUnreadable, err)
+		return fmt.Errorf("reading device %s to look for data on it: %w: %w", device, ErrUnreadable, err)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (s *System) FormatAndMount(f Filesystem) error {
 		return err
 	}
 	if err := os.MkdirAll(f.Target, 0o750); err != nil {
-		return fmt.Errorf("making mount point: %w", err)
+		return fmt.Errorf("creating the mount point: %w", err)
 	}
 	held, release, err := s.files.Hold(f.Device)
 	if err != nil {
@@ -192,7 +192,7 @@ func mountOptions(f Filesystem) []string {
 // BindDirectory makes a directory appear at target too, and creates target if it is missing.
 func (s *System) BindDirectory(source, target string, options []string) error {
 	if err := os.MkdirAll(target, 0o750); err != nil {
-		return fmt.Errorf("making mount point: %w", err)
+		return fmt.Errorf("creating the mount point: %w", err)
 	}
 	return s.bind(source, target, options)
 }
@@ -200,21 +200,21 @@ func (s *System) BindDirectory(source, target string, options []string) error {
 // BindFile makes a file (which may be a device) appear at target too. If target is missing, it creates an empty file.
 func (s *System) BindFile(source, target string, options []string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
-		return fmt.Errorf("making directory for mount point: %w", err)
+		return fmt.Errorf("creating the directory of the mount point: %w", err)
 	}
 	f, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o640)
 	if err != nil {
-		return fmt.Errorf("making mount point: %w", err)
+		return fmt.Errorf("creating the mount point: %w", err)
 	}
 	if err := f.Close(); err != nil {
-		return fmt.Errorf("making mount point: %w", err)
+		return fmt.Errorf("creating the mount point: %w", err)
 	}
 	return s.bind(source, target, options)
 }
 
 func (s *System) bind(source, target string, options []string) error {
 	if err := s.mounter.Mount(source, target, "", append([]string{"bind"}, options...)); err != nil {
-		return fmt.Errorf("binding %s to %s: %w", source, target, err)
+		return fmt.Errorf("bind-mounting %s at %s: %w", source, target, err)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (s *System) Unmount(path string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("unmounting %s: still mounted after %d times", path, maxStacked)
+	return fmt.Errorf("unmounting %s: still mounted after %d attempts", path, maxStacked)
 }
 
 // Remove unmounts a path and removes the empty directory or empty file that remains. A missing path counts as removed.
@@ -271,7 +271,7 @@ func (s *System) References(path string) ([]string, error) {
 
 // Statistics measures the file system or the block device at a path.
 func (s *System) Statistics(path string) (Statistics, error) {
-	return bounded(&s.stuck, "measuring "+path, s.limits.look, func() (Statistics, error) {
+	return bounded(&s.stuck, "reading the usage of "+path, s.limits.look, func() (Statistics, error) {
 		point, err := s.look(path)
 		if err != nil {
 			return Statistics{}, err

@@ -59,7 +59,7 @@ func (HostFiles) Bind(source, target string, readOnly bool) error {
 	defer func() { _ = unix.Close(tree) }() // a mounted copy stays
 	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	if errors.Is(err, unix.ENOSYS) {
-		return errors.New("a read-only mount of a share needs Linux 5.12")
+		return errors.New("a read-only mount of a share needs Linux 5.12 or later")
 	}
 	if err != nil {
 		return fmt.Errorf("making the mount read-only: %w", err)

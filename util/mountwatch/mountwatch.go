@@ -31,7 +31,7 @@ func Watch(ctx context.Context, changed func()) error {
 	defer func() { _ = unix.Close(table) }()
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return fmt.Errorf("watch mounts: make an event: %w", err)
+		return fmt.Errorf("watch mounts: create an event: %w", err)
 	}
 	// The number of the descriptor is freed only when no goroutine writes to it: it could belong to another file by
 	// then.

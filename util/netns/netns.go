@@ -31,12 +31,12 @@ func entered(file string, act func() error, done chan<- error) {
 	done <- func() error {
 		fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return fmt.Errorf("opening the node's network %s: %w", file, err)
+			return fmt.Errorf("opening the node's network namespace %s: %w", file, err)
 		}
 		err = unix.Setns(fd, unix.CLONE_NEWNET)
 		_ = unix.Close(fd) // the thread has entered, or not
 		if err != nil {
-			return fmt.Errorf("entering the node's network %s: %w", file, err)
+			return fmt.Errorf("entering the node's network namespace %s: %w", file, err)
 		}
 		return act()
 	}()

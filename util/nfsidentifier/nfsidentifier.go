@@ -13,7 +13,7 @@ import (
 
 // ErrUnsupported: the kernel has no such identifier. Its NFS client is not loaded, or the kernel is older than Linux
 // 5.3.
-var ErrUnsupported = errors.New("the kernel has no identifier for its NFS client")
+var ErrUnsupported = errors.New("the kernel does not support an identifier for its NFS client")
 
 // Kernel is a node's kernel.
 type Kernel struct {

@@ -37,11 +37,11 @@ func Stat(root, path string) (unix.Stat_t, error) {
 	var st unix.Stat_t
 	fd, err := beneath(root, path, unix.O_PATH)
 	if err != nil {
-		return st, fmt.Errorf("look at %s: %w", path, err)
+		return st, fmt.Errorf("examine %s: %w", path, err)
 	}
 	defer unix.Close(fd)
 	if err := unix.Fstat(fd, &st); err != nil {
-		return st, fmt.Errorf("look at %s: %w", path, err)
+		return st, fmt.Errorf("examine %s: %w", path, err)
 	}
 	return st, nil
 }

@@ -27,7 +27,7 @@ import (
 const Aside = "longhorn-aside"
 
 // ErrEnded is returned for work after Close.
-var ErrEnded = errors.New("the thread has ended")
+var ErrEnded = errors.New("the thread has stopped")
 
 // Options say how a thread differs from the others, in addition to its descriptors.
 type Options struct {
@@ -98,7 +98,7 @@ func set(opts Options) error {
 		return err
 	}
 	if err := unix.CloseRange(first, ^uint(0)>>32, unix.CLOSE_RANGE_UNSHARE); err != nil {
-		return fmt.Errorf("leave the descriptors of the process: %w", err)
+		return fmt.Errorf("separate the descriptors of the thread from those of the process: %w", err)
 	}
 	if err := closeInherited(opts.Keep); err != nil {
 		return err
@@ -112,7 +112,7 @@ func enter(opts Options) error {
 		return nil
 	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil { // otherwise setns refuses
-		return fmt.Errorf("leave the root directory of the process: %w", err)
+		return fmt.Errorf("separate the root directory of the thread from that of the process: %w", err)
 	}
 	if opts.Mounts != "" {
 		fd, err := unix.Open(opts.Mounts, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -126,7 +126,7 @@ func enter(opts Options) error {
 	}
 	if opts.OwnMounts {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return fmt.Errorf("leave the mounts of the process: %w", err)
+			return fmt.Errorf("separate the mounts of the thread from those of the process: %w", err)
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ func listen(path string) (net.Listener, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case err == nil && info.Mode().Type() != fs.ModeSocket:
-		return nil, errors.New("a file that is not a socket has this name")
+		return nil, errors.New("a file with this name exists and is not a socket")
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
