@@ -10,7 +10,7 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// used returns volume "vol" with two good replicas, modified by change.
+// used returns volume "vol" with two healthy replicas, modified by change.
 func used(change func(*longhorn.Volume, *longhorn.Engine)) []runtime.Object {
 	v := build.Volume("vol", func(v *longhorn.Volume) {
 		v.Spec.NumberOfReplicas, v.Spec.NodeID = 2, "node-1"

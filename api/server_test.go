@@ -393,7 +393,7 @@ func TestASettingIsShownWithItsDefinition(t *testing.T) {
 	s := decoded[v1.Setting](t, do(t, b.server, "GET", "/v1/settings/node-drain-policy", ""))
 	want := v1.SettingDefinition{
 		DisplayName: "Node Drain Policy",
-		Description: "Which replicas block the drain of a node, so that no volume loses its last good replica. " +
+		Description: "Which replicas block the drain of a node, so that no volume loses its last healthy replica. " +
 			"The two policies for eviction also move replicas of attached volumes off a cordoned node: " +
 			"block-for-eviction moves all of them, block-for-eviction-if-contains-last-replica the last good ones.",
 		Category: "general", Type: "string", Required: true, Default: "block-if-contains-last-replica", Effect: s.Definition.Effect,

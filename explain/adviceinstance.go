@@ -57,7 +57,7 @@ var engineAdvice = map[cause]advice{
 var replicaAdvice = map[cause]advice{
 	{KindReplica, types.ConditionInstanceCreation, types.ReasonKeyMissing}: {Broken, "replica {replica} cannot start: the Secret with the volume's key is gone", []Step{keyGone}, false},
 	{KindReplica, types.ConditionInstanceCreation, types.ReasonNodeGone}: {Warning, "replica {replica} is lost: its node {node} was removed from Kubernetes", []Step{
-		{"No action needed if other copies are good: a new replica is created. If this was the last good copy, add the node with its disks to the cluster again", "kubectl longhorn explain volume {volume}"},
+		{"No action needed if other replicas are healthy: a new replica is created. If this was the last healthy replica, add the node with its disks to the cluster again", "kubectl longhorn explain volume {volume}"},
 	}, false},
 	{KindReplica, types.ConditionInstanceCreation, types.ReasonDiskNotFound}: {Warning, "replica {replica} is on a disk that is unknown to node {node}", []Step{
 		{"Add the disk, with its data, to the node again", "kubectl -n {ns} edit lhn {node}"}, asNode,
@@ -79,9 +79,9 @@ var replicaAdvice = map[cause]advice{
 	{KindReplica, types.ConditionRemovalRefused, ""}: {Warning, "replica {replica} is being deleted, but its data cannot be removed", []Step{
 		{"Fix what the message names; retried automatically", "kubectl -n {ns} describe lhr {replica}"}, asNode,
 	}, false},
-	{KindReplica, types.ConditionRemovable, types.ReasonLastReplica}: {Warning, "replica {replica} is being deleted, but is retained: it is the last good copy of volume {volume}", []Step{
-		{"Wait until another copy is good, or delete the volume if its data is not needed", "kubectl longhorn explain volume {volume}"},
+	{KindReplica, types.ConditionRemovable, types.ReasonLastReplica}: {Warning, "replica {replica} is being deleted, but is retained: it is the last healthy replica of volume {volume}", []Step{
+		{"Wait until another replica is healthy, or delete the volume if its data is not needed", "kubectl longhorn explain volume {volume}"},
 	}, false},
 }
 
-var lostCopy = Step{"If it was moved, move it back and wait. Otherwise no action is needed while another copy is good: this replica is rebuilt", "kubectl longhorn explain volume {volume}"}
+var lostCopy = Step{"If it was moved, move it back and wait. Otherwise no action is needed while another replica is healthy: this replica is rebuilt", "kubectl longhorn explain volume {volume}"}

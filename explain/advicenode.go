@@ -33,7 +33,7 @@ var nodeAdvice = map[cause]advice{
 	{KindNode, types.ConditionRemovable, types.ReasonNodeInUse}: {Info, "node {node} cannot be deleted while a volume is used on it", []Step{
 		{"Delete the pods that use volumes there, if you want to delete the node", "kubectl get pods -A -o wide --field-selector spec.nodeName={node}"},
 	}, false},
-	{KindNode, types.ConditionRemovable, types.ReasonLastReplica}: {Info, "node {node} cannot be deleted: it has the last good copy of a volume", []Step{
+	{KindNode, types.ConditionRemovable, types.ReasonLastReplica}: {Info, "node {node} cannot be deleted: it has the last healthy replica of a volume", []Step{
 		{"Bring longhorn-manager back to the node, so that the volume is copied to another node", "kubectl -n {ns} describe daemonset longhorn-manager"},
 	}, false},
 	{KindNode, types.ConditionReady, types.ReasonManagerPodDown}: {Warning, "the pod of longhorn-manager on node {node} is not ready: volumes are served, but no new operation starts there", []Step{
@@ -107,7 +107,7 @@ var managerAdvice = map[cause]advice{
 	{KindInstanceManager, types.ConditionDrainable, types.ReasonEngineRuns}: {Info, "a drain of node {node} waits until the volumes attached there are detached", []Step{
 		{"See the pods of the node; kubectl drain stops them. Volumes that a user attached manually must be detached by that user", "kubectl get pods -A --field-selector spec.nodeName={node}"},
 	}, false},
-	{KindInstanceManager, types.ConditionDrainable, types.ReasonLastReplica}: {Warning, "a drain of node {node} waits: it has the last good copy of a volume", []Step{
+	{KindInstanceManager, types.ConditionDrainable, types.ReasonLastReplica}: {Warning, "a drain of node {node} waits: it has the last healthy replica of a volume", []Step{
 		{"Wait until another copy is rebuilt. Attach detached volumes that the message names, so that they can be rebuilt", "kubectl -n {ns} get lhv"},
 		{"If the copies may be unavailable while the node is drained, allow that", `kubectl -n {ns} patch lhs node-drain-policy --type merge -p '{"value":"always-allow"}'`},
 	}, false},

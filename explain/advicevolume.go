@@ -53,11 +53,11 @@ var volumeAdvice = map[cause]advice{
 		{"Change the quota, limit, policy or webhook that the message names; the request is retried automatically", seeLimits},
 	}, false},
 	{KindVolume, types.ConditionEvictionWaits, types.ReasonVolumeDetached}: {Warning, "replicas of volume {volume} are to be evicted from their disks, but cannot move while the volume is detached", []Step{attachOnce}, false},
-	{KindVolume, types.ConditionCopiesMissing, types.ReasonVolumeDetached}: {Warning, "volume {volume} is detached and has fewer good copies than requested", []Step{attachOnce, seeCopies}, false},
-	{KindVolume, types.ConditionSurplusReplicas, types.ReasonReplicaCountLowered}: {Info, "volume {volume} has more good replicas than requested: the message names them, and says when the manager removes the surplus", []Step{
+	{KindVolume, types.ConditionCopiesMissing, types.ReasonVolumeDetached}: {Warning, "volume {volume} is detached and has fewer healthy replicas than requested", []Step{attachOnce, seeCopies}, false},
+	{KindVolume, types.ConditionSurplusReplicas, types.ReasonReplicaCountLowered}: {Info, "volume {volume} has more healthy replicas than requested: the message names them, and says when the manager removes the surplus", []Step{
 		{"Delete a replica of your choice, or wait", "kubectl -n {ns} delete lhr REPLICA"},
 	}, false},
-	{KindVolume, types.ConditionCopiesUnreachable, types.ReasonNodeDown}: {Broken, "volume {volume} cannot be served: all its good copies are on nodes that are down", []Step{
+	{KindVolume, types.ConditionCopiesUnreachable, types.ReasonNodeDown}: {Broken, "volume {volume} cannot be served: all its healthy replicas are on nodes that are down", []Step{
 		{"Bring back the nodes that the message names: the volume starts automatically", "kubectl longhorn explain node {copynode}"}, seeCopies,
 	}, false},
 	{KindVolume, types.ConditionDeviceInUse, ""}: {Warning, "volume {volume} is to be detached, but its device is in use", []Step{

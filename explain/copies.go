@@ -9,19 +9,19 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// degraded reports how many good copies an attached volume lacks, and why each other copy is not good yet.
+// degraded reports how many healthy replicas an attached volume lacks, and why each other copy is not good yet.
 func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	if v.Status.State != longhorn.VolumeStateAttached || v.Status.Robustness != longhorn.VolumeRobustnessDegraded {
 		return nil
 	}
 	e := s.engine(v.Name)
 	if e == nil || !s.sees(ResourceReplicas) {
-		return []Finding{{o, Warning, "Degraded", p.fill("volume {volume} has fewer good copies than requested"), nil, p.steps([]Step{seeCopies})}}
+		return []Finding{{o, Warning, "Degraded", p.fill("volume {volume} has fewer healthy replicas than requested"), nil, p.steps([]Step{seeCopies})}}
 	}
 	good := len(types.GoodCopies(e, s.replicasOf(v.Name)))
-	f := Finding{Object: o, Severity: Warning, Reason: "Degraded", What: fmt.Sprintf("volume %s has %d of %d good copies", v.Name, good, v.Spec.NumberOfReplicas)}
+	f := Finding{Object: o, Severity: Warning, Reason: "Degraded", What: fmt.Sprintf("volume %s has %d of %d healthy replicas", v.Name, good, v.Spec.NumberOfReplicas)}
 	if v.Status.LastDegradedAt != "" {
-		f.Why = append(f.Why, "it has had too few good copies since "+v.Status.LastDegradedAt)
+		f.Why = append(f.Why, "it has had too few healthy replicas since "+v.Status.LastDegradedAt)
 	}
 	for _, r := range s.replicasOf(v.Name) {
 		if !types.IsGoodCopy(e, r) {
@@ -39,7 +39,7 @@ func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	return []Finding{f}
 }
 
-// degradedSteps returns steps for missing good copies: they need a place, or their node or disk. If the condition
+// degradedSteps returns steps for missing healthy replicas: they need a place, or their node or disk. If the condition
 // Scheduled says that they have no place, the finding of that condition has the steps.
 func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place) []Step {
 	var steps []Step
@@ -64,7 +64,7 @@ func rebuildLimit(s *Snapshot) int64 {
 	return s.values().Int(types.SettingConcurrentReplicaRebuildPerNodeLimit)
 }
 
-// progress describes how far a replica that is not a good copy has come in becoming one.
+// progress describes how far a replica that is not a healthy replica has come in becoming one.
 func progress(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, r *longhorn.Replica) string {
 	status, rebuilds := e.Status.RebuildStatus[r.Name]
 	switch {

@@ -213,7 +213,7 @@ func TestNodesAreExplained(t *testing.T) {
 		{
 			name: "a drain waits for the last copy → which", ask: "node n1",
 			change: func(w *world) {
-				condition(&w.InstanceManagers[0].Status.Conditions, types.ConditionDrainable, longhorn.ConditionFalse, types.ReasonLastReplica, "last good copies of volumes v")
+				condition(&w.InstanceManagers[0].Status.Conditions, types.ConditionDrainable, longhorn.ConditionFalse, types.ReasonLastReplica, "last healthy replicas of volumes v")
 			},
 			object: "instance manager " + types.InstanceManagerName("n1"), severity: Warning, reason: types.ReasonLastReplica, what: "drain of node n1 waits", why: "volumes v", command: "node-drain-policy",
 		},

@@ -51,7 +51,7 @@ func unsaidOfVolume(s *Snapshot, v *longhorn.Volume, o Object, p place, said []F
 
 var seeLeader = Step{"See whether a daemon is the leader, and its log", "kubectl -n {ns} get lease " + types.LeaderLease}
 
-// unreachableCopies reports which good copies of a detached volume could not be opened now. For a volume that is
+// unreachableCopies reports which healthy replicas of a detached volume could not be opened now. For a volume that is
 // attached, or should be, the conditions report it.
 func unreachableCopies(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	e := s.engine(v.Name)
@@ -70,9 +70,9 @@ func unreachableCopies(s *Snapshot, v *longhorn.Volume, o Object, p place) []Fin
 	case 0:
 		return nil
 	case len(good):
-		f.Severity, f.What = Broken, p.fill("volume {volume} is detached and cannot be attached: no good copy can be opened")
+		f.Severity, f.What = Broken, p.fill("volume {volume} is detached and cannot be attached: no healthy replica can be opened")
 	default:
-		f.What = p.fill(fmt.Sprintf("volume {volume} is detached, and %d of its %d good copies cannot be opened", len(why), len(good)))
+		f.What = p.fill(fmt.Sprintf("volume {volume} is detached, and %d of its %d healthy replicas cannot be opened", len(why), len(good)))
 	}
 	f.Next = p.steps([]Step{{"Bring back the nodes and disks that the lines above name", "kubectl longhorn explain node {copynode}"}, seeCopies})
 	return []Finding{f}

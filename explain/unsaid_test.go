@@ -92,7 +92,7 @@ func TestWhatNoConditionSaysIsExplained(t *testing.T) {
 				w.detach()
 				w.nodeSays(2, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "m")
 			},
-			object: "volume v", severity: Warning, reason: types.ConditionCopiesUnreachable, what: "1 of its 3 good copies cannot be opened", why: "replica v-r-2: its node n2 is down", command: "explain node n2",
+			object: "volume v", severity: Warning, reason: types.ConditionCopiesUnreachable, what: "1 of its 3 healthy replicas cannot be opened", why: "replica v-r-2: its node n2 is down", command: "explain node n2",
 		},
 		{
 			name: "a detached volume with no copy that can be opened", ask: "volume v",
@@ -101,7 +101,7 @@ func TestWhatNoConditionSaysIsExplained(t *testing.T) {
 				w.Nodes = w.Nodes[:1]
 				w.diskSays(1, types.ConditionReady, longhorn.ConditionFalse, types.ReasonDiskNotResponding, "it hangs")
 			},
-			object: "volume v", severity: Broken, reason: types.ConditionCopiesUnreachable, what: "no good copy can be opened", why: "replica v-r-3: its node n3 no longer exists", command: "get lhr",
+			object: "volume v", severity: Broken, reason: types.ConditionCopiesUnreachable, what: "no healthy replica can be opened", why: "replica v-r-3: its node n3 no longer exists", command: "get lhr",
 		},
 		{
 			name: "a shared volume without a share manager", ask: "volume v", change: func(w *world) { shared(w, nil) },

@@ -211,7 +211,7 @@ func ofLocality(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	if v.Status.FrontendDisabled {
 		why = append(why, "it is attached without a device, so no copy is created there")
 	}
-	return []Finding{{o, Info, "NoLocalReplica", p.fill("volume {volume} is best-effort, but has no good copy on node " + node + ", where it is used"), why, place{"node": node, "ns": s.Namespace}.steps([]Step{
+	return []Finding{{o, Info, "NoLocalReplica", p.fill("volume {volume} is best-effort, but has no healthy replica on node " + node + ", where it is used"), why, place{"node": node, "ns": s.Namespace}.steps([]Step{
 		{"Wait if there is a place: a copy is created and rebuilt. Otherwise free space on the node", "kubectl longhorn explain node {node}"},
 	})}}
 }

@@ -116,7 +116,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 				w.e.Status.ReplicaModeMap["v-r-3"] = longhorn.ReplicaModeWO
 				w.e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"v-r-3": {IsRebuilding: true, Progress: 37, CopyBytes: 256 << 20, Partial: true}}
 			},
-			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3 good copies", why: "replica v-r-3: its rebuild is running: 37 % of 256 MiB, only the missing data", command: "rebuildStatus",
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3 healthy replicas", why: "replica v-r-3: its rebuild is running: 37 % of 256 MiB, only the missing data", command: "rebuildStatus",
 		},
 		{
 			name: "degraded, the rebuild failed and waits → the error and when the next one is", ask: "volume v",
@@ -173,7 +173,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 				w.detach()
 				w.volumeSays(types.ConditionCopiesMissing, longhorn.ConditionTrue, types.ReasonVolumeDetached, "healthy replicas: 1 of the 3 requested")
 			},
-			object: "volume v", severity: Warning, reason: types.ReasonVolumeDetached, what: "fewer good copies", why: "1 of the 3", command: "longhornvolume=v",
+			object: "volume v", severity: Warning, reason: types.ReasonVolumeDetached, what: "fewer healthy replicas", why: "1 of the 3", command: "longhornvolume=v",
 		},
 		{
 			name: "its only copy is on a node that is down → bring that back", ask: "volume v",
@@ -251,7 +251,7 @@ func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
 				w.e.Status.Epoch.Members = []string{"v-r-2", "v-r-3"}
 				w.disk(1, func(s *longhorn.DiskSpec, _ *longhorn.DiskStatus) { s.AllowScheduling = false })
 			},
-			object: "volume v", severity: Info, reason: "NoLocalReplica", what: "no good copy on node n1", why: "node n1 disk disk-1: " + scheduler.ReasonDisksUnavailable, command: "explain node n1",
+			object: "volume v", severity: Info, reason: "NoLocalReplica", what: "no healthy replica on node n1", why: "node n1 disk disk-1: " + scheduler.ReasonDisksUnavailable, command: "explain node n1",
 		},
 		{
 			name: "best-effort, and the condition says that none can be placed → the node's disks", ask: "volume v",

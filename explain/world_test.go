@@ -30,7 +30,7 @@ type world struct {
 }
 
 // newWorld is a cluster without problems: nodes n1, n2, n3 with a disk each, and volume v, attached to n1, with a
-// good copy on each node.
+// healthy replica on each node.
 func newWorld() *world {
 	w := &world{Snapshot: Snapshot{Now: now, Namespace: types.Namespace}}
 	w.v = build.Volume("v", func(v *longhorn.Volume) {

@@ -207,7 +207,7 @@ func setWord[T ~string](field *T, value *string) {
 // the other one removes.
 //
 // Another replica may fail after the check, and other programs delete replicas, too. So the controller of the replica's
-// node checks again, and keeps the data of the last good copy.
+// node checks again, and keeps the data of the last healthy replica.
 func (m *Manager) RemoveReplica(ctx context.Context, volume, replica string) (VolumeView, error) {
 	v, err := m.removeReplica(ctx, volume, replica)
 	if err != nil {
@@ -254,7 +254,7 @@ func (m *Manager) removeReplica(ctx context.Context, volume, replica string) (*V
 
 // checkReplicaSpare refuses the removal of a replica unless another replica is good, according to the API server's
 // current state, and can be opened and reached. It also refuses the removal if the leader has marked the replica as the
-// last good copy. A volume that never had an epoch, and is not requested on a node, was never written: any of its
+// last healthy replica. A volume that never had an epoch, and is not requested on a node, was never written: any of its
 // replicas may be removed. If the engine is missing, that is not known.
 func (m *Manager) checkReplicaSpare(ctx context.Context, v *Volume, r *Replica) error {
 	refusal := conflict("replica %s is the last healthy replica of volume %s (no other healthy replica available): it cannot be deleted;"+

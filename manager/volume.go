@@ -32,7 +32,7 @@ type VolumeView struct {
 	// nil: all nodes.
 	StrictLocalNodes []string
 	// Robustness is the volume's robustness, corrected for changes of the spec that the controller has not seen yet: a
-	// volume that has fewer good replicas than requested is degraded.
+	// volume that has fewer healthy replicas than requested is degraded.
 	Robustness longhorn.VolumeRobustness
 	// ExpansionRequired: users still have less than spec.size.
 	ExpansionRequired bool
@@ -187,7 +187,7 @@ func unplaced(v *Volume, replicas []*Replica) int {
 	return max(wanted, 0)
 }
 
-// isUsed reports whether a volume is attached, or has ever had a good replica.
+// isUsed reports whether a volume is attached, or has ever had a healthy replica.
 func isUsed(v *Volume, replicas []*Replica) bool {
 	return v.Status.CurrentNodeID != "" || slices.ContainsFunc(replicas, func(r *Replica) bool { return belongs(r, v) && r.Spec.LastHealthyAt != "" })
 }

@@ -24,7 +24,7 @@ var (
 	volumeState      = ofCluster.add("volume_state", ofVolume+" state", "One series for each state: 1 for the present state of the volume, 0 for the others.")
 	volumeRobustness = ofCluster.add("volume_robustness", ofVolume+" state", "One series for each robustness: 1 for the present robustness of the volume, 0 for the others.")
 	volumeStatus     = ofCluster.ours("volume_status", ofVolume+" condition condition_reason", "1 if the condition of the volume is True, else 0.")
-	volumeDegraded   = ofCluster.ours("volume_degraded_since_timestamp_seconds", ofVolume, "Time since which the volume has had fewer good copies than requested (Unix time); absent while it has all of them.")
+	volumeDegraded   = ofCluster.ours("volume_degraded_since_timestamp_seconds", ofVolume, "Time since which the volume has had fewer healthy replicas than requested (Unix time); absent while it has all of them.")
 	rebuildProgress  = ofCluster.add("engine_rebuild_progress", "node engine rebuild_dst pvc pvc_namespace", "Progress of a running rebuild, in percent; rebuild_dst is the replica.")
 	shareState       = ofCluster.ours("share_manager_state", "node share_manager state", "1 for the present state of the share of the volume with that name (status.state).")
 	nodeCount        = ofCluster.add("node_count_total", "", "Number of Longhorn nodes of the cluster.")

@@ -50,14 +50,14 @@ const (
 	// Volume: replicas are to be evicted from their disks, and the volume is detached. Only an engine can copy a
 	// replica, so they move when the volume is attached. The message names them.
 	ConditionEvictionWaits = "EvictionWaits"
-	// Volume: it is detached and has fewer good copies than requested; the message names them. Only an engine can
+	// Volume: it is detached and has fewer healthy replicas than requested; the message names them. Only an engine can
 	// rebuild more, so that happens when the volume is attached.
 	ConditionCopiesMissing = "CopiesMissing"
-	// Volume: spec.numberOfReplicas was lowered, and the volume has more good replicas than that. During the first
+	// Volume: spec.numberOfReplicas was lowered, and the volume has more healthy replicas than that. During the first
 	// five minutes after LastTransitionTime, users can choose which replicas to remove or evict. After that the
 	// manager removes some.
 	ConditionSurplusReplicas = "SurplusReplicas"
-	// Volume: it is attached or should be, and all its good copies are on nodes that are down. The message names
+	// Volume: it is attached or should be, and all its healthy replicas are on nodes that are down. The message names
 	// these nodes. The volume starts automatically when they return.
 	ConditionCopiesUnreachable = "CopiesUnreachable"
 	// Volume and engine: the volume should be detached, but its device is in use. The message names the users as far

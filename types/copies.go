@@ -8,7 +8,7 @@ import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
-// AnnotationLastGoodCopy is set on a replica while it is the only good replica of its volume. The leader writes it.
+// AnnotationLastGoodCopy is set on a replica while it is the only healthy replica of its volume. The leader writes it.
 // The policy longhorn-keep-last-copies refuses to delete such a replica.
 const AnnotationLastGoodCopy = "longhorn.io/last-good-copy"
 
@@ -46,7 +46,7 @@ func IsReachable(r *longhorn.Replica, n *longhorn.Node) bool {
 }
 
 // Stays reports whether a replica may be used: it is not being deleted, or it is being deleted but is retained as the
-// last good replica (ConditionRemovable).
+// last healthy replica (ConditionRemovable).
 func Stays(r *longhorn.Replica) bool {
 	return r.DeletionTimestamp == nil || FindCondition(r.Status.Conditions, ConditionRemovable).Status == longhorn.ConditionFalse
 }

@@ -30,7 +30,7 @@ func TestStrictLocalNodes(t *testing.T) {
 	}{
 		{"not strict-local → anywhere", longhorn.DataLocalityBestEffort, members("r1"), nil},
 		{"members on two nodes → these, sorted, each once", longhorn.DataLocalityStrictLocal, members("r3", "r1", "r2"), []string{"a", "c"}},
-		{"a good replica that is no member → does not count", longhorn.DataLocalityStrictLocal, members("r3"), []string{"c"}},
+		{"a healthy replica that is no member → does not count", longhorn.DataLocalityStrictLocal, members("r3"), []string{"c"}},
 		{"a member without a place, one that is gone → anywhere", longhorn.DataLocalityStrictLocal, members("r4", "r9"), nil},
 		{"no epoch → where a replica was good", longhorn.DataLocalityStrictLocal, &longhorn.Engine{}, []string{"d"}},
 		{"no engine → the same", longhorn.DataLocalityStrictLocal, nil, []string{"d"}},

@@ -61,14 +61,14 @@ type DrainPolicy string
 
 // The drain policies.
 const (
-	// DrainBlockIfLastReplica blocks the drain of a node that has the last good replica of a volume.
+	// DrainBlockIfLastReplica blocks the drain of a node that has the last healthy replica of a volume.
 	DrainBlockIfLastReplica DrainPolicy = "block-if-contains-last-replica"
 	// DrainBlockForEviction blocks the drain of a node that has any replica: all replicas must move first.
 	DrainBlockForEviction DrainPolicy = "block-for-eviction"
-	// DrainBlockForEvictionIfLastReplica blocks the drain of a node that has the last good replica of a volume, which
+	// DrainBlockForEvictionIfLastReplica blocks the drain of a node that has the last healthy replica of a volume, which
 	// must move first.
 	DrainBlockForEvictionIfLastReplica DrainPolicy = "block-for-eviction-if-contains-last-replica"
-	// DrainAllowIfStopped blocks the drain of a node that has the last good replica of a volume while that replica
+	// DrainAllowIfStopped blocks the drain of a node that has the last healthy replica of a volume while that replica
 	// runs.
 	DrainAllowIfStopped DrainPolicy = "allow-if-replica-is-stopped"
 	// DrainAlwaysAllow never blocks a drain because of replicas.
@@ -131,7 +131,7 @@ var settingDefinitions = []SettingDefinition{
 			string(DrainBlockIfLastReplica), string(DrainBlockForEviction), string(DrainBlockForEvictionIfLastReplica),
 			string(DrainAllowIfStopped), string(DrainAlwaysAllow),
 		},
-		Description: "Which replicas block the drain of a node, so that no volume loses its last good replica. The two policies for eviction also move replicas of attached volumes off a cordoned node: " +
+		Description: "Which replicas block the drain of a node, so that no volume loses its last healthy replica. The two policies for eviction also move replicas of attached volumes off a cordoned node: " +
 			"block-for-eviction moves all of them, block-for-eviction-if-contains-last-replica the last good ones.",
 	},
 	{

@@ -24,7 +24,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// cluster has node n1, whose disk is read-only, and volume v with one of two good copies.
+// cluster has node n1, whose disk is read-only, and volume v with one of two healthy replicas.
 func cluster() (Cluster, *longhornfake.Clientset, *kubefake.Clientset) {
 	n := build.ReadyNode("n1", "uuid-n1")
 	d := n.Status.DiskStatus["disk-1"]
@@ -61,7 +61,7 @@ func TestStatusCountsAndTellsWhatIsWrong(t *testing.T) {
 	}
 	var out strings.Builder
 	Printer{&out, DefaultWidth}.Status(status)
-	for _, text := range []string{"n1     yes", "0/1", "v", "1/2", "1 GiB", "error      disk disk-1 of node n1 is read-only", "warning    volume v has 1 of 2 good copies", "kubectl longhorn explain NAME"} {
+	for _, text := range []string{"n1     yes", "0/1", "v", "1/2", "1 GiB", "error      disk disk-1 of node n1 is read-only", "warning    volume v has 1 of 2 healthy replicas", "kubectl longhorn explain NAME"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the table lacks %q:\n%s", text, out.String())
 		}

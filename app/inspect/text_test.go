@@ -67,7 +67,7 @@ func TestOutputsFit(t *testing.T) {
 	found := []explain.Finding{
 		{
 			Object: explain.Object{Kind: explain.KindVolume, Name: volume}, Severity: explain.Warning, Reason: "Degraded",
-			What: "volume " + volume + " has 2 of 3 good copies", Why: []string{why},
+			What: "volume " + volume + " has 2 of 3 healthy replicas", Why: []string{why},
 			Next: []explain.Step{{Text: "Wait if a rebuild runs or is due; otherwise fix what the lines above name, and see how far each rebuild has come", Command: "kubectl get lhv"}},
 		},
 		{Object: explain.Object{Kind: explain.KindDisk, Name: "default-disk-1", Node: node}, Severity: explain.Broken, What: "the state of disk default-disk-1 is unknown: node " + node + " is not ready"},

@@ -189,7 +189,7 @@ func TestTicketsOfASharedVolume(t *testing.T) {
 	deleting := sharedVolume(volume("a", longhorn.VolumeStateAttached, "a"), served)
 	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	faulted := sharedVolume(volume("", longhorn.VolumeStateDetached, ""), "stopped")
-	faulted.Status.Conditions = []longhorn.Condition{{Type: types.ConditionFaulted, Status: longhorn.ConditionTrue, Reason: types.ReasonReplicaFailed, Message: "no good copy"}}
+	faulted.Status.Conditions = []longhorn.Condition{{Type: types.ConditionFaulted, Status: longhorn.ConditionTrue, Reason: types.ReasonReplicaFailed, Message: "no healthy replica"}}
 	withoutEndpoint := sharedVolume(volume("a", longhorn.VolumeStateAttached, "a"), served)
 	withoutEndpoint.Status.ShareEndpoint = ""
 	workloads := tickets{"1": ticket("1", longhorn.AttacherTypeCSI, "b"), "2": ticket("2", longhorn.AttacherTypeCSI, "c")}
@@ -209,7 +209,7 @@ func TestTicketsOfASharedVolume(t *testing.T) {
 		"served without an endpoint → waits":       {volume: withoutEndpoint, tickets: both, wantNode: "a", satisfied: []string{"s"}, why: "waiting until volume vol is served: its share manager is running"},
 		"its share manager lets go → detached":     {volume: sharedVolume(volume("a", longhorn.VolumeStateAttached, "a"), "stopped"), tickets: workloads, why: "waiting until volume vol is served: its share manager is stopped"},
 		"being deleted → no ticket is satisfied":   {volume: deleting, tickets: workloads, why: "waiting until volume vol is served: its share manager is running"},
-		"faulted → told why, not that it waits":    {volume: faulted, tickets: workloads, why: "volume vol cannot be attached: no good copy"},
+		"faulted → told why, not that it waits":    {volume: faulted, tickets: workloads, why: "volume vol cannot be attached: no healthy replica"},
 		"a person may have it while nobody shares": {volume: sharedVolume(volume("", longhorn.VolumeStateDetached, ""), "stopped"), tickets: tickets{"": ticket("", longhorn.AttacherTypeAPI, "z")}, wantNode: "z"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -48,9 +48,9 @@ func (c cluster) isReachable(r *longhorn.Replica) bool {
 	return types.IsReachable(r, c.nodes[r.Spec.NodeID])
 }
 
-// isLast reports whether a node has the last good copy of a volume. good are the good copies of that volume.
+// isLast reports whether a node has the last healthy replica of a volume. good are the healthy replicas of that volume.
 //
-//	another good copy is                                the node's copy
+//	another healthy replica is                                the node's copy
 //	reachable, on a node that is not cordoned           is not the last
 //	reachable, only on cordoned nodes, and this node
 //	is not cordoned, or was cordoned after all of them  is the last

@@ -89,9 +89,9 @@ func (in Input) protected(c cluster, volumes []volume) []*longhorn.Replica {
 	return copies
 }
 
-// protects reports whether one of the good copies of a volume holds its node, under the policies about last copies.
-// Each good copy holds a node that is not cordoned. The reason is that two drains that start at the same time evict
-// pods before this controller knows of either, and neither copy is the last yet.
+// protects reports whether one of the healthy replicas of a volume holds its node, under the policies about last
+// copies. Each healthy replica holds a node that is not cordoned. The reason is that two drains that start at the same
+// time evict pods before this controller knows of either, and neither copy is the last yet.
 func (in Input) protects(c cluster, r *longhorn.Replica, good []*longhorn.Replica) bool {
 	switch {
 	case in.Policy == types.DrainAlwaysAllow:

@@ -34,7 +34,7 @@ type Plan struct {
 	Update []*policyv1.PodDisruptionBudget
 	// Delete has budgets that are not needed. They are deleted only if a live read confirms this.
 	Delete []*policyv1.PodDisruptionBudget
-	// Marks are replicas that have become the last good copy of their volume, or are no longer the last one.
+	// Marks are replicas that have become the last healthy replica of their volume, or are no longer the last one.
 	Marks []*longhorn.Replica
 	// Statuses are InstanceManagers with a changed condition Drainable.
 	Statuses []*longhorn.InstanceManager
@@ -76,8 +76,8 @@ func plan(in Input) Plan {
 	return p
 }
 
-// marks writes on replicas whether they are the last good copy of their volume: no other good copy is reachable.
-// Neither a cordoned node nor the drain policy makes a difference.
+// marks writes on replicas whether they are the last healthy replica of their volume: no other healthy replica is
+// reachable. Neither a cordoned node nor the drain policy makes a difference.
 func (in Input) marks(c cluster, volumes []volume) []*longhorn.Replica {
 	last := map[string]bool{}
 	for _, v := range volumes {

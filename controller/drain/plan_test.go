@@ -137,7 +137,7 @@ func TestWhichNodesAreKept(t *testing.T) {
 		{"an engine is stopping → its node is kept", world(policy(types.DrainAlwaysAllow), attached("v", "a", "a", "b"), engine(func(e *longhorn.Engine) {
 			e.Spec.DesireState, e.Status.CurrentState = longhorn.DesireStateStopped, longhorn.InstanceStateStopping
 		})), []string{"a"}},
-		{"no node is cordoned → each good copy keeps its node", world(stopped("v", "a", "b")), []string{"a", "b"}},
+		{"no node is cordoned → each healthy replica keeps its node", world(stopped("v", "a", "b")), []string{"a", "b"}},
 		{"no node is cordoned, attached, under allow-if-replica-is-stopped → each copy that runs keeps its node", world(policy(types.DrainAllowIfStopped), attached("v", "c", "a", "b")), []string{"a", "b", "c"}},
 		{"no node is cordoned, detached, under allow-if-replica-is-stopped → none is kept", world(policy(types.DrainAllowIfStopped), stopped("v", "a", "b")), nil},
 		{"no node is cordoned, attached, under always-allow → only the engine's node is kept", world(policy(types.DrainAlwaysAllow), attached("v", "c", "a", "b")), []string{"c"}},

@@ -12,7 +12,7 @@
 //
 // Package orphan writes the status instead only while the node is gone from Kubernetes, or while no node has the
 // disk. The leader runs it, and it cannot reach the data. Package ending has the rules that both must share, above
-// all whether a deleted replica is the last good copy.
+// all whether a deleted replica is the last healthy replica.
 //
 //	replica (its node)                       orphan (leader)
 //	------------------                       ---------------

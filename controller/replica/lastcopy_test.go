@@ -35,7 +35,7 @@ func TestTheDataOfTheLastCopyStays(t *testing.T) {
 	syncOnce(t, c, nil)
 	plane.expect(t)
 	h.ExpectWrites("update replicas/r/status")
-	h.ExpectEvents("Warning FailedDeleting r: the replica was deleted, but has the last good copy of volume vol: it stays and serves until another copy is good; " +
+	h.ExpectEvents("Warning FailedDeleting r: the replica was deleted, but is the last healthy replica of volume vol: it stays and serves until another replica is healthy; " +
 		"to delete the data, delete the volume")
 	h.CatchUp()
 	syncOnce(t, c, nil)

@@ -87,7 +87,7 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 	}
 	const uninstall = "holds the records of all volumes: deleting it would lose their data; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
 	for _, tc := range []struct{ name, kind, object, refusal string }{
-		{"the last good copy → refused", "replica", "q-r-last", "replica q-r-last is the last healthy replica of volume q (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n " + types.Namespace + " delete volumes.longhorn.io q"},
+		{"the last healthy replica → refused", "replica", "q-r-last", "replica q-r-last is the last healthy replica of volume q (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n " + types.Namespace + " delete volumes.longhorn.io q"},
 		{"an instance manager that runs an engine → refused", "manager", "im-node-x", "instance manager im-node-x runs the engine of volume q: deleting it would cut the volume; to move what is on its node elsewhere, run kubectl drain node-x"},
 		{"an attached volume → refused", "volume", "q", "volume q is in use (attached, node node-x): it cannot be deleted, its data would go with it; delete the pods that use it, then its PersistentVolumeClaim"},
 		{"the volume of a bound claim → refused", "volume", "claimed", "volume claimed has the data of PersistentVolumeClaim " + types.Namespace + "/claimed: it cannot be deleted while that claim is there"},

@@ -78,7 +78,7 @@ func TestTheDocumentsCommands(t *testing.T) {
 				return
 			}
 			assert.Contains(t, said, "no problems found", "explain of a volume that is well")
-			assert.Contains(t, said, "has 2 of 3 good copies", "explain of a volume that lost a node")
+			assert.Contains(t, said, "has 2 of 3 healthy replicas", "explain of a volume that lost a node")
 			assert.Contains(t, said, "its kubelet does not answer", "explain of the node that was switched off")
 			assert.Contains(t, said, "findings.txt", "what is in the support bundle")
 		})

@@ -15,7 +15,7 @@ import (
 )
 
 // TestEvictionOfEachNode evicts all replicas from one node after the other, under a writer. In the end each node
-// reports that it is empty. The volume always has as many good replicas as requested, no write fails, and every
+// reports that it is empty. The volume always has as many healthy replicas as requested, no write fails, and every
 // acknowledged record is there at the end.
 func TestEvictionOfEachNode(t *testing.T) {
 	ctx, c := threeNodes.get(t, disruptive)
@@ -57,7 +57,7 @@ func (w *writer) evict(ctx context.Context, t *testing.T, node string) {
 			}
 		}
 		if good < 2 {
-			t.Fatalf("volume %s has %d good replicas while node %s is evicted", w.volume, good, node)
+			t.Fatalf("volume %s has %d healthy replicas while node %s is evicted", w.volume, good, node)
 		}
 		if here > 0 {
 			return fmt.Errorf("%d replicas are there", here)

@@ -37,7 +37,7 @@ func (s *share) besideEachOther(_ context.Context, t *testing.T) {
 	}
 }
 
-// waitLocal waits until a good replica is on the share's node, or until none is there.
+// waitLocal waits until a healthy replica is on the share's node, or until none is there.
 func (s *share) waitLocal(ctx context.Context, t *testing.T, node string, isLocal bool) {
 	t.Helper()
 	cluster.Eventually(ctx, t, 2*time.Minute, fmt.Sprintf("a replica on %s: %t", node, isLocal), func(ctx context.Context) error {
@@ -53,7 +53,7 @@ func (s *share) waitLocal(ctx context.Context, t *testing.T, node string, isLoca
 			places += " " + r.Spec.NodeID
 		}
 		if there != isLocal || good != 2 {
-			return fmt.Errorf("%d good replicas; there are some on%s", good, places)
+			return fmt.Errorf("%d healthy replicas; there are some on%s", good, places)
 		}
 		return nil
 	})

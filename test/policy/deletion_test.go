@@ -74,22 +74,22 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 		},
 
 		{
-			name: "the last good copy → refused, the volume is named", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
+			name: "the last healthy replica → refused, the volume is named", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
 			want: "replica v-r-1 is the last healthy replica of volume v (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n storage delete volumes.longhorn.io v",
 		},
 		{name: "a copy that is not the last → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: someCopy},
 		{name: "a copy of which nothing is said → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: newCopy},
-		{name: "the last good copy, by the leader → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy, user: account("longhorn-manager-leader")},
+		{name: "the last healthy replica, by the leader → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy, user: account("longhorn-manager-leader")},
 		{
-			name: "the last good copy, by an account of that name elsewhere → refused", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
+			name: "the last healthy replica, by an account of that name elsewhere → refused", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
 			user: "system:serviceaccount:other:longhorn-manager-leader",
 			want: "replica v-r-1 is the last healthy replica of volume v (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n storage delete volumes.longhorn.io v",
 		},
 		{
-			name: "the last good copy, by the namespace's end → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
+			name: "the last healthy replica, by the namespace's end → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy,
 			user: "system:serviceaccount:kube-system:namespace-controller", groups: []string{"system:serviceaccounts:kube-system"},
 		},
-		{name: "the last good copy, by Kubernetes' controllers without accounts → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy, user: "system:kube-controller-manager"},
+		{name: "the last healthy replica, by Kubernetes' controllers without accounts → accepted", policy: "longhorn-keep-last-copies", resource: ours("replicas"), object: lastCopy, user: "system:kube-controller-manager"},
 
 		{
 			name: "an attached volume → refused, the way is named", policy: "longhorn-keep-attached-volumes", resource: ours("volumes"),
@@ -188,7 +188,7 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 			params: []string{engineOn("b", "running", "RW")}, want: servesCopy,
 		},
 		{
-			name: "an engine elsewhere with the only good copy here → refused", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager,
+			name: "an engine elsewhere with the only healthy replica here → refused", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager,
 			params: []string{engineOn("b", "running", "WO")}, want: servesCopy,
 		},
 		{

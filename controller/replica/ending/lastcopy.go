@@ -20,7 +20,7 @@ import (
 const retryKept = 30 * time.Second
 
 // IsLastCopy reports whether a deleted replica must stay, regardless of the client that deleted it: its volume
-// stays, and has no other good replica. v and e may be nil. nodes are the nodes of the siblings, by name; a missing
+// stays, and has no other healthy replica. v and e may be nil. nodes are the nodes of the siblings, by name; a missing
 // node is gone.
 //
 //	volume                             engine's record           replica
@@ -159,7 +159,7 @@ func Keep(r *longhorn.Replica, kept bool, s *longhorn.ReplicaStatus, now time.Ti
 	if kept {
 		after = retryKept
 		condition.Status, condition.Reason = longhorn.ConditionFalse, types.ReasonLastReplica
-		condition.Message = fmt.Sprintf("the replica was deleted, but has the last good copy of volume %s: it stays and serves until another copy is good; "+
+		condition.Message = fmt.Sprintf("the replica was deleted, but is the last healthy replica of volume %s: it stays and serves until another replica is healthy; "+
 			"to delete the data, delete the volume", r.Spec.VolumeName)
 	}
 	s.Conditions, _ = types.SetCondition(s.Conditions, condition, now)

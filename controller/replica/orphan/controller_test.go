@@ -232,7 +232,7 @@ func TestDeletedReplicaThatNobodyCanReach(t *testing.T) {
 		syncOnce(t, c, nil)
 		h.ExpectWrites("update replicas/r/status")
 	})
-	t.Run("it is the last good copy → kept, it has failed, and both are told", func(t *testing.T) {
+	t.Run("it is the last healthy replica → kept, it has failed, and both are told", func(t *testing.T) {
 		made := func(r *longhorn.Replica) {
 			r.OwnerReferences = []metav1.OwnerReference{{Kind: "Volume", Name: "vol", UID: "uid-vol"}}
 		}
@@ -242,14 +242,14 @@ func TestDeletedReplicaThatNobodyCanReach(t *testing.T) {
 		h, c := start(t, placed(created, made, gone, onM), lostM, build.Volume("vol"), record)
 		syncOnce(t, c, nil)
 		h.ExpectWrites("update replicas/r/status")
-		h.ExpectEvents("Warning FailedDeleting r: the replica was deleted, but has the last good copy of volume vol: it stays and serves until another copy is good; to delete the data, delete the volume",
+		h.ExpectEvents("Warning FailedDeleting r: the replica was deleted, but is the last healthy replica of volume vol: it stays and serves until another replica is healthy; to delete the data, delete the volume",
 			"Warning NodeGone r: Kubernetes node m was removed; the replica is used again when its disk disk-m returns, there or on another node")
 		h.CatchUp()
 		syncOnce(t, c, nil)
 		h.ExpectWrites()
 	})
 	for _, resource := range []string{"volumes", "engines"} {
-		t.Run("whether it is the last good copy cannot be read from "+resource+" → kept", func(t *testing.T) {
+		t.Run("whether it is the last healthy replica cannot be read from "+resource+" → kept", func(t *testing.T) {
 			h, c := start(t, placed(created, gone, onM), lostM, build.Volume("vol"))
 			away := errors.New("away")
 			h.Fail("get", resource, away)

@@ -11,7 +11,7 @@
 //	deleted       is gone    on no node         left: the finalizer is dropped, an Event names the data
 //	deleted       exists     on no node         left after 10 minutes, in which a person may move
 //	                                            the disk; at once if the node is back without it
-//	deleted, and the volume's last good copy    as if it were not deleted
+//	deleted, and the last healthy replica       as if it were not deleted
 //
 // If a node of that name joins with the disk, its daemon (package replica) takes over the status and starts the
 // replica like any other. The replica's epoch proves which data it has.
