@@ -15,7 +15,7 @@ func TestWhatIsNotKnownIsRefusedOnceWithAHint(t *testing.T) {
 		want string
 	}{
 		{[]string{"statsu"}, `command "statsu" is not known; did you mean "status"?`},
-		{[]string{"frobnicate"}, `command "frobnicate" is not known; there are status, explain, doctor, support-bundle, completion`},
+		{[]string{"frobnicate"}, `command "frobnicate" is not known; there are status, explain, doctor, support-bundle, version, completion`},
 		{[]string{"explain", "volum", "v"}, `explain: "volum" is not known; did you mean "volume"?`},
 		{[]string{"explain", "storageclass", "x"}, `explain: "storageclass" is not known; there are volume, node, disk, claim, pv, setting`},
 		{[]string{"status", "extra"}, `status takes no arguments; it got "extra"`},
