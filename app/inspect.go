@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,13 +128,17 @@ func explainables() []explainable {
 			find: plain(explain.PersistentVolume), names: inspect.PersistentVolumeNames,
 		},
 		{
+			kind: "pod", aliases: []string{"pods", "po"}, argument: "NAMESPACE/NAME", usage: "a pod that uses claims, with the claims and their volumes",
+			namespace: namespaceOf, find: plain(findPod), names: inspect.PodNames,
+		},
+		{
 			kind: "setting", aliases: []string{"settings", "lhs", "settings.longhorn.io"}, argument: "NAME", usage: "a setting",
 			find: plain(explain.Setting), names: inspect.SettingNames,
 		},
 	}
 }
 
-// namespaceOf returns the namespace of a claim NAMESPACE/NAME; "": it has none.
+// namespaceOf returns the namespace of a claim or a pod NAMESPACE/NAME; "": it has none.
 func namespaceOf(name string) string {
 	namespace, _, ok := strings.Cut(name, "/")
 	if !ok {
@@ -154,17 +159,18 @@ func findClaim(s *explain.Snapshot, name string) ([]explain.Finding, error) {
 	return nil, err
 }
 
-func explainCommand() *cli.Command {
-	command := &cli.Command{Name: "explain", Usage: "the problems of an object, their causes, and the next steps"}
-	for _, e := range explainables() {
-		command.Commands = append(command.Commands, e.command())
+func findPod(s *explain.Snapshot, name string) ([]explain.Finding, error) {
+	namespace, pod, ok := strings.Cut(name, "/")
+	if !ok {
+		return nil, fmt.Errorf("pod %q must be NAMESPACE/NAME, or name its namespace with -n", name)
 	}
-	return command
+	return explain.Pod(s, namespace, pod)
 }
 
-func (e explainable) command() *cli.Command {
+// command returns the command that explains objects of the kind, with a word for it.
+func (e explainable) command(word string, flags []cli.Flag) *cli.Command {
 	return &cli.Command{
-		Name: e.kind, Aliases: e.aliases, Usage: e.usage, ArgsUsage: e.argument, Flags: append(append(clusterFlags(), outputFlag()), e.flags...),
+		Name: word, Usage: e.usage, ArgsUsage: e.argument, Flags: slices.Concat(flags, e.flags),
 		ShellComplete: completeNames(e.names), Action: e.run,
 	}
 }
@@ -173,11 +179,11 @@ func (e explainable) run(ctx context.Context, c *cli.Command) error {
 	if c.Args().Len() != 1 {
 		return fmt.Errorf("explain %s takes one argument, %s; it got %d", e.kind, e.argument, c.Args().Len())
 	}
-	name, claims := c.Args().First(), ""
-	if e.namespace != nil {
-		claims = e.namespace(name)
+	cluster, name, err := e.cluster(ctx, c, c.Args().First())
+	if err != nil {
+		return err
 	}
-	s, err := snapshotOf(ctx, c, claims)
+	s, err := cluster.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -185,11 +191,26 @@ func (e explainable) run(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if c.String("output") == outputJSON {
-		return writeJSON(c.Root().Writer, explained{e.kind + " " + name, append([]explain.Finding{}, found...), s.Unseen})
+	return show(c, e.kind+" "+name, found, s.Unseen)
+}
+
+// cluster returns the cluster from which to read what explains an object, and the whole name of the object: a claim or a
+// pod may have its namespace in -n.
+func (e explainable) cluster(ctx context.Context, c *cli.Command, name string) (inspect.Cluster, string, error) {
+	if e.namespace == nil {
+		cluster, _, err := clusterOf(c)
+		return cluster, name, err
 	}
-	printerOf(c).Findings(e.kind+" "+name, found, s.Unseen)
-	return nil
+	if e.namespace(name) != "" {
+		cluster, _, err := clusterOf(c)
+		cluster.ClaimNamespace = e.namespace(name)
+		return cluster, name, err
+	}
+	cluster, scope, err := scoped(ctx, c)
+	if scope != "" {
+		cluster.ClaimNamespace, name = scope, scope+"/"+name
+	}
+	return cluster, name, err
 }
 
 func doctorCommand() *cli.Command {
@@ -320,16 +341,10 @@ func writeBundle(ctx context.Context, c *cli.Command) (err error) {
 
 // snapshot reads the cluster that the flags name.
 func snapshot(ctx context.Context, c *cli.Command) (*explain.Snapshot, error) {
-	return snapshotOf(ctx, c, "")
-}
-
-// snapshotOf is snapshot with the claims of one namespace only; "": of all namespaces.
-func snapshotOf(ctx context.Context, c *cli.Command, claimNamespace string) (*explain.Snapshot, error) {
 	cluster, _, err := clusterOf(c)
 	if err != nil {
 		return nil, err
 	}
-	cluster.ClaimNamespace = claimNamespace
 	return cluster.Snapshot(ctx)
 }
 

@@ -54,10 +54,15 @@ func unknownWord(c *cli.Command, typed string) error {
 		known = append(known, sub.Name)
 		names = append(names, sub.Names()...)
 	}
+	return notKnown(whatFollows(c), typed, names, known)
+}
+
+// notKnown returns the error about a word: it suggests one of names, or lists the known words.
+func notKnown(what, typed string, names, known []string) error {
 	if near := explain.Nearest(typed, names); near != "" {
-		return fmt.Errorf("%s %q is not known; did you mean %q?", whatFollows(c), typed, near)
+		return fmt.Errorf("%s %q is not known; did you mean %q?", what, typed, near)
 	}
-	return fmt.Errorf("%s %q is not known; there are %s", whatFollows(c), typed, strings.Join(known, ", "))
+	return fmt.Errorf("%s %q is not known; there are %s", what, typed, strings.Join(known, ", "))
 }
 
 // showHelp shows the help of a command below c, in place of the library, which exits with another code if there is none.

@@ -17,7 +17,8 @@ func TestWhatIsNotKnownIsRefusedOnceWithAHint(t *testing.T) {
 		{[]string{"statsu"}, `command "statsu" is not known; did you mean "status"?`},
 		{[]string{"frobnicate"}, `command "frobnicate" is not known; there are status, explain, doctor, support-bundle, version, completion`},
 		{[]string{"explain", "volum", "v"}, `explain: "volum" is not known; did you mean "volume"?`},
-		{[]string{"explain", "storageclass", "x"}, `explain: "storageclass" is not known; there are volume, node, disk, claim, pv, setting`},
+		{[]string{"explain", "storageclass", "x"}, `explain: "storageclass" is not known; there are volume, node, disk, claim, pv, pod, setting`},
+		{[]string{"explain", "stetings", "x"}, `explain: "stetings" is not known; did you mean "settings"?`},
 		{[]string{"status", "extra"}, `status takes no arguments; it got "extra"`},
 		{[]string{"doctor", "n1"}, `doctor takes no arguments; it got "n1"`},
 		{[]string{"support-bundle", "a", "b"}, `support-bundle takes no arguments; it got "a b"`},
@@ -42,7 +43,7 @@ func TestAnUnknownCommandIsAnErrorLikeAnyOther(t *testing.T) {
 }
 
 func TestWithoutACommandHelpIsShown(t *testing.T) {
-	for want, args := range map[string][]string{"support-bundle": nil, "setting": {"explain"}} {
+	for want, args := range map[string][]string{"support-bundle": nil, "setting": {"explain", "--help"}} {
 		if out, err := runPlugin(t, args...); err != nil || !strings.Contains(out, want) {
 			t.Errorf("%q gives %v and prints %q", args, err, out)
 		}
@@ -53,7 +54,7 @@ func TestKindsAreKnownByKubectlsWords(t *testing.T) {
 	config := emptyCluster(t)
 	for _, kind := range []string{
 		"volume", "volumes", "lhv", "volumes.longhorn.io", "node", "nodes", "no", "lhn", "disk", "disks", "claim", "claims", "pvc", "pvcs", "persistentvolumeclaim",
-		"pv", "pvs", "persistentvolume", "setting", "settings", "lhs",
+		"pv", "pvs", "persistentvolume", "pod", "pods", "po", "setting", "settings", "lhs",
 	} {
 		if _, err := runPlugin(t, "explain", kind, "shop/data", "--kubeconfig", config); err == nil || !strings.HasPrefix(err.Error(), "no installation is in namespace") {
 			t.Errorf("explain %s gives %v", kind, err)

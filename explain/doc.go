@@ -5,6 +5,9 @@
 //	conditions of the objects ──► advice*.go: one row per condition and reason ──┐
 //	relations between objects ──► node.go, volume.go, copies.go, claim.go ... ───┴──► Findings, the worst first
 //
+//	Findings of the whole cluster ──► cause.go, dependency.go ──► Causes, each with its consequences
+//	a name ──► find.go ──► the objects that it may mean
+//
 // A controller that sets a condition already gives the reason in the condition's message, with names and numbers. The
 // tables add the meaning and the remedy. A reason without a row here, for example of a later release, is reported
 // with its message. A test fails if a reason of this release has no row.

@@ -63,6 +63,15 @@ func PersistentVolumeNames(s *explain.Snapshot) []string {
 	return unique(names)
 }
 
+// PodNames returns namespace/name of all pods that use claims and have not started.
+func PodNames(s *explain.Snapshot) []string {
+	var names []string
+	for _, pod := range s.UserPods {
+		names = append(names, pod.Namespace+"/"+pod.Name)
+	}
+	return unique(names)
+}
+
 // SettingNames returns the names of all settings.
 func SettingNames(s *explain.Snapshot) []string {
 	var names []string

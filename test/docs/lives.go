@@ -58,6 +58,7 @@ var Lives = []Life{
 			{settings, "Settings"},
 			{security, "Who may ask the REST API"},
 			{commands, "Commands for people"},
+			{commands, "Which object explain means"},
 			{commands, "doctor"},
 			{commands, "support-bundle"},
 			{features, "Draining a node"},
