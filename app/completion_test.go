@@ -11,7 +11,7 @@ func TestKubectlIsAnsweredWithWhatMayComeNext(t *testing.T) {
 		words []string
 		want  []string
 	}{
-		{"nothing typed → the commands", []string{""}, []string{"status\t", "explain\t", "doctor\t", "support-bundle\t", "version\t"}},
+		{"nothing typed → the commands", []string{""}, []string{"status\t", "explain\t", "doctor\t", "support-bundle\t", "version\t", "ui\t"}},
 		{"the beginning of a command → the commands", []string{"st"}, []string{"status\t"}},
 		{"explain → the kinds", []string{"explain", ""}, []string{"volume\t", "node\t", "disk\t", "claim\t"}},
 		{"the beginning of a flag → the flags", []string{"status", "--"}, []string{"--output\t", "--namespace\t"}},
@@ -60,6 +60,8 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 	for want, args := range map[string][]string{
 		"explain volume takes one argument, NAME; it got 0": {"explain", "volume"},
 		`--output: "yaml" must be table or json`:            {"status", "-o", "yaml"},
+		"--duration is 1m0s: it must be at least 10m0s":     {"ui", "--duration", "1m"},
+		"--port is 70000: it must be from 0 to 65535":       {"ui", "--port", "70000"},
 		"--log-bytes is 0: it must be at least 1":           {"support-bundle", "--log-bytes", "0"},
 		"kubeconfig /nonexistent does not exist":            {"explain", "node", "n1", "--kubeconfig", "/nonexistent"},
 	} {
