@@ -11,7 +11,7 @@ func TestKubectlIsAnsweredWithWhatMayComeNext(t *testing.T) {
 		words []string
 		want  []string
 	}{
-		{"nothing typed → the commands", []string{""}, []string{"status\t", "explain\t", "doctor\t", "support-bundle\t", "version\t", "ui\t"}},
+		{"nothing typed → the commands", []string{""}, []string{"status\t", "explain\t", "doctor\t", "support-bundle\t", "version\t", "ui\t", "preflight\t"}},
 		{"the beginning of a command → the commands", []string{"st"}, []string{"status\t"}},
 		{"explain → the kinds", []string{"explain", ""}, []string{"volume\t", "node\t", "disk\t", "claim\t"}},
 		{"the beginning of a flag → the flags", []string{"status", "--"}, []string{"--output\t", "--namespace\t"}},

@@ -9,7 +9,7 @@
 //	longhorn-manager share-manager      one volume over NFS
 //	longhorn-manager replica serve      one replica read-only, by hand, without a manager
 //	longhorn-manager uninstall          removes the installation
-//	longhorn-manager status, explain, ui, version, doctor, support-bundle
+//	longhorn-manager status, explain, ui, version, doctor, preflight, support-bundle
 //	                                    for people at a terminal; also as kubectl longhorn
 //
 // Only main imports it. It must not decide anything: rules belong elsewhere.

@@ -25,7 +25,7 @@ import (
 // inspectCommands returns the commands for users in a terminal: longhorn-manager <command>, or kubectl longhorn
 // <command>.
 func inspectCommands() []*cli.Command {
-	return namingServer([]*cli.Command{statusCommand(), explainCommand(), uiCommand(), doctorCommand(), bundleCommand(), versionCommand()})
+	return namingServer([]*cli.Command{statusCommand(), explainCommand(), uiCommand(), doctorCommand(), preflightCommand(), bundleCommand(), versionCommand()})
 }
 
 // exitUnwell is the exit code of doctor if the node cannot serve volumes.

@@ -15,7 +15,7 @@ func TestWhatIsNotKnownIsRefusedOnceWithAHint(t *testing.T) {
 		want string
 	}{
 		{[]string{"statsu"}, `command "statsu" is not known; did you mean "status"?`},
-		{[]string{"frobnicate"}, `command "frobnicate" is not known; there are status, explain, ui, doctor, support-bundle, version, completion`},
+		{[]string{"frobnicate"}, `command "frobnicate" is not known; there are status, explain, ui, doctor, preflight, support-bundle, version, completion`},
 		{[]string{"explain", "volum", "v"}, `explain: "volum" is not known; did you mean "volume"?`},
 		{[]string{"explain", "storageclass", "x"}, `explain: "storageclass" is not known; there are volume, node, disk, claim, pv, pod, setting`},
 		{[]string{"explain", "stetings", "x"}, `explain: "stetings" is not known; did you mean "settings"?`},

@@ -6,7 +6,7 @@
 //	status.go   Snapshot ──► overview                    bundle.go   the API server ──► tar.gz
 //	text.go     lines that fit the terminal              scrub.go    removes credentials from a bundle
 //	table.go    tables that fit it                       causes.go   explain.Causes ──► text
-//	version.go  which versions run where
+//	version.go  which versions run where                 preflight.go the cluster and its nodes ──► checks
 //
 // It changes nothing in the cluster or on the node, and reads no Secret. Rules about objects belong in package
 // explain, rules about a node in controller/node.

@@ -108,17 +108,23 @@ var oldestKernel = [2]int{5, 9}
 // explain provides their meaning.
 func Examine(f NodeFacts) []Check {
 	checks := []Check{examineUser(f), examineKernel(f.Kernel)}
-	list := node.Conditions(f.Node, f.Environment, f.DataPlane)
+	checks = append(checks, conditionChecks(f.Namespace, f.Node, node.Conditions(f.Node, f.Environment, f.DataPlane))...)
+	return append(checks, examineCommands(f), examineModprobe(f), examineDisk(f))
+}
+
+// conditionChecks turns conditions of a node into checks, with the advice of package explain.
+func conditionChecks(namespace, name string, list []longhorn.Condition) []Check {
+	var checks []Check
 	for _, c := range list {
 		check := Check{Name: c.Type, Message: c.Message}
-		for _, finding := range explain.NodeConditions(f.Namespace, f.Node, list) {
+		for _, finding := range explain.NodeConditions(namespace, name, list) {
 			if len(finding.Why) > 0 && finding.Why[0] == c.Message && finding.Reason == c.Reason {
 				check.Severity, check.Next = finding.Severity, finding.Next
 			}
 		}
 		checks = append(checks, check)
 	}
-	return append(checks, examineCommands(f), examineModprobe(f), examineDisk(f))
+	return checks
 }
 
 func examineUser(f NodeFacts) Check {

@@ -60,6 +60,7 @@ var Lives = []Life{
 			{security, "Who may ask the REST API"},
 			{commands, "Commands for people"},
 			{commands, "Which object explain means"},
+			{commands, "preflight"},
 			{commands, "doctor"},
 			{commands, "support-bundle"},
 			{features, "Draining a node"},
