@@ -38,6 +38,7 @@ func adviceFor(c cause) (advice, bool) {
 }
 
 // troubles are the conditions that are True while something is wrong. All other conditions are False in that case.
+// ui/src/lib/conditions.ts has the same list.
 var troubles = []string{
 	types.ConditionFaulted, types.ConditionAttaching, types.ConditionChildRefused, types.ConditionEvictionWaits, types.ConditionCopiesMissing, types.ConditionCopiesUnreachable, types.ConditionSurplusReplicas,
 	types.ConditionDeviceInUse, types.ConditionEpochRefused, types.ConditionRemovalRefused, types.ConditionTrustedNetwork,

@@ -151,6 +151,7 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	t.Cleanup(server.Close)
 	b.url = server.URL
 	b.Browser = browser.New(t, 1280, 800)
+	b.SetClock(testutil.Now)
 	t.Cleanup(b.ExpectNoFailures)
 	return b
 }

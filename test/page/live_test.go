@@ -57,6 +57,10 @@ func TestEvents(t *testing.T) {
 	b.Sees("OtherEvent of orders-db")
 	b.Has("link", "Volume orders-db")
 	b.Axe(root, "Events")
+	var at struct{ Text, Title string }
+	b.Evaluate(`(({innerText, title}) => ({Text: innerText, Title: title}))(document.querySelector('.events time'))`, &at)
+	assert.Regexp(t, `^\d+ min\.? ago$`, at.Text)
+	assert.Contains(t, at.Title, "2030", "the time itself")
 	b.Has("button", "Show all 14")
 	b.add(event("c", "Volume", "archive", "NewEvent", 0))
 	b.Sees("NewEvent of archive")

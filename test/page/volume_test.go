@@ -144,6 +144,26 @@ func TestAShare(t *testing.T) {
 	b.Axe(root, "a volume's source")
 }
 
+// TestConditions: those that report a problem are marked and come first. The page of a volume hides the others until the
+// user asks for them.
+func TestConditions(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("admin")
+	b.Open(b.url + "/volumes/unplaced")
+	b.Matches("[aria-labelledby=conditions] .badge.warn")
+	b.Sees("ReplicaSchedulingFailure")
+	b.Axe(root, "a condition that reports a problem")
+	b.Open(b.url + "/volumes/search-index")
+	b.Has("button", "The only condition has the wanted status")
+	b.SeesNot("LocalReplicaSchedulingFailure")
+	b.Click("button", "The only condition has the wanted status")
+	b.Sees("LocalReplicaSchedulingFailure")
+	b.Axe(root, "conditions with the wanted status")
+	b.Open(b.url + "/nodes")
+	b.Click("button", "Conditions of node-1")
+	b.Matches("[aria-label='Conditions of node-1'] .calm")
+}
+
 // TestTheTable: a link of the dashboard leads to the degraded volumes. The user chooses columns, and changes several
 // volumes at once. If one of them is refused, the page names it, and changes the others.
 func TestTheTable(t *testing.T) {

@@ -296,6 +296,19 @@ func (b *Browser) Speak(locale string) {
 	}))
 }
 
+// SetClock makes the scripts of every page that is opened later start at another time.
+func (b *Browser) SetClock(at time.Time) {
+	b.t.Helper()
+	script := fmt.Sprintf(`{
+		const now = Date.now, ahead = %d - now();
+		Date.now = () => now() + ahead;
+	}`, at.UnixMilli())
+	b.do("set the clock", chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		return err
+	}))
+}
+
 // Resize sets the size of the page in pixels.
 func (b *Browser) Resize(width, height int64) {
 	b.t.Helper()

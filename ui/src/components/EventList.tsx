@@ -3,8 +3,9 @@ import { Link } from 'wouter';
 import { useEvents, useVolumeByName } from '../api/live';
 import type { LonghornEvent } from '../api/types';
 import { lastOf, newestFirst, volumeOf } from '../lib/events';
-import { dateTime, number } from '../lib/format';
+import { number } from '../lib/format';
 import { objectText } from '../lib/names';
+import { Ago } from './Ago';
 import { Badge } from './Badge';
 import { Button } from './Button';
 import { Read } from './Read';
@@ -59,7 +60,7 @@ function Entry({ entry, hideObject }: { entry: LonghornEvent; hideObject: boolea
   return (
     <li>
       <p className="small">
-        {last > 0 && <time dateTime={new Date(last).toISOString()}>{dateTime(new Date(last))}</time>} {entry.eventType === 'Warning' && <Badge tone="warn">Warning</Badge>} <strong>{reason}</strong>
+        {last > 0 && <Ago date={new Date(last)} />} {entry.eventType === 'Warning' && <Badge tone="warn">Warning</Badge>} <strong>{reason}</strong>
         {!hideObject && (
           <>
             {' · '}

@@ -51,8 +51,17 @@ describe('wholeNumber', () => {
 describe('ago', () => {
   const now = new Date('2026-08-14T12:00:00Z');
   it.each([
-    ['2026-08-14T11:59:30Z', '30 seconds ago'],
-    ['2026-08-14T11:00:00Z', '1 hour ago'],
+    ['2026-08-14T12:00:20Z', 'now'],
+    ['2026-08-14T12:00:00Z', 'now'],
+    ['2026-08-14T11:59:30Z', '30 sec ago'],
+    ['2026-08-14T11:54:01Z', '5 min ago'],
+    ['2026-08-14T11:00:00Z', '1 hr ago'],
+    ['2026-08-13T11:00:00Z', 'yesterday'],
     ['2026-08-12T11:00:00Z', '2 days ago'],
-  ])('%s → %s', (text, want) => expect(ago(new Date(text), now, 'en')).toBe(want));
+    ['2026-05-12T11:00:00Z', '3 mo ago'],
+    ['2024-05-12T11:00:00Z', '2 yr ago'],
+    ['2026-08-14T12:10:00Z', 'in 10 min'],
+  ])('%s → %s', (text, want) => expect(ago(new Date(text), now, 'en-GB')).toBe(want));
+
+  it('follows the locale', () => expect(ago(new Date('2026-08-14T11:54:01Z'), now, 'de')).toBe('vor 5 Min.'));
 });

@@ -50,15 +50,18 @@ export function dateTime(date: Date, locale?: string): string {
 }
 
 const steps: [Intl.RelativeTimeFormatUnit, number][] = [
+  ['year', 31_536_000],
+  ['month', 2_592_000],
   ['day', 86_400],
   ['hour', 3600],
   ['minute', 60],
 ];
 
-// ago is how long before now, in the largest whole unit.
+// ago is how long before now, in the largest whole unit. The clock of the cluster may be a little ahead of the reader's: then it is now.
 export function ago(date: Date, now: Date, locale?: string): string {
-  const seconds = Math.round((date.getTime() - now.getTime()) / 1000);
-  const format = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' });
+  const exact = Math.round((date.getTime() - now.getTime()) / 1000);
+  const seconds = exact > 0 && exact < 60 ? 0 : exact;
+  const format = new Intl.RelativeTimeFormat(locale, { numeric: 'auto', style: 'short' });
   for (const [unit, length] of steps) {
     if (Math.abs(seconds) >= length) return format.format(Math.trunc(seconds / length), unit);
   }

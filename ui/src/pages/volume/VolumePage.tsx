@@ -60,7 +60,7 @@ function VolumeDetail({ volume, act }: { volume: Volume; act: Act }) {
       <Placement volume={volume} />
       <section className="card" aria-labelledby="conditions">
         <h2 id="conditions">Conditions</h2>
-        <Conditions conditions={volume.conditions} />
+        <Conditions conditions={volume.conditions} fold />
       </section>
       <EventsCard id="events" title="Events" of={(events) => aboutVolume(events, volume)} />
       <Source resource={volume} />
