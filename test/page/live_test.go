@@ -206,6 +206,39 @@ func TestALoginForgetsTheOneBefore(t *testing.T) {
 	b.SeesNot("OtherEvent of orders-db")
 }
 
+// TestASessionThatHasEnded: the login page says so, and leads back to where the user was.
+func TestASessionThatHasEnded(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("admin")
+	b.SeesNot("Your session has ended")
+	b.Click("link", "Volumes")
+	b.Click("link", "archive")
+	b.Act("Actions on archive", "Number of replicas")
+	b.Type("textbox", "Number of replicas", "2")
+	b.access.revoked.Store("admin", true)
+	b.Click("button", "Save") // the API answers 401
+	b.Has("heading", "Log in to Longhorn")
+	b.Sees("Your session has ended")
+	b.Axe(root, "the login after a session")
+	b.access.revoked.Delete("admin")
+	b.Type("textbox", "Token", "admin")
+	b.Click("button", "Log in")
+	b.Has("heading", "archive")
+	b.ExpectWrites()
+}
+
+// TestAnAddressWithoutAPage: the page says that the address does not exist, and has a link to the dashboard.
+func TestAnAddressWithoutAPage(t *testing.T) {
+	b := newBench(t, cluster()...)
+	b.login("admin")
+	b.Open(b.url + "/no/such/page")
+	b.Has("heading", "This page does not exist")
+	b.Sees("There is no page at the address /no/such/page.")
+	b.Axe(root, "an address without a page")
+	b.Click("link", "Go to the dashboard")
+	b.Has("heading", "Dashboard")
+}
+
 // TestAReadOfTheLoginThatFails: the page and the typed text stay as they are.
 func TestAReadOfTheLoginThatFails(t *testing.T) {
 	b := newBench(t, cluster()...)

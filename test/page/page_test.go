@@ -28,6 +28,7 @@ func TestLogin(t *testing.T) {
 	assert.Empty(t, cookies, "no script reads the token")
 	b.Click("button", "Log out")
 	b.Has("heading", "Log in to Longhorn")
+	b.SeesNot("Your session has ended")
 }
 
 // TestAReaderIsRefused: the page shows the API's refusal unchanged.

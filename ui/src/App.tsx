@@ -1,14 +1,16 @@
 import { QueryClientProvider } from '@tanstack/react-query';
 import { lazy, Suspense, useState, type ReactNode } from 'react';
-import { Redirect, Route, Switch, useLocation } from 'wouter';
+import { Route, Switch, useLocation } from 'wouter';
 import { newQueryClient } from './api/live';
 import { useSession } from './api/session';
 import { ErrorBoundary } from './components/ErrorBoundary';
 import { Layout } from './components/Layout';
 import { Loading } from './components/Loading';
 import { Problem } from './components/Problem';
+import { lastUser } from './lib/session';
 import { Dashboard } from './pages/Dashboard';
 import { LoginPage } from './pages/LoginPage';
+import { NoPage } from './pages/NoPage';
 import { VolumesPage } from './pages/volumes/VolumesPage';
 
 const VolumePage = lazy(() => import('./pages/volume/VolumePage'));
@@ -23,9 +25,13 @@ export function App() {
   );
 }
 
-// WhoIsThere goes on showing the page when it cannot be read again who is logged in.
+// WhoIsThere keeps showing the page when it cannot read again who is logged in. The address stays during a login, so that it leads back to
+// where the user was.
 function WhoIsThere() {
   const session = useSession();
+  const [last, setLast] = useState('');
+  const now = lastUser(last, session.data);
+  if (now !== last) setLast(now);
   if (session.data === undefined) {
     if (!session.isError) return <Loading what="the session" />;
     return (
@@ -35,7 +41,7 @@ function WhoIsThere() {
     );
   }
   const { user, trustedNetwork } = session.data;
-  if (user === '' && !trustedNetwork) return <LoginPage />;
+  if (user === '' && !trustedNetwork) return <LoginPage hasEnded={last !== ''} />;
   return (
     <Remembered key={user}>
       <Layout session={session.data}>
@@ -63,7 +69,7 @@ function Pages() {
           <Route path="/nodes" component={NodesPage} />
           <Route path="/settings" component={SettingsPage} />
           <Route>
-            <Redirect to="/" replace />
+            <NoPage place={place} />
           </Route>
         </Switch>
       </Suspense>

@@ -7,12 +7,18 @@ import { TextInput } from '../components/TextInput';
 
 const howTo = 'kubectl -n longhorn-system create token ACCOUNT --audience longhorn-backend';
 
-export function LoginPage() {
+// LoginPage says so if it is shown because a session has ended.
+export function LoginPage({ hasEnded }: { hasEnded: boolean }) {
   const [token, setToken] = useState('');
   const login = useLogin();
   return (
     <main className="alone">
       <h1>Log in to Longhorn</h1>
+      {hasEnded && (
+        <p className="warning" role="alert">
+          Your session has ended: the token has expired or was revoked, or you logged out in another tab. Log in again to return to the page where you were.
+        </p>
+      )}
       <p>The page has the rights of the account that you log in with. Create a token of the account for the audience longhorn-backend. Replace ACCOUNT with the name of the ServiceAccount:</p>
       <Command text={howTo} />
       <Form
