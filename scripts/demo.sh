@@ -85,26 +85,14 @@ start_workload() {
 		fail "volume $volume is not healthy" "see bin/devcluster kubectl -n $ns describe volumes.longhorn.io $volume"
 }
 
-# page makes the page reachable on this machine, and prints its address and a token. The account has the rights that
-# docs/FEATURES.md gives to an operator.
+# page makes the page reachable on this machine, and prints its address and a token.
 page() {
 	local address
-	{
-		kubectl -n $ns create serviceaccount demo --dry-run=client -o yaml
-		echo ---
-		kubectl -n $ns create role demo --verb=get,list,create,update,delete \
-			--resource=volumes.longhorn.io,nodes.longhorn.io,settings.longhorn.io --dry-run=client -o yaml
-		echo ---
-		kubectl -n $ns create role demo-events --verb=get,list --resource=events --dry-run=client -o yaml
-		for role in demo demo-events; do
-			echo ---
-			kubectl -n $ns create rolebinding $role --role=$role --serviceaccount=$ns:demo --dry-run=client -o yaml
-		done
-	} | kubectl apply -f - >/dev/null
+	kubectl apply -f deploy/examples/operator.yaml >/dev/null
 	address=$("$devcluster" forward $ns/longhorn-backend:9500)
 	echo "     https://$address/       (the browser warns: the certificate is the cluster's own)"
 	echo "     Token, valid for 12 hours:"
-	kubectl -n $ns create token demo --audience longhorn-backend --duration=12h
+	kubectl -n $ns create token operator --audience longhorn-backend --duration=12h
 }
 
 show() {
