@@ -15,6 +15,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -66,7 +67,7 @@ func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.V
 
 // giveUp deletes a replica only if the API server also shows that the volume is served without it, by the members
 // that the plan is based on.
-func (c *Controller) giveUp(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, s Surplus) error {
+func (c *Controller) giveUp(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, s copies.Surplus) error {
 	r := s.Replica
 	live, err := c.deps.Volumes.Live(ctx, v.Name)
 	if err != nil {
@@ -87,7 +88,7 @@ func (c *Controller) giveUp(ctx context.Context, log *logrus.Entry, v *longhorn.
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete replica %s: %w", r.Name, err)
 	}
-	c.deps.Recorder.Eventf(v, corev1.EventTypeNormal, types.EventDelete, "replica %s on node %s is deleted: %s", r.Name, r.Spec.NodeID, s.Why.explain())
+	c.deps.Recorder.Eventf(v, corev1.EventTypeNormal, types.EventDelete, "replica %s on node %s is deleted: %s", r.Name, r.Spec.NodeID, s.Why.Explain())
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -96,7 +97,7 @@ func TestADeletedVolumeGoesAfterTheReplicasThatCanBeRemoved(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			in := served(1, tc.replica)
 			if _, known := in.Nodes["a"]; !known {
-				in.Nodes["a"] = NodeFact{}
+				in.Nodes["a"] = copies.NodeFact{}
 			}
 			in.Engine = nil
 			d := planDeletion(in)

@@ -20,15 +20,12 @@
 //	fence       leaving a node that is down    deletion    how the volume is deleted
 //	expansion   what grows next, and what blocks it
 //
-// The replicas of a volume that is served come from one target (target.go):
+// Package copies, below this one, decides which replicas a volume has and should have. Package children builds the
+// objects of a volume. Both are pure.
 //
-//	copies      the state of each replica      place       where a new replica is placed
-//	record      what its spec records of it    rebuild     which one is rebuilt, and when
-//	policies    which are needed, and why      step        the next step towards the target
-//	balance     how evenly they are spread
-//
-// A placed replica reserves its room before the cache shows the replica (reserve.go). A rebuild that this process
-// started counts before the cache shows the rebuild (turns.go).
+// This package keeps what a decision needs until the cache shows it. A placed replica reserves its room before the
+// cache shows the replica (reserve.go). A rebuild that this process started counts before the cache shows the rebuild
+// (turns.go).
 //
 // The package must not know how an instance is run, nor who requests that the volume is attached: only the
 // attachment controller writes Volume.spec.nodeID.

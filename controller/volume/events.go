@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -79,29 +80,29 @@ func saysMore(was, is longhorn.Condition) bool {
 
 // lack says which good replicas a degraded volume lacks, and why.
 func lack(in Input) string {
-	c := copiesOf(in.Facts)
-	text := fmt.Sprintf("volume %s has %d healthy replicas of the %d requested", in.Volume.Name, c.healthy(), in.Volume.Spec.NumberOfReplicas)
-	if c.healthy() == 1 {
+	c := copies.StateOf(in.Facts)
+	text := fmt.Sprintf("volume %s has %d healthy replicas of the %d requested", in.Volume.Name, c.Healthy(), in.Volume.Spec.NumberOfReplicas)
+	if c.Healthy() == 1 {
 		text = fmt.Sprintf("volume %s has 1 healthy replica of the %d requested", in.Volume.Name, in.Volume.Spec.NumberOfReplicas)
 	}
-	for _, v := range c.list {
-		if !v.isHealthy() {
+	for _, v := range c.List {
+		if !v.IsHealthy() {
 			text += "; " + trouble(in, v)
 		}
 	}
-	if left := in.Volume.Spec.NumberOfReplicas - len(c.list); left > 0 {
+	if left := in.Volume.Spec.NumberOfReplicas - len(c.List); left > 0 {
 		text += fmt.Sprintf("; %d not created yet", left)
 	}
 	return text
 }
 
 // trouble says for users why a replica is not good.
-func trouble(in Input, v copyView) string {
+func trouble(in Input, v copies.View) string {
 	where, failure := fmt.Sprintf("replica %s on node %s", v.Name, v.Spec.NodeID), in.Engine.Status.RebuildStatus[v.Name].Error
 	switch {
-	case !v.serving:
+	case !v.Serving:
 		return describe(in, v.Replica)
-	case v.underway:
+	case v.Underway:
 		return where + " is being rebuilt"
 	case failure != "":
 		return where + " failed: " + failure

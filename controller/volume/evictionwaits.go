@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -28,7 +29,7 @@ func evictionWaits(in Input, p *Plan) {
 func evictionWaitsFor(v *longhorn.Volume) string {
 	const attached = "eviction waits until the volume is attached"
 	if types.IsStrictLocal(v) {
-		return attached + ", and then moves the replica only to another disk of the same node; " + strictLocalLeaves
+		return attached + ", and then moves the replica only to another disk of the same node; " + copies.StrictLocalLeaves
 	}
 	return attached
 }

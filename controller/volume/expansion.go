@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
@@ -118,7 +119,7 @@ func growReplicas(in Input, p *Plan) {
 // reason for a wait.
 func growEngine(in Input, p *Plan) *hold {
 	e, size := in.Engine, in.Volume.Status.Size
-	if atRest(e) || !copiesOf(in.Facts).known {
+	if atRest(e) || !copies.StateOf(in.Facts).Known {
 		return nil
 	}
 	if e.Status.CurrentSize >= size {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -119,7 +120,7 @@ func TestExpansion(t *testing.T) {
 		{name: "the engine's holder is of an earlier release → held", in: change(growsTo(two, 0, pair()), func(in *Input) {
 			in.Growth["a"] = Growth{Replicas: true}
 		}), reason: types.ReasonNodeCannotGrow, events: []string{types.EventFailedExpansion}},
-		{name: "a node that is down is not asked", in: change(growsTo(two, 0, pair()), func(in *Input) { in.Nodes["b"] = NodeFact{Down: true} }), size: two, reason: types.ReasonReplicasGrow},
+		{name: "a node that is down is not asked", in: change(growsTo(two, 0, pair()), func(in *Input) { in.Nodes["b"] = copies.NodeFact{Down: true} }), size: two, reason: types.ReasonReplicasGrow},
 		{name: "a disk has no room → held", in: change(growsTo(two, 0, pair()), full("disk-b")), reason: types.ReasonNoRoomToGrow, events: []string{types.EventFailedExpansion}},
 		{name: "the regions would double → held", in: growsTo(1<<40+SizeUnit, 0, pair()), reason: types.ReasonSizeLimit, events: []string{types.EventFailedExpansion}},
 		{name: "taken back while held → told, and over", in: expanded(types.ReasonNoRoomToGrow, pair()), events: []string{types.EventCanceledExpansion}},
@@ -177,7 +178,7 @@ func TestExpansion(t *testing.T) {
 func detachedVolume() Input {
 	in := world{engineDesire: longhorn.DesireStateStopped, engineState: longhorn.InstanceStateStopped, replicaDesire: longhorn.DesireStateStopped, replicaState: longhorn.InstanceStateStopped}.input()
 	in.Volume.Status.State = longhorn.VolumeStateDetached
-	in.Nodes = map[string]NodeFact{}
+	in.Nodes = map[string]copies.NodeFact{}
 	in.Cluster.Settings = scheduler.Settings{OverProvisioningPercent: 100}
 	return in
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -88,7 +89,7 @@ func notFenced(in Input, fence int64) *Fault {
 		if !slices.Contains(in.Engine.Status.Epoch.Members, r.Name) {
 			continue
 		}
-		if !isUnavailable(in.Facts, r) && types.Stays(r) {
+		if !copies.IsUnavailable(in.Facts, r) && types.Stays(r) {
 			return nil // it will apply the fence
 		}
 		members = append(members, describe(in, r))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -14,7 +15,7 @@ import (
 // abandoned is the served volume after node "a" of its engine went down and its users left. The leader assumed that
 // the engine is stopped, at generation 2.
 func abandoned(in Input) Input {
-	in.Nodes["a"] = NodeFact{Down: true}
+	in.Nodes["a"] = copies.NodeFact{Down: true}
 	in.Volume.Spec.NodeID = ""
 	in.Volume.Status.State = longhorn.VolumeStateDetaching
 	e := in.Engine
@@ -100,7 +101,7 @@ func TestVolumeDetachedBehindAFenceStaysDetached(t *testing.T) {
 
 func TestEngineOfADeadNodeIsNotStartedElsewhereBeforeItIsTakenForStopped(t *testing.T) {
 	in := served(2, member, member)
-	in.Nodes["a"] = NodeFact{Down: true}
+	in.Nodes["a"] = copies.NodeFact{Down: true}
 	in.Volume.Spec.NodeID = ""
 	p := plan(in)
 	require.NotNil(t, p.UpdateEngine)
@@ -128,4 +129,11 @@ func TestDeletionAfterItsNodeDied(t *testing.T) {
 	require.NotNil(t, d.UpdateEngine)
 	assert.Empty(t, d.UpdateEngine.Spec.NodeID)
 	assert.Empty(t, d.DeleteReplicas)
+}
+
+// A deleted replica that stays as the last good one is the only replica that can fence an engine on a dead node.
+func TestAKeptReplicaIsAskedForTheFence(t *testing.T) {
+	p := plan(abandoned(served(1, all(member, onNode("b"), beingDeleted, kept))))
+	require.NotEmpty(t, p.UpdateReplicas)
+	assert.EqualValues(t, 2, p.UpdateReplicas[0].Spec.FenceGeneration)
 }

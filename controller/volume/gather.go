@@ -9,6 +9,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
@@ -47,7 +48,7 @@ func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
 		return in, err
 	}
 	o.Replicas = c.promised(c.placed.with(o.Replicas, v.Name))
-	in.Unsettled = unsettledDisks(o.Replicas, in.Now)
+	in.Unsettled = copies.UnsettledDisks(o.Replicas, in.Now)
 	in.Cluster = o.Snapshot(v.Name, scheduler.SettingsOf(c.deps.Setting, &v.Spec))
 	return in, nil
 }
@@ -66,7 +67,7 @@ func (c *Controller) objects() (o scheduler.Objects, err error) {
 
 // gatherVolume reads a volume's engine and replicas, the state of their nodes, and the settings.
 func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Input, error) {
-	in := Input{Owner: c.deps.Owner, Facts: Facts{Volume: v, Now: c.deps.Clock.Now(), Stranded: map[string]bool{}}}
+	in := Input{Owner: c.deps.Owner, Facts: copies.Facts{Volume: v, Now: c.deps.Clock.Now(), Stranded: map[string]bool{}}}
 	in.readSettings(c.deps.Setting)
 	nodes := []string{v.Spec.NodeID}
 	engines, err := c.deps.Engines.ByIndex(datastore.IndexVolume, v.Name)
@@ -90,7 +91,7 @@ func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Inpu
 			nodes = append(nodes, r.Spec.NodeID)
 		}
 	}
-	in.Evicted = evictedOf(in.Facts, o.Nodes, types.DrainPolicy(c.deps.Setting.Text(types.SettingNodeDrainPolicy)))
+	in.Evicted = copies.EvictedOf(in.Facts, o.Nodes, types.DrainPolicy(c.deps.Setting.Text(types.SettingNodeDrainPolicy)))
 	for _, r := range in.Replicas {
 		if stuck, _ := isStuck(in, r); stuck {
 			in.Evicted[r.Name] = true // a replica elsewhere that has the size replaces it
@@ -98,14 +99,14 @@ func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Inpu
 	}
 	in.Nodes = nodeFacts(nodes, o)
 	in.Growth = growthOf(in.Nodes, o.InstanceManagers)
-	in.Pressed = pressedOf(in.Facts, o.Nodes)
+	in.Pressed = copies.PressedOf(in.Facts, o.Nodes)
 	return in, nil
 }
 
 // gatherRebuilds reads which rebuilds other volumes claim on the nodes where this volume wants a rebuild. Most of
 // the time a volume wants none.
 func (c *Controller) gatherRebuilds(in *Input, o scheduler.Objects) error {
-	wants := claimOf(in.Facts, true).Wants
+	wants := copies.ClaimOf(in.Facts, true).Wants
 	seen := map[string]bool{in.Volume.Name: true}
 	for _, node := range wants {
 		for _, name := range c.onNode(node) {
@@ -124,7 +125,7 @@ func (c *Controller) gatherRebuilds(in *Input, o scheduler.Objects) error {
 			if err != nil {
 				return err
 			}
-			in.Rebuilds = append(in.Rebuilds, c.turns.correct(claimOf(other.Facts, false), other.Engine, c.isOutdated))
+			in.Rebuilds = append(in.Rebuilds, c.turns.correct(copies.ClaimOf(other.Facts, false), other.Engine, c.isOutdated))
 		}
 	}
 	return nil
@@ -145,15 +146,15 @@ func isStranded(nodes []*longhorn.Node, r *longhorn.Replica) bool {
 	return slices.ContainsFunc(nodes, func(n *longhorn.Node) bool { return n.Name == r.Spec.NodeID && types.LacksDisk(n, r) })
 }
 
-func nodeFacts(names []string, o scheduler.Objects) map[string]NodeFact {
+func nodeFacts(names []string, o scheduler.Objects) map[string]copies.NodeFact {
 	byName := map[string]*longhorn.Node{}
 	for _, n := range o.Nodes {
 		byName[n.Name] = n
 	}
-	known := map[string]NodeFact{}
+	known := map[string]copies.NodeFact{}
 	for _, name := range names {
 		if name != "" {
-			known[name] = NodeFact{Down: types.IsNodeDown(byName[name]), Gone: types.IsNodeGone(byName[name])}
+			known[name] = copies.NodeFact{Down: types.IsNodeDown(byName[name]), Gone: types.IsNodeGone(byName[name])}
 			if n := byName[name]; n != nil {
 				fact := known[name]
 				fact.Zone = n.Status.Zone
@@ -171,7 +172,7 @@ func nodeFacts(names []string, o scheduler.Objects) map[string]NodeFact {
 	return known
 }
 
-func growthOf(nodes map[string]NodeFact, managers []*longhorn.InstanceManager) map[string]Growth {
+func growthOf(nodes map[string]copies.NodeFact, managers []*longhorn.InstanceManager) map[string]Growth {
 	can := map[string]Growth{}
 	for _, im := range managers {
 		if _, ok := nodes[im.Spec.NodeID]; ok && im.Status.CurrentState == longhorn.InstanceManagerStateRunning {

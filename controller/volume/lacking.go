@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -46,7 +47,7 @@ func lackDetached(in Input) string {
 		switch where := fmt.Sprintf("replica %s on node %s", r.Name, r.Spec.NodeID); {
 		case isMember && in.Stranded[r.Name]:
 			troubles = append(troubles, where+": the node came back without its disk")
-		case !types.Stays(r), isUnavailable(in.Facts, r):
+		case !types.Stays(r), copies.IsUnavailable(in.Facts, r):
 			troubles = append(troubles, describe(in, r))
 		case !isMember:
 			troubles = append(troubles, where+": it is not rebuilt yet")

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -18,7 +19,7 @@ func TestADetachedVolumeSaysThatItLacksCopies(t *testing.T) {
 	said := func(message string) []longhorn.Condition {
 		return []longhorn.Condition{{Type: types.ConditionCopiesMissing, Status: longhorn.ConditionTrue, Reason: "VolumeDetached", Message: message}}
 	}
-	nodeDown := func(in *Input) { in.Nodes = map[string]NodeFact{"b": {Down: true}} }
+	nodeDown := func(in *Input) { in.Nodes = map[string]copies.NodeFact{"b": {Down: true}} }
 	for _, tc := range []struct {
 		name    string
 		world   world

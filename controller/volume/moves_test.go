@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/scheduler"
 )
 
 // traveller is a best-effort volume with a pod that moves from node to node. The plan is carried out at each event:
@@ -39,7 +41,7 @@ func newTraveller(t *testing.T, replicas int, takes time.Duration) *traveller {
 		n.Disks = slices.Clone(template.Disks)
 		n.Disks[0].UUID = "disk-" + node
 		in.Cluster.Nodes = append(in.Cluster.Nodes, n)
-		in.Nodes[node] = NodeFact{}
+		in.Nodes[node] = copies.NodeFact{}
 	}
 	tr := &traveller{t: t, in: in, takes: takes, ends: map[string]time.Time{}}
 	tr.settle()
@@ -175,7 +177,7 @@ func (tr *traveller) lose(node string) (did bool) {
 	if len(rest) == 0 || node == e.Spec.NodeID || tr.in.Nodes[node].Down {
 		return false
 	}
-	tr.in.Nodes[node] = NodeFact{Down: true}
+	tr.in.Nodes[node] = copies.NodeFact{Down: true}
 	tr.in.Cluster.Nodes[node[0]-'a'].Ready = false
 	e.Status.Epoch.Members = rest
 	for _, name := range on {
@@ -189,7 +191,7 @@ func (tr *traveller) lose(node string) (did bool) {
 }
 
 func (tr *traveller) giveBack(node string) {
-	tr.in.Nodes[node] = NodeFact{}
+	tr.in.Nodes[node] = copies.NodeFact{}
 	tr.in.Cluster.Nodes[node[0]-'a'].Ready = true
 	tr.settle()
 }
@@ -212,7 +214,7 @@ func TestAVolumeThatStaysGetsALocalReplica(t *testing.T) {
 	assert.Equal(t, 1, tr.rebuilt)
 
 	tr.moveTo("e")
-	tr.pass(localStay - time.Second)
+	tr.pass(5*time.Minute - time.Second)
 	assert.Equal(t, 1, tr.rebuilt, "it may be about to move on")
 	assert.Equal(t, "LocalReplicaWaits", conditionOf(tr.in).Reason)
 	assert.Equal(t, longhorn.ConditionTrue, conditionOf(tr.in).Status)
@@ -220,7 +222,7 @@ func TestAVolumeThatStaysGetsALocalReplica(t *testing.T) {
 	assert.Equal(t, 2, tr.rebuilt, "it stays")
 	assert.Empty(t, conditionOf(tr.in).Reason)
 
-	tr.pass(localRestless)
+	tr.pass(time.Hour)
 	tr.moveTo("f")
 	assert.Equal(t, 3, tr.rebuilt, "the last move is long ago: no wait")
 }
@@ -246,7 +248,7 @@ func TestAVolumeThatBouncesIsCopiedOnce(t *testing.T) {
 				}
 				assert.Equal(t, 1, tr.rebuilt)
 				assert.LessOrEqual(t, tr.most, replicas+1)
-				tr.pass(localStay + takes)
+				tr.pass(5*time.Minute + takes)
 				assert.True(t, tr.isLocal(), "it stays now")
 			})
 		}
@@ -291,4 +293,70 @@ func TestSevenDaysOfMoves(t *testing.T) {
 		assert.True(t, tr.isLocal(), "seed %d: it stays, and there is room", seed)
 		assert.Len(t, tr.in.Replicas, replicas, "seed %d", seed)
 	}
+}
+
+// TestThreeDaysOfBalance: nodes fail and return, are cordoned for a while, and pods move. There is never more than one
+// copy beyond the count. There are no more rebuilds than reasons: moves of the volume, lost nodes, and nodes that
+// opened.
+func TestThreeDaysOfBalance(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		replicas := 2 + rng.IntN(2)
+		tr := newTraveller(t, replicas, time.Duration(1+rng.IntN(1800))*time.Second)
+		tr.in.AutoBalance = []longhorn.AutoBalance{longhorn.AutoBalanceLeastEffort, longhorn.AutoBalanceBestEffort}[seed%2]
+		if rng.IntN(2) == 0 {
+			tr.in.Volume.Spec.DataLocality = longhorn.DataLocalityDisabled
+		}
+		for i := range tr.in.Cluster.Nodes {
+			tr.in.Cluster.Nodes[i].Zone = fmt.Sprint(i % 3)
+		}
+		reasons := 2 // its initial placement may be bad
+		for start := tr.in.Now; tr.in.Now.Sub(start) < 3*24*time.Hour; {
+			node := string(rune('a' + rng.IntN(9)))
+			switch rng.IntN(5) {
+			case 0:
+				n := &tr.in.Cluster.Nodes[node[0]-'a']
+				n.AllowScheduling = !n.AllowScheduling
+				reasons++
+			case 1:
+				if tr.lose(node) {
+					reasons += 2 // a replacement, and perhaps a better place when the node is back
+				}
+			case 2, 3:
+				tr.giveBack(node)
+			default:
+				if node != tr.in.Engine.Spec.NodeID && !tr.in.Nodes[node].Down {
+					reasons += 2 // a local copy, and perhaps a better place for the others
+					tr.moveTo(node)
+				}
+			}
+			tr.pass(time.Duration(rng.ExpFloat64() * float64(time.Hour)))
+			require.LessOrEqual(t, tr.most, replicas+1, "seed %d", seed)
+			require.LessOrEqual(t, len(tr.ends), 1, "seed %d: rebuilds at a time", seed)
+			require.LessOrEqual(t, tr.rebuilt, reasons, "seed %d", seed)
+		}
+		for i := range tr.in.Cluster.Nodes {
+			tr.in.Cluster.Nodes[i].AllowScheduling = true
+			tr.giveBack(tr.in.Cluster.Nodes[i].Name)
+		}
+		tr.pass(6 * time.Hour)
+		rebuilt := tr.rebuilt
+		tr.pass(24 * time.Hour)
+		assert.Equal(t, rebuilt, tr.rebuilt, "seed %d: nothing changes, so nothing moves", seed)
+		assert.Len(t, tr.in.Replicas, replicas, "seed %d", seed)
+		zones := map[string]bool{}
+		for _, r := range tr.in.Replicas {
+			zones[tr.in.Cluster.Nodes[r.Spec.NodeID[0]-'a'].Zone] = true
+		}
+		assert.Len(t, zones, replicas, "seed %d: each copy has a zone of its own", seed)
+	}
+}
+
+func placeOf(r *longhorn.Replica) scheduler.Replica {
+	return scheduler.Replica{Node: r.Spec.NodeID, DiskUUID: r.Spec.DiskID}
+}
+
+func without(list []scheduler.Replica, r scheduler.Replica) []scheduler.Replica {
+	i := slices.Index(list, r)
+	return slices.Delete(slices.Clone(list), i, i+1)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -14,7 +15,7 @@ const SizeUnit = 2 << 20
 
 // Input is everything that a plan for one volume is based on. A plan modifies nothing in it.
 type Input struct {
-	Facts
+	copies.Facts
 	Attachment *longhorn.VolumeAttachment // nil: there is none
 	Share      *longhorn.ShareManager     // nil: there is none
 	// ShareImage is the image of new share managers.
@@ -48,7 +49,7 @@ type Plan struct {
 	UpdateReplicas   []*longhorn.Replica
 	UpdateEngine     *longhorn.Engine
 	// Surplus is a replica that the volume does not need.
-	Surplus *Surplus
+	Surplus *copies.Surplus
 	// BeginsOn is the node on which UpdateEngine starts a rebuild; "": none starts.
 	BeginsOn string
 	share    shareStep
@@ -65,7 +66,7 @@ type Plan struct {
 type Fault struct{ reason, message string }
 
 // again requeues the volume after d at the latest; 0 does nothing.
-func (p *Plan) again(d time.Duration) { p.After = sooner(p.After, d) }
+func (p *Plan) again(d time.Duration) { p.After = copies.Sooner(p.After, d) }
 
 // writesChildren reports whether the plan asks the API server to accept an object of the volume.
 func (p *Plan) writesChildren() bool {
@@ -130,16 +131,16 @@ func plan(in Input) Plan {
 		p.Events = append(p.Events, transitions(in, &p.Status)...)
 		return p
 	}
-	fault, copies := drive(in, &p), copiesOf(in.Facts)
+	fault, state := drive(in, &p), copies.StateOf(in.Facts)
 	if p.Status.AttachedAt = ""; p.Status.CurrentNodeID != "" {
-		p.Status.AttachedAt = attachedSince(in.Facts)
+		p.Status.AttachedAt = copies.AttachedSince(in.Facts)
 	}
-	setRobustness(in, copies, fault, &p)
-	if copies.known {
-		p.take(nextStep(in.Facts, copies, p.Status.LastDegradedAt), in.Now)
+	setRobustness(in, state, fault, &p)
+	if state.Known {
+		p.take(copies.NextStep(in.Facts, state, p.Status.LastDegradedAt), in.Now)
 	}
 	expand(in, &p)
-	surplusWaits(in, copies, &p)
+	surplusWaits(in, state, &p)
 	evictionWaits(in, &p)
 	copiesMissing(in, &p)
 	copiesUnreachable(in, &p)
@@ -168,8 +169,8 @@ func planFirst(in Input, p *Plan) (waits bool) {
 	}
 	missing := in.Volume.Spec.NumberOfReplicas - len(in.Replicas)
 	if missing <= 0 {
-		if !copiesOf(in.Facts).known {
-			p.say(allPlaced, in.Now)
+		if !copies.StateOf(in.Facts).Known {
+			p.say(copies.AllPlaced, in.Now)
 		}
 		return false
 	}
@@ -179,9 +180,9 @@ func planFirst(in Input, p *Plan) (waits bool) {
 		}
 		return false
 	}
-	made, said := placeFirst(in.Facts, missing)
+	made, said := copies.PlaceFirst(in.Facts, missing)
 	p.say(said, in.Now)
-	if p.CreateReplicas = made; len(made) == 0 && said.status == longhorn.ConditionTrue {
+	if p.CreateReplicas = made; len(made) == 0 && said.Status == longhorn.ConditionTrue {
 		return false
 	}
 	p.awaitsFirst()
@@ -204,13 +205,13 @@ func (p *Plan) awaitsFirst() {
 // lacksAtRest is the condition of a detached volume with data that has fewer replicas than requested, where the
 // setting allows it to be used with these. The missing replicas are created when it is attached, so it is not known
 // before whether there is a place for them.
-func lacksAtRest(in Input) scheduling {
-	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: missing replicas are scheduled when it is attached",
+func lacksAtRest(in Input) copies.Scheduling {
+	return copies.Scheduling{Status: longhorn.ConditionTrue, Reason: types.ReasonDegradedAvailability, Message: fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: missing replicas are scheduled when it is attached",
 		len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability)}
 }
 
 // take adds a step towards the target to the plan.
-func (p *Plan) take(s Step, now time.Time) {
+func (p *Plan) take(s copies.Step, now time.Time) {
 	p.UpdateReplicas = append(p.UpdateReplicas, s.Replicas...)
 	if s.Engine != nil {
 		p.UpdateEngine = s.Engine
@@ -227,8 +228,8 @@ func (p *Plan) take(s Step, now time.Time) {
 }
 
 // say sets the condition Scheduled.
-func (p *Plan) say(s scheduling, now time.Time) {
-	setCondition(p, now, types.ConditionScheduled, s.status, s.reason, s.message)
+func (p *Plan) say(s copies.Scheduling, now time.Time) {
+	setCondition(p, now, types.ConditionScheduled, s.Status, s.Reason, s.Message)
 }
 
 // fill returns a copy of the volume with defaults for the fields that the user may omit, or nil when nothing is

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -53,7 +54,7 @@ func (w world) input() Input {
 		}}
 	}
 	in := Input{
-		Facts: Facts{Volume: v, Engine: e, RebuildLimit: 5, Now: now}, Attachment: children.NewAttachment(v), Owner: "leader", DefaultReplicaCount: 3,
+		Facts: copies.Facts{Volume: v, Engine: e, RebuildLimit: 5, Now: now}, Attachment: children.NewAttachment(v), Owner: "leader", DefaultReplicaCount: 3,
 	}
 	for i, name := range []string{"vol-r-1", "vol-r-2"} {
 		r := children.NewReplica(v, children.ReplicaNames{Replica: name, Directory: name + "-dir"}, scheduler.Placement{Node: []string{"a", "b"}[i], DiskUUID: name, DiskPath: "/d"})

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -94,19 +95,19 @@ func TestAVolumeShowsThatItsDeviceIsInUse(t *testing.T) {
 	v := build.Volume("vol", finalized)
 
 	var s longhorn.VolumeStatus
-	mirrorInUse(Input{Facts: Facts{Volume: v, Engine: free}}, &s)
+	mirrorInUse(Input{Facts: copies.Facts{Volume: v, Engine: free}}, &s)
 	assert.Empty(t, s.Conditions, "never in use → nothing is said")
-	mirrorInUse(Input{Facts: Facts{Volume: v, Engine: used}}, &s)
+	mirrorInUse(Input{Facts: copies.Facts{Volume: v, Engine: used}}, &s)
 	assert.Equal(t, "it is mounted at /x", types.FindCondition(s.Conditions, "DeviceInUse").Message)
-	events := transitions(Input{Facts: Facts{Volume: v}}, &s)
+	events := transitions(Input{Facts: copies.Facts{Volume: v}}, &s)
 	require.Len(t, events, 1)
 	assert.Equal(t, Event{"Warning", "DeviceInUse", "volume vol cannot be detached: it is mounted at /x"}, events[0])
 	v.Status = s
-	assert.Empty(t, transitions(Input{Facts: Facts{Volume: v}}, &s), "told once")
-	mirrorInUse(Input{Facts: Facts{Volume: v, Engine: free}}, &s)
+	assert.Empty(t, transitions(Input{Facts: copies.Facts{Volume: v}}, &s), "told once")
+	mirrorInUse(Input{Facts: copies.Facts{Volume: v, Engine: free}}, &s)
 	assert.Equal(t, longhorn.ConditionFalse, types.FindCondition(s.Conditions, "DeviceInUse").Status)
 
-	for _, status := range []longhorn.VolumeStatus{plan(Input{Facts: Facts{Volume: build.Volume("vol", finalized), Engine: used}}).Status, planDeletion(Input{Facts: Facts{Volume: build.Volume("vol"), Engine: used}}).Status} {
+	for _, status := range []longhorn.VolumeStatus{plan(Input{Facts: copies.Facts{Volume: build.Volume("vol", finalized), Engine: used}}).Status, planDeletion(Input{Facts: copies.Facts{Volume: build.Volume("vol"), Engine: used}}).Status} {
 		assert.Equal(t, longhorn.ConditionTrue, types.FindCondition(status.Conditions, "DeviceInUse").Status)
 	}
 }

@@ -276,3 +276,22 @@ func TestRoomOfAGrowingVolumeIsTaken(t *testing.T) {
 	c.placed.assumeSize(grown, build.GiB)
 	require.EqualValues(t, 2*build.GiB, sizes(), "the cache shows more by now")
 }
+
+// A replica that was not created reserves no room, however often its creation is tried.
+func TestRoomIsGivenBackWhenWhatComesBeforeReplicasFails(t *testing.T) {
+	var objs []object.Object
+	for i, o := range newVolumes(1, func(v *longhorn.Volume) { v.Spec.Size, v.Spec.NumberOfReplicas = 10*gib, 1 }) {
+		if i != 2 { // the attachment, so that it must be created
+			objs = append(objs, o)
+		}
+	}
+	h, c := placing(t, 1, objs...)
+	for range 12 {
+		h.Fail("create", "volumeattachments", errors.New("refused by a webhook"))
+		_, err := c.sync(t.Context(), "v000")
+		require.Error(t, err)
+		h.CatchUp()
+		h.Clock.Step(10 * time.Second)
+	}
+	assert.Empty(t, c.placed.assumed)
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -34,7 +35,7 @@ func TestWhenAStopIsTakenBack(t *testing.T) {
 		{name: "refused, wanted there without a device → goes on", change: func(in *Input) { in.Volume.Spec.DisableFrontend = true }},
 		{name: "the engine has failed since → goes on", change: func(in *Input) { in.Engine.Status.CurrentState = longhorn.InstanceStateError }},
 		{name: "nothing is known of the engine → left", change: func(in *Input) { in.Engine.Status.CurrentState = longhorn.InstanceStateUnknown }},
-		{name: "its node is down → left", change: func(in *Input) { in.Nodes["a"] = NodeFact{Down: true} }},
+		{name: "its node is down → left", change: func(in *Input) { in.Nodes["a"] = copies.NodeFact{Down: true} }},
 		{name: "the engine is deleted → goes on", change: func(in *Input) { in.Engine.DeletionTimestamp = &metav1.Time{Time: now} }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -3,13 +3,14 @@ package volume
 import (
 	"fmt"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // setRobustness sets the robustness and the condition Faulted. fault is what prevents the volume from being attached
 // or detached, if anything does.
-func setRobustness(in Input, c copies, fault *Fault, p *Plan) {
+func setRobustness(in Input, c copies.State, fault *Fault, p *Plan) {
 	if ended := engineFault(in.Engine); ended != nil {
 		fault = ended
 	}
@@ -18,7 +19,7 @@ func setRobustness(in Input, c copies, fault *Fault, p *Plan) {
 	case fault != nil:
 		setCondition(p, in.Now, types.ConditionFaulted, longhorn.ConditionTrue, fault.reason, fault.message)
 		s.Robustness = longhorn.VolumeRobustnessFaulted
-	case attached && c.known:
+	case attached && c.Known:
 		setCondition(p, in.Now, types.ConditionFaulted, longhorn.ConditionFalse, "", "")
 		count(in, c, s)
 	case !attached && s.State != longhorn.VolumeStateDetached && types.IsConditionTrue(s.Conditions, types.ConditionFaulted):
@@ -42,8 +43,8 @@ func engineFault(e *longhorn.Engine) *Fault {
 
 // count compares the number of healthy replicas with the requested number. LastDegradedAt is the time since when the
 // volume has too few healthy replicas; a new attachment does not reset it.
-func count(in Input, c copies, s *longhorn.VolumeStatus) {
-	if c.healthy() >= in.Volume.Spec.NumberOfReplicas {
+func count(in Input, c copies.State, s *longhorn.VolumeStatus) {
+	if c.Healthy() >= in.Volume.Spec.NumberOfReplicas {
 		s.Robustness = longhorn.VolumeRobustnessHealthy
 		s.LastDegradedAt = ""
 		return

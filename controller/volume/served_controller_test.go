@@ -353,3 +353,18 @@ func TestCopiesOnWhatIsEvictedAreMovedAway(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatIsReadForMovesOffFullDisks(t *testing.T) {
+	h, c := begin(t, append(cluster(2), build.Setting(types.SettingReplicaAutoBalance, "best-effort"),
+		build.Setting(types.SettingReplicaAutoBalanceDiskPressurePercentage, "50"))...)
+	h.Overwrite(build.ReadyNode("a", "disk-a", build.WithDiskStatus("disk-1", "disk-a", func(d *longhorn.DiskStatus) { d.StorageAvailable = d.StorageMaximum / 2 })))
+	h.CatchUp()
+	v, err := c.deps.Volumes.GetRO("vol")
+	require.NoError(t, err)
+	in, err := c.gather(v)
+	require.NoError(t, err)
+	assert.Equal(t, int64(50), in.DiskPressure)
+	assert.Equal(t, map[string]bool{"r1": true}, in.Pressed)
+	assert.Contains(t, in.Unsettled, "disk-b")
+	assert.Contains(t, c.whenSetting(build.Setting(types.SettingReplicaAutoBalanceDiskPressurePercentage, "60")), "vol")
+}

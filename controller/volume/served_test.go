@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -38,11 +39,6 @@ func once(failed time.Duration) option {
 	}
 }
 
-// failedFor: it failed that long ago.
-func failedFor(d time.Duration) option {
-	return func(_ *Input, r *longhorn.Replica) { r.Spec.FailedAt, r.Spec.LastFailedAt = ago(d), ago(d) }
-}
-
 // fresh: never was a member.
 func fresh(*Input, *longhorn.Replica) {}
 
@@ -54,18 +50,16 @@ func tried(in *Input, r *longhorn.Replica) {
 	in.Engine.Status.CurrentReplicaAddressMap = put(in.Engine.Status.CurrentReplicaAddressMap, r.Name, types.ReplicaAddress(r))
 }
 
-func unasked(in *Input, r *longhorn.Replica) { delete(in.Engine.Spec.ReplicaAddressMap, r.Name) }
-
 func shows(m longhorn.ReplicaMode) option {
 	return func(in *Input, r *longhorn.Replica) {
 		in.Engine.Status.ReplicaModeMap = mode(in.Engine.Status.ReplicaModeMap, r.Name, m)
 	}
 }
 
-func away(in *Input, r *longhorn.Replica) { in.Nodes[r.Spec.NodeID] = NodeFact{Down: true} }
+func away(in *Input, r *longhorn.Replica) { in.Nodes[r.Spec.NodeID] = copies.NodeFact{Down: true} }
 
 func nodeGone(in *Input, r *longhorn.Replica) {
-	in.Nodes[r.Spec.NodeID] = NodeFact{Down: true, Gone: true}
+	in.Nodes[r.Spec.NodeID] = copies.NodeFact{Down: true, Gone: true}
 }
 
 // nodeLeft: the leader found that its node was removed; an engine may still reach it.
@@ -87,24 +81,11 @@ func broken(reason string) option {
 	}
 }
 
-func retried(n int) option {
-	return func(_ *Input, r *longhorn.Replica) { r.Spec.RebuildRetryCount = n }
+func replaced(in *Input, r *longhorn.Replica) {
+	in.Nodes[r.Spec.NodeID] = copies.NodeFact{Process: "another"}
 }
-
-func healthyFor(d time.Duration) option {
-	return func(_ *Input, r *longhorn.Replica) { r.Spec.HealthyAt = ago(d) }
-}
-
-func failedBefore(_ *Input, r *longhorn.Replica) { r.Spec.LastFailedAt = ago(2 * long) }
-
-// restarted: it is served by another process than the one in which it was a member.
-func restarted(_ *Input, r *longhorn.Replica) { r.Spec.ServedUUID = "earlier" }
-
-func replaced(in *Input, r *longhorn.Replica) { in.Nodes[r.Spec.NodeID] = NodeFact{Process: "another"} }
 
 func onNode(node string) option { return func(_ *Input, r *longhorn.Replica) { r.Spec.NodeID = node } }
-
-func onDisk(uuid string) option { return func(_ *Input, r *longhorn.Replica) { r.Spec.DiskID = uuid } }
 
 func beingDeleted(_ *Input, r *longhorn.Replica) { r.DeletionTimestamp = &metav1.Time{Time: now} }
 
@@ -129,9 +110,9 @@ func mode(m map[string]longhorn.ReplicaMode, name string, is longhorn.ReplicaMod
 }
 
 // served creates the volume; replicas are r1, r2, … and n is the requested number.
-func served(n int, copies ...option) Input {
+func served(n int, replicas ...option) Input {
 	in := world{want: "a", engineNode: "a", engineDesire: longhorn.DesireStateRunning}.input()
-	in.Replicas, in.Nodes, in.ReplenishmentWait = nil, map[string]NodeFact{}, 10*time.Minute
+	in.Replicas, in.Nodes, in.ReplenishmentWait = nil, map[string]copies.NodeFact{}, 10*time.Minute
 	in.Names = []children.ReplicaNames{{Replica: "new", Directory: "new-dir"}}
 	v, e := in.Volume, in.Engine
 	v.Spec.NumberOfReplicas, v.Spec.StaleReplicaTimeout = n, 2880
@@ -140,7 +121,7 @@ func served(n int, copies ...option) Input {
 	e.Status.CurrentState, e.Status.Session, e.Status.Generation = longhorn.InstanceStateRunning, "s", 1
 	e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1}
 	in.Cluster.Settings = scheduler.Settings{OverProvisioningPercent: 100, ZoneSoftAntiAffinity: true, DiskSoftAntiAffinity: true, AllowEmptyNodeSelector: true, AllowEmptyDiskSelector: true}
-	for i, o := range copies {
+	for i, o := range replicas {
 		name := "r" + string(rune('1'+i))
 		node := string(rune('a' + i))
 		r := children.NewReplica(v, children.ReplicaNames{Replica: name, Directory: name + "-dir"}, scheduler.Placement{Node: node, DiskUUID: "disk-" + node, DiskPath: "/d"})
@@ -169,17 +150,17 @@ func onNodes(n int, in Input) Input {
 	return in
 }
 
-// edited is the spec that a plan gives a replica; the old spec if the plan does not change it.
-func edited(in Input, p Plan, name string) (s longhorn.ReplicaSpec, changed bool) {
-	for _, r := range p.UpdateReplicas {
-		if r.Name == name {
-			return r.Spec, true
-		}
+// evicted: it must leave its disk.
+func evicted(in *Input, r *longhorn.Replica) {
+	if in.Evicted == nil {
+		in.Evicted = map[string]bool{}
 	}
-	for _, r := range in.Replicas {
-		if r.Name == name {
-			s = r.Spec
-		}
-	}
-	return s, false
+	in.Evicted[r.Name] = true
+}
+
+// usedOn means that the volume is used on a node and needs a local replica there.
+func usedOn(node string, in Input) Input {
+	in.Volume.Spec.NodeID, in.Engine.Spec.NodeID = node, node
+	in.Volume.Spec.DataLocality = longhorn.DataLocalityBestEffort
+	return in
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
@@ -44,7 +45,7 @@ func TestShare(t *testing.T) {
 				tc.image = "image:1"
 			}
 			p := Plan{Status: longhorn.VolumeStatus{ShareState: "error", ShareEndpoint: "nfs://old/vol"}}
-			share(Input{Facts: Facts{Volume: tc.volume}, Share: tc.share, ShareImage: tc.image}, &p)
+			share(Input{Facts: copies.Facts{Volume: tc.volume}, Share: tc.share, ShareImage: tc.image}, &p)
 			got := ""
 			switch {
 			case p.share.create != nil:
@@ -68,7 +69,7 @@ func TestTheNextShareManagerKnowsTheEndpointOfOneThatWasDeletedWhileItServed(t *
 	assert.Empty(t, newShareManager(v, "image:1").Annotations, "the first one has any address")
 	v.Status.ShareEndpoint = "nfs://10.0.0.9/vol"
 	var p Plan
-	share(Input{Facts: Facts{Volume: v}, ShareImage: "image:1"}, &p)
+	share(Input{Facts: copies.Facts{Volume: v}, ShareImage: "image:1"}, &p)
 	require.NotNil(t, p.share.create)
 	assert.Equal(t, map[string]string{"longhorn.io/share-endpoint": "nfs://10.0.0.9/vol"}, p.share.create.Annotations)
 	assert.Empty(t, p.Status.ShareEndpoint, "it does not serve yet")
@@ -85,7 +86,7 @@ func TestARequestOfTheShareIsShown(t *testing.T) {
 			s := serving()
 			s.Status.RemountRequestedAt = tc.share
 			p := Plan{Status: longhorn.VolumeStatus{RemountRequestedAt: tc.had}}
-			share(Input{Facts: Facts{Volume: build.Volume("vol", shared)}, Share: s, ShareImage: "image:1"}, &p)
+			share(Input{Facts: copies.Facts{Volume: build.Volume("vol", shared)}, Share: s, ShareImage: "image:1"}, &p)
 			assert.Equal(t, tc.want, p.Status.RemountRequestedAt)
 		})
 	}

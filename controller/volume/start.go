@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -66,7 +67,7 @@ func startedEngine(in Input) *longhorn.Engine {
 	e.Spec.DesireState = longhorn.DesireStateRunning
 	e.Spec.ReplicaAddressMap = map[string]string{}
 	for _, r := range in.Replicas {
-		if types.Stays(r) && r.Spec.DesireState == longhorn.DesireStateRunning && isReachable(in.Facts, r) {
+		if types.Stays(r) && r.Spec.DesireState == longhorn.DesireStateRunning && copies.IsReachable(in.Facts, r) {
 			e.Spec.ReplicaAddressMap[r.Name] = types.ReplicaAddress(r)
 		}
 	}
@@ -94,9 +95,9 @@ func roll(in Input) (awaited, missing []string, ready bool) {
 		}
 		delete(names, r.Name)
 		switch {
-		case !types.Stays(r), isUnavailable(in.Facts, r):
+		case !types.Stays(r), copies.IsUnavailable(in.Facts, r):
 			missing = append(missing, describe(in, r))
-		case r.Spec.DesireState == longhorn.DesireStateRunning && isReachable(in.Facts, r):
+		case r.Spec.DesireState == longhorn.DesireStateRunning && copies.IsReachable(in.Facts, r):
 			ready = true
 		default:
 			awaited = append(awaited, describe(in, r))
@@ -140,7 +141,7 @@ func describe(in Input, r *longhorn.Replica) string {
 	switch {
 	case !types.Stays(r):
 		return where + ": it is being deleted"
-	case isGone(r):
+	case copies.IsGone(r):
 		return where + ": " + c.Message
 	case in.Nodes[r.Spec.NodeID].Down:
 		return where + ": the node does not answer"

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -65,7 +66,7 @@ func TestStart(t *testing.T) {
 		{name: "every member's object is gone → faulted", in: resting(0, served(1, member)), change: func(in *Input) { in.Replicas = nil }, wantFault: "replica r1 no longer exists"},
 		{name: "never started, one is down → starts with the other", in: resting(0, served(2, fresh, all(fresh, away))), change: neverStarted, want: []string{"r1"}},
 		{name: "never started, one is on its way → waits", in: resting(0, served(2, fresh, all(fresh, starting))), change: neverStarted, wantAfter: 30 * time.Second},
-		{name: "its node is down → waits", in: resting(0, served(2, member, member)), change: func(in *Input) { in.Nodes["z"] = NodeFact{Down: true}; in.Volume.Spec.NodeID = "z" }},
+		{name: "its node is down → waits", in: resting(0, served(2, member, member)), change: func(in *Input) { in.Nodes["z"] = copies.NodeFact{Down: true}; in.Volume.Spec.NodeID = "z" }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.change != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -35,12 +36,12 @@ func planWhenAttached(in Input, p *Plan) (waits bool) {
 	}
 	switch {
 	case slices.ContainsFunc(in.Replicas, isThere), refusesNode(in) != "":
-		p.say(allPlaced, in.Now)
+		p.say(copies.AllPlaced, in.Now)
 		return false
 	case node == "":
-		p.say(scheduling{longhorn.ConditionTrue, types.ReasonPlacedWhenAttached, fmt.Sprintf("the replica is scheduled to the node where the volume is attached first: dataLocality is %s", in.Volume.Spec.DataLocality)}, in.Now)
+		p.say(copies.Scheduling{Status: longhorn.ConditionTrue, Reason: types.ReasonPlacedWhenAttached, Message: fmt.Sprintf("the replica is scheduled to the node where the volume is attached first: dataLocality is %s", in.Volume.Spec.DataLocality)}, in.Now)
 	default:
-		made, said := placeAttached(in.Facts, node)
+		made, said := copies.PlaceAttached(in.Facts, node)
 		p.say(said, in.Now)
 		p.CreateReplicas = made
 	}

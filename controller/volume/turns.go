@@ -3,6 +3,7 @@ package volume
 import (
 	"sync"
 
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
@@ -51,7 +52,7 @@ func (t *turns) forget(volume string) {
 
 // correct adjusts a volume's claim, as the cache shows it, if the cache does not show a started rebuild yet. e is the
 // engine on which the claim is based; nil if there is none.
-func (t *turns) correct(claim Claim, e *longhorn.Engine, isStale func(*longhorn.Engine) bool) Claim {
+func (t *turns) correct(claim copies.Claim, e *longhorn.Engine, isStale func(*longhorn.Engine) bool) copies.Claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was, ok := t.begun[claim.Volume]

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -277,10 +278,10 @@ func isAttached(v *longhorn.Volume) bool { return v.Status.State == longhorn.Vol
 
 // mayUsePlace reports whether the volume waits for room, or may improve its balance with a replica at a new place. For
 // balance, changes of the free room on a disk do not wake a volume: they are frequent, and the volume checks at
-// intervals anyway (lookAgain).
+// intervals anyway (lookAgain in package copies).
 func (c *Controller) mayUsePlace(v *longhorn.Volume) bool {
 	setting := longhorn.AutoBalance(c.deps.Setting.Text(types.SettingReplicaAutoBalance))
-	return isUnplaced(v) || isAttached(v) && autoBalanceOf(v, setting) != longhorn.AutoBalanceDisabled
+	return isUnplaced(v) || isAttached(v) && copies.AutoBalanceOf(v, setting) != longhorn.AutoBalanceDisabled
 }
 
 func isWanting(v *longhorn.Volume) bool {

@@ -140,3 +140,23 @@ func TestWhichVolumesOtherChangesWake(t *testing.T) {
 		assert.ElementsMatch(t, []string{"homeless", "partly"}, c.whenReplica(build.Replica("r", "v"), nil))
 	})
 }
+
+func TestWhatWakesABalancedVolume(t *testing.T) {
+	attached := func(name string, mode longhorn.AutoBalance) *longhorn.Volume {
+		return build.Volume(name, finalized, func(v *longhorn.Volume) {
+			v.Spec.ReplicaAutoBalance, v.Status.State = mode, longhorn.VolumeStateAttached
+			v.Status.Conditions = []longhorn.Condition{{Type: types.ConditionScheduled, Status: longhorn.ConditionTrue}}
+		})
+	}
+	h, c := begin(t, attached("own", longhorn.AutoBalanceLeastEffort), attached("follows", longhorn.AutoBalanceIgnored), attached("never", longhorn.AutoBalanceDisabled),
+		build.Setting(types.SettingReplicaAutoBalance, "disabled"))
+	closed := turnable(func(n *longhorn.Node) { n.Spec.AllowScheduling = false })
+	assert.ElementsMatch(t, []string{"own"}, c.whenNode(closed, turnable()), "a node opened")
+	assert.Empty(t, c.whenNode(turnable(), turnable(diskStatus(func(d *longhorn.DiskStatus) { d.StorageAvailable++ }))), "a disk has more room, which is often")
+
+	setting := build.Setting(types.SettingReplicaAutoBalance, "best-effort")
+	assert.ElementsMatch(t, []string{"own", "follows", "never"}, c.whenSetting(setting), "the setting changed")
+	h.Overwrite(setting)
+	h.CatchUp()
+	assert.ElementsMatch(t, []string{"own", "follows"}, c.whenNode(closed, turnable()))
+}

@@ -56,6 +56,11 @@ var rules = []rule{
 		"an object of a volume is built from the volume and a place; who writes it is decided elsewhere",
 	},
 	{
+		"controller/volume/copies",
+		[]string{"controller/volume/children", "scheduler", "types", "k8s/apis/..."},
+		"which replicas a volume has and should have depends on values alone; the controller above it reads and writes the objects",
+	},
+	{
 		"controller/...",
 		[]string{"controller/absence", "controller/queue", "datastore", "scheduler", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
 		"controllers meet in the API, not in each other's code; the data plane is reached through interfaces they declare",
@@ -204,7 +209,7 @@ var foreignExceptions = []string{"k8s.io/utils/clock", "k8s.io/utils/clock/testi
 // pure lists the code that must give the same answer for the same values: whole packages, and the files with this name
 // in any package.
 var (
-	purePackages = []string{"scheduler", "dataplane/membership", "explain", "controller/volume/children"}
+	purePackages = []string{"scheduler", "dataplane/membership", "explain", "controller/volume/children", "controller/volume/copies"}
 	pureFiles    = []string{"plan.go", "policies.go", "step.go", "target.go"}
 )
 

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"testing"
@@ -12,13 +12,13 @@ import (
 func TestWhichCopyIsGivenUp(t *testing.T) {
 	const wo, failed = longhorn.ReplicaModeWO, longhorn.ReplicaModeERR
 	stale := 2880 * time.Minute
-	unnoted := func(_ *Input, r *longhorn.Replica) { r.Spec.LastHealthyAt = "" }
+	unnoted := func(_ *Facts, r *longhorn.Replica) { r.Spec.LastHealthyAt = "" }
 	for _, tc := range []struct {
 		name      string
-		in        Input
+		in        Facts
 		want      string
 		wantAfter time.Duration
-		change    func(*Input)
+		change    func(*Facts)
 	}{
 		{name: "all are members → none", in: served(2, member, member)},
 		{name: "one failed, enough others serve → it", in: served(2, member, member, once(time.Minute)), want: "r3"},
@@ -27,7 +27,7 @@ func TestWhichCopyIsGivenUp(t *testing.T) {
 		{name: "one failed longer ago than the user waits for it → it", in: onNodes(3, served(3, member, member, all(once(stale), away))), want: "r3"},
 		{
 			name: "the same where the user waits for ever → none", in: onNodes(3, served(3, member, member, all(once(100*stale), away))),
-			change: func(in *Input) { in.Volume.Spec.StaleReplicaTimeout = 0 },
+			change: func(in *Facts) { in.Volume.Spec.StaleReplicaTimeout = 0 },
 		},
 		{name: "a new one was never needed → it", in: served(2, member, member, fresh), want: "r3"},
 		{name: "it was expelled this moment → not before that is noted", in: served(1, member, all(asked, tried, shows(failed), healthyFor(long)))},
@@ -36,7 +36,7 @@ func TestWhichCopyIsGivenUp(t *testing.T) {
 		{name: "it is being deleted already → none", in: served(1, member, all(once(time.Hour), beingDeleted))},
 		{
 			name: "a member that fails, and nobody knows where it is → none",
-			in:   served(1, member, all(member, unasked, shows(failed), func(_ *Input, r *longhorn.Replica) { r.Status.IP = "" })),
+			in:   served(1, member, all(member, unasked, shows(failed), func(_ *Facts, r *longhorn.Replica) { r.Status.IP = "" })),
 		},
 		{
 			name: "its node was removed, the engine has let go of it, and the recorded epoch still has it → none",
@@ -48,23 +48,23 @@ func TestWhichCopyIsGivenUp(t *testing.T) {
 		{name: "the others are being deleted → none", in: served(1, all(member, beingDeleted), once(stale))},
 		{
 			name: "the engine's node does not answer → none", in: served(2, member, member, once(stale)),
-			change: func(in *Input) { in.Nodes["a"] = NodeFact{Down: true} },
+			change: func(in *Facts) { in.Nodes["a"] = NodeFact{Down: true} },
 		},
 		{
 			name: "the engine speaks of an earlier run → none", in: served(2, member, member, once(stale)),
-			change: func(in *Input) { in.Engine.Status.Generation = 2 },
+			change: func(in *Facts) { in.Engine.Status.Generation = 2 },
 		},
 		{
 			name: "the engine is starting → none", in: served(2, member, member, once(stale)),
-			change: func(in *Input) { in.Engine.Status.CurrentState = longhorn.InstanceStateStarting },
+			change: func(in *Facts) { in.Engine.Status.CurrentState = longhorn.InstanceStateStarting },
 		},
 		{
 			name: "the volume is about to be detached → none", in: served(2, member, member, once(stale)),
-			change: func(in *Input) { in.Volume.Spec.NodeID = "" },
+			change: func(in *Facts) { in.Volume.Spec.NodeID = "" },
 		},
 		{
 			name: "the volume is detached → none", in: served(2, member, member, once(stale)),
-			change: func(in *Input) {
+			change: func(in *Facts) {
 				in.Volume.Spec.NodeID = ""
 				in.Engine.Spec.DesireState, in.Engine.Status.CurrentState = longhorn.DesireStateStopped, longhorn.InstanceStateStopped
 			},

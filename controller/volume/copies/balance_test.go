@@ -1,8 +1,6 @@
-package volume
+package copies
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -13,10 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
-	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
-	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 const (
@@ -26,7 +22,7 @@ const (
 
 // balanced moves the volume of served under a balance policy, on nodes "a", "b", … in the given zones, one letter
 // each.
-func balanced(mode longhorn.AutoBalance, zones string, in Input) Input {
+func balanced(mode longhorn.AutoBalance, zones string, in Facts) Facts {
 	in.AutoBalance, in.RebuildLimit = mode, 5
 	in.Cluster.Nodes = in.Cluster.Nodes[:min(len(zones), len(in.Cluster.Nodes))]
 	for i := range in.Cluster.Nodes {
@@ -36,7 +32,7 @@ func balanced(mode longhorn.AutoBalance, zones string, in Input) Input {
 }
 
 // twoDisks gives each node a second disk.
-func twoDisks(in Input) Input {
+func twoDisks(in Facts) Facts {
 	for i, n := range in.Cluster.Nodes {
 		d := n.Disks[0]
 		d.Name, d.UUID = "d2", "disk2-"+n.Name
@@ -45,12 +41,12 @@ func twoDisks(in Input) Input {
 	return in
 }
 
-func softNodes(in Input) Input {
+func softNodes(in Facts) Facts {
 	in.Cluster.Settings.NodeSoftAntiAffinity = true
 	return in
 }
 
-func closedTo(node string, in Input) Input {
+func closedTo(node string, in Facts) Facts {
 	for i, n := range in.Cluster.Nodes {
 		if n.Name == node {
 			in.Cluster.Nodes[i].AllowScheduling = false
@@ -60,7 +56,7 @@ func closedTo(node string, in Input) Input {
 }
 
 // disksOf are the disks of a volume's replicas, in order.
-func disksOf(in Input) string {
+func disksOf(in Facts) string {
 	var disks []string
 	for _, r := range in.Replicas {
 		disks = append(disks, strings.TrimPrefix(r.Spec.DiskID, "disk-"))
@@ -72,17 +68,17 @@ func disksOf(in Input) string {
 func on(place string) option { return all(member, onNode(place), onDisk("disk-"+place)) }
 
 func TestABalancedVolumeComesToLieBetter(t *testing.T) {
-	hardZones := func(in Input) Input {
+	hardZones := func(in Facts) Facts {
 		in.Cluster.Settings.ZoneSoftAntiAffinity = false
 		return in
 	}
-	own := func(mode longhorn.AutoBalance, in Input) Input {
+	own := func(mode longhorn.AutoBalance, in Facts) Facts {
 		in.Volume.Spec.ReplicaAutoBalance = mode
 		return in
 	}
 	for _, tc := range []struct {
 		name string
-		in   Input
+		in   Facts
 		want string // disks at the end
 		made int
 	}{
@@ -115,7 +111,7 @@ func TestABalancedVolumeComesToLieBetter(t *testing.T) {
 					still = 0
 				}
 				require.LessOrEqual(t, len(in.Replicas), tc.in.Volume.Spec.NumberOfReplicas+1)
-				require.GreaterOrEqual(t, copiesOf(in.Facts).healthy(), tc.in.Volume.Spec.NumberOfReplicas)
+				require.GreaterOrEqual(t, StateOf(in).Healthy(), tc.in.Volume.Spec.NumberOfReplicas)
 			}
 			assert.Equal(t, tc.want, disksOf(in))
 			assert.Equal(t, tc.made, made)
@@ -144,11 +140,11 @@ func TestABalancingCopyIsClaimedWithoutTheCluster(t *testing.T) {
 		in.Nodes[n.Name] = fact
 	}
 	in.Cluster = scheduler.Snapshot{}
-	assert.Equal(t, []string{"c"}, claimOf(in.Facts, true).Wants)
+	assert.Equal(t, []string{"c"}, ClaimOf(in, true).Wants)
 }
 
 // drawBalanced creates a healthy volume with a random placement.
-func drawBalanced(t *rapid.T) Input {
+func drawBalanced(t *rapid.T) Facts {
 	var copies []option
 	for range rapid.IntRange(1, 5).Draw(t, "copies") {
 		copies = append(copies, on(rapid.SampledFrom([]string{"a", "a", "b", "c", "d", "e"}).Draw(t, "place")))
@@ -178,7 +174,7 @@ func TestBalanceComesToRest(t *testing.T) {
 		in := drawBalanced(rt)
 		count := in.Volume.Spec.NumberOfReplicas
 		spreads := func() spread {
-			f := policyFactsOf(in.Facts, copiesOf(in.Facts), "")
+			f := policyFactsOf(in, StateOf(in), "")
 			return f.spreadOf(f.settled())
 		}
 		was, moves := spreads(), 0
@@ -194,7 +190,7 @@ func TestBalanceComesToRest(t *testing.T) {
 				still = 0
 			}
 			require.LessOrEqual(rt, len(in.Replicas), count+1)
-			require.GreaterOrEqual(rt, copiesOf(in.Facts).healthy(), count)
+			require.GreaterOrEqual(rt, StateOf(in).Healthy(), count)
 			if moves > 0 && len(in.Replicas) == count {
 				is := spreads()
 				require.True(rt, is == was || isBetter(in.AutoBalance, is, was), "%+v is no better than %+v", is, was)
@@ -202,7 +198,7 @@ func TestBalanceComesToRest(t *testing.T) {
 			}
 		}
 		require.LessOrEqual(rt, moves, 2*count, "moves")
-		f := policyFactsOf(in.Facts, copiesOf(in.Facts), "")
+		f := policyFactsOf(in, StateOf(in), "")
 		if !f.mayBalance() {
 			return
 		}
@@ -210,85 +206,8 @@ func TestBalanceComesToRest(t *testing.T) {
 			want := request(in.Volume)
 			want.HardNodeAffinity = n.Name
 			if found, err := scheduler.Schedule(in.Cluster, want); err == nil {
-				require.False(rt, f.improves(copyView{Replica: children.NewReplica(in.Volume, in.Names[0], found)}), "it would lie better with one on %s: %s", n.Name, disksOf(in))
+				require.False(rt, f.improves(View{Replica: children.NewReplica(in.Volume, in.Names[0], found)}), "it would lie better with one on %s: %s", n.Name, disksOf(in))
 			}
 		}
 	})
-}
-
-// TestThreeDaysOfBalance: nodes fail and return, are cordoned for a while, and pods move. There is never more than one
-// copy beyond the count. There are no more rebuilds than reasons: moves of the volume, lost nodes, and nodes that
-// opened.
-func TestThreeDaysOfBalance(t *testing.T) {
-	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, 11))
-		replicas := 2 + rng.IntN(2)
-		tr := newTraveller(t, replicas, time.Duration(1+rng.IntN(1800))*time.Second)
-		tr.in.AutoBalance = []longhorn.AutoBalance{least, best}[seed%2]
-		if rng.IntN(2) == 0 {
-			tr.in.Volume.Spec.DataLocality = longhorn.DataLocalityDisabled
-		}
-		for i := range tr.in.Cluster.Nodes {
-			tr.in.Cluster.Nodes[i].Zone = fmt.Sprint(i % 3)
-		}
-		reasons := 2 // its initial placement may be bad
-		for start := tr.in.Now; tr.in.Now.Sub(start) < 3*24*time.Hour; {
-			node := string(rune('a' + rng.IntN(9)))
-			switch rng.IntN(5) {
-			case 0:
-				n := &tr.in.Cluster.Nodes[node[0]-'a']
-				n.AllowScheduling = !n.AllowScheduling
-				reasons++
-			case 1:
-				if tr.lose(node) {
-					reasons += 2 // a replacement, and perhaps a better place when the node is back
-				}
-			case 2, 3:
-				tr.giveBack(node)
-			default:
-				if node != tr.in.Engine.Spec.NodeID && !tr.in.Nodes[node].Down {
-					reasons += 2 // a local copy, and perhaps a better place for the others
-					tr.moveTo(node)
-				}
-			}
-			tr.pass(time.Duration(rng.ExpFloat64() * float64(time.Hour)))
-			require.LessOrEqual(t, tr.most, replicas+1, "seed %d", seed)
-			require.LessOrEqual(t, len(tr.ends), 1, "seed %d: rebuilds at a time", seed)
-			require.LessOrEqual(t, tr.rebuilt, reasons, "seed %d", seed)
-		}
-		for i := range tr.in.Cluster.Nodes {
-			tr.in.Cluster.Nodes[i].AllowScheduling = true
-			tr.giveBack(tr.in.Cluster.Nodes[i].Name)
-		}
-		tr.pass(6 * time.Hour)
-		rebuilt := tr.rebuilt
-		tr.pass(24 * time.Hour)
-		assert.Equal(t, rebuilt, tr.rebuilt, "seed %d: nothing changes, so nothing moves", seed)
-		assert.Len(t, tr.in.Replicas, replicas, "seed %d", seed)
-		zones := map[string]bool{}
-		for _, r := range tr.in.Replicas {
-			zones[tr.in.Cluster.Nodes[r.Spec.NodeID[0]-'a'].Zone] = true
-		}
-		assert.Len(t, zones, replicas, "seed %d: each copy has a zone of its own", seed)
-	}
-}
-
-func TestWhatWakesABalancedVolume(t *testing.T) {
-	attached := func(name string, mode longhorn.AutoBalance) *longhorn.Volume {
-		return build.Volume(name, finalized, func(v *longhorn.Volume) {
-			v.Spec.ReplicaAutoBalance, v.Status.State = mode, longhorn.VolumeStateAttached
-			v.Status.Conditions = []longhorn.Condition{{Type: types.ConditionScheduled, Status: longhorn.ConditionTrue}}
-		})
-	}
-	h, c := begin(t, attached("own", least), attached("follows", longhorn.AutoBalanceIgnored), attached("never", longhorn.AutoBalanceDisabled),
-		build.Setting(types.SettingReplicaAutoBalance, "disabled"))
-	closed := turnable(func(n *longhorn.Node) { n.Spec.AllowScheduling = false })
-	assert.ElementsMatch(t, []string{"own"}, c.whenNode(closed, turnable()), "a node opened")
-	assert.Empty(t, c.whenNode(turnable(), turnable(diskStatus(func(d *longhorn.DiskStatus) { d.StorageAvailable++ }))), "a disk has more room, which is often")
-
-	setting := build.Setting(types.SettingReplicaAutoBalance, "best-effort")
-	assert.ElementsMatch(t, []string{"own", "follows", "never"}, c.whenSetting(setting), "the setting changed")
-	h.Overwrite(setting)
-	h.CatchUp()
-	assert.ElementsMatch(t, []string{"own", "follows"}, c.whenNode(closed, turnable()))
 }

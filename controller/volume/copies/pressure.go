@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"cmp"
@@ -28,12 +28,12 @@ const (
 
 // relieves reports whether replicas of the volume leave disks that are too full.
 func (in Facts) relieves() bool {
-	return in.DiskPressure > 0 && autoBalanceOf(in.Volume, in.AutoBalance) == longhorn.AutoBalanceBestEffort
+	return in.DiskPressure > 0 && AutoBalanceOf(in.Volume, in.AutoBalance) == longhorn.AutoBalanceBestEffort
 }
 
-// pressedOf returns the replicas on disks that are too full: at most one for each node, the oldest. If the disk of its
+// PressedOf returns the replicas on disks that are too full: at most one for each node, the oldest. If the disk of its
 // replacement also turns out to be too full, the replacement stays and the older replica goes.
-func pressedOf(in Facts, nodes []*longhorn.Node) map[string]bool {
+func PressedOf(in Facts, nodes []*longhorn.Node) map[string]bool {
 	pressed, taken := map[string]bool{}, map[string]bool{}
 	if !in.relieves() {
 		return pressed
@@ -59,9 +59,9 @@ func pressedOf(in Facts, nodes []*longhorn.Node) map[string]bool {
 	return pressed
 }
 
-// unsettledDisks are the disks, by UUID, that are receiving a replica, or received one recently. Their figures are
+// UnsettledDisks are the disks, by UUID, that are receiving a replica, or received one recently. Their figures are
 // about to change. Therefore replicas that leave a full disk move to each target disk one after the other.
-func unsettledDisks(replicas []*longhorn.Replica, now time.Time) map[string]bool {
+func UnsettledDisks(replicas []*longhorn.Replica, now time.Time) map[string]bool {
 	unsettled := map[string]bool{}
 	for _, r := range replicas {
 		isCopied := r.Spec.DesireState == longhorn.DesireStateRunning && r.Spec.HealthyAt == "" && r.Spec.FailedAt == ""
@@ -75,7 +75,7 @@ func unsettledDisks(replicas []*longhorn.Replica, now time.Time) map[string]bool
 
 // placeBeside finds a place on another disk of its node for a replica on a disk that is too full. The replica itself
 // does not count for anti-affinity.
-func placeBeside(in Facts, f policyFacts, v copyView) *longhorn.Replica {
+func placeBeside(in Facts, f policyFacts, v View) *longhorn.Replica {
 	cluster := clusterFor(in.Cluster, f)
 	cluster.Replicas = slices.DeleteFunc(cluster.Replicas, func(r scheduler.Replica) bool { return r.Node == v.Spec.NodeID && r.DiskUUID == v.Spec.DiskID })
 	cluster.Nodes = closed(cluster.Nodes, v.Spec.DiskID)

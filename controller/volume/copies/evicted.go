@@ -1,13 +1,13 @@
-package volume
+package copies
 
 import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// evictedOf returns the replicas of a volume that must leave their disk: a user requested it, or their node is
+// EvictedOf returns the replicas of a volume that must leave their disk: a user requested it, or their node is
 // cordoned and the drain policy moves them.
-func evictedOf(in Facts, nodes []*longhorn.Node, policy types.DrainPolicy) map[string]bool {
+func EvictedOf(in Facts, nodes []*longhorn.Node, policy types.DrainPolicy) map[string]bool {
 	cordoned := map[string]bool{}
 	for _, n := range nodes {
 		cordoned[n.Name] = types.IsNodeCordoned(n)

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"errors"
@@ -11,19 +11,20 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// strictLocalLeaves says how a user can make a strict-local replica leave its node.
-const strictLocalLeaves = "a strict-local replica leaves its node only if the volume is detached, gets another dataLocality, and is attached again"
+// StrictLocalLeaves says how a user can make a strict-local replica leave its node.
+const StrictLocalLeaves = "a strict-local replica leaves its node only if the volume is detached, gets another dataLocality, and is attached again"
 
-// scheduling is the volume's condition Scheduled.
-type scheduling struct {
-	status          longhorn.ConditionStatus
-	reason, message string
+// Scheduling is the volume's condition Scheduled.
+type Scheduling struct {
+	Status          longhorn.ConditionStatus
+	Reason, Message string
 }
 
-var allPlaced = scheduling{status: longhorn.ConditionTrue}
+// AllPlaced is the condition of a volume of which every replica has a place.
+var AllPlaced = Scheduling{Status: longhorn.ConditionTrue}
 
-func unplaced(reason, message string) scheduling {
-	return scheduling{longhorn.ConditionFalse, reason, message}
+func unplaced(reason, message string) Scheduling {
+	return Scheduling{longhorn.ConditionFalse, reason, message}
 }
 
 func request(v *longhorn.Volume) scheduler.Request {
@@ -35,22 +36,22 @@ func request(v *longhorn.Volume) scheduler.Request {
 
 // place finds a place for the additional replica of the target; nil if there is none. The replica is empty, and is
 // rebuilt like any other.
-func place(in Facts, f policyFacts, add Addition) (*longhorn.Replica, scheduling) {
+func place(in Facts, f policyFacts, add Addition) (*longhorn.Replica, Scheduling) {
 	if add.Why == whyBalance {
-		return placeBalancing(in, f), allPlaced
+		return placeBalancing(in, f), AllPlaced
 	}
 	want, cluster := request(in.Volume), clusterFor(in.Cluster, f)
 	want.HardNodeAffinity = add.Node
 	found, err := near(cluster, want, add.Near)
 	if err == nil {
-		return children.NewReplica(in.Volume, in.Names[0], found), allPlaced
+		return children.NewReplica(in.Volume, in.Names[0], found), AllPlaced
 	}
 	switch add.Why {
 	case whyEvict:
-		i := slices.IndexFunc(f.list, func(v copyView) bool { return v.Name == add.Moves })
-		text := fmt.Sprintf("replica %s cannot leave its disk on node %s: there is no place for its replacement: %v", add.Moves, f.list[i].Spec.NodeID, err)
+		i := slices.IndexFunc(f.List, func(v View) bool { return v.Name == add.Moves })
+		text := fmt.Sprintf("replica %s cannot leave its disk on node %s: there is no place for its replacement: %v", add.Moves, f.List[i].Spec.NodeID, err)
 		if f.strict {
-			text += "; " + strictLocalLeaves
+			text += "; " + StrictLocalLeaves
 		}
 		return nil, unplaced(types.ReasonReplicaSchedulingFailure, text)
 	case whyLocal:
@@ -60,8 +61,8 @@ func place(in Facts, f policyFacts, add Addition) (*longhorn.Replica, scheduling
 }
 
 // settles is the condition of a volume that has moved again soon after a local replica was created.
-func settles(f policyFacts) scheduling {
-	return scheduling{longhorn.ConditionTrue, types.ReasonLocalReplicaWaits, fmt.Sprintf(
+func settles(f policyFacts) Scheduling {
+	return Scheduling{longhorn.ConditionTrue, types.ReasonLocalReplicaWaits, fmt.Sprintf(
 		"the last local replica was created at %s and the volume has moved since; node %s gets a local replica when the volume has stayed there for %s",
 		f.localAt, f.consumer, localStay)}
 }
@@ -82,7 +83,7 @@ func near(cluster scheduler.Snapshot, want scheduler.Request, node string) (sche
 // anti-affinity. It marks the replicas that are about to leave their disks. A replica that runs keeps its place.
 func clusterFor(cluster scheduler.Snapshot, f policyFacts) scheduler.Snapshot {
 	cluster.Replicas = slices.Clone(cluster.Replicas)
-	for _, v := range f.list {
+	for _, v := range f.List {
 		i := slices.Index(cluster.Replicas, scheduler.Replica{Node: v.Spec.NodeID, DiskUUID: v.Spec.DiskID})
 		switch {
 		case i < 0 || v.DeletionTimestamp != nil:
@@ -111,13 +112,13 @@ func closed(nodes []scheduler.Node, disk string) []scheduler.Node {
 	return nodes
 }
 
-// placeFirst finds places for n replicas of a new volume. If the volume may be used without some of them, it places as
+// PlaceFirst finds places for n replicas of a new volume. If the volume may be used without some of them, it places as
 // many as there is room for; otherwise all or none.
-func placeFirst(in Facts, n int) ([]*longhorn.Replica, scheduling) {
+func PlaceFirst(in Facts, n int) ([]*longhorn.Replica, Scheduling) {
 	want := request(in.Volume)
 	want.ActualSizeBytes = 0
 	found, err := scheduler.ScheduleAll(in.Cluster, want, n)
-	said := allPlaced
+	said := AllPlaced
 	if err != nil {
 		var u *scheduler.Unschedulable
 		if !in.AllowDegraded || !errors.As(err, &u) || u.Placed+len(in.Replicas) == 0 {
@@ -137,15 +138,15 @@ func placeFirst(in Facts, n int) ([]*longhorn.Replica, scheduling) {
 
 // degraded is the condition of a volume that may be used although some replicas could not be placed. It is the same
 // before and after the other replicas are created.
-func degraded(in Facts, lack *scheduler.Unschedulable) scheduling {
+func degraded(in Facts, lack *scheduler.Unschedulable) Scheduling {
 	next := scheduler.Unschedulable{Wanted: 1, Rejections: lack.Rejections}
-	return scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: %s",
+	return Scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: %s",
 		lack.Placed+len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability, next.Error())}
 }
 
-// placeAttached finds a place for the only replica of a volume that is attached to a node for the first time. The
+// PlaceAttached finds a place for the only replica of a volume that is attached to a node for the first time. The
 // replica of a strict-local volume must be there; that of another volume may be on any node, if this one has no place.
-func placeAttached(in Facts, node string) ([]*longhorn.Replica, scheduling) {
+func PlaceAttached(in Facts, node string) ([]*longhorn.Replica, Scheduling) {
 	want := request(in.Volume)
 	want.ActualSizeBytes = 0
 	if types.IsStrictLocal(in.Volume) {
@@ -155,5 +156,5 @@ func placeAttached(in Facts, node string) ([]*longhorn.Replica, scheduling) {
 	if err != nil {
 		return nil, unplaced(types.ReasonReplicaSchedulingFailure, err.Error())
 	}
-	return []*longhorn.Replica{children.NewReplica(in.Volume, in.Names[0], found)}, allPlaced
+	return []*longhorn.Replica{children.NewReplica(in.Volume, in.Names[0], found)}, AllPlaced
 }

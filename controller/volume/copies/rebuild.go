@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ type Claim struct {
 	Wants []string
 }
 
-// claimOf returns the claim of a volume, as other volumes see it. It follows the same target as the volume's own step:
+// ClaimOf returns the claim of a volume, as other volumes see it. It follows the same target as the volume's own step:
 // a volume that claims a rebuild starts it when its turn comes, so no volume waits for a claim without effect. If the
 // API server refuses one of the volume's objects, the volume cannot start a rebuild, and claims nothing until an
 // attempt succeeds.
@@ -32,18 +32,18 @@ type Claim struct {
 // own is set when the volume computes its own claim. Then the claim includes a rebuild that the API server refuses,
 // because the volume attempts it at its turn. It also includes replicas that are rebuilt only if no new replica can be
 // placed.
-func claimOf(in Facts, own bool) Claim {
+func ClaimOf(in Facts, own bool) Claim {
 	claim := Claim{Volume: in.Volume.Name, Since: in.Volume.Status.LastDegradedAt}
 	if in.Engine == nil || in.Volume.DeletionTimestamp != nil {
 		return claim
 	}
-	c := copiesOf(in)
-	if !c.known {
+	c := StateOf(in)
+	if !c.Known {
 		return claim
 	}
 	f := policyFactsOf(in, record(in, c), claim.Since)
-	if i := slices.IndexFunc(f.list, isBeingRebuilt); i >= 0 {
-		claim.Runs = f.list[i].Spec.NodeID
+	if i := slices.IndexFunc(f.List, isBeingRebuilt); i >= 0 {
+		claim.Runs = f.List[i].Spec.NodeID
 		return claim
 	}
 	if !own && types.IsConditionTrue(in.Volume.Status.Conditions, types.ConditionChildRefused) {
@@ -58,8 +58,8 @@ func claimOf(in Facts, own bool) Claim {
 
 // isBeingRebuilt reports whether a replica is being rebuilt. A replica that has become a member and does not serve as
 // one yet counts too.
-func isBeingRebuilt(v copyView) bool {
-	return v.underway || v.mode == longhorn.ReplicaModeWO && v.member
+func isBeingRebuilt(v View) bool {
+	return v.Underway || v.mode == longhorn.ReplicaModeWO && v.member
 }
 
 // hasTurn reports whether a volume may start a rebuild on a node where at most limit rebuilds may run. Running
@@ -83,30 +83,30 @@ func (c Claim) compare(o Claim) int {
 
 // due lists the replicas that can be rebuilt now, those with the fewest failures first, and the time until another one
 // can be rebuilt. A replica that must leave its disk is rebuilt only if no new replica can be placed.
-func (f policyFacts) due(t Target, noPlace bool) (list []copyView, wait time.Duration) {
+func (f policyFacts) due(t Target, noPlace bool) (list []View, wait time.Duration) {
 	if !f.rebuilds {
 		return nil, 0
 	}
-	for _, v := range f.list {
+	for _, v := range f.List {
 		switch {
-		case t.Copies[v.Name].Fate != fateBuild, v.asked, !v.serving, v.small, v.evicted && !noPlace:
+		case t.Copies[v.Name].Fate != fateBuild, v.asked, !v.Serving, v.small, v.evicted && !noPlace:
 			continue
 		case v.tried:
 			continue // the engine's next status causes another sync
 		}
 		if left := types.RebuildDelay(&v.Spec, v.Status.UUID, f.now); left > 0 {
-			wait = sooner(wait, left)
+			wait = Sooner(wait, left)
 			continue
 		}
 		list = append(list, v)
 	}
-	slices.SortStableFunc(list, func(a, b copyView) int { return cmp.Compare(a.Spec.RebuildRetryCount, b.Spec.RebuildRetryCount) })
+	slices.SortStableFunc(list, func(a, b View) int { return cmp.Compare(a.Spec.RebuildRetryCount, b.Spec.RebuildRetryCount) })
 	return list, wait
 }
 
 // nextRebuild picks the replica to rebuild, if its turn has come: nil if there is none. It also returns the time until
 // the next check, and whether the volume waits for a turn.
-func nextRebuild(in Facts, f policyFacts, t Target, noPlace bool) (next *copyView, wait time.Duration, waits bool) {
+func nextRebuild(in Facts, f policyFacts, t Target, noPlace bool) (next *View, wait time.Duration, waits bool) {
 	due, wait := f.due(t, noPlace)
 	mine := Claim{Volume: in.Volume.Name, Since: in.Volume.Status.LastDegradedAt}
 	for i, v := range due {
@@ -117,5 +117,5 @@ func nextRebuild(in Facts, f policyFacts, t Target, noPlace bool) (next *copyVie
 	if len(due) == 0 {
 		return nil, wait, false
 	}
-	return nil, sooner(wait, awaitTurn), true
+	return nil, Sooner(wait, awaitTurn), true
 }

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"maps"
@@ -16,7 +16,7 @@ type Step struct {
 	Engine    *longhorn.Engine    // its replica addresses change; nil: they do not
 	Make      *longhorn.Replica   // nil: none
 	GiveUp    *Surplus            // nil: none
-	Scheduled scheduling
+	Scheduled Scheduling
 	// BeginsOn is the node where the rebuild of a replica starts; "": none starts.
 	BeginsOn string
 	// MakesLocal: the only reason for Make is that the volume has no replica where it is used.
@@ -35,7 +35,7 @@ type Surplus struct {
 	Why     Reason
 }
 
-// nextStep requires that the replicas are known. degradedSince is the stored time since when there have been too
+// NextStep requires that the replicas are known. degradedSince is the stored time since when there have been too
 // few good replicas.
 //
 //	target               current state                 step
@@ -46,11 +46,11 @@ type Surplus struct {
 //	build                serves, its time has come     add it to the engine's spec, one at a time
 //	drop                 member                        remove it from the engine's spec, one at a time
 //	drop                 the recorded epoch lacks it   delete it, one at a time
-func nextStep(in Facts, c copies, degradedSince string) Step {
+func NextStep(in Facts, c State, degradedSince string) Step {
 	c = record(in, c)
 	f := policyFactsOf(in, c, degradedSince)
 	t := targetOf(f)
-	s := Step{Scheduled: allPlaced, After: t.After}
+	s := Step{Scheduled: AllPlaced, After: t.After}
 	hasPlace := true
 	if t.Add != nil {
 		s.Make, s.Scheduled = place(in, f, *t.Add)
@@ -63,9 +63,9 @@ func nextStep(in Facts, c copies, degradedSince string) Step {
 	}
 	asked := askedFor(in, f, t)
 	// If the rebuild of a replica is about to be canceled, its turn is free for another replica.
-	if !slices.ContainsFunc(f.list, func(v copyView) bool { return isBeingRebuilt(v) && (v.member || asked[v.Name] != "") }) {
+	if !slices.ContainsFunc(f.List, func(v View) bool { return isBeingRebuilt(v) && (v.member || asked[v.Name] != "") }) {
 		v, wait, waits := nextRebuild(in, f, t, !hasPlace)
-		s.After, s.AwaitsTurn = sooner(s.After, wait), waits
+		s.After, s.AwaitsTurn = Sooner(s.After, wait), waits
 		if v != nil {
 			asked[v.Name], s.BeginsOn = types.ReplicaAddress(v.Replica), v.Spec.NodeID
 			f.begins(v.Name)
@@ -75,7 +75,7 @@ func nextStep(in Facts, c copies, degradedSince string) Step {
 		s.Engine = in.Engine.DeepCopy()
 		s.Engine.Spec.ReplicaAddressMap = asked
 	}
-	s.Replicas = changed(in.Replicas, f.list)
+	s.Replicas = changed(in.Replicas, f.List)
 	if s.Engine == nil && s.Make == nil && len(s.Replicas) == 0 {
 		s.GiveUp = giveUp(in, f, t)
 	}
@@ -85,7 +85,7 @@ func nextStep(in Facts, c copies, degradedSince string) Step {
 // drops reports whether a replica must go, and its object is not being deleted yet. It still has its data, so a new
 // replica would be the second one beyond the count. The deletion of its object is an event that causes a new plan.
 func drops(f policyFacts, t Target) bool {
-	return slices.ContainsFunc(f.list, func(v copyView) bool { return t.Copies[v.Name].Fate == fateDrop && v.DeletionTimestamp == nil })
+	return slices.ContainsFunc(f.List, func(v View) bool { return t.Copies[v.Name].Fate == fateDrop && v.DeletionTimestamp == nil })
 }
 
 // askedFor returns the replicas that the engine must have, except the one that is about to start its rebuild. These
@@ -99,11 +99,11 @@ func askedFor(in Facts, f policyFacts, t Target) map[string]string {
 			asked[name] = at
 		}
 	}
-	for _, v := range f.list {
+	for _, v := range f.List {
 		switch {
 		case v.member && v.Name != leaving && asked[v.Name] == "" && v.Status.IP != "":
 			asked[v.Name] = types.ReplicaAddress(v.Replica)
-		case v.underway && t.Copies[v.Name].Fate == fateBuild:
+		case v.Underway && t.Copies[v.Name].Fate == fateBuild:
 			asked[v.Name] = in.Engine.Spec.ReplicaAddressMap[v.Name]
 		}
 	}
@@ -113,11 +113,11 @@ func askedFor(in Facts, f policyFacts, t Target) map[string]string {
 // nextToLeave picks the member that the engine must exclude now. A member that is not healthy comes first, then the
 // least needed healthy member. "": none.
 func nextToLeave(f policyFacts, t Target) string {
-	isDropped := func(v copyView) bool { return v.member && t.Copies[v.Name].Fate == fateDrop }
-	var good []copyView
-	for _, v := range f.list {
+	isDropped := func(v View) bool { return v.member && t.Copies[v.Name].Fate == fateDrop }
+	var good []View
+	for _, v := range f.List {
 		switch {
-		case v.isHealthy():
+		case v.IsHealthy():
 			good = append(good, v)
 		case isDropped(v):
 			return v.Name
@@ -132,16 +132,16 @@ func nextToLeave(f policyFacts, t Target) string {
 // begins resets the stored healthy time of a replica whose rebuild is about to start. It does not count as healthy
 // until the rebuild succeeds.
 func (f policyFacts) begins(name string) {
-	for i, v := range f.list {
+	for i, v := range f.List {
 		if v.Name == name && v.Spec.HealthyAt != "" {
-			f.list[i].Replica = v.DeepCopy()
-			f.list[i].Spec.HealthyAt = ""
+			f.List[i].Replica = v.DeepCopy()
+			f.List[i].Spec.HealthyAt = ""
 		}
 	}
 }
 
 // changed lists the replicas with a changed spec.
-func changed(was []*longhorn.Replica, list []copyView) []*longhorn.Replica {
+func changed(was []*longhorn.Replica, list []View) []*longhorn.Replica {
 	var replicas []*longhorn.Replica
 	for i, v := range list {
 		if v.Spec != was[i].Spec {
@@ -153,7 +153,7 @@ func changed(was []*longhorn.Replica, list []copyView) []*longhorn.Replica {
 
 // giveUp picks a replica to delete: the recorded epoch lacks it, and the engine no longer uses it.
 func giveUp(in Facts, f policyFacts, t Target) *Surplus {
-	for _, v := range f.list {
+	for _, v := range f.List {
 		holds := v.member || v.asked || v.mode == longhorn.ReplicaModeWO || v.mode == longhorn.ReplicaModeRW
 		if t.Copies[v.Name].Fate == fateDrop && !holds && v.DeletionTimestamp == nil && f.hasProvenOther(v) {
 			return &Surplus{Replica: v.Replica, Engine: in.Engine, Why: t.Copies[v.Name].Why}

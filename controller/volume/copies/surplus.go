@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"time"
@@ -12,7 +12,7 @@ import (
 // lower the count, and expect their space back soon.
 const surplusWait = 5 * time.Minute
 
-// sparedOf returns how many good replicas beyond the count are not deleted yet, and for how long.
+// SparedOf returns how many good replicas beyond the count are not deleted yet, and for how long.
 //
 //	status.observedReplicaCount   SurplusReplicas        spared
 //	not above the count, or 0     any                    none
@@ -21,7 +21,7 @@ const surplusWait = 5 * time.Minute
 //	above it                      True, for surplusWait  none: the manager chooses
 //
 // A strict-local volume leaves no choice: the replica on the node where the volume is used stays.
-func sparedOf(in Facts) (n int, left time.Duration) {
+func SparedOf(in Facts) (n int, left time.Duration) {
 	n = in.Volume.Status.ObservedReplicaCount - in.Volume.Spec.NumberOfReplicas
 	if n <= 0 || types.IsStrictLocal(in.Volume) {
 		return 0, 0

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ type spread struct {
 	evenness [3]int
 }
 
-func (f policyFacts) spreadOf(list []copyView) spread {
+func (f policyFacts) spreadOf(list []View) spread {
 	per := [3]map[string]int{{}, {}, {}}
 	for _, v := range list {
 		for i, place := range []string{f.zones[v.Spec.NodeID], v.Spec.NodeID, v.Spec.DiskID} {
@@ -67,7 +67,7 @@ func gains(is, was [3]int) bool {
 
 // improves reports whether the spread is better, or a disk relieved, after one more copy is good and the least needed
 // copy, the one that dropSurplus picks, is gone.
-func (f policyFacts) improves(more copyView) bool {
+func (f policyFacts) improves(more View) bool {
 	spreads, relieves := f.effect(more)
 	return spreads || relieves
 }
@@ -75,26 +75,26 @@ func (f policyFacts) improves(more copyView) bool {
 // effect reports what one more copy does after it is good and the least needed copy is gone. spreads: the copies are
 // spread better. relieves: the copy that goes was on a disk that is too full, on the same node as the new copy, and
 // the spread is unchanged. A move to another node must have another reason.
-func (f policyFacts) effect(more copyView) (spreads, relieves bool) {
+func (f policyFacts) effect(more View) (spreads, relieves bool) {
 	settled := f.settled()
 	more.member, more.mode = true, longhorn.ReplicaModeRW
-	f.list = append(slices.Clone(settled), more)
-	for i := range f.list {
-		f.list[i].asked = true
+	f.List = append(slices.Clone(settled), more)
+	for i := range f.List {
+		f.List[i].asked = true
 	}
 	local := f.localCopy()
-	i := f.leastNeeded(f.list, func(v copyView) bool { return v.Name != local })
+	i := f.leastNeeded(f.List, func(v View) bool { return v.Name != local })
 	if i < 0 {
 		return false, false
 	}
-	gone := f.list[i]
-	is, was := f.spreadOf(slices.Delete(f.list, i, i+1)), f.spreadOf(settled)
+	gone := f.List[i]
+	is, was := f.spreadOf(slices.Delete(f.List, i, i+1)), f.spreadOf(settled)
 	return isBetter(f.balance, is, was), is == was && f.pressed[gone.Name] && gone.Name != more.Name && gone.Spec.NodeID == more.Spec.NodeID
 }
 
 // settled are the good copies that stay where they are.
-func (f policyFacts) settled() []copyView {
-	return f.those(func(v copyView) bool { return v.isSound() && !v.evicted })
+func (f policyFacts) settled() []View {
+	return f.those(func(v View) bool { return v.isSound() && !v.evicted })
 }
 
 // mayBalance reports whether a volume has nothing more urgent to do than to improve its balance. All members are good
@@ -104,8 +104,8 @@ func (f policyFacts) mayBalance() bool {
 		return false
 	}
 	settled := f.settled()
-	isLocal := func(v copyView) bool { return v.Spec.NodeID == f.consumer }
-	return len(settled) == f.asked && f.count(func(v copyView) bool { return v.member }) == f.asked &&
+	isLocal := func(v View) bool { return v.Spec.NodeID == f.consumer }
+	return len(settled) == f.asked && f.count(func(v View) bool { return v.member }) == f.asked &&
 		(f.consumer == "" || slices.ContainsFunc(settled, isLocal))
 }
 
@@ -115,11 +115,11 @@ func (f policyFacts) balancing() string {
 	if !f.mayBalance() {
 		return ""
 	}
-	var best *copyView
-	for i, v := range f.list {
+	var best *View
+	for i, v := range f.List {
 		may := !v.member && !v.evicted && v.DeletionTimestamp == nil && (f.prospects[v.Name] == expected || f.rest(v) > 0)
 		if may && f.improves(v) && (best == nil || f.compareProgress(v, *best) < 0) {
-			best = &f.list[i]
+			best = &f.List[i]
 		}
 	}
 	if best == nil {
@@ -129,14 +129,14 @@ func (f policyFacts) balancing() string {
 }
 
 // compareProgress orders the copy that has progressed further first.
-func (f policyFacts) compareProgress(a, b copyView) int {
-	return cmp.Or(first(a.underway, b.underway), first(a.serving, b.serving), cmp.Compare(a.Name, b.Name))
+func (f policyFacts) compareProgress(a, b View) int {
+	return cmp.Or(first(a.Underway, b.Underway), first(a.Serving, b.Serving), cmp.Compare(a.Name, b.Name))
 }
 
 // keepBalancing keeps a copy beyond the count until it is good; then another one is surplus. It also keeps a copy that
 // fails for a while: otherwise the next copy would be created at the same place immediately, and would fail in the
 // same way.
-func keepBalancing(f policyFacts, v copyView) (Decision, bool) {
+func keepBalancing(f policyFacts, v View) (Decision, bool) {
 	if v.member || v.Name != f.balancing() {
 		return Decision{}, false
 	}
@@ -145,7 +145,7 @@ func keepBalancing(f policyFacts, v copyView) (Decision, bool) {
 
 // addBalance asks for one more copy if there is a place that improves the balance.
 func addBalance(f policyFacts) (*Addition, time.Duration) {
-	if f.asked < 2 && !f.relieves || len(f.list) != f.asked || !f.mayBalance() {
+	if f.asked < 2 && !f.relieves || len(f.List) != f.asked || !f.mayBalance() {
 		return nil, 0
 	}
 	return &Addition{Why: whyBalance}, lookAgain
@@ -156,15 +156,15 @@ func addBalance(f policyFacts) (*Addition, time.Duration) {
 func placeBalancing(in Facts, f policyFacts) *longhorn.Replica {
 	r := placeCopy(in, clusterFor(in.Cluster, f), request(in.Volume))
 	if r != nil {
-		if spreads, _ := f.effect(copyView{Replica: r}); spreads {
+		if spreads, _ := f.effect(View{Replica: r}); spreads {
 			return r
 		}
 	}
-	for _, v := range f.list {
+	for _, v := range f.List {
 		if !f.pressed[v.Name] {
 			continue
 		}
-		if r = placeBeside(in, f, v); r != nil && f.improves(copyView{Replica: r}) {
+		if r = placeBeside(in, f, v); r != nil && f.improves(View{Replica: r}) {
 			return r
 		}
 	}
@@ -180,8 +180,8 @@ func placeCopy(in Facts, cluster scheduler.Snapshot, want scheduler.Request) *lo
 	return children.NewReplica(in.Volume, in.Names[0], found)
 }
 
-// autoBalanceOf is the volume's own value for balance, or else the setting.
-func autoBalanceOf(v *longhorn.Volume, setting longhorn.AutoBalance) longhorn.AutoBalance {
+// AutoBalanceOf is the volume's own value for balance, or else the setting.
+func AutoBalanceOf(v *longhorn.Volume, setting longhorn.AutoBalance) longhorn.AutoBalance {
 	if own := v.Spec.ReplicaAutoBalance; own != "" && own != longhorn.AutoBalanceIgnored {
 		return own
 	}

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 
 // policy decides about a replica, or has no opinion. It must not drop the last replica that has all data. The policies
 // after keepLastGood may rely on that policy.
-type policy func(f policyFacts, v copyView) (Decision, bool)
+type policy func(f policyFacts, v View) (Decision, bool)
 
 // policies decide in this order.
 //
@@ -56,7 +56,7 @@ var additions = []addition{
 	addBalance,
 }
 
-func dropDeleted(f policyFacts, v copyView) (Decision, bool) {
+func dropDeleted(f policyFacts, v View) (Decision, bool) {
 	switch {
 	case v.DeletionTimestamp == nil:
 		return Decision{}, false
@@ -66,7 +66,7 @@ func dropDeleted(f policyFacts, v copyView) (Decision, bool) {
 	return Decision{fateDrop, whyDeleted}, true
 }
 
-func keepLastGood(f policyFacts, v copyView) (Decision, bool) {
+func keepLastGood(f policyFacts, v View) (Decision, bool) {
 	switch {
 	case v.member && !f.hasAnother(v):
 		return Decision{fateKeep, whyLastGood}, true
@@ -78,22 +78,22 @@ func keepLastGood(f policyFacts, v copyView) (Decision, bool) {
 	return Decision{fateKeep, whyLastGood}, true
 }
 
-func dropNodeGone(_ policyFacts, v copyView) (Decision, bool) {
+func dropNodeGone(_ policyFacts, v View) (Decision, bool) {
 	return Decision{fateDrop, whyNodeGone}, v.member && v.gone
 }
 
 // keepUnsettled keeps a member that does not serve. Until an epoch without it is recorded, it may be the only member
 // with an acknowledged write.
-func keepUnsettled(_ policyFacts, v copyView) (Decision, bool) {
-	return Decision{fateKeep, whyUnsettled}, v.member && !v.isHealthy()
+func keepUnsettled(_ policyFacts, v View) (Decision, bool) {
+	return Decision{fateKeep, whyUnsettled}, v.member && !v.IsHealthy()
 }
 
 // dropStale drops a replica that failed too long ago. It keeps a replica that serves, because that will be rebuilt.
-func dropStale(f policyFacts, v copyView) (Decision, bool) {
-	return Decision{fateDrop, whyStale}, !v.member && !v.underway && !v.serving && f.isStale(v)
+func dropStale(f policyFacts, v View) (Decision, bool) {
+	return Decision{fateDrop, whyStale}, !v.member && !v.Underway && !v.Serving && f.isStale(v)
 }
 
-func keepLocal(f policyFacts, v copyView) (Decision, bool) {
+func keepLocal(f policyFacts, v View) (Decision, bool) {
 	if f.consumer == "" || v.Name != f.localCopy() {
 		return Decision{}, false
 	}
@@ -107,12 +107,12 @@ func keepLocal(f policyFacts, v copyView) (Decision, bool) {
 // is not too full if possible. Without a good replica, it is one that may become good; "" if there is none.
 func (f policyFacts) localCopy() string {
 	pressed, best := "", ""
-	for _, v := range f.list {
+	for _, v := range f.List {
 		switch {
 		case v.Spec.NodeID != f.consumer || v.evicted || v.DeletionTimestamp != nil:
-		case v.isHealthy() && f.pressed[v.Name]:
+		case v.IsHealthy() && f.pressed[v.Name]:
 			pressed = v.Name
-		case v.isHealthy():
+		case v.IsHealthy():
 			return v.Name
 		case best == "" && !v.member && f.prospects[v.Name] == expected:
 			best = v.Name
@@ -121,9 +121,9 @@ func (f policyFacts) localCopy() string {
 	return cmp.Or(pressed, best)
 }
 
-func moveEvicted(f policyFacts, v copyView) (Decision, bool) {
+func moveEvicted(f policyFacts, v View) (Decision, bool) {
 	switch {
-	case !v.evicted, !v.member && f.count(copyView.isSound) < f.asked:
+	case !v.evicted, !v.member && f.count(View.isSound) < f.asked:
 		return Decision{}, false
 	case !v.member, f.staying() >= f.asked || slices.Contains(f.spareEvicted(), v.Name):
 		return Decision{fateDrop, whyEvicted}, true
@@ -134,12 +134,12 @@ func moveEvicted(f policyFacts, v copyView) (Decision, bool) {
 // spareEvicted are the replicas that must leave their disk and can, although not all of them have a replacement yet:
 // there are more good replicas than requested.
 func (f policyFacts) spareEvicted() []string {
-	return beyond(f, f.asked, f.those(copyView.isSound), func(v copyView) bool { return v.evicted })
+	return beyond(f, f.asked, f.those(View.isSound), func(v View) bool { return v.evicted })
 }
 
 // localRest is the time for which the volume keeps a failed replica on the consumer's node although there are enough
 // others; 0: it does not.
-func (f policyFacts) localRest(v copyView) time.Duration {
+func (f policyFacts) localRest(v View) time.Duration {
 	if v.Spec.NodeID != f.consumer {
 		return 0
 	}
@@ -149,14 +149,14 @@ func (f policyFacts) localRest(v copyView) time.Duration {
 // rest is the time for which the volume keeps a failed replica that it would otherwise replace. The replacement
 // would be created at the same place immediately, and would fail in the same way. A short patience does not cause
 // more frequent attempts than rebuilds of a failing replica.
-func (f policyFacts) rest(v copyView) time.Duration {
+func (f policyFacts) rest(v View) time.Duration {
 	if v.evicted || f.prospects[v.Name] != mayReturn {
 		return 0
 	}
 	return types.Until(v.Spec.FailedAt, max(f.patience, types.MaxRebuildBackoff), f.now)
 }
 
-func dropSurplus(f policyFacts, v copyView) (Decision, bool) {
+func dropSurplus(f policyFacts, v View) (Decision, bool) {
 	isSurplus := !v.member && f.staying() >= f.asked && f.localRest(v) == 0 || v.member && slices.Contains(f.surplus(), v.Name)
 	return Decision{fateDrop, whySurplus}, isSurplus
 }
@@ -169,15 +169,15 @@ func (f policyFacts) surplus() []string {
 	if f.consumer != "" {
 		local = f.localCopy()
 	}
-	return beyond(f, f.asked+f.spared, f.those(func(v copyView) bool { return v.isSound() && !v.evicted }), func(v copyView) bool { return v.Name != local })
+	return beyond(f, f.asked+f.spared, f.those(func(v View) bool { return v.isSound() && !v.evicted }), func(v View) bool { return v.Name != local })
 }
 
-func (f policyFacts) those(are func(copyView) bool) []copyView {
-	return slices.DeleteFunc(slices.Clone(f.list), func(v copyView) bool { return !are(v) })
+func (f policyFacts) those(are func(View) bool) []View {
+	return slices.DeleteFunc(slices.Clone(f.List), func(v View) bool { return !are(v) })
 }
 
 // beyond picks replicas that may go from list, at most as many as list is longer than count.
-func beyond(f policyFacts, count int, list []copyView, mayGo func(copyView) bool) []string {
+func beyond(f policyFacts, count int, list []View, mayGo func(View) bool) []string {
 	var names []string
 	for excess := len(list) - count; excess > 0; excess-- {
 		i := f.leastNeeded(list, mayGo)
@@ -197,14 +197,14 @@ func beyond(f policyFacts, count int, list []copyView, mayGo func(copyView) bool
 //   - one on a disk that is too full
 //   - one that is not on the engine's node
 //   - the last by name
-func (f policyFacts) leastNeeded(list []copyView, mayGo func(copyView) bool) int {
+func (f policyFacts) leastNeeded(list []View, mayGo func(View) bool) int {
 	perDisk, perNode, perZone := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, v := range list {
 		perDisk[v.Spec.DiskID]++
 		perNode[v.Spec.NodeID]++
 		perZone[f.zones[v.Spec.NodeID]]++
 	}
-	order := func(a, b copyView) int {
+	order := func(a, b View) int {
 		return cmp.Or(
 			first(!a.asked, !b.asked),
 			-cmp.Compare(perDisk[a.Spec.DiskID], perDisk[b.Spec.DiskID]),
@@ -234,11 +234,11 @@ func first(a, b bool) int {
 	return 1
 }
 
-func keepCount(f policyFacts, v copyView) (Decision, bool) {
+func keepCount(f policyFacts, v View) (Decision, bool) {
 	switch {
 	case v.member:
 		return Decision{fateKeep, whyMember}, true
-	case v.underway:
+	case v.Underway:
 		return Decision{fateBuild, whyRebuilding}, true
 	case f.prospects[v.Name] == lost:
 		return Decision{fateKeep, whyLost}, true
@@ -250,7 +250,7 @@ func keepCount(f policyFacts, v copyView) (Decision, bool) {
 
 // replaceLost asks for a replica in place of one that is lost or has not returned in time.
 func replaceLost(f policyFacts) (*Addition, time.Duration) {
-	if f.healthy() >= f.asked {
+	if f.Healthy() >= f.asked {
 		return nil, 0
 	}
 	if awaits, wait := f.awaits(); awaits {
@@ -265,21 +265,21 @@ func replaceLost(f policyFacts) (*Addition, time.Duration) {
 
 // replaceEvicted asks for a replica that replaces one that must leave its disk.
 func replaceEvicted(f policyFacts) (*Addition, time.Duration) {
-	i := slices.IndexFunc(f.list, func(v copyView) bool { return v.isHealthy() && v.evicted })
-	if i < 0 || f.healthy() < f.asked || f.staying() >= f.asked {
+	i := slices.IndexFunc(f.List, func(v View) bool { return v.IsHealthy() && v.evicted })
+	if i < 0 || f.Healthy() < f.asked || f.staying() >= f.asked {
 		return nil, 0
 	}
 	if awaits, wait := f.awaits(); awaits {
 		return nil, wait
 	}
-	return &Addition{Why: whyEvict, Moves: f.list[i].Name}, 0
+	return &Addition{Why: whyEvict, Moves: f.List[i].Name}, 0
 }
 
 // addLocal asks for a replica beyond the count, on the node where the volume is used. When it is good, another replica
 // is surplus.
 func addLocal(f policyFacts) (*Addition, time.Duration) {
-	onNode := func(v copyView) bool { return v.Spec.NodeID == f.consumer && v.DeletionTimestamp == nil }
-	if f.consumer == "" || f.staying() < f.asked || slices.ContainsFunc(f.list, onNode) {
+	onNode := func(v View) bool { return v.Spec.NodeID == f.consumer && v.DeletionTimestamp == nil }
+	if f.consumer == "" || f.staying() < f.asked || slices.ContainsFunc(f.List, onNode) {
 		return nil, 0
 	}
 	if wait := f.untilSettled(); wait > 0 {
@@ -314,14 +314,14 @@ func (f policyFacts) movedSinceLocal() bool { return f.localAt != "" && f.attach
 // prospects. After its node was removed, a member may continue to serve, as the last one: the new replica is copied
 // from it.
 func (f policyFacts) awaits() (bool, time.Duration) {
-	for _, v := range f.list {
+	for _, v := range f.List {
 		switch {
 		case v.DeletionTimestamp != nil:
 		case v.member:
-			if !v.isHealthy() && !v.gone {
+			if !v.IsHealthy() && !v.gone {
 				return true, 0
 			}
-		case v.evicted && !v.underway:
+		case v.evicted && !v.Underway:
 		case f.prospects[v.Name] == expected:
 			return true, 0
 		case f.prospects[v.Name] == mayReturn:
@@ -336,7 +336,7 @@ func (f policyFacts) awaits() (bool, time.Duration) {
 // awaitedSince is the stored time since when a replica is awaited: since there have been too few replicas. For a
 // replica that never became good, it is the time at which it failed. Otherwise, where no replica can be opened, one
 // new replica after the other would be created.
-func (f policyFacts) awaitedSince(v copyView) string {
+func (f policyFacts) awaitedSince(v View) string {
 	if v.Spec.LastHealthyAt == "" && v.Spec.FailedAt > f.degradedSince {
 		return v.Spec.FailedAt
 	}

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"time"
@@ -13,9 +13,9 @@ const steadyAfter = 10 * time.Minute
 
 // record returns the replicas with their current state recorded in their specs. A replica with a changed spec is a new
 // object; the object of the input stays unchanged.
-func record(in Facts, c copies) copies {
-	recorded := copies{known: c.known}
-	for _, v := range c.list {
+func record(in Facts, c State) State {
+	recorded := State{Known: c.Known}
+	for _, v := range c.List {
 		spec := recordOf(v, in.Now)
 		if v.DeletionTimestamp == nil {
 			spec.DesireState = longhorn.DesireStateRunning
@@ -24,7 +24,7 @@ func record(in Facts, c copies) copies {
 			v.Replica = v.DeepCopy()
 			v.Spec = spec
 		}
-		recorded.list = append(recorded.list, v)
+		recorded.List = append(recorded.List, v)
 	}
 	return recorded
 }
@@ -42,15 +42,15 @@ func record(in Facts, c copies) copies {
 //
 // The count stays when a rebuild succeeds. It is reset only when the replica fails after it has lasted. So a replica
 // on a disk that is too slow to stay a member is not rebuilt without end.
-func recordOf(v copyView, at time.Time) longhorn.ReplicaSpec {
+func recordOf(v View, at time.Time) longhorn.ReplicaSpec {
 	s, was, now := v.Spec, v.Spec, types.Timestamp(at)
 	switch {
-	case v.isHealthy():
+	case v.IsHealthy():
 		if was.FailedAt != "" || was.HealthyAt == "" {
 			s.FailedAt, s.HealthyAt, s.LastHealthyAt = "", now, now
 		}
 		s.ServedUUID = v.Status.UUID
-	case v.member || v.DeletionTimestamp != nil || v.underway:
+	case v.member || v.DeletionTimestamp != nil || v.Underway:
 	case was.HealthyAt != "" && was.FailedAt == "":
 		s.FailedAt, s.LastFailedAt = now, now
 		s.RebuildRetryCount = 0

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"fmt"
@@ -34,23 +34,23 @@ func diskUse(node, use string) *longhorn.Node {
 }
 
 func olderBy(d time.Duration) option {
-	return func(_ *Input, r *longhorn.Replica) { r.CreationTimestamp = metav1.Time{Time: now.Add(-d)} }
+	return func(_ *Facts, r *longhorn.Replica) { r.CreationTimestamp = metav1.Time{Time: now.Add(-d)} }
 }
 
-func pressing(percent int64, in Input) Input {
+func pressing(percent int64, in Facts) Facts {
 	in.AutoBalance, in.RebuildLimit, in.DiskPressure = best, 5, percent
 	return in
 }
 
 func TestWhichReplicasAreOnADiskThatIsTooFull(t *testing.T) {
 	one := served(1, all(member, onDisk("disk-d1")))
-	beside := func(newer string) Input {
+	beside := func(newer string) Facts {
 		return served(1, all(member, onDisk("disk-d1"), olderBy(time.Hour)), all(member, onNode("a"), onDisk(newer), olderBy(time.Minute)))
 	}
-	disabled := func(in Input) Input { in.AutoBalance = least; return in }
+	disabled := func(in Facts) Facts { in.AutoBalance = least; return in }
 	for _, tc := range []struct {
 		name string
-		in   Input
+		in   Facts
 		use  string
 		want string
 	}{
@@ -66,7 +66,7 @@ func TestWhichReplicasAreOnADiskThatIsTooFull(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
-			for name := range pressedOf(tc.in.Facts, []*longhorn.Node{diskUse("a", tc.use)}) {
+			for name := range PressedOf(tc.in, []*longhorn.Node{diskUse("a", tc.use)}) {
 				got = append(got, name)
 			}
 			assert.Equal(t, tc.want, strings.Join(got, " "))
@@ -76,7 +76,7 @@ func TestWhichReplicasAreOnADiskThatIsTooFull(t *testing.T) {
 
 func TestWhichDisksAreUnsettled(t *testing.T) {
 	healthy := func(d time.Duration) option {
-		return func(_ *Input, r *longhorn.Replica) { r.Spec.HealthyAt = ago(d) }
+		return func(_ *Facts, r *longhorn.Replica) { r.Spec.HealthyAt = ago(d) }
 	}
 	for name, tc := range map[string]struct {
 		replica option
@@ -92,7 +92,7 @@ func TestWhichDisksAreUnsettled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := served(1, tc.replica)
-			assert.Equal(t, tc.want, unsettledDisks(in.Replicas, now)["disk-a"])
+			assert.Equal(t, tc.want, UnsettledDisks(in.Replicas, now)["disk-a"])
 		})
 	}
 }
@@ -101,7 +101,7 @@ func TestWhichDisksAreUnsettled(t *testing.T) {
 // old.
 type fullWorld struct {
 	nodes   []*longhorn.Node
-	volumes []Input
+	volumes []Facts
 	others  map[string]int64 // GiB in use by something else, by disk UUID
 	moves   int
 }
@@ -143,7 +143,7 @@ func (w *fullWorld) turn(t *testing.T, i int, clock time.Time) bool {
 	}
 	settings := in.Cluster.Settings
 	in.Now, in.Cluster = clock, o.Snapshot(in.Volume.Name, settings)
-	in.Pressed, in.Unsettled = pressedOf(in.Facts, o.Nodes), unsettledDisks(o.Replicas, in.Now)
+	in.Pressed, in.Unsettled = PressedOf(*in, o.Nodes), UnsettledDisks(o.Replicas, in.Now)
 	before, size := len(in.Replicas), in.Volume.Status.ActualSize
 	did := obey(t, in)
 	in.Volume.Status.ActualSize = size
@@ -157,7 +157,7 @@ func (w *fullWorld) turn(t *testing.T, i int, clock time.Time) bool {
 		w.moves++
 	}
 	require.LessOrEqual(t, len(in.Replicas), count+1)
-	require.GreaterOrEqual(t, copiesOf(in.Facts).healthy(), count)
+	require.GreaterOrEqual(t, StateOf(*in).Healthy(), count)
 	return did
 }
 
@@ -180,7 +180,7 @@ func (w *fullWorld) rest(t *testing.T) {
 	}
 }
 
-func (w *fullWorld) with(name string, size int64, in Input) {
+func (w *fullWorld) with(name string, size int64, in Facts) {
 	in.Volume.Name, in.Volume.Labels, in.Volume.Status.ActualSize = name, map[string]string{types.LabelVolume: name}, size*gib
 	for _, r := range in.Replicas {
 		r.Spec.VolumeName, r.Labels[types.LabelVolume], r.Status.AllocatedBytes = name, name, size*gib
@@ -193,17 +193,17 @@ func TestCopiesLeaveADiskThatIsTooFull(t *testing.T) {
 	at := func(node, disk string) option {
 		return all(member, onNode(node), onDisk("disk-"+disk), olderBy(time.Hour))
 	}
-	hardZones := func(in Input) Input {
+	hardZones := func(in Facts) Facts {
 		in.Cluster.Settings.ZoneSoftAntiAffinity = false
 		return in
 	}
-	strict := func(in Input) Input {
+	strict := func(in Facts) Facts {
 		in.Volume.Spec.DataLocality = longhorn.DataLocalityStrictLocal
 		return in
 	}
 	for _, tc := range []struct {
 		name  string
-		in    Input
+		in    Facts
 		size  int64
 		use   string // of node a, by something else; e1 is the disk of node b
 		want  string
@@ -296,7 +296,7 @@ func TestMovesOffFullDisksComeToRest(t *testing.T) {
 }
 
 // renamed changes the name of the only replica of a volume, also in its engine.
-func renamed(in *Input, was, name string) {
+func renamed(in *Facts, was, name string) {
 	e := in.Engine
 	e.Status.Epoch.Members = []string{name}
 	e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{name: longhorn.ReplicaModeRW}
@@ -309,25 +309,10 @@ func renamed(in *Input, was, name string) {
 // The claim that others see does not depend on the snapshot of the cluster, which they do not read for it.
 func TestAMoveOffAFullDiskIsClaimed(t *testing.T) {
 	in := pressing(90, served(1, all(member, onDisk("disk-d1"), olderBy(time.Hour)), all(fresh, onNode("a"), onDisk("disk-d2"), olderBy(time.Second))))
-	in.Pressed = pressedOf(in.Facts, []*longhorn.Node{diskUse("a", "d1=95 d2=10")})
+	in.Pressed = PressedOf(in, []*longhorn.Node{diskUse("a", "d1=95 d2=10")})
 	in.Cluster = scheduler.Snapshot{}
-	assert.Equal(t, []string{"a"}, claimOf(in.Facts, false).Wants)
+	assert.Equal(t, []string{"a"}, ClaimOf(in, false).Wants)
 	in.Pressed = nil
-	assert.Empty(t, claimOf(in.Facts, false).Wants)
+	assert.Empty(t, ClaimOf(in, false).Wants)
 	assert.Equal(t, whySurplus, targetFor(in).Copies["r2"].Why)
-}
-
-func TestWhatIsReadForMovesOffFullDisks(t *testing.T) {
-	h, c := begin(t, append(cluster(2), build.Setting(types.SettingReplicaAutoBalance, "best-effort"),
-		build.Setting(types.SettingReplicaAutoBalanceDiskPressurePercentage, "50"))...)
-	h.Overwrite(build.ReadyNode("a", "disk-a", build.WithDiskStatus("disk-1", "disk-a", func(d *longhorn.DiskStatus) { d.StorageAvailable = d.StorageMaximum / 2 })))
-	h.CatchUp()
-	v, err := c.deps.Volumes.GetRO("vol")
-	require.NoError(t, err)
-	in, err := c.gather(v)
-	require.NoError(t, err)
-	assert.Equal(t, int64(50), in.DiskPressure)
-	assert.Equal(t, map[string]bool{"r1": true}, in.Pressed)
-	assert.Contains(t, in.Unsettled, "disk-b")
-	assert.Contains(t, c.whenSetting(build.Setting(types.SettingReplicaAutoBalanceDiskPressurePercentage, "60")), "vol")
 }

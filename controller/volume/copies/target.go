@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"slices"
@@ -74,8 +74,8 @@ const (
 	whyEvict Reason = "evict" // a replica must leave its disk
 )
 
-// explain returns the reason of a deletion in words for users.
-func (r Reason) explain() string {
+// Explain returns the reason of a deletion in words for users.
+func (r Reason) Explain() string {
 	switch r {
 	case whyEvicted:
 		return "its disk is being evicted and the volume has enough healthy replicas"
@@ -93,7 +93,7 @@ func (r Reason) explain() string {
 
 // policyFacts are everything that the policies see. They are derived from the Facts.
 type policyFacts struct {
-	copies
+	State
 	prospects map[string]prospect // of replicas that are not members
 	asked     int                 // the requested number of replicas
 	spared    int                 // good replicas beyond it that are not deleted yet, since the count was lowered
@@ -117,16 +117,16 @@ type policyFacts struct {
 	now           time.Time
 }
 
-func policyFactsOf(in Facts, c copies, degradedSince string) policyFacts {
+func policyFactsOf(in Facts, c State, degradedSince string) policyFacts {
 	f := policyFacts{
-		copies: c, prospects: map[string]prospect{}, zones: map[string]string{}, asked: in.Volume.Spec.NumberOfReplicas, engine: in.Engine.Spec.NodeID,
+		State: c, prospects: map[string]prospect{}, zones: map[string]string{}, asked: in.Volume.Spec.NumberOfReplicas, engine: in.Engine.Spec.NodeID,
 		degradedSince: degradedSince, patience: in.ReplenishmentWait, stale: time.Duration(in.Volume.Spec.StaleReplicaTimeout) * time.Minute,
-		rebuilds: in.RebuildLimit > 0, balance: autoBalanceOf(in.Volume, in.AutoBalance), now: in.Now,
+		rebuilds: in.RebuildLimit > 0, balance: AutoBalanceOf(in.Volume, in.AutoBalance), now: in.Now,
 		relieves: in.relieves(), pressed: in.Pressed,
 	}
-	f.attachedAt, f.localAt = attachedSince(in), in.Volume.Status.LastLocalReplicaAt
+	f.attachedAt, f.localAt = AttachedSince(in), in.Volume.Status.LastLocalReplicaAt
 	f.strict = types.IsStrictLocal(in.Volume)
-	f.spared, _ = sparedOf(in)
+	f.spared, _ = SparedOf(in)
 	if f.strict || in.Volume.Spec.DataLocality == longhorn.DataLocalityBestEffort && !in.Engine.Spec.DisableFrontend {
 		f.consumer = in.Engine.Spec.NodeID
 	}
@@ -136,7 +136,7 @@ func policyFactsOf(in Facts, c copies, degradedSince string) policyFacts {
 	for _, n := range in.Cluster.Nodes { // also nodes where a replica may be placed
 		f.zones[n.Name] = n.Zone
 	}
-	for _, v := range c.list {
+	for _, v := range c.List {
 		if !v.member {
 			f.prospects[v.Name] = prospectOf(in, v)
 		}
@@ -144,8 +144,8 @@ func policyFactsOf(in Facts, c copies, degradedSince string) policyFacts {
 	return f
 }
 
-// attachedSince is the stored time at which the volume was attached to the node of its engine.
-func attachedSince(in Facts) string {
+// AttachedSince is the stored time at which the volume was attached to the node of its engine.
+func AttachedSince(in Facts) string {
 	if s := in.Volume.Status; s.CurrentNodeID == in.Engine.Spec.NodeID && s.AttachedAt != "" {
 		return s.AttachedAt
 	}
@@ -156,13 +156,13 @@ func attachedSince(in Facts) string {
 // additions for one more replica, in their order.
 func targetOf(f policyFacts) Target {
 	t := Target{Copies: map[string]Decision{}}
-	for _, v := range f.list {
+	for _, v := range f.List {
 		d := decide(f, v)
 		t.Copies[v.Name] = d
 		if d.Fate != fateDrop && !v.member {
-			t.After = sooner(sooner(t.After, f.staleIn(v)), f.localRest(v))
+			t.After = Sooner(Sooner(t.After, f.staleIn(v)), f.localRest(v))
 			if d.Why == whyBalance {
-				t.After = sooner(t.After, f.rest(v))
+				t.After = Sooner(t.After, f.rest(v))
 			}
 		}
 	}
@@ -171,7 +171,7 @@ func targetOf(f policyFacts) Target {
 	}
 	for _, wants := range additions {
 		add, wait := wants(f)
-		t.After = sooner(t.After, wait)
+		t.After = Sooner(t.After, wait)
 		if add != nil {
 			if t.Add = add; f.strict {
 				add.Node = f.consumer
@@ -182,7 +182,7 @@ func targetOf(f policyFacts) Target {
 	return t
 }
 
-func decide(f policyFacts, v copyView) Decision {
+func decide(f policyFacts, v View) Decision {
 	for _, p := range policies {
 		if d, ok := p(f, v); ok {
 			return d
@@ -193,24 +193,24 @@ func decide(f policyFacts, v copyView) Decision {
 
 // staying is the number of good replicas that stay where they are.
 func (f policyFacts) staying() int {
-	return f.count(func(v copyView) bool { return v.isSound() && !v.evicted })
+	return f.count(func(v View) bool { return v.isSound() && !v.evicted })
 }
 
 // hasAnother reports whether another replica than v is good.
-func (f policyFacts) hasAnother(v copyView) bool {
-	return slices.ContainsFunc(f.list, func(o copyView) bool { return o.Name != v.Name && o.isSound() })
+func (f policyFacts) hasAnother(v View) bool {
+	return slices.ContainsFunc(f.List, func(o View) bool { return o.Name != v.Name && o.isSound() })
 }
 
 // hasProvenOther reports whether another replica than v serves now and was recorded as good. The record is a second
 // proof in addition to the engine's status.
-func (f policyFacts) hasProvenOther(v copyView) bool {
-	return slices.ContainsFunc(f.list, func(o copyView) bool { return o.Name != v.Name && o.isSound() && o.Spec.LastHealthyAt != "" })
+func (f policyFacts) hasProvenOther(v View) bool {
+	return slices.ContainsFunc(f.List, func(o View) bool { return o.Name != v.Name && o.isSound() && o.Spec.LastHealthyAt != "" })
 }
 
 // staleIn is the time until a failed replica is deleted according to staleReplicaTimeout; 0: never, or it is due. A
 // replica that never became good is not deleted before its replacement may be created. Otherwise, where no replica
 // can be opened, each deletion would be the reason for the next creation.
-func (f policyFacts) staleIn(v copyView) time.Duration {
+func (f policyFacts) staleIn(v View) time.Duration {
 	if f.stale <= 0 || v.Spec.FailedAt == "" {
 		return 0
 	}
@@ -221,12 +221,12 @@ func (f policyFacts) staleIn(v copyView) time.Duration {
 	return types.Until(v.Spec.FailedAt, after, f.now)
 }
 
-func (f policyFacts) isStale(v copyView) bool {
+func (f policyFacts) isStale(v View) bool {
 	return f.stale > 0 && v.Spec.FailedAt != "" && f.staleIn(v) == 0
 }
 
-// sooner is the shorter of two waiting times; 0 is never.
-func sooner(a, b time.Duration) time.Duration {
+// Sooner is the shorter of two waiting times; 0 is never.
+func Sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
 	}

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"fmt"
@@ -9,12 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	object "k8s.io/apimachinery/pkg/runtime"
-	kubetypes "k8s.io/apimachinery/pkg/types"
 
-	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
-	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -59,7 +54,7 @@ func TestWhatAVolumeClaims(t *testing.T) {
 	const wo, failed = longhorn.ReplicaModeWO, longhorn.ReplicaModeERR
 	for _, tc := range []struct {
 		name  string
-		in    Input
+		in    Facts
 		runs  string
 		wants []string
 	}{
@@ -73,9 +68,9 @@ func TestWhatAVolumeClaims(t *testing.T) {
 		{name: "its node is away → nothing", in: served(2, member, all(once(time.Minute), away))},
 		{name: "it is not needed → nothing", in: served(1, member, once(time.Minute))},
 		{name: "it is being deleted → nothing", in: served(2, member, all(once(time.Minute), beingDeleted))},
-		{name: "the engine speaks of an earlier run → nothing", in: func() Input { in := served(2, member, once(time.Minute)); in.Engine.Status.Generation = 2; return in }()},
+		{name: "the engine speaks of an earlier run → nothing", in: func() Facts { in := served(2, member, once(time.Minute)); in.Engine.Status.Generation = 2; return in }()},
 		{name: "the volume is detached → nothing", in: resting(0, served(2, member, once(time.Minute)))},
-		{name: "the volume is being deleted → nothing", in: func() Input {
+		{name: "the volume is being deleted → nothing", in: func() Facts {
 			in := served(2, member, once(time.Minute))
 			in.Volume.DeletionTimestamp = &metav1.Time{Time: now}
 			return in
@@ -83,7 +78,7 @@ func TestWhatAVolumeClaims(t *testing.T) {
 		{name: "rebuilds are off → nothing", in: withoutRebuilds(served(2, member, once(time.Minute)))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := claimOf(tc.in.Facts, false)
+			c := ClaimOf(tc.in, false)
 			assert.Equal(t, tc.runs, c.Runs)
 			assert.Equal(t, tc.wants, c.Wants)
 			if tc.runs == "" && !tc.in.Volume.DeletionTimestamp.IsZero() {
@@ -91,7 +86,7 @@ func TestWhatAVolumeClaims(t *testing.T) {
 			}
 			p := plan(tc.in)
 			begins := p.UpdateEngine != nil && len(p.UpdateEngine.Spec.ReplicaAddressMap) > len(tc.in.Engine.Spec.ReplicaAddressMap)
-			if copiesOf(tc.in.Facts).known {
+			if StateOf(tc.in).Known {
 				assert.Equal(t, len(tc.wants) > 0, begins, "it claims what its own step begins")
 			}
 		})
@@ -100,21 +95,21 @@ func TestWhatAVolumeClaims(t *testing.T) {
 
 func TestACopyThatIsToLeaveItsDiskIsClaimedOnlyWhereThereIsNoPlace(t *testing.T) {
 	in := served(2, member, all(once(long), evicted))
-	assert.Empty(t, claimOf(in.Facts, false).Wants)
-	assert.Equal(t, []string{"b"}, claimOf(in.Facts, true).Wants)
+	assert.Empty(t, ClaimOf(in, false).Wants)
+	assert.Equal(t, []string{"b"}, ClaimOf(in, true).Wants)
 	in = onNodes(2, evictedDisks(degradedFor(0, in)))
 	in.RebuildLimit, in.Rebuilds = 1, []Claim{{Volume: "o", Runs: "b"}}
 	assert.Nil(t, plan(in).UpdateEngine, "its turn comes like that of any other")
 }
 
 func TestAVolumeThatIsRefusedClaimsNothingAndLooksForItsOwnTurnAllTheSame(t *testing.T) {
-	refused := func(in Input) Input {
+	refused := func(in Facts) Facts {
 		in.Volume.Status.Conditions = append(in.Volume.Status.Conditions, longhorn.Condition{Type: types.ConditionChildRefused, Status: longhorn.ConditionTrue})
 		return in
 	}
 	in := refused(served(2, member, once(time.Minute)))
-	assert.Empty(t, claimOf(in.Facts, false).Wants)
-	assert.Equal(t, []string{"b"}, claimOf(in.Facts, true).Wants)
+	assert.Empty(t, ClaimOf(in, false).Wants)
+	assert.Equal(t, []string{"b"}, ClaimOf(in, true).Wants)
 	p := plan(in)
 	if assert.NotNil(t, p.UpdateEngine, "it is attempted again") {
 		assert.Contains(t, p.UpdateEngine.Spec.ReplicaAddressMap, "r2")
@@ -122,7 +117,7 @@ func TestAVolumeThatIsRefusedClaimsNothingAndLooksForItsOwnTurnAllTheSame(t *tes
 	in.RebuildLimit, in.Rebuilds = 1, []Claim{{Volume: "o", Runs: "b"}}
 	assert.Nil(t, plan(in).UpdateEngine, "the limit is kept")
 	under := refused(served(2, member, all(once(time.Minute), asked, tried, shows(longhorn.ReplicaModeWO))))
-	assert.Equal(t, "b", claimOf(under.Facts, false).Runs, "what is being rebuilt loads the node all the same")
+	assert.Equal(t, "b", ClaimOf(under, false).Runs, "what is being rebuilt loads the node all the same")
 }
 
 func TestARebuildWaitsForItsTurn(t *testing.T) {
@@ -154,7 +149,7 @@ func TestARebuildWaitsForItsTurn(t *testing.T) {
 // the longest degraded first, until all are good.
 func TestANodeThatComesBackIsNotFlooded(t *testing.T) {
 	const volumes, limit = 200, 5
-	var all []Input
+	var all []Facts
 	for i := range volumes {
 		in := served(2, member, once(long))
 		in.Volume.Name = fmt.Sprintf("v%03d", i)
@@ -163,14 +158,14 @@ func TestANodeThatComesBackIsNotFlooded(t *testing.T) {
 		all = append(all, in)
 	}
 	order := slices.Clone(all)
-	slices.SortFunc(order, func(a, b Input) int { return claimOf(a.Facts, false).compare(claimOf(b.Facts, false)) })
+	slices.SortFunc(order, func(a, b Facts) int { return ClaimOf(a, false).compare(ClaimOf(b, false)) })
 	begun := 0
 	for round := range volumes {
 		claims := make([]Claim, 0, volumes)
 		for _, in := range all {
-			claims = append(claims, claimOf(in.Facts, false))
+			claims = append(claims, ClaimOf(in, false))
 		}
-		var running []*Input
+		var running []*Facts
 		for i := range all {
 			in := &all[i]
 			in.Rebuilds = claims
@@ -178,7 +173,7 @@ func TestANodeThatComesBackIsNotFlooded(t *testing.T) {
 				in.Engine.Spec = p.UpdateEngine.Spec
 				begun++
 			}
-			if claimOf(in.Facts, false).Runs != "" {
+			if ClaimOf(*in, false).Runs != "" {
 				running = append(running, in)
 			}
 		}
@@ -188,7 +183,7 @@ func TestANodeThatComesBackIsNotFlooded(t *testing.T) {
 		require.Len(t, running, limit, "round %d", round)
 		if round == 0 {
 			for _, in := range running {
-				assert.True(t, slices.ContainsFunc(order[:limit], func(o Input) bool { return o.Volume.Name == in.Volume.Name }), "%s is before its turn", in.Volume.Name)
+				assert.True(t, slices.ContainsFunc(order[:limit], func(o Facts) bool { return o.Volume.Name == in.Volume.Name }), "%s is before its turn", in.Volume.Name)
 			}
 		}
 		for _, in := range running { // they end
@@ -198,102 +193,4 @@ func TestANodeThatComesBackIsNotFlooded(t *testing.T) {
 		}
 	}
 	assert.Equal(t, volumes, begun)
-}
-
-// returned are volumes with a member on node a and a failed replica on node b. Node b is back.
-func returned(n int) []object.Object {
-	var objs []object.Object
-	at := types.Timestamp(testutil.Now.Add(-2 * time.Hour))
-	for i := range n {
-		name := fmt.Sprintf("v%03d", i)
-		of := []metav1.OwnerReference{{APIVersion: "longhorn.io/v1beta2", Kind: "Volume", Name: name, UID: kubetypes.UID("uid-" + name)}}
-		replica := func(id, node, ip string, failed bool) *longhorn.Replica {
-			return build.PlacedReplica(name+id, name, node, "disk-"+node, func(r *longhorn.Replica) {
-				r.OwnerReferences = of
-				r.Spec.DesireState, r.Status.CurrentState = longhorn.DesireStateRunning, longhorn.InstanceStateRunning
-				r.Status.IP, r.Status.Port, r.Status.UUID, r.Spec.ServedUUID = ip, 8500, "p", "p"
-				r.Spec.HealthyAt, r.Spec.LastHealthyAt = at, at
-				if failed {
-					r.Spec.FailedAt = types.Timestamp(testutil.Now.Add(-time.Hour))
-					r.Spec.LastFailedAt = r.Spec.FailedAt
-				}
-			})
-		}
-		objs = append(objs,
-			build.Volume(name, finalized, func(v *longhorn.Volume) {
-				v.Spec.NumberOfReplicas, v.Spec.NodeID = 2, "a"
-				v.Status = longhorn.VolumeStatus{
-					OwnerID: "leader", State: longhorn.VolumeStateAttached, CurrentNodeID: "a", AttachedAt: ago(long), Robustness: longhorn.VolumeRobustnessDegraded, Size: build.GiB, ObservedReplicaCount: 2,
-					LastDegradedAt: types.Timestamp(testutil.Now.Add(time.Duration(-n+(i*7)%n) * time.Second)),
-					Conditions: []longhorn.Condition{
-						{Type: types.ConditionScheduled, Status: longhorn.ConditionTrue},
-						{Type: types.ConditionFaulted, Status: longhorn.ConditionFalse},
-					},
-				}
-			}),
-			build.VolumeAttachment(name, func(va *longhorn.VolumeAttachment) { va.OwnerReferences = of }),
-			build.Engine(name, func(e *longhorn.Engine) {
-				e.OwnerReferences = of
-				addresses := map[string]string{name + "-r1": "10.0.0.1:8500"}
-				e.Spec.NodeID, e.Spec.DesireState, e.Spec.ReplicaAddressMap = "a", longhorn.DesireStateRunning, addresses
-				e.Status.CurrentState, e.Status.Generation, e.Status.Session, e.Status.UUID = longhorn.InstanceStateRunning, 1, "s", "p"
-				e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 2, Members: []string{name + "-r1"}}
-				e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{name + "-r1": longhorn.ReplicaModeRW}
-				e.Status.CurrentReplicaAddressMap, e.Status.CurrentSize = addresses, build.GiB
-			}),
-			replica("-r1", "a", "10.0.0.1", false), replica("-r2", "b", "10.0.0.2", true))
-	}
-	return objs
-}
-
-// asking lists the volumes where the engine's spec lists the replica that is not good.
-func asking(t *testing.T, c *Controller) []string {
-	t.Helper()
-	var names []string
-	volumes, err := c.deps.Volumes.List(labels.Everything())
-	require.NoError(t, err)
-	for i := range volumes {
-		name := fmt.Sprintf("v%03d", i)
-		e, err := c.deps.Engines.Live(t.Context(), types.EngineName(name))
-		require.NoError(t, err)
-		if len(e.Spec.ReplicaAddressMap) == 2 {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-func TestVolumesOfANodeThatIsBackTakeTurns(t *testing.T) {
-	const volumes = 20
-	h, c := begin(t, returned(volumes)...)
-	syncAll := func() {
-		for i := range volumes {
-			_, err := c.sync(t.Context(), fmt.Sprintf("v%03d", i))
-			require.NoError(t, err)
-		}
-	}
-	syncAll()                                                 // the cache does not show a volume the writes of the others
-	first := []string{"v000", "v003", "v006", "v009", "v012"} // i*7%20 is 0, 1, 2, 3 and 4
-	assert.Equal(t, first, asking(t, c))
-	h.CatchUp()
-	h.Writes()
-	h.Recorder.Take()
-	for range 3 {
-		h.Clock.Step(20 * time.Second)
-		syncAll()
-	}
-	h.ExpectWrites() // a volume that waits writes nothing
-	h.ExpectEvents()
-
-	// One ends: the next volume is woken, and starts its rebuild.
-	before, err := c.deps.Engines.Live(t.Context(), types.EngineName("v000"))
-	require.NoError(t, err)
-	after := before.DeepCopy()
-	after.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 3, Members: []string{"v000-r1", "v000-r2"}}
-	after.Status.ReplicaModeMap["v000-r2"] = longhorn.ReplicaModeRW
-	h.Overwrite(after)
-	h.CatchUp()
-	assert.Contains(t, c.whenEngine(before, after), "v015", "i*7%20 is 5")
-	syncAll()
-	assert.Equal(t, append(slices.Clone(first), "v015"), asking(t, c))
 }

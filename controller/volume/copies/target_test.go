@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ import (
 )
 
 // drawServed creates a served volume with up to six replicas in a random mixture of states.
-func drawServed(t *rapid.T) Input {
+func drawServed(t *rapid.T) Facts {
 	states := []option{
 		member, member, member,
 		once(0), once(time.Hour), once(2880 * time.Minute), fresh,
@@ -48,15 +48,15 @@ func drawServed(t *rapid.T) Input {
 func TestTargetLeavesEnoughGoodCopies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawServed(t)
-		c, target := copiesOf(in.Facts), targetFor(in)
-		left := c.count(func(v copyView) bool { return v.isHealthy() && target.Copies[v.Name].Fate != fateDrop })
-		require.GreaterOrEqual(t, left, min(c.healthy(), in.Volume.Spec.NumberOfReplicas), "good copies of %d are left, %d are asked for: %v", c.healthy(), in.Volume.Spec.NumberOfReplicas, target.Copies)
-		for _, v := range c.list {
+		c, target := StateOf(in), targetFor(in)
+		left := c.count(func(v View) bool { return v.IsHealthy() && target.Copies[v.Name].Fate != fateDrop })
+		require.GreaterOrEqual(t, left, min(c.Healthy(), in.Volume.Spec.NumberOfReplicas), "good copies of %d are left, %d are asked for: %v", c.Healthy(), in.Volume.Spec.NumberOfReplicas, target.Copies)
+		for _, v := range c.List {
 			d := target.Copies[v.Name]
-			if v.member && !v.isHealthy() && v.DeletionTimestamp == nil && !v.gone {
+			if v.member && !v.IsHealthy() && v.DeletionTimestamp == nil && !v.gone {
 				require.Equal(t, fateKeep, d.Fate, "member %s may alone have an acknowledged write", v.Name)
 			}
-			if v.member && c.healthy() == 0 {
+			if v.member && c.Healthy() == 0 {
 				require.Equal(t, fateKeep, d.Fate, "member %s is dropped though none is good", v.Name)
 			}
 		}
@@ -69,20 +69,20 @@ func TestStepKeepsTheLastGoodCopy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawServed(t)
 		p := plan(in)
-		c, e := copiesOf(in.Facts), in.Engine
+		c, e := StateOf(in), in.Engine
 		if p.UpdateEngine != nil {
 			left, serving := 0, 0
-			for _, v := range c.list {
+			for _, v := range c.List {
 				_, stays := p.UpdateEngine.Spec.ReplicaAddressMap[v.Name]
 				if v.member && v.asked && !stays {
 					left++
 				}
-				if v.isHealthy() && (stays || v.Status.IP == "") {
+				if v.IsHealthy() && (stays || v.Status.IP == "") {
 					serving++
 				}
 			}
-			require.LessOrEqual(t, left, 1, "%d stay: %v", c.healthy(), p.UpdateEngine.Spec.ReplicaAddressMap)
-			if c.healthy() > 0 {
+			require.LessOrEqual(t, left, 1, "%d stay: %v", c.Healthy(), p.UpdateEngine.Spec.ReplicaAddressMap)
+			if c.Healthy() > 0 {
 				require.NotZero(t, serving)
 			}
 		}
@@ -92,7 +92,7 @@ func TestStepKeepsTheLastGoodCopy(t *testing.T) {
 		name := p.Surplus.Replica.Name
 		require.NotContains(t, e.Status.Epoch.Members, name)
 		require.Empty(t, e.Spec.ReplicaAddressMap[name], "which the epoch or the engine still has")
-		require.True(t, slices.ContainsFunc(c.list, func(v copyView) bool { return v.Name != name && v.isHealthy() && v.Spec.LastHealthyAt != "" }), "%s is given up without another that was noted to be good", name)
+		require.True(t, slices.ContainsFunc(c.List, func(v View) bool { return v.Name != name && v.IsHealthy() && v.Spec.LastHealthyAt != "" }), "%s is given up without another that was noted to be good", name)
 		require.Nil(t, p.UpdateEngine, "%s is given up while other things change", name)
 		require.LessOrEqual(t, len(p.UpdateReplicas)+len(p.CreateReplicas), 0, "%s is given up while other things change", name)
 	})
@@ -100,7 +100,7 @@ func TestStepKeepsTheLastGoodCopy(t *testing.T) {
 
 // obey carries out a plan, like a data plane in which nothing fails, in one second. It returns whether there was
 // anything to do.
-func obey(t *testing.T, in *Input) bool {
+func obey(t *testing.T, in *Facts) bool {
 	t.Helper()
 	p := plan(*in)
 	in.Now = in.Now.Add(time.Second)
@@ -142,7 +142,7 @@ func obey(t *testing.T, in *Input) bool {
 
 // drawMixed creates a served volume in which nothing else fails. Its replicas are good, failed, or must leave their
 // disks.
-func drawMixed(t *rapid.T) Input {
+func drawMixed(t *rapid.T) Facts {
 	states := []option{
 		member, member, member, member, once(0), once(time.Hour), all(once(0), stranded), fresh, all(fresh, asked), all(member, unasked), all(member, unnoted),
 		all(once(long), asked, tried, shows(longhorn.ReplicaModeWO)), all(once(long), asked, tried, shows(longhorn.ReplicaModeERR)),
@@ -169,7 +169,7 @@ func TestAVolumeComesToRestHoweverItBegins(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := drawMixed(rt)
 		count := in.Volume.Spec.NumberOfReplicas
-		good := min(copiesOf(in.Facts).healthy(), count)
+		good := min(StateOf(in).Healthy(), count)
 		made := 0
 		for steps, still := 0, 0; still < 700; steps++ { // longer than the wait for a lost replica
 			made += len(plan(in).CreateReplicas)
@@ -178,18 +178,18 @@ func TestAVolumeComesToRestHoweverItBegins(t *testing.T) {
 			if obey(t, &in) {
 				still = 0
 			}
-			require.GreaterOrEqual(rt, copiesOf(in.Facts).healthy(), good, "good copies on the way")
+			require.GreaterOrEqual(rt, StateOf(in).Healthy(), good, "good copies on the way")
 		}
 		require.LessOrEqual(rt, made, count+1, "copies made")
-		c := copiesOf(in.Facts)
-		require.LessOrEqual(rt, c.count(copyView.isSound), count, "copies in the end")
-		onNode := func(v copyView) bool { return v.isSound() && v.Spec.NodeID == in.Engine.Spec.NodeID }
+		c := StateOf(in)
+		require.LessOrEqual(rt, c.count(View.isSound), count, "copies in the end")
+		onNode := func(v View) bool { return v.isSound() && v.Spec.NodeID == in.Engine.Spec.NodeID }
 		hasPlace := slices.ContainsFunc(in.Cluster.Nodes, func(n scheduler.Node) bool {
 			return n.Name == in.Engine.Spec.NodeID && !n.Disks[0].EvictionRequested
 		})
 		if in.Volume.Spec.DataLocality != longhorn.DataLocalityDisabled && hasPlace {
 			copies, add := shown(in, targetFor(in))
-			require.True(rt, slices.ContainsFunc(c.list, onNode), "none is where the volume is used: %s; %s; %v", copies, add, in.Cluster.Replicas)
+			require.True(rt, slices.ContainsFunc(c.List, onNode), "none is where the volume is used: %s; %s; %v", copies, add, in.Cluster.Replicas)
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestAVolumeComesToRestHoweverItBegins(t *testing.T) {
 func TestVolumeComesToRestAsItIsAskedFor(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		in    Input
+		in    Facts
 		nodes []string // of its replicas at the end
 	}{
 		{"one copy more is asked for → a third one", served(3, member, member), []string{"a", "b", "c"}},
@@ -213,7 +213,7 @@ func TestVolumeComesToRestAsItIsAskedFor(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := evictedDisks(tc.in)
-			good := copiesOf(in.Facts).healthy()
+			good := StateOf(in).Healthy()
 			steps := 0
 			for still := 0; still < 30; steps++ { // as long as a rebuild may wait
 				require.Less(t, steps, 500, "it never comes to rest")
@@ -221,7 +221,7 @@ func TestVolumeComesToRestAsItIsAskedFor(t *testing.T) {
 				if obey(t, &in) {
 					still = 0
 				}
-				require.GreaterOrEqual(t, copiesOf(in.Facts).healthy(), min(good, in.Volume.Spec.NumberOfReplicas), "good copies on the way")
+				require.GreaterOrEqual(t, StateOf(in).Healthy(), min(good, in.Volume.Spec.NumberOfReplicas), "good copies on the way")
 			}
 			var nodes []string
 			for _, r := range in.Replicas {
@@ -229,7 +229,7 @@ func TestVolumeComesToRestAsItIsAskedFor(t *testing.T) {
 			}
 			slices.Sort(nodes)
 			assert.Equal(t, tc.nodes, nodes)
-			assert.Equal(t, longhorn.VolumeRobustnessHealthy, in.Volume.Status.Robustness)
+			assert.GreaterOrEqual(t, StateOf(in).Healthy(), in.Volume.Spec.NumberOfReplicas)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"maps"
@@ -16,10 +16,10 @@ func TestWhatTheEngineIsAskedToHave(t *testing.T) {
 	const wo, failed = longhorn.ReplicaModeWO, longhorn.ReplicaModeERR
 	for _, tc := range []struct {
 		name   string
-		in     Input
+		in     Facts
 		want   []string // nil: the engine's spec stays
 		after  time.Duration
-		change func(*Input)
+		change func(*Facts)
 	}{
 		{name: "all are members → nothing changes", in: served(2, member, member)},
 		{name: "one failed a moment ago → it is given time to be seen dead", in: served(2, member, once(time.Second)), after: 2 * time.Second},
@@ -56,15 +56,15 @@ func TestWhatTheEngineIsAskedToHave(t *testing.T) {
 		{name: "its node was removed after it had failed → not rebuilt", in: served(2, member, all(once(time.Minute), nodeLeft))},
 		{
 			name: "a member's object is not to be seen → it is not expelled for that", in: served(2, member, member),
-			change: func(in *Input) { in.Replicas = in.Replicas[:1] },
+			change: func(in *Facts) { in.Replicas = in.Replicas[:1] },
 		},
 		{
 			name: "the engine's node does not answer → nothing changes, whatever its last word was", in: served(3, member, once(time.Minute), once(time.Minute)),
-			change: func(in *Input) { in.Nodes["a"] = NodeFact{Down: true} },
+			change: func(in *Facts) { in.Nodes["a"] = NodeFact{Down: true} },
 		},
 		{
 			name: "the engine speaks of an earlier run → nothing changes", in: served(2, member, once(time.Minute)),
-			change: func(in *Input) { in.Engine.Status.Generation = 2 },
+			change: func(in *Facts) { in.Engine.Status.Generation = 2 },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -94,9 +94,9 @@ func TestWhatIsNotedOfACopy(t *testing.T) {
 		retries                       int
 	}{
 		{name: "a member for long → nothing", copy: member, healthyAt: ago(long), lastGood: ago(long)},
-		{name: "a member for the first time → healthy", copy: all(member, func(_ *Input, r *longhorn.Replica) { r.Spec.HealthyAt, r.Spec.LastHealthyAt = "", "" }), changed: true, healthyAt: at, lastGood: at},
+		{name: "a member for the first time → healthy", copy: all(member, func(_ *Facts, r *longhorn.Replica) { r.Spec.HealthyAt, r.Spec.LastHealthyAt = "", "" }), changed: true, healthyAt: at, lastGood: at},
 		{name: "a member still, in a new process → that is noted", copy: all(member, restarted), changed: true, healthyAt: ago(long), lastGood: ago(long)},
-		{name: "rebuilt → healthy, the count stays until it has lasted", copy: all(once(long), retried(3), member, healthyFor(0), func(_ *Input, r *longhorn.Replica) { r.Spec.HealthyAt = "" }), changed: true, healthyAt: at, lastGood: at, retries: 3},
+		{name: "rebuilt → healthy, the count stays until it has lasted", copy: all(once(long), retried(3), member, healthyFor(0), func(_ *Facts, r *longhorn.Replica) { r.Spec.HealthyAt = "" }), changed: true, healthyAt: at, lastGood: at, retries: 3},
 		{name: "failed after long service → failed, nothing counted", copy: all(healthyFor(long), retried(4), failedBefore), changed: true, failedAt: at, healthyAt: ago(long)},
 		{name: "failed for the first time, soon → nothing counted", copy: healthyFor(time.Minute), changed: true, failedAt: at, healthyAt: ago(time.Minute)},
 		{name: "failed again soon after a rebuild → counted", copy: all(healthyFor(time.Minute), retried(1), failedBefore), changed: true, failedAt: at, healthyAt: ago(time.Minute), retries: 2},

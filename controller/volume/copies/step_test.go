@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"slices"
@@ -23,7 +23,7 @@ func without(list []scheduler.Replica, r scheduler.Replica) []scheduler.Replica 
 }
 
 // evictedDisks makes the disks of evicted replicas accept no new replicas.
-func evictedDisks(in Input) Input {
+func evictedDisks(in Facts) Facts {
 	for _, r := range in.Replicas {
 		for i, n := range in.Cluster.Nodes {
 			if in.Evicted[r.Name] && n.Name == r.Spec.NodeID {
@@ -37,7 +37,7 @@ func evictedDisks(in Input) Input {
 func TestACopyWithoutAPlaceIsSaid(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		in     Input
+		in     Facts
 		reason string // "": Scheduled is True
 		says   []string
 		made   string // the node of the new replica
@@ -93,27 +93,27 @@ func TestACopyWithoutAPlaceIsSaid(t *testing.T) {
 // A volume that has moved soon after a local copy was created waits before it gets the next one, and a condition says
 // so.
 func TestOnlyAWaitForALocalCopyIsSaid(t *testing.T) {
-	moved := func(in Input) Input {
+	moved := func(in Facts) Facts {
 		in.Volume.Status.LastLocalReplicaAt, in.Volume.Status.AttachedAt = ago(10*time.Minute), ago(time.Minute)
 		in.Volume.Status.CurrentNodeID = in.Engine.Spec.NodeID
 		return in
 	}
-	madeHere := func(in Input) Input { // the local replica was created here, and the cache lacks it
+	madeHere := func(in Facts) Facts { // the local replica was created here, and the cache lacks it
 		in = moved(in)
 		in.Volume.Status.LastLocalReplicaAt = in.Volume.Status.AttachedAt
 		return in
 	}
-	lost := func(in Input) Input {
+	lost := func(in Facts) Facts {
 		in = moved(in)
 		in.Volume.Status.AttachedAt, in.Volume.Status.LastLocalReplicaAt = ago(2*time.Minute), ago(time.Minute)
 		return in
 	}
-	disabled := func(in Input) Input {
+	disabled := func(in Facts) Facts {
 		in.Volume.Spec.DataLocality = longhorn.DataLocalityDisabled
 		return in
 	}
 	for name, tc := range map[string]struct {
-		in     Input
+		in     Facts
 		reason string
 		after  time.Duration
 	}{
@@ -139,7 +139,7 @@ func TestACopyBeyondTheCountWaitsForTheOneBefore(t *testing.T) {
 	copied := all(fresh, asked, tried, shows(longhorn.ReplicaModeWO))
 	for _, tc := range []struct {
 		name  string
-		in    Input
+		in    Facts
 		nodes []string // of its replicas at the end
 	}{
 		{"the volume has moved on from a local one that is being copied", usedOn("e", served(2, member, member, all(copied, onNode("d")))), []string{"a", "e"}},
@@ -176,7 +176,7 @@ func TestACopyBeyondTheCountWaitsForTheOneBefore(t *testing.T) {
 // its node may be down.
 func TestACopyThatIsDroppedHoldsNoOtherUp(t *testing.T) {
 	stale := 2880 * time.Minute
-	for name, in := range map[string]Input{
+	for name, in := range map[string]Facts{
 		"one is lacking": degradedFor(stale, served(2, member, all(once(stale), away))),
 		"the one that is dropped is being deleted, and its node is down": usedOn("e", served(2, member, member, all(once(time.Minute), away, beingDeleted))),
 	} {

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"slices"
@@ -11,26 +11,26 @@ import (
 // away: rebuilds are still tried, but the volume does not wait for it.
 const maxRetries = 5
 
-// copies are the replicas of a volume as its running engine and the cluster see them.
-type copies struct {
-	// known: an engine runs where the volume requests it, its node answers, and its status is from this run. Otherwise
+// State is the replicas of a volume as its running engine and the cluster see them.
+type State struct {
+	// Known: an engine runs where the volume requests it, its node answers, and its status is from this run. Otherwise
 	// the list proves nothing, and no replica may be deleted.
-	known bool
-	list  []copyView
+	Known bool
+	List  []View
 }
 
-// copyView is one replica.
-type copyView struct {
+// View is one replica.
+type View struct {
 	*longhorn.Replica
 	mode longhorn.ReplicaMode
 	// member: the recorded epoch lists it, so it holds every acknowledged write.
 	member bool
 	// asked: the engine's spec lists it; tried: the engine's status shows that the engine has handled that.
 	asked, tried bool
-	// underway: it is not a member, but it is being rebuilt, or the engine is about to start the rebuild.
-	underway bool
-	// down: it is not awaited; serving: it can be reached.
-	down, serving bool
+	// Underway: it is not a member, but it is being rebuilt, or the engine is about to start the rebuild.
+	Underway bool
+	// down: it is not awaited; Serving: it can be reached.
+	down, Serving bool
 	// gone: its node was removed from Kubernetes. The machine may still run for a while, so an engine may still reach
 	// it, but nothing may rely on that.
 	gone bool
@@ -41,21 +41,22 @@ type copyView struct {
 	evicted bool
 }
 
-func copiesOf(in Facts) copies {
+// StateOf returns the state of the replicas of a volume with an engine.
+func StateOf(in Facts) State {
 	e := in.Engine
-	c := copies{known: e.Status.CurrentState == longhorn.InstanceStateRunning && isWanted(e) &&
+	c := State{Known: e.Status.CurrentState == longhorn.InstanceStateRunning && e.Spec.DesireState == longhorn.DesireStateRunning &&
 		e.Spec.NodeID == in.Volume.Spec.NodeID && !in.Nodes[e.Spec.NodeID].Down && in.Nodes[e.Spec.NodeID].Process == e.Status.UUID &&
 		e.Status.Epoch != nil && e.Status.Epoch.Generation == e.Status.Generation}
 	for _, r := range in.Replicas {
-		c.list = append(c.list, viewOf(in, r))
+		c.List = append(c.List, viewOf(in, r))
 	}
 	return c
 }
 
-func viewOf(in Facts, r *longhorn.Replica) copyView {
+func viewOf(in Facts, r *longhorn.Replica) View {
 	e := in.Engine
-	v := copyView{Replica: r, mode: e.Status.ReplicaModeMap[r.Name]}
-	v.gone, v.down, v.serving = isGone(r), isUnavailable(in, r), isReachable(in, r)
+	v := View{Replica: r, mode: e.Status.ReplicaModeMap[r.Name]}
+	v.gone, v.down, v.Serving = IsGone(r), IsUnavailable(in, r), IsReachable(in, r)
 	v.small = r.Status.CurrentSize > 0 && r.Status.CurrentSize < e.Spec.VolumeSize
 	v.evicted = in.Evicted[r.Name] && !in.Nodes[r.Spec.NodeID].Down
 	v.member = e.Status.Epoch != nil && slices.Contains(e.Status.Epoch.Members, r.Name)
@@ -65,45 +66,46 @@ func viewOf(in Facts, r *longhorn.Replica) copyView {
 	switch {
 	case v.member || !v.asked:
 	case v.mode == longhorn.ReplicaModeWO, v.mode == longhorn.ReplicaModeRW:
-		v.underway = true
+		v.Underway = true
 	default:
-		v.underway = !v.tried && v.serving && at == types.ReplicaAddress(r)
+		v.Underway = !v.tried && v.Serving && at == types.ReplicaAddress(r)
 	}
 	return v
 }
 
-// isHealthy reports whether the replica is a member that serves and stays.
-func (v copyView) isHealthy() bool {
+// IsHealthy reports whether the replica is a member that serves and stays.
+func (v View) IsHealthy() bool {
 	return v.member && v.mode == longhorn.ReplicaModeRW && v.DeletionTimestamp == nil && !v.gone
 }
 
 // isSound reports whether a healthy replica's process is seen to serve. A healthy replica may be down before the engine
 // notices that. Then it does not replace another replica.
-func (v copyView) isSound() bool { return v.isHealthy() && v.serving }
+func (v View) isSound() bool { return v.IsHealthy() && v.Serving }
 
-// isReachable reports whether a replica can be reached: it runs in the current process of its node. After a process was
+// IsReachable reports whether a replica can be reached: it runs in the current process of its node. After a process was
 // replaced, the status shows the old address for a while.
-func isReachable(in Facts, r *longhorn.Replica) bool {
-	return r.Status.CurrentState == longhorn.InstanceStateRunning && !isUnavailable(in, r) && in.Nodes[r.Spec.NodeID].Process == r.Status.UUID
+func IsReachable(in Facts, r *longhorn.Replica) bool {
+	return r.Status.CurrentState == longhorn.InstanceStateRunning && !IsUnavailable(in, r) && in.Nodes[r.Spec.NodeID].Process == r.Status.UUID
 }
 
-// isUnavailable reports whether a replica is not awaited: its node is down, or it has failed.
-func isUnavailable(in Facts, r *longhorn.Replica) bool {
+// IsUnavailable reports whether a replica is not awaited: its node is down, or it has failed.
+func IsUnavailable(in Facts, r *longhorn.Replica) bool {
 	return in.Nodes[r.Spec.NodeID].Down || r.Status.CurrentState == longhorn.InstanceStateError
 }
 
-// isGone reports whether the leader has found that the node of a replica was removed. A missing Node object proves
+// IsGone reports whether the leader has found that the node of a replica was removed. A missing Node object proves
 // less, because the node may be about to register.
-func isGone(r *longhorn.Replica) bool {
+func IsGone(r *longhorn.Replica) bool {
 	return r.Status.CurrentState == longhorn.InstanceStateError &&
 		types.FindCondition(r.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone
 }
 
-func (c copies) healthy() int { return c.count(copyView.isHealthy) }
+// Healthy is the number of healthy replicas.
+func (c State) Healthy() int { return c.count(View.IsHealthy) }
 
-func (c copies) count(is func(copyView) bool) int {
+func (c State) count(is func(View) bool) int {
 	n := 0
-	for _, v := range c.list {
+	for _, v := range c.List {
 		if is(v) {
 			n++
 		}
@@ -120,11 +122,11 @@ const (
 	lost                      // it can never come back
 )
 
-func prospectOf(in Facts, v copyView) prospect {
+func prospectOf(in Facts, v View) prospect {
 	c := types.FindCondition(v.Status.Conditions, types.ConditionInstanceCreation)
 	isError := v.Status.CurrentState == longhorn.InstanceStateError
 	switch {
-	case v.underway:
+	case v.Underway:
 		return expected
 	case v.gone, in.Nodes[v.Spec.NodeID].Gone, isError && (isDeleted(c.Reason) || in.Stranded[v.Name]):
 		return lost

@@ -1,4 +1,4 @@
-package volume
+package copies
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 )
 
 // evicted: it must leave its disk.
-func evicted(in *Input, r *longhorn.Replica) {
+func evicted(in *Facts, r *longhorn.Replica) {
 	if in.Evicted == nil {
 		in.Evicted = map[string]bool{}
 	}
@@ -20,40 +20,40 @@ func evicted(in *Input, r *longhorn.Replica) {
 }
 
 // unnoted: its spec never recorded that it was good.
-func unnoted(_ *Input, r *longhorn.Replica) { r.Spec.LastHealthyAt = "" }
+func unnoted(_ *Facts, r *longhorn.Replica) { r.Spec.LastHealthyAt = "" }
 
 // usedOn means that the volume is used on a node and needs a local replica there.
-func usedOn(node string, in Input) Input {
+func usedOn(node string, in Facts) Facts {
 	in.Volume.Spec.NodeID, in.Engine.Spec.NodeID = node, node
 	in.Volume.Spec.DataLocality = longhorn.DataLocalityBestEffort
 	return in
 }
 
 // inZones sets the zones of nodes a, b and c.
-func inZones(a, b, c string, in Input) Input {
+func inZones(a, b, c string, in Facts) Facts {
 	for i, n := range in.Cluster.Nodes {
 		in.Cluster.Nodes[i].Zone = map[string]string{"a": a, "b": b, "c": c}[n.Name]
 	}
 	return in
 }
 
-func keptFor(minutes int, in Input) Input {
+func keptFor(minutes int, in Facts) Facts {
 	in.Volume.Spec.StaleReplicaTimeout = minutes
 	return in
 }
 
-func withoutRebuilds(in Input) Input {
+func withoutRebuilds(in Facts) Facts {
 	in.RebuildLimit = 0
 	return in
 }
 
 // targetFor is the target of a volume that has had too few replicas since the time in its status.
-func targetFor(in Input) Target {
-	return targetOf(policyFactsOf(in.Facts, copiesOf(in.Facts), in.Volume.Status.LastDegradedAt))
+func targetFor(in Facts) Target {
+	return targetOf(policyFactsOf(in, StateOf(in), in.Volume.Status.LastDegradedAt))
 }
 
 // shown is a target as text, as the cases write it.
-func shown(in Input, t Target) (copies, add string) {
+func shown(in Facts, t Target) (copies, add string) {
 	var words []string
 	for _, r := range in.Replicas {
 		words = append(words, string(t.Copies[r.Name].Fate)+" "+string(t.Copies[r.Name].Why))
@@ -78,7 +78,7 @@ func TestTarget(t *testing.T) {
 	lostData := broken(types.ReasonDataDeleted)
 	for _, tc := range []struct {
 		name  string
-		in    Input
+		in    Facts
 		want  string
 		add   string
 		after time.Duration
@@ -130,7 +130,7 @@ func TestTarget(t *testing.T) {
 		{name: "a member fails, which is not recorded → it stays: it may alone have a write", in: served(2, member, all(member, shows(failed))), want: "keep last good, keep unsettled"},
 		{name: "enough others serve, a member fails, which is not recorded → it stays", in: served(2, member, member, all(member, shows(failed))), want: "keep member, keep member, keep unsettled"},
 		{name: "a member is away, which is not recorded → it stays, and none is made", in: degradedFor(time.Hour, served(2, member, all(member, away, shows(failed)))), want: "keep last good, keep unsettled"},
-		{name: "a member is away for longer than any wait → it stays until an epoch lacks it", in: keptFor(1, degradedFor(long, served(2, member, all(member, away, shows(failed), func(_ *Input, r *longhorn.Replica) { r.Spec.FailedAt = ago(long) })))), want: "keep last good, keep unsettled"},
+		{name: "a member is away for longer than any wait → it stays until an epoch lacks it", in: keptFor(1, degradedFor(long, served(2, member, all(member, away, shows(failed), func(_ *Facts, r *longhorn.Replica) { r.Spec.FailedAt = ago(long) })))), want: "keep last good, keep unsettled"},
 		{name: "no member serves → all stay", in: served(2, all(member, shows(failed)), all(member, shows(failed))), want: "keep last good, keep last good"},
 		{name: "a member that the engine does not serve yet → it stays, and none is made", in: degradedFor(time.Hour, served(2, member, all(member, shows(wo)))), want: "keep last good, keep unsettled"},
 		{name: "its object is deleted, another serves → it goes, and another one comes", in: degradedFor(0, served(2, member, all(member, beingDeleted))), want: "keep last good, drop deleted", add: "count"},
@@ -160,12 +160,12 @@ func TestTarget(t *testing.T) {
 		// A local replica where the volume is used.
 		{name: "used where a copy is → nothing more", in: usedOn("a", served(2, member, member)), want: "keep local, keep member"},
 		{name: "used where no copy is → one more than the count", in: usedOn("d", served(2, member, member)), want: "keep member, keep member", add: "local on d"},
-		{name: "used where no copy is, not asked for → nothing", in: func() Input {
+		{name: "used where no copy is, not asked for → nothing", in: func() Facts {
 			in := usedOn("d", served(2, member, member))
 			in.Volume.Spec.DataLocality = longhorn.DataLocalityDisabled
 			return in
 		}(), want: "keep member, keep member"},
-		{name: "attached without a device → nothing", in: func() Input {
+		{name: "attached without a device → nothing", in: func() Facts {
 			in := usedOn("d", served(2, member, member))
 			in.Engine.Spec.DisableFrontend = true
 			return in
@@ -176,7 +176,7 @@ func TestTarget(t *testing.T) {
 		{name: "the local one was deleted → another one comes", in: usedOn("c", served(2, member, member, all(once(time.Minute), beingDeleted))), want: "keep member, keep member, drop deleted", add: "local on c"},
 		{name: "the local one is refused by its disk → it stays for a while, or one after the other would be made", in: usedOn("c", served(2, member, member, all(fresh, failedFor(time.Minute), broken(types.ReasonDiskNotReady)))), want: "keep member, keep member, build away", after: 9 * time.Minute},
 		{name: "the local one was refused as long ago as a lost one is waited for → it goes, and then another one comes", in: usedOn("c", served(2, member, member, all(fresh, failedFor(10*time.Minute), broken(types.ReasonDiskNotReady)))), want: "keep member, keep member, drop surplus"},
-		{name: "the local one is refused, and lost ones are not waited for → it stays for a while all the same", in: func() Input {
+		{name: "the local one is refused, and lost ones are not waited for → it stays for a while all the same", in: func() Facts {
 			in := usedOn("c", served(2, member, member, all(fresh, failedFor(time.Minute), broken(types.ReasonDiskNotReady))))
 			in.ReplenishmentWait = 0
 			return in

@@ -1,14 +1,11 @@
-package volume
+package copies
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	object "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -18,7 +15,7 @@ import (
 // The engine may take minutes to notice that a member's machine is not running. Until then, the engine reports the
 // member as good. Such a member must not cause the exclusion of a replica that serves.
 func TestAReplicaThatServesStaysWhileTheOtherIsDown(t *testing.T) {
-	for name, in := range map[string]Input{
+	for name, in := range map[string]Facts{
 		"it is surplus":                           served(1, all(member, onNode("b"), away), all(member, onNode("c"))),
 		"it is to leave its disk":                 served(1, all(member, onNode("b"), away), all(member, onNode("c"), evicted)),
 		"it is to leave, the other's disk fails":  served(1, all(member, onNode("b"), broken("DiskError")), all(member, onNode("c"), evicted)),
@@ -34,7 +31,7 @@ func TestAReplicaThatServesStaysWhileTheOtherIsDown(t *testing.T) {
 }
 
 // runRefused simulates a minute in which the disk of a node refuses each new replica, and counts the created replicas.
-func runRefused(in Input, node string) (made int) {
+func runRefused(in Facts, node string) (made int) {
 	for range 60 {
 		p := plan(in)
 		in.Now = in.Now.Add(time.Second)
@@ -78,30 +75,4 @@ func TestAReplicaThatAloneLeavesItsDiskIsNotMadeThereAgain(t *testing.T) {
 	for _, r := range plan(in).CreateReplicas {
 		assert.NotEqual(t, in.Replicas[1].Spec.DiskID, r.Spec.DiskID)
 	}
-}
-
-// A deleted replica that stays as the last good one is the only replica that can fence an engine on a dead node.
-func TestAKeptReplicaIsAskedForTheFence(t *testing.T) {
-	p := plan(abandoned(served(1, all(member, onNode("b"), beingDeleted, kept))))
-	require.NotEmpty(t, p.UpdateReplicas)
-	assert.EqualValues(t, 2, p.UpdateReplicas[0].Spec.FenceGeneration)
-}
-
-// A replica that was not created reserves no room, however often its creation is tried.
-func TestRoomIsGivenBackWhenWhatComesBeforeReplicasFails(t *testing.T) {
-	var objs []object.Object
-	for i, o := range newVolumes(1, func(v *longhorn.Volume) { v.Spec.Size, v.Spec.NumberOfReplicas = 10*gib, 1 }) {
-		if i != 2 { // the attachment, so that it must be created
-			objs = append(objs, o)
-		}
-	}
-	h, c := placing(t, 1, objs...)
-	for range 12 {
-		h.Fail("create", "volumeattachments", errors.New("refused by a webhook"))
-		_, err := c.sync(t.Context(), "v000")
-		require.Error(t, err)
-		h.CatchUp()
-		h.Clock.Step(10 * time.Second)
-	}
-	assert.Empty(t, c.placed.assumed)
 }
