@@ -24,16 +24,21 @@ type explainedCluster struct {
 
 // explainCommand explains the cluster, an object by its name, or by its kind and name.
 func explainCommand() *cli.Command {
-	flags := append(clusterFlags(), outputFlag()) // the same flags of all commands below, so that they can be anywhere
+	flags := append(clusterFlags(), outputFlag()) // also of the commands below
+	for _, flag := range flags {
+		if text, ok := flag.(*cli.StringFlag); ok && text.Name == "namespace" {
+			text.Usage += ", or of the claim or pod"
+		}
+	}
 	command := &cli.Command{
 		Name: "explain", Usage: "the worst problem of the cluster, or the problems of an object: their causes, and the next steps",
 		ArgsUsage: "[NAME]", Flags: flags, Action: explainAny, ShellComplete: completeAny,
 		UsageText: pluginName + " explain [options]\n" + pluginName + " explain NAME [options]\n" + pluginName + " explain KIND NAME [options]",
 	}
 	for _, e := range explainables() {
-		command.Commands = append(command.Commands, e.command(e.kind, flags))
+		command.Commands = append(command.Commands, e.command(e.kind))
 		for _, alias := range e.aliases {
-			hidden := e.command(alias, flags)
+			hidden := e.command(alias)
 			hidden.Hidden = true // the list of kinds stays short
 			command.Commands = append(command.Commands, hidden)
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -167,10 +166,10 @@ func findPod(s *explain.Snapshot, name string) ([]explain.Finding, error) {
 	return explain.Pod(s, namespace, pod)
 }
 
-// command returns the command that explains objects of the kind, with a word for it.
-func (e explainable) command(word string, flags []cli.Flag) *cli.Command {
+// command returns the command that explains objects of the kind, with a word for it. It has the flags of explain, too.
+func (e explainable) command(word string) *cli.Command {
 	return &cli.Command{
-		Name: word, Usage: e.usage, ArgsUsage: e.argument, Flags: slices.Concat(flags, e.flags),
+		Name: word, Usage: e.usage, ArgsUsage: e.argument, Flags: e.flags,
 		ShellComplete: completeNames(e.names), Action: e.run,
 	}
 }

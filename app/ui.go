@@ -22,7 +22,7 @@ func uiCommand() *cli.Command {
 				}
 				return nil
 			}},
-			&cli.IntFlag{Name: "port", Usage: "port of this machine; by default 9500, or any free port", Validator: func(port int) error {
+			&cli.IntFlag{Name: "port", HideDefault: true, Usage: "port of this machine; by default 9500, or any free port", Validator: func(port int) error {
 				if port < 0 || port > 65535 {
 					return fmt.Errorf("--port is %d: it must be from 0 to 65535", port)
 				}

@@ -83,7 +83,7 @@ func flagError(c *cli.Command, err error) error {
 		return err
 	}
 	var names []string
-	for _, flag := range c.VisibleFlags() {
+	for _, flag := range append(c.VisibleFlags(), c.VisiblePersistentFlags()...) {
 		names = append(names, withDashes(flag.Names()[0]))
 	}
 	return fmt.Errorf("%s: flag %s is not known%s", c.Name, withDashes(typed), instead(withDashes(typed), names))

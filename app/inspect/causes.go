@@ -38,11 +38,11 @@ func (p Printer) Causes(s *explain.Snapshot, causes []explain.Cause) {
 		}
 	}
 	fmt.Fprintln(p.Out)
-	more := "More about one object: kubectl longhorn explain NAME. All problems and their objects: kubectl longhorn status."
+	p.hang("", "More about one object: kubectl longhorn explain NAME")
+	p.hang("", "All problems in one line each: kubectl longhorn status")
 	if len(bad) > 0 && len(information) > 0 {
-		more += fmt.Sprintf(" For information only: %d (kubectl longhorn explain -o json).", len(information))
+		p.hang("", fmt.Sprintf("For information only: %d (kubectl longhorn explain -o json)", len(information)))
 	}
-	p.hang("", more)
 	p.unseen(s.Unseen)
 }
 

@@ -31,7 +31,7 @@ func TestTheWorstCauseIsPrintedWithWhatFollows(t *testing.T) {
 	node.Consequences = append(node.Consequences, finding(explain.Info, explain.KindVolume, "v0"))
 	setting := explain.Cause{Finding: finding(explain.Warning, explain.KindSetting, "s")}
 	info := explain.Cause{Finding: finding(explain.Info, explain.KindNode, "n2")}
-	more := "\nMore about one object: kubectl longhorn explain NAME. All problems and their objects: kubectl longhorn status."
+	more := "\nMore about one object: kubectl longhorn explain NAME\nAll problems in one line each: kubectl longhorn status\n"
 	for _, tc := range []struct {
 		name   string
 		causes []explain.Cause
@@ -44,7 +44,7 @@ warning  setting s: setting s has a problem.
   why   because
   next  Do this.
           do it
-` + more + "\n"},
+` + more},
 		{"several causes → the worst in full, the others in one line", []explain.Cause{node, setting, info}, `The cluster has 1 error and 8 warnings, probably with 2 causes. The worst:
 
 error  node n1: node n1 has a problem.
@@ -55,12 +55,12 @@ error  node n1: node n1 has a problem.
 
 SEVERITY   PROBLEM
 warning    setting s has a problem
-` + more + " For information only: 1 (kubectl longhorn explain -o json).\n"},
+` + more + "For information only: 1 (kubectl longhorn explain -o json)\n"},
 		{"only information → all of it", []explain.Cause{info}, `No errors and no warnings. For information only:
 
 SEVERITY   PROBLEM
 info       node n2 has a problem
-` + more + "\n"},
+` + more},
 	} {
 		var out strings.Builder
 		Printer{&out, 1000}.Causes(s, tc.causes)

@@ -139,7 +139,8 @@ func (p Printer) summary(found []explain.Finding, unseen []string) {
 	default:
 		p.table(problems)
 		fmt.Fprintln(p.Out)
-		p.hang("", fmt.Sprintf("For causes and next steps: kubectl longhorn explain, or kubectl longhorn explain NAME. For information only: %d.", information))
+		p.hang("", "For causes and next steps: kubectl longhorn explain, or kubectl longhorn explain NAME")
+		p.hang("", fmt.Sprintf("For information only: %d", information))
 	}
 }
 

@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -57,8 +58,7 @@ func forward(ctx context.Context, dialer httpstream.Dialer, port int, ready func
 	chosen, err := forwarder.GetPorts()
 	if err != nil {
 		cancel()
-		<-result
-		return err
+		return errors.Join(err, <-result)
 	}
 	ready(int(chosen[0].Local))
 	return <-result
