@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { volume } from './fixtures';
-import { countByHealth, filtered, pruned, sorted } from './table';
+import { countByHealth, filtered, pruned, sorted, toggled } from './table';
 
 const list = [
   volume('vol-10', { size: '1073741824', state: 'attached', robustness: 'healthy', controllers: [{ hostId: 'node-b' }] }),
@@ -51,6 +51,15 @@ describe('filtered', () => {
 
 describe('countByHealth', () => {
   it('counts each volume once', () => expect(countByHealth(list)).toEqual({ faulted: 1, degraded: 1, busy: 1, healthy: 1, detached: 1 }));
+});
+
+describe('toggled', () => {
+  it('adds or removes a name, and leaves the set as it was', () => {
+    const selected = new Set(['a']);
+    expect([...toggled(selected, 'b', true)]).toEqual(['a', 'b']);
+    expect([...toggled(selected, 'a', false)]).toEqual([]);
+    expect([...selected]).toEqual(['a']);
+  });
 });
 
 describe('pruned', () => {

@@ -65,6 +65,14 @@ export function pruned(selected: Set<string>, volumes: readonly Volume[]): Set<s
   return kept.length === selected.size ? selected : new Set(kept);
 }
 
+// toggled is a selection with a name added or removed.
+export function toggled(selected: ReadonlySet<string>, name: string, on: boolean): Set<string> {
+  const next = new Set(selected);
+  if (on) next.add(name);
+  else next.delete(name);
+  return next;
+}
+
 export function countByHealth(volumes: readonly Volume[]): Record<Health, number> {
   const counts: Record<Health, number> = { faulted: 0, degraded: 0, busy: 0, healthy: 0, detached: 0 };
   for (const v of volumes) counts[healthOf(v)] += 1;

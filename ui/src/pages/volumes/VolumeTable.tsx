@@ -4,14 +4,15 @@ import type { Act } from '../../actions/useVolumeAction';
 import type { Volume } from '../../api/types';
 import { CheckboxField } from '../../components/CheckboxField';
 import { fullNameOf } from '../../lib/names';
-import type { Sort } from '../../lib/table';
+import { toggled, type Sort } from '../../lib/table';
 import type { Column } from './columns';
 import { VolumeMenu } from './VolumeMenu';
 
 // rowHeight is that of each row, in pixels; tables.css has it, too.
 const rowHeight = 40;
 
-interface Props {
+// ListProps are those of the table and of the cards.
+export interface ListProps {
   volumes: Volume[];
   columns: readonly Column[];
   sort: Sort;
@@ -22,19 +23,13 @@ interface Props {
 }
 
 // VolumeTable draws the rows that can be seen alone, so that thousands scroll well.
-export function VolumeTable({ volumes, columns, sort, onSort, selected, onSelect, act }: Props) {
+export function VolumeTable({ volumes, columns, sort, onSort, selected, onSelect, act }: ListProps) {
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({ count: volumes.length, getScrollElement: () => scroller.current, estimateSize: () => rowHeight, overscan: 12 });
   const rows = virtual.getVirtualItems();
   const before = rows[0]?.start ?? 0;
   const after = virtual.getTotalSize() - (rows[rows.length - 1]?.end ?? 0);
   const all = volumes.length > 0 && volumes.every((v) => selected.has(v.name));
-  const toggle = (name: string, on: boolean) => {
-    const next = new Set(selected);
-    if (on) next.add(name);
-    else next.delete(name);
-    onSelect(next);
-  };
   return (
     // A region that scrolls must be reachable by keyboard.
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
@@ -66,7 +61,7 @@ export function VolumeTable({ volumes, columns, sort, onSort, selected, onSelect
             return (
               <tr key={v.name} aria-rowindex={row.index + 2} className={selected.has(v.name) ? 'selected' : ''}>
                 <td className="check">
-                  <CheckboxField label={`Select ${fullNameOf(v)}`} isSelected={selected.has(v.name)} onChange={(on) => toggle(v.name, on)} />
+                  <CheckboxField label={`Select ${fullNameOf(v)}`} isSelected={selected.has(v.name)} onChange={(on) => onSelect(toggled(selected, v.name, on))} />
                 </td>
                 {columns.map((c) =>
                   c.id === 'name' ? (

@@ -9,11 +9,13 @@ import { Button } from '../../components/Button';
 import { Read } from '../../components/Read';
 import { SelectField } from '../../components/SelectField';
 import { TextInput } from '../../components/TextInput';
+import { useMedia } from '../../components/useMedia';
 import { number } from '../../lib/format';
 import { filtered, pruned, sorted, type ColumnId, type Filter, type Sort } from '../../lib/table';
 import { healths } from '../../lib/volume';
 import { columns, storeColumns, storedColumns } from './columns';
 import { CreateVolume } from './CreateVolume';
+import { narrow, VolumeCards } from './VolumeCards';
 import { VolumeTable } from './VolumeTable';
 
 const names: Record<Filter['health'], string> = {
@@ -52,6 +54,7 @@ function healthFrom(search: string): Filter['health'] {
 
 function VolumeList({ volumes, act }: { volumes: Volume[]; act: Act }) {
   const search = useSearch();
+  const List = useMedia(narrow) ? VolumeCards : VolumeTable;
   const [filter, setFilter] = useState<Filter>({ text: '', health: healthFrom(search) });
   const [sort, setSort] = useState<Sort>({ column: 'name', descending: false });
   const [shown, setShown] = useState<ColumnId[]>(storedColumns);
@@ -96,7 +99,7 @@ function VolumeList({ volumes, act }: { volumes: Volume[]; act: Act }) {
       {volumes.length === 0 ? (
         <p className="empty">There are no volumes yet. A claim with the StorageClass longhorn creates a volume. You can also create one with the button above.</p>
       ) : (
-        <VolumeTable volumes={rows} columns={columns.filter((c) => shown.includes(c.id))} sort={sort} onSort={setSort} selected={selected} onSelect={setSelected} act={act} />
+        <List volumes={rows} columns={columns.filter((c) => shown.includes(c.id))} sort={sort} onSort={setSort} selected={selected} onSelect={setSelected} act={act} />
       )}
     </>
   );
