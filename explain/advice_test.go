@@ -64,10 +64,10 @@ func TestAdviceFollowsTheCauseOfACondition(t *testing.T) {
 		{
 			name: "a shared volume whose name is refused → another name", ask: "volume 2024-media",
 			change: func(w *world) {
-				w.share(longhorn.ShareManagerStateError, types.ReasonShareParameterInvalid, `name: "2024-media" ... must begin with a letter`)
+				w.share(longhorn.ShareManagerStateError, types.ReasonShareParameterInvalid, `name: "2024-media" ... must start with a letter`)
 				w.rename("2024-media")
 			},
-			object: "share manager 2024-media", severity: Broken, reason: types.ReasonShareParameterInvalid, what: "its share cannot be configured as requested", why: "must begin with a letter", command: "",
+			object: "share manager 2024-media", severity: Broken, reason: types.ReasonShareParameterInvalid, what: "its share cannot be configured as requested", why: "must start with a letter", command: "",
 		},
 		{
 			name: "an attribute of the PersistentVolume is refused → the PersistentVolume, by its own name", ask: "volume v",

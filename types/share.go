@@ -24,7 +24,7 @@ func IsServed(v *longhorn.Volume) bool {
 }
 
 // ShareNameRule is the rule of CanBeShared. The CRD has the same text.
-const ShareNameRule = "must begin with a letter where accessMode is rwx: the Service of a shared volume has the volume's name"
+const ShareNameRule = "must start with a letter if accessMode is rwx: the Service of a shared volume has the volume's name"
 
 // CanBeShared reports whether a volume with this name can be shared.
 func CanBeShared(name string) bool { return len(validation.IsDNS1035Label(name)) == 0 }

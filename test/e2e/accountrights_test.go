@@ -28,7 +28,7 @@ func TestADaemonIsHeldToItsNode(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(object("Node", "not-mine", "")), 0o600))
 	cluster.Eventually(ctx, t, 20*time.Second, "the policy is known to the API server", func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, "create", "-f", file, "--dry-run=server", as)
-		if err == nil || !strings.Contains(err.Error(), "names no node: it must be one that a kubelet made for a pod") {
+		if err == nil || !strings.Contains(err.Error(), "does not name exactly one node: it must be a token that a kubelet requested for a pod") {
 			return fmt.Errorf("it said %w", err)
 		}
 		return nil

@@ -85,13 +85,13 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 			return err
 		},
 	}
-	const uninstall = "holds the records of all volumes: deleting it would lose their data; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
+	const uninstall = "holds the records of all volumes: it cannot be deleted, because the data of all volumes would be lost; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
 	for _, tc := range []struct{ name, kind, object, refusal string }{
 		{"the last healthy replica → refused", "replica", "q-r-last", "replica q-r-last is the last healthy replica of volume q (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n " + types.Namespace + " delete volumes.longhorn.io q"},
-		{"an instance manager that runs an engine → refused", "manager", "im-node-x", "instance manager im-node-x runs the engine of volume q: deleting it would cut the volume; to move what is on its node elsewhere, run kubectl drain node-x"},
-		{"an attached volume → refused", "volume", "q", "volume q is in use (attached, node node-x): it cannot be deleted, its data would go with it; delete the pods that use it, then its PersistentVolumeClaim"},
-		{"the volume of a bound claim → refused", "volume", "claimed", "volume claimed has the data of PersistentVolumeClaim " + types.Namespace + "/claimed: it cannot be deleted while that claim is there"},
-		{"the attachment of an attached volume → refused", "attachment", "q", "volume q is attached to node node-x: deleting this object would cut it"},
+		{"an instance manager that runs an engine → refused", "manager", "im-node-x", "instance manager im-node-x runs the engine of volume q: it cannot be deleted, because access to the volume would be interrupted; to move the workloads of its node to other nodes, run kubectl drain node-x"},
+		{"an attached volume → refused", "volume", "q", "volume q is in use (attached, node node-x): it cannot be deleted, because its data would be lost; delete the pods that use it, then its PersistentVolumeClaim"},
+		{"the volume of a bound claim → refused", "volume", "claimed", "volume claimed has the data of PersistentVolumeClaim " + types.Namespace + "/claimed: it cannot be deleted while that claim exists"},
+		{"the attachment of an attached volume → refused", "attachment", "q", "volume q is attached to node node-x: this object cannot be deleted, because access to the volume would be interrupted"},
 		{"the namespace → refused", "namespace", types.Namespace, uninstall},
 		{"a definition → refused", "definition", "volumes.longhorn.io", uninstall},
 	} {

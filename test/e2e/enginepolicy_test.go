@@ -41,7 +41,7 @@ func TestEnginesAreNotDeletedByHand(t *testing.T) {
 		return nil
 	})
 	check(t, engines.Delete(ctx, "p-e-0", metav1.DeleteOptions{}),
-		"engine p-e-0 records which replicas hold the data of its volume: it cannot be deleted; delete the volume, and it goes with it")
+		"engine p-e-0 records which replicas hold the data of its volume: it cannot be deleted; it is deleted automatically when its volume is deleted")
 	_, err := engines.Get(ctx, "p-e-0", metav1.GetOptions{})
 	assert.NoError(t, err, "after the refusal")
 	check(t, engines.Delete(ctx, "p-e-1", metav1.DeleteOptions{}), "") // it was never started, so it records nothing

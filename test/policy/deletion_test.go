@@ -47,11 +47,11 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	account := func(name string) string { return "system:serviceaccount:storage:" + name }
-	const servesCopy = "instance manager im serves a copy of volume v, which is in use: deleting several at once would cut the volume;" +
-		" to move what is on its node elsewhere, run kubectl drain a --ignore-daemonsets --delete-emptydir-data"
+	const servesCopy = "instance manager im serves a replica of volume v, which is in use: it cannot be deleted, because deleting several instance managers at once would interrupt access to the volume;" +
+		" to move the workloads of its node to other nodes, run kubectl drain a --ignore-daemonsets --delete-emptydir-data"
 	inUse := func(how string) string {
-		return "volume v is in use (" + how + "): it cannot be deleted, its data would go with it; delete the pods that use it, then its PersistentVolumeClaim," +
-			" and the volume goes with that; one that was attached by hand must be detached first; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
+		return "volume v is in use (" + how + "): it cannot be deleted, because its data would be lost; delete the pods that use it, then its PersistentVolumeClaim;" +
+			" the volume is deleted with the claim if its reclaim policy is Delete; if the volume was attached by hand, detach it first; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
 	}
 	all := policies(t)
 	for _, tc := range []struct {
@@ -65,12 +65,12 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 	}{
 		{
 			name: "the namespace → refused, the uninstaller is named", policy: "longhorn-keep-installation", resource: namespaces, object: namespace,
-			want: "namespaces storage holds the records of all volumes: deleting it would lose their data; to uninstall, run kubectl apply -f deploy/uninstall.yaml",
+			want: "namespaces storage holds the records of all volumes: it cannot be deleted, because the data of all volumes would be lost; to uninstall, run kubectl apply -f deploy/uninstall.yaml",
 		},
 		{name: "another namespace → accepted", policy: "longhorn-keep-installation", resource: namespaces, object: "{apiVersion: v1, kind: Namespace, metadata: {name: other}}"},
 		{
 			name: "a definition → refused", policy: "longhorn-keep-installation", resource: crds, object: definition,
-			want: "customresourcedefinitions volumes.longhorn.io holds the records of all volumes: deleting it would lose their data; to uninstall, run kubectl apply -f deploy/uninstall.yaml",
+			want: "customresourcedefinitions volumes.longhorn.io holds the records of all volumes: it cannot be deleted, because the data of all volumes would be lost; to uninstall, run kubectl apply -f deploy/uninstall.yaml",
 		},
 
 		{
@@ -141,8 +141,8 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 		{
 			name: "the volume of a bound claim → refused, the claim is named", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
 			params: []string{volumeOf("other", "driver.longhorn.io", "Bound"), volumeOf("v", "driver.longhorn.io", "Bound")},
-			want: "volume v has the data of PersistentVolumeClaim shop/data-db-0: it cannot be deleted while that claim is there; run kubectl -n shop delete pvc data-db-0," +
-				" and where PersistentVolume pv-v has the reclaim policy Delete, the volume goes with it",
+			want: "volume v has the data of PersistentVolumeClaim shop/data-db-0: it cannot be deleted while that claim exists; run kubectl -n shop delete pvc data-db-0;" +
+				" the volume is then deleted automatically if PersistentVolume pv-v has the reclaim policy Delete",
 		},
 		{name: "no PersistentVolume at all → accepted", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}")},
 		{
@@ -160,8 +160,8 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 		{
 			name: "the volume of a bound claim, by the leader, as for REST and CSI → refused", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
 			params: []string{volumeOf("v", "driver.longhorn.io", "Bound")}, user: account("longhorn-manager-leader"),
-			want: "volume v has the data of PersistentVolumeClaim shop/data-db-0: it cannot be deleted while that claim is there; run kubectl -n shop delete pvc data-db-0," +
-				" and where PersistentVolume pv-v has the reclaim policy Delete, the volume goes with it",
+			want: "volume v has the data of PersistentVolumeClaim shop/data-db-0: it cannot be deleted while that claim exists; run kubectl -n shop delete pvc data-db-0;" +
+				" the volume is then deleted automatically if PersistentVolume pv-v has the reclaim policy Delete",
 		},
 		{
 			name: "the claim is gone, by the leader, as for CSI → accepted", policy: "longhorn-keep-claimed-volumes", resource: ours("volumes"), object: volume("spec: {}"),
@@ -171,12 +171,12 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 		{name: "an instance manager, no engines → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager},
 		{
 			name: "an instance manager that runs an engine → refused", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager, params: []string{engineOn("a", "running", "RW")},
-			want: "instance manager im runs the engine of volume v: deleting it would cut the volume; to move what is on its node elsewhere, run kubectl drain a --ignore-daemonsets --delete-emptydir-data",
+			want: "instance manager im runs the engine of volume v: it cannot be deleted, because access to the volume would be interrupted; to move the workloads of its node to other nodes, run kubectl drain a --ignore-daemonsets --delete-emptydir-data",
 		},
 		{
 			name: "an instance manager that runs one of two engines → refused", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager,
 			params: []string{engineOn("b", "stopped", "RW"), engineOn("a", "stopping", "RW")},
-			want:   "instance manager im runs the engine of volume v: deleting it would cut the volume; to move what is on its node elsewhere, run kubectl drain a --ignore-daemonsets --delete-emptydir-data",
+			want:   "instance manager im runs the engine of volume v: it cannot be deleted, because access to the volume would be interrupted; to move the workloads of its node to other nodes, run kubectl drain a --ignore-daemonsets --delete-emptydir-data",
 		},
 		{name: "its engine has stopped → accepted", policy: "longhorn-keep-instance-managers", resource: ours("instancemanagers"), object: manager, params: []string{engineOn("a", "stopped", "RW")}},
 		{
@@ -210,20 +210,20 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 
 		{
 			name: "the attachment of an attached volume → refused", policy: "longhorn-keep-attachments", resource: ours("volumeattachments"), object: attached,
-			want: "volume v is attached to node a: deleting this object would cut it; scale the workload that uses the volume down, and it is detached",
+			want: "volume v is attached to node a: this object cannot be deleted, because access to the volume would be interrupted; scale down the workload that uses the volume; the volume is then detached automatically",
 		},
 		{name: "the attachment of a detached volume → accepted", policy: "longhorn-keep-attachments", resource: ours("volumeattachments"), object: detached},
 		{name: "an attached volume, by the leader → accepted", policy: "longhorn-keep-attachments", resource: ours("volumeattachments"), object: attached, user: account("longhorn-manager-leader")},
 
 		{
 			name: "an engine with a record → refused", policy: "longhorn-keep-engines", resource: ours("engines"), object: engine,
-			want: "engine v-e-0 records which replicas hold the data of its volume: it cannot be deleted; delete the volume, and it goes with it",
+			want: "engine v-e-0 records which replicas hold the data of its volume: it cannot be deleted; it is deleted automatically when its volume is deleted",
 		},
 		{name: "an engine with a record, by the leader → accepted", policy: "longhorn-keep-engines", resource: ours("engines"), object: engine, user: account("longhorn-manager-leader")},
 		{
 			name: "an engine with a record, by the manager of another namespace → refused", policy: "longhorn-keep-engines", resource: ours("engines"), object: engine,
 			user: "system:serviceaccount:longhorn-system:longhorn-manager",
-			want: "engine v-e-0 records which replicas hold the data of its volume: it cannot be deleted; delete the volume, and it goes with it",
+			want: "engine v-e-0 records which replicas hold the data of its volume: it cannot be deleted; it is deleted automatically when its volume is deleted",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -17,11 +17,11 @@ const leader = "system:serviceaccount:storage:longhorn-manager-leader"
 func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 	p := policies(t)["longhorn-leader-scope"]
 	const (
-		notShares = "it must have the labels and the name of a share, and its ShareManager as its only owner"
-		secrets   = "must have neither an account nor Secrets, of its node /dev and /run/longhorn/share alone, and of ConfigMaps its clients alone: the leader makes the pods of shares alone"
+		notShares = "it must have the labels and the name of a share, and the ShareManager of that share as its only owner"
+		secrets   = "must not use a service account or Secrets, and may mount only /dev and /run/longhorn/share of its node and the ConfigMap longhorn-share-clients: the leader may create only the pods of shares"
 		slice     = "it must have the labels and the name of a share"
-		leads     = "must lead to port 2049 of the pod of its share alone, and have that pod or its ShareManager as its only owner"
-		role      = "must be a share manager, in networks and processes of its own, on a node that the scheduler chooses"
+		leads     = "must contain only port 2049 of the pod of its share, and have that pod or its ShareManager as its only owner"
+		role      = "must have one container, which runs share-manager; it must not set hostNetwork, hostPID, hostIPC or nodeName, because the scheduler chooses its node"
 		service   = "must be of type ClusterIP, have no external addresses, and select the pod of its share"
 	)
 	for _, tc := range []struct {

@@ -26,7 +26,7 @@ func TestADaemonWritesItsOwnNodeAlone(t *testing.T) {
 		withoutSpec = "{apiVersion: longhorn.io/v1beta2, kind: Replica, metadata: {name: x, namespace: storage}}"
 
 		foreign = "the daemon of node a may not write "
-		secrets = "pod x must have neither an account nor Secrets: a daemon makes the pod of its instance manager alone"
+		secrets = "pod x must not use a service account or Secrets: a daemon may create only the pod of its instance manager"
 	)
 	for _, tc := range []struct {
 		name        string
@@ -83,7 +83,7 @@ func TestADaemonWritesItsOwnNodeAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request{operation: admission.Create, resource: ours("nodes"), object: lhn("a"), user: "system:serviceaccount:storage:longhorn-manager", extra: extra}
-			assert.Equal(t, "the token of system:serviceaccount:storage:longhorn-manager names no node: it must be one that a kubelet made for a pod", refusal(t, p, r))
+			assert.Equal(t, "the token of system:serviceaccount:storage:longhorn-manager does not name exactly one node: it must be a token that a kubelet requested for a pod", refusal(t, p, r))
 		})
 	}
 }

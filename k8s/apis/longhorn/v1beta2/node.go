@@ -10,7 +10,7 @@ type DiskType string
 const DiskTypeFilesystem DiskType = "filesystem"
 
 // DiskSpec describes a disk. The user writes it.
-// +kubebuilder:validation:XValidation:rule="!(has(self.evictionRequested) && self.evictionRequested && has(self.allowScheduling) && self.allowScheduling)",message="evictionRequested and allowScheduling exclude each other"
+// +kubebuilder:validation:XValidation:rule="!(has(self.evictionRequested) && self.evictionRequested && has(self.allowScheduling) && self.allowScheduling)",message="evictionRequested must not be true while allowScheduling is true"
 type DiskSpec struct {
 	// +kubebuilder:default=filesystem
 	Type DiskType `json:"diskType,omitempty"`
@@ -72,7 +72,7 @@ type DiskStatus struct {
 }
 
 // NodeSpec is the state of a node that the user requests.
-// +kubebuilder:validation:XValidation:rule="!(has(self.evictionRequested) && self.evictionRequested && has(self.allowScheduling) && self.allowScheduling)",message="evictionRequested and allowScheduling exclude each other"
+// +kubebuilder:validation:XValidation:rule="!(has(self.evictionRequested) && self.evictionRequested && has(self.allowScheduling) && self.allowScheduling)",message="evictionRequested must not be true while allowScheduling is true"
 type NodeSpec struct {
 	// Name is equal to metadata.name.
 	// +optional
