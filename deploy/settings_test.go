@@ -197,7 +197,7 @@ spec:
     - expression: "variables.wrong == ''"
       messageExpression: >-
         'setting ' + variables.name + ' with invalid value "' + variables.value.replace('\\', '\\\\').replace('"', '\\"') + '": it ' + variables.wrong
-      message: the value breaks a rule of the setting; docs/SETTINGS.md has the rules
+      message: the value breaks a rule of the setting; see docs/SETTINGS.md for the rules
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

@@ -51,7 +51,7 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 		" to move the workloads of its node to other nodes, run kubectl drain a --ignore-daemonsets --delete-emptydir-data"
 	inUse := func(how string) string {
 		return "volume v is in use (" + how + "): it cannot be deleted, because its data would be lost; delete the pods that use it, then its PersistentVolumeClaim;" +
-			" the volume is deleted with the claim if its reclaim policy is Delete; if the volume was attached by hand, detach it first; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
+			" the volume is deleted with the claim if the reclaim policy of its PersistentVolume is Delete; if the volume was attached by hand, detach it first; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
 	}
 	all := policies(t)
 	for _, tc := range []struct {

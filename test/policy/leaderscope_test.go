@@ -21,7 +21,7 @@ func TestTheLeaderMakesThePodsOfSharesAlone(t *testing.T) {
 		secrets   = "must not use a service account or Secrets, and may mount only /dev and /run/longhorn/share of its node and the ConfigMap longhorn-share-clients: the leader may create only the pods of shares"
 		slice     = "it must have the labels and the name of a share"
 		leads     = "must contain only port 2049 of the pod of its share, and have that pod or its ShareManager as its only owner"
-		role      = "must have one container, which runs share-manager; it must not set hostNetwork, hostPID, hostIPC or nodeName, because the scheduler chooses its node"
+		role      = "must have only one container, which runs share-manager, and must not set hostNetwork, hostPID, hostIPC or nodeName: the scheduler chooses its node"
 		service   = "must be of type ClusterIP, have no external addresses, and select the pod of its share"
 	)
 	for _, tc := range []struct {
