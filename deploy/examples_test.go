@@ -35,7 +35,10 @@ func readExamples(t *testing.T) examples {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(files), 6, "the examples are not found")
 	e := examples{claims: map[string]corev1.PersistentVolumeClaim{}, pods: map[string]corev1.PodSpec{}}
-	known := []string{"PersistentVolumeClaim", "Pod", "Deployment", "StatefulSet", "Service", "StorageClass", "Node", "Setting"}
+	known := []string{
+		"PersistentVolumeClaim", "Pod", "Deployment", "StatefulSet", "Service", "StorageClass", "Node", "Setting",
+		"ServiceAccount", "Role", "RoleBinding", // app/page reads them
+	}
 	for _, file := range files {
 		docs := documentsOf(t, file)
 		require.NotEmpty(t, docs, file)

@@ -141,6 +141,7 @@ var notRun = map[string]string{
 var notRunInline = map[string]string{
 	"kubectl delete -f deploy/longhorn.yaml":     never,
 	"kubectl create":                             "it says what fails",
+	"kubectl longhorn ui":                        "it runs until its reader stops it; app/page",
 	"kubectl -n longhorn-system delete lhv":      "it has no name: the text says of which volume",
 	"kubectl -n longhorn-system delete lhn NODE": "NODE stands for a node that its daemon has left; controller/node, manager and test/policy have the rule",
 	"kubectl get events":                         "it stands for the right that it needs",

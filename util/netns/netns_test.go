@@ -34,5 +34,5 @@ func TestInAnotherNetwork(t *testing.T) {
 	boom := errors.New("boom")
 	assert.ErrorIs(t, In("/run/netns/"+name, func() error { return boom }), boom)
 	assert.ErrorIs(t, In("/run/netns/"+name+"-none", func() error { t.Error("called"); return nil }), os.ErrNotExist)
-	assert.ErrorContains(t, In("/proc/self/ns/mnt", func() error { t.Error("called"); return nil }), "entering the node's network /proc/self/ns/mnt")
+	assert.ErrorContains(t, In("/proc/self/ns/mnt", func() error { t.Error("called"); return nil }), "entering the node's network namespace /proc/self/ns/mnt")
 }
