@@ -59,7 +59,7 @@ func waitOnlyReplica(ctx context.Context, t *testing.T, c *cluster.Cluster, volu
 }
 
 // TestPodsShareAVolume: two pods use a shared volume on a node whose kernel has an NFS client. They see each other's
-// files and locks. Then the server of the share is killed, and they go on without an error.
+// files and locks. Then the server of the share is killed, and they continue without an error.
 func TestPodsShareAVolume(t *testing.T) {
 	ctx, c := threeNodes.get(t, everyday)
 	const guest, class = "guest-1", "e2e-shared"
