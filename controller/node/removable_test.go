@@ -64,9 +64,9 @@ func TestRemovable(t *testing.T) {
 		"the only recorded copy, another is not recorded → kept":    {withCopies(long, stoppedEngine("v-n"), copyOn("n"), copyOn("a")), longhorn.ConditionFalse, types.ReasonLastReplica},
 		"another recorded copy has failed → kept":                   {withCopies(long, stoppedEngine("v-n", "v-a"), copyOn("n"), copyOn("a", failed)), longhorn.ConditionFalse, types.ReasonLastReplica},
 		"another recorded copy is on a node that is down → kept":    {withCopies(long, stoppedEngine("v-n", "v-gone"), copyOn("n"), copyOn("gone")), longhorn.ConditionFalse, types.ReasonLastReplica},
-		"it is marked as the last healthy replica → kept":                 {withCopies(long, stoppedEngine("v-n", "v-a"), copyOn("n", marked), copyOn("a")), longhorn.ConditionFalse, types.ReasonLastReplica},
+		"it is marked as the last healthy replica → kept":           {withCopies(long, stoppedEngine("v-n", "v-a"), copyOn("n", marked), copyOn("a")), longhorn.ConditionFalse, types.ReasonLastReplica},
 		"no engine, and it was good → kept":                         {withCopies(long, nil, copyOn("n")), longhorn.ConditionFalse, types.ReasonLastReplica},
-		"another healthy replica can be reached → may be deleted":         {withCopies(long, stoppedEngine("v-n", "v-a"), copyOn("n"), copyOn("a")), longhorn.ConditionTrue, types.ReasonManagerPodMissing},
+		"another healthy replica can be reached → may be deleted":   {withCopies(long, stoppedEngine("v-n", "v-a"), copyOn("n"), copyOn("a")), longhorn.ConditionTrue, types.ReasonManagerPodMissing},
 		"its copy is not recorded, another one is → may be deleted": {withCopies(long, stoppedEngine("v-a"), copyOn("n"), copyOn("a")), longhorn.ConditionTrue, types.ReasonManagerPodMissing},
 		"nothing was ever written to its copy → may be deleted":     {withCopies(long, stoppedEngine(), copyOn("n", func(r *longhorn.Replica) { r.Spec.HealthyAt = "" })), longhorn.ConditionTrue, types.ReasonManagerPodMissing},
 	} {
