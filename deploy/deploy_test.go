@@ -1,4 +1,4 @@
-// Package deploy has the manifests; its tests hold them against what they promise.
+// Package deploy contains the manifests. Its tests check that the manifests and the program agree.
 package deploy
 
 import (
@@ -51,7 +51,7 @@ func ofKind[T any](t *testing.T, kind string) []T {
 	return all
 }
 
-// decoded are those of the documents that are of a kind.
+// decoded returns the documents of one kind.
 func decoded[T any](t *testing.T, docs []string, kind string) []T {
 	t.Helper()
 	var all []T
@@ -134,7 +134,7 @@ func TestWorkloadsAreOurs(t *testing.T) {
 	}
 }
 
-// TestNamesAgree: what the manifests spell out is what the program looks for.
+// TestNamesAgree: the manifests have the names that the program uses.
 func TestNamesAgree(t *testing.T) {
 	text, err := os.ReadFile("longhorn.yaml")
 	require.NoError(t, err)

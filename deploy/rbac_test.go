@@ -13,13 +13,13 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// rbac is what the manifests of the installation and of the uninstaller grant.
+// rbac contains the rights that the manifests of the installation and of the uninstaller grant.
 type rbac struct {
 	rules    map[string][]rbacv1.PolicyRule // by the role's kind, namespace and name
 	bindings []binding
 }
 
-// binding is a RoleBinding, or a ClusterRoleBinding, whose namespace is empty.
+// binding is a RoleBinding, or a ClusterRoleBinding if the namespace is empty.
 type binding struct {
 	name, namespace string
 	role            string // a key of rules
@@ -297,7 +297,7 @@ func TestWhatIsWrittenMayBePatchedAndUpdated(t *testing.T) {
 	}
 }
 
-// TestNoPodRunsAsTheLeader: its tokens are asked for, and are short-lived.
+// TestNoPodRunsAsTheLeader: the leader requests tokens of its account, and they are short-lived.
 func TestNoPodRunsAsTheLeader(t *testing.T) {
 	for _, doc := range documents(t) {
 		assert.NotContains(t, doc, "serviceAccountName: "+types.LeaderAccount)
