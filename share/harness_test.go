@@ -204,6 +204,21 @@ func (r *role) await(text string, times int) {
 		"%q was not said %d times", text, times)
 }
 
+// awaitClients waits until the server has said how many clients of the former server it knows. It may say so only after
+// the role has said that clients are served.
+func (r *role) awaitClients(count int) {
+	r.t.Helper()
+	r.await(fmt.Sprintf("clid count(%d)", count), 1)
+}
+
+// awaitSomeClients is awaitClients for any number but 0.
+func (r *role) awaitSomeClients() {
+	r.t.Helper()
+	known := regexp.MustCompile(`clid count\([1-9]`)
+	require.Eventually(r.t, func() bool { return known.MatchString(r.out.String()) }, patience, 20*time.Millisecond,
+		"the clients of the former server are not known")
+}
+
 const (
 	sayServed    = "Clients are served"
 	sayUnserved  = "Clients are no longer served"

@@ -43,7 +43,7 @@ func TestACloneDoesNotWaitForClientsOfItsSource(t *testing.T) {
 
 	again := startRole(t, t.TempDir(), device, as("uid-of-the-source"))
 	again.await(sayServed, 1)
-	assert.Contains(t, again.out.String(), "clid count(1)")
+	again.awaitClients(1)
 	again.is(returningEnv, "one")
 	again.await(sayGraceOver, 1)
 	again.terminate()
@@ -58,7 +58,7 @@ func TestACloneDoesNotWaitForClientsOfItsSource(t *testing.T) {
 
 	restarted := startRole(t, t.TempDir(), device, as("uid-of-the-clone"))
 	restarted.await(sayServed, 1)
-	assert.Contains(t, restarted.out.String(), "clid count(1)", "the clone's own client")
+	restarted.awaitClients(1) // the clone's own client
 	restarted.terminate()
 	wantGrowingEpochs(t, 4, source.out.String()+again.out.String()+clone.out.String()+restarted.out.String())
 }
@@ -80,7 +80,7 @@ func TestARecordThatTheServerCannotReadIsALoss(t *testing.T) {
 	}
 	require.NoError(t, syscall.Kill(r.ganesha(), syscall.SIGKILL))
 	r.await(sayServed, 2)
-	r.await("clid count(3)", 1)
+	r.awaitClients(3)
 	for _, name := range clients {
 		r.is(returningEnv, name)
 	}

@@ -45,7 +45,7 @@ func TestALockSurvivesAnUpdateAndItsReturn(t *testing.T) {
 		task := "one"
 		if handle != "" {
 			task += " " + handle
-			assert.Contains(t, r.out.String(), "clid count(1)", "%s knows the client", release.name)
+			r.awaitClients(1)
 		}
 		out, err := r.inside(lockerEnv+"="+task, self, "-test.run=^$")
 		require.NoError(t, err, "%s: %s", release.name, out)
