@@ -210,8 +210,8 @@ func InMemory(fsType string) bool {
 }
 
 // OnOverlay reports whether a file system of that type, in the form of Record.FSType, is overlayfs. There the kernel
-// shows nothing of the file below, neither cached pages nor failed write-outs (docs/DATAPLANE.md, "What the cache shows
-// and the disk lacks").
+// shows nothing of the file below, neither cached pages nor failed write-outs (docs/dataplane/CRASHES.md, "What the
+// cache shows and the disk lacks").
 func OnOverlay(fsType string) bool {
 	return fsType == "overlay" || fsType == fmt.Sprintf("0x%x", unix.OVERLAYFS_SUPER_MAGIC)
 }

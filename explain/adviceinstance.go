@@ -22,7 +22,7 @@ var (
 	itself  = Step{"No action needed: retried automatically", ""}
 	asNode  = Step{"Explain the node", "kubectl longhorn explain node {node}"}
 	dpLog   = Step{"See the log of the node's data plane", "kubectl -n {ns} logs {im} --tail=100"}
-	older   = Step{"The cluster's record is older than the data, for example after a restore of etcd: read docs/DATAPLANE.md, \"When the cluster's record is older than the data\", before you change anything", ""}
+	older   = Step{"The cluster's record is older than the data, for example after a restore of etcd: read docs/dataplane/OPERATIONS.md, \"When the cluster's record is older than the data\", before you change anything", ""}
 )
 
 // engineAdvice is for the conditions of an engine.

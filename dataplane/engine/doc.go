@@ -12,7 +12,7 @@
 //	       (direct call)     (TCP)        (TCP)
 //
 // A change is acknowledged when every member of the epoch has it, and never with fewer. Pure functions decide how to
-// handle a member that failed (policy.go, package membership). docs/DATAPLANE.md states the invariants.
+// handle a member that failed (policy.go, package membership). docs/dataplane/ENGINE.md states the invariants.
 //
 // The package must not know Kubernetes, gRPC, files of a replica, or how a replica is reached: Config.Connect opens
 // one.

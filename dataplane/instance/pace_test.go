@@ -14,7 +14,7 @@ import (
 // The replicas of one disk share one limit for the data that they have written and that is not on the disk. Another
 // disk has another limit.
 func TestTheReplicasOfADiskShareWhatMayBeUnwritten(t *testing.T) {
-	const firstLimit = 64 // of a disk, in MiB, as docs/DATAPLANE.md says
+	const firstLimit = 64 // of a disk, in MiB, as docs/dataplane/FORMAT.md says
 	for _, tc := range []struct {
 		name      string
 		neighbour string // name of the replica that has written enough to have a share

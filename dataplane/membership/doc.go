@@ -1,6 +1,6 @@
 // Package membership holds the rules about which replicas have every acknowledged write of a volume. The rules are
 // values and pure functions. The package also holds the few messages about them between an engine and a replica.
-// docs/DATAPLANE.md states the invariants.
+// docs/dataplane/README.md states the invariants.
 //
 //	generation   which engine may write: raised in the API object at each start of an engine
 //	epoch        which replicas have every acknowledged write: (generation, counter, members)

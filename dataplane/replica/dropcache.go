@@ -29,7 +29,7 @@ import (
 //     way. If the map could not be written out, the map in the kernel has more marks.
 //   - If a replica was closed in order, nothing failed between its opening and its close, and no marks remain.
 //
-// Releases that cleared marks without asking a second opening are an exception (docs/DATAPLANE.md).
+// Releases that cleared marks without asking a second opening are an exception (docs/dataplane/CRASHES.md).
 //
 // Step 3 gives the disk the content of the cache. In a marked region both contents are correct, sector by sector. Each
 // is either the content of the disk, or a later change that was never reported as durable. The marks cause a check

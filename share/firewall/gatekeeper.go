@@ -13,9 +13,9 @@ import (
 // question, unless the answer is Yes. The error is for messages. Question must return soon after ctx is done.
 type Question func(ctx context.Context, limited bool) (Verdict, error)
 
-// Gatekeeper keeps the NFS port of this network open only while the volume's engine is in force: docs/DATAPLANE.md,
-// "Whether a generation is in force". Otherwise a server on a node that is cut off would continue to grant locks. It
-// would also answer reads from its cache, without a disk.
+// Gatekeeper keeps the NFS port of this network open only while the volume's engine is in force:
+// docs/dataplane/PROTOCOL.md, "Whether a generation is in force". Otherwise a server on a node that is cut off would
+// continue to grant locks. It would also answer reads from its cache, without a disk.
 type Gatekeeper struct {
 	gate gate
 	ask  Question

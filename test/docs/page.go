@@ -63,7 +63,7 @@ func (b Block) File() string {
 // Pages reads all pages below the root of the repository, except the records of decisions.
 func Pages(root string) ([]Page, error) {
 	var pages []Page
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/dataplane/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			return nil, err

@@ -15,7 +15,7 @@ import (
 // lookAtMarks is the pause between two reads of the intent maps while a history runs.
 const lookAtMarks = 3 * time.Millisecond
 
-// The first sector with bits, in the format of docs/DATAPLANE.md. The map of a small volume has only this one.
+// The first sector with bits, in the format of docs/dataplane/FORMAT.md. The map of a small volume has only this one.
 const (
 	bitsAt   = 512
 	bitsHead = "LHim\x00\x00\x00\x00"

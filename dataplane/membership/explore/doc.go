@@ -11,7 +11,7 @@
 // detector, because that build searches less. LONG=1 widens the bounds.
 //
 // The transitions call the rule functions. The functions do not decide the rest: which component may send to which
-// other one, and in which order. That part is the protocol of docs/DATAPLANE.md, written here a second time, without
+// other one, and in which order. That part is the protocol of docs/dataplane/, written here a second time, without
 // sockets and files. Mutants show that the search can fail: each changes one rule, and the search finds one violation.
 //
 // A rebuild is a full copy in one step. In the scenarios about the data that a replica lacks, it copies only that data,

@@ -1,6 +1,6 @@
 // Package mutemodel models an NFS server on a node that is cut off. It explores when a successor may give away what
 // clients hold there. It searches all orders of events, and finds no order in which two servers grant the same lock.
-// docs/DATAPLANE.md, "Whether a generation is in force", has the rules.
+// docs/dataplane/PROTOCOL.md, "Whether a generation is in force", has the rules.
 //
 //	state    the old server with its engine, two members, the API object, the successor;
 //	         all times are ages, so the search is finite
