@@ -12,8 +12,8 @@
 // A Keeper keeps the parts that must outlive the process that serves. Then the death of that process only pauses the
 // device's users, and the device remains. Local keeps these parts in the process that serves: it is for tests, and for
 // nodes where nothing better is available. Package device/holder keeps them in a separate process.
-// docs/decisions/0007-a-device-outlives-its-server.md lists the steps of a succession, and the state that a crash
-// leaves between two steps.
+// docs/decisions/0007-block-devices-survive-their-serving-process.md lists the steps of a succession, and the state
+// that a crash leaves between two steps.
 //
 // The package must not know how an engine reaches its data, nor Kubernetes.
 package device
