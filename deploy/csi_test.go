@@ -11,8 +11,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestTheCSIControllerCanLeaveANode: the drain controller keeps one of these pods while a volume is
-// attached. With a second one on another node, a drain does not wait for that.
+// TestTheCSIControllerCanLeaveANode checks that the Deployment has at least two pods, on different nodes if possible.
+// The drain controller keeps one of these pods while a volume is attached. With a second pod on another node, a drain
+// does not wait for that.
 func TestTheCSIControllerCanLeaveANode(t *testing.T) {
 	all := ofKind[appsv1.Deployment](t, "Deployment")
 	i := slices.IndexFunc(all, func(d appsv1.Deployment) bool { return d.Name == "longhorn-csi-controller" })
@@ -24,8 +25,9 @@ func TestTheCSIControllerCanLeaveANode(t *testing.T) {
 	assert.Equal(t, "kubernetes.io/hostname", d.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.TopologyKey)
 }
 
-// TestTheCSIPluginHasAHostNameOfItsOwn: servers know a node's NFS client by the host name of the process that mounts, and by an identifier where the
-// kernel has one. With the names of the machines, which may be the same twice, two nodes would be one client where it has none.
+// TestTheCSIPluginHasAHostNameOfItsOwn checks that the plugin does not use the host name of its machine. A server
+// identifies the NFS client of a node by the host name of the process that mounts, and by an identifier if the kernel
+// has one. Two machines may have the same host name. Without an identifier, the server would take them for one client.
 func TestTheCSIPluginHasAHostNameOfItsOwn(t *testing.T) {
 	all := ofKind[appsv1.DaemonSet](t, "DaemonSet")
 	i := slices.IndexFunc(all, func(d appsv1.DaemonSet) bool { return d.Name == "longhorn-csi-plugin" })

@@ -100,7 +100,7 @@ func TestPodsUseOneImageAndAskNoRegistryTwice(t *testing.T) {
 	}
 }
 
-// TestDefinitionsAreOurs: by this label a daemon tells its installation from another's.
+// TestDefinitionsAreOurs checks the label by which a daemon recognizes the definitions of its own installation.
 func TestDefinitionsAreOurs(t *testing.T) {
 	files, err := filepath.Glob("../k8s/crds/*.yaml")
 	require.NoError(t, err)
@@ -117,7 +117,8 @@ func TestDefinitionsAreOurs(t *testing.T) {
 	assert.Equal(t, len(files), count, "%d definitions of %d are in longhorn.yaml", count, len(files))
 }
 
-// TestWorkloadsAreOurs: those that a daemon finds without the label are another Longhorn's.
+// TestWorkloadsAreOurs checks the label of the workloads. A daemon takes a workload without the label for a part of
+// another Longhorn.
 func TestWorkloadsAreOurs(t *testing.T) {
 	var all []metav1.ObjectMeta
 	for _, o := range ofKind[appsv1.DaemonSet](t, "DaemonSet") {
@@ -134,7 +135,7 @@ func TestWorkloadsAreOurs(t *testing.T) {
 	}
 }
 
-// TestNamesAgree: the manifests have the names that the program uses.
+// TestNamesAgree checks that the manifests have the names that the program uses.
 func TestNamesAgree(t *testing.T) {
 	text, err := os.ReadFile("longhorn.yaml")
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ import (
 // examples are all objects of the directory examples, decoded strictly.
 type examples struct {
 	claims   map[string]corev1.PersistentVolumeClaim
-	pods     map[string]corev1.PodSpec // also those of templates, by the name of their object
+	pods     map[string]corev1.PodSpec // by the name of the object; includes the pods of templates
 	classes  []storagev1.StorageClass
 	nodes    []corev1.Node
 	settings []longhorn.Setting
@@ -72,7 +72,8 @@ func readExamples(t *testing.T) examples {
 	return e
 }
 
-// TestPodsOfExamplesUseTheirClaims: each claim has a class of the product, and each volume of a pod has a claim.
+// TestPodsOfExamplesUseTheirClaims checks that each claim has a class of the product, and each volume of a pod has a
+// claim.
 func TestPodsOfExamplesUseTheirClaims(t *testing.T) {
 	e := readExamples(t)
 	classes := []string{"longhorn"}
@@ -121,7 +122,7 @@ func checkUse(t *testing.T, e examples, pod, volume string, claims map[string]st
 	assert.Equal(t, offered, mode, "%s: volume %s", pod, volume)
 }
 
-// TestClassesOfExamplesAreAccepted: the driver accepts each parameter, and acts on it.
+// TestClassesOfExamplesAreAccepted checks that the driver accepts each parameter, and acts on it.
 func TestClassesOfExamplesAreAccepted(t *testing.T) {
 	classes := readExamples(t).classes
 	require.NotEmpty(t, classes)
@@ -137,8 +138,8 @@ func TestClassesOfExamplesAreAccepted(t *testing.T) {
 	}
 }
 
-// TestTheExplainedClassHasAllParameters: the example explains each parameter of a StorageClass, also as a comment, and
-// the values in comments are accepted.
+// TestTheExplainedClassHasAllParameters checks that the example explains each parameter of a StorageClass, some of them
+// in comments, and that the driver accepts the values in comments.
 func TestTheExplainedClassHasAllParameters(t *testing.T) {
 	text, err := os.ReadFile("examples/storageclass.yaml")
 	require.NoError(t, err)
@@ -160,8 +161,8 @@ func TestTheExplainedClassHasAllParameters(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// TestNodesOfExamplesGetTheirDisks: the manager reads the label and the annotations, and the setting that it needs is
-// on. The package that reads the annotations has a test of their content.
+// TestNodesOfExamplesGetTheirDisks checks that the manager reads the label and the annotations, and that the setting
+// that it needs is on. The package that reads the annotations tests their content.
 func TestNodesOfExamplesGetTheirDisks(t *testing.T) {
 	e := readExamples(t)
 	require.NotEmpty(t, e.nodes)

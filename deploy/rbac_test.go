@@ -53,8 +53,8 @@ func granted(t *testing.T) rbac {
 	return r
 }
 
-// rightsOf lists what an account may do: "<where> <group>/<resource>[=<name>]: <verbs>", where is
-// "cluster" or the namespace.
+// rightsOf lists the rights of an account: "<where> <group>/<resource>[=<name>]: <verbs>". "<where>" is "cluster" or
+// the namespace.
 func rightsOf(t *testing.T, account string) []string {
 	t.Helper()
 	is := func(s rbacv1.Subject) bool { return s.Name == account }
@@ -92,7 +92,8 @@ func described(namespace string, rules []rbacv1.PolicyRule) []string {
 	return rights
 }
 
-// TestRightsAreOfKnownAccounts: the tables below have the rights of every account there is, and a right is of no user and of no group.
+// TestRightsAreOfKnownAccounts checks that the tables below list the rights of every account, and that the manifests
+// grant no right to a user or a group.
 func TestRightsAreOfKnownAccounts(t *testing.T) {
 	docs := append(documents(t), documentsOf(t, "uninstall.yaml")...)
 	home := map[string]string{}
@@ -126,9 +127,9 @@ func TestRightsAreOfKnownAccounts(t *testing.T) {
 	}
 }
 
-// TestWhatANodesDaemonMayDo is the whole of it. Writes are held to the node's own objects by policy
-// longhorn-node-scope (test/policy). It deletes no object of ours, no pod outside of the namespace,
-// and lists no Secrets.
+// TestWhatANodesDaemonMayDo lists all rights of a node's daemon. The policy longhorn-node-scope (test/policy) limits
+// its writes to the objects of its own node. The daemon may not delete any of our objects, or a pod outside the
+// namespace, and may not list Secrets.
 func TestWhatANodesDaemonMayDo(t *testing.T) {
 	assert.Equal(t, []string{
 		"cluster /events: create patch",
@@ -163,8 +164,8 @@ func TestWhatANodesDaemonMayDo(t *testing.T) {
 	}, rightsOf(t, "longhorn-manager"))
 }
 
-// TestWhatTheLeaderMayDo is the whole of it. Outside of the namespace, it restarts pods, makes PersistentVolumes and claims, expands claims and keeps
-// the StorageClass.
+// TestWhatTheLeaderMayDo lists all rights of the leader. Outside the namespace, the leader restarts pods, creates
+// PersistentVolumes and claims, expands claims and maintains the StorageClass.
 func TestWhatTheLeaderMayDo(t *testing.T) {
 	assert.Equal(t, []string{
 		"cluster /events: create patch",
@@ -212,8 +213,8 @@ func TestWhatTheLeaderMayDo(t *testing.T) {
 	}, rightsOf(t, types.LeaderAccount))
 }
 
-// TestWhatTheCSIControllerMayDo is what its sidecars, provisioner, attacher and resizer, need. Volumes are made through REST, which asks
-// for the same rights to our objects as the API server does.
+// TestWhatTheCSIControllerMayDo lists the rights that its sidecars need: provisioner, attacher and resizer. It creates
+// volumes through REST, which requires the same rights to our objects as the API server.
 func TestWhatTheCSIControllerMayDo(t *testing.T) {
 	assert.Equal(t, []string{
 		"cluster /events: create update patch",
@@ -236,13 +237,15 @@ func TestWhatTheCSIControllerMayDo(t *testing.T) {
 	}, rightsOf(t, "longhorn-csi-controller"))
 }
 
-// TestTheCSIPluginMayDoNothing: kubelet tells it what to mount, and the API server nothing.
+// TestTheCSIPluginMayDoNothing checks that the plugin has no rights. It gets its mount requests from kubelet, and needs
+// nothing from the API server.
 func TestTheCSIPluginMayDoNothing(t *testing.T) {
 	assert.Empty(t, rightsOf(t, "longhorn-csi-plugin"))
 }
 
-// TestWhatTheUninstallerMayDo is to find and delete what longhorn.yaml installs and what the installation made, and to take off
-// finalizers that nothing removes now. It reads no keys.
+// TestWhatTheUninstallerMayDo lists all rights of the uninstaller. It finds and deletes the objects that longhorn.yaml
+// installs and those that the installation created. It removes finalizers that no other component removes now. It
+// does not read keys.
 func TestWhatTheUninstallerMayDo(t *testing.T) {
 	assert.Equal(t, []string{
 		"cluster /configmaps: list delete",
@@ -274,14 +277,15 @@ func TestWhatTheUninstallerMayDo(t *testing.T) {
 	}, rightsOf(t, "longhorn-uninstall"))
 }
 
-// TestWhatIsWrittenMayBePatchedAndUpdated: daemons of this release patch, those of an earlier one
-// update, and both run while one replaces the other. Finalizers are a right to own objects.
+// TestWhatIsWrittenMayBePatchedAndUpdated checks that an account that may patch an object may also update it, and the
+// reverse. Daemons of this release patch. Daemons of an earlier release update. Both run while one replaces the other.
+// The right to finalizers is a right to own objects.
 func TestWhatIsWrittenMayBePatchedAndUpdated(t *testing.T) {
 	for _, account := range []string{"longhorn-manager", types.LeaderAccount} {
 		for _, right := range rightsOf(t, account) {
 			what, verbs, _ := strings.Cut(right, ": ")
 			if strings.HasSuffix(what, "/events") || strings.HasSuffix(what, "/finalizers") ||
-				strings.HasSuffix(what, "/persistentvolumes") || strings.HasSuffix(what, "/persistentvolumeclaims") { // which no earlier release updates
+				strings.HasSuffix(what, "/persistentvolumes") || strings.HasSuffix(what, "/persistentvolumeclaims") { // no earlier release updates these
 				continue
 			}
 			assert.Equal(t, slices.Contains(strings.Fields(verbs), "update"), slices.Contains(strings.Fields(verbs), "patch"), "%s: %s", account, right)
@@ -297,7 +301,8 @@ func TestWhatIsWrittenMayBePatchedAndUpdated(t *testing.T) {
 	}
 }
 
-// TestNoPodRunsAsTheLeader: the leader requests tokens of its account, and they are short-lived.
+// TestNoPodRunsAsTheLeader checks that no pod has the leader's account. The leader requests tokens of that account,
+// and they are short-lived.
 func TestNoPodRunsAsTheLeader(t *testing.T) {
 	for _, doc := range documents(t) {
 		assert.NotContains(t, doc, "serviceAccountName: "+types.LeaderAccount)

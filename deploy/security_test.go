@@ -21,7 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestThreatsHaveTheirTests: the tests that docs/SECURITY.md names are there.
+// TestThreatsHaveTheirTests checks that the tests that docs/SECURITY.md names exist.
 func TestThreatsHaveTheirTests(t *testing.T) {
 	text, err := os.ReadFile("../docs/SECURITY.md")
 	require.NoError(t, err)
@@ -44,9 +44,10 @@ func TestThreatsHaveTheirTests(t *testing.T) {
 	}
 }
 
-// TestNetworkPoliciesLeavePortsOpen: which ports of which pods, and to whom.
+// TestNetworkPoliciesLeavePortsOpen checks which ports the policies leave open on which pods, and for how many kinds
+// of peers.
 func TestNetworkPoliciesLeavePortsOpen(t *testing.T) {
-	open := func(pod labels.Set) map[int]int { // port → how many kinds of peers; 0: all
+	open := func(pod labels.Set) map[int]int { // by port: the number of kinds of peers; 0: all peers
 		ports := map[int]int{}
 		selected := false
 		for _, p := range ofKind[networkingv1.NetworkPolicy](t, "NetworkPolicy") {
@@ -73,7 +74,8 @@ func TestNetworkPoliciesLeavePortsOpen(t *testing.T) {
 	assert.Empty(t, open(labels.Set{"app": "longhorn-csi-controller"}))
 }
 
-// TestPodsThatNeedNoRightsOnTheirNodeHaveNone: a container is privileged because docs/SECURITY.md says why, or may do nothing on its node.
+// TestPodsThatNeedNoRightsOnTheirNodeHaveNone checks that every container is one of two kinds. Either docs/SECURITY.md
+// gives the reason why it is privileged, or it has no rights on its node.
 func TestPodsThatNeedNoRightsOnTheirNodeHaveNone(t *testing.T) {
 	privileged := []string{"longhorn-manager", "longhorn-csi-plugin"}
 	_, job := uninstaller(t)

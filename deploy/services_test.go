@@ -12,7 +12,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestServicesHaveThePortsOfLonghorn: an Ingress, a port-forward and a ServiceMonitor for Longhorn find the daemons.
+// TestServicesHaveThePortsOfLonghorn checks that an Ingress, a port-forward and a ServiceMonitor that were written for
+// Longhorn find the daemons.
 func TestServicesHaveThePortsOfLonghorn(t *testing.T) {
 	daemons := ofKind[appsv1.DaemonSet](t, "DaemonSet")
 	i := indexOf(daemons, types.AppManager)
@@ -48,7 +49,8 @@ func indexOf(all []appsv1.DaemonSet, name string) int {
 	return -1
 }
 
-// TestTheManifestHasNoConfigMapThatOperatorsWrite: kubectl apply would remove what an operator applied before. The leader creates them.
+// TestTheManifestHasNoConfigMapThatOperatorsWrite checks that the manifest has no such ConfigMap: kubectl apply would
+// remove the content that an operator applied before. The leader creates these ConfigMaps.
 func TestTheManifestHasNoConfigMapThatOperatorsWrite(t *testing.T) {
 	for _, cm := range ofKind[corev1.ConfigMap](t, "ConfigMap") {
 		assert.NotContains(t, []string{types.DefaultSettingsConfigMap, types.DefaultResourceConfigMap, types.StorageClassConfigMap}, cm.Name)

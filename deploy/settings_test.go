@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is made of the registry of settings instead of comparing it")
 
-// made is how to write the files of this test again.
+// made is the command that writes the files of this test.
 const made = "go test ./deploy -run TestWhatIsMadeOfTheRegistry -update"
 
 const (
@@ -27,8 +27,8 @@ const (
 	samplesFile = "../test/policy/testdata/settings.json"
 )
 
-// TestWhatIsMadeOfTheRegistry: the admission policy, the chart's schema and the samples by which test/policy compares the policy
-// with types.CheckSetting follow the registry of settings.
+// TestWhatIsMadeOfTheRegistry checks that three files agree with the registry of settings: the admission policy, the
+// chart's schema, and the samples. With the samples, test/policy compares the policy with types.CheckSetting.
 func TestWhatIsMadeOfTheRegistry(t *testing.T) {
 	schema, err := os.ReadFile(schemaFile)
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestWhatIsMadeOfTheRegistry(t *testing.T) {
 	}
 }
 
-// registry has every setting, in order of the names.
+// registry returns the definitions of all settings, sorted by name.
 func registry() []types.SettingDefinition {
 	var all []types.SettingDefinition
 	for _, name := range types.Settings() {
@@ -62,10 +62,11 @@ func registry() []types.SettingDefinition {
 	return all
 }
 
-// settingOfTests is known with the build tag next alone.
+// settingOfTests exists only with the build tag next.
 const settingOfTests = "setting-of-the-next-release"
 
-// settingsPolicy is the admission policy. It has the rules of types.CheckSetting as far as CEL can have them, in the same order and words.
+// settingsPolicy returns the admission policy. It has the rules of types.CheckSetting as far as CEL can express them,
+// in the same order and with the same texts.
 func settingsPolicy() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Made of the registry of settings (package types) by: %s
@@ -210,17 +211,17 @@ spec:
 	return b.String()
 }
 
-// celText is a CEL literal of a text without quotes.
+// celText returns the CEL literal of a text that contains no single quotes.
 func celText(text string) string { return "r'" + text + "'" }
 
-// celQuoted is one of a text without double quotes.
+// celQuoted returns the CEL literal of a text that contains no double quotes.
 func celQuoted(text string) string { return `r"` + text + `"` }
 
-// schemaBegin is where the part of the schema begins that is made.
+// schemaBegin is the first line of the schema's generated part.
 const schemaBegin = "    \"settings\": {\n      \"$comment\": \"Made of package types, the registry of settings and the parameters of StorageClasses, to the end of the file, by: " + made + "\",\n"
 
-// settingsSchema is the end of the chart's schema: the definitions settings and parameters. Each setting has its own name, and the one
-// that Longhorn's chart gives it.
+// settingsSchema returns the last part of the chart's schema: the definitions "settings" and "parameters". Each setting
+// is listed under its own name and under its name in Longhorn's chart.
 func settingsSchema(t *testing.T) string {
 	t.Helper()
 	entry := func(name string, rule any) string {
@@ -250,8 +251,9 @@ func settingsSchema(t *testing.T) string {
 		"      \"patternProperties\": {\"^csi[.]storage[.]k8s[.]io/\": {\"type\": \"string\"}},\n" + properties(parameters) + "\n  }\n}\n"
 }
 
-// schemaOf is the rule of a setting's value in a values file, where null and "" mean the default. Of text, it says what the registry can say
-// without a rule of its own; of numbers in quotes, that they are in bounds where those are two.
+// schemaOf returns the rule for a setting's value in a values file, where null and "" mean the default. For a text, the
+// rule is the pattern of the registry, if it has one. For a number in quotes, the rule checks the bounds if the
+// setting has both.
 func schemaOf(d types.SettingDefinition) (rule map[string]any, has bool) {
 	switch {
 	case d.ReadOnly && d.Default == "":
@@ -284,7 +286,7 @@ func schemaOf(d types.SettingDefinition) (rule map[string]any, has bool) {
 	return rule, true
 }
 
-// inBounds is the pattern of a number in quotes.
+// inBounds returns the pattern for a number in quotes.
 func inBounds(d types.SettingDefinition) string {
 	digits := "[0-9]+"
 	if d.Maximum != nil {
@@ -296,7 +298,7 @@ func inBounds(d types.SettingDefinition) string {
 		digits = "(" + strings.Join(all, "|") + ")"
 	}
 	if d.Type == types.SettingTypeFloat {
-		digits = "[0-9]+([.][0-9]+)?" // the manager has the bounds
+		digits = "[0-9]+([.][0-9]+)?" // the manager checks the bounds
 	}
 	engines := ""
 	if d.PerEngine {
@@ -305,12 +307,12 @@ func inBounds(d types.SettingDefinition) string {
 	return "^$|^0*" + digits + "$" + engines
 }
 
-// sample is a value of a setting, and the rule that it breaks; Rule is empty where it breaks none.
+// sample is a value of a setting, and the rule that it breaks. Rule is empty if the value breaks no rule.
 type sample struct {
 	Setting, Value, Rule string
 }
 
-// sampled are values to try, by the type of a setting.
+// sampled contains the values to try, by the type of a setting.
 var sampled = map[types.SettingType][]string{
 	types.SettingTypeBool:  {"true", "false", "True", "yes", "1", " true"},
 	types.SettingTypeInt:   {"0", "-1", "007", "+3", "1.5", "1e1", "3 ", "3Gi", "999999999999999999", "9223372036854775808", "99999999999999999999"},
@@ -322,12 +324,12 @@ var sampled = map[types.SettingType][]string{
 	},
 }
 
-// perEngine are values to try of a setting that may have one for each engine.
+// perEngine contains the values to try for a setting that may have one value for each data engine.
 var perEngine = []string{
 	`{"v1":"3","v2":"3"}`, `{"v1":"true"}`, `{"v1":"99","v2":"3"}`, `{"v1":"3","v2":"99"}`, `{"v1":""}`, `{"v2":"3"}`, `{"v1":3}`, `{"v1":"a\"b"}`, `{ "v1": "99" }`, "{",
 }
 
-// samples are values of every setting, those at its bounds among them, one JSON text a line.
+// samples returns values of every setting, including values at its bounds, with one JSON text on each line.
 func samples(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

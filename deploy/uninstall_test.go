@@ -16,8 +16,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// TestTheUninstallerStandsApart: it works while the namespace of the installation is being deleted,
-// may delete what longhorn.yaml installs, and stops where it is refused.
+// TestTheUninstallerStandsApart checks that the uninstaller works while the namespace of the installation is being
+// deleted, that it may delete the objects that longhorn.yaml installs, and that its Job stops after a refusal.
 func TestTheUninstallerStandsApart(t *testing.T) {
 	role, job := uninstaller(t)
 	assert.NotEqual(t, types.Namespace, job.Namespace)
@@ -48,7 +48,8 @@ func TestTheUninstallerStandsApart(t *testing.T) {
 	assert.False(t, may("get", "", "secrets") || may("list", "", "secrets"), "it reads no keys")
 }
 
-// TestTheUninstallerIsNotPlacedOnADeadNode: its pod would never start there, and nothing would move it.
+// TestTheUninstallerIsNotPlacedOnADeadNode checks the tolerations of the uninstaller's pod. On a dead node, the pod
+// would never start, and no controller would move it.
 func TestTheUninstallerIsNotPlacedOnADeadNode(t *testing.T) {
 	_, job := uninstaller(t)
 	tolerated := func(key string) bool {
