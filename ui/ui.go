@@ -1,8 +1,9 @@
-// Package ui holds the web page: its sources (src/, built by scripts/ui.sh) and the handler that serves the built files. It must
-// know nothing of this project: the page asks the REST API for all that it shows, with the rights of the user who looks at it. The
-// files hold nothing that is not in the repository, so they are served to everyone.
+// Package ui contains the web page: its sources (src/, built by scripts/ui.sh) and the handler that serves the built
+// files. It must not know anything about this project: the page gets all its data from the REST API, with the rights of
+// its user. The files contain only content of the repository, so the handler serves them to every client.
 //
-// The program builds without a built page; then the handler answers with a page that says how to get it.
+// The program can be built without a built page. In that case, the handler answers with a page that says how to build
+// it.
 package ui
 
 import (
@@ -21,29 +22,30 @@ import (
 	"strings"
 )
 
-// files has absent.html, and below built/ what scripts/ui.sh made: each file compressed with gzip, under its name with ".gz".
+// files contains absent.html, and below built/ the output of scripts/ui.sh: each file compressed with gzip, under its
+// name with ".gz".
 //
 //go:embed all:page
 var files embed.FS
 
-// Where files are. All but the page itself have a hash of their content in their names.
+// The paths of the files. The names of all files except the page itself contain a hash of their content.
 const (
 	indexFile = "page/built/index.html.gz"
 	absent    = "page/absent.html"
 	assets    = "/assets/"
 )
 
-// policy lets the page load scripts, styles and pictures from this server alone, none from within the document, and lets no
-// other page frame it.
+// policy allows the page to load scripts, styles and pictures only from this server, and none from within the document.
+// No other page may show it in a frame.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// file is what is served under one path.
+// file is a file of the page. It is served under one path.
 type file struct {
-	packed []byte // with gzip
+	packed []byte // compressed with gzip
 	etag   string
 	kind   string // media type
-	isPage bool   // its name stays when its content changes
+	isPage bool   // its name does not change with its content
 }
 
 // Handler serves the page.
@@ -82,7 +84,7 @@ func newHandler(source fs.FS) (*Handler, error) {
 	return h, nil
 }
 
-// loadAbsent makes the page that says how to get the page.
+// loadAbsent creates the page that says how to build the web page.
 func (h *Handler) loadAbsent(source fs.FS) error {
 	text, err := fs.ReadFile(source, absent)
 	if err != nil {
@@ -104,7 +106,8 @@ func newFile(packed []byte, name string) *file {
 	return &file{packed: packed, etag: `"` + hex.EncodeToString(sum[:12]) + `"`, kind: kindOf(name)}
 }
 
-// kindOf is the media type by a file's name. The system's own table is not asked for what a page must have: containers have none.
+// kindOf returns the media type for the name of a file. It does not use the system's own table for the files that a
+// page needs: containers have no such table.
 func kindOf(name string) string {
 	switch path.Ext(name) {
 	case ".html":
@@ -122,11 +125,11 @@ func kindOf(name string) string {
 	return "application/octet-stream"
 }
 
-// Built tells whether the program was built with the page.
+// Built returns whether the program was built with the page.
 func (h *Handler) Built() bool { return h.built }
 
-// ServeHTTP answers GET and HEAD: an asset by its path, 404 where there is none of that name, and the page itself at any other
-// path, for the page reads the path itself.
+// ServeHTTP answers GET and HEAD. An asset is served by its path; if no asset has that name, the answer is 404. For any
+// other path, ServeHTTP answers with the page itself, which reads the path.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -151,7 +154,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "public, max-age=31536000, immutable")
 	if f.isPage {
-		header.Set("Cache-Control", "no-cache") // ask each time; ETag makes that cheap
+		header.Set("Cache-Control", "no-cache") // browsers ask each time; the ETag makes that cheap
 	}
 	header.Set("ETag", f.etag)
 	header.Set("Vary", "Accept-Encoding")
@@ -164,7 +167,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Encoding", "gzip")
 		header.Set("Content-Length", fmt.Sprint(len(f.packed)))
 		if r.Method == http.MethodGet {
-			_, _ = w.Write(f.packed) // the reader may be gone
+			_, _ = w.Write(f.packed) // the client may have disconnected
 		}
 		return
 	}
@@ -174,6 +177,6 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodGet {
-		_, _ = io.Copy(w, plain) // the reader may be gone
+		_, _ = io.Copy(w, plain) // the client may have disconnected
 	}
 }

@@ -93,7 +93,8 @@ func TestHowItIsSent(t *testing.T) {
 	assert.Equal(t, http.StatusMethodNotAllowed, ask(t, h, "POST", "/", nil).Code)
 }
 
-// TestABuildWithoutThePageSaysHowToGetIt: whether or not this checkout has a built one, the embedded files make a handler.
+// TestABuildWithoutThePageSaysHowToGetIt also checks that New accepts the embedded files, whether or not this checkout
+// has a built page.
 func TestABuildWithoutThePageSaysHowToGetIt(t *testing.T) {
 	text, err := files.ReadFile(absent)
 	require.NoError(t, err)

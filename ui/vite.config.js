@@ -4,10 +4,10 @@ import { gzipSync } from 'node:zlib';
 import react from '@vitejs/plugin-react';
 import { defineConfig } from 'vitest/config';
 
-// budget is how large all files may be together, compressed, in bytes.
+// budget is the maximum size of all files together, compressed, in bytes.
 const budget = 300_000;
 
-// packed leaves each built file compressed alone: the program holds and sends it so.
+// packed compresses each built file and removes the original: the program stores and sends the compressed files.
 function packed() {
   return {
     name: 'packed',

@@ -25,8 +25,8 @@ export function App() {
   );
 }
 
-// WhoIsThere keeps showing the page when it cannot read again who is logged in. The address stays during a login, so that it leads back to
-// where the user was.
+// WhoIsThere keeps showing the page if it cannot read the session again. The address does not change during a login, so
+// the user returns to the same place afterwards.
 function WhoIsThere() {
   const session = useSession();
   const [last, setLast] = useState('');
@@ -51,7 +51,8 @@ function WhoIsThere() {
   );
 }
 
-// Remembered keeps what its pages have read as long as it is there: the next person must not be shown what this one may read.
+// Remembered keeps the data that its pages have read while it is mounted. The next user must not see data that only
+// this user may read.
 function Remembered({ children }: { children: ReactNode }) {
   const [client] = useState(newQueryClient);
   return <QueryClientProvider client={client}>{children}</QueryClientProvider>;

@@ -7,7 +7,7 @@ interface Props {
   title: string;
   submit: string;
   onClose: () => void;
-  // onDone is called when all volumes are changed; as a rule the dialog closes.
+  // onDone is called when all volumes are changed. Without it, the dialog closes.
   onDone?: () => void;
   isDisabled?: boolean;
   danger?: boolean;
@@ -15,7 +15,8 @@ interface Props {
   children: ReactNode;
 }
 
-// ChangeForm is the dialog of a change of volumes. It closes when all are changed; if some are not, submitting it again changes these.
+// ChangeForm is the dialog for a change of volumes. It closes when all volumes are changed. If the change of some
+// volumes failed, submitting the form again changes only these.
 export function ChangeForm({ change, onDone, ...form }: Props) {
   const { mutation, progress, stop } = change;
   return (

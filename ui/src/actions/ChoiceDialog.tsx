@@ -15,7 +15,7 @@ interface Props extends ActionProps {
   description?: string;
 }
 
-// ChoiceDialog gives one field one of a few values.
+// ChoiceDialog sets a field to one of a few values.
 export function ChoiceDialog({ volumes, onClose, title, action, field, current, options, description }: Props) {
   const first = volumes[0];
   const [value, setValue] = useState(first ? current(first) : '');

@@ -8,7 +8,8 @@ import { ChangeForm } from './ChangeForm';
 import { those, useForEach } from './useForEach';
 import type { ActionProps } from './actionProps';
 
-// DeleteDialog says what will be lost and asks for the name; for several volumes, for their number.
+// DeleteDialog describes the data that will be lost. The user types the name of the volume to confirm, or for several
+// volumes their number.
 export function DeleteDialog({ volumes, onClose }: ActionProps) {
   const [typed, setTyped] = useState('');
   const [, go] = useLocation();

@@ -7,7 +7,8 @@ import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './actionProps';
 
-// DetachDialog drops the ticket that people have on a volume; all tickets, those of running pods too, only when that is asked for.
+// DetachDialog drops the manual ticket of a volume. It drops all tickets, including those of running pods, only if the
+// user selects that.
 export function DetachDialog({ volumes, onClose }: ActionProps) {
   const [force, setForce] = useState(false);
   const [typed, setTyped] = useState('');

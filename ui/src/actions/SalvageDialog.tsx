@@ -7,13 +7,14 @@ import { ChangeForm } from './ChangeForm';
 import { actionLink, those, useForEach } from './useForEach';
 import type { ActionProps } from './actionProps';
 
-// failed is when a replica failed; empty if it did not.
+// failed says when a replica failed. It is empty if the replica did not fail.
 function failed(r: Replica): string {
   const at = timeOf(r.failedAt);
   return at === null ? '' : `, failed ${dateTime(at)}`;
 }
 
-// SalvageDialog starts a faulted volume from replicas that a person names. The API refuses those that are not known to hold all data.
+// SalvageDialog starts a faulted volume from the replicas that the user selects. The API refuses a replica that is not
+// known to have all data.
 export function SalvageDialog({ volumes, onClose }: ActionProps) {
   const volume = volumes[0];
   const [names, setNames] = useState<string[]>([]);

@@ -11,7 +11,7 @@ import { CancelExpansionDialog } from './CancelExpansionDialog';
 import { TrimDialog } from './TrimDialog';
 import type { VolumeAction } from './volumeActions';
 
-// VolumeActionDialog is the dialog of one action, for one or many volumes.
+// VolumeActionDialog is the dialog of one action, for one volume or for several.
 export function VolumeActionDialog({ action, volumes, onClose }: ActionProps & { action: VolumeAction }) {
   const props = { volumes, onClose };
   switch (action) {

@@ -1,6 +1,6 @@
 import type { Volume } from '../api/types';
 
-// ActionProps is what the dialog of each action gets: the volumes that it changes, and how it closes.
+// ActionProps are the properties of each action's dialog: the volumes that it changes, and the function that closes it.
 export interface ActionProps {
   volumes: Volume[];
   onClose: () => void;

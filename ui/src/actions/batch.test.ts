@@ -4,12 +4,13 @@ import { Batch, errorOfMany, type Item, type Progress } from './batch';
 
 const refusal = new ApiError(409, 'Conflict', 'it is attached');
 
-// items ask for so many replicas.
+// items returns changes that request this number of replicas.
 function items(names: string, count = 2): Item[] {
   return names.split('').map((name) => ({ name, title: `shop/${name} (${name})`, change: { method: 'POST', link: `/v1/volumes/${name}?action=updateReplicaCount`, body: { replicaCount: count } } }));
 }
 
-// bench is a batch whose API answers a volume with an error of errors. during is called while each volume is changed.
+// bench is a batch with a fake API. The API answers the change of a volume with the volume's error in errors, if there
+// is one. It calls during for each change.
 function bench(errors: Record<string, ApiError> = {}, during: (name: string) => void = () => undefined) {
   const sent: string[] = [];
   const progress: Progress[] = [];

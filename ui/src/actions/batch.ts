@@ -1,18 +1,18 @@
-// A Batch makes one change to each of some volumes, one after the other, and remembers which it has made: asked again, after some were
-// refused, it makes the others alone. It knows neither React nor how a change is sent.
+// A Batch makes one change to each of several volumes, one after the other. It remembers the changes that succeeded: if
+// some were refused, a second run makes only these again. It does not know React, or how a change is sent.
 
 import { ApiError, pathOf } from '../api/http';
 import type { Change } from '../api/live';
 
 export interface Item {
   name: string;
-  // title is how errors call the volume.
+  // title is the volume's name in errors.
   title: string;
   change: Change;
 }
 
 export interface Progress {
-  // tried are the volumes that were changed or refused.
+  // tried is the number of volumes that were changed or refused.
   tried: number;
   total: number;
   isStopping: boolean;
@@ -24,7 +24,8 @@ interface Failure {
 }
 
 export class Batch {
-  // done is the change that each volume has had. Another one, such as another number, is made though.
+  // done has the change that each volume has had. A different change of the same volume, for example to another number,
+  // is not done yet.
   private readonly done = new Map<string, string>();
   private progress: Progress = { tried: 0, total: 0, isStopping: false };
   private readonly send: (change: Change) => Promise<unknown>;
@@ -35,7 +36,7 @@ export class Batch {
     this.onProgress = onProgress;
   }
 
-  // stop leaves out what has not begun.
+  // stop skips the changes that have not started.
   stop(): void {
     this.tell({ isStopping: true });
   }
@@ -53,7 +54,7 @@ export class Batch {
         this.done.set(item.name, keyOf(item.change));
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
-        if (error.status === 404 && item.change.method === 'DELETE') this.done.set(item.name, keyOf(item.change)); // it is gone, as was asked for
+        if (error.status === 404 && item.change.method === 'DELETE') this.done.set(item.name, keyOf(item.change)); // already deleted, as requested
         else failures.push({ title: item.title, error });
         if (concernsAll(error)) break;
       }
@@ -73,12 +74,13 @@ function keyOf({ method, link, body }: Change): string {
   return JSON.stringify([method, pathOf(link), body]);
 }
 
-// concernsAll: there is no connection, or nobody is logged in, so the others would fail alike.
+// concernsAll returns true if there is no connection or no user is logged in: the other changes would fail in the same
+// way.
 function concernsAll(error: ApiError): boolean {
   return error.status === 0 || error.status === 401;
 }
 
-// errorOfMany is one error for several volumes; of one volume it is the API's own.
+// errorOfMany returns one error for several volumes. For a single volume, it returns the error of the API.
 export function errorOfMany(failures: readonly Failure[], done: number, total: number): ApiError {
   const first = failures[0]?.error;
   if (first !== undefined && total === 1) return first;

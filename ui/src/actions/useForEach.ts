@@ -6,15 +6,16 @@ import type { Volume } from '../api/types';
 import { fullNameOf } from '../lib/names';
 import { Batch, type Progress } from './batch';
 
-// ForEach is a change of some volumes.
+// ForEach is a change of several volumes.
 export interface ForEach {
   mutation: UseMutationResult<undefined, ApiError, undefined>;
   progress: Progress;
-  // stop leaves out the volumes whose change has not begun.
+  // stop skips the volumes whose change has not started.
   stop: () => void;
 }
 
-// useForEach makes one change to each volume. What was made is not made again when the same is asked for once more.
+// useForEach makes one change to each volume. A change that succeeded is not made again when the user submits the same
+// change again.
 export function useForEach(volumes: readonly Volume[], change: (v: Volume) => Change): ForEach {
   const [progress, setProgress] = useState<Progress>({ tried: 0, total: 0, isStopping: false });
   const [batch] = useState(() => new Batch(({ method, link, body }) => request(method, link, body), setProgress));
@@ -25,12 +26,14 @@ export function useForEach(volumes: readonly Volume[], change: (v: Volume) => Ch
   return { mutation, progress, stop: () => batch.stop() };
 }
 
-// actionLink is where an action is POSTed to; one that the API does not offer now is sent all the same, and its answer says why not.
+// actionLink returns the link to which an action is POSTed. An action that the API does not offer now is sent
+// nevertheless: the answer of the API gives the reason.
 export function actionLink(v: Volume, action: string): string {
   return v.actions[action] ?? `/v1/volumes/${encodeURIComponent(v.name)}?action=${action}`;
 }
 
-// those is how a dialog's title names its volumes: the only one by its claim and its name.
+// those returns the text that names the volumes in a dialog's title: a single volume by its claim and its name, several
+// by their number.
 export function those(volumes: readonly Volume[]): string {
   const [first] = volumes;
   return first !== undefined && volumes.length === 1 ? fullNameOf(first) : `${volumes.length} volumes`;

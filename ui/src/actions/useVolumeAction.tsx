@@ -6,8 +6,9 @@ import type { VolumeAction } from './volumeActions';
 
 export type Act = (action: VolumeAction, volumes: Volume[]) => void;
 
-// useVolumeAction is how a page opens the dialog of an action, and the dialog while there is one. The page holds it: a row, or the part that
-// shows a volume, may go while people fill the form in. live is what the page knows of volumes now.
+// useVolumeAction returns the function by which a page opens the dialog of an action, and the open dialog. The page
+// holds the dialog, because a row or the view of a volume may disappear while the user fills in the form. live contains
+// the volumes as the page knows them now.
 export function useVolumeAction(live: readonly Volume[]): [Act, ReactNode] {
   const [open, setOpen] = useState<{ action: VolumeAction; volumes: Volume[] } | null>(null);
   const act: Act = (action, volumes) => setOpen({ action, volumes });

@@ -1,4 +1,5 @@
-// What people do with volumes. Each has a dialog that says what will happen, and asks for what it needs.
+// The actions that users can apply to volumes. Each action has a dialog that describes its effect, and asks for its
+// input.
 
 import type { Volume } from '../api/types';
 import { keptBecause } from '../lib/volume';
@@ -8,10 +9,10 @@ export type VolumeAction = 'attach' | 'detach' | 'expand' | 'cancelExpansion' | 
 export interface ActionInfo {
   id: VolumeAction;
   name: string;
-  // many: it makes sense for several volumes at once.
+  // many: the action makes sense for several volumes at once.
   many: boolean;
   danger?: boolean;
-  // fits tells, beyond what the API offers, where people would look for it.
+  // fits returns whether users expect the action in the state of the volume. The API must offer the action as well.
   fits: (v: Volume) => boolean;
 }
 
@@ -28,12 +29,12 @@ export const actions: readonly ActionInfo[] = [
   { id: 'delete', name: 'Delete …', many: true, danger: true, fits: () => true },
 ];
 
-// actionsOf are those that the API offers for a volume and that fit its state; deleting is always there.
+// actionsOf returns the actions that the API offers for a volume and that fit its state. Deletion is always included.
 export function actionsOf(v: Volume): ActionInfo[] {
   return actions.filter((a) => (a.id === 'delete' || v.actions[a.id] !== undefined) && a.fits(v));
 }
 
-// obstacleTo says why an action that is shown cannot be done now; empty: it can.
+// obstacleTo returns the reason why an offered action is not possible now. It is empty if the action is possible.
 export function obstacleTo(action: VolumeAction, v: Volume): string {
   const kept = action === 'delete' ? keptBecause(v) : '';
   return kept === '' ? '' : `Not possible now: ${kept}`;

@@ -26,7 +26,7 @@ describe('errorFrom', () => {
 describe('request', () => {
   afterEach(() => vi.unstubAllGlobals());
 
-  // asked is what a request gives when fetch does that.
+  // asked returns the result of a request for which fetch gives this answer.
   const asked = async (answer: () => Promise<Response>) => {
     vi.stubGlobal('fetch', answer);
     return request('GET', '/v1/volumes').catch((error: unknown) => error);

@@ -1,6 +1,6 @@
-// One way to the REST API: JSON in, JSON out, and an error that says what the API said.
+// One function for all requests to the REST API: JSON in, JSON out, and an error with the text of the API.
 
-// ApiError is an answer that is no success, or no answer at all (status 0).
+// ApiError is an answer with an error status, or a missing answer (status 0).
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
@@ -14,16 +14,17 @@ export class ApiError extends Error {
     this.detail = detail;
   }
 
-  // field is what the API's text names first, as in "size: must be ..."; empty if it names none.
+  // field is the field that the API's text names first, as in "size: must be ...". It is empty if the text names no
+  // field.
   get field(): string {
     return /^([A-Za-z][A-Za-z0-9]*)(?:[.[][^:]*)?: /.exec(this.message)?.[1] ?? '';
   }
 }
 
-// shown is how much is shown of an answer that is not the API's, in characters.
+// shown is the number of characters that are shown of an answer that does not come from the API.
 const shown = 300;
 
-// errorFrom reads the body of a refusal; a proxy in between may have sent something else than JSON.
+// errorFrom reads the body of a refusal. A proxy between the page and the API may have sent a body that is not JSON.
 export function errorFrom(status: number, statusText: string, body: string): ApiError {
   try {
     const parsed: unknown = JSON.parse(body);
@@ -33,19 +34,20 @@ export function errorFrom(status: number, statusText: string, body: string): Api
       return new ApiError(status, code, parsed.message, detail);
     }
   } catch {
-    // not JSON: shown as it is
+    // The body is not JSON: it is shown unchanged.
   }
   const text = body.trim().slice(0, shown);
   return new ApiError(status, statusText, text !== '' && !text.startsWith('<') ? text : `the API answered ${status} ${statusText}`);
 }
 
-// pathOf makes a link of the API a path of this server: the link's host is how the API believes that it was asked.
+// pathOf turns a link of the API into a path on this server. The host in the link is the host under which the API
+// believes it was called.
 export function pathOf(link: string): string {
   const url = new URL(link, 'http://here');
   return url.pathname + url.search;
 }
 
-// onUnauthorized is called when the API says that nobody is logged in.
+// onUnauthorized is called when the API says that no user is logged in.
 let onUnauthorized: () => void = () => undefined;
 
 export function setOnUnauthorized(call: () => void): void {
@@ -54,7 +56,7 @@ export function setOnUnauthorized(call: () => void): void {
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
-// request throws an ApiError unless the answer is a success; an empty answer is undefined.
+// request throws an ApiError unless the request succeeds. For an empty answer, it returns undefined.
 export async function request<T>(method: Method, link: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   const headers: Record<string, string> = { Accept: 'application/json' };
   const init: RequestInit = { method, headers, credentials: 'same-origin', signal: signal ?? null };

@@ -1,5 +1,6 @@
-// Collections that stay as the cluster is: read once, and then replaced by each full list that a websocket sends. While the connection
-// is lost, each attempt to mend it also reads the list, so that the page is late rather than wrong.
+// Collections that follow the state of the cluster. The page reads a collection once, and then replaces it with each
+// full list that a websocket sends. While the connection is lost, each attempt to connect also reads the list. So the
+// page may show old data, but never wrong data.
 
 import { QueryClient, useMutation, useQuery, useQueryClient, type UseMutationResult, type UseQueryResult } from '@tanstack/react-query';
 import { useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
@@ -10,14 +11,15 @@ import type { Collection, Kind, Kinds, LonghornEvent, Volume } from './types';
 export function newQueryClient(): QueryClient {
   return new QueryClient({
     defaultOptions: {
-      // A change that waits until the browser believes to be online would be sent when nobody expects it any more.
+      // Otherwise a change would wait until the browser considers itself online. It would be sent at a time when the
+      // user no longer expects it.
       mutations: { networkMode: 'always' },
       queries: {
         networkMode: 'always',
         staleTime: Infinity,
         refetchOnWindowFocus: false,
         refetchOnReconnect: false,
-        // A refusal stays one; no answer, or one that is to be tried again, may get better.
+        // A refusal is final. A request without an answer, or with an answer that asks for a retry, may succeed later.
         retry: (failures, error) => failures < 5 && error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 502),
       },
     },
@@ -35,28 +37,32 @@ export function useCollection<K extends Kind>(kind: K): UseQueryResult<Kinds[K][
   return useQuery<Kinds[K][], ApiError>(queryOf(kind));
 }
 
-// useVolumeByName returns a function that finds a volume by its name. It finds none while the page has not read the volumes, or may not.
+// useVolumeByName returns a function that finds a volume by its name. The function finds no volume if the page has not
+// read the volumes yet, or may not read them.
 export function useVolumeByName(): (name: string) => Volume | undefined {
-  const { data } = useQuery<Volume[], ApiError>({ ...queryOf('volumes'), retryOnMount: false }); // a refusal stays one
+  const { data } = useQuery<Volume[], ApiError>({ ...queryOf('volumes'), retryOnMount: false }); // a refusal is final
   return useMemo(() => {
     const all = new Map((data ?? []).map((v) => [v.name, v]));
     return (name) => all.get(name);
   }, [data]);
 }
 
-// streamed are the kinds whose changes the API sends to every page. What findings rest on is in these.
+// streamed contains the kinds whose changes the API sends to every page. Findings depend on these kinds.
 const streamed = ['volumes', 'nodes', 'settings'] as const;
 
-// findingsPause is how long after a change findings are read, in milliseconds: changes come in bursts, and explaining reads everything.
+// findingsPause is the time between a change and the next read of the findings, in milliseconds. Changes come in
+// bursts, and the API reads all objects to explain them.
 const findingsPause = 1500;
 
-// eventsPeriod is at least between two lists of Events: they are many, and all are sent each time.
+// eventsPeriod is the minimum time between two lists of Events: there are many Events, and the API sends all of them
+// each time.
 const eventsPeriod = '3s';
 
-// Connection is what the page says of its streams.
+// Connection is the common state of the page's streams.
 export interface Connection {
   state: StreamState;
-  // currentUntil is until when all that is shown was current, as Date.now() has it; 0 if that is not known.
+  // currentUntil is the time until which all shown data was current, as in Date.now(). It is 0 if that time is not
+  // known.
   currentUntil: number;
 }
 
@@ -64,7 +70,7 @@ let streams: ReadonlyMap<Kind, Connection> = new Map();
 let connection: Connection = { state: 'open', currentUntil: 0 };
 const listeners = new Set<() => void>();
 
-// setStream: null for a stream that there is no more.
+// setStream records the state of a stream; null if the stream no longer exists.
 function setStream(kind: Kind, now: Connection | null): void {
   const next = new Map(streams);
   if (now === null) next.delete(kind);
@@ -74,7 +80,7 @@ function setStream(kind: Kind, now: Connection | null): void {
   for (const listener of listeners) listener();
 }
 
-// together: one lost connection makes the page late.
+// together combines the states of all streams: if one connection is lost, the page shows old data.
 export function together(all: readonly Connection[]): Connection {
   const state = (['lost', 'connecting'] as const).find((worst) => all.some((c) => c.state === worst)) ?? 'open';
   const late = all.filter((c) => c.state !== 'open');
@@ -100,13 +106,13 @@ function openSocket(path: string): Socket {
   return socket;
 }
 
-// follow keeps what is known of a kind as the cluster is, until the function that it returns is called.
+// follow keeps the data of a kind equal to the state of the cluster, until its returned function is called.
 function follow(client: QueryClient, kind: Kind, path: string, changed: () => void): () => void {
   const stream = new Stream<Kinds[Kind]>({
     open: () => openSocket(path),
     onData: (data) => {
       client.setQueryData([kind], data);
-      void client.cancelQueries({ queryKey: [kind], exact: true }); // an answer that is on its way is older
+      void client.cancelQueries({ queryKey: [kind], exact: true }); // a pending answer is older than this list
       changed();
     },
     onState: (state, currentUntil) => {
@@ -132,12 +138,13 @@ function follow(client: QueryClient, kind: Kind, path: string, changed: () => vo
   return end;
 }
 
-// isRefused tells a list that this user may not read from one that cannot be read now: its stream is not mended by trying again.
+// isRefused returns true for a list that this user may not read, and false for a list that cannot be read now. Retries
+// do not help a stream whose list is refused.
 export function isRefused(error: unknown): boolean {
   return error instanceof ApiError && error.status === 403;
 }
 
-// useStreams keeps the streams of what all pages show open while the page is.
+// useStreams keeps the streams of the kinds that all pages show open while the page is open.
 export function useStreams(): void {
   const client = useQueryClient();
   useEffect(() => {
@@ -156,7 +163,7 @@ export function useStreams(): void {
   }, [client]);
 }
 
-// useEvents are the newest Events, kept up to date while they are shown. Only one component of a page may use it.
+// useEvents returns the newest Events, and updates them while they are shown. Only one component of a page may use it.
 export function useEvents(): UseQueryResult<LonghornEvent[], ApiError> {
   const client = useQueryClient();
   useEffect(() => follow(client, 'events', `${eventsPeriod}/events`, () => undefined), [client]);
@@ -169,8 +176,9 @@ export interface Change {
   body?: unknown;
 }
 
-// useSend sends what mutationFn does. The lists that may show it are read again, for the stream may be slow or lost. What is asked for while
-// that is under way is ignored: isPending is drawn too late for the second click of two.
+// useSend sends requests with mutationFn. Then it reads the lists that may show the result again, because the stream
+// may be slow or lost. It ignores another call during that time: isPending is drawn too late for the second click of a
+// double click.
 export function useSend<T, V>(mutationFn: (variables: V) => Promise<T>, kinds: readonly Kind[]): UseMutationResult<T, ApiError, V> {
   const client = useQueryClient();
   const isBusy = useRef(false);

@@ -5,7 +5,7 @@ import { changeNode } from './nodeChange';
 
 const asked = { allowScheduling: false, evictionRequested: false, tags: ['a'] };
 
-// api answers a GET with the next version of the node, and a change as `refusals` say, one each.
+// api answers each GET with the next version of the node, and each change with the next of `refusals`.
 function api(versions: (string | undefined)[], refusals: ApiError[] = []) {
   const sent: string[] = [];
   const send = ((method: string, link: string, body?: unknown) => {

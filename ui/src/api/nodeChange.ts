@@ -1,22 +1,26 @@
-// Changes of nodes. The API replaces all that is asked of a node at once, and all its disks, so what is sent must be made of the node as
-// it is then. Made of what the page knew, it would undo what others have changed meanwhile.
+// Changes of nodes. The API replaces all requested values of a node at once, and all its disks. So a change must be
+// computed from the node as it is when the change is sent. A change that was computed from the data of the page would
+// undo changes that other users made since then.
 
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { ApiError, request } from './http';
 import type { DiskUpdate, Node, NodeUpdate } from './types';
 
-// NodeChange is what a node is to be, or all disks that it is to have.
+// NodeChange contains the requested values of a node, or all disks that the node gets.
 export type NodeChange = { node: NodeUpdate } | { disks: Record<string, DiskUpdate> };
 
-// MakeChange makes a change of the node as it is now; null: there is nothing left to do. It throws an ApiError when people must look first.
+// MakeChange computes a change from the current node. It returns null if there is nothing left to do. It throws an
+// ApiError if the user must check the node first.
 export type MakeChange = (now: Node) => NodeChange | null;
 
-// attempts is how often a change is made anew because the node was changed in between; pause is the time between two, in milliseconds.
+// attempts is the number of times that a change is computed, because another client changed the node in between. pause
+// is the time between two attempts, in milliseconds.
 const attempts = 5;
 const pause = 300;
 
-// changeNode reads the node and sends what make makes of it. The API refuses it, with status 412, if the node is not as it was read any
-// more; then all begins again. Daemons of earlier releases give no version, and ignore one.
+// changeNode reads the node and sends the change that make returns. If the node has changed since it was read, the API
+// refuses the change with status 412, and changeNode starts again. Daemons of earlier releases send no version, and
+// ignore the version in a request.
 export async function changeNode(name: string, make: MakeChange, send: typeof request = request, wait = pause): Promise<undefined> {
   const self = `/v1/nodes/${encodeURIComponent(name)}`;
   for (let attempt = 1; ; attempt++) {
@@ -31,7 +35,7 @@ export async function changeNode(name: string, make: MakeChange, send: typeof re
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 412 || attempt === attempts) throw error;
     }
-    await new Promise((done) => setTimeout(done, wait)); // the API's own cache may be late
+    await new Promise((done) => setTimeout(done, wait)); // the cache of the API may be late
   }
 }
 
@@ -43,7 +47,7 @@ export function useNodeChange(name: string) {
   });
 }
 
-// changedMeanwhile is an error that is shown like one of the API: nothing was sent.
+// changedMeanwhile returns an error that is shown like an error of the API. The change was not sent.
 export function changedMeanwhile(text: string): ApiError {
   return new ApiError(0, 'Conflict', text);
 }

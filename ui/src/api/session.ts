@@ -4,12 +4,14 @@ import { ApiError, request, setOnUnauthorized } from './http';
 import { newQueryClient } from './live';
 import type { Session } from './types';
 
-// sessions remembers who is logged in. What that person is shown is remembered apart from it, and forgotten with the login (App.tsx).
+// sessions stores which user is logged in. The data that this user sees is stored separately, and is dropped at the end
+// of the session (App.tsx).
 export const sessions = newQueryClient();
 
 const queryKey = ['session'];
 
-// useSession says who is logged in, and learns when a login has ended: from a refusal, and when the page is seen or online again.
+// useSession returns which user is logged in. It learns that a session has ended from a refusal, and when the page
+// becomes visible or online again.
 export function useSession() {
   useEffect(() => {
     setOnUnauthorized(() => void sessions.invalidateQueries({ queryKey }));

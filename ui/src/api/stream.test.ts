@@ -16,7 +16,7 @@ class FakeSocket implements Socket {
 const list = (...data: unknown[]) => ({ type: 'collection', data });
 const heartbeat = { type: 'heartbeat' };
 
-// bench is a stream on sockets and timers of fakes. Its clock begins at 0.
+// bench is a stream with fake sockets and timers. Its clock starts at 0.
 function bench() {
   const sockets: FakeSocket[] = [];
   const timers = new Map<number, { call: () => void; at: number }>();
@@ -48,7 +48,7 @@ function bench() {
     },
   });
   const last = () => sockets[sockets.length - 1] as FakeSocket;
-  // pass lets time pass, timer by timer.
+  // pass advances the clock, from timer to timer.
   const pass = (ms: number) => {
     const end = now + ms;
     for (;;) {
@@ -60,12 +60,12 @@ function bench() {
     }
     now = end;
   };
-  // sleep is time in which timers stand still.
+  // sleep advances the clock while the timers stand still.
   const sleep = (ms: number) => {
     now += ms;
     for (const timer of timers.values()) timer.at += ms;
   };
-  // wait is how long the stream lets pass before it connects again.
+  // wait returns the time that the stream waits before it connects again.
   const wait = () => {
     const before = sockets.length;
     let waited = 0;
@@ -101,7 +101,7 @@ describe('Stream', () => {
     const b = bench();
     const waits: number[] = [];
     for (let i = 0; i < 7; i += 1) {
-      b.last().says(list()); // that alone is no rest for the server
+      b.last().says(list()); // the list alone does not reset the wait
       b.last().onclose?.();
       waits.push(b.wait());
     }
@@ -178,7 +178,7 @@ describe('Stream', () => {
     b.last().says(list(1));
     b.last().says(heartbeat);
     b.sleep(longestSilence + 1);
-    b.pass(checkPeriod); // nobody said that it was asleep
+    b.pass(checkPeriod); // no event told the stream that the machine was asleep
     expect(b.sockets.length).toBe(3);
   });
 

@@ -1,5 +1,5 @@
-// A Stream keeps a websocket to one collection open: it hands on each full list that comes, says when the connection is lost, and
-// connects again, later each time it fails. It knows neither React nor the kinds.
+// A Stream keeps a websocket to one collection open. It passes on each full list that it receives, reports when the
+// connection is lost, and connects again, after a longer pause each time it fails. It does not know React or the kinds.
 
 export type StreamState = 'connecting' | 'open' | 'lost';
 
@@ -12,9 +12,10 @@ export interface Socket {
 export interface StreamOptions<T> {
   open: () => Socket;
   onData: (data: T[]) => void;
-  // onState is also told until when what was handed on was surely current, as Date.now() has it; 0: nothing was.
+  // onState also gets the time until which the last data was certainly current, as in Date.now(). It is 0 if there was
+  // no data.
   onState: (state: StreamState, currentUntil: number) => void;
-  // random, now and timer are given by tests.
+  // Only tests set random, now and timer.
   random?: () => number;
   now?: () => number;
   timer?: { set: (call: () => void, ms: number) => unknown; clear: (id: unknown) => void };
@@ -25,21 +26,24 @@ const browserTimer = {
   clear: (id: unknown) => clearTimeout(id as ReturnType<typeof setTimeout>),
 };
 
-// The first wait, and the longest, in milliseconds.
+// The first pause and the longest pause before an attempt to connect, in milliseconds.
 export const firstWait = 1000;
 export const longestWait = 30_000;
 
-// steady is how long a connection must have been open for the next wait to be the first again, in milliseconds. A server that closes each
-// one after its first list gets no rest otherwise.
+// steady is the time, in milliseconds, after which an open connection resets the pause to firstWait. Otherwise, pages
+// would connect all the time to a server that closes each connection after its first list.
 export const steady = 10_000;
 
-// longestSilence is how long a connection may say nothing before it counts as lost, in milliseconds: three periods of the API's heartbeats.
+// longestSilence is the time, in milliseconds, after which a connection without messages is considered lost: three
+// periods of the API's heartbeats.
 export const longestSilence = 45_000;
 
-// checkPeriod is between two looks at the clock, in milliseconds. A timer of the whole silence would stand still with a machine that sleeps.
+// checkPeriod is the time between two checks of the clock, in milliseconds. A single timer of length longestSilence
+// would stop while the machine sleeps.
 export const checkPeriod = 5000;
 
-// waitBefore is the pause before an attempt, 0 being the first again: doubled each time, and spread so that many pages do not come at once.
+// waitBefore returns the pause before an attempt. Attempt 0 is the first one. The pause doubles each time, and has a
+// random part, so that many pages do not connect at the same time.
 export function waitBefore(attempt: number, random: number): number {
   const full = Math.min(longestWait, firstWait * 2 ** Math.min(attempt, 10));
   return full / 2 + (full / 2) * random;
@@ -51,12 +55,12 @@ export class Stream<T> {
   private checking: unknown = null;
   private attempt = 0;
   private ended = false;
-  // openSince is when the first list of the connection came; null: none has.
+  // openSince is the time at which the first list of the connection arrived; null: no list has arrived.
   private openSince: number | null = null;
-  // heardAt is when the connection said something last, or was begun.
+  // heardAt is the time of the connection's last message, or of its start.
   private heardAt = 0;
   private currentUntil = 0;
-  // beats: this connection has sent a heartbeat, so silence means something. An older daemon sends none.
+  // beats: this connection has sent a heartbeat, so silence has a meaning. An older daemon sends no heartbeats.
   private beats = false;
   private readonly options: Required<StreamOptions<T>>;
 
@@ -66,14 +70,15 @@ export class Stream<T> {
     this.connect();
   }
 
-  // renew connects anew at once, whatever the connection claims to be, as when the browser says that it is online again.
+  // renew connects again at once, whatever the state of the connection is. Used for example when the browser says that
+  // it is online again.
   renew(): void {
     if (this.socket !== null) this.drop();
     this.attempt = 0;
     this.connect();
   }
 
-  // wake is for a page that was asleep or hidden, where timers may have stood still.
+  // wake is called after the page was asleep or hidden. Its timers may have stood still.
   wake(): void {
     if (this.pending !== null) this.renew();
     else this.check();
@@ -84,14 +89,15 @@ export class Stream<T> {
     this.release();
   }
 
-  // check makes a connection that has been silent for too long anew. One that has never said anything is waited for: the next may not either.
+  // check replaces a connection that has been silent for too long. If the connection has never sent a list, check waits
+  // before it connects again: the next connection may not send a list either.
   private check(): void {
     if (this.socket === null || this.options.now() - this.heardAt <= longestSilence) return;
     if (this.openSince === null) this.lost();
     else if (this.beats) this.renew();
   }
 
-  // release gives back the socket and the timers.
+  // release closes the socket and removes the timers.
   private release(): void {
     const { timer } = this.options;
     if (this.pending !== null) timer.clear(this.pending);
@@ -129,7 +135,8 @@ export class Stream<T> {
     if (isHeartbeat(message)) this.beats = true;
     const data = listOf(message);
     if (data === null) return;
-    // The first message of every daemon is the list, however short: until it is there the page shows what was before.
+    // The first message of every daemon is the list, even an empty one. Until it arrives, the page shows the previous
+    // data.
     if (this.openSince === null) {
       this.openSince = this.heardAt;
       this.options.onState('open', this.heardAt);
@@ -146,7 +153,7 @@ export class Stream<T> {
     }, checkPeriod);
   }
 
-  // drop closes the connection and says that it is lost.
+  // drop closes the connection and reports it as lost.
   private drop(): void {
     const now = this.options.now();
     if (this.openSince !== null) {
@@ -158,10 +165,10 @@ export class Stream<T> {
     this.options.onState('lost', this.currentUntil);
   }
 
-  // lost drops the connection, and makes another one after a pause.
+  // lost drops the connection, and connects again after a pause.
   private lost(): void {
     this.drop();
-    if (this.ended) return; // by who was told
+    if (this.ended) return; // onState may have closed the stream
     const wait = waitBefore(this.attempt, this.options.random());
     this.attempt += 1;
     this.pending = this.options.timer.set(() => {
@@ -171,7 +178,7 @@ export class Stream<T> {
   }
 }
 
-// parsed is what a message says as JSON; null for anything else.
+// parsed returns the message as JSON; null if it is not JSON.
 function parsed(message: unknown): unknown {
   if (typeof message !== 'string') return null;
   try {
@@ -181,7 +188,7 @@ function parsed(message: unknown): unknown {
   }
 }
 
-// listOf is the list of a message; null for anything that is none, such as what a later release may send.
+// listOf returns the list in a message; null if the message contains no list, for example a message of a later release.
 export function listOf(message: unknown): unknown[] | null {
   if (typeof message !== 'object' || message === null || !('data' in message)) return null;
   return Array.isArray(message.data) ? (message.data as unknown[]) : null;

@@ -1,4 +1,5 @@
-// The resources of the REST API, as far as the page shows them. A field that an older daemon may leave out is optional.
+// The resources of the REST API, with the fields that the page shows. A field that an older daemon may omit is
+// optional.
 
 export interface Resource {
   id: string;
@@ -168,7 +169,7 @@ export interface Step {
   command?: string;
 }
 
-// Finding is one thing that is not as it was asked for.
+// Finding is one deviation from the requested state.
 export interface Finding extends Resource {
   object: { kind: string; name: string; node: string; volume: string };
   severity: 'error' | 'warning' | 'info';

@@ -1,10 +1,10 @@
 import { useEffect, useState } from 'react';
 import { ago, dateTime } from '../lib/format';
 
-// period is how often the text is brought up to date, in milliseconds.
+// period is the time between two updates of the text, in milliseconds.
 const period = 10_000;
 
-// Ago is how long ago something happened. Pointing at it shows the time itself.
+// Ago shows how long ago something happened. The time itself is shown when the user points at the text.
 export function Ago({ date }: { date: Date }) {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {

@@ -2,7 +2,7 @@ import type { ReactNode } from 'react';
 
 export type Tone = 'good' | 'warn' | 'bad' | 'busy' | 'idle';
 
-// The shapes differ as the colours do, for those who see no colours.
+// The shapes differ as well as the colours, for users who cannot distinguish the colours.
 const marks: Record<Tone, string> = { good: '●', warn: '▲', bad: '■', busy: '◐', idle: '○' };
 
 export function Badge({ tone, children }: { tone: Tone; children: ReactNode }) {

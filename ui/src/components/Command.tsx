@@ -5,8 +5,8 @@ type Copied = 'no' | 'yes' | 'selected';
 
 const words: Record<Copied, string> = { no: 'Copy', yes: '✓', selected: 'Selected: copy it with the keyboard' };
 
-// Command is a line for a shell, with a button that copies it. Where the browser does not let the page copy, as over plain HTTP, the button
-// selects it.
+// Command is a line for a shell, with a button that copies it. If the browser does not allow the page to copy, for
+// example over plain HTTP, the button selects the line instead.
 export function Command({ text }: { text: string }) {
   const [copied, setCopied] = useState<Copied>('no');
   const line = useRef<HTMLElement>(null);
@@ -15,7 +15,7 @@ export function Command({ text }: { text: string }) {
     setCopied('selected');
   };
   const copy = () => {
-    // The types do not know that it may be missing.
+    // The types do not show that clipboard may be undefined.
     const clipboard = navigator.clipboard as Clipboard | undefined;
     if (clipboard === undefined) select();
     else void clipboard.writeText(text).then(() => setCopied('yes'), select);

@@ -7,11 +7,11 @@ import { Badge } from './Badge';
 interface Props {
   conditions: Record<string, Condition>;
   name?: string;
-  // fold hides the conditions that report no problem until they are asked for.
+  // fold hides the conditions that report no problem until the user opens them.
   fold?: boolean;
 }
 
-// Conditions are all that an object says of itself: the problems first.
+// Conditions shows all conditions of an object, those that report a problem first.
 export function Conditions({ conditions, name = 'Conditions', fold = false }: Props) {
   const { wrong, wanted } = arranged(conditions);
   if (wrong.length + wanted.length === 0) return <p>No conditions.</p>;

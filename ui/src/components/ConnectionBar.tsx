@@ -2,10 +2,11 @@ import { useEffect, useState } from 'react';
 import { useConnection } from '../api/live';
 import { dateTime } from '../lib/format';
 
-// graceful is how long a connection may be lost before it is said, in milliseconds: a leader that changes takes some seconds.
+// graceful is the time, in milliseconds, for which a lost connection is not reported: a change of the leader takes some
+// seconds.
 const graceful = 3000;
 
-// ConnectionBar says that what is shown may be old.
+// ConnectionBar warns that the page may show old data.
 export function ConnectionBar() {
   const { state, currentUntil } = useConnection();
   const [late, setLate] = useState(false);

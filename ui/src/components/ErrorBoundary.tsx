@@ -2,7 +2,7 @@ import { Component, type ReactNode } from 'react';
 import { Button } from './Button';
 
 interface Props {
-  // place is what is shown; another place is tried anew.
+  // place is the address that is shown. After a change of the address, the component is drawn again.
   place: string;
   children: ReactNode;
 }
@@ -11,7 +11,7 @@ interface State {
   error: Error | null;
 }
 
-// ErrorBoundary shows what went wrong where a component failed, with ways to go on; without it nothing at all would be shown.
+// ErrorBoundary shows the error of a component that failed, and ways to continue. Without it, the page would be empty.
 export class ErrorBoundary extends Component<Props, State> {
   override state: State = { error: null };
 

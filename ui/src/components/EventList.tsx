@@ -13,16 +13,16 @@ import { Read } from './Read';
 interface Props {
   id: string;
   title: string;
-  // of chooses the Events that are shown.
+  // of selects the Events that are shown.
   of?: (events: LonghornEvent[]) => LonghornEvent[];
-  // hideObject: all are about what the page shows.
+  // hideObject: all Events are about the object that the page shows.
   hideObject?: boolean;
 }
 
-// atFirst is how many are shown until more are asked for.
+// atFirst is the number of Events that are shown until the user asks for more.
 const atFirst = 10;
 
-// EventsCard is what has happened lately, the newest first.
+// EventsCard shows the latest Events, the newest first.
 export function EventsCard({ id, title, of = (events) => events, hideObject }: Props) {
   const events = useEvents();
   return (

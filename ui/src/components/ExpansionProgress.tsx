@@ -4,8 +4,8 @@ import { fullNameOf } from '../lib/names';
 import { expansionOf } from '../lib/volume';
 import { Progress } from './Meter';
 
-// ExpansionProgress shows that a volume grows, and what holds it up. There is no bar with a length: a size is offered at once, when all
-// replicas have grown.
+// ExpansionProgress shows that a volume grows, and what delays it. There is no bar with a length: the new size is
+// offered in one step, after all replicas have grown.
 export function ExpansionProgress({ volume }: { volume: Volume }) {
   const e = expansionOf(volume);
   if (e === null) return null;

@@ -7,10 +7,11 @@ import { ObjectLink } from './ObjectLink';
 
 const tones: Record<Finding['severity'], Tone> = { error: 'bad', warning: 'warn', info: 'busy' };
 
-// shownAtOnce is how many findings show all reasons and next steps without being asked. The others show the first reason.
+// shownAtOnce is the number of findings that show all reasons and next steps at once. The others show only the first
+// reason until the user opens them.
 const shownAtOnce = 1;
 
-// Findings are what is not well, the worst first, each with its reason and the next steps.
+// Findings shows the problems, the worst first, each with its reasons and the next steps.
 export function Findings({ list, hideObject }: { list: Finding[]; hideObject?: boolean }) {
   const volumeByName = useVolumeByName();
   return (

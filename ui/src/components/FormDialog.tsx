@@ -14,15 +14,16 @@ interface Props {
   isPending?: boolean;
   isDisabled?: boolean;
   danger?: boolean;
-  // error is shown unless it names one of the form's fields, where it stands then.
+  // error is shown in the dialog, unless it names one of the form's fields: then the field shows it.
   error?: ApiError | null;
   fields?: readonly string[];
-  // steps: the change has many, and shows while it is under way how far it is.
+  // steps: the change has several steps, and the dialog shows its progress.
   steps?: { tried: number; total: number; isStopping: boolean; stop: () => void };
   children: ReactNode;
 }
 
-// FormDialog asks for what one change needs. It stays while the change is under way: that would go on, and its refusals would be lost.
+// FormDialog asks for the input of one change. It stays open until the change has finished. If it closed, the change
+// would continue, and its refusals would be lost.
 export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisabled, danger, error, fields, steps, children }: Props) {
   const isAtField = error !== null && error !== undefined && (fields ?? []).includes(error.field);
   return (
@@ -50,7 +51,8 @@ export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisa
                   Cancel
                 </Button>
               )}
-              {/* A button of its own while it is disabled: react-aria ends a press with a click of its own, a moment later, by which time what was typed may have enabled the button. */}
+              {/* The disabled button is a separate element. A moment after a press, react-aria creates a click itself.
+                  By then, the text that the user typed may have enabled the button. */}
               <Button key={isDisabled ? 'disabled' : 'enabled'} type="submit" look={danger ? 'danger' : 'primary'} isDisabled={(isDisabled ?? false) || (isPending ?? false)}>
                 {submit}
               </Button>
@@ -62,7 +64,7 @@ export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisa
   );
 }
 
-// fieldError is the API's text for one field of a form; undefined if it names another one, or none.
+// fieldError returns the API's text if it is about this field of a form, otherwise undefined.
 export function fieldError(error: ApiError | null | undefined, field: string): string | undefined {
   return error && error.field === field ? error.message : undefined;
 }

@@ -15,7 +15,7 @@ const places = [
   ['/settings', 'Settings'],
 ] as const;
 
-// Layout is what all pages have, and what keeps them up to date.
+// Layout has the parts that all pages share, and keeps their data up to date.
 export function Layout({ session, children }: { session: Session; children: ReactNode }) {
   useStreams();
   const [location] = useLocation();

@@ -2,7 +2,7 @@ import { Button, Tooltip, TooltipTrigger } from 'react-aria-components';
 import type { Volume } from '../api/types';
 import { lacksLocalReplica, localityReason, localReplicaFollows, nodeOf } from '../lib/volume';
 
-// LocalityMark warns of a best-effort volume whose data is on other nodes alone, and says why.
+// LocalityMark warns that all data of a best-effort volume is on other nodes, and gives the reason.
 export function LocalityMark({ volume }: { volume: Volume }) {
   if (!lacksLocalReplica(volume)) return null;
   const reason = localityReason(volume);

@@ -7,7 +7,7 @@ interface Part {
   className: string;
 }
 
-// StackedMeter shows parts of a whole in one bar; its text says the same.
+// StackedMeter shows the parts of a whole in one bar, with the same information as text.
 export function StackedMeter({ label, text, whole, parts }: { label: string; text: string; whole: number; parts: Part[] }) {
   const sum = parts.reduce((total, p) => total + p.value, 0);
   return (
@@ -21,7 +21,7 @@ export function StackedMeter({ label, text, whole, parts }: { label: string; tex
   );
 }
 
-// Progress is how far something has got, in percent; without a value, that it goes on.
+// Progress shows the progress of an operation, in percent. Without a value, it shows that the operation runs.
 export function Progress({ label, value, text }: { label: string; value?: number; text?: string }) {
   const isKnown = value !== undefined;
   return (

@@ -1,10 +1,10 @@
 import type { ApiError } from '../api/http';
 import { Button } from './Button';
 
-// Problem shows an error as the API said it. With retry it stands in the place of what could not be read; what the account may not read is no
-// error.
+// Problem shows an error with the text of the API. With retry, it stands in the place of the data that could not be
+// read. Data that the account may not read is not shown as an error.
 export function Problem({ error, retry }: { error: ApiError; retry?: () => void }) {
-  if (error.status === 403 && retry) return <p className="small">Not shown: {error.message}.</p>; // to try again would not help, and nothing is broken
+  if (error.status === 403 && retry) return <p className="small">Not shown: {error.message}.</p>; // a retry would not help, and nothing is broken
   return (
     <div className="problem" role="alert">
       <p>

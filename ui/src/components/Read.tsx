@@ -8,12 +8,13 @@ import { Problem } from './Problem';
 interface Props<T> {
   query: UseQueryResult<T, ApiError>;
   what: string;
-  // ages: no stream keeps it as it is, so it is old when it could not be read again. Of streams the bar above the page tells.
+  // ages: no stream keeps the data up to date, so it is old if it could not be read again. For streams, the bar above
+  // the page shows this.
   ages?: boolean;
   children: (data: T) => ReactNode;
 }
 
-// Read shows what was read; until then that it is being read, or why it cannot be.
+// Read shows the data that was read. Until then, it shows that the data is being read, or why it cannot be read.
 export function Read<T>({ query, what, ages, children }: Props<T>) {
   if (query.data !== undefined) {
     return (

@@ -2,14 +2,14 @@ import { useState } from 'react';
 import { parseSize, understood, type Parsed, type Rules } from '../lib/size';
 import { TextInput } from './TextInput';
 
-// SizeField is what a form has of a size: the text, and what that is read as.
+// SizeField is a size in a form: its text, and the size that the text means.
 export interface SizeField {
   text: string;
   setText: (text: string) => void;
   parsed: Parsed;
 }
 
-// useSize is a size of a form. The form must not be sent while it is an error.
+// useSize is the state of a size in a form. The form must not be sent while parsed is an error.
 export function useSize(initial: string, rules: Rules): SizeField {
   const [text, setText] = useState(initial);
   return { text, setText, parsed: parseSize(text, rules) };
@@ -18,14 +18,15 @@ export function useSize(initial: string, rules: Rules): SizeField {
 interface Props {
   label: string;
   size: SizeField;
-  // refusal is what the API said of the size that it was sent.
+  // refusal is the API's text about the size that it refused.
   refusal?: string | undefined;
-  // note is what is to be said of a size that is right.
+  // note is an additional text for a valid size.
   note?: string | undefined;
   takesFocus?: boolean;
 }
 
-// SizeInput takes a size as people write it, and says beside it how that is understood, or why it is refused, before it is sent.
+// SizeInput is an input for a size. Before the form is sent, it shows which size the text means, or why the text is
+// refused.
 export function SizeInput({ label, size, refusal, note, takesFocus }: Props) {
   const { text, setText, parsed } = size;
   const wrong = 'error' in parsed ? parsed.error : undefined;

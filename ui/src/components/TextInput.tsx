@@ -8,10 +8,10 @@ interface Props {
   onChange: (value: string) => void;
   description?: ReactNode;
   error?: string | undefined;
-  // refusal is what the API said of the value that it was sent. It is not shown of another one.
+  // refusal is the API's text about the value that it refused. It is not shown for any other value.
   refusal?: string | undefined;
   type?: string;
-  // takesFocus: a dialog begins there.
+  // takesFocus: this is the first input of the dialog.
   takesFocus?: boolean;
   isRequired?: boolean;
   isDisabled?: boolean;

@@ -1,7 +1,8 @@
 import type { Volume } from '../api/types';
 import { claimOf } from '../lib/volume';
 
-// VolumeName calls a volume by its claim, with its own name smaller after it; by its own name if it has no claim.
+// VolumeName shows the claim of a volume, followed by the volume's own name in a smaller size. It shows only the
+// volume's name if there is no claim.
 export function VolumeName({ volume }: { volume: Volume }) {
   const claim = claimOf(volume);
   if (claim === '') return <>{volume.name}</>;

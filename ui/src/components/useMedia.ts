@@ -1,6 +1,6 @@
 import { useCallback, useSyncExternalStore } from 'react';
 
-// useMedia follows whether a media query of CSS matches.
+// useMedia returns whether a media query of CSS matches, and follows changes.
 export function useMedia(query: string): boolean {
   const subscribe = useCallback(
     (changed: () => void) => {

@@ -1,14 +1,14 @@
-// How much room the cluster's disks have.
+// The space on the cluster's disks.
 
 import type { Disk, Node } from '../api/types';
 
 export interface Capacity {
-  // All in bytes. total is what the file systems hold.
+  // All values are in bytes. total is the size of the file systems.
   total: number;
   reserved: number;
   used: number;
   available: number;
-  // scheduled is the size of all replicas, as large as their volumes may get.
+  // scheduled is the size of all replicas when they are as large as their volumes may get.
   scheduled: number;
 }
 
@@ -41,19 +41,21 @@ export function isTrue(conditions: Node['conditions'], type: string): boolean {
   return conditions[type]?.status === 'True';
 }
 
-// takesReplicas: new replicas may be placed on the disk. The scheduler has the same rule: a cordoned node is not schedulable.
+// takesReplicas returns whether new replicas may be placed on the disk. The scheduler has the same rule: a cordoned
+// node is not schedulable.
 export function takesReplicas(n: Node, d: Disk): boolean {
   const isAllowed = n.allowScheduling && d.allowScheduling && !n.evictionRequested && !d.evictionRequested;
   return isAllowed && isUsable(n, d) && isTrue(n.conditions, 'Schedulable') && isTrue(d.conditions, 'Schedulable');
 }
 
-// isUsable: the figures of the disk are current, and its space can be used. The figures of other disks are those of the time before.
+// isUsable returns whether the figures of the disk are current and its space can be used. The figures of other disks
+// are from an earlier time.
 function isUsable(n: Node, d: Disk): boolean {
   return isTrue(n.conditions, 'Ready') && isTrue(d.conditions, 'Ready');
 }
 
 interface ClusterCapacity extends Capacity {
-  // notCounted is the number of disks that are not in the sums: they are not ready, or their nodes are not.
+  // notCounted is the number of disks that the sums do not include, because they or their nodes are not ready.
   notCounted: number;
 }
 
@@ -63,13 +65,14 @@ export function ofCluster(nodes: readonly Node[]): ClusterCapacity {
   return { ...sum(usable.map(({ d }) => ofDisk(d))), notCounted: disks.length - usable.length };
 }
 
-// notCountedText says how many disks are missing in the sums; empty if none is.
+// notCountedText says how many disks the sums do not include. It is empty if there are none.
 export function notCountedText(disks: number): string {
   if (disks === 0) return '';
   return disks === 1 ? 'Not counted: 1 disk that is not ready, or whose node is not ready.' : `Not counted: ${disks} disks that are not ready, or whose nodes are not ready.`;
 }
 
-// schedulable is the room for further replicas: what the file systems hold except what is reserved, times the setting, less what is placed.
+// schedulable returns the space for further replicas: the size of the file systems without the reserved space, times
+// the setting, minus the space of the placed replicas.
 export function schedulable(nodes: readonly Node[], overProvisioningPercent: number): number {
   let free = 0;
   for (const n of nodes) {

@@ -1,9 +1,9 @@
-// Which conditions report a problem.
+// Rules for which conditions report a problem.
 
 import type { Condition } from '../api/types';
 
-// troubles are the conditions that are True while something is wrong. All other conditions are False in that case. The package explain has the
-// same list, and its tests compare the two.
+// troubles contains the conditions that are True if there is a problem. All other conditions are False in that case.
+// The package explain has the same list, and its tests compare the two.
 const troubles = [
   'Faulted',
   'Attaching',
@@ -18,7 +18,7 @@ const troubles = [
   'TrustedNetwork',
 ];
 
-// isAsWanted: a condition reports no problem. An unknown status with a reason is a problem.
+// isAsWanted returns whether a condition reports no problem. An unknown status with a reason is a problem.
 export function isAsWanted(type: string, c: Condition): boolean {
   if (c.status !== 'True' && c.status !== 'False') return c.reason === '';
   return (c.status === 'True') !== troubles.includes(type);
@@ -29,13 +29,13 @@ export interface Arranged {
   wanted: [string, Condition][];
 }
 
-// arranged separates the conditions that report a problem from the others, each sorted by type.
+// arranged separates the conditions that report a problem from the others, and sorts each group by type.
 export function arranged(conditions: Record<string, Condition>): Arranged {
   const all = Object.entries(conditions).sort(([a], [b]) => a.localeCompare(b));
   return { wrong: all.filter(([type, c]) => !isAsWanted(type, c)), wanted: all.filter(([type, c]) => isAsWanted(type, c)) };
 }
 
-// wantedText says how many conditions report no problem; others is whether there are conditions that do.
+// wantedText says how many conditions report no problem. others says whether there are conditions that report one.
 export function wantedText(wanted: number, others: boolean): string {
   if (wanted === 1) return others ? '1 other condition has the wanted status' : 'The only condition has the wanted status';
   return others ? `${wanted} other conditions have the wanted status` : `All ${wanted} conditions have the wanted status`;

@@ -1,4 +1,4 @@
-// Which Events are shown, and where.
+// Rules for which Events are shown, and where.
 
 import type { LonghornEvent, Volume } from '../api/types';
 import { timeOf } from './format';
@@ -7,13 +7,13 @@ export function lastOf(e: LonghornEvent): number {
   return timeOf(e.event.lastTimestamp)?.getTime() ?? 0;
 }
 
-// newestFirst orders by when Events happened last.
+// newestFirst sorts Events by the time at which they last happened.
 export function newestFirst(events: readonly LonghornEvent[]): LonghornEvent[] {
   return [...events].sort((a, b) => lastOf(b) - lastOf(a) || a.id.localeCompare(b.id));
 }
 
-// volumeOf is the volume that an Event is about: the volume itself, or an object of its own, which has a name made from the volume's;
-// empty if it is about something else.
+// volumeOf returns the name of the volume that an Event is about. The Event may be about the volume itself, or about
+// one of its objects, whose name contains the name of the volume. It is empty for every other Event.
 export function volumeOf(e: LonghornEvent): string {
   const { kind, name } = e.event.involvedObject;
   switch (kind) {
@@ -35,7 +35,7 @@ function beforeLast(name: string, mark: string): string {
   return at < 0 ? '' : name.slice(0, at);
 }
 
-// aboutVolume are the Events of a volume and of all that is its own, also of replicas that are gone.
+// aboutVolume returns the Events of a volume and of all its objects, including replicas that no longer exist.
 export function aboutVolume(events: readonly LonghornEvent[], v: Volume): LonghornEvent[] {
   return events.filter((e) => volumeOf(e) === v.name);
 }

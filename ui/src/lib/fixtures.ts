@@ -1,4 +1,4 @@
-// Resources for tests, as the API sends them, with what a test says of them.
+// Resources for tests, as the API sends them. A test sets only the fields that it needs.
 
 import type { Controller, Disk, KubernetesStatus, LonghornEvent, Node, RebuildStatus, Replica, Volume, Workload } from '../api/types';
 

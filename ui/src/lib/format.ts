@@ -1,8 +1,8 @@
-// Numbers and times in the reader's locale.
+// Numbers and times in the user's locale.
 
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
 
-// bytes is a size with at most three significant digits, as 1.5 GiB.
+// bytes formats a size with at most three significant digits, for example 1.5 GiB.
 export function bytes(n: number, locale?: string): string {
   if (!Number.isFinite(n)) return '–';
   let value = Math.abs(n);
@@ -16,13 +16,13 @@ export function bytes(n: number, locale?: string): string {
   return `${text} ${units[unit] ?? ''}`;
 }
 
-// sizeOf reads a size of the wire: decimal bytes.
+// sizeOf parses a size from the API: decimal bytes.
 export function sizeOf(text: string | undefined): number {
   const n = Number(text ?? '');
   return text === undefined || text === '' || !Number.isFinite(n) ? 0 : n;
 }
 
-// wholeNumber reads a number that a person typed; null for anything else.
+// wholeNumber parses a number that the user typed; null if the text is not a whole number.
 export function wholeNumber(text: string): number | null {
   return /^\d{1,9}$/.test(text.trim()) ? Number(text) : null;
 }
@@ -31,13 +31,14 @@ export function number(n: number, locale?: string): string {
   return new Intl.NumberFormat(locale).format(n);
 }
 
-// percent is a whole number of percent; a whole of nothing has none.
+// percent formats a share as a whole number of percent. It returns a dash if the whole is 0.
 export function percent(part: number, whole: number, locale?: string): string {
   if (whole <= 0) return '–';
   return new Intl.NumberFormat(locale, { style: 'percent', maximumFractionDigits: 0 }).format(part / whole);
 }
 
-// timeOf reads a time of the wire: RFC 3339, or as Go prints it ("2026-08-14 12:00:00 +0000 UTC"); null for none.
+// timeOf parses a time from the API: RFC 3339, or Go's format ("2026-08-14 12:00:00 +0000 UTC"); null if there is no
+// time.
 export function timeOf(text: string | undefined): Date | null {
   if (text === undefined || text === '' || text.startsWith('0001-')) return null;
   const go = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([+-]\d\d)(\d\d)/.exec(text);
@@ -57,7 +58,8 @@ const steps: [Intl.RelativeTimeFormatUnit, number][] = [
   ['minute', 60],
 ];
 
-// ago is how long before now, in the largest whole unit. The clock of the cluster may be a little ahead of the reader's: then it is now.
+// ago formats the time that has passed, in the largest whole unit. The clock of the cluster may be a little ahead of
+// the user's clock: then the text is "now".
 export function ago(date: Date, now: Date, locale?: string): string {
   const exact = Math.round((date.getTime() - now.getTime()) / 1000);
   const seconds = exact > 0 && exact < 60 ? 0 : exact;

@@ -1,36 +1,39 @@
-// What is concluded from nodes, and the changes that are sent for them.
+// The state of nodes, and the changes that the page sends for them.
 
 import type { Condition, DiskUpdate, Node, NodeUpdate } from '../api/types';
 import { bytes } from './format';
 
-// Readiness of a node: unknown is neither good nor bad, such as for an account that may not list nodes.
+// Readiness of a node. Unknown is neither good nor bad: for example, the account may not list nodes.
 export type Readiness = 'ready' | 'not ready' | 'unknown';
 
-// readinessOf is that of a node by its name; nodes are undefined while the page has not read them, or may not.
+// readinessOf returns the readiness of the node with this name. nodes is undefined while the page has not read the
+// nodes, or may not read them.
 export function readinessOf(nodes: readonly Node[] | undefined, name: string): Readiness {
   if (nodes === undefined) return 'unknown';
   return nodes.find((n) => n.name === name)?.conditions['Ready']?.status === 'True' ? 'ready' : 'not ready';
 }
 
-// unreadableNodes says why nodes are not shown; empty while they are being read.
+// unreadableNodes says why nodes are not shown. It is empty while the page reads them.
 export function unreadableNodes(error: { status: number; message: string } | null): string {
   if (error === null) return '';
   return error.status === 403 ? 'Your account may not list nodes, so their state and their disks are not shown.' : `The state of nodes and disks is unknown: ${error.message}`;
 }
 
-// refusals are the annotations of a node that were not taken; each message names key and position.
+// refusals returns the conditions about annotations of a node that were refused. Each message names the key and the
+// position.
 export function refusals(n: Node): Condition[] {
   return ['DefaultDisksConfig', 'DefaultDisksConfigUsed', 'DefaultNodeTags']
     .map((type) => n.conditions[type])
     .filter((c): c is Condition => c !== undefined && c.status === 'False' && c.message !== '');
 }
 
-// Asked is what people ask of a node or of a disk in a dialog.
+// Asked contains the values of a node or of a disk that users set in a dialog.
 export interface Asked extends NodeUpdate {
   storageReserved?: number;
 }
 
-// parts are fields that mean something together: who changes one has looked at the others.
+// parts contains groups of fields that belong together: a user who changes one field of a group has also seen the
+// others.
 const parts: readonly (readonly (keyof Asked)[])[] = [['tags'], ['storageReserved'], ['allowScheduling', 'evictionRequested']];
 
 function isSame(a: Asked[keyof Asked], b: Asked[keyof Asked]): boolean {
@@ -38,8 +41,9 @@ function isSame(a: Asked[keyof Asked], b: Asked[keyof Asked]): boolean {
   return plain(a) === plain(b);
 }
 
-// rebased makes a change anew of what is asked for now. mine was made from base: the parts that it left alone are as they are now.
-// clashes are the fields that another person changed meanwhile to something else than mine has.
+// rebased applies a change to the current values. The user made mine from base. The parts that mine does not change get
+// their current values. clashes contains the fields that another user has changed since then, to a value that differs
+// from mine.
 export function rebased<T extends Asked>(base: T, mine: Asked, now: T): { value: T; clashes: (keyof Asked)[] } {
   const value = { ...now };
   const clashes: (keyof Asked)[] = [];
@@ -51,7 +55,8 @@ export function rebased<T extends Asked>(base: T, mine: Asked, now: T): { value:
   return { value, clashes };
 }
 
-// clashText says what another person made of fields, to one who was about to overwrite it. Nothing was sent then.
+// clashText tells a user which fields another user has changed since the form was opened. Nothing was sent in that
+// case.
 export function clashText(what: string, now: Asked, clashes: readonly (keyof Asked)[]): string {
   const is = (field: keyof Asked): string => {
     switch (field) {
@@ -68,13 +73,14 @@ export function clashText(what: string, now: Asked, clashes: readonly (keyof Ask
   return `${what} was changed while this form was open: ${clashes.map(is).join(', and ')}. Nothing was sent. Save again to overwrite this with the values in the form.`;
 }
 
-// wished is a disk as people ask for it, without what was found of it.
+// wished returns the values of a disk that users set, without the observed values.
 export function wished(d: DiskUpdate): DiskUpdate {
   const { path, diskType, diskDriver, allowScheduling, evictionRequested, storageReserved, tags } = d;
   return { path, diskType, diskDriver, allowScheduling, evictionRequested, storageReserved, tags: tags ?? [] };
 }
 
-// disksWith are all disks of a node with one changed or added. The API replaces the whole map, so none may be left out.
+// disksWith returns all disks of a node, with one disk changed or added. The API replaces the whole map, so the result
+// must contain every disk.
 export function disksWith(n: Node, name: string, disk: DiskUpdate): Record<string, DiskUpdate> {
   const all = Object.fromEntries(Object.entries(n.disks ?? {}).map(([other, d]) => [other, wished(d)]));
   return { ...all, [name]: disk };
@@ -86,7 +92,7 @@ export function disksWithout(n: Node, name: string): Record<string, DiskUpdate> 
 
 const letters = 'abcdefghijklmnopqrstuvwxyz0123456789';
 
-// suggestedName is disk-<random>, and none that is taken.
+// suggestedName returns a name disk-<random> that is not taken.
 export function suggestedName(taken: readonly string[], random: () => number = Math.random): string {
   for (;;) {
     const tail = Array.from({ length: 5 }, () => letters.charAt(Math.floor(random() * letters.length))).join('');

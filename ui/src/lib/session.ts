@@ -1,9 +1,9 @@
-// What is concluded from the session.
+// The user of the session.
 
 import type { Session } from '../api/types';
 
-// lastUser is the user of the session, or the user of the one before if that ended without a logout. A logout forgets the session before the
-// page reads it again.
+// lastUser returns the user of the session. If the session ended without a logout, it returns the user of the previous
+// session. A logout drops the previous session before the page reads the session again.
 export function lastUser(before: string, session: Session | undefined): string {
   if (session === undefined) return '';
   return session.user === '' ? before : session.user;

@@ -2,7 +2,8 @@
 
 import type { Setting } from '../api/types';
 
-// byCategory groups settings, those of "general" first, then by name of the category, each in the order of what people read.
+// byCategory groups settings by category, with "general" first and the others sorted by name. Within a category,
+// settings are sorted by the name that users see.
 export function byCategory(settings: readonly Setting[], text: string): [string, Setting[]][] {
   const words = text.toLowerCase().split(/\s+/).filter((w) => w !== '');
   const groups = new Map<string, Setting[]>();
@@ -18,7 +19,7 @@ export function byCategory(settings: readonly Setting[], text: string): [string,
   return [...groups].sort(([a], [b]) => rank(a) - rank(b) || a.localeCompare(b));
 }
 
-// rangeText says which values a setting takes; empty if all of its type.
+// rangeText describes the values that a setting accepts. It is empty if the setting accepts all values of its type.
 export function rangeText(s: Setting): string {
   const { range, options, type } = s.definition;
   if (options !== undefined && options.length > 0) return `one of ${options.join(', ')}`;
@@ -28,14 +29,15 @@ export function rangeText(s: Setting): string {
   return type === 'bool' ? 'true or false' : '';
 }
 
-// plainValue is the value of data engine v1, which counts, where a setting has one for each.
+// plainValue returns the value for the data engine v1, which is the one in use, if the setting has a value for each
+// data engine.
 export function plainValue(s: Setting, text: string): string {
   if (s.definition.dataEngineSpecific !== true) return text;
   try {
     const parsed: unknown = JSON.parse(text);
     if (typeof parsed === 'object' && parsed !== null && 'v1' in parsed) return String(parsed.v1);
   } catch {
-    // not JSON: one value for all
+    // The value is not JSON: it is the value for all data engines.
   }
   return text;
 }

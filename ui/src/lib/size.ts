@@ -1,5 +1,5 @@
-// Sizes as people write them in forms. What cannot be read in one way only is refused: a size that was understood wrongly is a volume
-// of that size.
+// Sizes as users write them in forms. A text that could mean two sizes is refused: otherwise the user would get a
+// volume of the wrong size.
 
 import { bytes as inWords, number } from './format';
 
@@ -11,34 +11,36 @@ const factors: Record<string, bigint> = {
   kib: 2n ** 10n, mib: 2n ** 20n, gib: 2n ** 30n, tib: 2n ** 40n, pib: 2n ** 50n,
 };
 
-// Rules are what a size must be, beyond being one.
+// Rules for a valid size.
 export interface Rules {
-  // least is the smallest size; 1 if it is not given. With 0, an empty field means 0.
+  // least is the smallest size; the default is 1. With 0, an empty field means 0.
   least?: number;
-  // tooSmall is said of a smaller one, in place of what least is.
+  // tooSmall is the error for a smaller size. Without it, the error names least.
   tooSmall?: string;
-  // step is what the API rounds sizes up to a multiple of.
+  // step: the API rounds sizes up to a multiple of it.
   step?: number;
 }
 
-// volumeStep is what the API rounds the sizes of volumes up to a multiple of.
+// volumeStep: the API rounds the sizes of volumes up to a multiple of it.
 const volumeStep = 2 * 2 ** 20;
 
-// volumeSize are the rules for a new volume. The API would make one of 10 bytes as large as volumeStep, but who writes "10" means no such volume.
+// volumeSize contains the rules for a new volume. The API would round 10 bytes up to volumeStep, but a user who types
+// "10" does not mean that size.
 export const volumeSize: Rules = { least: volumeStep, step: volumeStep };
 
-// expandedSize are the rules for a volume that is larger than it is now.
+// expandedSize returns the rules for a new size that is larger than the current size.
 export function expandedSize(now: number): Rules {
   return { least: now + 1, tooSmall: 'must be larger than the current size', step: volumeStep };
 }
 
-// A Size has the bytes that are asked for, a multiple of the step, and those that were typed.
+// Parsed has the requested bytes, which are a multiple of the step, and the bytes that the user typed; or an error.
 export type Parsed = { bytes: number; typed: number } | { error: string };
 
 const decimalNames: Record<string, string> = { '.': 'a point', ',': 'a comma' };
 
-// parseSize reads a number with a unit, in any case of letters: 10Gi, 10 GiB, 1.5t. The decimal sign is that of the locale; a point is one
-// in each locale, as in Kubernetes, but for three digits after it where it may stand between thousands.
+// parseSize parses a number with a unit, in upper or lower case: 10Gi, 10 GiB, 1.5t. The decimal separator is the one
+// of the locale. A point is also a decimal separator in every locale, as in Kubernetes, except before exactly three
+// digits in a locale where it may separate thousands.
 export function parseSize(text: string, rules: Rules = {}, locale?: string): Parsed {
   const { least = 1, tooSmall, step = 1 } = rules;
   if (text.trim() === '' && least === 0) return { bytes: 0, typed: 0 };
@@ -60,7 +62,7 @@ export function parseSize(text: string, rules: Rules = {}, locale?: string): Par
   return { bytes, typed };
 }
 
-// understood says what was read, for people to see before they send it.
+// understood returns the text that shows users which size they typed, before they send it.
 export function understood(size: { bytes: number; typed: number }, locale?: string): string {
   if (size.typed === size.bytes) return `= ${exactly(size.bytes, locale)}`;
   return `= ${number(size.typed, locale)} bytes, rounded up to ${exactly(size.bytes, locale)}`;
@@ -71,7 +73,7 @@ function exactly(n: number, locale?: string): string {
   return n < 1024 ? all : `${all} (${inWords(n, locale)})`;
 }
 
-// sizeText writes bytes as parseSize reads them, exactly.
+// sizeText formats bytes so that parseSize returns the same number.
 export function sizeText(bytes: number): string {
   const unit = bytes === 0 ? undefined : ['Ti', 'Gi', 'Mi', 'Ki'].find((u) => bytes % Number(factors[u.toLowerCase()]) === 0);
   return unit === undefined ? String(bytes) : `${bytes / Number(factors[unit.toLowerCase()])}${unit}`;
@@ -81,7 +83,7 @@ function decimalOf(locale?: string): string {
   return new Intl.NumberFormat(locale).formatToParts(1.5).find((p) => p.type === 'decimal')?.value ?? '.';
 }
 
-// withPlainDigits has 0 to 9 in place of the locale's own digits.
+// withPlainDigits replaces the locale's own digits with 0 to 9.
 function withPlainDigits(text: string, locale?: string): string {
   const own = Array.from(new Intl.NumberFormat(locale, { useGrouping: false }).format(9876543210)).reverse();
   return Array.from(text, (c) => (own.includes(c) ? String(own.indexOf(c)) : c)).join('');

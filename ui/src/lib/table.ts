@@ -28,8 +28,8 @@ export interface Sort {
   descending: boolean;
 }
 
-// sorted orders by a column, and where that is the same by what the first column shows: the claim, then the volume's name. Names count their
-// numbers: vol-2 is before vol-10.
+// sorted sorts by a column. Equal rows are sorted by the text of the first column: the claim, then the volume's name.
+// Numbers in names count as numbers: vol-2 comes before vol-10.
 export function sorted(volumes: readonly Volume[], sort: Sort): Volume[] {
   const key = keys[sort.column];
   const collator = new Intl.Collator(undefined, { numeric: true });
@@ -46,7 +46,7 @@ export interface Filter {
   health: Health | 'all';
 }
 
-// filtered keeps volumes whose name, claim, pods or nodes have every word of the text.
+// filtered keeps the volumes that contain every word of the text in their name, claim, pods or nodes.
 export function filtered(volumes: readonly Volume[], filter: Filter): Volume[] {
   const words = filter.text.toLowerCase().split(/\s+/).filter((w) => w !== '');
   return volumes.filter((v) => {
@@ -57,15 +57,15 @@ export function filtered(volumes: readonly Volume[], filter: Filter): Volume[] {
   });
 }
 
-// pruned keeps the names of volumes that are there: one that is made later under the name of another must not be chosen. It returns the same
-// set if all are.
+// pruned keeps the names of existing volumes. Otherwise, a volume that is created later with the name of a deleted
+// volume would be selected. It returns the same set if all volumes exist.
 export function pruned(selected: Set<string>, volumes: readonly Volume[]): Set<string> {
   const there = new Set(volumes.map((v) => v.name));
   const kept = [...selected].filter((name) => there.has(name));
   return kept.length === selected.size ? selected : new Set(kept);
 }
 
-// toggled is a selection with a name added or removed.
+// toggled returns a selection with a name added or removed.
 export function toggled(selected: ReadonlySet<string>, name: string, on: boolean): Set<string> {
   const next = new Set(selected);
   if (on) next.add(name);

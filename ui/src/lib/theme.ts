@@ -1,4 +1,4 @@
-// The reader's choice of dark or light; without one, the system's.
+// The user's choice of a dark or light theme. Without a choice, the system's theme is used.
 
 export type Theme = 'system' | 'light' | 'dark';
 
@@ -24,6 +24,6 @@ export function storeTheme(theme: Theme): void {
     if (theme === 'system') localStorage.removeItem(key);
     else localStorage.setItem(key, theme);
   } catch {
-    // the choice lasts as long as the page
+    // Without storage, the choice lasts as long as the page.
   }
 }

@@ -1,13 +1,13 @@
-// What is concluded from a volume as the API shows it.
+// The state of a volume, as derived from the fields of the API.
 
 import type { RebuildStatus, Replica, Volume } from '../api/types';
 import type { Tone } from '../components/Badge';
 import { sizeOf } from './format';
 
-// unset stands for a field that nothing has been written to yet: the manager fills it, or treats it as the usual value.
+// unset is the text for a field without a value: the manager sets it later, or treats it as the default value.
 export const unset = 'not set';
 
-// Health is what users call a volume's state: that of its data first, then what it does.
+// Health is the state of a volume in the words of users: first the state of its data, then its current activity.
 export type Health = 'faulted' | 'degraded' | 'busy' | 'healthy' | 'detached';
 
 export const healths: readonly Health[] = ['faulted', 'degraded', 'busy', 'healthy', 'detached'];
@@ -23,19 +23,19 @@ export function toneOf(v: Volume): Tone {
   return tones[healthOf(v)];
 }
 
-// healthText is the word for the table: the state too, where the health does not say it.
+// healthText is the text in the table. It includes the state if the health does not say it.
 export function healthText(v: Volume): string {
   const health = healthOf(v);
   if (health === 'busy') return v.state === '' ? 'new' : v.state;
   return health;
 }
 
-// nodeOf is where a volume is used; empty while it is nowhere.
+// nodeOf returns the node to which the volume is attached. It is empty if the volume is attached to no node.
 export function nodeOf(v: Volume): string {
   return v.controllers?.find((c) => c.hostId !== '')?.hostId ?? '';
 }
 
-// actualSizeOf is what the largest copy takes up, in bytes.
+// actualSizeOf returns the space that the largest replica uses, in bytes.
 export function actualSizeOf(v: Volume): number {
   return Math.max(0, ...(v.controllers ?? []).map((c) => sizeOf(c.actualSize)));
 }
@@ -44,57 +44,61 @@ export function isGood(r: Replica): boolean {
   return r.mode === 'RW';
 }
 
-// placed are the replicas that exist; of a volume that was never used, the API adds one without a node for each that has no place.
+// placed returns the replicas that exist. For a volume that was never used, the API also lists replicas that have no
+// place yet, without a node.
 export function placed(v: Volume): Replica[] {
   return (v.replicas ?? []).filter((r) => r.hostId !== '');
 }
 
-// missing is how many replicas are asked for and do not exist. Of a volume that is new or going it is not known.
+// missing returns the number of requested replicas that do not exist. It is 0 for a volume that is being created or
+// deleted, because the number is not known then.
 export function missing(v: Volume): number {
   return v.state === '' || v.state === 'creating' || v.state === 'deleting' ? 0 : Math.max(0, v.numberOfReplicas - placed(v).length);
 }
 
-// lacksLocalReplica: it should be read from its own node, as best it can be, and is not.
+// lacksLocalReplica returns whether a best-effort volume has no healthy replica on the node where it is attached.
 export function lacksLocalReplica(v: Volume): boolean {
   const node = nodeOf(v);
   return v.dataLocality === 'best-effort' && v.state === 'attached' && node !== '' && !placed(v).some((r) => r.hostId === node && isGood(r));
 }
 
-// localReplica explains the word in the choices of data locality.
+// localReplica explains the term "local replica" in the choices of data locality.
 export const localReplica = 'A local replica is on the node where the volume is attached.';
 
-// localReplicaFollows is said while the API gives no reason.
+// localReplicaFollows is the text that is shown while the API gives no reason.
 export const localReplicaFollows = 'Longhorn creates one when a disk of the node has enough space';
 
-// localityReason is what the API says of a local replica that is missing; empty if it says nothing.
+// localityReason returns the API's text about a missing local replica. It is empty if the API gives none.
 export function localityReason(v: Volume): string {
   const c = v.conditions['Scheduled'];
   return c !== undefined && c.reason.startsWith('LocalReplica') ? c.message : '';
 }
 
-// rebuilds are those under way.
+// rebuilds returns the rebuilds that are running.
 export function rebuilds(v: Volume): RebuildStatus[] {
   return (v.rebuildStatus ?? []).filter((r) => r.isRebuilding);
 }
 
-// lastClaimOf is namespace/name of the claim that uses a volume, or used it last; empty if there never was one.
+// lastClaimOf returns namespace/name of the claim that uses a volume, or that used it last. It is empty if there never
+// was a claim.
 export function lastClaimOf(v: Volume): string {
   const k = v.kubernetesStatus;
   return k.pvcName === '' ? '' : `${k.namespace}/${k.pvcName}`;
 }
 
-// isClaimGone: the claim that lastClaimOf names was deleted. Another volume may have a claim of the same name now.
+// isClaimGone returns whether the claim that lastClaimOf names was deleted. Another volume may have a claim of the same
+// name now.
 export function isClaimGone(v: Volume): boolean {
   const k = v.kubernetesStatus;
   return lastClaimOf(v) !== '' && ((k.lastPVCRefAt ?? '') !== '' || k.pvStatus === 'Released');
 }
 
-// claimOf is namespace/name of the claim that uses a volume now; empty if there is none.
+// claimOf returns namespace/name of the claim that uses a volume now. It is empty if there is no claim.
 export function claimOf(v: Volume): string {
   return isClaimGone(v) ? '' : lastClaimOf(v);
 }
 
-// claimText is the claim of a volume as the page shows it; empty if there never was one.
+// claimText returns the claim of a volume as the page shows it. It is empty if there never was a claim.
 export function claimText(v: Volume): string {
   return isClaimGone(v) ? `${lastClaimOf(v)} (deleted)` : claimOf(v);
 }
@@ -103,7 +107,8 @@ export function podsOf(v: Volume): string[] {
   return (v.kubernetesStatus.workloadsStatus ?? []).map((w) => w.podName);
 }
 
-// keptBecause is why the API refuses to delete a volume now; empty: it does not. The API has the same rule and decides.
+// keptBecause returns the reason why the API refuses to delete a volume now. It is empty if the volume can be deleted.
+// The API has the same rule, and decides.
 export function keptBecause(v: Volume): string {
   const reasons: string[] = [];
   if (v.state === 'attached' || v.state === 'attaching' || v.state === 'detaching' || nodeOf(v) !== '') {
@@ -118,16 +123,17 @@ export function keptBecause(v: Volume): string {
   return reasons.join('; ');
 }
 
-// isInUse: a workload has it.
+// isInUse returns whether pods use the volume.
 export function isInUse(v: Volume): boolean {
   return podsOf(v).length > 0;
 }
 
-// Expansion is a size that was asked for and that users do not get yet. Sizes in bytes; offered is 0 while nothing is attached.
+// Expansion is a requested size that users do not get yet. Sizes are in bytes. offered is 0 while the volume
+// is not attached.
 export interface Expansion {
   wanted: number;
   offered: number;
-  // waits is what holds it up, in the API's words; empty while it goes on.
+  // waits is the API's text about what delays the expansion. It is empty while the expansion makes progress.
   waits: string;
 }
 
@@ -139,19 +145,19 @@ export function expansionOf(v: Volume): Expansion | null {
   return { wanted: sizeOf(v.size), offered: sizeOf(engine?.size), waits: said !== '' ? said : (engine?.lastExpansionError ?? '') };
 }
 
-// Move is a replica that is to leave its disk, and how far its volume has got with that.
+// Move is a replica that must leave its disk, and the progress of its volume.
 export interface Move {
   replica: string;
   bytes: number;
-  // volume is null if it is not known.
+  // volume is null if the volume is not known.
   volume: Volume | null;
-  // progress of the copy that takes the replica's place, in percent; null while there is none.
+  // progress of the replica that replaces this one, in percent. It is null while there is no such replica.
   progress: number | null;
-  // waits is what holds the volume's replicas up, in the API's words; empty if nothing is known to.
+  // waits is the API's text about what delays the volume's replicas. It is empty if no reason is known.
   waits: string;
 }
 
-// movesOf are the moves off a disk with these replicas (sizes by name): those under way first.
+// movesOf returns the moves away from a disk with these replicas (sizes by name). Running moves come first.
 export function movesOf(scheduled: Record<string, number>, volumes: readonly Volume[]): Move[] {
   const moves = Object.entries(scheduled).map(([replica, bytes]): Move => {
     const volume = volumes.find((v) => (v.replicas ?? []).some((r) => r.name === replica)) ?? null;
@@ -161,7 +167,8 @@ export function movesOf(scheduled: Record<string, number>, volumes: readonly Vol
   return moves.sort((a, b) => (b.progress ?? -1) - (a.progress ?? -1) || a.replica.localeCompare(b.replica));
 }
 
-// waitsFor is why replicas of a volume do not move: it is detached, there is no place for another one, or its device is in use.
+// waitsFor returns the reason why replicas of a volume do not move: the volume is detached, no disk has space for
+// another replica, or the device is in use.
 function waitsFor(v: Volume): string {
   const failing: [string, string][] = [['EvictionWaits', 'True'], ['Scheduled', 'False'], ['DeviceInUse', 'True']];
   for (const [type, status] of failing) {
@@ -171,7 +178,8 @@ function waitsFor(v: Volume): string {
   return '';
 }
 
-// latest are volumes as they are now; one that is gone, as it was.
+// latest returns the volumes in their current state. A volume that no longer exists is returned in its last known
+// state.
 export function latest(volumes: readonly Volume[], live: readonly Volume[]): Volume[] {
   const now = new Map(live.map((v) => [v.name, v]));
   return volumes.map((v) => now.get(v.name) ?? v);

@@ -7,7 +7,7 @@ import { TextInput } from '../components/TextInput';
 
 const howTo = 'kubectl -n longhorn-system create token ACCOUNT --audience longhorn-backend';
 
-// LoginPage says so if it is shown because a session has ended.
+// LoginPage tells the user if a session has ended.
 export function LoginPage({ hasEnded }: { hasEnded: boolean }) {
   const [token, setToken] = useState('');
   const login = useLogin();

@@ -13,7 +13,7 @@ import { SchedulingFields, type Scheduling } from './SchedulingFields';
 
 interface Props {
   node: Node;
-  // name and disk of the one to change; without them a disk is added.
+  // name and disk are those of the disk to change. Without them, the dialog adds a disk.
   name?: string;
   disk?: Disk;
   onClose: () => void;
@@ -23,7 +23,7 @@ const newDisk: DiskUpdate = { path: '', diskType: 'filesystem', diskDriver: '', 
 const nameTaken = 'the node already has a disk with this name';
 
 export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
-  const [base, setBase] = useState<DiskUpdate>(disk ?? newDisk); // as it was when what stands here was begun
+  const [base, setBase] = useState<DiskUpdate>(disk ?? newDisk); // the values that the user's changes start from
   const [name, setName] = useState(() => existing ?? suggestedName(Object.keys(node.disks ?? {})));
   const [path, setPath] = useState(base.path);
   const reserved = useSize(sizeText(base.storageReserved), { least: 0 });
@@ -55,7 +55,7 @@ export function DiskDialog({ node, name: existing, disk, onClose }: Props) {
     const mine = wished({ ...base, ...scheduling, path: path.trim(), storageReserved: parsed.bytes, tags: tagsOf(tags) });
     change.mutate((now) => (existing === undefined ? added(now, mine) : changed(now, mine)), { onSuccess: onClose });
   };
-  // The API names a disk's fields as disks.<name>.<field>.
+  // The API names the fields of a disk as disks.<name>.<field>.
   const refusal = (part: string) => (new RegExp(`^disks[.][^:]*[.]${part}(\\[\\d+\\])?: `).test(change.error?.message ?? '') ? change.error?.message : undefined);
   const isAtField = ['path', 'tags', 'storageReserved'].some((part) => refusal(part) !== undefined);
   const room = disk?.storageMaximum ?? 0;

@@ -13,7 +13,7 @@ import { DiskDialog } from './DiskDialog';
 import { Moves } from './Moves';
 import { RemoveDiskDialog } from './RemoveDiskDialog';
 
-// DiskRow is one disk: its room, what it holds, and why it takes no replicas.
+// DiskRow shows one disk: its space, its replicas, and why it accepts no replicas.
 export function DiskRow({ name, disk, node }: { name: string; disk: Disk; node: Node }) {
   const [open, setOpen] = useState<'change' | 'remove' | null>(null);
   const c = ofDisk(disk);

@@ -5,7 +5,7 @@ import { bytes } from '../../lib/format';
 import { fullNameOf } from '../../lib/names';
 import { movesOf, type Move } from '../../lib/volume';
 
-// Moves are the replicas that are still to leave a disk which is being emptied, each with how far its volume has got.
+// Moves shows the replicas that must still leave a disk during its eviction, each with the progress of its volume.
 export function Moves({ replicas, name }: { replicas: Record<string, number>; name: string }) {
   const volumes = useCollection('volumes');
   const moves = movesOf(replicas, volumes.data ?? []);

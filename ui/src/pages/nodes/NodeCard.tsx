@@ -9,7 +9,7 @@ import { DiskDialog } from './DiskDialog';
 import { DiskRow } from './DiskRow';
 import { NodeDialog } from './NodeDialog';
 
-// NodeCard is one node with its disks.
+// NodeCard shows one node with its disks.
 export function NodeCard({ node }: { node: Node }) {
   const [editing, setEditing] = useState(false);
   const [adding, setAdding] = useState(false);

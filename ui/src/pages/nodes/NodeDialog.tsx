@@ -7,9 +7,9 @@ import { clashText, rebased } from '../../lib/node';
 import { tagsOf, tagText } from '../../lib/tags';
 import { SchedulingFields, type Scheduling } from './SchedulingFields';
 
-// NodeDialog changes what people ask of a node.
+// NodeDialog changes the values of a node that users set.
 export function NodeDialog({ node, onClose }: { node: Node; onClose: () => void }) {
-  const [base, setBase] = useState<NodeUpdate>(node); // as it was when what stands here was begun
+  const [base, setBase] = useState<NodeUpdate>(node); // the values that the user's changes start from
   const [tags, setTags] = useState(tagText(node.tags));
   const [scheduling, setScheduling] = useState<Scheduling>(node);
   const change = useNodeChange(node.name);

@@ -5,10 +5,10 @@ import { ConfirmName } from '../../components/ConfirmName';
 import { FormDialog } from '../../components/FormDialog';
 import { disksWithout } from '../../lib/node';
 
-// RemoveDiskDialog takes a disk from a node. The API refuses one that takes or holds replicas.
+// RemoveDiskDialog removes a disk from a node. The API refuses to remove a disk that accepts or holds replicas.
 export function RemoveDiskDialog({ node, name, disk, onClose }: { node: Node; name: string; disk: Disk; onClose: () => void }) {
   const [typed, setTyped] = useState('');
-  const [path, setPath] = useState(disk.path); // what people see when they type the name
+  const [path, setPath] = useState(disk.path); // the path that the user sees while typing the name
   const change = useNodeChange(node.name);
   const held = Object.keys(disk.scheduledReplica ?? {}).length;
   const make = (now: Node) => {

@@ -1,6 +1,7 @@
 import { CheckboxField } from '../../components/CheckboxField';
 
-// Scheduling is whether a disk or a node takes new replicas, and whether those that it has move away; not both.
+// Scheduling says whether a disk or a node accepts new replicas, and whether its replicas move away. Both must not be
+// true.
 export interface Scheduling {
   allowScheduling: boolean;
   evictionRequested: boolean;

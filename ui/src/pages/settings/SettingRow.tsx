@@ -8,7 +8,7 @@ import { SelectField } from '../../components/SelectField';
 import { TextInput } from '../../components/TextInput';
 import { plainValue, rangeText } from '../../lib/settings';
 
-// SettingRow shows a setting and changes it. While nothing is typed, it shows what others change.
+// SettingRow shows a setting and changes it. Changes by other users are shown while the user has typed no value.
 export function SettingRow({ setting: s }: { setting: Setting }) {
   const [typed, setTyped] = useState<string | null>(null);
   const change = useChange('settings');

@@ -4,7 +4,7 @@ import { ExpansionProgress } from '../../components/ExpansionProgress';
 import { bytes, dateTime, sizeOf, timeOf } from '../../lib/format';
 import { actualSizeOf, isGood, lacksLocalReplica, localityReason, localReplicaFollows, nodeOf, placed, unset } from '../../lib/volume';
 
-// Facts are what a volume is and was asked to be.
+// Facts shows the observed and the requested properties of a volume.
 export function Facts({ volume: v }: { volume: Volume }) {
   const created = timeOf(v.created);
   const engine = v.controllers?.[0];

@@ -6,14 +6,15 @@ import { bytes } from '../../lib/format';
 import { readinessOf, unreadableNodes, type Readiness } from '../../lib/node';
 import { missing, nodeOf } from '../../lib/volume';
 
-// Placement draws the nodes with the replicas on their disks, and how far rebuilds have got.
+// Placement draws the nodes, their disks with the replicas, and the progress of rebuilds.
 export function Placement({ volume }: { volume: Volume }) {
   const nodes = useCollection('nodes');
   const known = (nodes.data ?? []).map((n) => n.name);
-  // A node that is gone may still hold a replica.
+  // A removed node may still hold a replica.
   const names = [...new Set([...known, ...(volume.replicas ?? []).map((r) => r.hostId)])].filter((n) => n !== '').sort();
   const unseen = nodes.data === undefined ? unreadableNodes(nodes.error) : '';
-  // Why there are too few is known where the scheduler says so; otherwise a replica may be on its way.
+  // If the scheduler reports a problem, its text says why there are too few replicas. Otherwise a replica may be about
+  // to appear.
   const scheduled = volume.conditions['Scheduled'];
   const waiting = scheduled?.status === 'True' && scheduled.message === '' ? 0 : missing(volume);
   return (

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'react';
 import { Tab, TabList, TabPanel, Tabs } from 'react-aria-components';
 import type { Resource } from '../../api/types';
 
-// Source is the resource as the API sends it, as YAML and as JSON.
+// Source shows the resource as the API sends it, as YAML and as JSON.
 export function Source({ resource }: { resource: Resource }) {
   const [open, setOpen] = useState(false);
   return (
@@ -30,7 +30,7 @@ export function Source({ resource }: { resource: Resource }) {
   );
 }
 
-// YAML loads what writes it when it is wanted.
+// YAML loads the YAML library only when the user opens the part.
 function YAML({ resource }: { resource: Resource }) {
   const [text, setText] = useState('');
   useEffect(() => {

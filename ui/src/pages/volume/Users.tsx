@@ -1,14 +1,14 @@
 import type { Volume } from '../../api/types';
 import { claimText } from '../../lib/volume';
 
-// requesters are the words for the types of tickets.
+// requesters contains the texts for the types of tickets.
 const requesters: Partial<Record<string, string>> = {
   'csi-attacher': 'for pods (csi-attacher)',
   'longhorn-api': 'manual (longhorn-api)',
   'share-manager-controller': 'for the share (share-manager-controller)',
 };
 
-// Users are the claim, the pods and the tickets that a volume is attached for.
+// Users shows the claim and the pods of a volume, and the tickets for which it is attached.
 export function Users({ volume: v }: { volume: Volume }) {
   const k = v.kubernetesStatus;
   const tickets = Object.values(v.volumeAttachment?.attachments ?? {});

@@ -11,13 +11,13 @@ import { tagsOf } from '../../lib/tags';
 
 const fields = ['name', 'size', 'numberOfReplicas', 'dataLocality', 'accessMode', 'frontend', 'nodeSelector', 'diskSelector'] as const;
 
-// CreateVolume makes a volume that no claim asked for.
+// CreateVolume creates a volume that no claim has requested.
 export function CreateVolume({ onClose }: { onClose: () => void }) {
   const settings = useCollection('settings');
   const inForce = (name: string, otherwise: string) => settings.data?.find((s) => s.name === name)?.valueInForce ?? otherwise;
   const [name, setName] = useState('');
   const size = useSize('10Gi', volumeSize);
-  // Settings may come after the form is open.
+  // Settings may arrive after the form was opened.
   const [typedReplicas, setReplicas] = useState<string | null>(null);
   const [chosenLocality, setDataLocality] = useState<string | null>(null);
   const dataLocality = chosenLocality ?? inForce('default-data-locality', 'disabled');

@@ -10,23 +10,24 @@ import type { Column } from './columns';
 import { VolumeMenu } from './VolumeMenu';
 import type { ListProps } from './VolumeTable';
 
-// narrow is the media query of screens on which volumes are cards: a table would scroll sideways there.
+// narrow is the media query for screens that show volumes as cards: a table would scroll sideways on them.
 export const narrow = '(max-width: 480px)';
 
-// gap is the space between cards, in pixels; tables.css has it, too.
+// gap is the space between cards, in pixels. tables.css has the same number.
 const gap = 8;
 
-// usualHeight is the height of a card in pixels until it is measured.
+// usualHeight is the height of a card in pixels until the page has measured it.
 const usualHeight = 180;
 
-// VolumeCards shows what VolumeTable does, one card below the other. The page scrolls, and only the cards that can be seen are drawn.
+// VolumeCards shows the same data as VolumeTable, one card below the other. The page scrolls, and draws only the
+// visible cards.
 export function VolumeCards({ volumes, columns, sort, onSort, selected, onSelect, act }: ListProps) {
   const list = useRef<HTMLUListElement>(null);
   const [top, setTop] = useState(0);
   useLayoutEffect(() => {
     const measure = () => setTop(list.current?.offsetTop ?? 0);
     measure();
-    const observer = new ResizeObserver(measure); // what is above the cards may grow
+    const observer = new ResizeObserver(measure); // the content above the cards may grow
     observer.observe(document.body);
     return () => observer.disconnect();
   }, []);
@@ -75,7 +76,7 @@ export function VolumeCards({ volumes, columns, sort, onSort, selected, onSelect
   );
 }
 
-// Figures are the columns of a volume that have a value.
+// Figures shows the columns of a volume that have a value.
 function Figures({ volume, columns }: { volume: Volume; columns: readonly Column[] }) {
   const rows = columns.filter((c) => c.id !== 'name').map((c) => ({ ...c, value: c.cell(volume) }));
   return (

@@ -5,7 +5,7 @@ import type { Volume } from '../../api/types';
 import { Button } from '../../components/Button';
 import { fullNameOf } from '../../lib/names';
 
-// VolumeMenu offers what can be done with one volume.
+// VolumeMenu offers the actions on one volume.
 export function VolumeMenu({ volume, act, label = '⋯' }: { volume: Volume; act: Act; label?: string }) {
   return (
     <MenuTrigger>

@@ -8,10 +8,10 @@ import { toggled, type Sort } from '../../lib/table';
 import type { Column } from './columns';
 import { VolumeMenu } from './VolumeMenu';
 
-// rowHeight is that of each row, in pixels; tables.css has it, too.
+// rowHeight is the height of each row, in pixels. tables.css has the same number.
 const rowHeight = 40;
 
-// ListProps are those of the table and of the cards.
+// ListProps are the properties of the table and of the cards.
 export interface ListProps {
   volumes: Volume[];
   columns: readonly Column[];
@@ -22,7 +22,7 @@ export interface ListProps {
   act: Act;
 }
 
-// VolumeTable draws the rows that can be seen alone, so that thousands scroll well.
+// VolumeTable draws only the visible rows, so that thousands of rows scroll smoothly.
 export function VolumeTable({ volumes, columns, sort, onSort, selected, onSelect, act }: ListProps) {
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({ count: volumes.length, getScrollElement: () => scroller.current, estimateSize: () => rowHeight, overscan: 12 });

@@ -62,7 +62,7 @@ function VolumeList({ volumes, act }: { volumes: Volume[]; act: Act }) {
   const there = pruned(selected, volumes);
   if (there !== selected) setSelected(there);
   const rows = useMemo(() => sorted(filtered(volumes, filter), sort), [volumes, filter, sort]);
-  const chosen = rows.filter((v) => selected.has(v.name)); // none that is not seen
+  const chosen = rows.filter((v) => selected.has(v.name)); // without volumes that the filter hides
   return (
     <>
       <div className="toolbar">

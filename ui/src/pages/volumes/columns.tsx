@@ -50,7 +50,7 @@ export const columns: readonly Column[] = [
   },
 ];
 
-// sizeCell is a volume's size, and where it grows also what users get until then.
+// sizeCell shows the size of a volume. While the volume grows, it also shows the size that users get until then.
 function sizeCell(v: Volume): string {
   const e = expansionOf(v);
   return e === null || e.offered === 0 ? bytes(sizeOf(v.size)) : `${bytes(e.offered)} → ${bytes(e.wanted)}`;
@@ -59,13 +59,13 @@ function sizeCell(v: Volume): string {
 const key = 'longhorn-columns';
 const usual: readonly ColumnId[] = ['name', 'health', 'size', 'actual', 'replicas', 'node'];
 
-// storedColumns are those that the reader chose. The name is always there.
+// storedColumns returns the columns that the user chose. The name is always included.
 export function storedColumns(): ColumnId[] {
   try {
     const stored: unknown = JSON.parse(localStorage.getItem(key) ?? 'null');
     if (Array.isArray(stored)) return columns.map((c) => c.id).filter((id) => id === 'name' || stored.includes(id));
   } catch {
-    // none, or not readable
+    // There is no choice, or it cannot be read.
   }
   return [...usual];
 }
@@ -74,6 +74,6 @@ export function storeColumns(chosen: readonly ColumnId[]): void {
   try {
     localStorage.setItem(key, JSON.stringify(chosen));
   } catch {
-    // the choice lasts as long as the page
+    // Without storage, the choice lasts as long as the page.
   }
 }
