@@ -26,8 +26,9 @@ func TestTheCSIControllerCanLeaveANode(t *testing.T) {
 }
 
 // TestTheCSIPluginHasAHostNameOfItsOwn checks that the plugin does not use the host name of its machine. A server
-// identifies the NFS client of a node by the host name of the process that mounts, and by an identifier if the kernel
-// has one. Two machines may have the same host name. Without an identifier, the server would take them for one client.
+// identifies the NFS client of a node by the host name of the process that mounts. It also uses an identifier, if the
+// kernel has one. Two machines may have the same host name. Without an identifier, the server would take them for one
+// client.
 func TestTheCSIPluginHasAHostNameOfItsOwn(t *testing.T) {
 	all := ofKind[appsv1.DaemonSet](t, "DaemonSet")
 	i := slices.IndexFunc(all, func(d appsv1.DaemonSet) bool { return d.Name == "longhorn-csi-plugin" })

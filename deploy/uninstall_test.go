@@ -17,7 +17,7 @@ import (
 )
 
 // TestTheUninstallerStandsApart checks that the uninstaller works while the namespace of the installation is being
-// deleted, that it may delete the objects that longhorn.yaml installs, and that its Job stops after a refusal.
+// deleted. It may delete the objects that longhorn.yaml installs. Its Job stops after a refusal.
 func TestTheUninstallerStandsApart(t *testing.T) {
 	role, job := uninstaller(t)
 	assert.NotEqual(t, types.Namespace, job.Namespace)
