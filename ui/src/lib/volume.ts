@@ -167,8 +167,8 @@ export function movesOf(scheduled: Record<string, number>, volumes: readonly Vol
   return moves.sort((a, b) => (b.progress ?? -1) - (a.progress ?? -1) || a.replica.localeCompare(b.replica));
 }
 
-// waitsFor returns the reason why replicas of a volume do not move: the volume is detached, no disk has space for
-// another replica, or the device is in use.
+// waitsFor returns the reason why replicas of a volume do not move: the volume is detached, no disk can take another
+// replica, or the device is in use.
 function waitsFor(v: Volume): string {
   const failing: [string, string][] = [['EvictionWaits', 'True'], ['Scheduled', 'False'], ['DeviceInUse', 'True']];
   for (const [type, status] of failing) {
