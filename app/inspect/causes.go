@@ -7,8 +7,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/explain"
 )
 
-// Limits of what is printed about causes: the consequences of the worst cause, the other causes, and the findings that
-// are only for information.
+// Limits of the printed lines about causes: the consequences of the worst cause, the other causes, and the findings
+// that are only for information.
 const (
 	maxConsequences = 5
 	maxCauses       = 15

@@ -1,6 +1,6 @@
 // Package inspect implements the commands with which users inspect a cluster in a terminal. It reads the objects with
-// the user's rights, prints the findings of package explain, packs a bundle for support, and checks what the node on
-// which it runs lacks.
+// the user's rights. It prints the findings of package explain, packs a bundle for support, and checks whether the node
+// on which it runs meets the requirements.
 //
 //	gather.go   the API server ──► explain.Snapshot      doctor.go   this node ──► checks
 //	status.go   Snapshot ──► overview                    bundle.go   the API server ──► tar.gz

@@ -21,7 +21,7 @@ import (
 type Preflight struct {
 	Cluster []Check      `json:"cluster"`
 	Nodes   []NodeChecks `json:"nodes"`
-	// Unchecked are the nodes on which no daemon has checked what only a process on the node can see.
+	// Unchecked are the nodes without a daemon. Only a process on the node can check some requirements.
 	Unchecked []string `json:"unchecked,omitempty"`
 }
 
@@ -163,7 +163,7 @@ func (p Preflight) IsBroken() bool {
 	return IsBroken(p.Cluster) || slices.ContainsFunc(p.Nodes, func(n NodeChecks) bool { return IsBroken(n.Checks) })
 }
 
-// Preflight prints the checks of the cluster and of each node, and what was not checked.
+// Preflight prints the checks of the cluster and of each node, and the names of the nodes that were not checked.
 func (p Printer) Preflight(f Preflight) {
 	fmt.Fprintln(p.Out, "CLUSTER")
 	p.Checks(f.Cluster)

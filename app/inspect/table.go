@@ -18,9 +18,9 @@ type table [][]string
 
 func (t *table) add(cells ...string) { *t = append(*t, cells) }
 
-// table prints a table. Only the text of the last column is broken into several lines. If the table is too wide, names
-// in the first column that are too long for it are printed on a line of their own, above the rest of their row. A name
-// in the last column that still has no room is printed below its row.
+// table prints a table. Only the text of the last column is broken into several lines. If the table is too wide, a name
+// that is too long for the first column is printed on a separate line, above the rest of its row. A name in the last
+// column that still does not fit is printed below its row.
 func (p Printer) table(t table) {
 	widths, gap := t.layout(p.Width)
 	for _, row := range t {

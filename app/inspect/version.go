@@ -44,8 +44,8 @@ type NodeVersion struct {
 	Leader      bool   `json:"leader"`
 }
 
-// Versions reads the versions of the cluster and of the installation in the namespace. If it fails, the result has what
-// was read until then.
+// Versions reads the versions of the cluster and of the installation in the namespace. If it fails, the result contains
+// the versions that it had read before.
 func (c Cluster) Versions(ctx context.Context, client string) (Versions, error) {
 	v := Versions{Client: client, namespace: c.Namespace}
 	server, err := c.Kube.Discovery().ServerVersion()
@@ -71,7 +71,7 @@ func (c Cluster) Versions(ctx context.Context, client string) (Versions, error) 
 	return v, nil
 }
 
-// nodeVersions puts together what the objects say about each node. lease may be nil.
+// nodeVersions combines the versions that the objects report for each node. lease may be nil.
 func nodeVersions(managers []*longhorn.InstanceManager, pods []*corev1.Pod, lease *coordinationv1.Lease) []NodeVersion {
 	byNode := map[string]*NodeVersion{}
 	of := func(node string) *NodeVersion {
@@ -119,7 +119,7 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// Notes says what is unusual about the versions, and what to do about it.
+// Notes returns sentences about unusual versions, with the next steps.
 func (v Versions) Notes() []string {
 	images, planes := map[string]bool{}, map[string]bool{}
 	for _, n := range v.Nodes {
@@ -141,7 +141,7 @@ func (v Versions) Notes() []string {
 	return notes
 }
 
-// Versions prints the versions, and what is unusual about them.
+// Versions prints the versions and the notes about them.
 func (p Printer) Versions(v Versions) {
 	fmt.Fprintf(p.Out, "Client:      %s\n", v.Client)
 	if v.Kubernetes != "" {
