@@ -16,7 +16,7 @@ const (
 	OrderRun Order = "run"
 	// OrderFreeze suspends the process (SIGSTOP).
 	OrderFreeze Order = "freeze"
-	// OrderStop kills the process immediately (SIGKILL), and prevents that it is started.
+	// OrderStop kills the process immediately (SIGKILL), and prevents its restart.
 	OrderStop Order = "stop"
 )
 
@@ -65,7 +65,7 @@ func (s *supervisor) signal(p Process, signal unix.Signal) {
 	}
 }
 
-// awaitRun returns when there is no order to stop the process.
+// awaitRun waits until no order stops the process.
 func awaitRun(p Process) {
 	for p.Orders != "" && readOrder(p.Orders) == OrderStop {
 		time.Sleep(ordersInterval)

@@ -33,8 +33,8 @@ type Spec struct {
 	Processes []Process `json:"processes"`
 }
 
-// Root describes the machine's own file system tree. It is an overlay whose lower layer is the root of the real machine
-// and whose upper layer is a tmpfs, with the mounts below on top.
+// Root describes the machine's own file system tree. The tree is an overlay: its lower layer is the root of the real
+// machine, and its upper layer is a tmpfs. The mounts below are on top of it.
 type Root struct {
 	// Dir is an empty directory of the real machine on which the tree is mounted.
 	Dir string `json:"dir"`
@@ -71,14 +71,14 @@ type Guest struct {
 	// ModulesDir has the kernel's modules, by release. Modules are the modules to load.
 	ModulesDir string   `json:"modulesDir"`
 	Modules    []string `json:"modules"`
-	// State is a device with an ext4 file system. Kept are directories on it, by their path inside, that exist again at
-	// the next start. Fresh are directories that are emptied.
+	// State is a device with an ext4 file system. Kept are directories on it, by their path inside, that still exist
+	// at the next start. Fresh are directories that are emptied.
 	State string            `json:"state"`
 	Kept  map[string]string `json:"kept"`
 	Fresh map[string]string `json:"fresh"`
 	// Shared are directories of the real machine to which the guest writes.
 	Shared []Bind `json:"shared"`
-	// Disks are disks whose behaviour can be changed: slow, failing and so on.
+	// Disks are disks with a behaviour that can be changed: slow, failing and so on.
 	Disks []GuestDisk `json:"disks"`
 	// Links are symbolic links to create: target by path.
 	Links map[string]string `json:"links"`
@@ -91,19 +91,19 @@ type GuestDisk struct {
 	To     string `json:"to"`
 }
 
-// Process is a process that is kept running: when it exits, it is started again.
+// Process is a process that the machine starts again each time it exits.
 type Process struct {
 	Name string   `json:"name"`
 	Argv []string `json:"argv"`
 	Env  []string `json:"env,omitempty"`
 	// Log is the file to which its output is appended. It is a path inside the machine.
 	Log string `json:"log"`
-	// After is a TCP address (host:port) or unix socket path that must accept
-	// a connection before the process is first started; "" for none.
+	// After is a TCP address (host:port) or unix socket path that must accept a connection before the process is first
+	// started; "": no such condition.
 	After string `json:"after,omitempty"`
 	// Listener: the process gets the listening socket that Start has, as descriptor 3.
 	Listener bool `json:"listener,omitempty"`
-	// Orders is the path inside the machine of a file that may contain an Order; "" for none.
+	// Orders is the path inside the machine of a file that may contain an Order; "": no such file.
 	Orders string `json:"orders,omitempty"`
 }
 
