@@ -115,8 +115,7 @@ func clean(name string) string {
 	return strings.TrimPrefix(path.Clean("/"+name), "/")
 }
 
-// WriteTo writes the layer's tar, sorted by path so that parents come first
-// and equal layers have equal digests.
+// WriteTo writes the layer's tar, sorted by path so that parents come first and equal layers have equal digests.
 func (l *Layer) WriteTo(w io.Writer) (int64, error) {
 	counter := &countingWriter{w: w}
 	t := tar.NewWriter(counter)
@@ -164,8 +163,8 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Build writes an image made of an optional base (a root file system tar, ""
-// for none) and one layer on top.
+// Build writes an image that consists of an optional base and one layer on top. The base is a root file system tar; "":
+// no base.
 func Build(out string, c Config, baseTar string, top *Layer) error {
 	f, err := os.CreateTemp(filepath.Dir(out), ".layer-*")
 	if err != nil {

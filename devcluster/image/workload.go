@@ -26,9 +26,9 @@ var brokenApplets = map[string]bool{
 	"wget": true, "nc": true, "telnet": true, "ping": true, "ping6": true, "ftpget": true, "ftpput": true, "traceroute": true, "traceroute6": true,
 }
 
-// BuildWorkload writes an image for test workloads. It has fio, bash, checksum and file system tools, copied from this
-// machine with their shared libraries, and busybox for everything else. Extra programs are found on PATH. A missing
-// program is an error that names it.
+// BuildWorkload writes an image for test workloads. The image has fio, bash, checksum and file system tools, copied
+// from this machine with their shared libraries. Busybox provides all other commands. Extra programs are found on PATH.
+// A missing program is an error that names it.
 func BuildWorkload(ctx context.Context, out string, extra []string) error {
 	l := NewLayer()
 	for link, target := range map[string]string{"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/lib64": "usr/lib64"} {
@@ -119,8 +119,8 @@ func merged(p string) string {
 	return p
 }
 
-// addBusybox adds the static busybox, and a link for each applet that works and whose name is not used by a real
-// program.
+// addBusybox adds the static busybox. It also adds a link for each applet that works, unless a real program has the
+// same name.
 func addBusybox(ctx context.Context, l *Layer) error {
 	found, err := exec.LookPath("busybox")
 	if err != nil {
