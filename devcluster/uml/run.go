@@ -33,8 +33,8 @@ func Run(specFile string) error {
 	return nil
 }
 
-// confine makes every mount read-only except those of the guest. Devices can still be opened for writing, which the tap
-// needs; hostfs does not open them.
+// confine makes every mount read-only except the guest's own mounts. Devices can still be opened for writing: the tap
+// device needs that. hostfs does not open devices.
 func confine(s Spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)

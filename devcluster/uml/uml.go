@@ -1,6 +1,6 @@
 // Package uml runs a user-mode Linux kernel, which is an ordinary process of this machine, as the first process of a
 // machine. It knows which files the kernel needs, shows it this machine read-only, starts it and adds disks to it. It
-// must not know what runs in the guest or what a node is.
+// must not know the programs in the guest, or nodes.
 //
 // The kernel's root is the real machine's own tree (hostfs), so the guest has the programs of the real machine. The
 // process runs in a mount namespace in which everything except the paths in Spec.Writable is read-only. So even a
