@@ -1,6 +1,6 @@
 package v1
 
-// Finding is one deviation from the requested state: the content of kubectl longhorn explain, for the page.
+// Finding is one deviation from the requested state. The page shows the same findings as kubectl longhorn explain.
 type Finding struct {
 	Resource
 	// Object names the object that it is about.
@@ -9,7 +9,7 @@ type Finding struct {
 	Severity string `json:"severity"`
 	// Reason is a CamelCase word for programs: the reason of the condition, if there is one.
 	Reason string `json:"reason"`
-	// What is wrong: a sentence without its full stop, as in the fields below.
+	// What describes the problem. It is a sentence without its full stop, as in the fields below.
 	What string   `json:"what"`
 	Why  []string `json:"why"`
 	Next []Step   `json:"next"`

@@ -34,7 +34,7 @@ type PVCreateInput struct {
 	PVName string `json:"pvName,omitempty"`
 	// FSType is ext4 (default) or xfs.
 	FSType string `json:"fsType,omitempty"`
-	// SecretName and SecretNamespace can only be empty: there is no encryption.
+	// SecretName and SecretNamespace can only be empty, because encryption is not supported.
 	SecretName      string `json:"secretName,omitempty"`
 	SecretNamespace string `json:"secretNamespace,omitempty"`
 	// StorageClassName is the class of the PersistentVolume; left out: the setting

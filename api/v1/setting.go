@@ -36,7 +36,7 @@ type SettingDefinition struct {
 	DataEngineSpecific bool `json:"dataEngineSpecific"`
 	// Options are the allowed values; none: any value that the type allows.
 	Options []string `json:"options,omitempty"`
-	// Range bounds an int, with the keys minimum and maximum; without a key there is no such bound.
+	// Range limits an int, with the keys minimum and maximum. A missing key means that there is no such limit.
 	Range map[string]int64 `json:"range,omitempty"`
 	// Effect says when this release applies a new value, or "no effect yet".
 	Effect string `json:"effect"`

@@ -8,11 +8,11 @@ type ShareManager struct {
 	State string `json:"state"`
 	// Endpoint is nfs://<address>/<volume> while the volume is served, else empty.
 	Endpoint string `json:"endpoint"`
-	// Image is the image of the next pod, and CurrentImage the image of the current pod; empty while there is no pod.
+	// Image is the image of the next pod. CurrentImage is the image of the current pod; empty without a pod.
 	Image        string `json:"image"`
 	CurrentImage string `json:"currentImage"`
 	// NodeID is the node of the pod; empty while it has none.
 	NodeID string `json:"nodeID"`
-	// Conditions are the conditions by type: Ready says for what a share that is not served waits, or why it failed.
+	// Conditions are the conditions by type. If the share is not served, Ready says why it waits, or why it failed.
 	Conditions map[string]Condition `json:"conditions"`
 }

@@ -113,8 +113,8 @@ type Volume struct {
 	// Ready reports whether a workload may use the volume; if not, NotReadyMessage gives the reason.
 	Ready           bool   `json:"ready"`
 	NotReadyMessage string `json:"notReadyMessage"`
-	// Replicas are the existing replicas, and then an entry with an empty HostID for each replica that the volume
-	// should have and that has no place.
+	// Replicas are the existing replicas. After them, there is an entry with an empty HostID for each requested replica
+	// that has no place.
 	Replicas    []Replica    `json:"replicas"`
 	Controllers []Controller `json:"controllers"`
 	// KubernetesStatus has the claim and pods that use the volume.
@@ -142,7 +142,7 @@ type Replica struct {
 	DiskPath string `json:"diskPath"`
 	// DataPath is the replica's directory on its node; empty while it has no place.
 	DataPath string `json:"dataPath"`
-	// Mode is RW, WO or ERR as the engine sees it; empty while there is no engine.
+	// Mode is RW, WO or ERR as the engine sees it; empty without an engine.
 	Mode       string `json:"mode"`
 	FailedAt   string `json:"failedAt"`
 	DataEngine string `json:"dataEngine"`
@@ -187,7 +187,7 @@ type Controller struct {
 	// 3339) the time.
 	LastExpansionError    string `json:"lastExpansionError"`
 	LastExpansionFailedAt string `json:"lastExpansionFailedAt"`
-	// The fields below are always empty or false: there are no backups and no snapshots.
+	// The fields below are always empty or false, because backups and snapshots are not supported.
 	LastRestoredBackup        string `json:"lastRestoredBackup"`
 	RequestedBackupRestore    string `json:"requestedBackupRestore"`
 	UnmapMarkSnapChainRemoved bool   `json:"unmapMarkSnapChainRemovedEnabled"`
@@ -209,7 +209,7 @@ type Attachment struct {
 	Parameters     map[string]string `json:"parameters"`
 	// Satisfied: the volume is attached as the current ticket requests.
 	Satisfied bool `json:"satisfied"`
-	// Conditions: the condition of type Satisfied says for what a ticket waits.
+	// Conditions: the message of the condition Satisfied says why the ticket waits.
 	Conditions []Condition `json:"conditions"`
 }
 
