@@ -53,10 +53,11 @@ type VolumeRequest struct {
 // CreateVolume records a new volume. It fails with *Invalid if a field breaks a rule, and with ErrConflict if the name
 // is in use. Then it creates nothing.
 //
-// It also creates a volume that does not fit now: the volume is placed when there is room, and until then its condition
-// Scheduled gives the reason. With MustFit it fails instead with ErrInsufficient and the reasons. Then a volume does
-// not fit if no replica has a place. If setting allow-volume-creation-with-degraded-availability is false, it does not
-// fit unless all replicas have a place. CreateVolume does not reserve room: the volume controller places the replicas.
+// It also creates a volume that does not fit now. Such a volume is placed when disks can take it. Before that, its
+// condition Scheduled gives the reason. With MustFit, CreateVolume fails instead, with ErrInsufficient and the
+// reasons. A volume does not fit if none of its replicas can be placed. If the setting
+// allow-volume-creation-with-degraded-availability is false, it fits only if all replicas can be placed. CreateVolume
+// does not reserve space: the volume controller places the replicas.
 func (m *Manager) CreateVolume(ctx context.Context, req VolumeRequest) (VolumeView, error) {
 	v, err := m.newVolume(req)
 	if err != nil {

@@ -54,9 +54,9 @@ type ExpandRequest struct {
 //	it is not, or there is no claim                     ► spec.size
 //
 // It fails with *Invalid if the size breaks a rule. It fails with ErrConflict if the volume's state, or the claim's
-// StorageClass, does not allow it. If there is no room now, the size is recorded nevertheless, and the expansion waits:
-// see condition Expanded. With MustFit it then fails with ErrInsufficient, and writes nothing. ExpandVolume does not
-// reserve room: the volume controller checks again before it starts.
+// StorageClass, does not allow it. If the space is not available now, ExpandVolume records the size nevertheless, and
+// the expansion waits: see condition Expanded. With MustFit it then fails with ErrInsufficient, and writes nothing.
+// ExpandVolume does not reserve space: the volume controller checks again before it starts.
 func (m *Manager) ExpandVolume(ctx context.Context, name string, req ExpandRequest) (VolumeView, error) {
 	size := req.Size
 	wanted, err := parseSize(size)

@@ -228,9 +228,9 @@ func (m *Manager) nodeView(n *Node) (NodeView, error) {
 	return view, nil
 }
 
-// specVersion returns the start of a hash. Unlike the object's generation it is the same for nodes with the same
-// requested state, and unlike the resourceVersion it does not change with the status. Another release of this program
-// may compute another version for the same spec; clients then read the node again.
+// specVersion returns the start of a hash of the spec. Nodes with the same requested state have the same version,
+// unlike the object's generation. The version does not change with the status, unlike the resourceVersion. Another
+// release of this program may compute another version for the same spec; clients then read the node again.
 func specVersion(spec longhorn.NodeSpec) (string, error) {
 	text, err := json.Marshal(spec) // keys of maps are sorted
 	if err != nil {
@@ -240,9 +240,9 @@ func specVersion(spec longhorn.NodeSpec) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// checkMovable returns the reason why a disk may not be removed. If the disk is kept, it is the reason why its path may
-// not change. It checks the disk's status and also the replicas themselves, because the status lags behind. The
-// admission policies of nodes have the same rules and words for kubectl.
+// checkMovable returns the reason why a disk may not be removed. If kept is true, it returns the reason why the disk's
+// path may not change. It checks the disk's status and also the replicas themselves, because the status lags behind.
+// The admission policies of nodes have the same rules and texts for kubectl.
 func (m *Manager) checkMovable(n *Node, disk string, kept bool) error {
 	status := n.Status.DiskStatus[disk]
 	held := conflict("disk %s of node %s is ready and holds replicas: it cannot be removed, and its path cannot change; delete its replicas, or unmount the disk to move it together with its replicas",

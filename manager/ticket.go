@@ -22,9 +22,9 @@ func holdsTicket(va *VolumeAttachment, want longhorn.AttachmentTicket) (bool, er
 }
 
 // putTicket adds a ticket, or changes the parameters of an existing ticket. It refuses while the volume is being
-// deleted or is faulted. It also refuses a person's ticket while the volume is attached to another node or another
-// ticket requests it there, so that the person knows immediately. A CSI attacher's ticket waits for its turn, as the
-// attacher does.
+// deleted or is faulted. It also refuses a user's ticket while the volume is attached to another node, or while another
+// ticket requests it there. So the user sees the conflict immediately. A CSI attacher's ticket waits for its turn, and
+// so does the attacher.
 func putTicket(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) error {
 	if v.DeletionTimestamp != nil {
 		return conflict("volume %q is being deleted", v.Name)

@@ -12,15 +12,15 @@ import (
 // NodeDaemons carries out on a volume's node what only the daemon of the node can do. Its errors are errors of a
 // Manager.
 type NodeDaemons interface {
-	// TrimFilesystem trims the file system of a volume that is mounted on the node, whose daemon has the address. It
-	// returns within a minute, and false without an error if the trim continues after that.
+	// TrimFilesystem trims the file system of a volume that is mounted on the node. address is the address of the
+	// node's daemon. It returns within a minute, and false without an error if the trim continues after that.
 	TrimFilesystem(ctx context.Context, node, address, volume string) (isDone bool, err error)
 }
 
 // TrimFilesystem makes the file system of an attached volume report to the volume which blocks it does not use, so that
 // replicas free this space. isDone is false if the trim continues after the answer; then Events of the volume report
-// the end. TrimFilesystem fails with ErrConflict if there is no mounted file system. It fails with ErrUnavailable if
-// the node's daemon cannot be reached, or cannot do it now.
+// the end. TrimFilesystem fails with ErrConflict if no file system of the volume is mounted. It fails with
+// ErrUnavailable if the node's daemon cannot be reached, or cannot trim now.
 func (m *Manager) TrimFilesystem(ctx context.Context, name string) (view VolumeView, isDone bool, err error) {
 	v, err := byName(ctx, m.deps.Volumes, name)
 	if err != nil {

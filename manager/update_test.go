@@ -477,7 +477,7 @@ func TestANameThatNothingCanHave(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestAViewSaysDegradedAtOnce: the controller has not seen the change yet.
+// TestAViewSaysDegradedAtOnce checks the view before the controller has seen the change.
 func TestAViewSaysDegradedAtOnce(t *testing.T) {
 	read := func(t *testing.T, b *bench) longhorn.VolumeRobustness {
 		t.Helper()

@@ -171,9 +171,9 @@ func (m *Manager) view(v *Volume, attachment *VolumeAttachment) (VolumeView, err
 	return view, nil
 }
 
-// unplaced counts the replicas that a volume without any data lacks because there is no place for them. A volume that
-// has been used is degraded instead: clients assume that each listed replica exists. The number is not known for a
-// volume that no controller has seen yet, or that is being deleted.
+// unplaced counts the replicas that a volume without any data lacks because no disk can take them. A volume that has
+// been used is degraded instead: clients assume that each listed replica exists. The number is not known for a volume
+// that no controller has seen yet, or that is being deleted.
 func unplaced(v *Volume, replicas []*Replica) int {
 	if v.Status.State == "" || v.DeletionTimestamp != nil || isUsed(v, replicas) {
 		return 0
