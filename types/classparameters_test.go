@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestCheckClassParameter checks what the driver does with each value of a parameter that it does not act on.
+// TestCheckClassParameter checks how the driver treats each value of a parameter that it does not act on.
 func TestCheckClassParameter(t *testing.T) {
 	const (
 		neutral   = "neutral"

@@ -17,9 +17,9 @@ const (
 	// (DefaultDisksConfig) or no tag (DefaultNodeTags). Each condition is False while that is the case. It is absent
 	// otherwise: when they were applied, when nothing is requested, or when the node already has disks or tags.
 	ConditionDefaultDisksConfig = "DefaultDisksConfig"
-	// Node: there is an annotation with default disks, but the setting or the label does not request them, or the
-	// node has disks that are not in the annotation. The condition exists while that is the case. It is for
-	// information: nothing waits for it.
+	// Node: there is an annotation with default disks, but it is not in use. Either the setting or the label does not
+	// request the disks, or the node has disks that are not in the annotation. The condition exists while that is the
+	// case. It is for information: no component waits for it.
 	ConditionDefaultDisksConfigUsed = "DefaultDisksConfigUsed"
 	ConditionDefaultNodeTags        = "DefaultNodeTags"
 	// Node: the kernel has the features for serving volumes (KernelModulesLoaded) and for mounting shared volumes
@@ -63,8 +63,7 @@ const (
 	// Volume and engine: the volume should be detached, but its device is in use. The message names the users as far
 	// as the node knows them.
 	ConditionDeviceInUse = "DeviceInUse"
-	// Volume: a larger size was requested. False until users get the size; the message names what the expansion
-	// waits for.
+	// Volume: a larger size was requested. False until users get the size; the message says why the expansion waits.
 	// Replica: a larger size was requested. False while the replica cannot grow.
 	// ShareManager: False while the file system does not fill its device.
 	// The condition is absent if no larger size was ever requested.
@@ -187,7 +186,7 @@ const (
 	// another node.
 	ReasonStrictLocal = "StrictLocal"
 	// ShareManager Ready, in addition to the reasons of pods.
-	// Delayed: the share has not started for a while. The message says what it waits for.
+	// Delayed: the share has not started for a while. The message says why it waits.
 	// NotStarted: the pod was abandoned for that reason, and another pod is tried.
 	// ForeignPod: a pod that does not belong to the share has the name of the share's pod, and must be deleted first.
 	ReasonShareNotUsed          = "NotUsed"
@@ -344,6 +343,6 @@ func Until(stored string, d time.Duration, now time.Time) time.Duration {
 	return max(0, t.Add(d).Sub(now))
 }
 
-// AllocatedStep is the smallest change of a replica's allocated bytes that is recorded, for a volume of the given
-// size: 1 %, or 64 MiB if that is less.
+// AllocatedStep returns the smallest change of a replica's allocated bytes that is recorded. It is 1 % of the volume's
+// size, or 64 MiB if that is less.
 func AllocatedStep(sizeBytes int64) int64 { return max(1, min(sizeBytes/100, 64<<20)) }

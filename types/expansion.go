@@ -30,7 +30,7 @@ func DevicesGrow(im *longhorn.InstanceManager) bool {
 	return g != nil && g.Devices
 }
 
-// growthOf returns what the present process reported about itself. nil: its release reports nothing, or it has not
+// growthOf returns the report of the present process about itself. nil: its release reports nothing, or it has not
 // reported yet.
 func growthOf(im *longhorn.InstanceManager) *longhorn.ProcessGrowth {
 	if im == nil || im.Status.Growth == nil || im.Status.UUID == "" || im.Status.Growth.UUID != im.Status.UUID {

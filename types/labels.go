@@ -63,8 +63,8 @@ const (
 // registered. The annotation is removed when the node gets its first disk.
 const AnnotationDefaultDiskDue = "longhorn.io/default-disk-due"
 
-// AnnotationClaimFrom on the Lease of a disk UUID means that the holder may not have written the number of its claim
-// into the UUID file yet. The value is the number that the file had before.
+// AnnotationClaimFrom is on the Lease of a disk UUID while the holder may not have written the number of its claim into
+// the UUID file. The value is the number that the file had before.
 const AnnotationClaimFrom = "longhorn.io/claim-from"
 
 // AnnotationPodSettings on a pod of this product has the values of settings with which the pod was created

@@ -36,8 +36,8 @@ func InstanceManagerAddresses(node string, managers []*longhorn.InstanceManager)
 	return addresses
 }
 
-// ShareHealthAddress returns the health port of a share manager's pod, as host:port. It is "" if the pod is no share
-// manager's, has stopped or has no address yet.
+// ShareHealthAddress returns the health port of a share manager's pod, as host:port. It is "" if the pod does not
+// belong to a share manager, has stopped, or has no address yet.
 func ShareHealthAddress(pod *corev1.Pod) string {
 	ip, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || !IsSharePod(pod) {

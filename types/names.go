@@ -37,8 +37,7 @@ const (
 	StorageClassConfigMap = "longhorn-storageclass"
 	StorageClassKey       = "storageclass.yaml"
 	// StorageClassTemplate has the initial text of StorageClassConfigMap. The manifest contains this template instead
-	// of the ConfigMap itself, so that a user who applies the manifest again does not overwrite the users' changes in
-	// the ConfigMap.
+	// of the ConfigMap itself. So applying the manifest again does not overwrite the users' changes in the ConfigMap.
 	StorageClassTemplate = "longhorn-default-storageclass"
 	// LeaderAccount is the ServiceAccount that the leader uses for the whole cluster.
 	LeaderAccount = "longhorn-manager-leader"

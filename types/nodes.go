@@ -42,8 +42,8 @@ func nodeReadyReason(n *longhorn.Node) string {
 	return c.Reason
 }
 
-// LacksDisk reports whether a node has come back without the disk of a replica. This is the case if the Node was
-// registered after the replica was created, the UUIDs of all its disks are known, and none of them is the UUID of the
+// LacksDisk reports whether a node has come back without the disk of a replica. Three facts must be true. The Node was
+// registered after the replica was created. The UUIDs of all its disks are known. None of them is the UUID of the
 // replica's disk. Without a Node (nil) it returns false.
 func LacksDisk(n *longhorn.Node, r *longhorn.Replica) bool {
 	if n == nil || !r.CreationTimestamp.Before(&n.CreationTimestamp) {

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ContainerImage is the image of a pod's container; "" if there is no container of that name.
+// ContainerImage returns the image of a pod's container; "" if the pod has no container with that name.
 func ContainerImage(pod *corev1.Pod, container string) string {
 	for _, c := range pod.Spec.Containers {
 		if c.Name == container {
@@ -38,7 +38,7 @@ func WhyPodEnded(pod *corev1.Pod, container string) string {
 	return strings.TrimSpace(text)
 }
 
-// WhatPodWaitsFor describes what a pod that is not running yet waits for.
+// WhatPodWaitsFor describes why a pod is not running yet.
 func WhatPodWaitsFor(pod *corev1.Pod, container string) string {
 	if s := ContainerStatus(pod, container); s != nil && s.State.Waiting != nil && s.State.Waiting.Reason != "" {
 		return strings.TrimSpace(fmt.Sprintf("pod %s is starting: %s %s", pod.Name, s.State.Waiting.Reason, s.State.Waiting.Message))

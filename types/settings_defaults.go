@@ -25,7 +25,7 @@ type DefaultSettings struct {
 }
 
 // ReadDefaultSettings reads the ConfigMap; nil means that there is none. Each error names the setting, the value and
-// the rule, or describes what is wrong with the whole text. All settings without an error are in the DefaultSettings.
+// the rule, or describes the problem of the whole text. All settings without an error are in the DefaultSettings.
 func ReadDefaultSettings(cm *corev1.ConfigMap) (DefaultSettings, []error) {
 	d := DefaultSettings{Values: map[SettingName]string{}}
 	if cm == nil {

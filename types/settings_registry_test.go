@@ -27,8 +27,8 @@ func TestAReadOnlySettingKeepsItsDefault(t *testing.T) {
 	assert.EqualError(t, d.check("b"), `setting told with invalid value "b": it cannot be set: the setting is read-only`)
 }
 
-// TestEffectsAreTrue: a setting has an effect if, and only if, code outside this package uses its constant. Tests do
-// not count.
+// TestEffectsAreTrue checks that a setting has an effect if, and only if, code outside this package uses its constant.
+// Tests do not count.
 func TestEffectsAreTrue(t *testing.T) {
 	used := usedConstants(t, "..")
 	for identifier, name := range settingConstants(t) {

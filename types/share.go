@@ -47,7 +47,7 @@ func ShareEndpoint(address, volume string) string {
 // argument, because an image of an earlier release would not start with an unknown argument.
 const VolumeUIDEnv = "LONGHORN_VOLUME_UID"
 
-// ShareRecovery is what a share manager reports about the recovery data of the previous server.
+// ShareRecovery is a share manager's report about the recovery data of the previous server.
 type ShareRecovery struct {
 	// Incident is a random name of the loss of that data. "": the data was not lost, or the release of the share
 	// manager cannot tell.
