@@ -1,6 +1,6 @@
 // Package explore searches, exhaustively within bounds, the states that the rules of package membership allow. The
-// model has three replicas, two engines, an API object that can be unreachable or rolled back, and every point at which
-// any of them can stop. The package has only tests.
+// model has three replicas, two engines, and an API object that can be unreachable or rolled back. It has every point
+// at which any of them can stop. The package has only tests.
 //
 //	state       object, replicas, engines, and a few ghosts that only the invariants read
 //	events      one indivisible step each: durable data survives the next stop; everything else is lost

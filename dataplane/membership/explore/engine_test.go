@@ -100,9 +100,9 @@ func (st *step) epochs(k int) {
 	}
 }
 
-// settle puts a proposal in force when the object holds it and all serving replicas have stored it. It is no separate
-// event: it only allows more, and the allowed events may be late anyway. For the same reason the engine knows at once
-// that the object holds a proposal.
+// settle puts a proposal in force when the object holds it and all serving replicas have stored it. This is not a
+// separate event: it only allows more events, and those may happen late anyway. For the same reason, the engine knows
+// at once that the object holds a proposal.
 func (e *engineState) settle() {
 	if e.proposed == 0 || !e.told || !e.serving.within(e.stored) {
 		return
@@ -138,8 +138,8 @@ func (st *step) propose(k int) {
 	}
 }
 
-// opening: writes that were under way when the last engine stopped are made equal and unmarked, and the engine serves
-// the volume.
+// opening equalizes and unmarks the writes that were under way when the last engine stopped. Then the engine serves the
+// volume.
 func (st *step) opening(k int) {
 	s, e := st.from, &st.from.engine[k]
 	if e.phase != starting || e.inForce == 0 || e.proposed != 0 || (e.leaving != 0 && !st.rules.unmarksWhileLeaving) {

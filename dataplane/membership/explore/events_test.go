@@ -41,7 +41,7 @@ var kindNames = [...]string{
 	"clears marks", "begins to rebuild", "copies from", "asks what was changed", "stops",
 }
 
-// event is one step: of engine k, about replica (or subset) i, for the kinds that have them.
+// event is one step. k is its engine and i its replica (or subset), if the kind has them.
 type event struct {
 	kind kind
 	k, i uint8
@@ -70,8 +70,8 @@ type step struct {
 	done bool
 }
 
-// successors calls emit for each event that can happen now, with the state that the event leads to and the rule that
-// the event itself breaks, if any. It stops when emit returns false.
+// successors calls emit for each event that can happen now. It passes the state after the event, and the rule that the
+// event itself breaks, if any. It stops when emit returns false.
 func (s *search) successors(from *state, emit func(ev event, to state, broken string) bool) {
 	st := &step{search: s, from: from, emit: emit}
 	st.cluster()

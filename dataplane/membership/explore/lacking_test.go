@@ -81,7 +81,8 @@ func (s *search) join(e *engineState) {
 	}
 }
 
-// copyLacking asks the members, and then the replica, what it may lack. It copies one write after the other.
+// copyLacking asks the members, and then the replica, which writes the replica may lack. It copies one write after the
+// other.
 func (st *step) copyLacking(k, t int) {
 	s, e := st.from, &st.from.engine[k]
 	if e.copied || !s.reaches(k, t) {

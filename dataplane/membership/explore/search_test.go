@@ -12,7 +12,7 @@ type bounds struct {
 	writes, starts, raises, fails, crashes, rebuilds, cuts, rollbacks uint8
 	// alone says that an engine starts only after the other has stopped.
 	alone bool
-	// delta says that a rebuild copies what the replica lacks, one write at a time.
+	// delta says that a rebuild copies only the writes that the replica lacks, one at a time.
 	delta bool
 }
 
