@@ -19,7 +19,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// again is how soon to check the pods of a node that is down again: their changes cause no event here.
+// again is the time between two checks of the pods of a node that is down. Changes of these pods cause no event here.
 const again = 15 * time.Second
 
 // NodeStore holds the nodes of the whole cluster.
@@ -87,8 +87,8 @@ func New(deps Deps) (*Controller, error) {
 // Run syncs until ctx is done, and returns after the last sync.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
-// whenNode returns a node that is new, or has become ready or not ready. Nodes change all the time, above all in the
-// free space of their disks.
+// whenNode returns a node that is new, or has become ready or not ready. It ignores all other changes: nodes change all
+// the time, above all in the free space of their disks.
 func whenNode(was, is *longhorn.Node) []string {
 	if is == nil || was != nil && types.IsNodeNotReady(was) == types.IsNodeNotReady(is) {
 		return nil
@@ -150,8 +150,8 @@ type user struct {
 	volumes []string
 }
 
-// candidates are the pods of a node that may be deleted if the node is down, by namespace and name. after is when to
-// check again. shares are the share managers' pods on the node, which answer if it lives.
+// candidates returns the pods of a node that may be deleted if the node is down, by namespace and name. after is the
+// time until the next check. shares are the share managers' pods on the node, which answer if the node lives.
 func (c *Controller) candidates(
 	ctx context.Context, n *longhorn.Node, policy types.PodDeletionPolicy,
 ) (users []user, shares []*corev1.Pod, after time.Duration, err error) {
@@ -182,7 +182,7 @@ func (c *Controller) candidates(
 	return users, shares, after, nil
 }
 
-// volumesOf are our volumes that a pod uses.
+// volumesOf returns our volumes that a pod uses.
 func (c *Controller) volumesOf(pod *corev1.Pod) ([]string, error) {
 	var volumes []string
 	for i := range pod.Spec.Volumes {
@@ -201,7 +201,7 @@ func (c *Controller) volumesOf(pod *corev1.Pod) ([]string, error) {
 	return volumes, nil
 }
 
-// isDownNow asks all witnesses. after is when to ask again if the node may live.
+// isDownNow asks all witnesses. after is the time until the next questions if the node may live.
 func (c *Controller) isDownNow(ctx context.Context, node string, shares []*corev1.Pod) (down bool, after time.Duration, err error) {
 	w := Witnesses{}
 	if w.Node, err = c.deps.Nodes.Live(ctx, node); err != nil && !apierrors.IsNotFound(err) {
@@ -231,7 +231,7 @@ func (c *Controller) isDownNow(ctx context.Context, node string, shares []*corev
 		after = left
 	}
 	addresses := types.LifeAddresses(w.KubeNode, shares, nil)
-	// A node without an address cannot be asked, so it may live.
+	// The controller cannot ask a node that has no address, so the node may live.
 	w.Answers = len(types.KubeletAddresses(w.KubeNode)) == 0 || c.deps.Answers(ctx, addresses)
 	return isDown(w), after, nil
 }

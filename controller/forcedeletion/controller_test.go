@@ -168,7 +168,7 @@ func TestALeaseThatStaysAsItIsIsLateInTime(t *testing.T) {
 	assert.Len(t, f.deleted, 1)
 }
 
-// A node without an address cannot be asked. The addresses of its shares are not enough.
+// The controller cannot ask a node without an address. The addresses of its shares are not enough.
 func TestANodeWithoutAnAddressIsNotTakenForDown(t *testing.T) {
 	silent := kubelet(corev1.ConditionUnknown)
 	silent.Status.Addresses = nil

@@ -15,7 +15,7 @@ type Witnesses struct {
 	Node     *longhorn.Node // nil: there is none
 	KubeNode *corev1.Node   // nil: there is none
 	// LeaseLate: no daemon of an earlier release has renewed the node's lease in time. Such a daemon renews it while
-	// its node serves shares. A daemon of this release holds no lease; its node is asked instead.
+	// its node serves shares. A daemon of this release holds no lease: the controller asks its node instead.
 	LeaseLate bool
 	// Answers: the machine answers at the address of its kubelet, or a share on it does.
 	Answers bool
