@@ -39,7 +39,7 @@ var policiesWithoutARow = map[string]string{
 	"longhorn-leader-scope":      "what the account of the leader may write",
 }
 
-// TestEveryPolicyHasARow: a developer who adds a policy must say how REST answers the same act.
+// TestEveryPolicyHasARow makes sure that a developer who adds a policy also defines how REST answers the same act.
 func TestEveryPolicyHasARow(t *testing.T) {
 	has := map[string]bool{}
 	for _, a := range readActs(t) {

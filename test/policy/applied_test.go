@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// TestASecondApplyChangesNothing: the API server stores everything that a manifest says. If it dropped something, such
-// as an empty list, every server-side apply would see a difference and change the object again.
+// TestASecondApplyChangesNothing checks that the API server stores every value of a manifest. If it dropped a value,
+// such as an empty list, every server-side apply would see a difference and change the object again.
 func TestASecondApplyChangesNothing(t *testing.T) {
 	known := runtime.NewScheme()
 	require.NoError(t, scheme.AddToScheme(known))

@@ -146,8 +146,8 @@ func ruleOf(kind string, e *field.Error) string {
 	return kind + " " + inBrackets.ReplaceAllString(path, ".*") + ": " + e.Detail
 }
 
-// TestTheAPIServerTakesEveryDefinition: the rules compile and are cheap enough, the defaults are valid, and messages
-// tell the reason to users.
+// TestTheAPIServerTakesEveryDefinition checks that the rules compile and are cheap enough, that the defaults are valid,
+// and that messages tell users the reason.
 func TestTheAPIServerTakesEveryDefinition(t *testing.T) {
 	for _, crd := range crds(t) {
 		internal := &apiextensions.CustomResourceDefinition{}
@@ -162,7 +162,7 @@ func TestTheAPIServerTakesEveryDefinition(t *testing.T) {
 	}
 }
 
-// TestTheManifestsHaveTheDefinitions: the manifests contain the definitions that the tests read.
+// TestTheManifestsHaveTheDefinitions checks that the manifests contain the definitions that the tests read.
 func TestTheManifestsHaveTheDefinitions(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/longhorn.yaml")
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func mode(mode, more, status string) string {
 	return of("v", "size: '2097152', numberOfReplicas: 1, accessMode: "+mode+more, status)
 }
 
-// digit returns a volume with an access mode, whose name starts with a digit.
+// digit returns a volume with an access mode and a name that starts with a digit.
 func digit(mode, status string) string {
 	return of("2024-media", "size: '2097152', numberOfReplicas: 1, accessMode: "+mode, status)
 }
@@ -180,7 +180,8 @@ func TestTheRulesOfTheDefinitions(t *testing.T) {
 	}
 }
 
-// TestAFinalizerIsTakenOffWhateverTheObjectSays: an object that an older schema accepted must not become undeletable.
+// TestAFinalizerIsTakenOffWhateverTheObjectSays checks that an object that an older schema accepted can still be
+// deleted.
 func TestAFinalizerIsTakenOffWhateverTheObjectSays(t *testing.T) {
 	for kind, spec := range map[string]string{
 		"Volume": "size: '0'", "Node": "evictionRequested: true, allowScheduling: true", "VolumeAttachment": "volume: v, attachmentTickets: {a: {id: b, nodeID: node-1}}",
@@ -190,8 +191,8 @@ func TestAFinalizerIsTakenOffWhateverTheObjectSays(t *testing.T) {
 	}
 }
 
-// TestASizeThatIsNoNumberIsRefused: the schema refuses it, or the rules cannot be evaluated. In both cases it is not
-// accepted.
+// TestASizeThatIsNoNumberIsRefused checks sizes that are not numbers. Either the schema refuses such a size, or the
+// rules cannot be evaluated. In both cases the size is not accepted.
 func TestASizeThatIsNoNumberIsRefused(t *testing.T) {
 	for _, size := range []string{"", "one", "1Gi", "1.5", "9999999999999999999", "99999999999999999999"} {
 		assert.NotEmpty(t, definitions(t)["Volume"].refusals(t, "", ofSize(size, "")), size)
@@ -199,7 +200,7 @@ func TestASizeThatIsNoNumberIsRefused(t *testing.T) {
 	}
 }
 
-// TestASizeWithAUnitIsRefusedOnce: the rules that read the number must not add their own errors.
+// TestASizeWithAUnitIsRefusedOnce checks that the rules that read the number do not add their own errors.
 func TestASizeWithAUnitIsRefusedOnce(t *testing.T) {
 	errs := definitions(t)["Volume"].refusals(t, "", ofSize("10Gi", ""))
 	require.Len(t, errs, 1)
@@ -212,8 +213,8 @@ func TestAVolumeWithoutASpecIsRefused(t *testing.T) {
 	assert.Equal(t, "spec: Required value", errs[0].Error())
 }
 
-// TestEveryRuleHasCases: each rule has an accepted case and a refused case. If the rule compares with the old object,
-// both cases are updates.
+// TestEveryRuleHasCases checks that each rule has an accepted case and a refused case. If the rule compares with the
+// old object, both cases are updates.
 func TestEveryRuleHasCases(t *testing.T) {
 	found := 0
 	for kind, d := range definitions(t) {

@@ -59,8 +59,8 @@ func init() {
 	}
 }
 
-// TestObjectsKeptInGitAreTakenAsTheyAre: no field of the objects that Longhorn's users keep in Git is dropped or
-// refused.
+// TestObjectsKeptInGitAreTakenAsTheyAre checks that the API server neither drops nor refuses a field of the objects
+// that Longhorn's users keep in Git.
 func TestObjectsKeptInGitAreTakenAsTheyAre(t *testing.T) {
 	for file, kind := range map[string]string{"testdata/volume-in-git.yaml": "Volume", "testdata/node-in-git.yaml": "Node"} {
 		text, err := os.ReadFile(file)

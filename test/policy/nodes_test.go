@@ -95,7 +95,7 @@ func TestWhatPeopleMaySayOfANodesDisks(t *testing.T) {
 	}
 }
 
-// TestASettingIsEmptiedAndNotDeleted: only a setting that the release does not know may be deleted.
+// TestASettingIsEmptiedAndNotDeleted checks that users may delete only a setting that the release does not know.
 func TestASettingIsEmptiedAndNotDeleted(t *testing.T) {
 	setting := func(condition string) string {
 		return "{apiVersion: longhorn.io/v1beta2, kind: Setting, metadata: {name: s, namespace: storage}, value: '1', status: {conditions: [" + condition + "]}}"

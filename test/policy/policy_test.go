@@ -209,8 +209,8 @@ func TestEveryPolicyCompiles(t *testing.T) {
 	}
 }
 
-// TestEveryPolicyIsInForce: a request that violates a policy is refused, and also a request that the policy cannot
-// evaluate. This is true in every namespace, and with any existing parameter.
+// TestEveryPolicyIsInForce checks that every policy refuses a request that violates it, and also a request that it
+// cannot evaluate. This is true in every namespace, and with any existing parameter.
 func TestEveryPolicyIsInForce(t *testing.T) {
 	all, bindings := manifests(t)
 	for name, p := range all {
@@ -226,7 +226,7 @@ func TestEveryPolicyIsInForce(t *testing.T) {
 	}
 }
 
-// TestNoPolicyNamesANamespace: an installation in another namespace is protected as well.
+// TestNoPolicyNamesANamespace makes sure that an installation in another namespace is protected as well.
 func TestNoPolicyNamesANamespace(t *testing.T) {
 	for _, p := range policies(t) {
 		text, err := yaml.Marshal(p.Spec)
