@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Runs each failed cluster test once more, alone and on its own cluster: in parallel with others, a test may have failed
-# for lack of time. A test that passes then is FLAKY, which is a defect, too: docs/flaky.md.
+# for lack of time. A test that passes in the second run is FLAKY. That is also a defect: docs/flaky.md.
 # Usage: scripts/again.sh LOG... -- COMMAND [ARGUMENT...]
-# Each LOG is the output of one "go test -v". COMMAND is called with "-run EXPRESSION" for each failed test, and must
-# print that the test passed. This script succeeds if each test passed, now or before. It runs nothing again where that
-# would hide something:
-#   - a run was cut short or ended otherwise than by its tests: a panic, a signal, a test without a result
-#   - a test says that its failure is no matter of time ("not by chance"): data was lost, or two had a lock
-#   - more than three tests failed, or none is known to have failed
+# Each LOG is the output of one "go test -v". The script calls COMMAND with "-run EXPRESSION" for each failed test, and
+# COMMAND must print that the test passed. The script succeeds if each test passed, in the first or in the second run.
+# In these cases it does not run any test again, because a defect could be hidden:
+#   - The run was interrupted, or its tests were not the reason for its end: a panic, a signal, a test without a result.
+#   - A test says that timing is not the reason for its failure ("not by chance"): data was lost, or a lock had two
+#     holders.
+#   - More than three tests failed, or no failed test is known.
 set -euo pipefail
 most=3
 
@@ -16,7 +17,8 @@ refuse() {
 	exit 1
 }
 
-# complete succeeds if each test in a log that started has a result, at the start of a line, and the run ended by itself.
+# complete succeeds if each test that started in a log has a result, at the start of a line, and if the run was not
+# interrupted.
 complete() {
 	local started ended
 	started=$(sed -n 's/^=== RUN   \(Test[^/ ]*\)$/\1/p' "$1" | sort -u)

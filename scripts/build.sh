@@ -15,8 +15,8 @@ step() { # step NAME COMMAND...
 	"$@"
 	echo "build: $name done in $((SECONDS - start)) s"
 }
-# library builds the library that is preloaded into the image's NFS server. The server does not start if the library
-# needs a newer libc than the image's.
+# library builds the library that is preloaded into the image's NFS server. If the library needs a newer libc than the
+# image has, the server does not start.
 library() {
 	command -v gcc >/dev/null || { echo "build: gcc is missing; run scripts/setup" >&2; exit 1; }
 	gcc -O2 -Wall -Wextra -Werror -shared -fPIC -o bin/ganesha-wake.so share/ganesha/wake/wake.c

@@ -85,7 +85,7 @@ start_workload() {
 		fail "volume $volume is not healthy" "see bin/devcluster kubectl -n $ns describe volumes.longhorn.io $volume"
 }
 
-# page makes the page reachable on this machine, and prints its address and a token.
+# page forwards a port of this machine to the web page, and prints the page's address and a token.
 page() {
 	local address
 	kubectl apply -f deploy/examples/operator.yaml >/dev/null

@@ -14,8 +14,8 @@ trap 'rm -rf "$logs"' EXIT
 count=0
 
 # run_target fails if the target found something. On a busy machine Go's fuzzer can also fail with "context deadline
-# exceeded" and without an input, when its time is over in the middle of a run. It has found nothing then, and is run
-# once more.
+# exceeded" and without an input, when its time is over in the middle of a run. In that case it has not found a failing
+# input, and the script runs it once more.
 run_target() { # run_target TARGET PACKAGE LOG
 	local try
 	for try in 1 2; do

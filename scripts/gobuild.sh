@@ -11,7 +11,7 @@ log=$(mktemp)
 build=""
 trap '[ -z "$build" ] || kill "$build" 2>/dev/null || true; rm -f "$log"' EXIT
 
-# problems prints what "go build" reported: everything except the downloads and the names of the packages.
+# problems prints the output of "go build" without the downloads and the names of the packages.
 problems() { grep -vE '^(go: downloading .*|[A-Za-z0-9_./~-]+)$' "$log" >&2 || true; }
 
 # "go list" downloads the modules first.

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds the kernel of the development cluster's guests. It adds what the kernel of Debian's package user-mode-linux
-# lacks: nftables for IP, and closing a connection from outside (SOCK_DESTROY). The build uses Debian's linux-source-6.1
-# and the configuration of that package, with only the modules that guests use. The script prints the directory, which
-# contains the program "linux" and "modules/RELEASE". With LONGHORN_GUEST_KERNEL=DIRECTORY, bin/devcluster starts guests
-# with this kernel. The script needs root, a Debian mirror, the tools of a compiler, and 2 GB while it runs.
+# Builds the kernel of the development cluster's guests. It adds two features that the kernel of Debian's package
+# user-mode-linux lacks: nftables for IP, and closing a connection from outside (SOCK_DESTROY). The build uses Debian's
+# linux-source-6.1 and the configuration of that package, with only the modules that guests use. The script prints the
+# directory, which contains the program "linux" and "modules/RELEASE". With LONGHORN_GUEST_KERNEL=DIRECTORY,
+# bin/devcluster starts guests with this kernel. The script needs root, a Debian mirror, the tools of a compiler, and
+# 2 GB while it runs.
 # Usage: scripts/guestkernel.sh     (a second call is instant; everything stays in /var/cache/longhorn-guest-kernel)
 set -euo pipefail
 
@@ -11,7 +12,7 @@ source=linux-source-6.1
 config=/usr/share/doc/user-mode-linux/config.gz
 tools=(gcc make flex bison bc xz-utils kmod libc6-dev)
 
-# Options in addition to Debian's configuration. The guests' modules are below; all others are left out.
+# Options in addition to Debian's configuration. The guests' modules are below; the script removes all others.
 enabled=(
 	INET_DIAG INET_TCP_DIAG INET_UDP_DIAG INET_DIAG_DESTROY
 	NF_TABLES_INET NF_TABLES_IPV4 NF_TABLES_IPV6
@@ -25,8 +26,8 @@ disabled=(
 	INPUT SERIO HID I2C SPI MTD IIO SOUND UML_SOUND ATM CAN WIRELESS WLAN HAMRADIO RFKILL PHYLIB MEDIA_SUPPORT DRM FB
 	JFS_FS REISERFS_FS NILFS2_FS F2FS_FS HFS_FS HFSPLUS_FS
 )
-# used are modules, with their names in lsmod(8). The cluster's guests and those of test/guestdevices load them, or may
-# need them.
+# used contains modules, by their names in lsmod(8). The guests of the cluster and of test/guestdevices load them, or
+# may need them.
 used='
 	overlay fuse loop nbd configfs iscsi_tcp libiscsi scsi_transport_iscsi sd_mod
 	dm_mod dm_delay dm_flakey dm_crypt dm_dust dm_log_writes dm_snapshot

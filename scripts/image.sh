@@ -53,8 +53,8 @@ prepare_store() {
 	say "buildah keeps its layers in $cache ($(cat "$cache/driver"))"
 }
 
-# sources lists the sources of packages of $suite: the mirrors of this machine's own sources, and the backports on the
-# first of them.
+# sources lists the package sources of $suite: the mirrors that this machine uses itself, and the backports on the first
+# mirror.
 sources() {
 	local own uri codename first=
 	own=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
@@ -102,7 +102,7 @@ make_base() {
 	rm -f "$cache/base.tar"
 }
 
-# alone makes sure that the script runs as root, and that no other run of it works at the same time.
+# alone makes sure that the script runs as root, and that no other run of the script is active.
 alone() {
 	[ "$(id -u)" = 0 ] || fail "run as root: making an image without Docker needs mount and chown"
 	mkdir -p "$cache"

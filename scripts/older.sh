@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds an older release from a git revision, for the test that updates a running installation of it. The results are
+# Builds an older release from a git revision. A test updates a running installation of that release. The results are
 # dist/older.tar, the image localhost/longhorn-manager:older, and dist/older.yaml, the manifest of that release.
 # Usage: scripts/older.sh REVISION
 set -euo pipefail

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Looks for idioms, long sentences and long lines in the pages, and for idioms and long sentences in the comments of Go
-# code. The rules are in tools/prose/styles. The script builds Vale, which reads them, into bin/ the first time. That
-# takes minutes. It does not look at the comments of the directories in tools/prose/later.txt yet: that list must only
-# get shorter.
+# Finds idioms, long sentences and long lines in the pages, and idioms and long sentences in the comments of Go code.
+# The rules are in tools/prose/styles. Vale applies them: the first run of the script builds Vale into bin/, which takes
+# minutes. The script skips the comments of the directories in tools/prose/later.txt: that list must only get shorter.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/tool.sh

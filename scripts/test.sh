@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs tests. Without an argument: the tests of every module with the race detector, then what users do every day, on one
-# cluster. With "all": the same, and all other cluster tests.
+# Runs tests. Without an argument: the tests of every module with the race detector, then the cluster tests of the tasks
+# that users do every day, on one cluster. With "all": the same, and all other cluster tests.
 # Usage: scripts/test.sh [all|unit|everyday|e2e|long|shares|outages]
 #        scripts/test.sh cluster -run '^TestX$' [FLAG...]   one cluster test, with the existing images
 set -euo pipefail
@@ -31,8 +31,8 @@ besides() {
 	return "$failed"
 }
 
-# page makes the tests of the page required, on fakes and on a cluster: if this machine has npm and chromium, they fail
-# instead of being skipped.
+# page makes the tests of the page required, with fakes and on a cluster. If this machine has npm and chromium, a test
+# that cannot run fails. Otherwise it is skipped.
 page() {
 	if [ "${PAGE:-}" = none ]; then
 		echo "test: PAGE=none: the page is not tried in a browser"
@@ -59,7 +59,7 @@ image_root() {
 	fi
 }
 
-# unit runs four packages at a time, because every second one mostly waits. Tests without the race detector run in the
+# unit runs four packages at a time, because half of them mostly wait. Tests without the race detector run in the
 # background. The histories under faults run last, alone: in them, a replica that does not answer for a tenth of a
 # second has failed. Without enough processor time it would never be rebuilt. The packages that take longest are named
 # first, because the packages start in this order.
@@ -80,7 +80,7 @@ unit() {
 	return "$failed"
 }
 
-# two_images makes what every cluster needs, and images what all cluster tests together need.
+# two_images builds the images that every cluster needs. images builds all images that the cluster tests need.
 two_images() {
 	scripts/image.sh
 	echo "test: the image for workloads"
@@ -98,11 +98,11 @@ images() {
 		--add dist/next/longhorn-manager:/usr/local/bin/longhorn-manager --entrypoint /usr/local/bin/longhorn-manager >/dev/null
 }
 
-# cluster runs cluster tests. "required" means that a missing part fails a test, which is otherwise skipped.
+# cluster runs cluster tests. With "required", a test fails if a part of it is missing. Without it, the test is skipped.
 cluster() { LONGHORN_E2E=required plain -v -parallel 3 "$@" ./test/e2e; }
 
 # enough_space refuses to start with too little free disk space: a full disk makes cluster tests fail one after another,
-# each for another reason. The figure is what clusters, images and builds together were seen to use.
+# each for a different reason. The limit is the measured space of clusters, images and builds together.
 enough_space() {
 	local free_gib
 	free_gib=$(($(df --output=avail -B1 /var/lib | tail -n 1) >> 30))
@@ -113,8 +113,8 @@ enough_space() {
 }
 cluster_gib=15
 
-# everyday runs the cluster tests that show what users do every day, one after the other on one cluster. A failed one is
-# run once more.
+# everyday runs the cluster tests of the tasks that users do every day, one after the other on one cluster. It runs
+# failed tests once more.
 everyday() {
 	enough_space
 	page
@@ -130,10 +130,10 @@ everyday() {
 	return "$failed"
 }
 
-# e2e runs all cluster tests in three parallel processes, which run the groups of test/e2e/groups_test.go, because all
-# of them mostly wait. Before them, it tests the devices of the kernel's NBD client in a guest, alone: a guest gets no
-# processor time while three clusters start. The documents' commands need another cluster, which is too much in parallel
-# with these: "long" runs them. Failed tests are run once more when all groups have finished.
+# e2e runs all cluster tests in three parallel processes, because all of them mostly wait. The processes run the groups
+# of test/e2e/groups_test.go. Before them, it tests the devices of the kernel's NBD client in a guest, alone: a guest
+# gets no processor time while three clusters start. The documents' commands need another cluster, which is too much in
+# parallel with these: "long" runs them. e2e runs failed tests once more when all groups have finished.
 e2e() {
 	local failed=0 clusters=0
 	enough_space
@@ -157,7 +157,7 @@ e2e() {
 # older is the revision of the latest release.
 older=${OLDER:-b08c98d}
 
-# long repeats many times the tests that the others do once. It takes an hour or two.
+# long repeats tests many times that the other modes run once. It takes an hour or two.
 long() {
 	echo "test: deep exploration of the membership rules, 2,000 histories under faults, 190 disks taken away, 150 successions"
 	LONG=1 plain -timeout 3h -v ./dataplane/membership/explore ./test/faults ./test/mounts ./dataplane/device/holder
@@ -172,9 +172,9 @@ long() {
 }
 
 # shares makes the server of a shared volume fail many times, and measures shares. It takes some hours. For its guests
-# it builds a kernel, which takes some minutes the first time (LONGHORN_GUEST_KERNEL=DIRECTORY uses another kernel). A
-# failure that it does not run by default is kubeletstops (docs/SHARES.md says what it shows): pods may hang permanently
-# after it.
+# it builds a kernel, which takes some minutes the first time (LONGHORN_GUEST_KERNEL=DIRECTORY uses another kernel). By
+# default, it does not run the failure kubeletstops, because pods may hang permanently after it. docs/SHARES.md
+# describes the results of that failure.
 shares() {
 	images
 	if [ -z "${LONGHORN_GUEST_KERNEL:-}" ]; then
@@ -187,8 +187,8 @@ shares() {
 		cluster -timeout 12h -run '^TestSharedVolume(Series|sOfOneNode|ManyClaims|Files)$'
 }
 
-# outages takes away the API server, and the leader's node, for minutes. It measures how soon everything works again,
-# and takes an hour.
+# outages stops the API server, and cuts off the leader's node, for minutes. It measures how soon everything works
+# again, and takes an hour.
 outages() {
 	images
 	echo "test: the API server is away, the leader is cut off"

@@ -13,7 +13,7 @@ command -v npm >/dev/null || { say "npm is missing; run scripts/setup" >&2; exit
 node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 18 ? 0 : 1)' || { say "node $(node --version) is too old; 18 or later is needed" >&2; exit 1; }
 
 # packages installs the packages of the lock file if the file changed. "npm ci" would refuse a lock file without the
-# tools' builds for other platforms, which not every registry has.
+# tools' builds for other platforms. Some registries lack these builds.
 packages() {
 	local sum log
 	sum=$(cat package.json package-lock.json .npmrc | sha256sum)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Does checks so that a reviewer need not do them. Generated code and deploy/longhorn.yaml must be what their generators
-# write. Module files must be tidy. The linters must find nothing in code and in prose.
+# Does checks so that a reviewer need not do them. Generated code and deploy/longhorn.yaml must be equal to the output
+# of their generators. Module files must be tidy. The linters must find no problem in code and in prose.
 # Usage: scripts/verify.sh [generated|manifests|modules|lint|prose|page]...     (default: all)
 set -euo pipefail
 cd "$(dirname "$0")/.."
