@@ -1,5 +1,5 @@
-// The Helm that renders deploy/longhorn.yaml and that the cluster tests install with. A module of its own: it is
-// large, and the generators of code do not need it.
+// The version of Helm that renders deploy/longhorn.yaml and that the cluster tests use for installations. It is in a
+// separate module: it is large, and the code generators do not need it.
 module github.com/longhorn-lep/longhorn-manager/tools/helm
 
 go 1.26.0
