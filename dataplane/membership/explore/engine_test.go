@@ -63,8 +63,8 @@ func (st *step) plan(k int) {
 	}, broken)
 }
 
-// epochs: an epoch is proposed, recorded by the object, and stored by the serving replicas; then it is in force. Until
-// that, the proposal stands.
+// epochs: the engine proposes an epoch, the object records it, and the serving replicas store it. Then the epoch is in
+// force. Before that, the proposal remains.
 func (st *step) epochs(k int) {
 	s, e := st.from, &st.from.engine[k]
 	if e.proposed == 0 {
@@ -177,9 +177,9 @@ func (st *step) opening(k int) {
 	}, broken)
 }
 
-// failures: the engine notices at no cost that a replica no longer serves this session. A replica that serves it may
-// fail all the same (an error, a cut connection, slowness, an administrator's order). If the last replica is gone, the
-// engine stops too.
+// failures: the engine notices at no cost that a replica no longer serves this session. A replica that serves the
+// session may also fail (an error, a cut connection, slowness, an administrator's order). If the last replica is gone,
+// the engine stops too.
 func (st *step) failures(k int) {
 	s, e := st.from, &st.from.engine[k]
 	for i := range replicas {
@@ -213,8 +213,8 @@ func (st *step) failures(k int) {
 	}
 }
 
-// changes: a write goes to all serving replicas and to the joining one. It is judged when all of them have answered or
-// failed.
+// changes: a write goes to all serving replicas and to the joining one. The engine judges the write when all of them
+// have answered or failed.
 func (st *step) changes(k int) {
 	s, e := st.from, &st.from.engine[k]
 	if e.phase != running {
@@ -330,8 +330,8 @@ func (e *engineState) parts(unless membership.Result) []membership.Part {
 	return out
 }
 
-// rebuilding: one replica that no epoch lists is admitted, marked, and given new writes; then it gets a copy. A copy
-// waits for the write that is under way.
+// rebuilding: the engine admits one replica that no epoch lists, marks it, and sends it new writes. Then the replica
+// gets a copy. A copy waits for the write that is under way.
 func (st *step) rebuilding(k int) {
 	s, e := st.from, &st.from.engine[k]
 	if e.phase != running {

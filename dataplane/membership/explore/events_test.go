@@ -186,7 +186,7 @@ func (st *step) engineStops(k int) {
 	})
 }
 
-// end ends an engine, for whatever reason: its connections close.
+// end stops an engine, for any reason: its connections close.
 func (s *state) end(k int) {
 	for i := range s.replica {
 		if s.replica[i].live == s.engine[k].session {
