@@ -81,8 +81,8 @@ func (s PodSettings) Annotation() string {
 	return string(text)
 }
 
-// Without returns the same settings, except those that cannot be applied now. Their values are replaced by the ones
-// that request nothing.
+// Without returns the same settings, except the named ones, which cannot be applied now. It replaces their values by
+// values that request nothing.
 func (s PodSettings) Without(names ...SettingName) PodSettings {
 	less := maps.Clone(s)
 	for _, name := range names {
