@@ -146,7 +146,8 @@ func TestExpandVolume(t *testing.T) {
 	}
 }
 
-// MustFit refuses a size for which the disks of the replicas, of 100 GiB each, have no room; nothing is written then.
+// MustFit refuses a size that does not fit on the disks of the replicas, of 100 GiB each. ExpandVolume writes nothing
+// in that case.
 func TestExpandVolumeMustFit(t *testing.T) {
 	const gib = int64(1 << 30)
 	down := func(n *longhorn.Node) {

@@ -155,8 +155,8 @@ func TestUpdateDisksReplacesTheMap(t *testing.T) {
 	}
 }
 
-// If a change names the version that its client read, it is not applied to another version, whatever client wrote that,
-// and however late.
+// If a change names the version that its client read, the manager does not apply it to another version. It does not
+// matter which client wrote that version, or when.
 func TestAChangeOfAVersion(t *testing.T) {
 	tagged := func(tags ...string) func(*longhorn.Node) { return func(n *longhorn.Node) { n.Spec.Tags = tags } }
 	reported := func(n *longhorn.Node) { n.Status.Region = "another" }
