@@ -33,7 +33,7 @@ type Versions struct {
 	namespace string
 }
 
-// NodeVersion says what one node runs.
+// NodeVersion contains the versions that one node runs.
 type NodeVersion struct {
 	Node string `json:"node"`
 	// DataPlane is the version of the process that serves the node's volumes; empty: it is not known.
