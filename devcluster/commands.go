@@ -182,7 +182,7 @@ func kubectlCommand() *cli.Command {
 				return cluster.ErrNoCluster
 			}
 			args := append([]string{l.Binary(), "component", "kubectl"}, cmd.Args().Slice()...)
-			env := append(os.Environ(), l.KubectlEnv()...)
+			env := l.KubectlEnv()
 			if program, err := os.Executable(); err == nil { // kubectl finds plugins that were built into the same directory
 				env = append(env, "PATH="+filepath.Dir(program)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			}
@@ -191,13 +191,15 @@ func kubectlCommand() *cli.Command {
 	}
 }
 
-// become replaces this program by another one, so that signals, terminal and exit code belong to that program.
+// become replaces this program by another one, so that signals, terminal and exit code belong to that program. Each
+// element of env is NAME=VALUE, and replaces a variable of this program: a program that finds a variable twice may use
+// either value.
 func become(args, env []string) error {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return fmt.Errorf("find %s: %w", args[0], err)
 	}
-	if err := unix.Exec(path, args, env); err != nil {
+	if err := unix.Exec(path, args, withEnv(os.Environ(), env)); err != nil {
 		return fmt.Errorf("run %s: %w", path, err)
 	}
 	return nil
@@ -214,4 +216,13 @@ func packagesCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// withEnv returns an environment in which the variables of changes replace those of the same names.
+func withEnv(environment, changes []string) []string {
+	name := func(variable string) string { before, _, _ := strings.Cut(variable, "="); return before }
+	kept := slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
+		return slices.ContainsFunc(changes, func(change string) bool { return name(change) == name(variable) })
+	})
+	return append(kept, changes...)
 }

@@ -110,7 +110,7 @@ func enter(cmd *cli.Command, node string, command []string) error {
 	if err != nil {
 		return err
 	}
-	return become(args, append(os.Environ(), "PS1="+node+":\\w# "))
+	return become(args, []string{"PS1=" + node + ":\\w# "})
 }
 
 func forwardCommand() *cli.Command {

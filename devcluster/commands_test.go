@@ -25,3 +25,10 @@ func TestAWrongCommandLineSaysWhatToGive(t *testing.T) {
 		})
 	}
 }
+
+func TestVariablesAreReplacedNotAdded(t *testing.T) {
+	environment := []string{"PATH=/usr/bin", "KUBECONFIG=/home/u/.kube/config", "KUBECONFIGS=x", "HOME=/root"}
+	got := withEnv(environment, []string{"KUBECONFIG=/cluster", "PATH=/plugins:/usr/bin"})
+	assert.Equal(t, []string{"KUBECONFIGS=x", "HOME=/root", "KUBECONFIG=/cluster", "PATH=/plugins:/usr/bin"}, got)
+	assert.Equal(t, "PATH=/usr/bin", environment[0], "the argument is unchanged")
+}
