@@ -81,8 +81,8 @@ func (c Cluster) examineCluster(kubernetes string, nodes []*corev1.Node, ours ma
 		}
 		linux = append(linux, n)
 		checks.Checks = []Check{examineKernel(n.Status.NodeInfo.KernelVersion), examineKubelet(n)}
-		if known := ours[n.Name]; known != nil {
-			checks.Checks = append(checks.Checks, conditionChecks(c.Namespace, n.Name, hostConditions(known))...)
+		if reported := hostConditions(ours[n.Name]); len(reported) > 0 {
+			checks.Checks = append(checks.Checks, conditionChecks(c.Namespace, n.Name, reported)...)
 		} else {
 			result.Unchecked = append(result.Unchecked, n.Name)
 		}
@@ -92,8 +92,12 @@ func (c Cluster) examineCluster(kubernetes string, nodes []*corev1.Node, ours ma
 	return result
 }
 
-// hostConditions returns the conditions of a Longhorn node that are about the node itself.
+// hostConditions returns the conditions of a Longhorn node that are about the node itself. There are none before its
+// daemon has reported them. n may be nil.
 func hostConditions(n *longhorn.Node) []longhorn.Condition {
+	if n == nil {
+		return nil
+	}
 	var list []longhorn.Condition
 	for _, c := range n.Status.Conditions {
 		switch c.Type {

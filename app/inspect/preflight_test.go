@@ -85,11 +85,12 @@ func TestADaemonsChecksAreUsed(t *testing.T) {
 	n.Status.Conditions, _ = types.SetCondition(n.Status.Conditions, longhorn.Condition{
 		Type: types.ConditionKernelModulesLoaded, Status: longhorn.ConditionFalse, Reason: types.ReasonKernelModulesNotLoaded, Message: "no fuse",
 	}, at)
-	c, _ := installation([]runtime.Object{n}, kubeNode("n1"), kubeNode("n2"), kubeNode("n3"))
+	silent := build.ReadyNode("n2", "uuid-n2")
+	c, _ := installation([]runtime.Object{n, silent}, kubeNode("n1"), kubeNode("n2"), kubeNode("n3"))
 	p, err := c.Preflight(t.Context(), Check{Name: "OtherLonghorn", Message: "none"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"n1 KernelModulesLoaded error"}, bad(p))
-	assert.Equal(t, []string{"n2", "n3"}, p.Unchecked)
+	assert.Equal(t, []string{"n2", "n3"}, p.Unchecked, "n2 has a Longhorn node whose daemon has reported nothing")
 	var out strings.Builder
 	Printer{&out, DefaultWidth}.Preflight(p)
 	for _, text := range []string{

@@ -136,7 +136,7 @@ func (v Versions) Notes() []string {
 		notes = append(notes, "The data planes have different versions. Each daemon replaces the data plane of its node when that is possible without an interruption (docs/UPGRADE.md).")
 	}
 	if len(planes) == 1 && !planes[v.Client] && v.Client != UnknownVersion {
-		notes = append(notes, "This program has another version than the installation. Copy the program out of a daemon's pod again (docs/COMMANDS.md).")
+		notes = append(notes, "This program has another version than the data planes. If no upgrade is running, copy the program out of a daemon's pod again (docs/COMMANDS.md).")
 	}
 	return notes
 }

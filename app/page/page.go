@@ -47,16 +47,18 @@ type Options struct {
 // Port 0 means any free port. It calls ready with the port, once it listens.
 type Tunnel func(ctx context.Context, pod string, port int, ready func(port int)) error
 
-// How long Run waits before it connects again: longer each time, until a connection succeeds.
+// How long Run waits before it connects again: longer each time, until a connection has lasted.
 const (
 	firstWait   = time.Second
 	longestWait = 15 * time.Second
+	// lasting is how long a connection must have lasted, so that the next wait is the first one again.
+	lasting = 10 * time.Second
 )
 
 // Run forwards the port, prints the address and the token, and returns when ctx ends. When the connection is lost, it
 // connects to a daemon again.
 func Run(ctx context.Context, o Options) error {
-	pod, err := o.daemon(ctx)
+	pod, err := o.daemon(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -70,9 +72,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	shown := false
 	wait := firstWait
+	failed := map[string]bool{} // pods to which no first connection was possible
 	for {
+		var connected time.Time
 		err := o.Tunnel(ctx, pod, port, func(chosen int) {
-			port, wait = chosen, firstWait
+			port, connected = chosen, o.Clock.Now()
 			if !shown {
 				o.show(ctx, chosen, token)
 				shown = true
@@ -80,24 +84,44 @@ func Run(ctx context.Context, o Options) error {
 				fmt.Fprintf(o.Out, "Connected again, to pod %s.\n", pod)
 			}
 		})
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil
-		case !shown:
-			return tunnelError(pod, o.Namespace, err)
+		}
+		if !shown {
+			failed[pod] = true
+			next, listing := o.daemon(ctx, failed)
+			if listing != nil || failed[next] {
+				return tunnelError(pod, o.Namespace, err)
+			}
+			pod = next
+			continue
+		}
+		if !connected.IsZero() && o.Clock.Since(connected) >= lasting {
+			wait = firstWait
 		}
 		fmt.Fprintf(o.Out, "The connection to pod %s was lost: %v. Connecting again.\n", pod, cmp.Or(err, errClosed))
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-o.Clock.After(wait):
-			}
-			wait = min(2*wait, longestWait)
-			if next, err := o.daemon(ctx); err == nil {
-				pod = next
-				break
-			}
+		if pod, wait, err = o.awaitDaemon(ctx, pod, wait); err != nil || ctx.Err() != nil {
+			return err
+		}
+		// The user's browser still sends its cookie to this port.
+		if _, err := freePort(ctx, port); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitDaemon waits until a daemon can be asked for another connection: another one than the given pod, if there is one.
+// It returns how long to wait the next time. When ctx ends, the pod is meaningless.
+func (o Options) awaitDaemon(ctx context.Context, lost string, wait time.Duration) (pod string, next time.Duration, err error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return "", wait, nil
+		case <-o.Clock.After(wait):
+		}
+		wait = min(2*wait, longestWait)
+		if pod, err := o.daemon(ctx, map[string]bool{lost: true}); err == nil {
+			return pod, wait, nil
 		}
 	}
 }
@@ -107,7 +131,7 @@ var errClosed = errors.New("the API server closed it")
 
 // tunnelError explains why the first connection to a pod failed. The API server's refusal is only a text in err.
 func tunnelError(pod, namespace string, err error) error {
-	return fmt.Errorf("forward a port to pod %s: %w; this needs the right create on pods/portforward in namespace %s", pod, cmp.Or(err, errClosed), namespace)
+	return fmt.Errorf("forward a port to pod %s: %w; your account needs the right create on pods/portforward in namespace %s", pod, cmp.Or(err, errClosed), namespace)
 }
 
 // show prints where the page is and how to log in, and opens the browser.
@@ -129,8 +153,9 @@ func (o Options) show(ctx context.Context, port int, t token) {
 	}
 }
 
-// daemon returns a pod that serves the page: one that is ready, the first by its name.
-func (o Options) daemon(ctx context.Context) (string, error) {
+// daemon returns a pod that serves the page: one that is ready, the first by its name. It returns one of avoid only if
+// there is no other.
+func (o Options) daemon(ctx context.Context, avoid map[string]bool) (string, error) {
 	list, err := o.Kube.CoreV1().Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: types.LabelApp + "=" + types.AppManager + "," + types.InstallationLabel})
 	if apierrors.IsForbidden(err) {
 		return "", fmt.Errorf("your account may not list pods in namespace %s: request the rights list on pods and create on pods/portforward there", o.Namespace)
@@ -139,10 +164,18 @@ func (o Options) daemon(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("list the daemons: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	fallback := ""
 	for i := range list.Items {
-		if isServing(&list.Items[i]) {
-			return list.Items[i].Name, nil
+		switch name := list.Items[i].Name; {
+		case !isServing(&list.Items[i]):
+		case !avoid[name]:
+			return name, nil
+		default:
+			fallback = cmp.Or(fallback, name)
 		}
+	}
+	if fallback != "" {
+		return fallback, nil
 	}
 	return "", fmt.Errorf("no daemon is ready to serve the page: see why with kubectl -n %s get pods -l %s=%s", o.Namespace, types.LabelApp, types.AppManager)
 }

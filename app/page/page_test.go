@@ -180,6 +180,84 @@ func TestALostConnectionIsReplaced(t *testing.T) {
 	}
 }
 
+// A connection that ends at once is not tried every second: the waits grow.
+func TestConnectionsThatEndAtOnceAreTriedLessAndLessOften(t *testing.T) {
+	kube, _ := cluster(daemon("longhorn-manager-a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	fake := testclock.NewFakeClock(expires)
+	var at []time.Duration
+	o, _ := options(kube, func(_ context.Context, _ string, _ int, ready func(int)) error {
+		at = append(at, fake.Since(expires))
+		ready(12346)
+		if len(at) == 5 {
+			cancel()
+		}
+		return errors.New("closed")
+	})
+	o.Clock = fake
+	ended := make(chan error)
+	go func() { ended <- Run(ctx, o) }()
+	for {
+		select {
+		case err := <-ended:
+			require.NoError(t, err)
+			require.Len(t, at, 5)
+			assert.GreaterOrEqual(t, at[4]-at[3], 8*time.Second)
+			return
+		case <-time.After(time.Millisecond):
+			if fake.HasWaiters() {
+				fake.Step(time.Second)
+			}
+		}
+	}
+}
+
+// Another program that has taken the port in the meantime must not get the requests of the user's browser unnoticed.
+func TestAPortThatWasTakenEndsTheCommand(t *testing.T) {
+	kube, _ := cluster(daemon("longhorn-manager-a"))
+	fake := testclock.NewFakeClock(expires)
+	thief, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = thief.Close() }()
+	taken := thief.Addr().(*net.TCPAddr).Port
+	o, _ := options(kube, func(_ context.Context, _ string, _ int, ready func(int)) error {
+		ready(taken)
+		return errors.New("closed")
+	})
+	o.Clock = fake
+	ended := make(chan error)
+	go func() { ended <- Run(t.Context(), o) }()
+	for {
+		select {
+		case err := <-ended:
+			require.ErrorContains(t, err, "port "+strconv.Itoa(taken)+" of this machine cannot be used")
+			return
+		case <-time.After(time.Millisecond):
+			if fake.HasWaiters() {
+				fake.Step(longestWait)
+			}
+		}
+	}
+}
+
+// A daemon whose node has just failed is still ready by its conditions.
+func TestAnotherDaemonIsTriedAtFirst(t *testing.T) {
+	kube, _ := cluster(daemon("longhorn-manager-a"), daemon("longhorn-manager-b"))
+	var pods []string
+	ctx, cancel := context.WithCancel(t.Context())
+	o, _ := options(kube, func(_ context.Context, pod string, _ int, ready func(int)) error {
+		pods = append(pods, pod)
+		if pod == "longhorn-manager-a" {
+			return errors.New("no route to host")
+		}
+		ready(12347)
+		cancel()
+		return nil
+	})
+	require.NoError(t, Run(ctx, o))
+	assert.Equal(t, []string{"longhorn-manager-a", "longhorn-manager-b"}, pods)
+}
+
 func TestWhatPreventsThePage(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
 	refuse := func(err error) clienttesting.ReactionFunc {
@@ -204,7 +282,7 @@ func TestWhatPreventsThePage(t *testing.T) {
 		}, "your account may not create a token of ServiceAccount operator: "},
 		{"the first connection fails", []runtime.Object{daemon("a")}, func(o *Options, _ *kubefake.Clientset) {
 			o.Tunnel = func(context.Context, string, int, func(int)) error { return errors.New("pods \"a\" is forbidden") }
-		}, `forward a port to pod a: pods "a" is forbidden; this needs the right create on pods/portforward in namespace longhorn-system`},
+		}, `forward a port to pod a: pods "a" is forbidden; your account needs the right create on pods/portforward in namespace longhorn-system`},
 	} {
 		kube, _ := cluster(tc.pods...)
 		o, out := options(kube, nil)
