@@ -88,15 +88,16 @@ start_workload() {
 # page forwards a port of this machine to the web page, and prints the page's address and a token.
 page() {
 	local address
-	kubectl apply -f deploy/examples/operator.yaml >/dev/null
-	address=$("$devcluster" forward $ns/longhorn-backend:9500)
+	kubectl apply -f deploy/examples/operator.yaml >/dev/null || return
+	address=$("$devcluster" forward $ns/longhorn-backend:9500) || return
 	echo "     https://$address/       (the browser warns: the certificate is the cluster's own)"
 	echo "     Token, valid for 12 hours:"
 	kubectl -n $ns create token operator --audience longhorn-backend --duration=12h
 }
 
 show() {
-	local node
+	local node page
+	page=$(page) || fail "the page cannot be reached" "see the message above; 'bin/devcluster kubectl longhorn ui' opens the page, too"
 	node=$(kubectl -n $ns get volumes.longhorn.io "$volume" -o jsonpath='{.status.currentNodeID}')
 	echo
 	kubectl longhorn status
@@ -105,7 +106,7 @@ show() {
 Three things to try. "alias kubectl='bin/devcluster kubectl'" shortens the commands.
 
   1. Open the page:
-$(page)
+$page
 
   2. Switch off a node that has a replica, ask what is wrong, and switch the node on again:
      bin/devcluster stop-node $(printf '%s\n' "${nodes[@]}" | grep -v "^$node\$" | tail -n 1)

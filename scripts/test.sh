@@ -116,7 +116,6 @@ cluster_gib=15
 # everyday runs the cluster tests of the tasks that users do every day, one after the other on one cluster. It runs
 # failed tests once more.
 everyday() {
-	enough_space
 	page
 	two_images
 	local before=$SECONDS failed=0
@@ -136,7 +135,6 @@ everyday() {
 # parallel with these: "long" runs them. e2e runs failed tests once more when all groups have finished.
 e2e() {
 	local failed=0 clusters=0
-	enough_space
 	page
 	images
 	local before=$SECONDS
@@ -197,13 +195,16 @@ outages() {
 
 case $what in
 unit) unit ;;
-everyday) everyday ;;
-e2e) e2e ;;
+everyday | e2e)
+	enough_space
+	"$what"
+	;;
 long) long ;;
 shares) shares ;;
 outages) outages ;;
 cluster) LONGHORN_E2E_GROUP="" cluster "${@:2}" ;;
 usual | all)
+	enough_space
 	# Some parts of the images are slow to build, and are built only once. This builds them now, and the clusters use them.
 	if [ "$what" = all ]; then beside dist/images.log images; else beside dist/images.log two_images; fi
 	unit # not "unit && …": that would switch "set -e" off inside

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the web page from ui/ into ui/page/built, which the program embeds. It does nothing if the sources did not
 # change.
-# Usage: scripts/ui.sh [build|check|packages]   (default: build; check: types, eslint, tests; packages: installs them)
+# Usage: scripts/ui.sh [build|check|packages|fresh]       (default: build)
+#        check: types, eslint, tests; packages: installs them; fresh: succeeds if the built page is up to date
 # Packages come from the registry that npm is configured for. ui/package-lock.json names no registry, and has the
 # packages' checksums.
 set -euo pipefail
@@ -9,13 +10,17 @@ cd "$(dirname "$0")/../ui"
 what=${1:-build}
 
 say() { echo "ui: $*"; }
-command -v npm >/dev/null || { say "npm is missing; run scripts/setup" >&2; exit 1; }
-node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 18 ? 0 : 1)' || { say "node $(node --version) is too old; 18 or later is needed" >&2; exit 1; }
+# need_node ends the script if npm is missing or node is too old. A page that is up to date needs neither.
+need_node() {
+	command -v npm >/dev/null || { say "npm is missing; run scripts/setup" >&2; exit 1; }
+	node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 18 ? 0 : 1)' || { say "node $(node --version) is too old; 18 or later is needed" >&2; exit 1; }
+}
 
 # packages installs the packages of the lock file if the file changed. "npm ci" would refuse a lock file without the
 # tools' builds for other platforms. Some registries lack these builds.
 packages() {
 	local sum log
+	need_node
 	sum=$(cat package.json package-lock.json .npmrc | sha256sum)
 	[ "$(cat node_modules/.sum 2>/dev/null)" = "$sum" ] && return
 	say "installing packages"
@@ -29,13 +34,20 @@ packages() {
 	echo "$sum" >node_modules/.sum
 }
 
+sources() {
+	{ find src -type f ! -name '*.test.ts' -print0 | sort -z | xargs -0 sha256sum; sha256sum index.html package-lock.json tsconfig.json vite.config.js; } | sha256sum
+}
+
+# fresh succeeds if the built page is up to date.
+fresh() { [ -s page/built/index.html.gz ] && [ "$(cat page/built/.sum 2>/dev/null)" = "$(sources)" ]; }
+
 build() {
-	local sum
-	sum=$({ find src -type f ! -name '*.test.ts' -print0 | sort -z | xargs -0 sha256sum; sha256sum index.html package-lock.json tsconfig.json vite.config.js; } | sha256sum)
-	if [ -s page/built/index.html.gz ] && [ "$(cat page/built/.sum 2>/dev/null)" = "$sum" ]; then
+	if fresh; then
 		say "ui/page/built is up to date"
 		return
 	fi
+	local sum
+	sum=$(sources)
 	packages
 	npx --no-install tsc --noEmit
 	npx --no-install vite build --logLevel warn
@@ -51,6 +63,6 @@ check() {
 }
 
 case $what in
-build | check | packages) "$what" ;;
-*) echo "usage: scripts/ui.sh [build|check|packages]" >&2 && exit 2 ;;
+build | check | packages | fresh) "$what" ;;
+*) echo "usage: scripts/ui.sh [build|check|packages|fresh]" >&2 && exit 2 ;;
 esac

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -86,5 +87,9 @@ func TestPodsShareAVolume(t *testing.T) {
 	waitVolume(ctx, t, c, s.volume, ".status.state", "detached")
 }
 
-// everydayAlone says that no test of another group uses the cluster of the everyday tests.
-func everydayAlone() bool { return slices.Equal(wanted, []group{everyday}) }
+// mayRemoveInstallation says that no test after this one uses the cluster of the everyday tests: only their group runs,
+// of which this test is the last one, or this test runs alone.
+func mayRemoveInstallation(t *testing.T) bool {
+	t.Helper()
+	return slices.Equal(wanted, []group{everyday}) || flag.Lookup("test.run").Value.String() == "^"+t.Name()+"$"
+}

@@ -89,7 +89,7 @@ func writesSince(t *testing.T, from time.Time) (writes []string, reviews int) {
 // whole installation. It is the last of the everyday tests.
 func TestInstallationIsRemoved(t *testing.T) {
 	ctx, c := threeNodes.get(t, everyday)
-	if !everydayAlone() {
+	if !mayRemoveInstallation(t) {
 		t.Skip("tests of other groups use this installation; TestUninstall removes another one")
 	}
 	ns := namespace(ctx, t, c, "e2e-removed")

@@ -91,7 +91,7 @@ type ReplicaStatus struct {
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeID`
 // +kubebuilder:printcolumn:name="FailedAt",type=string,JSONPath=`.spec.failedAt`
 // +kubebuilder:printcolumn:name="Age",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="HealthySince",type=date,priority=1,JSONPath=`.spec.healthyAt`
+// +kubebuilder:printcolumn:name="HealthySince",type=string,priority=1,JSONPath=`.spec.healthyAt`
 // +kubebuilder:printcolumn:name="DiskPath",type=string,priority=1,JSONPath=`.spec.diskPath`
 // +kubebuilder:printcolumn:name="DiskID",type=string,priority=1,JSONPath=`.spec.diskID`
 // +kubebuilder:printcolumn:name="Volume",type=string,priority=1,JSONPath=`.spec.volumeName`
