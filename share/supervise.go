@@ -252,8 +252,8 @@ func (s *supervisor) tell(served bool) {
 	}
 }
 
-// stop stops the server. If it may take a while, stop requests that it exits: it may use that time to record its
-// clients for a successor.
+// stop stops the server. If request is positive, stop first requests that the server exits, and waits for at most that
+// long: the server then records its clients for a successor. After that, stop kills it, and waits for at most kill.
 func (s *supervisor) stop(request, kill time.Duration) {
 	if s.server == nil {
 		return

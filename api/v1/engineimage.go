@@ -3,7 +3,7 @@ package v1
 // EngineImageReady is the type of an engine image's condition.
 const EngineImageReady = "ready"
 
-// EngineImage is the one data plane of all nodes. Longhorn has several engine images, and its clients check whether the
+// EngineImage is the only engine image, for all nodes. Longhorn has several, and its clients check whether the
 // one that they use is deployed.
 type EngineImage struct {
 	Resource

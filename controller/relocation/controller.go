@@ -132,7 +132,7 @@ func (c *Controller) gather(uuid string) (Input, error) {
 	return in, nil
 }
 
-// move writes the replica, based on the version that the plan read. If a daemon has started to start the replica, or a
+// move writes the replica, based on the version that the plan read. If a daemon has changed it since to start it, or a
 // user has deleted it, the write fails with a conflict.
 func (c *Controller) move(ctx context.Context, m Move) error {
 	r := m.Replica

@@ -57,8 +57,8 @@ func isForgotten(v *longhorn.Volume, request string, now time.Time) bool {
 	return !types.IsShared(v) && err == nil && now.Sub(requested) > maxAge
 }
 
-// annotated is a copy of the volume with the record of a loss. Of the records about one node, only those stay for which
-// the share still has a request.
+// annotated is a copy of the volume with the record of a loss. If the loss is about one node, it also removes the
+// records of nodes for which the share no longer has a request.
 func (r recorded) annotated(v *longhorn.Volume, node string, asking []loss) (*longhorn.Volume, error) {
 	key, value := types.AnnotationRemountPods, any(r)
 	if node != "" {

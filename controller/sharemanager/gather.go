@@ -88,7 +88,7 @@ func (c *Controller) gatherSlice(in *Input) (err error) {
 //	may still run        its own: no other pod can have it, whatever the cache shows
 //	has stopped, gone    free: if another pod has it, it is taken
 //
-// The address of any pod that has stopped is free. So a pod that has stopped has taken none.
+// The address of any pod that has stopped is free, so a stopped pod does not count as one that has the address.
 func (c *Controller) isTaken(in Input) (bool, error) {
 	address := in.formerAddress()
 	if pod := in.ownPod(); address == "" || pod != nil && !hasEnded(pod) && slices.Contains(addressesOfPod(pod), address) {

@@ -147,7 +147,7 @@ func guardsPort(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == generationsVolume })
 }
 
-// former is the generation of the engine of the server that the next pod's list may be about; 0: the pod gets no list.
+// former is the generation of the former server's engine, if the next pod may get a list about it; 0: it gets no list.
 // A server counts only in these conditions:
 //
 //   - Its port closes automatically, and this share's status said so before the leader deleted its pod.

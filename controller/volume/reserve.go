@@ -52,8 +52,8 @@ func (r *reservations) release(name string) {
 	delete(r.assumed, name)
 }
 
-// releaseOthers frees the room that earlier attempts of a volume reserved, once the API server has shown that they
-// created nothing that the cache lacks.
+// releaseOthers frees the room that earlier attempts of a volume reserved, once a read of the API server has shown that
+// all replicas that they created are in the cache.
 func (r *reservations) releaseOthers(volume string, but []*longhorn.Replica) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -161,7 +161,7 @@ func rebuilds(e *longhorn.Engine) map[string]bool {
 	return under
 }
 
-// nextOn lists the volumes with a replica on a node that were degraded first. The list is longer than the number of
+// nextOn lists degraded volumes with a replica on a node, longest degraded first. It returns up to twice as many as the
 // rebuilds that may run at once, because not each of the volumes can start one.
 func (c *Controller) nextOn(node string) []string {
 	var waiting []*longhorn.Volume

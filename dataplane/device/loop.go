@@ -175,8 +175,8 @@ func (d *loopDevice) clear(fd int) error {
 	return nil
 }
 
-// release closes the device. The kernel clears it when all users have closed it. If this was the last user, another
-// thread writes back the page cache, and release waits for that only for a moment.
+// release closes the device. The kernel frees it when all users have closed it. If this was the last user,
+// another thread writes back the page cache, and release waits for that for a second at most.
 func (d *blockNode) release() {
 	if d.held < 0 {
 		return

@@ -141,8 +141,8 @@ func (d *nbdDevice) disconnect() error {
 }
 
 // isGone reports whether the kernel is known not to have the device. If this cannot be found out, for example because
-// no descriptor is available, the device counts as present: its users wait for the actions that would otherwise be
-// abandoned.
+// no descriptor is available, the device counts as present: callers do nothing more for a device that is gone, and the
+// users of a device that still exists would wait in vain.
 func (d *nbdDevice) isGone() bool {
 	is, err := d.link.IsConfigured(d.device)
 	return err == nil && !is

@@ -232,7 +232,7 @@ func (c *copier) copy(p piece) (equal bool, err error) {
 	return true, c.onTarget(func() error { return putChunk(c.target, buf, p.off) })
 }
 
-// read reads a chunk. If the source keeps the buffer, read repeats with another buffer. The result is valid until the
+// read reads a chunk. If a hanging disk keeps the buffer, read repeats with another one. The result is valid until the
 // next call.
 func (c *copier) read(off, length int64) ([]byte, error) {
 	for {

@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// Replica is one open replica, after it passed the gate of its generation and session. *nbd.Client and a local session
+// Replica is one open replica that has admitted this engine's generation and session. *nbd.Client and a local session
 // are Replicas.
 type Replica interface {
 	nbd.Backend

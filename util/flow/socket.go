@@ -50,9 +50,9 @@ func To(remote netip.AddrPort) ([]Flow, error) {
 }
 
 // Break ends a connection at once, even one of the kernel's own: its user sees it aborted, and its peer gets a reset.
-// Then the kernel decides again where the next connection goes, if it is from the same port. It succeeds if the
-// connection has ended already. A kernel that cannot destroy it (no CONFIG_INET_DIAG_DESTROY) forgets it nevertheless,
-// and the peer of the next packet resets it.
+// Break also forgets the connection (Forget): the kernel decides again where the next connection from the same port
+// goes. It succeeds if the connection has ended already. If the kernel cannot destroy connections (it lacks
+// CONFIG_INET_DIAG_DESTROY), Break only forgets it and returns an error. The peer of the next packet then resets it.
 func (f Flow) Break() error {
 	data := f.diag()
 	binary.NativeEndian.PutUint32(data[4:], ^uint32(0)) // in any state

@@ -24,7 +24,7 @@ func (s *System) Servers(dir string) ([]netip.Addr, error) {
 	return slices.Compact(servers), nil
 }
 
-// MountOf is where an NFS file system of a server is mounted below a directory, the first of several; "": nowhere. It
+// MountOf returns the first path below a directory at which an NFS file system of a server is mounted; "": none. It
 // reads only the mount table.
 func (s *System) MountOf(dir string, server netip.Addr) (string, error) {
 	table, err := s.files.Table()

@@ -30,9 +30,9 @@ const (
 	unset = "(null)"
 )
 
-// Identifier is the identifier in the names of new clients of the node's network; "": none. Existing clients keep their
-// name, whatever is set later. The network's identifier takes precedence over the module's. The error is ErrUnsupported
-// if neither exists and the kernel does not support the network's.
+// Identifier is the identifier in the names of new NFS clients of the node's network namespace; "": none. Existing
+// clients keep their name. The namespace's identifier takes precedence over the module's. The error is ErrUnsupported
+// if neither exists and the kernel has no identifier for network namespaces.
 func (k Kernel) Identifier() (string, error) {
 	id, err := read(filepath.Join(k.Root, ofNetwork))
 	isOld := errors.Is(err, fs.ErrNotExist)

@@ -54,7 +54,7 @@ type Problems struct{ Disks, Tags, Unused *Problem }
 
 // Decide says which disks a node without disks gets, and which tags a node without tags gets.
 //
-//	setting off                               no disk, or the default disk that is due
+//	setting off                               no disk; if DefaultDiskDue, the default disk
 //	on, label "true"                          the default disk
 //	on, label "config", with annotation       its disks
 //	on, no label, or label "false"            no disk

@@ -26,7 +26,7 @@ type reader struct {
 	element    string // which element of the list is being read, for errors
 }
 
-// newReader checks the syntax of the whole text. So it finds a mistake after a correct disk before that disk is
+// newReader first checks the syntax of the whole text. So a syntax error anywhere is reported before any disk is
 // examined.
 func newReader(annotation, text string) (*reader, error) {
 	r := &reader{annotation: annotation, text: text}
