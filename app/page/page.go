@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// awaitDaemon waits until a daemon can be asked for another connection: another one than the given pod, if there is one.
+// awaitDaemon waits until there is a daemon to connect to: another one than the given pod, if another is ready.
 // It returns how long to wait the next time. When ctx ends, the pod is meaningless.
 func (o Options) awaitDaemon(ctx context.Context, lost string, wait time.Duration) (pod string, next time.Duration, err error) {
 	for {
@@ -154,7 +154,7 @@ func (o Options) show(ctx context.Context, port int, t token) {
 }
 
 // daemon returns a pod that serves the page: one that is ready, the first by its name. It returns one of avoid only if
-// there is no other.
+// no other is ready.
 func (o Options) daemon(ctx context.Context, avoid map[string]bool) (string, error) {
 	list, err := o.Kube.CoreV1().Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: types.LabelApp + "=" + types.AppManager + "," + types.InstallationLabel})
 	if apierrors.IsForbidden(err) {
