@@ -395,7 +395,7 @@ func TestASettingIsShownWithItsDefinition(t *testing.T) {
 		DisplayName: "Node Drain Policy",
 		Description: "Which replicas block the drain of a node, so that no volume loses its last healthy replica. " +
 			"The two policies for eviction also move replicas of attached volumes off a cordoned node: " +
-			"block-for-eviction moves all of them, block-for-eviction-if-contains-last-replica the last good ones.",
+			"block-for-eviction moves all of them, block-for-eviction-if-contains-last-replica the last healthy ones.",
 		Category: "general", Type: "string", Required: true, Default: "block-if-contains-last-replica", Effect: s.Definition.Effect,
 		Options: []string{
 			"block-if-contains-last-replica", "block-for-eviction", "block-for-eviction-if-contains-last-replica",

@@ -40,7 +40,7 @@ func csiCommand() *cli.Command {
 				Action: runCSIController,
 				Flags: []cli.Flag{
 					endpoint, driver, health,
-					&cli.StringFlag{Name: "manager-url", Value: fmt.Sprintf("https://%s:%d/v1", types.APIService, types.APIPort), Usage: "URL of the manager's REST API; the process reads in ConfigMap " + types.APICAConfigMap + " how it is secured"},
+					&cli.StringFlag{Name: "manager-url", Value: fmt.Sprintf("https://%s:%d/v1", types.APIService, types.APIPort), Usage: "URL of the manager's REST API. ConfigMap " + types.APICAConfigMap + " has its CA, and says whether it accepts requests without a token"},
 					&cli.StringFlag{Name: "manager-token", Value: "/var/run/secrets/longhorn/token", Usage: "file with the token for the REST API"},
 					&cli.StringFlag{Name: "namespace", Value: types.Namespace, Sources: cli.EnvVars("POD_NAMESPACE"), Usage: "namespace of the Lease for the leader election"},
 					&cli.StringFlag{Name: "identity", Sources: cli.EnvVars("POD_NAME"), Required: true, Usage: "name of this process in the leader election"},

@@ -33,7 +33,7 @@ var engineAdvice = map[cause]advice{
 	{KindEngine, types.ConditionInstanceCreation, types.ReasonEngineNodeDown}: {Warning, "the engine of volume {volume} was abandoned because its node did not answer", []Step{asNode}, false},
 	{KindEngine, types.ConditionInstanceCreation, types.ReasonTimedOut}:       {Warning, "the instance manager of node {node} did not answer in time for the engine of volume {volume}", []Step{asNode, dpLog}, false},
 	{KindEngine, types.ConditionInstanceCreation, engineNoMembers}:            {Broken, "the engine of volume {volume} has no replica to start with", []Step{seeCopies}, false},
-	{KindEngine, types.ConditionInstanceCreation, engineMemberMissing}:        {Broken, "the engine of volume {volume} could not open any copy that holds all its data", []Step{bringBack, seeCopies}, false},
+	{KindEngine, types.ConditionInstanceCreation, engineMemberMissing}:        {Broken, "the engine of volume {volume} could not open any replica that has all its data", []Step{bringBack, seeCopies}, false},
 	{KindEngine, types.ConditionInstanceCreation, engineMemberMismatch}:       {Broken, "the engine of volume {volume} found a replica of another identity or size", []Step{seeCopies, dpLog}, false},
 	{KindEngine, types.ConditionInstanceCreation, engineRolledBack}:           {Broken, "the engine of volume {volume} does not start: a replica shows a newer epoch than the Engine object", []Step{older}, false},
 	{KindEngine, types.ConditionInstanceCreation, engineNotEmpty}:             {Broken, "the engine of volume {volume} does not start: a replica of a new volume holds data", []Step{older}, false},

@@ -3,9 +3,9 @@ package explain
 import "github.com/longhorn-lep/longhorn-manager/types"
 
 var (
-	seeCopies  = Step{"See the copies and where they are", "kubectl -n {ns} get lhr -l longhornvolume={volume} -o wide"}
+	seeCopies  = Step{"See the replicas and where they are", "kubectl -n {ns} get lhr -l longhornvolume={volume} -o wide"}
 	attachOnce = Step{"Use the volume in a pod, or attach it manually with REST (docs/FEATURES.md, section Evicting): only its engine can copy replicas", ""}
-	bringBack  = Step{"Bring back the node or the disk that the message names: the volume starts automatically as soon as one copy that holds all its data can be opened", "kubectl longhorn explain node {copynode}"}
+	bringBack  = Step{"Bring back the node or the disk that the message names: the volume starts automatically as soon as one replica that has all its data can be opened", "kubectl longhorn explain node {copynode}"}
 	seeLimits  = "kubectl -n {ns} get resourcequotas,limitranges; kubectl get validatingadmissionpolicybindings,validatingwebhookconfigurations"
 	seeEngine  = Step{"See the engine's conditions and Events", "kubectl -n {ns} describe lhe {volume}-e-0"}
 )
@@ -31,7 +31,7 @@ var volumeAdvice = map[cause]advice{
 		{"Fix what the lines above say about the disks; the copies are created as soon as there is a place", "kubectl longhorn status"},
 	}, true},
 
-	{KindVolume, types.ConditionFaulted, types.ReasonReplicaMissing}: {Broken, "volume {volume} is faulted: no copy that holds all its data can be opened", []Step{bringBack, seeCopies}, false},
+	{KindVolume, types.ConditionFaulted, types.ReasonReplicaMissing}: {Broken, "volume {volume} is faulted: no replica that has all its data can be opened", []Step{bringBack, seeCopies}, false},
 	{KindVolume, types.ConditionFaulted, types.ReasonReplicaFailed}:  {Broken, "volume {volume} is faulted: its replicas have failed", []Step{bringBack, seeCopies}, false},
 	{KindVolume, types.ConditionFaulted, types.ReasonEngineFailed}: {Broken, "volume {volume} is faulted: its engine has stopped; the start is retried", []Step{
 		seeEngine, {"See what the node's data plane lacks", "kubectl longhorn explain node {node}"},

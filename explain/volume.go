@@ -124,10 +124,10 @@ func salvageSteps(s *Snapshot, v *longhorn.Volume, p place) []Step {
 	if !s.sees(ResourceEngines) || !s.sees(ResourceReplicas) {
 		return nil
 	}
-	steps := []Step{{"Restore the volume from a backup: an older copy is never used instead of a copy with later writes", ""}}
+	steps := []Step{{"Restore the volume from a backup that you made with another tool: a replica that lacks acknowledged writes is never used automatically", ""}}
 	for _, r := range s.replicasOf(v.Name) {
 		steps = append(steps, Step{
-			"Or read the data of an older copy manually, on node " + r.Spec.NodeID,
+			"Or read the data of an older replica manually, on node " + r.Spec.NodeID,
 			"longhorn-manager replica serve --directory " + types.ReplicaDataPath(r.Spec.DiskPath, r.Spec.DataDirectoryName) + " --socket /tmp/copy.sock",
 		})
 	}

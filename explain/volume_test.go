@@ -178,9 +178,9 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 		{
 			name: "its only copy is on a node that is down → bring that back", ask: "volume v",
 			change: func(w *world) {
-				w.volumeSays(types.ConditionCopiesUnreachable, longhorn.ConditionTrue, types.ReasonNodeDown, "node n1, which has its only healthy replica, does not answer")
+				w.volumeSays(types.ConditionCopiesUnreachable, longhorn.ConditionTrue, types.ReasonNodeDown, "node n1, which has the volume's only healthy replica, does not answer")
 			},
-			object: "volume v", severity: Broken, reason: types.ReasonNodeDown, what: "on nodes that are down", why: "node n1, which has its only", command: "explain node n1",
+			object: "volume v", severity: Broken, reason: types.ReasonNodeDown, what: "on nodes that are down", why: "node n1, which has the volume's only", command: "explain node n1",
 		},
 		{
 			name: "its volume is gone → an orphan", ask: "all",

@@ -132,7 +132,7 @@ var settingDefinitions = []SettingDefinition{
 			string(DrainAllowIfStopped), string(DrainAlwaysAllow),
 		},
 		Description: "Which replicas block the drain of a node, so that no volume loses its last healthy replica. The two policies for eviction also move replicas of attached volumes off a cordoned node: " +
-			"block-for-eviction moves all of them, block-for-eviction-if-contains-last-replica the last good ones.",
+			"block-for-eviction moves all of them, block-for-eviction-if-contains-last-replica the last healthy ones.",
 	},
 	{
 		Name: SettingDetachManuallyAttached, DisplayName: "Detach Manually Attached Volumes When Cordoned",
@@ -164,7 +164,7 @@ var settingDefinitions = []SettingDefinition{
 		Name: SettingRWXVolumeAllowedClients, DisplayName: "RWX Volume Allowed Clients", Category: SettingCategoryGeneral,
 		Type: SettingTypeString, Default: ShareClientsNodes, rule: checkShareClients, Entries: &shareClientEntries, values: "`nodes`, `any`, addresses, networks", Effect: SettingEffectAtOnce,
 		Description: "Clients that may mount shared volumes over NFS, separated by commas: nodes (the cluster's nodes), addresses, and networks such as 192.0.2.0/24; or any, which sets no limit. " +
-			"With nodes alone, no shared volume is published to a node until its daemon has reported the node's addresses. If addresses or networks are listed too, that list is taken as complete. " +
+			"If the value is only nodes, no shared volume is published to a node until its daemon has reported the node's addresses. If the value also lists addresses or networks, publishing does not wait for these reports. " +
 			"A change reaches running shares within two minutes. It also cuts off mounted clients that are no longer allowed.",
 	},
 	{
@@ -182,7 +182,7 @@ var settingDefinitions = []SettingDefinition{
 	{
 		Name: SettingLogLevel, DisplayName: "Log Level", Category: SettingCategoryGeneral,
 		Type: SettingTypeString, Default: "Info", Options: []string{"Panic", "Fatal", "Error", "Warn", "Info", "Debug", "Trace"}, Effect: SettingEffectAtOnce,
-		Description: "How much the daemons log. With Info, the flag of each daemon decides (--log-level, LOG_LEVEL), which is Info unless it is changed.",
+		Description: "How much the daemons log. If the value is Info, the flag --log-level of each daemon decides (or its variable LOG_LEVEL). The flag's default is Info.",
 	},
 	{
 		Name: SettingManagerURL, DisplayName: "Manager URL", Category: SettingCategoryGeneral,
@@ -192,7 +192,7 @@ var settingDefinitions = []SettingDefinition{
 	{
 		Name: SettingDeletingConfirmation, DisplayName: "Deleting Confirmation Flag", Category: SettingCategoryGeneral,
 		Type: SettingTypeBool, Default: "false", Effect: SettingEffectAtOnce,
-		Description: "Must be true for an uninstallation, which deletes all volumes and their data.",
+		Description: "Must be true before the uninstaller deletes volumes and their data. If no volume and no replica exists, the uninstaller does not need it.",
 	},
 	{
 		Name: SettingAutoSalvage, DisplayName: "Automatic salvage", Category: SettingCategoryGeneral,

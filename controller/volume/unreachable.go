@@ -48,7 +48,7 @@ func unreachable(in Input) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("node %s, which has its only healthy replica, does not answer; the volume starts automatically when the node returns", nodes[0])
+		return fmt.Sprintf("node %s, which has the volume's only healthy replica, does not answer; the volume starts automatically when the node returns", nodes[0])
 	}
-	return fmt.Sprintf("nodes %s, which have its only healthy replicas, do not answer; the volume starts automatically when they return", strings.Join(nodes, ", "))
+	return fmt.Sprintf("nodes %s, which have the volume's only healthy replicas, do not answer; the volume starts automatically when they return", strings.Join(nodes, ", "))
 }

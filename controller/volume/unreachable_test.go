@@ -11,9 +11,9 @@ import (
 
 func TestAVolumeSaysThatAllItsGoodCopiesAreOnNodesThatAreDown(t *testing.T) {
 	const (
-		onlyA = "node a, which has its only healthy replica, does not answer; the volume starts automatically when the node returns"
-		onlyB = "node b, which has its only healthy replica, does not answer; the volume starts automatically when the node returns"
-		both  = "nodes a, b, which have its only healthy replicas, do not answer; the volume starts automatically when they return"
+		onlyA = "node a, which has the volume's only healthy replica, does not answer; the volume starts automatically when the node returns"
+		onlyB = "node b, which has the volume's only healthy replica, does not answer; the volume starts automatically when the node returns"
+		both  = "nodes a, b, which have the volume's only healthy replicas, do not answer; the volume starts automatically when they return"
 	)
 	unknown := func(in Input) Input {
 		in.Engine.Status.CurrentState = longhorn.InstanceStateUnknown

@@ -235,7 +235,7 @@ func (e *Engine) accept(session string, epoch membership.Epoch) error {
 	case !e.accepted.IsZero() && e.accepted.Equal(epoch):
 		return nil
 	case e.state.ProposedEpoch.IsZero() || !e.state.ProposedEpoch.Equal(epoch):
-		return fmt.Errorf("record epoch %s, but the proposed epoch is %s: %w", epoch, e.state.ProposedEpoch, ErrNotProposed)
+		return fmt.Errorf("cannot record epoch %s, the proposed epoch is %s: %w", epoch, e.state.ProposedEpoch, ErrNotProposed)
 	}
 	e.accepted, e.state.ProposedEpoch = e.state.ProposedEpoch, membership.Epoch{}
 	close(e.recorded)

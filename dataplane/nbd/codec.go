@@ -47,7 +47,7 @@ func (r request) hasPayload() bool { return r.Type == cmdWrite || r.Type == cmdC
 
 func decodeRequest(b []byte) (request, error) {
 	if len(b) < requestLen {
-		return request{}, fmt.Errorf("%w: request of %d bytes", ErrProtocol, len(b))
+		return request{}, fmt.Errorf("%w: a request has %d bytes, at least %d expected", ErrProtocol, len(b), requestLen)
 	}
 	if m := be.Uint32(b); m != magicRequest {
 		return request{}, fmt.Errorf("%w: request magic %#x", ErrProtocol, m)

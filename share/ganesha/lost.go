@@ -40,13 +40,13 @@ func raiseLost(recovery string, generation uint64) (isRaised bool, err error) {
 	path := filepath.Join(recovery, LostName)
 	last, err := readNumber(path)
 	if err != nil {
-		return false, fmt.Errorf("reading which lists of lost clients were used: %w", err)
+		return false, fmt.Errorf("reading the generation of the last used list of lost clients: %w", err)
 	}
 	if last >= generation {
 		return false, nil
 	}
 	if err := errors.Join(writeNumber(path, generation), syncDirectory(recovery)); err != nil {
-		return false, fmt.Errorf("recording which lists of lost clients were used: %w", err)
+		return false, fmt.Errorf("recording the generation of the last used list of lost clients: %w", err)
 	}
 	return true, nil
 }

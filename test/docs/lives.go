@@ -95,7 +95,7 @@ var Lives = []Life{
 			{gettingStarted, "Install with kubectl"},
 			{upgrading, "With kubectl"},
 			{upgrading, "Going back"},
-			{uninstalling, "The way"},
+			{uninstalling, "Steps"},
 		},
 	},
 }

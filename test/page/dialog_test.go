@@ -88,7 +88,7 @@ func TestManyAtOnce(t *testing.T) {
 	b.Has("progressbar", "Replicas of 3 volumes")
 	b.Sees("1 of 3")
 	b.Axe(root, "a change of many volumes")
-	b.Click("button", "Stop after this one")
+	b.Click("button", "Stop after this volume")
 	second.give()
 	b.Sees("Stopped: 2 of 3 are done, 1 skipped")
 	b.ExpectWrites("update volumes/archive", "update volumes/orders-db")

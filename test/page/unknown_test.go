@@ -8,7 +8,7 @@ func TestWhatAnAccountMayNotSeeIsNotBroken(t *testing.T) {
 	b.login("guest")
 	b.Sees(`Not shown: user "system:serviceaccount:default:guest" has no right to list nodes.longhorn.io`)
 	b.Open(b.url + "/volumes/orders-db")
-	b.Sees("Your account may not list nodes, so their state and their disks are not shown.")
+	b.Sees("Your account is not allowed to list nodes, so their state and their disks are not shown.")
 	b.Sees("orders-db-r-1")
 	b.SeesNot("not ready")
 	b.SeesNot("disk unknown")

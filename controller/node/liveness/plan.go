@@ -260,7 +260,7 @@ func verdict(f finding) outcome {
 	case f.answers || f.said.reached:
 		return outcome{lives: true}
 	case !f.asked:
-		return outcome{why: "the node has no address for questions"}
+		return outcome{why: "the node has no address at which the leader can ask it"}
 	case f.lease == leaseRenewed:
 		return outcome{why: "the node has renewed its lease"}
 	case f.lease == leaseUnread:

@@ -26,7 +26,7 @@ func TestVerdict(t *testing.T) {
 		"it answers the leader → lives":                       {silent(func(f *finding) { f.answers = true }), outcome{lives: true}},
 		"a witness reaches it, another does not → lives":      {silent(func(f *finding) { f.said.reached = true }), outcome{lives: true}},
 		"a witness reaches it, and its lease is late → lives": {silent(func(f *finding) { f.said.reached, f.lease = true, leaseLate }), outcome{lives: true}},
-		"there is no address → undecided":                     {silent(func(f *finding) { f.asked = false }), outcome{why: "the node has no address for questions"}},
+		"there is no address → undecided":                     {silent(func(f *finding) { f.asked = false }), outcome{why: "the node has no address at which the leader can ask it"}},
 		"an older node's lease was renewed → undecided":       {silent(func(f *finding) { f.lease = leaseRenewed }), outcome{why: "the node has renewed its lease"}},
 		"an older node's lease is late → down":                {silent(func(f *finding) { f.lease = leaseLate }), outcome{down: true, witness: "b"}},
 		"an older node's lease cannot be read → undecided":    {silent(func(f *finding) { f.lease = leaseUnread }), outcome{why: "the node's lease cannot be read"}},

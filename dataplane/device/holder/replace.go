@@ -25,7 +25,7 @@ const checkTimeout = 30 * time.Second
 // serving process to leave.
 func (h *holder) replace(ctx context.Context, m message, fds []int) error {
 	if len(fds) != 1 {
-		return fmt.Errorf("the request to replace has %d descriptors, expected 1: %w", len(fds), unix.EINVAL)
+		return fmt.Errorf("the request to replace the executable has %d file descriptors, expected 1: %w", len(fds), unix.EINVAL)
 	}
 	if held, err := h.devices.List(ctx); err != nil || len(held) > 0 && !h.successions {
 		return errors.Join(err, errors.New("with this kernel, no other process can take over devices"))

@@ -22,7 +22,7 @@ export function Conditions({ conditions, name = 'Conditions', fold = false }: Pr
       {wanted.length > 0 && (
         <details>
           <summary>{wantedText(wanted.length, wrong.length > 0)}</summary>
-          <Table list={wanted} name={`${name} with the wanted status`} />
+          <Table list={wanted} name={`${name} that report no problem`} />
         </details>
       )}
     </>

@@ -44,7 +44,7 @@ export function FormDialog({ title, onClose, onSubmit, submit, isPending, isDisa
             <div className="actions">
               {isPending && steps ? (
                 <Button onPress={steps.stop} isDisabled={steps.isStopping}>
-                  Stop after this one
+                  Stop after this volume
                 </Button>
               ) : (
                 <Button onPress={onClose} isDisabled={isPending ?? false}>

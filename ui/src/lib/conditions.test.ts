@@ -28,9 +28,9 @@ describe('arranged', () => {
 
 describe('wantedText', () => {
   it.each([
-    [1, false, 'The only condition has the wanted status'],
-    [3, false, 'All 3 conditions have the wanted status'],
-    [1, true, '1 other condition has the wanted status'],
-    [3, true, '3 other conditions have the wanted status'],
+    [1, false, 'The only condition reports no problem'],
+    [3, false, 'All 3 conditions report no problem'],
+    [1, true, '1 other condition reports no problem'],
+    [3, true, '3 other conditions report no problem'],
   ])('%d, %s → %s', (wanted, others, want) => expect(wantedText(wanted, others)).toBe(want));
 });

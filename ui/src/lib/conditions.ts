@@ -37,6 +37,6 @@ export function arranged(conditions: Record<string, Condition>): Arranged {
 
 // wantedText says how many conditions report no problem. others says whether there are conditions that report one.
 export function wantedText(wanted: number, others: boolean): string {
-  if (wanted === 1) return others ? '1 other condition has the wanted status' : 'The only condition has the wanted status';
-  return others ? `${wanted} other conditions have the wanted status` : `All ${wanted} conditions have the wanted status`;
+  if (wanted === 1) return others ? '1 other condition reports no problem' : 'The only condition reports no problem';
+  return others ? `${wanted} other conditions report no problem` : `All ${wanted} conditions report no problem`;
 }

@@ -76,6 +76,6 @@ describe('readinessOf', () => {
 
 describe('unreadableNodes', () => {
   it('is not said while they are being read', () => expect(unreadableNodes(null)).toBe(''));
-  it('says that the account may not', () => expect(unreadableNodes({ status: 403, message: 'x' })).toContain('Your account may not list nodes'));
+  it('says that the account may not', () => expect(unreadableNodes({ status: 403, message: 'x' })).toContain('Your account is not allowed to list nodes'));
   it('gives the cause of a failure', () => expect(unreadableNodes({ status: 0, message: 'no answer' })).toContain('no answer'));
 });

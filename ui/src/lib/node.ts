@@ -16,7 +16,7 @@ export function readinessOf(nodes: readonly Node[] | undefined, name: string): R
 // unreadableNodes says why nodes are not shown. It is empty while the page reads them.
 export function unreadableNodes(error: { status: number; message: string } | null): string {
   if (error === null) return '';
-  return error.status === 403 ? 'Your account may not list nodes, so their state and their disks are not shown.' : `The state of nodes and disks is unknown: ${error.message}`;
+  return error.status === 403 ? 'Your account is not allowed to list nodes, so their state and their disks are not shown.' : `The state of nodes and disks is unknown: ${error.message}`;
 }
 
 // refusals returns the conditions about annotations of a node that were refused. Each message names the key and the
