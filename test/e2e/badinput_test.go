@@ -149,7 +149,7 @@ func badRequests(ctx context.Context, t *testing.T, api restAPI, held *heldVolum
 			"a second attachment elsewhere → conflict", http.MethodPost, held.path("attach"),
 			v1.AttachInput{HostID: nodes[1], AttachmentID: "second"},
 			http.StatusConflict,
-			[]string{`hostId: \"node-2\" cannot be served`, `is attached to node \"node-1\"`},
+			[]string{`hostId: \"node-2\" is refused`, `is attached to node \"node-1\"`},
 		},
 		{
 			"the first attachment is moved → conflict", http.MethodPost, held.path("attach"),
