@@ -133,7 +133,7 @@ func kindWord(k explain.Kind) string {
 	return word
 }
 
-// explainableOf returns the kind with a word for it, and false if there is none.
+// explainableOf returns the kind with a word for it, and false if it does not exist.
 func explainableOf(word string) (explainable, bool) {
 	all := explainables()
 	i := slices.IndexFunc(all, func(e explainable) bool { return e.kind == word || slices.Contains(e.aliases, word) })

@@ -65,7 +65,8 @@ func notKnown(what, typed string, names, known []string) error {
 	return fmt.Errorf("%s %q is not known; there are %s", what, typed, strings.Join(known, ", "))
 }
 
-// showHelp shows the help of a command below c, in place of the library, which exits with another code if there is none.
+// showHelp shows the help of a command below c, in place of the library, which exits with another code if the command
+// does not exist.
 func showHelp(ctx context.Context, c *cli.Command, name string) error {
 	if c.Command(name) == nil {
 		return unknownWord(c, name)

@@ -50,7 +50,7 @@ func (c Cause) worst() int {
 	return rank
 }
 
-// rootsOf returns for each finding the index of the finding that explains it; its own index if there is none.
+// rootsOf returns for each finding the index of the finding that explains it; its own index if no finding explains it.
 func rootsOf(s *Snapshot, found []Finding) []int {
 	var blocking []int
 	for i, f := range found {

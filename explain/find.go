@@ -127,8 +127,8 @@ func Choices(call string, matches []Match) string {
 	return text
 }
 
-// ClaimOf returns the claim that is bound to the PersistentVolume of a volume, as namespace/name; "": there is none, or
-// it is not known.
+// ClaimOf returns the claim that is bound to the PersistentVolume of a volume, as namespace/name; "": no claim is
+// bound, or it is not known.
 func (s *Snapshot) ClaimOf(volume string) string {
 	pv := s.pvOfVolume(volume)
 	if pv == nil || pv.Spec.ClaimRef == nil {

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// userPod returns the pod that uses claims and has a name, given as namespace/name; nil: there is none.
+// userPod returns the pod that uses claims and has a name, given as namespace/name; nil: no such pod exists.
 func (s *Snapshot) userPod(name string) *corev1.Pod {
 	for _, pod := range s.UserPods {
 		if pod.Namespace+"/"+pod.Name == name {

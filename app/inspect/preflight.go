@@ -92,8 +92,8 @@ func (c Cluster) examineCluster(kubernetes string, nodes []*corev1.Node, ours ma
 	return result
 }
 
-// hostConditions returns the conditions of a Longhorn node that are about the node itself. There are none before its
-// daemon has reported them. n may be nil.
+// hostConditions returns the conditions of a Longhorn node that are about the node itself. The list is
+// empty until its daemon has reported them. n may be nil.
 func hostConditions(n *longhorn.Node) []longhorn.Condition {
 	if n == nil {
 		return nil

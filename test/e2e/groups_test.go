@@ -27,7 +27,7 @@ const (
 
 var groups = []group{everyday, ordinary, disruptive, apart, long}
 
-// wanted are the groups that run, separated by commas in the environment. If there are none, all groups run.
+// wanted are the groups that run, separated by commas in the environment. If it is empty, all groups run.
 var wanted = groupsIn(os.Getenv("LONGHORN_E2E_GROUP"))
 
 func groupsIn(text string) (all []group) {

@@ -11,7 +11,7 @@ import (
 // Facts are everything that the decisions about the replicas of one volume are based on. They modify nothing in it.
 type Facts struct {
 	Volume   *longhorn.Volume
-	Engine   *longhorn.Engine // nil: there is none
+	Engine   *longhorn.Engine // nil: the volume has no engine
 	Replicas []*longhorn.Replica
 
 	// AutoBalance is the setting, for volumes that do not specify their balance.

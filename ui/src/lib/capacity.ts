@@ -65,7 +65,7 @@ export function ofCluster(nodes: readonly Node[]): ClusterCapacity {
   return { ...sum(usable.map(({ d }) => ofDisk(d))), notCounted: disks.length - usable.length };
 }
 
-// notCountedText says how many disks the sums do not include. It is empty if there are none.
+// notCountedText says how many disks the sums do not include. It is empty if the sums include all disks.
 export function notCountedText(disks: number): string {
   if (disks === 0) return '';
   return disks === 1 ? 'Not counted: 1 disk that is not ready, or whose node is not ready.' : `Not counted: ${disks} disks that are not ready, or whose nodes are not ready.`;
