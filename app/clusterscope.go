@@ -9,18 +9,18 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/attachment"
 	"github.com/longhorn-lep/longhorn-manager/controller/csidriver"
 	"github.com/longhorn-lep/longhorn-manager/controller/drain"
-	"github.com/longhorn-lep/longhorn-manager/controller/engine/abandon"
 	"github.com/longhorn-lep/longhorn-manager/controller/forcedeletion"
 	"github.com/longhorn-lep/longhorn-manager/controller/handover"
 	"github.com/longhorn-lep/longhorn-manager/controller/node"
 	"github.com/longhorn-lep/longhorn-manager/controller/node/liveness"
-	"github.com/longhorn-lep/longhorn-manager/controller/outage"
 	"github.com/longhorn-lep/longhorn-manager/controller/relocation"
 	"github.com/longhorn-lep/longhorn-manager/controller/remount"
-	"github.com/longhorn-lep/longhorn-manager/controller/replica/orphan"
 	"github.com/longhorn-lep/longhorn-manager/controller/setting"
 	"github.com/longhorn-lep/longhorn-manager/controller/sharemanager"
 	"github.com/longhorn-lep/longhorn-manager/controller/storageclass"
+	"github.com/longhorn-lep/longhorn-manager/controller/strandedengine"
+	"github.com/longhorn-lep/longhorn-manager/controller/strandedreplica"
+	"github.com/longhorn-lep/longhorn-manager/controller/unreachable"
 	"github.com/longhorn-lep/longhorn-manager/controller/usage"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -107,12 +107,12 @@ func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
 			return usage.New(usage.Deps{Env: d.env, Volumes: store.Volumes, Workloads: workloads})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return abandon.New(abandon.Deps{
+			return strandedengine.New(strandedengine.Deps{
 				Env: d.env, Owner: d.node, Engines: store.Engines, Nodes: store.Nodes, KubeNodes: store.KubeNodes, Volumes: store.Volumes,
 			})
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return orphan.New(orphan.Deps{
+			return strandedreplica.New(strandedreplica.Deps{
 				Env: d.env, Owner: d.node, Replicas: store.Replicas, Nodes: store.Nodes, KubeNodes: store.KubeNodes,
 				Volumes: store.Volumes, Engines: store.Engines,
 			})
@@ -140,7 +140,7 @@ func (d *daemon) nodeControllers(workloads *datastore.Workloads, detector *liven
 			return node.NewLeases(node.LeasesDeps{Env: d.env, Leases: store.Leases, Nodes: store.Nodes, Replicas: store.Replicas}), nil
 		},
 		func(store *datastore.Datastore) (runner, error) {
-			return outage.New(outage.Deps{Env: d.env, Nodes: store.Nodes, Replicas: store.Replicas, Managers: store.InstanceManagers})
+			return unreachable.New(unreachable.Deps{Env: d.env, Nodes: store.Nodes, Replicas: store.Replicas, Managers: store.InstanceManagers})
 		},
 		func(store *datastore.Datastore) (runner, error) {
 			return forcedeletion.New(forcedeletion.Deps{

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/longhorn-lep/longhorn-manager/controller/engine/ending"
+	"github.com/longhorn-lep/longhorn-manager/controller/engineteardown"
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -52,8 +52,8 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		return c.removeReplica(ctx, e, p.Replica)
 	case ActionExpand:
 		return c.expand(ctx, e)
-	case ActionForget:
-		if err := ending.Forget(ctx, c.Engines, e); !apierrors.IsNotFound(err) {
+	case ActionDropFinalizer:
+		if err := engineteardown.DropFinalizer(ctx, c.Engines, e); !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
@@ -216,7 +216,7 @@ func (c *Controller) removeReplica(ctx context.Context, e *longhorn.Engine, name
 		return fmt.Errorf("read the engine before removing a replica: %w", err)
 	}
 	_, asked := live.Spec.ReplicaAddressMap[name]
-	if asked || live.UID != e.UID || live.Status.Session != e.Status.Session || ending.ShallStop(live) {
+	if asked || live.UID != e.UID || live.Status.Session != e.Status.Session || engineteardown.MustStop(live) {
 		return queue.ErrStale
 	}
 	queue.Log(ctx).WithField(logfields.Replica, name).Info("removing a replica from the engine")

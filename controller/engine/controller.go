@@ -91,7 +91,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	case err != nil && !apierrors.IsNotFound(err):
 		return queue.Result{}, err
 	case err != nil || e.Spec.NodeID != c.Node:
-		return queue.Result{}, c.evictStray(ctx, name)
+		return queue.Result{}, c.evictUnlisted(ctx, name)
 	case c.Engines.IsStale(e):
 		return queue.Result{}, queue.ErrStale
 	case e.DeletionTimestamp != nil && !types.HasFinalizer(e):

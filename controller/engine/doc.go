@@ -14,11 +14,11 @@
 //
 // Each arrow to the right follows a write that the API server has confirmed.
 //
-// Package abandon writes the status instead only while the node is down, or while the spec has no node. The leader
-// runs it, and it cannot ask the instance manager. Package ending has the rules that both must share.
+// Package strandedengine writes the status instead only while the node is down, or while the spec has no node. The
+// leader runs it, and it cannot ask the instance manager. Package engineteardown has the rules that both must share.
 //
-//	engine (its node)              abandon (leader)
-//	-----------------              ----------------
+//	engine (its node)              strandedengine (leader)
+//	-----------------              -----------------------
 //	runs                           -
 //	runs; the node is silent       generation+1, no session, stopped
 //	the node is back: the session  -

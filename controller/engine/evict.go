@@ -11,9 +11,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
-// evictStray handles an engine that the instance manager may run although the cache shows no object for it on this
+// evictUnlisted handles an engine that the instance manager may run although the cache shows no object for it on this
 // node. Such an engine exists on a node that was away while its volume moved elsewhere.
-func (c *Controller) evictStray(ctx context.Context, name string) error {
+func (c *Controller) evictUnlisted(ctx context.Context, name string) error {
 	switch o := c.DataPlane.ObserveEngine(name); o.Phase {
 	case types.PhaseUnknown, types.PhaseAbsent:
 		return nil

@@ -31,7 +31,7 @@ func TestNodeThatComesBackConfirmsThatTheEngineIsGone(t *testing.T) {
 func TestEngineThatTheClusterMovedOnFrom(t *testing.T) {
 	left := Observed{Phase: types.PhaseRunning, Generation: 1, Session: "s"}
 	elsewhere := func(e *longhorn.Engine) { e.Spec.NodeID = "another" }
-	abandoned := func(e *longhorn.Engine) {
+	assumedStopped := func(e *longhorn.Engine) {
 		e.Spec.DesireState = longhorn.DesireStateStopped
 		e.Status.Generation, e.Status.Session, e.Status.CurrentState = 2, "", longhorn.InstanceStateStopped
 	}
@@ -47,9 +47,9 @@ func TestEngineThatTheClusterMovedOnFrom(t *testing.T) {
 		{name: "the object is on another node → ended by force", engine: wantedEngine(elsewhere), observed: left, want: []string{"stop vol-e-0 of s by force"}},
 		{name: "the object is on another node and shows this session still → ended by force", engine: wantedEngine(elsewhere, func(e *longhorn.Engine) { e.Status.Session = "s" }), observed: left, want: []string{"stop vol-e-0 of s by force"}},
 		{name: "the object is gone → ended by force", observed: left, want: []string{"stop vol-e-0 of s by force"}},
-		{name: "the object is here and was abandoned → ended by force", engine: wantedEngine(abandoned), observed: left, want: []string{"stop vol-e-0 of s by force"}},
+		{name: "the object is here and was assumed stopped → stopped by force", engine: wantedEngine(assumedStopped), observed: left, want: []string{"stop vol-e-0 of s by force"}},
 		{name: "the object is elsewhere, the server does not answer → left alone", engine: wantedEngine(elsewhere), observed: left, fail: errors.New("away"), wantErr: true},
-		{name: "it was abandoned, the server does not answer → left alone", engine: wantedEngine(abandoned), observed: left, fail: errors.New("away"), wantErr: true},
+		{name: "it was assumed stopped, the server does not answer → left alone", engine: wantedEngine(assumedStopped), observed: left, fail: errors.New("away"), wantErr: true},
 		{name: "the object is here with this session, the cache is late → left alone", engine: running().(*longhorn.Engine), late: true, observed: left, wantErr: true},
 		{name: "the instance manager is silent → left alone", engine: wantedEngine(elsewhere), observed: Observed{Phase: types.PhaseUnknown}},
 		{name: "it is not hosted → nothing", engine: wantedEngine(elsewhere), observed: Observed{Phase: types.PhaseAbsent}},

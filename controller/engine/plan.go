@@ -5,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/longhorn-lep/longhorn-manager/controller/engine/ending"
+	"github.com/longhorn-lep/longhorn-manager/controller/engineteardown"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -31,8 +31,8 @@ const (
 	ActionRemove Action = "remove replica"
 	// ActionExpand makes the engine offer the size of the spec.
 	ActionExpand Action = "expand"
-	// ActionForget drops the finalizer.
-	ActionForget Action = "forget"
+	// ActionDropFinalizer drops the finalizer.
+	ActionDropFinalizer Action = "drop finalizer"
 )
 
 // Input is everything that a plan is based on. A plan modifies nothing in it.
@@ -70,12 +70,12 @@ func plan(in Input) Plan {
 	switch {
 	case in.Observed.Phase == types.PhaseUnknown:
 		// nothing is known, so the plan does nothing and reports nothing
-	case ending.ShallStop(in.Engine):
+	case engineteardown.MustStop(in.Engine):
 		planStop(in, &p)
 	default:
 		planRun(in, &p)
 	}
-	ending.LetGo(in.Engine, &p.Status, in.Now)
+	engineteardown.ClearDeviceInUse(in.Engine, &p.Status, in.Now)
 	return p
 }
 
@@ -102,7 +102,7 @@ func planAbsent(in Input, p *Plan) {
 	switch {
 	case s.CurrentState == longhorn.InstanceStateStarting && s.Endpoint != "":
 		fail(p, in.Now, types.ReasonEngineGone, "the instance manager on this node no longer keeps the engine's device")
-	case ending.IsStopped(s.CurrentState), s.CurrentState == longhorn.InstanceStateStarting && s.UUID != in.Observed.Process:
+	case engineteardown.IsStopped(s.CurrentState), s.CurrentState == longhorn.InstanceStateStarting && s.UUID != in.Observed.Process:
 		setCreation(p, in.Now, longhorn.ConditionUnknown, "Starting", "")
 		raise(in, p)
 	case s.CurrentState == longhorn.InstanceStateStarting:
@@ -236,13 +236,13 @@ func planEnding(in Input, p *Plan) {
 func planStopped(in Input, p *Plan) {
 	s := &p.Status
 	s.OwnerID = in.Owner
-	ending.ForgetRun(s)
+	engineteardown.ClearRunStatus(s)
 	s.CurrentState = longhorn.InstanceStateStopped
 	if types.FindCondition(s.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonEngineNodeDown {
 		setCreation(p, in.Now, longhorn.ConditionUnknown, "Stopped", "")
 	}
 	if in.Engine.DeletionTimestamp != nil {
-		p.Action = ActionForget
+		p.Action = ActionDropFinalizer
 	}
 }
 

@@ -173,7 +173,7 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "deleted and gone → forgotten", engine: engine(state{stop, longhorn.InstanceStateStopped, "", "", true}),
-			observed: Observed{Phase: types.PhaseAbsent}, wantAction: ActionForget, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
+			observed: Observed{Phase: types.PhaseAbsent}, wantAction: ActionDropFinalizer, wantState: longhorn.InstanceStateStopped, wantGen: 4, wantEpoch: 1,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

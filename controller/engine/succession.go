@@ -29,8 +29,8 @@ const succeedWithout = 30 * time.Second
 //	                          and did not take the device over       generation+1; start
 //
 // The endpoint in the status is the reason to keep the device. It is set when the engine runs, stays through any
-// number of successions, and is cleared when the engine is stopped, abandoned or fails. So while it is set, no other
-// engine has written to the volume since the device's session, and the users' cached data is valid.
+// number of successions, and is cleared when the engine is stopped, is assumed stopped, or fails. So while it is set,
+// no other engine has written to the volume since the device's session, and the users' cached data is valid.
 func planKept(in Input, p *Plan) {
 	s := &p.Status
 	switch {

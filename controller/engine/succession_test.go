@@ -69,7 +69,7 @@ func TestPlanOfAKeptDevice(t *testing.T) {
 			observed: kept("s", "p2"), wantAction: ActionAbort, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSession: "s",
 		},
 		{
-			name: "it was stopped or abandoned since, and is wanted here again → the old device is never taken over", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}), change: untold,
+			name: "it was stopped or assumed stopped since, and is wanted here again → the old device is never taken over", engine: engine(state{run, longhorn.InstanceStateStarting, "s", "p", false}), change: untold,
 			observed: kept("older", "p"), wantAction: ActionEvict, wantState: longhorn.InstanceStateStarting, wantGen: 4, wantSession: "s",
 		},
 		{
@@ -90,7 +90,7 @@ func TestPlanOfAKeptDevice(t *testing.T) {
 			observed: kept("s", "p2"), wantAction: ActionStart, wantState: longhorn.InstanceStateStarting, wantGen: 5, wantSession: "new", wantEndpoint: device,
 		},
 		{
-			name: "abandoned, and wanted here again → the old device is never taken over", engine: engine(state{run, longhorn.InstanceStateStopped, "", "", false}),
+			name: "assumed stopped, and wanted here again → the old device is never taken over", engine: engine(state{run, longhorn.InstanceStateStopped, "", "", false}),
 			observed: kept("older", "p2"), wantAction: ActionEvict, wantState: longhorn.InstanceStateStopped, wantGen: 4,
 		},
 		{

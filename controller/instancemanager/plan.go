@@ -84,7 +84,7 @@ type Plan struct {
 //
 // The last row is a daemon that just started, or a data plane that is busy: the status for the same address stays
 // valid until the pod itself changes. The state is running, or unknown if the leader set it while the node was down
-// (controller/outage).
+// (controller/unreachable).
 func plan(in Input, now time.Time) Plan {
 	switch pod := in.Pod; {
 	case pod == nil:

@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/longhorn-lep/longhorn-manager/controller/absence"
+	"github.com/longhorn-lep/longhorn-manager/controller/nodestate"
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -39,8 +39,8 @@ type DepartureDeps struct {
 	InstanceManagers DepartingManagers
 }
 
-// Departure removes the Node of a Kubernetes node that was removed, and then its InstanceManager. It runs in the
-// leader, after the Monitor has detected the removal.
+// Departure answers: which objects of a node are deleted after its Kubernetes node was removed? It deletes the Node,
+// and then its InstanceManager. It runs in the leader, after the Monitor has detected the removal.
 //
 // It leaves replicas and engines unchanged: they stay for a return of the node, and their controllers handle them. The
 // Node has no finalizer. A return of the node does not need the Node, because the identity of a disk and the data are
@@ -110,7 +110,7 @@ func orNil[T any](obj *T, err error) (*T, error) {
 // and the Node there must be the same as the given one. A Node that has registered again in between has another UID. A
 // Node that another writer has changed, such as the daemon or the Monitor of a node that is back, has another version.
 func (d *Departure) removeNode(ctx context.Context, node *longhorn.Node) error {
-	if err := absence.MustHaveLeft(ctx, d.deps.KubeNodes, node.Name); err != nil {
+	if err := nodestate.MustHaveLeft(ctx, d.deps.KubeNodes, node.Name); err != nil {
 		return err
 	}
 	live, err := d.deps.Nodes.Live(ctx, node.Name)
@@ -133,7 +133,7 @@ func (d *Departure) removeNode(ctx context.Context, node *longhorn.Node) error {
 // removeManager deletes the InstanceManager of a node that is neither in Kubernetes nor registered. The garbage
 // collector deletes its pod.
 func (d *Departure) removeManager(ctx context.Context, name string, manager *longhorn.InstanceManager) error {
-	if err := absence.MustHaveLeft(ctx, d.deps.KubeNodes, name); err != nil {
+	if err := nodestate.MustHaveLeft(ctx, d.deps.KubeNodes, name); err != nil {
 		return err
 	}
 	switch _, err := d.deps.Nodes.Live(ctx, name); {

@@ -160,7 +160,7 @@ func (m *Monitor) gather(ctx context.Context, name string) (readyInput, error) {
 	in := readyInput{Node: name}
 	kubeNode, err := m.deps.KubeNodes.GetRO(name)
 	if apierrors.IsNotFound(err) {
-		// Other controllers abandon everything on a node that is gone, so check this live.
+		// Other controllers act in place of a node that is gone, and cannot undo that. So check this live.
 		kubeNode, err = m.deps.KubeNodes.Live(ctx, name)
 	}
 	switch {

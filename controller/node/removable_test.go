@@ -15,8 +15,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// abandoned is a node n that lacks its daemon's pod. If since is positive, Removable has been False for that time.
-func abandoned(since time.Duration) *longhorn.Node {
+// withoutPod is a node n that lacks its daemon's pod. If since is positive, Removable has been False for that time.
+func withoutPod(since time.Duration) *longhorn.Node {
 	return build.Node("n", func(n *longhorn.Node) {
 		n.Status.Conditions = []longhorn.Condition{{
 			Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: types.ReasonManagerPodMissing,
@@ -54,12 +54,12 @@ func TestRemovable(t *testing.T) {
 		reason string
 	}{
 		"its daemon is there → no condition":                        {removalInput{Node: build.ReadyNode("n", "u")}, longhorn.ConditionUnknown, ""},
-		"its pod is missing since now → not yet":                    {removalInput{Node: abandoned(0)}, longhorn.ConditionFalse, types.ReasonManagerPodMissing},
-		"its pod is missing for a minute → not yet":                 {removalInput{Node: abandoned(time.Minute)}, longhorn.ConditionFalse, types.ReasonManagerPodMissing},
-		"missing for long, nothing is there → may be deleted":       {removalInput{Node: abandoned(long)}, longhorn.ConditionTrue, types.ReasonManagerPodMissing},
-		"an engine runs there → kept":                               {removalInput{Node: abandoned(long), Engines: []*longhorn.Engine{build.Engine("v", func(e *longhorn.Engine) { e.Spec.NodeID, e.Status.CurrentState = "n", longhorn.InstanceStateRunning })}}, longhorn.ConditionFalse, types.ReasonNodeInUse},
-		"an engine is to run there → kept":                          {removalInput{Node: abandoned(long), Engines: []*longhorn.Engine{build.Engine("v", func(e *longhorn.Engine) { e.Spec.NodeID, e.Spec.DesireState = "n", longhorn.DesireStateRunning })}}, longhorn.ConditionFalse, types.ReasonNodeInUse},
-		"a share is there → kept":                                   {removalInput{Node: abandoned(long), Shares: []*corev1.Pod{build.Pod("share-manager-v", "n")}}, longhorn.ConditionFalse, types.ReasonNodeInUse},
+		"its pod is missing since now → not yet":                    {removalInput{Node: withoutPod(0)}, longhorn.ConditionFalse, types.ReasonManagerPodMissing},
+		"its pod is missing for a minute → not yet":                 {removalInput{Node: withoutPod(time.Minute)}, longhorn.ConditionFalse, types.ReasonManagerPodMissing},
+		"missing for long, nothing is there → may be deleted":       {removalInput{Node: withoutPod(long)}, longhorn.ConditionTrue, types.ReasonManagerPodMissing},
+		"an engine runs there → kept":                               {removalInput{Node: withoutPod(long), Engines: []*longhorn.Engine{build.Engine("v", func(e *longhorn.Engine) { e.Spec.NodeID, e.Status.CurrentState = "n", longhorn.InstanceStateRunning })}}, longhorn.ConditionFalse, types.ReasonNodeInUse},
+		"an engine is to run there → kept":                          {removalInput{Node: withoutPod(long), Engines: []*longhorn.Engine{build.Engine("v", func(e *longhorn.Engine) { e.Spec.NodeID, e.Spec.DesireState = "n", longhorn.DesireStateRunning })}}, longhorn.ConditionFalse, types.ReasonNodeInUse},
+		"a share is there → kept":                                   {removalInput{Node: withoutPod(long), Shares: []*corev1.Pod{build.Pod("share-manager-v", "n")}}, longhorn.ConditionFalse, types.ReasonNodeInUse},
 		"the only copy → kept":                                      {withCopies(long, stoppedEngine("v-n"), copyOn("n")), longhorn.ConditionFalse, types.ReasonLastReplica},
 		"the only recorded copy, another is not recorded → kept":    {withCopies(long, stoppedEngine("v-n"), copyOn("n"), copyOn("a")), longhorn.ConditionFalse, types.ReasonLastReplica},
 		"another recorded copy has failed → kept":                   {withCopies(long, stoppedEngine("v-n", "v-a"), copyOn("n"), copyOn("a", failed)), longhorn.ConditionFalse, types.ReasonLastReplica},
@@ -81,7 +81,7 @@ func TestRemovable(t *testing.T) {
 }
 
 func withCopies(since time.Duration, e *longhorn.Engine, copies ...*longhorn.Replica) removalInput {
-	in := removalInput{Node: abandoned(since), Replicas: copies, Nodes: map[string]*longhorn.Node{"a": build.ReadyNode("a", "uuid-a"), "n": abandoned(since)}}
+	in := removalInput{Node: withoutPod(since), Replicas: copies, Nodes: map[string]*longhorn.Node{"a": build.ReadyNode("a", "uuid-a"), "n": withoutPod(since)}}
 	if e != nil {
 		in.Engines = []*longhorn.Engine{e}
 	}

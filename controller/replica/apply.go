@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
-	"github.com/longhorn-lep/longhorn-manager/controller/replica/ending"
+	"github.com/longhorn-lep/longhorn-manager/controller/replicateardown"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
@@ -48,8 +48,8 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 		return c.stop(ctx, r, fence)
 	case ActionRemove:
 		return c.remove(ctx, in)
-	case ActionForget:
-		return ending.DropFinalizer(ctx, c.Replicas, r)
+	case ActionDropFinalizer:
+		return replicateardown.DropFinalizer(ctx, c.Replicas, r)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (c *Controller) remove(ctx context.Context, in Input) error {
 		err = fmt.Errorf("remove the data in %s: %w", spec.Directory, err)
 		return c.showRefusal(ctx, live, err)
 	}
-	return ending.DropFinalizer(ctx, c.Replicas, live)
+	return replicateardown.DropFinalizer(ctx, c.Replicas, live)
 }
 
 // showRefusal writes the reason why a deleted replica's data cannot be removed into the status, for example an
@@ -173,7 +173,7 @@ func (c *Controller) writeStatus(ctx context.Context, r *longhorn.Replica, statu
 		return nil, err
 	}
 	tell(c, r, status)
-	ending.TellKept(c.Recorder, r, status)
+	replicateardown.RecordKept(c.Recorder, r, status)
 	return written, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
-	"github.com/longhorn-lep/longhorn-manager/controller/replica/ending"
+	"github.com/longhorn-lep/longhorn-manager/controller/replicateardown"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -47,8 +47,8 @@ type Deps struct {
 	Nodes            NodeStore
 	InstanceManagers InstanceManagerStore
 	// Volumes and Engines are read to decide whether a deleted replica is the last copy.
-	Volumes ending.VolumeStore
-	Engines ending.EngineStore
+	Volumes replicateardown.VolumeStore
+	Engines replicateardown.EngineStore
 	// VolumeKey reads the key of a volume's data plane; a missing key is an error.
 	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
 	DataPlane DataPlane
@@ -126,7 +126,7 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 	case err != nil || r.Spec.NodeID != c.Node:
 		c.attempts.forget(name)
 		c.growths.forget(name)
-		return queue.Result{}, c.stopStray(ctx, name)
+		return queue.Result{}, c.stopUnlisted(ctx, name)
 	case c.Replicas.IsStale(r):
 		return queue.Result{}, queue.ErrStale
 	case r.DeletionTimestamp != nil && !types.HasFinalizer(r):
@@ -172,7 +172,7 @@ func (c *Controller) gather(ctx context.Context, r *longhorn.Replica) (Input, er
 }
 
 func (c *Controller) isLastCopy(ctx context.Context, r *longhorn.Replica) (bool, error) {
-	return ending.Stores{Volumes: c.Volumes, Engines: c.Engines, Nodes: c.Nodes, Replicas: c.Replicas}.IsLastCopy(ctx, r)
+	return replicateardown.Stores{Volumes: c.Volumes, Engines: c.Engines, Nodes: c.Nodes, Replicas: c.Replicas}.IsLastCopy(ctx, r)
 }
 
 // diskOf finds a disk by its UUID: a path is not a disk.

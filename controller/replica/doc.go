@@ -10,14 +10,14 @@
 //	true                      exists          to be opened
 //	true                      none            the copy is lost: an error, never created again
 //
-// Package orphan writes the status instead only while the node is gone from Kubernetes, or while no node has the
-// disk. The leader runs it, and it cannot reach the data. Package ending has the rules that both must share, above
-// all whether a deleted replica is the last healthy replica.
+// Package strandedreplica writes the status instead only while the node is gone from Kubernetes, or while no node has
+// the disk. The leader runs it, and it cannot reach the data. Package replicateardown has the rules that both must
+// share, above all whether a deleted replica is the last healthy replica.
 //
-//	replica (its node)                       orphan (leader)
-//	------------------                       ---------------
+//	replica (its node)                       strandedreplica (leader)
+//	------------------                       ------------------------
 //	runs, stops, removes the data            -
-//	its node is gone: reports nothing        it has failed (NodeGone); deleted: left
+//	its node is gone: reports nothing        it has failed (NodeGone); deleted: removed by force
 //	its node is back: its reports count      -
 //
 // The package must not know engines, except the record of the replicas that have the data. It must not know where

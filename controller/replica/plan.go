@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/longhorn-lep/longhorn-manager/controller/replica/ending"
+	"github.com/longhorn-lep/longhorn-manager/controller/replicateardown"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -31,8 +31,8 @@ const (
 	ActionGrow Action = "grow"
 	// ActionRemove deletes the data and then drops the finalizer.
 	ActionRemove Action = "remove"
-	// ActionForget drops the finalizer of a replica that never had a place.
-	ActionForget Action = "forget"
+	// ActionDropFinalizer drops the finalizer of a replica that never had a place.
+	ActionDropFinalizer Action = "drop finalizer"
 )
 
 // asksDisk reports whether the data plane uses the replica's disk for the action.
@@ -56,9 +56,9 @@ type Input struct {
 	Disk     Disk
 	Manager  *longhorn.InstanceManager // nil: there is none
 	// Silent: this node is not registered, or is gone from Kubernetes. Then the leader reports on its replicas
-	// (package orphan), and a daemon that still runs does nothing.
+	// (package strandedreplica), and a daemon that still runs does nothing.
 	Silent bool
-	// Kept: the replica was deleted, but must stay (ending.IsLastCopy). The plan treats it as not deleted.
+	// Kept: the replica was deleted, but must stay (replicateardown.IsLastCopy). The plan treats it as not deleted.
 	Kept bool
 	// Owner is this node, for status.ownerID.
 	Owner string
@@ -80,8 +80,8 @@ type Plan struct {
 func plan(in Input) Plan {
 	p := Plan{Status: *in.Replica.Status.DeepCopy()}
 	switch {
-	case in.isDeleting() && !ending.HasPlace(in.Replica):
-		p.Action = ActionForget
+	case in.isDeleting() && !replicateardown.HasPlace(in.Replica):
+		p.Action = ActionDropFinalizer
 	case in.Silent:
 	case in.Observed.Phase == types.PhaseUnknown:
 		// nothing is known, so the plan does nothing and reports nothing
@@ -90,7 +90,7 @@ func plan(in Input) Plan {
 	default:
 		planRun(in, &p)
 	}
-	if after := ending.Keep(in.Replica, in.Kept, &p.Status, in.Now); after > 0 {
+	if after := replicateardown.SetRemovable(in.Replica, in.Kept, &p.Status, in.Now); after > 0 {
 		p.After = after
 	}
 	return p
@@ -120,7 +120,7 @@ func planRun(in Input, p *Plan) {
 		grow(in, p)
 	case types.PhaseStarting, types.PhaseStopping:
 		p.Status.CurrentState = longhorn.InstanceState(in.Observed.Phase)
-		ending.ForgetRun(&p.Status)
+		replicateardown.ClearRunStatus(&p.Status)
 	case types.PhaseError:
 		failObserved(in, p)
 		open(in, p)
@@ -160,7 +160,7 @@ func open(in Input, p *Plan) {
 	if p.After == 0 || p.Status.CurrentState != longhorn.InstanceStateError {
 		setCreation(p, in.Now, longhorn.ConditionUnknown, last.Reason, last.Message)
 		p.Status.CurrentState = longhorn.InstanceStateStarting
-		ending.ForgetRun(&p.Status)
+		replicateardown.ClearRunStatus(&p.Status)
 	}
 	p.Action = ActionStart
 	if !in.Replica.Status.DirectoryCreated {
@@ -222,7 +222,7 @@ func planStop(in Input, p *Plan) {
 		return
 	}
 	p.Status.CurrentState = longhorn.InstanceStateStopped
-	ending.ForgetRun(&p.Status)
+	replicateardown.ClearRunStatus(&p.Status)
 	if types.FindCondition(p.Status.Conditions, types.ConditionInstanceCreation).Reason == types.ReasonNodeGone {
 		setCreation(p, in.Now, longhorn.ConditionUnknown, "", "") // the node is back
 	}
@@ -281,7 +281,7 @@ func isOfDisk(reason string) bool {
 
 func fail(p *Plan, now time.Time, reason, message string) {
 	p.Status.CurrentState = longhorn.InstanceStateError
-	ending.ForgetRun(&p.Status)
+	replicateardown.ClearRunStatus(&p.Status)
 	setCreation(p, now, longhorn.ConditionFalse, reason, message)
 	p.After = retryOpen
 }

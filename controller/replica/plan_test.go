@@ -169,7 +169,7 @@ func TestPlan(t *testing.T) {
 			name: "to be fenced, cannot be opened → an error", replica: replica(created, fence(7)), observed: torn, disk: goodDisk,
 			wantState: longhorn.InstanceStateError, wantAfter: 30 * time.Second, wantReason: "MetadataTorn",
 		},
-		{name: "deleted without ever having a place → forgotten", replica: replica(placeless, deleted), observed: silent, wantAction: ActionForget},
+		{name: "deleted without ever having a place → forgotten", replica: replica(placeless, deleted), observed: silent, wantAction: ActionDropFinalizer},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := plan(Input{Replica: tc.replica, Observed: tc.observed, Disk: tc.disk, Owner: "n", Now: now})
@@ -283,7 +283,7 @@ func TestHowSoonAReplicaIsTriedAgain(t *testing.T) {
 // Calls to a disk that hangs block. Only actions with such calls must take a turn.
 func TestWhichActionsAskTheDisk(t *testing.T) {
 	for action, want := range map[Action]bool{
-		ActionCreate: true, ActionStart: true, ActionStop: true, ActionRemove: true, ActionForget: false, ActionNone: false,
+		ActionCreate: true, ActionStart: true, ActionStop: true, ActionRemove: true, ActionDropFinalizer: false, ActionNone: false,
 	} {
 		assert.Equal(t, want, action.asksDisk(), "%q: %t", action, !want)
 	}

@@ -18,9 +18,9 @@ func fenceOf(e *longhorn.Engine) int64 {
 	return e.Status.Generation
 }
 
-// isFenced reports whether an abandoned engine that may still run can no longer acknowledge a write. One fenced member
-// is enough. A write is acknowledged only when all members have stored it. A member is excluded only by an epoch that
-// the Engine object accepts, and the object refuses the epochs of an engine that was abandoned.
+// isFenced reports whether an engine that was assumed stopped, and may still run, can no longer acknowledge a write.
+// One fenced member is enough. A write is acknowledged only when all members have stored it. A member is excluded only
+// by an epoch that the Engine object accepts, and the object refuses the epochs of an engine that was assumed stopped.
 //
 //	engine, cut off                object                 member
 //	---------------                ------                 ------

@@ -12,9 +12,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// abandoned is the served volume after node "a" of its engine went down and its users left. The leader assumed that
-// the engine is stopped, at generation 2.
-func abandoned(in Input) Input {
+// assumedStopped is the served volume after node "a" of its engine went down and its users left. The leader assumed
+// that the engine is stopped, at generation 2.
+func assumedStopped(in Input) Input {
 	in.Nodes["a"] = copies.NodeFact{Down: true}
 	in.Volume.Spec.NodeID = ""
 	in.Volume.Status.State = longhorn.VolumeStateDetaching
@@ -40,31 +40,31 @@ func TestDetachFromADeadNode(t *testing.T) {
 		fenced    []string // replicas that now get the desired state stopped and the fence
 		wantFault string
 	}{
-		{name: "replicas run → all are asked to stop behind the fence, those of the dead node for its return", in: abandoned(served(3, member, member, member)), want: longhorn.VolumeStateDetaching, fenced: []string{"r1", "r2", "r3"}},
+		{name: "replicas run → all are asked to stop behind the fence, those of the dead node for its return", in: assumedStopped(served(3, member, member, member)), want: longhorn.VolumeStateDetaching, fenced: []string{"r1", "r2", "r3"}},
 		{
 			name: "one member holds the fence, another live one has not stopped yet → detached, nothing depends on it", want: longhorn.VolumeStateDetached,
-			in: abandoned(served(3, member, all(member, stopWanted(2, stopped, 2)), all(member, stopWanted(2, running, 1)))), fenced: []string{"r1"},
+			in: assumedStopped(served(3, member, all(member, stopWanted(2, stopped, 2)), all(member, stopWanted(2, running, 1)))), fenced: []string{"r1"},
 		},
 		{
 			name: "every live one has stopped and holds the fence → detached", want: longhorn.VolumeStateDetached,
-			in: abandoned(served(3, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, stopped, 2)), all(member, stopWanted(2, stopped, 2)))),
+			in: assumedStopped(served(3, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, stopped, 2)), all(member, stopWanted(2, stopped, 2)))),
 		},
 		{
 			name: "stopped, but none holds the fence yet → waits", want: longhorn.VolumeStateDetaching,
-			in: abandoned(served(2, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, stopped, 1)))),
+			in: assumedStopped(served(2, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, stopped, 1)))),
 		},
 		{
 			name: "only one outside the epoch holds the fence → not enough", want: longhorn.VolumeStateDetaching, wantFault: "replica r1 on node a: the node does not answer",
-			in: abandoned(served(2, all(member, stopWanted(2, running, 1)), all(fresh, stopWanted(2, stopped, 2)))),
+			in: assumedStopped(served(2, all(member, stopWanted(2, running, 1)), all(fresh, stopWanted(2, stopped, 2)))),
 		},
 		{
 			name: "a live member is broken, another one holds the fence → detached", want: longhorn.VolumeStateDetached,
-			in: abandoned(served(3, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, failing, 1)), all(member, stopWanted(2, stopped, 2)))),
+			in: assumedStopped(served(3, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, failing, 1)), all(member, stopWanted(2, stopped, 2)))),
 		},
 		{
 			name: "no member can take up the fence → faulted, each named", want: longhorn.VolumeStateDetaching,
 			wantFault: "replica r1 on node a: the node does not answer; replica r2 on node b: MetadataTorn: m",
-			in:        abandoned(served(2, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, failing, 1), broken("MetadataTorn")))),
+			in:        assumedStopped(served(2, all(member, stopWanted(2, running, 1)), all(member, stopWanted(2, failing, 1), broken("MetadataTorn")))),
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestDetachFromADeadNode(t *testing.T) {
 }
 
 func TestVolumeDetachedBehindAFenceStaysDetached(t *testing.T) {
-	in := abandoned(served(2, all(member, stopWanted(2, longhorn.InstanceStateRunning, 1)), all(member, stopWanted(2, longhorn.InstanceStateStopped, 2))))
+	in := assumedStopped(served(2, all(member, stopWanted(2, longhorn.InstanceStateRunning, 1)), all(member, stopWanted(2, longhorn.InstanceStateStopped, 2))))
 	in.Engine.Spec.NodeID, in.Engine.Spec.ReplicaAddressMap = "", nil
 	for range 2 {
 		p := plan(in)
@@ -112,7 +112,7 @@ func TestEngineOfADeadNodeIsNotStartedElsewhereBeforeItIsTakenForStopped(t *test
 }
 
 func TestOrderlyStopNeedsNoFence(t *testing.T) {
-	in := abandoned(served(2, member, all(member, stopWanted(0, longhorn.InstanceStateStopped, 1))))
+	in := assumedStopped(served(2, member, all(member, stopWanted(0, longhorn.InstanceStateStopped, 1))))
 	in.Engine.Status.Conditions = nil // its node said that it stopped, and then went down
 	p := plan(in)
 	assert.Equal(t, longhorn.VolumeStateDetached, p.Status.State, "a replica of a dead node holds it up")
@@ -122,7 +122,7 @@ func TestOrderlyStopNeedsNoFence(t *testing.T) {
 }
 
 func TestDeletionAfterItsNodeDied(t *testing.T) {
-	in := abandoned(served(2, member, member))
+	in := assumedStopped(served(2, member, member))
 	d := planDeletion(in)
 	require.Len(t, d.UpdateReplicas, 2)
 	assert.Equal(t, int64(2), d.UpdateReplicas[1].Spec.FenceGeneration)
@@ -133,7 +133,7 @@ func TestDeletionAfterItsNodeDied(t *testing.T) {
 
 // A deleted replica that stays as the last good one is the only replica that can fence an engine on a dead node.
 func TestAKeptReplicaIsAskedForTheFence(t *testing.T) {
-	p := plan(abandoned(served(1, all(member, onNode("b"), beingDeleted, kept))))
+	p := plan(assumedStopped(served(1, all(member, onNode("b"), beingDeleted, kept))))
 	require.NotEmpty(t, p.UpdateReplicas)
 	assert.EqualValues(t, 2, p.UpdateReplicas[0].Spec.FenceGeneration)
 }

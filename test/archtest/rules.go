@@ -21,33 +21,43 @@ var rules = []rule{
 	// Control plane.
 	{"controller/queue", []string{"types", "util/..."}, "the loop serves every kind and knows none"},
 	{
-		"controller/absence",
+		"controller/nodestate",
 		[]string{"controller/queue", "types", "k8s/apis/..."},
-		"it asks what all must know before they give up a node, and knows none of them",
+		"controllers ask it before they act in place of a node that is down or gone; it knows none of them",
 	},
 	{
 		"controller/node",
-		[]string{"controller/absence", "controller/queue", "datastore", "scheduler", "disk", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
+		[]string{"controller/nodestate", "controller/queue", "datastore", "scheduler", "disk", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
 		"controllers meet in the API, not in each other's code; the data plane is reached through interfaces they declare",
 	},
 	{
-		"controller/engine/ending",
+		"controller/engineteardown",
 		[]string{"controller/queue", "types", "k8s/apis/..."},
-		"what the node's controller and the leader's see alike rests on the Engine alone",
+		"the rules that the node's controller and the leader's share depend on the Engine alone",
 	},
 	{
-		"controller/replica/ending",
+		"controller/replicateardown",
 		[]string{"types", "k8s/apis/..."},
-		"what the node's controller and the leader's see alike rests on the records of a volume alone",
+		"the rules that the node's controller and the leader's share depend on the records of a volume alone",
 	},
 	{
-		"controller/replica/orphan",
-		[]string{"controller/absence", "controller/queue", "controller/replica/ending", "datastore", "types", "k8s/apis/..."},
+		"controller/engine",
+		[]string{"controller/engineteardown", "controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
+		"it shares with the leader's controller only the rules of an engine's teardown; controllers meet in the API, not in each other's code",
+	},
+	{
+		"controller/replica",
+		[]string{"controller/replicateardown", "controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
+		"it shares with the leader's controller only the rules of a replica's teardown; controllers meet in the API, not in each other's code",
+	},
+	{
+		"controller/strandedreplica",
+		[]string{"controller/nodestate", "controller/queue", "controller/replicateardown", "datastore", "types", "k8s/apis/..."},
 		"the leader cannot ask a node's data plane, so it must not know package replica",
 	},
 	{
-		"controller/engine/abandon",
-		[]string{"controller/absence", "controller/engine/ending", "controller/queue", "datastore", "types", "k8s/apis/..."},
+		"controller/strandedengine",
+		[]string{"controller/engineteardown", "controller/nodestate", "controller/queue", "datastore", "types", "k8s/apis/..."},
 		"the leader cannot ask a node's data plane, so it must not know package engine",
 	},
 	{
@@ -62,7 +72,7 @@ var rules = []rule{
 	},
 	{
 		"controller/...",
-		[]string{"controller/absence", "controller/queue", "datastore", "scheduler", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
+		[]string{"controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
 		"controllers meet in the API, not in each other's code; the data plane is reached through interfaces they declare",
 	},
 	{

@@ -79,8 +79,8 @@ func near(cluster scheduler.Snapshot, want scheduler.Request, node string) (sche
 	return scheduler.Schedule(cluster, want)
 }
 
-// clusterFor removes the replicas that are abandoned from the snapshot, so that they no longer count for
-// anti-affinity. It marks the replicas that are about to leave their disks. A replica that runs keeps its place.
+// clusterFor removes the replicas that are no members and are down from the snapshot, so that they no longer count
+// for anti-affinity. It marks the replicas that are about to leave their disks. A replica that runs keeps its place.
 func clusterFor(cluster scheduler.Snapshot, f policyFacts) scheduler.Snapshot {
 	cluster.Replicas = slices.Clone(cluster.Replicas)
 	for _, v := range f.List {
