@@ -97,7 +97,7 @@ type Detector struct {
 	silences map[string]silence // by address
 	count    *count
 	judging  map[string]bool
-	down     map[string]*fallen
+	down     map[string]*downNode
 	doubts   map[string]doubt
 	reasons  map[string]string // the logged reason for the lack of a verdict on a silent node
 }
@@ -110,7 +110,7 @@ func New(d Deps) (*Detector, error) {
 	det := &Detector{
 		deps: d, renewals: newRenewals(d.Clock), count: newCount(standard),
 		shares: map[string]share{}, asked: map[string]bool{}, heard: map[string]bool{}, fresh: map[string]bool{},
-		judging: map[string]bool{}, down: map[string]*fallen{}, doubts: map[string]doubt{}, reasons: map[string]string{},
+		judging: map[string]bool{}, down: map[string]*downNode{}, doubts: map[string]doubt{}, reasons: map[string]string{},
 	}
 	watches := []queue.Watch{{Events: d.Pods, Handler: det.podHandler()}}
 	if d.Leases != nil {
@@ -279,7 +279,7 @@ func (d *Detector) judge(ctx context.Context, node string, epoch int) {
 		defer d.renew(node)
 	case out.down && d.count.mayFall(node, bootID, epoch, now):
 		isDown = true
-		d.down[node] = newFallen(now, out.witness, bootID)
+		d.down[node] = newDownNode(now, out.witness, bootID)
 		d.down[node].next = now.Add(recheckSoon)
 		delete(d.reasons, node)
 	}

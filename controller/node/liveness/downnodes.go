@@ -21,8 +21,8 @@ const (
 	soonFor      = time.Minute
 )
 
-// fallen is a node that is down.
-type fallen struct {
+// downNode is a node that is down.
+type downNode struct {
 	silence  longhorn.NodeSilence
 	since    time.Time // by this clock, as this process knows it
 	next     time.Time // the time of the next check
@@ -30,8 +30,8 @@ type fallen struct {
 	answered bool // to a question
 }
 
-func newFallen(now time.Time, witness, bootID string) *fallen {
-	return &fallen{since: now, silence: longhorn.NodeSilence{FoundAt: now.UTC().Format(time.RFC3339), Witness: witness, BootID: bootID}}
+func newDownNode(now time.Time, witness, bootID string) *downNode {
+	return &downNode{since: now, silence: longhorn.NodeSilence{FoundAt: now.UTC().Format(time.RFC3339), Witness: witness, BootID: bootID}}
 }
 
 // doubt is a verdict that seems to be wrong: the node answers, and its kubelet may not have reported yet that it has
@@ -56,9 +56,9 @@ func (d *Detector) takeOver() error {
 		ready := types.FindCondition(n.Status.Conditions, types.ConditionReady)
 		switch {
 		case n.Status.Silence != nil:
-			d.down[n.Name] = &fallen{since: now, silence: *n.Status.Silence.DeepCopy()}
+			d.down[n.Name] = &downNode{since: now, silence: *n.Status.Silence.DeepCopy()}
 		case ready.Status == longhorn.ConditionFalse && ready.Reason == types.ReasonNodeNotAnswering: // by a leader of an earlier release
-			d.down[n.Name] = newFallen(now, "", d.bootOf(n.Name))
+			d.down[n.Name] = newDownNode(now, "", d.bootOf(n.Name))
 		}
 	}
 	d.looked = true
@@ -99,11 +99,11 @@ func (d *Detector) recheck(ctx context.Context, node string) {
 	now := d.deps.Clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if standing := d.down[node]; standing != nil {
-		standing.asking = false
-		standing.next = now.Add(recheckLater)
-		if now.Sub(standing.since) < soonFor {
-			standing.next = now.Add(recheckSoon)
+	if known := d.down[node]; known != nil {
+		known.asking = false
+		known.next = now.Add(recheckLater)
+		if now.Sub(known.since) < soonFor {
+			known.next = now.Add(recheckSoon)
 		}
 	}
 }
