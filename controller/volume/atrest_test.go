@@ -89,7 +89,7 @@ func TestADeletedVolumeGoesAfterTheReplicasThatCanBeRemoved(t *testing.T) {
 		{"on a node that is up, which has not removed it in a minute → waits no longer", longAgo, true},
 		{"on a node that is down → does not wait", all(deletedReplica, away), true},
 		{"on a node that is gone → does not wait", all(deletedReplica, nodeGone), true},
-		{"its node is back without the disk → does not wait", all(deletedReplica, stranded), true},
+		{"its node is back without the disk → does not wait", all(deletedReplica, diskless), true},
 		{"its data cannot be removed → does not wait", all(deletedReplica, refused), true},
 		{"it is not deleted yet → that comes first", fresh, false},
 		{"the same on a node that is down → that comes first", away, false},

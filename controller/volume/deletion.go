@@ -75,7 +75,7 @@ func isGoing(in Input, r *longhorn.Replica) bool {
 	switch {
 	case r.DeletionTimestamp == nil:
 		return true
-	case !known, node.Down, node.Gone, in.Stranded[r.Name], in.Now.Sub(r.DeletionTimestamp.Time) >= removalWait:
+	case !known, node.Down, node.Gone, in.LacksDisk[r.Name], in.Now.Sub(r.DeletionTimestamp.Time) >= removalWait:
 		return false
 	}
 	return !types.IsConditionTrue(r.Status.Conditions, types.ConditionRemovalRefused)

@@ -67,7 +67,7 @@ func (c *Controller) objects() (o scheduler.Objects, err error) {
 
 // gatherVolume reads a volume's engine and replicas, the state of their nodes, and the settings.
 func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Input, error) {
-	in := Input{Owner: c.deps.Owner, Facts: copies.Facts{Volume: v, Now: c.deps.Clock.Now(), Stranded: map[string]bool{}}}
+	in := Input{Owner: c.deps.Owner, Facts: copies.Facts{Volume: v, Now: c.deps.Clock.Now(), LacksDisk: map[string]bool{}}}
 	in.readSettings(c.deps.Setting)
 	nodes := []string{v.Spec.NodeID}
 	engines, err := c.deps.Engines.ByIndex(datastore.IndexVolume, v.Name)
@@ -87,7 +87,7 @@ func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Inpu
 	for _, r := range replicas {
 		if r.Spec.VolumeName == v.Name && ownedBy(r, v) {
 			in.Replicas = append(in.Replicas, r)
-			in.Stranded[r.Name] = isStranded(o.Nodes, r)
+			in.LacksDisk[r.Name] = lacksDisk(o.Nodes, r)
 			nodes = append(nodes, r.Spec.NodeID)
 		}
 	}
@@ -142,7 +142,7 @@ func (c *Controller) isOutdated(e *longhorn.Engine) bool {
 	return err != nil || now.ResourceVersion != e.ResourceVersion
 }
 
-func isStranded(nodes []*longhorn.Node, r *longhorn.Replica) bool {
+func lacksDisk(nodes []*longhorn.Node, r *longhorn.Replica) bool {
 	return slices.ContainsFunc(nodes, func(n *longhorn.Node) bool { return n.Name == r.Spec.NodeID && types.LacksDisk(n, r) })
 }
 

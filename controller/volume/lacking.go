@@ -45,7 +45,7 @@ func lackDetached(in Input) string {
 		isMember := absent[r.Name]
 		delete(absent, r.Name)
 		switch where := fmt.Sprintf("replica %s on node %s", r.Name, r.Spec.NodeID); {
-		case isMember && in.Stranded[r.Name]:
+		case isMember && in.LacksDisk[r.Name]:
 			troubles = append(troubles, where+": the node came back without its disk")
 		case !types.Stays(r), copies.IsUnavailable(in.Facts, r):
 			troubles = append(troubles, describe(in, r))

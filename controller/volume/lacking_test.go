@@ -55,7 +55,7 @@ func TestADetachedVolumeSaysThatItLacksCopies(t *testing.T) {
 		},
 		{
 			name: "its node came back without its disk → that is said", status: longhorn.ConditionTrue,
-			change:  func(in *Input) { in.Stranded = map[string]bool{"vol-r-2": true} },
+			change:  func(in *Input) { in.LacksDisk = map[string]bool{"vol-r-2": true} },
 			message: "healthy replicas: 1 of the 2 requested (replica vol-r-2 on node b: the node came back without its disk); missing replicas are rebuilt when the volume is attached",
 			events:  []string{detach + "healthy replicas: 1 of the 2 requested (replica vol-r-2 on node b: the node came back without its disk); missing replicas are rebuilt when the volume is attached"},
 		},

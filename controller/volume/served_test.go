@@ -68,10 +68,10 @@ func nodeLeft(in *Input, r *longhorn.Replica) {
 	broken(types.ReasonNodeGone)(in, r)
 }
 
-// stranded: its node is back, without its disk.
-func stranded(in *Input, r *longhorn.Replica) {
+// diskless: its node is back, without its disk.
+func diskless(in *Input, r *longhorn.Replica) {
 	broken(types.ReasonDiskNotFound)(in, r)
-	in.Stranded = map[string]bool{r.Name: true}
+	in.LacksDisk = map[string]bool{r.Name: true}
 }
 
 func broken(reason string) option {

@@ -128,7 +128,7 @@ func prospectOf(in Facts, v View) prospect {
 	switch {
 	case v.Underway:
 		return expected
-	case v.gone, in.Nodes[v.Spec.NodeID].Gone, isError && (isDeleted(c.Reason) || in.Stranded[v.Name]):
+	case v.gone, in.Nodes[v.Spec.NodeID].Gone, isError && (isDeleted(c.Reason) || in.LacksDisk[v.Name]):
 		return lost
 	case v.down, v.small && types.FindCondition(v.Status.Conditions, types.ConditionExpanded).Status == longhorn.ConditionFalse,
 		v.Spec.RebuildRetryCount >= maxRetries && v.Spec.LastHealthyAt != "":

@@ -24,8 +24,8 @@ type Facts struct {
 	AllowDegraded bool
 	// Nodes that hold the engine or a replica, by name.
 	Nodes map[string]NodeFact
-	// Stranded are the replicas whose node came back without their disk (types.LacksDisk).
-	Stranded map[string]bool
+	// LacksDisk are the replicas whose node came back without their disk (types.LacksDisk).
+	LacksDisk map[string]bool
 	// Evicted are the replicas that must leave their disk.
 	Evicted map[string]bool
 	// DiskPressure is the used percentage of a disk from which replicas are moved off the disk; 0: they are not

@@ -119,7 +119,7 @@ func TestTarget(t *testing.T) {
 		{name: "its data was deleted → another one at once", in: degradedFor(0, served(2, member, all(once(0), lostData))), want: "keep last good, keep lost", add: "count"},
 		{name: "its directory is missing → another one at once", in: degradedFor(0, served(2, member, all(once(0), broken(types.ReasonReplicaMissing)))), want: "keep last good, keep lost", add: "count"},
 		{name: "its disk is broken, the wait not over → waited for", in: degradedFor(time.Minute, served(2, member, all(once(time.Minute), broken(types.ReasonDiskNotReady)))), want: "keep last good, build away", after: 9 * time.Minute},
-		{name: "its node came back without its disk → another one at once", in: degradedFor(0, served(2, member, all(once(0), stranded))), want: "keep last good, keep lost", add: "count"},
+		{name: "its node came back without its disk → another one at once", in: degradedFor(0, served(2, member, all(once(0), diskless))), want: "keep last good, keep lost", add: "count"},
 		{name: "a good one fails its rebuilds, the wait over → another one beside it", in: degradedFor(time.Hour, served(2, member, all(once(0), retried(5)))), want: "keep last good, build away", add: "count"},
 		{name: "a good one fails its rebuilds, the wait not over → waited for", in: degradedFor(0, served(2, member, all(once(0), retried(5)))), want: "keep last good, build away", after: 10 * time.Minute},
 		{name: "a new one fails its rebuilds → no second one: the fault is not the disk's", in: degradedFor(time.Hour, served(2, member, all(fresh, retried(9)))), want: "keep last good, build awaited"},

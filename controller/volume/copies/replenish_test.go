@@ -41,7 +41,7 @@ func TestReplenishment(t *testing.T) {
 		{name: "a member's node was removed, it serves on → another one at once", in: degradedFor(0, served(2, member, all(member, nodeLeft))), wantNode: "c"},
 		{name: "the last member's node was removed, it serves on → another one, made of it", in: degradedFor(0, served(1, all(member, onNode("b"), nodeLeft))), wantNode: "c"},
 		{name: "its disk was taken out of its node, the wait not over → waited for: it may be on its way elsewhere", in: degradedFor(4*time.Minute, served(2, member, all(once(4*time.Minute), broken(types.ReasonDiskNotFound)))), wantAfter: 6 * time.Minute},
-		{name: "its node came back without its disk → another one at once, there if need be", in: onNodes(2, degradedFor(0, served(2, member, all(once(0), stranded)))), wantNode: "b"},
+		{name: "its node came back without its disk → another one at once, there if need be", in: onNodes(2, degradedFor(0, served(2, member, all(once(0), diskless)))), wantNode: "b"},
 		{name: "a copy's directory is lost → another one at once, on the same node if need be", in: onNodes(2, degradedFor(0, served(2, member, all(once(0), broken(types.ReasonReplicaMissing))))), wantNode: "b"},
 		{name: "a copy's data was deleted under it → another one at once, on the same node if need be", in: onNodes(2, degradedFor(0, served(2, member, all(once(0), broken(types.ReasonDataDeleted))))), wantNode: "b"},
 		{name: "a copy's data is not there → another one at once, on the same node if need be", in: onNodes(2, degradedFor(0, served(2, member, all(once(0), broken(types.ReasonDataMissing))))), wantNode: "b"},

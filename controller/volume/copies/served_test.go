@@ -78,10 +78,10 @@ func nodeLeft(in *Facts, r *longhorn.Replica) {
 	broken(types.ReasonNodeGone)(in, r)
 }
 
-// stranded: its node is back, without its disk.
-func stranded(in *Facts, r *longhorn.Replica) {
+// diskless: its node is back, without its disk.
+func diskless(in *Facts, r *longhorn.Replica) {
 	broken(types.ReasonDiskNotFound)(in, r)
-	in.Stranded = map[string]bool{r.Name: true}
+	in.LacksDisk = map[string]bool{r.Name: true}
 }
 
 func broken(reason string) option {

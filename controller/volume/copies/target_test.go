@@ -25,7 +25,7 @@ func drawServed(t *rapid.T) Facts {
 		all(member, unasked), all(member, unnoted),
 	}
 	circumstances := []option{
-		fresh, fresh, fresh, fresh, away, nodeGone, nodeLeft, evicted, beingDeleted, stranded,
+		fresh, fresh, fresh, fresh, away, nodeGone, nodeLeft, evicted, beingDeleted, diskless,
 		onNode("a"), retried(7), broken(types.ReasonDataMissing), replaced,
 	}
 	var copies []option
@@ -144,7 +144,7 @@ func obey(t *testing.T, in *Facts) bool {
 // disks.
 func drawMixed(t *rapid.T) Facts {
 	states := []option{
-		member, member, member, member, once(0), once(time.Hour), all(once(0), stranded), fresh, all(fresh, asked), all(member, unasked), all(member, unnoted),
+		member, member, member, member, once(0), once(time.Hour), all(once(0), diskless), fresh, all(fresh, asked), all(member, unasked), all(member, unnoted),
 		all(once(long), asked, tried, shows(longhorn.ReplicaModeWO)), all(once(long), asked, tried, shows(longhorn.ReplicaModeERR)),
 	}
 	circumstances := []option{fresh, fresh, fresh, evicted, evicted, onNode("a"), all(onNode("a"), onDisk("disk-a")), onNode("b"), retried(7)}
