@@ -1,5 +1,6 @@
-// Package drain makes `kubectl drain` wait for volumes. It creates a PodDisruptionBudget for the pod of each instance
-// manager that must not be evicted now, and deletes the budget when the pod may be evicted.
+// Package drain answers: may the pod of a node's instance manager be evicted now? So `kubectl drain` waits for volumes.
+// The package creates a PodDisruptionBudget for the pod of each instance manager that must not be evicted now. It
+// deletes the budget when the pod may be evicted.
 //
 //	instance manager's node                             budget
 //	an engine runs there, or is about to                exists

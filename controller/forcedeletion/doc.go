@@ -1,5 +1,5 @@
-// Package forcedeletion deletes pods that use volumes by force when their node is down, if the setting
-// node-down-pod-deletion-policy says so. It runs on the leader.
+// Package forcedeletion answers: may a pod that uses a volume be deleted by force, because its node is down? The
+// setting node-down-pod-deletion-policy selects the pods. The package runs on the leader, and deletes them.
 //
 //	node falls silent ──► Kubernetes evicts its pods (5 min by default), and waits for the node to confirm ──►
 //	node still down, the grace of the pods is over ──► deleted by force ──► their controllers create others elsewhere ──►

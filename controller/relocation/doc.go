@@ -1,7 +1,9 @@
-// Package relocation updates replicas when their disk moves. A disk is identified by its UUID, wherever it is mounted.
-// A Replica names its disk (spec.diskID) and the place of that disk (spec.nodeID, spec.diskPath, the label of the
-// node), so that the right daemon handles it. When the disk is found at another path, or on another node, the package
-// changes these fields. It runs in the leader and handles the whole cluster.
+// Package relocation answers: which node has the disk of a replica now, and at which path? It runs in the leader and
+// handles the whole cluster.
+//
+// A disk is identified by its UUID, wherever it is mounted. A Replica names its disk (spec.diskID) and the place of
+// that disk (spec.nodeID, spec.diskPath, the label of the node), so that the right daemon handles it. When the disk is
+// found at another path, or on another node, the package changes these fields.
 //
 //	Node a                 Replica                       Node b
 //	------                 -------                       ------

@@ -1,5 +1,5 @@
-// Package remount restarts pods after their volume failed and was attached again. These pods have mounted a dead
-// device, and only a new mount helps. The package runs on the leader.
+// Package remount answers: which pods must be restarted after their volume failed and was attached again? These pods
+// have mounted a dead device, and only a new mount helps. The package runs on the leader.
 //
 //	data plane stopped ──► status.remountRequestedAt ──► the pods that use the volume are recorded ──►
 //	volume attached again ──► 5 s ──► the recorded pods on its node are deleted ──► their

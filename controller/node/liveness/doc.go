@@ -1,4 +1,4 @@
-// Package liveness detects within seconds that a node which serves shares is down. It runs in the leader.
+// Package liveness answers within seconds: is a node that serves shares down? It runs in the leader.
 //
 //	every 0.5 s   one question to the health port of each share, on a connection that stays open
 //	   │ three questions in a row that no share of the node answers
