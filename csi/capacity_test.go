@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestCapacityIsTheManagers(t *testing.T) {
+func TestGetCapacityReturnsTheManagersCapacity(t *testing.T) {
 	f := newFakeService("n1")
 	s := &controllerServer{core: coreOver(f)}
 	at := func(segments map[string]string) *csipb.GetCapacityRequest {

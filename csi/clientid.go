@@ -34,10 +34,10 @@ import (
 // identifier, or a mount could not wait for the daemon. It ends with the first mount at a time when no share is
 // mounted. Until then, the daemon knows too little about which client belongs to which node, but never something wrong.
 const (
-	// wantedPatience is how long the first mount waits if the daemon has not written a wanted identifier yet: both
+	// wantedTimeout is how long the first mount waits if the daemon has not written a wanted identifier yet: both
 	// start when the node starts. A daemon of an earlier release never writes it. No later mount waits.
-	wantedPatience = 5 * time.Second
-	wantedRound    = 100 * time.Millisecond
+	wantedTimeout  = 5 * time.Second
+	wantedInterval = 100 * time.Millisecond
 )
 
 // clientID manages the identifier of the node's NFS client. It only informs: it makes no mount fail.
@@ -48,9 +48,9 @@ type clientID struct {
 	// load loads the kernel's NFS client.
 	load func() error
 	// isUsed reports whether a share is mounted on this node.
-	isUsed   func() (bool, error)
-	patience time.Duration
-	log      *logrus.Entry
+	isUsed  func() (bool, error)
+	timeout time.Duration
+	log     *logrus.Entry
 
 	mu     sync.Mutex
 	waited bool   // guarded by mu, like told
@@ -62,7 +62,7 @@ func newClientID(o NodeOptions, mounts *mount.System) *clientID {
 	staged := stagedBelow(o)
 	return &clientID{
 		kernel: nfsidentifier.Kernel{Root: filepath.Join(init, "root")}, dir: filepath.Join(init, "root", types.NFSClientDirectory),
-		load: mount.NodeNFS{Proc: init}.Load, patience: wantedPatience, log: o.Log,
+		load: mount.NodeNFS{Proc: init}.Load, timeout: wantedTimeout, log: o.Log,
 		isUsed: func() (bool, error) {
 			servers, err := mounts.Servers(staged)
 			return len(servers) > 0, err
@@ -81,7 +81,7 @@ func (c *clientID) beforeMount() {
 	if err != nil {
 		holds = ""
 	}
-	err = errors.Join(err, c.note(holds))
+	err = errors.Join(err, c.recordHeld(holds))
 	switch {
 	case err != nil && c.told != err.Error():
 		c.told = err.Error()
@@ -114,7 +114,7 @@ func (c *clientID) set() (string, error) {
 
 // wanted is the identifier that the daemon wants to be set. The first call waits for it.
 func (c *clientID) wanted() (string, error) {
-	for end := time.Now().Add(c.patience); ; time.Sleep(wantedRound) {
+	for end := time.Now().Add(c.timeout); ; time.Sleep(wantedInterval) {
 		data, err := os.ReadFile(filepath.Join(c.dir, types.NFSClientWanted))
 		id := strings.TrimSpace(string(data))
 		if err == nil && types.IsNFSClientID(id) {
@@ -131,16 +131,16 @@ func (c *clientID) wanted() (string, error) {
 	}
 }
 
-// note records for the daemon which identifier the clients of all shares have, if the next client is created with the
-// present identifier.
-func (c *clientID) note(holds string) error {
+// recordHeld stores for the daemon which identifier the clients of all shares have, if the next client is created with
+// the present identifier.
+func (c *clientID) recordHeld(holds string) error {
 	path := filepath.Join(c.dir, types.NFSClientHeld)
 	before, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the former identifier of the NFS client: %w", err)
 	}
-	isNoted := err == nil && string(before) == holds
-	if isNoted {
+	isRecorded := err == nil && string(before) == holds
+	if isRecorded {
 		return nil
 	}
 	if used, err := c.isUsed(); err != nil || used {

@@ -51,7 +51,7 @@ func (n *idNode) plugin(t *testing.T) *clientID { return n.patientPlugin(t, 0) }
 
 func (n *idNode) patientPlugin(t *testing.T, patience time.Duration) *clientID {
 	return &clientID{
-		kernel: nfsidentifier.Kernel{Root: n.root}, dir: filepath.Join(n.root, "run"), patience: patience, log: quiet(),
+		kernel: nfsidentifier.Kernel{Root: n.root}, dir: filepath.Join(n.root, "run"), timeout: patience, log: quiet(),
 		isUsed: func() (bool, error) { return n.used, nil },
 		load: func() error {
 			n.loads++
@@ -94,7 +94,7 @@ func TestAnAdministratorsIdentifierStays(t *testing.T) {
 	assert.Equal(t, "theirs", n.held(t), "whatever the daemon says, and if it says nothing")
 }
 
-func TestWhatIsNotCertainIsNotHeld(t *testing.T) {
+func TestAnUncertainIdentifierIsNotRecorded(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// before is the held identifier; "-": none was recorded.
@@ -125,7 +125,7 @@ func TestWhatIsNotCertainIsNotHeld(t *testing.T) {
 	}
 }
 
-func TestTheMountTableCannotBeReadSoNothingIsKnown(t *testing.T) {
+func TestAnUnreadableMountTableClearsTheRecordedIdentifier(t *testing.T) {
 	n := newIDNode(t)
 	n.want(t, "ours")
 	plugin := n.plugin(t)
@@ -135,7 +135,7 @@ func TestTheMountTableCannotBeReadSoNothingIsKnown(t *testing.T) {
 	assert.Empty(t, n.held(t))
 }
 
-func TestAKernelWithoutIdentifiersMountsAllTheSame(t *testing.T) {
+func TestAShareIsMountedWithoutTheIdentifierIfTheKernelHasNone(t *testing.T) {
 	n := newIDNode(t)
 	n.after = ""
 	n.write(t, "run/held", "ours")
@@ -160,7 +160,7 @@ func TestADaemonOfAnEarlierReleaseIsAwaitedOnce(t *testing.T) {
 	assert.True(t, plugin.waited)
 
 	n.want(t, "") // nor of a daemon that names no valid identifier
-	plugin.patience = time.Hour
+	plugin.timeout = time.Hour
 	plugin.beforeMount()
 	assert.Equal(t, "(null)\n", n.kernels(t))
 
@@ -223,7 +223,7 @@ func TestMountsAtOnceSetOneIdentifier(t *testing.T) {
 }
 
 // The pod has the node's sysfs and its /run only below the root directory of the node's first process.
-func TestTheIdentifierIsThatOfTheNode(t *testing.T) {
+func TestTheIdentifierUsesTheNodesDirectories(t *testing.T) {
 	c := newClientID(NodeOptions{HostProc: "/host/proc", KubeletDir: "/var/lib/kubelet", DriverName: "d"}, mount.New())
 	assert.Equal(t, "/host/proc/1/root", c.kernel.Root)
 	assert.Equal(t, "/host/proc/1/root/run/longhorn/nfs-client", c.dir)

@@ -77,7 +77,7 @@ func TestPublishStagesAgainWhereTheDeviceWasReplaced(t *testing.T) {
 	}
 }
 
-func TestNothingIsGivenToPodsOnADeadDevice(t *testing.T) {
+func TestPublishRefusesADeadDevice(t *testing.T) {
 	fsys := capabilityOf(multiWriter, "ext4")
 	t.Run("the device answers with errors → come back later", func(t *testing.T) {
 		h, s := staged(t, fsys)
@@ -94,7 +94,7 @@ func TestNothingIsGivenToPodsOnADeadDevice(t *testing.T) {
 	})
 }
 
-func TestTakingOffWhatIsBusy(t *testing.T) {
+func TestUnmountABusyMount(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		change   func(h *host)

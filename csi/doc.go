@@ -12,7 +12,7 @@
 //
 // Each service is a shell around a core. The shell (controller.go, node.go) checks that a request is complete, and
 // takes the volume's lock. If another call holds the lock, it answers Aborted. It calls the core (provision.go,
-// publish.go, stage.go, bind.go) with the lock held, so the core can read, decide and act undisturbed.
+// publish.go, stage.go, nodepublish.go) with the lock held, so the core can read, decide and act undisturbed.
 //
 // The controller uses the manager only through VolumeService. The node service calls no other service: it only needs
 // the block device, which exists once the volume is published. So a pod's volume can be staged while the manager is

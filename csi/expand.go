@@ -13,9 +13,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// settleLooks is how many reads of a volume after the request for its expansion may still show why an earlier expansion
-// waited.
-const settleLooks = 3
+// maxSettleReads is how many reads of a volume after the request for its expansion may still show why an earlier
+// expansion waited.
+const maxSettleReads = 3
 
 // expandedSize is the requested size of a volume: the required size, adjusted to the rules for sizes.
 func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
@@ -38,7 +38,7 @@ func expandedSize(r *csipb.CapacityRange, c capability) (int64, error) {
 func (c *controller) expand(ctx context.Context, name string, size, limit int64) (Volume, error) {
 	v, err := c.volumes.Volume(ctx, name)
 	if err != nil {
-		return v, about(err, "reading volume "+name, name)
+		return v, withAction(err, "reading volume "+name, name)
 	}
 	switch {
 	case v.State == stateDeleting:
@@ -47,24 +47,24 @@ func (c *controller) expand(ctx context.Context, name string, size, limit int64)
 		return v, status.Errorf(codes.OutOfRange, "expanding volume %s: its size %s is more than the limit %s", name, types.ExactSizeText(v.SizeBytes), types.ExactSizeText(limit))
 	case v.SizeBytes < size:
 		if err := c.volumes.Expand(ctx, name, size); errors.Is(err, ErrInsufficientStorage) {
-			return v, status.Error(codes.OutOfRange, about(err, fmt.Sprintf("expanding volume %s to %s", name, types.ExactSizeText(size)), name).Error())
+			return v, status.Error(codes.OutOfRange, withAction(err, fmt.Sprintf("expanding volume %s to %s", name, types.ExactSizeText(size)), name).Error())
 		} else if err != nil {
-			return v, about(err, "expanding volume "+name, name)
+			return v, withAction(err, "expanding volume "+name, name)
 		}
 		c.log.WithFields(logrus.Fields{"volume": name, "sizeBytes": size}).Info("Requested the expansion of the volume")
 	}
-	looks := 0
+	reads := 0
 	v, err = c.await(ctx, name, func(v Volume) (bool, error) {
-		looks++
-		if looks > settleLooks && v.Expanding && isInfeasible(v.ExpansionReason) {
+		reads++
+		if reads > maxSettleReads && v.Expanding && isInfeasible(v.ExpansionReason) {
 			return false, errInfeasible
 		}
 		return v.SizeBytes >= size && !v.Expanding, nil
 	})
 	switch {
 	case errors.Is(err, errInfeasible):
-		return v, c.giveUp(ctx, v)
-	case errors.Is(err, errWaitOver):
+		return v, c.cancelInfeasible(ctx, v)
+	case errors.Is(err, errWaitTimeout):
 		return v, status.Errorf(codes.DeadlineExceeded, "expanding volume %s to %s: the expansion did not finish in time: %s", name, types.ExactSizeText(size), v.ExpansionMessage)
 	}
 	return v, err
@@ -78,8 +78,8 @@ func isInfeasible(reason string) bool {
 	return reason == types.ReasonSizeLimit || reason == types.ReasonNoRoomToGrow
 }
 
-func (c *controller) giveUp(ctx context.Context, v Volume) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
+func (c *controller) cancelInfeasible(ctx context.Context, v Volume) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if err := c.volumes.CancelExpansion(ctx, v.Name); err != nil {
 		return status.Errorf(codes.Aborted, "expanding volume %s: %s; cancelling the expansion: %v", v.Name, v.ExpansionMessage, err)

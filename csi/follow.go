@@ -23,18 +23,18 @@ import (
 )
 
 const (
-	// followRound is how often a node asks each of its shares. followSoon is how often it asks a share that gave no
-	// answer: the next server's grace period ends when all clients are back.
-	followRound = 2 * time.Second
-	followSoon  = 300 * time.Millisecond
-	// followHope is how long a share without an answer is asked so often. It may give no answer for days, and its
-	// clients' kernels then rarely try.
-	followHope = 5 * time.Minute
-	// followPatience limits the question to one share's server. While no server listens there, nothing answers, and the
-	// kernel tries again after 1 s. So a share that stopped answering a moment ago is asked again every followSoon, for
-	// followHaste.
-	followPatience = 2 * time.Second
-	followHaste    = 30 * time.Second
+	// followInterval is how often a node asks each of its shares. followRetryInterval is how often it asks a share that
+	// gave no answer: the next server's grace period ends when all clients are back.
+	followInterval      = 2 * time.Second
+	followRetryInterval = 300 * time.Millisecond
+	// followRetryPeriod is how long a share without an answer is asked so often. It may give no answer for days, and
+	// its clients' kernels then rarely try.
+	followRetryPeriod = 5 * time.Minute
+	// followTimeout limits the question to one share's server. While no server listens there, nothing answers, and the
+	// kernel tries again after 1 s. So a share that stopped answering a moment ago is asked again every
+	// followRetryInterval, for followShortTimeoutPeriod.
+	followTimeout            = 2 * time.Second
+	followShortTimeoutPeriod = 30 * time.Second
 )
 
 // follower closes the node's connections to the former pod of a share when another pod serves it.
@@ -63,22 +63,22 @@ const (
 // When a new server of a share answers, the follower also makes this node's client return to it (touch.go).
 type follower struct {
 	// servers lists the addresses of the shares that are mounted on this node.
-	servers func() ([]netip.Addr, error)
-	network shareNetwork
-	log     *logrus.Entry
-	now     func() time.Time
-	shares  map[netip.Addr]*pursuit // the mounted shares
-	failed  string                  // the last error of listing or asking; "": none
-	touch   func(server netip.Addr) // makes the kernel's client return; it must not block
-	news    chan struct{}           // a server has exited; it has one element
+	servers      func() ([]netip.Addr, error)
+	network      shareNetwork
+	log          *logrus.Entry
+	now          func() time.Time
+	shares       map[netip.Addr]*followedShare // the mounted shares
+	failed       string                        // the last error of listing or asking; "": none
+	touch        func(server netip.Addr)       // makes the kernel's client return; it must not block
+	serverExited chan struct{}                 // a server has exited; it has one element
 }
 
-// pursuit is a follower's knowledge of one share.
-type pursuit struct {
-	next   time.Time // when it is asked again; zero: it was never asked
-	silent time.Time // since when it gives no answer; zero: it gave one
-	err    error     // the last error of following it
-	line   *line     // to the server that last answered; nil if no connection is open
+// followedShare is a follower's knowledge of one share.
+type followedShare struct {
+	next   time.Time   // when it is asked again; zero: it was never asked
+	silent time.Time   // since when it gives no answer; zero: it gave one
+	err    error       // the last error of following it
+	conn   *serverConn // to the server that last answered; nil if no connection is open
 }
 
 // newFollower watches the shares that this driver has staged: the kubelet has a directory for each.
@@ -87,7 +87,7 @@ func newFollower(o NodeOptions, mounts *mount.System) *follower {
 	return &follower{
 		servers: func() ([]netip.Addr, error) { return mounts.Servers(staged) },
 		network: nodeNetwork(filepath.Join(o.HostProc, "1/ns/net")), log: o.Log, now: time.Now,
-		touch: newToucher(mounts, staged, o.Log).touch, news: make(chan struct{}, 1),
+		touch: newToucher(mounts, staged, o.Log).touch, serverExited: make(chan struct{}, 1),
 	}
 }
 
@@ -110,7 +110,7 @@ type shareNetwork interface {
 
 // run checks the shares until ctx is done.
 func (f *follower) run(ctx context.Context) error {
-	timer := time.NewTimer(followRound)
+	timer := time.NewTimer(followInterval)
 	defer timer.Stop()
 	defer f.keep(nil)
 	for {
@@ -118,27 +118,27 @@ func (f *follower) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-		case <-f.news:
+		case <-f.serverExited:
 		}
-		timer.Reset(f.look(ctx))
+		timer.Reset(f.checkShares(ctx))
 	}
 }
 
-// look asks all shares that are due, concurrently: none delays another for longer than followPatience. It returns when
-// to call look again.
-func (f *follower) look(ctx context.Context) time.Duration {
+// checkShares asks all shares that are due, concurrently: none delays another for longer than followTimeout. It returns
+// when to call checkShares again.
+func (f *follower) checkShares(ctx context.Context) time.Duration {
 	servers, err := f.servers()
 	if err == nil {
 		f.keep(servers)
 	}
 	var each sync.WaitGroup
 	for server, p := range f.shares {
-		if !p.next.After(f.now()) || p.line.hasEnded() {
-			each.Go(func() { f.ask(ctx, server, p) })
+		if !p.next.After(f.now()) || p.conn.hasEnded() {
+			each.Go(func() { f.checkShare(ctx, server, p) })
 		}
 	}
 	each.Wait()
-	errs, now, again := []error{err}, f.now(), followRound
+	errs, now, again := []error{err}, f.now(), followInterval
 	for _, server := range slices.SortedFunc(maps.Keys(f.shares), netip.Addr.Compare) {
 		p := f.shares[server]
 		errs, again = append(errs, p.err), min(again, p.next.Sub(now))
@@ -149,39 +149,39 @@ func (f *follower) look(ctx context.Context) time.Duration {
 
 // keep sets the list of known shares.
 func (f *follower) keep(servers []netip.Addr) {
-	shares := map[netip.Addr]*pursuit{}
+	shares := map[netip.Addr]*followedShare{}
 	for _, server := range servers {
-		shares[server] = cmp.Or(f.shares[server], &pursuit{})
+		shares[server] = cmp.Or(f.shares[server], &followedShare{})
 	}
 	for server, p := range f.shares {
 		if shares[server] == nil {
-			p.line.close()
+			p.conn.close()
 		}
 	}
 	f.shares = shares
 }
 
-// ask follows a share and plans when to do so again.
-func (f *follower) ask(ctx context.Context, server netip.Addr, p *pursuit) {
+// checkShare follows a share and plans when to do so again.
+func (f *follower) checkShare(ctx context.Context, server netip.Addr, p *followedShare) {
 	began := f.now()
-	patience := followPatience
-	if p.line.hasEnded() || !p.silent.IsZero() && began.Sub(p.silent) < followHaste {
-		patience = followSoon
+	timeout := followTimeout
+	if p.conn.hasEnded() || !p.silent.IsZero() && began.Sub(p.silent) < followShortTimeoutPeriod {
+		timeout = followRetryInterval
 	}
-	answered, err := f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort), p, patience)
+	answered, err := f.follow(ctx, netip.AddrPortFrom(server, types.NFSPort), p, timeout)
 	now := f.now()
-	p.err, p.next = err, now.Add(followRound)
+	p.err, p.next = err, now.Add(followInterval)
 	switch {
 	case answered:
 		p.silent = time.Time{}
 		return
 	case p.silent.IsZero():
-		p.line.close()
-		p.line = nil
+		p.conn.close()
+		p.conn = nil
 		p.silent = now
 	}
-	if now.Sub(p.silent) < followHope {
-		p.next = began.Add(followSoon)
+	if now.Sub(p.silent) < followRetryPeriod {
+		p.next = began.Add(followRetryInterval)
 	}
 }
 
@@ -199,21 +199,21 @@ func (f *follower) tell(err error) {
 
 // follow closes the connections to a share that lead to another pod than the one that serves it. It is no error if no
 // pod serves the share now, or if the network's kernel does not know where connections lead.
-func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *pursuit, patience time.Duration) (answered bool, err error) {
-	asking, done := context.WithTimeout(ctx, patience)
+func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *followedShare, timeout time.Duration) (answered bool, err error) {
+	askCtx, done := context.WithTimeout(ctx, timeout)
 	defer done()
-	serving, conn, err := f.network.Serving(asking, server)
+	serving, conn, err := f.network.Serving(askCtx, server)
 	if err != nil {
 		f.log.WithError(err).WithField("server", server).Debug("The share's server does not answer, or its pod is not known")
 		if !errors.Is(err, flow.ErrNoPeer) {
 			return false, nil
 		}
-		if f.isAnew(p, netip.AddrPort{}, conn) {
+		if f.isNewServer(p, netip.AddrPort{}, conn) {
 			f.touch(server.Addr())
 		}
 		return true, nil
 	}
-	if f.isAnew(p, serving, conn) {
+	if f.isNewServer(p, serving, conn) {
 		defer f.touch(server.Addr()) // when the connections to the former pod are closed
 	}
 	former, err := f.toOthers(server, serving)

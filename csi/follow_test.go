@@ -54,7 +54,7 @@ func standing() time.Time { return time.Unix(1e9, 0) }
 // lookAnew checks all shares, as if each was due.
 func lookAnew(t *testing.T, f *follower) time.Duration {
 	f.keep(nil)
-	return f.look(t.Context())
+	return f.checkShares(t.Context())
 }
 
 func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
@@ -70,20 +70,20 @@ func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 		warned  bool
 		again   time.Duration
 	}{
-		{"another pod serves → the connection to the former ends", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: newPod}}, []flow.Flow{first}, true, followRound},
-		{"the same pod serves → none ends", fakeNetwork{serving: oldPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followRound},
-		{"no pod serves → none ends", fakeNetwork{silent: boom, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followSoon},
-		{"the kernel does not track connections → none ends", fakeNetwork{silent: flow.ErrNoPeer, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followRound},
-		{"the connections are not known → none ends, and it is told", fakeNetwork{serving: newPod, unknown: boom}, nil, true, followRound},
-		{"it cannot be ended → it is told", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}, stuck: boom}, []flow.Flow{first}, true, followRound},
-		{"one of several cannot be ended → the others are", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: oldPod}, stuck: boom}, []flow.Flow{first, second}, true, followRound},
+		{"another pod serves → the connection to the former ends", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: newPod}}, []flow.Flow{first}, true, followInterval},
+		{"the same pod serves → none ends", fakeNetwork{serving: oldPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followInterval},
+		{"no pod serves → none ends", fakeNetwork{silent: boom, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followRetryInterval},
+		{"the kernel does not track connections → none ends", fakeNetwork{silent: flow.ErrNoPeer, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followInterval},
+		{"the connections are not known → none ends, and it is told", fakeNetwork{serving: newPod, unknown: boom}, nil, true, followInterval},
+		{"it cannot be ended → it is told", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}, stuck: boom}, []flow.Flow{first}, true, followInterval},
+		{"one of several cannot be ended → the others are", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: oldPod}, stuck: boom}, []flow.Flow{first, second}, true, followInterval},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				logger, hook := logtest.NewNullLogger()
 				f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger), now: standing, touch: untouched}
 				began := time.Now()
-				assert.Equal(t, c.again, f.look(t.Context()))
+				assert.Equal(t, c.again, f.checkShares(t.Context()))
 				assert.ElementsMatch(t, c.want, c.network.broken)
 				assert.Zero(t, time.Since(began), "it does not wait before it ends connections")
 				assert.Equal(t, c.warned, len(hook.Entries) > 0)
@@ -112,7 +112,7 @@ func (a *askedNetwork) Serving(_ context.Context, server netip.AddrPort) (netip.
 }
 
 // A share that is down for days costs a node with many other shares no more than a share that serves.
-func TestOnlyAShareThatGivesNoAnswerIsAskedOften(t *testing.T) {
+func TestAShareWithoutAnAnswerIsAskedMoreOften(t *testing.T) {
 	const down, up, gone = "10.96.0.1", "10.96.0.2", "10.96.0.3"
 	logger, _ := logtest.NewNullLogger()
 	now := standing()
@@ -125,7 +125,7 @@ func TestOnlyAShareThatGivesNoAnswerIsAskedOften(t *testing.T) {
 	questions := func(of string, during time.Duration) (count int) {
 		network.asked = nil
 		for end := now.Add(during); now.Before(end); {
-			now = now.Add(f.look(t.Context()))
+			now = now.Add(f.checkShares(t.Context()))
 		}
 		for _, name := range network.asked {
 			if name == of {
@@ -136,19 +136,19 @@ func TestOnlyAShareThatGivesNoAnswerIsAskedOften(t *testing.T) {
 	}
 	assert.Equal(t, 20, questions(down, 6*time.Second))
 	assert.Equal(t, 3, questions(up, 6*time.Second))
-	questions(down, followHope)
+	questions(down, followRetryPeriod)
 	assert.Equal(t, 30, questions(down, time.Minute))
 	network.silent[down] = false
-	questions(down, followRound)
+	questions(down, followInterval)
 	network.silent[down] = true
-	questions(down, followRound)
+	questions(down, followInterval)
 	assert.Equal(t, 20, questions(down, 6*time.Second), "it gave an answer meanwhile")
 	mounted = mounted[:2]
 	assert.Zero(t, questions(gone, 6*time.Second))
 	assert.Len(t, f.shares, 2)
 }
 
-func TestWhatFailsAllTheTimeIsToldOnce(t *testing.T) {
+func TestARepeatedFailureIsLoggedOnce(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	boom := errors.New("boom")
 	f := &follower{servers: func() ([]netip.Addr, error) { return nil, boom }, log: logrus.NewEntry(logger), now: standing, touch: untouched}
@@ -241,7 +241,7 @@ func TestANodeFollowsItsShareFromADeadNode(t *testing.T) {
 	logger, hook := logtest.NewNullLogger()
 	f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger), now: standing, touch: untouched}
 	t.Cleanup(func() { f.keep(nil) })
-	assert.Equal(t, followRound, f.look(t.Context()))
+	assert.Equal(t, followInterval, f.checkShares(t.Context()))
 	require.ErrorIs(t, <-ended, unix.ECONNABORTED)
 	assert.Len(t, hook.Entries, 1)
 }

@@ -277,9 +277,9 @@ func withDetail(message, detail string) string {
 	return message + ": " + strings.Join(lines, "; ")
 }
 
-// about prefixes an error with an action, unless the error is a refusal of the manager that already contains all these
-// names.
-func about(err error, action string, names ...string) error {
+// withAction prefixes an error with an action, unless the error is a refusal of the manager that already contains all
+// these names.
+func withAction(err error, action string, names ...string) error {
 	var refusal *serviceError
 	isNamed := errors.As(err, &refusal)
 	for _, name := range names {

@@ -32,7 +32,7 @@ func TestAClaimThatDoesNotFitIsRefusedInOneSentence(t *testing.T) {
 		`node n1 disk d: insufficient storage: 1 GiB is left; node n2 disk d: insufficient storage: 1 GiB is left; and 2 more`, status.Convert(err).Message())
 }
 
-func TestAbout(t *testing.T) {
+func TestWithAction(t *testing.T) {
 	refusal := &serviceError{class: ErrNotFound, text: `volume "v" does not exist`}
 	for _, c := range []struct {
 		name  string
@@ -45,7 +45,7 @@ func TestAbout(t *testing.T) {
 		{"no refusal → what was attempted", fmt.Errorf("GET /v: refused"), []string{"v"}, "doing it: GET /v: refused"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := about(c.err, "doing it", c.names...)
+			got := withAction(c.err, "doing it", c.names...)
 			assert.ErrorIs(t, got, c.err)
 			assert.EqualError(t, got, c.want)
 		})

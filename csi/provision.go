@@ -34,7 +34,7 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 		return checkExisting(v, r)
 	}
 	if !errors.Is(err, ErrNotFound) {
-		return about(err, "reading volume "+r.Name, r.Name)
+		return withAction(err, "reading volume "+r.Name, r.Name)
 	}
 	if err := c.checkFirstNode(ctx, r); err != nil {
 		return err
@@ -47,13 +47,13 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 		}
 	}
 	if err != nil {
-		return about(err, "creating volume "+r.Name, r.Name)
+		return withAction(err, "creating volume "+r.Name, r.Name)
 	}
 	c.log.WithFields(logrus.Fields{"volume": r.Name, "sizeBytes": r.SizeBytes}).Info("Created volume")
 	_, err = c.await(ctx, r.Name, func(v Volume) (bool, error) {
 		return v.State != "" && v.State != stateCreating, nil
 	})
-	if errors.Is(err, errWaitOver) {
+	if errors.Is(err, errWaitTimeout) {
 		return status.Errorf(codes.DeadlineExceeded, "creating volume %s: the volume was not ready in time", r.Name)
 	}
 	return err
@@ -68,7 +68,7 @@ func (c *controller) delete(ctx context.Context, name string) error {
 		return nil
 	}
 	if err != nil {
-		return about(err, "reading volume "+name, name)
+		return withAction(err, "reading volume "+name, name)
 	}
 	if err := checkUnpublished(v); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (c *controller) delete(ctx context.Context, name string) error {
 	}
 	if v.State != stateDeleting {
 		if err := c.volumes.DeleteVolume(ctx, name); err != nil && !errors.Is(err, ErrNotFound) {
-			return about(err, "deleting volume "+name, name)
+			return withAction(err, "deleting volume "+name, name)
 		}
 		c.log.WithField("volume", name).Info("Requested the deletion of the volume")
 	}
@@ -92,7 +92,7 @@ func (c *controller) delete(ctx context.Context, name string) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	if errors.Is(err, errWaitOver) {
+	if errors.Is(err, errWaitTimeout) {
 		return status.Errorf(codes.DeadlineExceeded, "deleting volume %s: the volume still exists", name)
 	}
 	return err
@@ -108,13 +108,13 @@ func checkUnpublished(v Volume) error {
 	return nil
 }
 
-// errWaitOver: the volume did not reach the expected state in time.
-var errWaitOver = errors.New("the wait is over")
+// errWaitTimeout: the volume did not reach the expected state in time.
+var errWaitTimeout = errors.New("the wait is over")
 
-// await reads a volume until done returns true or an error, and returns the last state. It returns errWaitOver early
+// await reads a volume until done returns true or an error, and returns the last state. It returns errWaitTimeout early
 // enough for an answer before the caller's own deadline, with a better message than "too late".
 func (c *controller) await(ctx context.Context, name string, done func(Volume) (bool, error)) (Volume, error) {
-	end := time.NewTimer(c.patience(ctx))
+	end := time.NewTimer(c.waitLimit(ctx))
 	defer end.Stop()
 	next := time.NewTicker(c.poll)
 	defer next.Stop()
@@ -122,7 +122,7 @@ func (c *controller) await(ctx context.Context, name string, done func(Volume) (
 	for {
 		v, err := c.volumes.Volume(ctx, name)
 		if err != nil {
-			return last, about(err, "waiting for volume "+name, name)
+			return last, withAction(err, "waiting for volume "+name, name)
 		}
 		last = v
 		if ok, err := done(v); ok || err != nil {
@@ -132,15 +132,15 @@ func (c *controller) await(ctx context.Context, name string, done func(Volume) (
 		case <-ctx.Done():
 			return last, fmt.Errorf("waiting for volume %s: %w", name, ctx.Err())
 		case <-end.C:
-			return last, errWaitOver
+			return last, errWaitTimeout
 		case <-next.C:
 		}
 	}
 }
 
-// patience is how long await may wait: the rest of the deadline, less a tenth for cleaning up and answering, but never
+// waitLimit is how long await may wait: the rest of the deadline, less a tenth for cleaning up and answering, but never
 // more than c.wait.
-func (c *controller) patience(ctx context.Context) time.Duration {
+func (c *controller) waitLimit(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return c.wait

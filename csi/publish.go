@@ -14,8 +14,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// tidyUp limits the removal of a ticket after the call's own time is over.
-const tidyUp = 10 * time.Second
+// cleanupTimeout limits the removal of a ticket after the call's own time is over.
+const cleanupTimeout = 10 * time.Second
 
 // ticketID is the id of this driver's ticket for a volume on a node. It is always the same, so that a call after a
 // restart finds the ticket of an earlier one.
@@ -37,7 +37,7 @@ func (c *controller) publish(ctx context.Context, volume, node string, as capabi
 	if err == nil || !isFinal(status.Code(err)) {
 		return v, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if undo := c.volumes.Detach(ctx, volume, id); undo != nil && !errors.Is(undo, ErrNotFound) {
 		return v, status.Errorf(codes.Aborted, "%v; removing the attachment ticket: %v", err, undo)
@@ -57,14 +57,14 @@ func isFinal(code codes.Code) bool {
 func (c *controller) attach(ctx context.Context, volume, node, id string, as capability) (Volume, error) {
 	known, err := c.volumes.HasNode(ctx, node)
 	if err != nil {
-		return Volume{}, about(err, "reading node "+node, node)
+		return Volume{}, withAction(err, "reading node "+node, node)
 	}
 	if !known {
 		return Volume{}, status.Errorf(codes.NotFound, "attaching volume %s: node %s does not exist", volume, node)
 	}
 	v, err := c.volumes.Volume(ctx, volume)
 	if err != nil {
-		return v, about(err, "reading volume "+volume, volume)
+		return v, withAction(err, "reading volume "+volume, volume)
 	}
 	if err := checkMode(v, as); err != nil {
 		return v, err
@@ -72,18 +72,18 @@ func (c *controller) attach(ctx context.Context, volume, node, id string, as cap
 	if isSatisfied(v, id, node) {
 		return v, nil
 	}
-	_, asked := v.Tickets[id]
-	if err := checkAttachable(v, node, asked); err != nil {
+	_, hasTicket := v.Tickets[id]
+	if err := checkAttachable(v, node, hasTicket); err != nil {
 		return v, err
 	}
-	if !asked {
+	if !hasTicket {
 		ticket := Ticket{ID: id, Type: attacherType, NodeID: node}
 		if err := c.volumes.Attach(ctx, volume, ticket); err != nil {
-			return v, about(err, "attaching volume "+volume+" to node "+node, volume, node)
+			return v, withAction(err, "attaching volume "+volume+" to node "+node, volume, node)
 		}
 		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Requested the attachment of the volume")
 	}
-	settled := 0
+	settledReads := 0
 	v, err = c.await(ctx, volume, func(v Volume) (bool, error) {
 		if v.Faulted {
 			return false, notReady(v)
@@ -91,10 +91,10 @@ func (c *controller) attach(ctx context.Context, volume, node, id string, as cap
 		if !isSatisfied(v, id, node) {
 			return false, nil
 		}
-		settled++
-		return !lacksDataNode(v) || settled > settleLooks, nil
+		settledReads++
+		return !lacksDataNode(v) || settledReads > maxSettleReads, nil
 	})
-	if errors.Is(err, errWaitOver) {
+	if errors.Is(err, errWaitTimeout) {
 		return v, notSatisfied(v, id, node)
 	}
 	return v, err
@@ -109,7 +109,7 @@ func isSatisfied(v Volume, id, node string) bool {
 // ready": that node may release it at any moment, so publish waits for it. The same applies to a volume that is being
 // detached from this node. If a user removed all tickets of a volume in use, only a new ticket makes it attached again.
 // publish does not wait if a strict-local volume has its data on another node.
-func checkAttachable(v Volume, node string, asked bool) error {
+func checkAttachable(v Volume, node string, hasTicket bool) error {
 	if v.State == stateDeleting {
 		return status.Errorf(codes.NotFound, "volume %s is being deleted", v.Name)
 	}
@@ -117,7 +117,7 @@ func checkAttachable(v Volume, node string, asked bool) error {
 		return status.Error(codes.FailedPrecondition, text)
 	}
 	isSomewhere := v.NodeID != ""
-	if v.Faulted || !v.Ready && !asked && !isSomewhere {
+	if v.Faulted || !v.Ready && !hasTicket && !isSomewhere {
 		return notReady(v)
 	}
 	return nil
@@ -156,7 +156,7 @@ func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 		return nil
 	}
 	if err != nil {
-		return about(err, "reading volume "+volume, volume)
+		return withAction(err, "reading volume "+volume, volume)
 	}
 	ids := c.ticketsFor(v, node)
 	if node != "" && len(ids) == 0 {
@@ -165,7 +165,7 @@ func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 	}
 	for _, id := range ids {
 		if err := c.volumes.Detach(ctx, volume, id); err != nil && !errors.Is(err, ErrNotFound) {
-			return about(err, "detaching volume "+volume, volume)
+			return withAction(err, "detaching volume "+volume, volume)
 		}
 		c.log.WithFields(logrus.Fields{"volume": volume, "node": node}).Info("Requested the detachment of the volume")
 	}
@@ -175,7 +175,7 @@ func (c *controller) unpublish(ctx context.Context, volume, node string) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	if errors.Is(err, errWaitOver) {
+	if errors.Is(err, errWaitTimeout) {
 		return status.Errorf(codes.DeadlineExceeded, "detaching volume %s: it is still %s on node %s", volume, v.State, v.NodeID)
 	}
 	return err

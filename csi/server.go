@@ -18,8 +18,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/unixsocket"
 )
 
-// stopPatience is how long calls under way may take to finish when a server stops.
-const stopPatience = 10 * time.Second
+// stopTimeout is how long calls under way may take to finish when a server stops.
+const stopTimeout = 10 * time.Second
 
 // socketPath parses an endpoint: unix:///path or a path.
 func socketPath(endpoint string) (string, error) {
@@ -49,8 +49,8 @@ func serve(ctx context.Context, l net.Listener, log *logrus.Entry, register func
 		return fmt.Errorf("serving %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	hard := time.AfterFunc(stopPatience, server.Stop)
-	defer hard.Stop()
+	forceStop := time.AfterFunc(stopTimeout, server.Stop)
+	defer forceStop.Stop()
 	server.GracefulStop()
 	if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serving %s: %w", l.Addr(), err)

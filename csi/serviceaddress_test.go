@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-func TestWhichDomainServicesAreIn(t *testing.T) {
+func TestServiceDomain(t *testing.T) {
 	for name, c := range map[string]struct {
 		resolver, want string
 	}{

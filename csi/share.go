@@ -153,7 +153,7 @@ func (n *node) isMountOfShare(s staging, export mount.Export) (bool, error) {
 		return false, err
 	case !entry.IsNFS():
 		log.Warn("Removing the mount of a device: the volume is shared now")
-		return false, n.takeOff(s.volume, s.path)
+		return false, n.unmount(s.volume, s.path)
 	case entry.Source != export.Source():
 		log.WithField("export", entry.Source).Warn("Removing the mount of another export: the volume is served at another address now")
 		return false, n.mounts.DetachNFS(s.path, mount.Hasty)
@@ -237,7 +237,7 @@ func (n *node) clear(volume string, e mount.Entry) error {
 	if e.IsNFS() {
 		return n.mounts.DetachNFS(e.Path, mount.Patient)
 	}
-	return n.takeOff(volume, e.Path)
+	return n.unmount(volume, e.Path)
 }
 
 // checkExclusiveShare is checkExclusive for a share.
@@ -255,11 +255,11 @@ func (n *node) checkExclusiveShare(p publication, staged mount.Entry) error {
 	return nil
 }
 
-// takeOffShare unmounts a share. While its server answers, the unmount waits until the server has all written data, and
+// unmountShare unmounts a share. While its server answers, the unmount waits until the server has all written data, and
 // fails if a process still uses the mount. If the server does not answer, the mount is removed from the table at once.
 // Written data that the server does not have yet is sent if the server returns before the calls time out. Other pods'
 // calls continue.
-func (n *node) takeOffShare(volume, path string) error {
+func (n *node) unmountShare(volume, path string) error {
 	silent := n.mounts.Answers(path)
 	if silent == nil {
 		return n.mounts.UnmountNFS(path)

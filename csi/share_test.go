@@ -250,7 +250,7 @@ func TestHowAShareIsMounted(t *testing.T) {
 	}
 }
 
-func TestOptionsOfTheClassAreAllThatAShareIsMountedWith(t *testing.T) {
+func TestAShareIsMountedOnlyWithTheOptionsOfItsClass(t *testing.T) {
 	h := newSharedHost(t)
 	h.context = map[string]string{"nfsOptions": "vers=4.1,hard"}
 	// nouuid applies to xfs on the device; noexec to pods.
@@ -259,7 +259,7 @@ func TestOptionsOfTheClassAreAllThatAShareIsMountedWith(t *testing.T) {
 	assert.Equal(t, []string{"mount 10.0.0.1:/pvc-1 vers=4.1,hard,addr=10.0.0.1,clientaddr=10.9.0.2"}, h.nfs.calls)
 }
 
-func TestStagingAShareAgain(t *testing.T) {
+func TestStageAShareAgain(t *testing.T) {
 	stale := func(h *sharedHost) { h.nfs.silent(syscall.ESTALE) }
 	silent := func(h *sharedHost) { h.nfs.silent(syscall.ETIMEDOUT) }
 	moved := func(h *sharedHost) { h.endpoint = "nfs://10.0.0.2/pvc-1" }
@@ -305,7 +305,7 @@ func TestAPodGetsTheShareAsItIsPublishedNow(t *testing.T) {
 }
 
 // A pod's writes to the directory beneath a mount would be lost for the other pods.
-func TestNothingButTheShareIsPublished(t *testing.T) {
+func TestPublishRefusesWhatIsNotTheShare(t *testing.T) {
 	t.Run("nothing is mounted, though there is a directory → refused", func(t *testing.T) {
 		h := newSharedHost(t)
 		require.NoError(t, os.MkdirAll(h.path("staging"), 0o700))
@@ -320,7 +320,7 @@ func TestNothingButTheShareIsPublished(t *testing.T) {
 	})
 }
 
-func TestTakingOffAShare(t *testing.T) {
+func TestUnmountShare(t *testing.T) {
 	busy := func(h *sharedHost) { h.nfs.refuse["unmount"] = syscall.EBUSY }
 	for _, c := range []struct {
 		name   string

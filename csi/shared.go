@@ -60,7 +60,7 @@ func (c *controller) awaitShareLeft(ctx context.Context, v Volume) (Volume, erro
 	last, err := c.await(ctx, v.Name, func(v Volume) (bool, error) {
 		return !isServed(v), checkUnpublished(v)
 	})
-	if errors.Is(err, errWaitOver) {
+	if errors.Is(err, errWaitTimeout) {
 		return last, status.Errorf(codes.Aborted, "deleting volume %s: its share has not left node %s yet (the volume is %s); the data is deleted after that", last.Name, last.NodeID, last.State)
 	}
 	return last, err

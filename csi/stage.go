@@ -155,13 +155,13 @@ func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
 	return false, n.mounts.Detach(path)
 }
 
-// takeOff unmounts a path. It flushes a live file system first, which stays mounted if that fails or a process still
+// unmount unmounts a path. It flushes a live file system first, which stays mounted if that fails or a process still
 // uses it. If the device is dead, it removes the mount at once, even if a process still has a file open there.
-func (n *node) takeOff(volume, path string) error {
+func (n *node) unmount(volume, path string) error {
 	if entry, err := n.mounts.Listed(path); err != nil {
 		return err
 	} else if entry.IsNFS() {
-		return n.takeOffShare(volume, path)
+		return n.unmountShare(volume, path)
 	}
 	dead, err := n.isDead(volume, path)
 	if err != nil {
@@ -218,8 +218,8 @@ func unmountProblem(what string, err error) error {
 // file.
 func (n *node) unstage(volume, path string) error {
 	for _, step := range []func() error{
-		func() error { return n.takeOff(volume, path) },
-		func() error { return n.takeOff(volume, stagedDevice(path, volume)) },
+		func() error { return n.unmount(volume, path) },
+		func() error { return n.unmount(volume, stagedDevice(path, volume)) },
 		func() error { return n.mounts.Remove(stagedDevice(path, volume)) },
 		func() error { return n.mounts.Remove(path) },
 	} {

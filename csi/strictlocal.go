@@ -23,7 +23,7 @@ func (c *controller) checkFirstNode(ctx context.Context, r VolumeRequest) error 
 	case errors.Is(err, ErrNotFound): // a manager of an earlier release cannot say
 		return nil
 	case err != nil:
-		return about(err, "asking the manager for the capacity of node "+r.FirstNode, r.FirstNode)
+		return withAction(err, "asking the manager for the capacity of node "+r.FirstNode, r.FirstNode)
 	case size < r.SizeBytes:
 		return status.Errorf(codes.ResourceExhausted, "creating volume %s: node %s has no space for its %s; the largest possible strict-local volume there is %s",
 			r.Name, r.FirstNode, types.ExactSizeText(r.SizeBytes), types.ExactSizeText(size))

@@ -16,49 +16,50 @@ import (
 // the node keeps a connection to each server, which breaks when the server exits. Then the node tries to reach the next
 // server at once, and calls statfs on the mount, which makes the client return.
 //
-//	the connection breaks ──► a question every followSoon ──► an answer ──► statfs of the mount ──► the client returns
+//	the connection breaks ──► a question every 300 ms ──► an answer ──► statfs of the mount ──► the client returns
 
-// line is a connection to a server, kept open to detect that the server exits. A nil line has not ended.
-type line struct {
+// serverConn is a connection to a server, kept open to detect that the server exits. A nil serverConn has not ended.
+type serverConn struct {
 	conn  net.Conn
 	pod   netip.AddrPort
 	ended atomic.Bool
 }
 
-func (l *line) hasEnded() bool { return l != nil && l.ended.Load() }
+func (l *serverConn) hasEnded() bool { return l != nil && l.ended.Load() }
 
-func (l *line) close() {
+func (l *serverConn) close() {
 	if l != nil && l.conn != nil {
 		_ = l.conn.Close()
 	}
 }
 
-// watch waits until the line breaks. A server sends nothing without a request.
-func (l *line) watch(news chan<- struct{}) {
+// watch waits until the connection breaks. A server sends nothing without a request.
+func (l *serverConn) watch(exited chan<- struct{}) {
 	_, _ = l.conn.Read(make([]byte, 1))
 	_ = l.conn.Close()
 	l.ended.Store(true)
 	select {
-	case news <- struct{}{}:
+	case exited <- struct{}{}:
 	default: // a check is due anyway
 	}
 }
 
-// isAnew keeps the connection to the server that has just answered. It returns true if this is a new server. This is so
-// if the connection to the last server has ended, if there was a time without an answer, or if another pod serves.
-func (f *follower) isAnew(p *pursuit, pod netip.AddrPort, conn net.Conn) bool {
+// isNewServer keeps the connection to the server that has just answered. It returns true if this is a new server. This
+// is so if the connection to the last server has ended, if there was a time without an answer, or if another pod
+// serves.
+func (f *follower) isNewServer(p *followedShare, pod netip.AddrPort, conn net.Conn) bool {
 	isFirst := p.next.IsZero()
-	if p.line != nil && !p.line.hasEnded() && p.line.pod == pod {
+	if p.conn != nil && !p.conn.hasEnded() && p.conn.pod == pod {
 		if conn != nil {
 			_ = conn.Close()
 		}
 		return false
 	}
-	p.line.close()
-	p.line = &line{conn: conn, pod: pod}
+	p.conn.close()
+	p.conn = &serverConn{conn: conn, pod: pod}
 	if conn != nil {
 		_ = conn.SetDeadline(time.Time{})
-		go p.line.watch(f.news)
+		go p.conn.watch(f.serverExited)
 	}
 	return !isFirst
 }

@@ -57,7 +57,7 @@ func (l *linedNetwork) end(silent error, serving string) {
 	l.lines = nil
 }
 
-func TestAShareThatServesAnewIsTouched(t *testing.T) {
+func TestTheMountOfARestartedShareIsTouched(t *testing.T) {
 	const pod, other = "10.1.0.4:2049", "10.1.1.4:2049"
 	share, boom := netip.MustParseAddr("10.96.0.9"), errors.New("no answer")
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestAShareThatServesAnewIsTouched(t *testing.T) {
 			l.end(boom, "")
 			time.Sleep(time.Second)
 			l.end(nil, "")
-			time.Sleep(followSoon)
+			time.Sleep(followRetryInterval)
 		}, 1},
 		{"its server ends twice → twice", func(l *linedNetwork) {
 			l.end(nil, "")
@@ -82,7 +82,7 @@ func TestAShareThatServesAnewIsTouched(t *testing.T) {
 			l.mu.Lock()
 			l.serving = netip.MustParseAddrPort(other)
 			l.mu.Unlock()
-			time.Sleep(followRound)
+			time.Sleep(followInterval)
 		}, 1},
 		{"the kernel does not track connections → all the same", func(l *linedNetwork) {
 			l.end(flow.ErrNoPeer, "")
@@ -97,13 +97,13 @@ func TestAShareThatServesAnewIsTouched(t *testing.T) {
 				var touched []netip.Addr
 				f := &follower{
 					servers: func() ([]netip.Addr, error) { return []netip.Addr{share}, nil },
-					network: l, log: logrus.NewEntry(logger), now: time.Now, news: make(chan struct{}, 1),
+					network: l, log: logrus.NewEntry(logger), now: time.Now, serverExited: make(chan struct{}, 1),
 					touch: func(server netip.Addr) { touched = append(touched, server) },
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- f.run(ctx) }()
-				time.Sleep(followRound)
+				time.Sleep(followInterval)
 				synctest.Wait()
 				assert.Empty(t, touched, "the first answer")
 				c.act(l)

@@ -69,7 +69,7 @@ type VolumeRequest struct {
 type Volume struct {
 	Name      string
 	SizeBytes int64
-	// State is one of the states in words.go; empty right after the volume was created.
+	// State is one of the states in restvalues.go; empty right after the volume was created.
 	State string
 	// Faulted: its data cannot be served in its present state.
 	Faulted bool

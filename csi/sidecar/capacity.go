@@ -64,8 +64,8 @@ type capacities struct {
 	recorder   record.EventRecorder
 	log        *logrus.Entry
 
-	// told is the text of the last Event of each class.
-	told map[string]string
+	// lastMessages has the text of the last Event of each class.
+	lastMessages map[string]string
 }
 
 // eventCapacityNotPublished is the reason of the Event of a StorageClass with figures that cannot be published. Until
@@ -117,7 +117,7 @@ func (c *capacities) sync(ctx context.Context) error {
 			return err
 		}
 		failed := c.publishAll(ctx, wanted, surplus)
-		c.tell(failed)
+		c.report(failed)
 		for _, f := range failed {
 			errs = append(errs, f.err)
 		}
@@ -140,7 +140,7 @@ type failure struct {
 // publishAll publishes the figures of segments, removes their objects from surplus, and returns the first failure of
 // each class.
 func (c *capacities) publishAll(ctx context.Context, wanted []segment, surplus map[string]*storagev1.CSIStorageCapacity) []failure {
-	sizes := answers{}
+	sizes := capacityAnswers{}
 	var failed []failure
 	for _, s := range wanted {
 		err := c.publish(ctx, s, surplus[s.name()], sizes)
@@ -152,19 +152,19 @@ func (c *capacities) publishAll(ctx context.Context, wanted []segment, surplus m
 	return failed
 }
 
-// tell records an Event for each class with figures that the API server refuses, once until the text changes.
-func (c *capacities) tell(failed []failure) {
-	told := map[string]string{}
+// report records an Event for each class with figures that the API server refuses, once until the text changes.
+func (c *capacities) report(failed []failure) {
+	messages := map[string]string{}
 	for _, f := range failed {
 		if status := apierrors.APIStatus(nil); !errors.As(f.err, &status) {
 			continue // a network error, or the end of the call's time
 		}
-		words := f.err.Error()
-		if told[f.class.Name] = words; c.told[f.class.Name] != words {
-			c.recorder.Event(f.class, corev1.EventTypeWarning, eventCapacityNotPublished, words)
+		message := f.err.Error()
+		if messages[f.class.Name] = message; c.lastMessages[f.class.Name] != message {
+			c.recorder.Event(f.class, corev1.EventTypeWarning, eventCapacityNotPublished, message)
 		}
 	}
-	c.told = told
+	c.lastMessages = messages
 }
 
 func (c *capacities) labels() map[string]string {
@@ -189,19 +189,19 @@ func (s segment) selector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: s.host}}
 }
 
-// question is the question to the driver for a segment: the class, and the node if it matters.
-func (s segment) question() question {
+// query is the question to the driver for a segment: the class, and the node if it matters.
+func (s segment) query() capacityQuery {
 	switch s.class.Parameters[paramDataLocality] {
 	case "disabled", "best-effort":
-		return question{class: s.class.Name}
+		return capacityQuery{class: s.class.Name}
 	}
-	return question{class: s.class.Name, node: s.node}
+	return capacityQuery{class: s.class.Name, node: s.node}
 }
 
-type question struct{ class, node string }
+type capacityQuery struct{ class, node string }
 
-// answers are the answers of one round; nil: the driver gave none.
-type answers map[question]*csipb.GetCapacityResponse
+// capacityAnswers are the answers of one round; nil: the driver gave none.
+type capacityAnswers map[capacityQuery]*csipb.GetCapacityResponse
 
 // refused is the figure for a class with refused parameters. With a smaller figure, Kubernetes would give the pod no
 // node because of lack of space, and no user would learn about the parameters. With this one, the pod gets a node, and
@@ -262,8 +262,8 @@ func (c *capacities) nodes(ctx context.Context) ([]segment, error) {
 }
 
 // ask returns the driver's answer for a segment, or nil if the driver gives none.
-func (c *capacities) ask(ctx context.Context, s segment, sizes answers) *csipb.GetCapacityResponse {
-	q := s.question()
+func (c *capacities) ask(ctx context.Context, s segment, sizes capacityAnswers) *csipb.GetCapacityResponse {
+	q := s.query()
 	if answer, asked := sizes[q]; asked {
 		return answer
 	}
@@ -290,7 +290,7 @@ func (c *capacities) ask(ctx context.Context, s segment, sizes answers) *csipb.G
 }
 
 // publish writes the object if the driver's answer differs from it; have is nil if the object does not exist.
-func (c *capacities) publish(ctx context.Context, s segment, have *storagev1.CSIStorageCapacity, sizes answers) (err error) {
+func (c *capacities) publish(ctx context.Context, s segment, have *storagev1.CSIStorageCapacity, sizes capacityAnswers) (err error) {
 	answer := c.ask(ctx, s, sizes)
 	if answer == nil {
 		return nil

@@ -136,7 +136,7 @@ func TestAClassThatDoesNotSayIsMeasuredOnEachNode(t *testing.T) {
 	assert.Equal(t, map[string]string{"plain host-n1": "1Gi", "plain host-n2": "2Gi"}, published(t, kube))
 }
 
-func TestWhatNobodyLooksAtIsRemoved(t *testing.T) {
+func TestUnusedCapacityObjectsAreRemoved(t *testing.T) {
 	m := &measured{sizes: map[string]int64{"": 3 << 30}}
 	c, kube := capacitiesOver(t, m, true, capacityClass("far", driverName, "disabled"))
 	foreign := &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: "foreign", Namespace: "ns"}, StorageClassName: "x"}
@@ -179,8 +179,8 @@ func TestObjectsThatNobodyReadsAreRemoved(t *testing.T) {
 	assert.Equal(t, map[string]string{"far host-n1": "3Gi", "far host-n2": "3Gi"}, published(t, kube))
 }
 
-// TestAClassThatIsRefusedGetsItsPodsANode: only then does the claim get an Event with the mistake in the class.
-func TestAClassThatIsRefusedGetsItsPodsANode(t *testing.T) {
+// TestPodsOfARefusedClassGetANode: only then does the claim get an Event with the mistake in the class.
+func TestPodsOfARefusedClassGetANode(t *testing.T) {
 	reserved := capacityClass("reserved", driverName, "disabled")
 	reserved.Parameters["csi.storage.k8s.io/colour"] = "blue"
 	m := &measured{err: status.Error(codes.InvalidArgument, "parameter numberOfReplica")}
@@ -195,8 +195,8 @@ func TestAClassThatIsRefusedGetsItsPodsANode(t *testing.T) {
 	}
 }
 
-// TestARefusedFigureIsAnEventOfItsClassOnce: the figures of other classes are published nevertheless.
-func TestARefusedFigureIsAnEventOfItsClassOnce(t *testing.T) {
+// TestARefusedCapacityIsReportedOnceForItsClass: the figures of other classes are published nevertheless.
+func TestARefusedCapacityIsReportedOnceForItsClass(t *testing.T) {
 	c, kube := capacitiesOver(t, &measured{sizes: map[string]int64{"": 7}}, true, capacityClass("bad", driverName, "disabled"), capacityClass("good", driverName, "disabled"))
 	events := c.recorder.(*record.FakeRecorder).Events
 	words := "exceeded quota"

@@ -70,9 +70,9 @@ func readParameters(params map[string]string) (classParameters, error) {
 // refuseReserved says why a reserved key is refused.
 func refuseReserved(key string) error {
 	name := strings.TrimPrefix(key, reservedPrefix)
-	switch near := spelling.Nearest(name, []string{strings.TrimPrefix(keyFSType, reservedPrefix)}); {
-	case near != "":
-		return fmt.Errorf("parameter %s: there is no parameter of this name; did you mean %s?", key, reservedPrefix+near)
+	switch nearest := spelling.Nearest(name, []string{strings.TrimPrefix(keyFSType, reservedPrefix)}); {
+	case nearest != "":
+		return fmt.Errorf("parameter %s: there is no parameter of this name; did you mean %s?", key, reservedPrefix+nearest)
 	case strings.HasSuffix(name, "-secret-name"), strings.HasSuffix(name, "-secret-namespace"):
 		return fmt.Errorf("parameter %s: the driver uses no secrets, because encryption is not supported; leave the parameter out", key)
 	}

@@ -85,8 +85,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("enabling the orderly stop of attacher and resizer: %w", err)
 	}
-	turns := newTurns()
-	conn, err := grpc.NewClient("unix://"+o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(plainErrors, turns.intercept))
+	locks := newPublicationLocks()
+	conn, err := grpc.NewClient("unix://"+o.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(plainErrors, locks.intercept))
 	if err != nil {
 		return fmt.Errorf("connecting to driver at %s: %w", o.Endpoint, err)
 	}
@@ -95,13 +95,13 @@ func Run(ctx context.Context, o Options) error {
 		Kube: o.Kube, Namespace: o.Namespace, Name: LeaseName(o.DriverName), Identity: o.Identity,
 		Duration: leaseDuration, Log: o.Log,
 	}
-	return election.Run(ctx, campaign, func(ctx context.Context) error { return serve(ctx, o, conn, turns) })
+	return election.Run(ctx, campaign, func(ctx context.Context) error { return serve(ctx, o, conn, locks) })
 }
 
 // serve works for one term. The libraries send some requests with their own contexts, to record the objects that the
 // driver has created. work waits for these requests after ctx is done. If the lease is lost, serve cancels them,
 // because another process may lead soon.
-func serve(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) error {
+func serve(ctx context.Context, o Options, conn *grpc.ClientConn, locks *publicationLocks) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, func() {
@@ -115,11 +115,11 @@ func serve(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) 
 			return err
 		}
 	}
-	return work(ctx, o, conn, turns)
+	return work(ctx, o, conn, locks)
 }
 
 // work runs provisioner, attacher and resizer until ctx is done.
-func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) error {
+func work(ctx context.Context, o Options, conn *grpc.ClientConn, locks *publicationLocks) error {
 	offered, err := capabilitiesOf(ctx, conn)
 	if err != nil {
 		return err
@@ -139,8 +139,8 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) e
 		recorder: recorder,
 		log:      o.Log,
 	})
-	lone := newUnattached(o, factory, conn, turns, events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}))
-	attachments := newAttachController(o, factory, conn, lone, multiWriter)
+	unpublisher := newUnattached(o, factory, conn, locks, events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.DriverName}))
+	attachments := newAttachController(o, factory, conn, unpublisher, multiWriter)
 	resizes, err := newResizeController(ctx, o, factory, conn)
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func work(ctx context.Context, o Options, conn *grpc.ClientConn, turns *turns) e
 	var loops sync.WaitGroup
 	loops.Go(func() { provisioner.Run(ctx) })
 	loops.Go(func() { attachments.Run(ctx, attacherLoad, &workers) })
-	loops.Go(func() { lone.run(ctx, cmp.Or(o.CompareInterval, compareInterval)) })
+	loops.Go(func() { unpublisher.run(ctx, cmp.Or(o.CompareInterval, compareInterval)) })
 	if resizes != nil {
 		loops.Go(func() { resizes.Run(resizerLoad, ctx, &workers) })
 	}
@@ -241,13 +241,13 @@ func newAttachController(o Options, factory informers.SharedInformerFactory, con
 	)
 }
 
-func newUnattached(o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn, turns *turns, recorder record.EventRecorder) *unattached {
+func newUnattached(o Options, factory informers.SharedInformerFactory, conn *grpc.ClientConn, locks *publicationLocks, recorder record.EventRecorder) *unattached {
 	return &unattached{
 		lister: attacher.NewVolumeLister(conn, 0), kube: o.Kube, driver: csipb.NewControllerClient(conn), driverName: o.DriverName,
 		attachments: factory.Storage().V1().VolumeAttachments().Lister(),
 		volumes:     factory.Core().V1().PersistentVolumes().Lister(),
 		csiNodes:    factory.Storage().V1().CSINodes().Lister(),
-		turns:       turns,
+		locks:       locks,
 		recorder:    recorder, clock: clock.RealClock{}, log: o.Log,
 	}
 }

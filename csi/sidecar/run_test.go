@@ -228,7 +228,7 @@ func TestATermCanFollowAnother(t *testing.T) {
 		require.NoError(t, err)
 		term, end := context.WithCancel(ctx)
 		done := make(chan error, 1)
-		go func() { done <- work(term, o, conn, newTurns()) }()
+		go func() { done <- work(term, o, conn, newPublicationLocks()) }()
 		for next(ctx, t, volumes).(*corev1.PersistentVolume).Name != "pvc-"+string(uid) { // earlier ones change
 		}
 		end()
@@ -254,7 +254,7 @@ func TestATermLeavesNothingBehind(t *testing.T) {
 			term := func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
-				if err := work(ctx, o, conn, newTurns()); isAway {
+				if err := work(ctx, o, conn, newPublicationLocks()); isAway {
 					require.ErrorContains(t, err, "reading all")
 				} else {
 					require.NoError(t, err)
@@ -301,7 +301,7 @@ func TestALostTermEndsItsRequests(t *testing.T) {
 				}
 				return fake.NewClientset(), nil
 			}
-			require.ErrorContains(t, serve(ctx, o, conn, newTurns()), "gone")
+			require.ErrorContains(t, serve(ctx, o, conn, newPublicationLocks()), "gone")
 			require.Error(t, life.Err(), "they end with the work at the latest")
 		})
 	}

@@ -47,7 +47,7 @@ type publication struct{ volume, node string }
 //	the API server does not answer                         none, until it answers
 //	a VolumeAttachment is created at that time             its publication comes before the last read from the API
 //	                                                       server, which then shows it, or after the unpublication
-//	                                                       (turns.go)
+//	                                                       (publicationlocks.go)
 //
 // The driver's list of publications comes from the attacher, which compares it with the existing VolumeAttachments.
 type unattached struct {
@@ -60,8 +60,8 @@ type unattached struct {
 	attachments storagelisters.VolumeAttachmentLister
 	volumes     corelisters.PersistentVolumeLister
 	csiNodes    storagelisters.CSINodeLister
-	// turns prevents the attacher from publishing a volume while it is being unpublished.
-	turns    *turns
+	// locks prevents the attacher from publishing a volume while it is being unpublished.
+	locks    *publicationLocks
 	recorder record.EventRecorder
 	clock    clock.PassiveClock
 	log      *logrus.Entry
@@ -70,13 +70,13 @@ type unattached struct {
 	latest   map[string][]string
 	listedAt time.Time
 
-	seen map[publication]sighting // only sync uses it
+	seen map[publication]observation // only sync uses it
 }
 
-// sighting is when a publication was first seen without a VolumeAttachment, and whether an Event reports it.
-type sighting struct {
-	since time.Time
-	said  bool
+// observation is when a publication was first seen without a VolumeAttachment, and whether an Event reports it.
+type observation struct {
+	since      time.Time
+	isReported bool
 }
 
 // ListVolumes is the attacher's list of publications; it is stored for the next sync.
@@ -116,17 +116,17 @@ func (u *unattached) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lacking := u.without(published, cached)
-	seen := map[publication]sighting{}
+	lacking := u.withoutAttachment(published, cached)
+	seen := map[publication]observation{}
 	var due []publication
 	for _, p := range lacking {
 		s, known := u.seen[p]
 		switch {
 		case !known:
-			s = sighting{since: u.clock.Now()}
+			s = observation{since: u.clock.Now()}
 		case !listedAt.After(s.since): // still the same list
-		case !s.said:
-			s.said = true
+		case !s.isReported:
+			s.isReported = true
 			u.recorder.Eventf(u.subject(p), corev1.EventTypeWarning, eventAttachmentMissing,
 				"volume %s is attached to node %s, but no VolumeAttachment requests this; the driver detaches it if this lasts for %s", p.volume, p.node, unattachedWait)
 		}
@@ -156,7 +156,7 @@ func (u *unattached) unpublish(ctx context.Context, due []publication) error {
 func (u *unattached) unpublishOne(ctx context.Context, p publication) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	release, err := u.turns.take(ctx, p)
+	release, err := u.locks.acquire(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (u *unattached) unpublishOne(ctx context.Context, p publication) error {
 	for i := range list.Items {
 		live = append(live, &list.Items[i])
 	}
-	if len(u.without(map[string][]string{p.volume: {p.node}}, live)) == 0 {
+	if len(u.withoutAttachment(map[string][]string{p.volume: {p.node}}, live)) == 0 {
 		delete(u.seen, p) // the cache is late
 		return nil
 	}
@@ -207,9 +207,9 @@ func (u *unattached) isInUse(ctx context.Context, p publication) (bool, error) {
 	return false, nil
 }
 
-// without lists the publications that no VolumeAttachment requests, sorted. If the volume or the node of a
+// withoutAttachment lists the publications that no VolumeAttachment requests, sorted. If the volume or the node of a
 // VolumeAttachment is not known, it may request any.
-func (u *unattached) without(published map[string][]string, attachments []*storagev1.VolumeAttachment) []publication {
+func (u *unattached) withoutAttachment(published map[string][]string, attachments []*storagev1.VolumeAttachment) []publication {
 	var wanted []publication // "": any
 	for _, va := range attachments {
 		if va.Spec.Attacher == u.driverName {

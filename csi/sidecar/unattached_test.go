@@ -78,7 +78,7 @@ func newAttachedWorld(t *testing.T, objects ...runtime.Object) *attachedWorld {
 	w.unattached = &unattached{
 		lister: w.driver, kube: w.kube, driver: publishingDriver{of: w.driver}, driverName: driverName,
 		attachments: storagelisters.NewVolumeAttachmentLister(w.cache), volumes: corelisters.NewPersistentVolumeLister(volumes),
-		csiNodes: storagelisters.NewCSINodeLister(nodes), turns: newTurns(), recorder: w.events, clock: w.clock, log: quiet(),
+		csiNodes: storagelisters.NewCSINodeLister(nodes), locks: newPublicationLocks(), recorder: w.events, clock: w.clock, log: quiet(),
 	}
 	return w
 }
@@ -205,7 +205,7 @@ func TestNothingIsUnpublishedOnAnAPIServersError(t *testing.T) {
 }
 
 // A single list proves nothing about later: a volume that is being detached was published a moment ago.
-func TestOneOldListIsNotEnough(t *testing.T) {
+func TestAnOldListDoesNotUnpublish(t *testing.T) {
 	w := newAttachedWorld(t)
 	_, err := w.ListVolumes(t.Context())
 	require.NoError(t, err)

@@ -2,7 +2,7 @@ package csi
 
 import v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 
-// Words of the manager's REST API, as they are sent.
+// Values of the manager's REST API, as they are sent.
 const (
 	stateCreating  = "creating"
 	stateAttaching = "attaching"

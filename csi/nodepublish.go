@@ -90,7 +90,7 @@ func (n *node) checkExclusive(p publication, source string) error {
 
 // unpublish removes the bind and the path. It may be repeated.
 func (n *node) unpublish(volume, target string) error {
-	err := n.takeOff(volume, target)
+	err := n.unmount(volume, target)
 	if err == nil {
 		err = n.mounts.Remove(target)
 	}

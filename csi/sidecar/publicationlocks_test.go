@@ -18,7 +18,7 @@ import (
 // publish makes the attacher publish volume vol to node id-1; call stands for the driver's call.
 func (w *attachedWorld) publish(call func()) error {
 	req := &csipb.ControllerPublishVolumeRequest{VolumeId: "vol", NodeId: "id-1"}
-	return w.turns.intercept(context.Background(), "", req, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+	return w.locks.intercept(context.Background(), "", req, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 		call()
 		return nil
 	})
@@ -72,19 +72,19 @@ func TestAVolumeIsPublishedAfterItWasUnpublished(t *testing.T) {
 }
 
 func TestAnotherPublicationWaitsForNothing(t *testing.T) {
-	turns := newTurns()
-	release, err := turns.take(t.Context(), publication{"vol", "n1"})
+	turns := newPublicationLocks()
+	release, err := turns.acquire(t.Context(), publication{"vol", "n1"})
 	require.NoError(t, err)
-	other, err := turns.take(t.Context(), publication{"vol", "n2"})
+	other, err := turns.acquire(t.Context(), publication{"vol", "n2"})
 	require.NoError(t, err)
 	other()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = turns.take(ctx, publication{"vol", "n1"})
+	_, err = turns.acquire(ctx, publication{"vol", "n1"})
 	require.ErrorIs(t, err, context.Canceled)
 	release()
-	release, err = turns.take(t.Context(), publication{"vol", "n1"})
+	release, err = turns.acquire(t.Context(), publication{"vol", "n1"})
 	require.NoError(t, err)
 	release()
-	assert.Empty(t, turns.taken)
+	assert.Empty(t, turns.held)
 }
