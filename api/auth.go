@@ -23,7 +23,7 @@ type Access interface {
 	// Authenticate returns the owner of a token. ErrUnauthenticated: the token is not valid, or no longer valid.
 	Authenticate(ctx context.Context, token string) (Identity, error)
 	// Allowed reports whether the identity has a right.
-	Allowed(ctx context.Context, who Identity, what Attributes) (bool, error)
+	Allowed(ctx context.Context, identity Identity, what Attributes) (bool, error)
 }
 
 // The errors of Access. Any other error means that it could not decide.
@@ -63,21 +63,21 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.next.ServeHTTP(w, r)
 		return
 	}
-	who, err := g.judge(r)
+	identity, err := g.authorize(r)
 	if err != nil {
 		g.refuse(w, r, err)
 		return
 	}
-	ctx := context.WithValue(r.Context(), identityKey{}, who)
+	ctx := context.WithValue(r.Context(), identityKey{}, identity)
 	ctx = context.WithValue(ctx, reviewKey{}, func(ctx context.Context) error {
-		_, err := g.judge(r.WithContext(ctx))
+		_, err := g.authorize(r.WithContext(ctx))
 		return err
 	})
 	if credential := r.Header.Get("Authorization"); credential != "" {
 		ctx = context.WithValue(ctx, credentialKey{}, credential)
 	}
-	if who.User != "" {
-		ctx = context.WithValue(ctx, allowKey{}, func(ctx context.Context, what Attributes) error { return g.allow(ctx, who, what) })
+	if identity.User != "" {
+		ctx = context.WithValue(ctx, allowKey{}, func(ctx context.Context, what Attributes) error { return g.checkRight(ctx, identity, what) })
 	}
 	g.next.ServeHTTP(w, r.WithContext(ctx))
 }
@@ -97,7 +97,7 @@ func reviewOf(ctx context.Context) func(context.Context) error {
 	return func(context.Context) error { return nil }
 }
 
-// isRefused reports whether judge refused the request. Otherwise judge could not decide.
+// isRefused reports whether authorize refused the request. Otherwise authorize could not decide.
 func isRefused(err error) bool {
 	_, ok := errors.AsType[*refusal](err)
 	return ok || errors.Is(err, ErrUnauthenticated)
@@ -105,14 +105,14 @@ func isRefused(err error) bool {
 
 // userOf returns the name of a request's sender; "" if none was proved.
 func userOf(r *http.Request) string {
-	who, _ := r.Context().Value(identityKey{}).(Identity)
-	return who.User
+	identity, _ := r.Context().Value(identityKey{}).(Identity)
+	return identity.User
 }
 
-// judge returns the sender of a request that may be answered. It reads only the token, the method and the path. In
+// authorize returns the sender of a request that may be answered. It reads only the token, the method and the path. In
 // trusted-network mode it also reads the headers by which a browser can be recognized. It ignores headers that name a
 // user or a sender, because any client can write them.
-func (g *Guard) judge(r *http.Request) (Identity, error) {
+func (g *Guard) authorize(r *http.Request) (Identity, error) {
 	token, given := bearerToken(r)
 	switch {
 	case !given && isTrustedBy(r, g.trusted):
@@ -122,21 +122,21 @@ func (g *Guard) judge(r *http.Request) (Identity, error) {
 	case token == "" || len(token) > maxToken:
 		return Identity{}, ErrUnauthenticated
 	}
-	who, err := g.access.Authenticate(r.Context(), token)
+	identity, err := g.access.Authenticate(r.Context(), token)
 	if err != nil {
 		return Identity{}, err
 	}
-	return who, g.allow(r.Context(), who, attributesOf(r))
+	return identity, g.checkRight(r.Context(), identity, attributesOf(r))
 }
 
-// allow refuses a request to which the identity has no right.
-func (g *Guard) allow(ctx context.Context, who Identity, what Attributes) error {
-	allowed, err := g.access.Allowed(ctx, who, what)
+// checkRight refuses a request to which the identity has no right.
+func (g *Guard) checkRight(ctx context.Context, identity Identity, what Attributes) error {
+	allowed, err := g.access.Allowed(ctx, identity, what)
 	if err != nil {
 		return err
 	}
 	if !allowed {
-		return &refusal{http.StatusForbidden, fmt.Sprintf("user %q has no right to %s", who.User, what)}
+		return &refusal{http.StatusForbidden, fmt.Sprintf("user %q has no right to %s", identity.User, what)}
 	}
 	return nil
 }
@@ -145,10 +145,10 @@ func (g *Guard) allow(ctx context.Context, who Identity, what Attributes) error 
 // further right.
 type allowKey struct{}
 
-// needs refuses a request whose sender lacks a right that the request needs in addition to the right to its route. It
-// must be called before anything is changed. If no sender was proved (trusted-network mode), no right is required, as
-// for the route.
-func needs(ctx context.Context, what Attributes) error {
+// requireRight refuses a request whose sender lacks a right that the request needs in addition to the right to its
+// route. It must be called before anything is changed. If no sender was proved (trusted-network mode), no right is
+// required, as for the route.
+func requireRight(ctx context.Context, what Attributes) error {
 	allow, ok := ctx.Value(allowKey{}).(func(context.Context, Attributes) error)
 	if !ok {
 		return nil
@@ -157,7 +157,7 @@ func needs(ctx context.Context, what Attributes) error {
 	if err == nil {
 		return nil
 	}
-	if refused := decided(err); refused != nil {
+	if refused := refusalFor(err); refused != nil {
 		return refused
 	}
 	return &undecided{err}
@@ -208,7 +208,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // refusalOf returns the answer to a request whose credentials were refused or could not be checked.
 func refusalOf(err error, log *logrus.Entry) *refusal {
-	refused := decided(err)
+	refused := refusalFor(err)
 	if refused == nil {
 		refused = &refusal{http.StatusServiceUnavailable, textUndecided}
 		log.WithError(err).Warn("credentials could not be checked")
@@ -216,8 +216,8 @@ func refusalOf(err error, log *logrus.Entry) *refusal {
 	return refused
 }
 
-// decided returns the refusal that an error means; nil: it could not be decided whether to refuse.
-func decided(err error) *refusal {
+// refusalFor returns the refusal that an error means; nil: it could not be decided whether to refuse.
+func refusalFor(err error) *refusal {
 	refused, ok := errors.AsType[*refusal](err)
 	switch {
 	case ok:

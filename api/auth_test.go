@@ -30,15 +30,15 @@ func (a *accessOf) Authenticate(_ context.Context, token string) (Identity, erro
 	return Identity{}, ErrUnauthenticated
 }
 
-func (a *accessOf) Allowed(_ context.Context, who Identity, what Attributes) (bool, error) {
+func (a *accessOf) Allowed(_ context.Context, identity Identity, what Attributes) (bool, error) {
 	a.asked = append(a.asked, what)
 	switch {
 	case what.Name == "undecided":
 		return false, errBehindTheScenes
-	case who.User == "reader":
+	case identity.User == "reader":
 		return what.Verb == "get" || what.Verb == "list", nil
 	}
-	return who.User == "admin", nil
+	return identity.User == "admin", nil
 }
 
 func never() bool  { return false }

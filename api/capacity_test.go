@@ -24,7 +24,7 @@ func TestCapacityIsAnswered(t *testing.T) {
 	b.ExpectWrites()
 }
 
-func TestCapacityRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestCapacityRefusesUnknownParameters(t *testing.T) {
 	b := newBench(t)
 	for query, want := range map[string]string{
 		"size=1":               "query",

@@ -90,7 +90,7 @@ func TestTheClientReadsNodesAndSettings(t *testing.T) {
 	assert.Empty(t, volumes)
 }
 
-func TestTheClientTellsRefusalsApart(t *testing.T) {
+func TestTheClientDistinguishesRefusals(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detached("there"))...)
 	c, ctx := newClient(t, b.server), t.Context()
 	create := func(v v1.VolumeCreate) error { _, err := c.CreateVolume(ctx, v); return err }
@@ -138,7 +138,7 @@ func TestACallWithoutAnswerHasAnUnknownOutcome(t *testing.T) {
 	assert.ErrorContains(t, err, "bad gateway (502)")
 }
 
-func TestNewClientRefusesWhatIsNoBaseURL(t *testing.T) {
+func TestNewClientRefusesAnInvalidBaseURL(t *testing.T) {
 	for _, base := range []string{"", "longhorn-backend:9500", "ftp://host/v1", "http:///v1", "http://host/v1?x=y", "http://ho st/v1"} {
 		_, err := client.New(base, nil)
 		assert.Error(t, err, "%q was taken", base)

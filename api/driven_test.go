@@ -145,9 +145,9 @@ func (c *driven) remove(o object) {
 	c.send("DELETE", o.at("links").text("self"), nil, 204)
 }
 
-// TestASchemaDrivenClientNeedsNothingElse creates, uses and deletes a volume, adds and removes a disk of a node, and
+// TestASchemaDrivenClientNeedsOnlyTheSchemas creates, uses and deletes a volume, adds and removes a disk of a node, and
 // changes settings. It uses only the schemas.
-func TestASchemaDrivenClientNeedsNothingElse(t *testing.T) {
+func TestASchemaDrivenClientNeedsOnlyTheSchemas(t *testing.T) {
 	b := newBench(t, append(threeNodes(), build.KubeNode("node-1"))...)
 	c := newDriven(t, b.server, "http://longhorn.example:9500/v1")
 	t.Run("every collection can be listed, and every resource got by its link", func(t *testing.T) {

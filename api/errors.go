@@ -58,15 +58,15 @@ func errorOf(err error) *v1.Error {
 		}
 	}
 	var refused *refusal
-	var wrong *methodError
+	var methodErr *methodError
 	var invalid *manager.Invalid
 	var problem *manager.Problem
 	var unclear *undecided
 	switch {
 	case errors.As(err, &refused):
 		return wire(refused.status, refused.text)
-	case errors.As(err, &wrong):
-		return wire(http.StatusMethodNotAllowed, wrong.Error())
+	case errors.As(err, &methodErr):
+		return wire(http.StatusMethodNotAllowed, methodErr.Error())
 	case errors.As(err, &invalid):
 		return wire(http.StatusUnprocessableEntity, invalid.Error())
 	case errors.As(err, &problem):
@@ -140,4 +140,9 @@ func position(text []byte, offset int64) string {
 	line := 1 + strings.Count(before, "\n")
 	column := len(before) - strings.LastIndex(before, "\n")
 	return fmt.Sprintf("line %d column %d", line, column)
+}
+
+// notFound refuses a request for an object that does not exist.
+func notFound(id, name string) error {
+	return &refusal{http.StatusNotFound, fmt.Sprintf("%s %q does not exist", id, name)}
 }

@@ -66,7 +66,7 @@ func TestResourcesHaveTheFieldsOfLonghorn(t *testing.T) {
 	}
 }
 
-func TestReplicasWithoutAPlaceAreListed(t *testing.T) {
+func TestUnplacedReplicasAreListed(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detached("vol"), build.Volume("new"),
 		build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1", func(r *longhorn.Replica) { r.OwnerReferences = ownedByVol }))...)
 	v := decoded[v1.Volume](t, do(t, b.server, "GET", "/v1/volumes/vol", ""))
@@ -174,7 +174,7 @@ func TestTagsAreThoseInUse(t *testing.T) {
 	assert.Equal(t, 200, do(t, b.server, "GET", "/v1/disktags/ssd", "").Code)
 }
 
-func TestWhatIsAbsentIsAnEmptyCollection(t *testing.T) {
+func TestUnsupportedTypesAreEmptyCollections(t *testing.T) {
 	b := newBench(t)
 	for _, path := range []string{
 		"recurringjobs", "backuptargets", "backupvolumes", "backups", "backingimages", "backupbackingimages", "orphans", "snapshots", "systembackups", "systemrestores",

@@ -27,7 +27,7 @@ func findingKind(m *manager.Manager) kind {
 					return o, nil
 				}
 			}
-			return nil, noSuch(v1.TypeFinding, id)
+			return nil, notFound(v1.TypeFinding, id)
 		},
 	}
 }

@@ -30,8 +30,8 @@ const (
 	responseTimeout = 60 * time.Second
 )
 
-// Way returns how daemons are reached; see client.TransportOptions.
-type Way func(ctx context.Context, fresh bool) (client.Way, error)
+// TrustSource returns how daemons are reached; see client.TransportOptions.
+type TrustSource func(ctx context.Context, fresh bool) (client.Trust, error)
 
 // Forwarder passes requests that need the view of the whole cluster on to the leader.
 type Forwarder struct {
@@ -50,9 +50,9 @@ type Forwarder struct {
 //
 // The leader sees the client's own Authorization, which it checks. It also sees the client's Host and X-Forwarded-*
 // headers, so that links lead to the address that the client used. way says how the leader is reached and trusted.
-func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader func() bool, way Way, entry *logrus.Entry) *Forwarder {
-	f := &Forwarder{leaderURL: leaderURL, isLeader: isLeader, local: local, relays: relays{sendTimeout: sendTimeout, ending: make(chan struct{})}}
-	f.transport = client.NewTransport(client.TransportOptions{Way: way, ServerName: types.APIService, Base: &http.Transport{
+func NewForwarder(leaderURL func() (string, bool), local http.Handler, isLeader func() bool, trust TrustSource, entry *logrus.Entry) *Forwarder {
+	f := &Forwarder{leaderURL: leaderURL, isLeader: isLeader, local: local, relays: relays{sendTimeout: sendTimeout, stopping: make(chan struct{})}}
+	f.transport = client.NewTransport(client.TransportOptions{Trust: trust, ServerName: types.APIService, Base: &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSHandshakeTimeout:   dialTimeout,
 		ResponseHeaderTimeout: responseTimeout,

@@ -19,7 +19,7 @@ import (
 )
 
 // plainWay leads to a leader of a release without TLS.
-func plainWay(context.Context, bool) (client.Way, error) { return client.Way{}, nil }
+func plainWay(context.Context, bool) (client.Trust, error) { return client.Trust{}, nil }
 
 // follower returns the Forwarder of a daemon that does not lead, in front of the given leader.
 func follower(t *testing.T, leader string) *Forwarder {
@@ -54,7 +54,7 @@ func TestTheLeaderAnswersForAnotherDaemon(t *testing.T) {
 	assert.Equal(t, `volume "nix" does not exist`, e.Message)
 }
 
-func TestTheLeaderSeesWhoAsked(t *testing.T) {
+func TestTheLeaderSeesTheClientsIdentity(t *testing.T) {
 	seen := make(chan *http.Request, 1)
 	leader := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r }))
 	defer leader.Close()
@@ -105,7 +105,7 @@ func TestALeaderThatDiesOverARequestLeavesItsOutcomeUnknown(t *testing.T) {
 	assert.Equal(t, "the leader did not answer; it is unknown whether the request was carried out", e.Message)
 }
 
-func TestSomeThingsAreAnsweredHere(t *testing.T) {
+func TestLocalRequestsAreNotForwarded(t *testing.T) {
 	for _, path := range []string{"/metrics", "/healthz"} {
 		w := do(t, follower(t, ""), "GET", path, "")
 		assert.Equal(t, "local", w.Body.String(), "%s: %d", path, w.Code)
@@ -116,7 +116,7 @@ func TestSomeThingsAreAnsweredHere(t *testing.T) {
 	assert.Equal(t, "local", w.Body.String(), w.Code)
 }
 
-func TestServeFinishesWhatIsUnderWay(t *testing.T) {
+func TestServeFinishesRequestsInProgress(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestServeFinishesWhatIsUnderWay(t *testing.T) {
 	assert.NoError(t, <-served)
 }
 
-func TestServeTellsWhenItsListenerFails(t *testing.T) {
+func TestServeReturnsTheListenersError(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	_ = listener.Close()

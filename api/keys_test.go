@@ -61,9 +61,9 @@ func TestWholeResourcesAreAccepted(t *testing.T) {
 	assert.Equal(t, 201, w.Code, w.Body)
 }
 
-// TestFieldsOfVolumesKeptElsewhereAreNeutral sends fields that users of Longhorn set in their manifests and that have
+// TestFieldsWithoutEffectAreAccepted sends fields that users of Longhorn set in their manifests and that have
 // no effect here.
-func TestFieldsOfVolumesKeptElsewhereAreNeutral(t *testing.T) {
+func TestFieldsWithoutEffectAreAccepted(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	w := do(t, b.server, "POST", "/v1/volumes", `{"name":"jellyfin","size":"1073741824","accessMode":"rwo","backingImage":"","backupCompressionMethod":"gzip",
 		"dataEngine":"v1","dataLocality":"best-effort","disableFrontend":false,"encrypted":false,"freezeFilesystemForSnapshot":"ignored","fromBackup":"",
@@ -73,9 +73,9 @@ func TestFieldsOfVolumesKeptElsewhereAreNeutral(t *testing.T) {
 	assert.Equal(t, 201, w.Code, w.Body)
 }
 
-// TestFieldsForWhatIsLacking is REST's test of a table: values that request no feature are accepted, and no value that
-// requests one is ignored.
-func TestFieldsForWhatIsLacking(t *testing.T) {
+// TestFieldsOfUnsupportedFeatures is REST's test of a table: values that request no feature are accepted, and no value
+// that requests one is ignored.
+func TestFieldsOfUnsupportedFeatures(t *testing.T) {
 	text, err := os.ReadFile("testdata/neutral.yaml")
 	require.NoError(t, err)
 	var fields []struct {

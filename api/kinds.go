@@ -48,7 +48,7 @@ type action struct {
 
 // kindsOf returns the table of all kinds; those that are always empty come first.
 func kindsOf(m *manager.Manager) []kind {
-	return append(absentKinds(),
+	return append(unsupportedKinds(),
 		engineImageKind(m),
 		eventKind(m),
 		findingKind(m),

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Limits bound how many requests, streams and requests per second of clients one daemon serves. See places for the
+// Limits bound how many requests, streams and requests per second of clients one daemon serves. See quota for the
 // share of one address.
 type Limits struct {
 	// Requests is how many requests are answered at a time.
@@ -34,7 +34,7 @@ type limiter struct {
 	limits            Limits
 	clock             clock.PassiveClock
 	next              http.Handler
-	requests, streams *places
+	requests, streams *quota
 	sources           *lru.Cache // source → *rate.Limiter
 }
 
@@ -43,7 +43,7 @@ type limiter struct {
 func Limited(limits Limits, c clock.PassiveClock, next http.Handler) http.Handler {
 	return &limiter{
 		limits: limits, clock: c, next: next,
-		requests: newPlaces(limits.Requests), streams: newPlaces(limits.Streams), sources: lru.New(maxSources),
+		requests: newQuota(limits.Requests), streams: newQuota(limits.Streams), sources: lru.New(maxSources),
 	}
 }
 
@@ -57,20 +57,20 @@ func (l *limiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		tooMany(w, r, fmt.Sprintf("too many requests from this address: at most %g per second are allowed; retry later", l.limits.PerSecond))
 		return
 	}
-	places, what := l.requests, "requests"
+	quota, what := l.requests, "requests"
 	if strings.HasPrefix(r.URL.Path, pathStreams) {
-		places, what = l.streams, "streams"
+		quota, what = l.streams, "streams"
 	}
-	ok, isFull := places.enter(from)
+	ok, isFull := quota.acquire(from)
 	switch {
 	case isFull:
-		tooMany(w, r, fmt.Sprintf("too many concurrent %s: this daemon serves at most %d at the same time; retry later", what, places.total))
+		tooMany(w, r, fmt.Sprintf("too many concurrent %s: this daemon serves at most %d at the same time; retry later", what, quota.total))
 		return
 	case !ok:
 		tooMany(w, r, fmt.Sprintf("too many concurrent %s from this address; retry later", what))
 		return
 	}
-	defer places.leave(from)
+	defer quota.release(from)
 	l.next.ServeHTTP(w, r)
 }
 

@@ -44,9 +44,9 @@ func TestRatesAreBoundedByAddress(t *testing.T) {
 	assert.Equal(t, 429, from("192.0.2.1:1002", "/v1"))
 }
 
-// TestPlacesAreBounded: requests occupy no places of streams, and streams none of requests. Each address leaves places
+// TestTheQuotaIsBounded: requests occupy no slots of streams, and streams none of requests. Each address leaves slots
 // for others.
-func TestPlacesAreBounded(t *testing.T) {
+func TestTheQuotaIsBounded(t *testing.T) {
 	for _, tc := range []struct{ name, path, other, what string }{
 		{"requests", "/v1/volumes", "/v1/ws/volumes", "requests"},
 		{"streams", "/v1/ws/volumes", "/v1/volumes", "streams"},

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxConnections is how many connections a daemon has; see places for the share of one address. A probe of the
+	// maxConnections is how many connections a daemon has; see quota for the share of one address. A probe of the
 	// kubelet needs one.
 	maxConnections = 1024
 	// firstByteTimeout is how long a client that has connected may send nothing.
@@ -36,9 +36,9 @@ type Listener struct {
 	closed   chan struct{}
 	close    sync.Once
 
-	places  *places
+	quota   *quota
 	mu      sync.Mutex
-	waiting map[net.Conn]struct{} // guarded by mu; the connections that have sent nothing yet
+	pending map[net.Conn]struct{} // guarded by mu; the connections that have sent nothing yet
 	workers sync.WaitGroup
 }
 
@@ -47,7 +47,7 @@ func NewListener(inner net.Listener, config *tls.Config) *Listener {
 	l := &Listener{
 		Listener: inner, config: config, firstByte: firstByteTimeout,
 		accepted: make(chan net.Conn), failed: make(chan error, 1), closed: make(chan struct{}),
-		places: newPlaces(maxConnections), waiting: map[net.Conn]struct{}{},
+		quota: newQuota(maxConnections), pending: map[net.Conn]struct{}{},
 	}
 	l.workers.Go(l.run)
 	return l
@@ -71,7 +71,7 @@ func (l *Listener) Close() (err error) {
 	l.close.Do(func() {
 		close(l.closed)
 		err = l.Listener.Close()
-		for _, conn := range l.silent() {
+		for _, conn := range l.pendingConns() {
 			_ = conn.Close()
 		}
 	})
@@ -91,11 +91,11 @@ func (l *Listener) run() {
 			return
 		}
 		from := sourceOf(conn.RemoteAddr().String())
-		if ok, _ := l.places.enter(from); !ok {
+		if ok, _ := l.quota.acquire(from); !ok {
 			_ = conn.Close()
 			continue
 		}
-		l.workers.Go(func() { l.look(&counted{Conn: conn, leave: func() { l.places.leave(from) }}) })
+		l.workers.Go(func() { l.detectTLS(&countedConn{Conn: conn, release: func() { l.quota.release(from) }}) })
 	}
 }
 
@@ -114,9 +114,9 @@ func (l *Listener) pause() bool {
 	}
 }
 
-// look waits for the first byte and passes the connection to Accept.
-func (l *Listener) look(conn *counted) {
-	if !l.wait(conn) {
+// detectTLS waits for the first byte and passes the connection to Accept.
+func (l *Listener) detectTLS(conn *countedConn) {
+	if !l.addPending(conn) {
 		_ = conn.Close()
 		return
 	}
@@ -130,12 +130,12 @@ func (l *Listener) look(conn *counted) {
 	if err == nil {
 		err = conn.SetReadDeadline(time.Time{})
 	}
-	l.forget(conn)
+	l.removePending(conn)
 	if err != nil {
 		_ = conn.Close()
 		return
 	}
-	var out net.Conn = &peeked{Conn: conn, reader: reader}
+	var out net.Conn = &peekedConn{Conn: conn, reader: reader}
 	if first[0] == tlsHandshake {
 		out = tls.Server(out, l.config)
 	}
@@ -146,51 +146,51 @@ func (l *Listener) look(conn *counted) {
 	}
 }
 
-// silent returns the connections that Close must close.
-func (l *Listener) silent() []net.Conn {
+// pendingConns returns the connections that Close must close.
+func (l *Listener) pendingConns() []net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.waiting))
+	return slices.Collect(maps.Keys(l.pending))
 }
 
-// wait records a connection that Close must close; false: the listener is closed.
-func (l *Listener) wait(conn net.Conn) bool {
+// addPending records a connection that Close must close; false: the listener is closed.
+func (l *Listener) addPending(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
 	case <-l.closed:
 		return false
 	default:
-		l.waiting[conn] = struct{}{}
+		l.pending[conn] = struct{}{}
 		return true
 	}
 }
 
-func (l *Listener) forget(conn net.Conn) {
+func (l *Listener) removePending(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.waiting, conn)
+	delete(l.pending, conn)
 }
 
-// counted is a connection that is counted until it is closed.
-type counted struct {
+// countedConn is a connection that is counted until it is closed.
+type countedConn struct {
 	net.Conn
-	once  sync.Once
-	leave func()
+	once    sync.Once
+	release func()
 }
 
-func (c *counted) Close() error {
-	c.once.Do(c.leave)
+func (c *countedConn) Close() error {
+	c.once.Do(c.release)
 	return c.Conn.Close()
 }
 
-// peeked is a connection whose first bytes were already read into a buffer.
-type peeked struct {
+// peekedConn is a connection whose first bytes were already read into a buffer.
+type peekedConn struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
-func (p *peeked) Read(b []byte) (int, error) { return p.reader.Read(b) }
+func (p *peekedConn) Read(b []byte) (int, error) { return p.reader.Read(b) }
 
 // Certificates returns a daemon's certificate for each TLS handshake.
 type Certificates func(ctx context.Context) (*tls.Certificate, error)

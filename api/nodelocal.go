@@ -78,7 +78,7 @@ func NewNodeHandler(node string, d NodeDeps) http.Handler {
 		}
 		return reply{status: http.StatusAccepted}, nil
 	}
-	nothing := func(r *http.Request) (reply, error) {
+	unknownPath := func(r *http.Request) (reply, error) {
 		return reply{}, &refusal{http.StatusNotFound, "the API has no path " + r.URL.Path}
 	}
 	forNode := func(action string, answer func(*http.Request) (reply, error)) http.HandlerFunc {
@@ -87,14 +87,14 @@ func NewNodeHandler(node string, d NodeDeps) http.Handler {
 				return reply{}, &refusal{http.StatusMisdirectedRequest, fmt.Sprintf("this is the daemon of node %q, not of node %.100q", node, named)}
 			}
 			if r.URL.Query().Get("action") != action {
-				return nothing(r)
+				return unknownPath(r)
 			}
 			return answer(r)
 		})
 	}
 	mux.HandleFunc("POST /v1/volumes/{id}", forNode(actionTrim, trim))
 	mux.HandleFunc("POST /v1/nodes/{id}", forNode(actionReach, reachedBy(d.Reacher)))
-	mux.HandleFunc("/", s.handle(nothing))
+	mux.HandleFunc("/", s.handle(unknownPath))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		MarkNode(w, node)
 		mux.ServeHTTP(w, r)
@@ -113,8 +113,8 @@ type Peers struct {
 }
 
 // NewPeers returns a Peers; way returns how daemons are reached and trusted. Close must be called.
-func NewPeers(way Way) *Peers {
-	transport := client.NewTransport(client.TransportOptions{Way: way, ServerName: types.APIService, Base: &http.Transport{
+func NewPeers(trust TrustSource) *Peers {
+	transport := client.NewTransport(client.TransportOptions{Trust: trust, ServerName: types.APIService, Base: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSHandshakeTimeout: dialTimeout,
 		IdleConnTimeout:     30 * time.Second,

@@ -64,7 +64,7 @@ func peersOf(t *testing.T, daemon http.Handler) *Peers {
 	peers := NewPeers(trustingServer(node))
 	t.Cleanup(peers.Close)
 	address := node.Listener.Addr().String()
-	peers.transport = client.NewTransport(client.TransportOptions{Way: trustingServer(node), ServerName: "example.com", Base: &http.Transport{
+	peers.transport = client.NewTransport(client.TransportOptions{Trust: trustingServer(node), ServerName: "example.com", Base: &http.Transport{
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, address)
 		},
@@ -127,8 +127,8 @@ func TestTheNodesDaemonTrims(t *testing.T) {
 	}
 }
 
-// TestWhereNothingCanBeTrimmedTheLeaderSaysSo: the leader calls no daemon.
-func TestWhereNothingCanBeTrimmedTheLeaderSaysSo(t *testing.T) {
+// TestTheLeaderRefusesATrimThatIsNotPossible: the leader calls no daemon.
+func TestTheLeaderRefusesATrimThatIsNotPossible(t *testing.T) {
 	daemon := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a daemon was asked") })
 	block := corev1.PersistentVolumeBlock
 	for name, c := range map[string]struct {
@@ -225,8 +225,8 @@ func TestADaemonThatCannotTrimIsNamed(t *testing.T) {
 	}
 }
 
-// TestWhatIsForANodeIsAnsweredThere: no other request is answered there because of the header.
-func TestWhatIsForANodeIsAnsweredThere(t *testing.T) {
+// TestNodeRequestsAreAnsweredByTheNodesDaemon: no other request is answered there because of the header.
+func TestNodeRequestsAreAnsweredByTheNodesDaemon(t *testing.T) {
 	front := follower(t, "")
 	for request, want := range map[string]string{
 		"POST " + trimVol:                    "local",

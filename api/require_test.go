@@ -32,8 +32,8 @@ func (o *owner) Allowed(_ context.Context, _ Identity, what Attributes) (bool, e
 	return !o.denied, o.may
 }
 
-// TestAPersistentVolumeAndAClaimNeedTheRightToMakeThem: the right to update a volume is not sufficient.
-func TestAPersistentVolumeAndAClaimNeedTheRightToMakeThem(t *testing.T) {
+// TestAPersistentVolumeAndAClaimNeedTheRightToCreateThem: the right to update a volume is not sufficient.
+func TestAPersistentVolumeAndAClaimNeedTheRightToCreateThem(t *testing.T) {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "vol"}, Spec: corev1.PersistentVolumeSpec{
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "driver.longhorn.io", VolumeHandle: "vol"}},
 	}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable}}

@@ -45,7 +45,7 @@ func (s *Server) Routes() []Route { return slices.Clone(s.table) }
 // action.
 func (s *Server) RouteOf(r *http.Request) (Route, bool) {
 	_, pattern := s.api.Handler(r)
-	route, err := pick(s.routesAt(pattern), r)
+	route, err := pickRoute(s.routesAt(pattern), r)
 	return route, err == nil
 }
 
@@ -59,17 +59,17 @@ func (s *Server) routesAt(pattern string) []Route {
 	return routes
 }
 
-// pick finds the route of a request among the routes of its path.
-func pick(routes []Route, r *http.Request) (Route, error) {
+// pickRoute finds the route of a request among the routes of its path.
+func pickRoute(routes []Route, r *http.Request) (Route, error) {
 	method := r.Method
 	if isSafe(method) {
 		method = http.MethodGet
 	}
-	wrong := &methodError{method: r.Method}
+	methodErr := &methodError{method: r.Method}
 	var actions []string
 	for _, route := range routes {
-		if !slices.Contains(wrong.allowed, route.Method) {
-			wrong.allowed = append(wrong.allowed, route.Method)
+		if !slices.Contains(methodErr.allowed, route.Method) {
+			methodErr.allowed = append(methodErr.allowed, route.Method)
 		}
 		switch {
 		case route.Method != method:
@@ -82,7 +82,7 @@ func pick(routes []Route, r *http.Request) (Route, error) {
 	if len(actions) > 0 {
 		return Route{}, &manager.Invalid{Field: "action", Value: r.URL.Query().Get("action"), Rule: "must be one of " + strings.Join(actions, ", ")}
 	}
-	return Route{}, wrong
+	return Route{}, methodErr
 }
 
 // routes returns the routes of versions and schemas, then the routes of the kinds, then the streams of the kinds.

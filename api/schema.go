@@ -119,7 +119,7 @@ func schemasOf(kinds []kind) []v1.Schema {
 			Resource: v1.Resource{ID: p.id}, PluralName: plural(p.id), ResourceFields: fields,
 		})
 	}
-	schemas = append(schemas, absentInputSchemas()...)
+	schemas = append(schemas, unsupportedInputSchemas()...)
 	for i := range kinds {
 		if !kinds[i].isView {
 			schemas = append(schemas, kinds[i].schema(names))

@@ -74,8 +74,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// TestSchemasHoldTogether: a client that reads nothing else can rely on the schemas.
-func TestSchemasHoldTogether(t *testing.T) {
+// TestSchemasAreConsistent: a client that reads nothing else can rely on the schemas.
+func TestSchemasAreConsistent(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	c := decoded[v1.Collection[v1.Schema]](t, do(t, b.server, "GET", "/v1/schemas", ""))
 	known := map[string]v1.Schema{}

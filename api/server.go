@@ -108,7 +108,7 @@ func (s *Server) handler() *http.ServeMux {
 		isHandled[route.Path] = true
 		routes := s.routesAt(route.Path)
 		mux.HandleFunc(route.Path, s.handle(func(r *http.Request) (reply, error) {
-			route, err := pick(routes, r)
+			route, err := pickRoute(routes, r)
 			if err != nil {
 				return reply{}, err
 			}
@@ -142,13 +142,13 @@ func (s *Server) handle(answer func(*http.Request) (reply, error)) http.HandlerF
 				s.entry(r, wire.Status).WithError(err).Error("request failed")
 			}
 			result = reply{wire.Status, wire}
-			var wrong *methodError
-			if errors.As(err, &wrong) {
-				w.Header().Set("Allow", wrong.allow())
+			var methodErr *methodError
+			if errors.As(err, &methodErr) {
+				w.Header().Set("Allow", methodErr.allow())
 			}
 		}
-		if takeOver, ok := result.body.(http.HandlerFunc); ok && err == nil {
-			takeOver(w, r)
+		if serveResponse, ok := result.body.(http.HandlerFunc); ok && err == nil {
+			serveResponse(w, r)
 			return
 		}
 		if !isSafe(r.Method) && result.status < 500 {

@@ -268,7 +268,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestAFailureBehindTheScenesIsNotShown(t *testing.T) {
+func TestInternalErrorsAreNotShown(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detached("vol"))...)
 	b.Fail("get", "volumes", errBehindTheScenes)
 	w := do(t, b.server, "DELETE", "/v1/volumes/vol", "")

@@ -55,58 +55,58 @@ var heartbeat = []byte(`{"type":"heartbeat"}`)
 // streams sends collections to clients over websockets. A client gets the whole collection at first and after each
 // change of its bytes, at most once in a period. Clients that request heartbeats get these too.
 //
-//	informers ──► feed of a kind ──► stream, one per client: waits for the period, checks the client's right, sends
+//	informers ──► collectionFeed ──► stream, one per client: waits for the period, checks the client's right, sends
 //
 // A stream runs in the goroutine of its request. A second goroutine reads the client's pongs and its close message. A
 // stream holds a message in memory only while it sends it. A client that does not read in time is disconnected.
 type streams struct {
-	feeds map[string]*feed // by the path of the kind; guarded by mu
+	feeds map[string]*collectionFeed // by the path of the kind; guarded by mu
 	watch func(of manager.View, changed func()) (stop func(), err error)
 	clock clock.Clock
 	log   *logrus.Entry
 	// sendTimeout is the constant, except in tests.
 	sendTimeout time.Duration
 
-	ending  chan struct{} // closed when all streams must end
-	running sync.WaitGroup
-	mu      sync.Mutex
-	ended   bool // guarded by mu
+	stopping chan struct{} // closed when all streams must end
+	running  sync.WaitGroup
+	mu       sync.Mutex
+	stopped  bool // guarded by mu
 }
 
 func newStreams(d Deps) *streams {
 	return &streams{
-		feeds: map[string]*feed{}, watch: d.Manager.OnChange, clock: d.Clock, log: d.Log, sendTimeout: sendTimeout, ending: make(chan struct{}),
+		feeds: map[string]*collectionFeed{}, watch: d.Manager.OnChange, clock: d.Clock, log: d.Log, sendTimeout: sendTimeout, stopping: make(chan struct{}),
 	}
 }
 
 // close ends all streams, and returns when they have ended.
 func (s *streams) close() {
 	s.mu.Lock()
-	if !s.ended {
-		s.ended = true
-		close(s.ending)
+	if !s.stopped {
+		s.stopped = true
+		close(s.stopping)
 	}
 	s.mu.Unlock()
 	s.running.Wait()
 }
 
-// enter counts a stream; false: no stream is accepted any longer.
-func (s *streams) enter() bool {
+// start counts a stream; false: no stream is accepted any longer.
+func (s *streams) start() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
+	if s.stopped {
 		return false
 	}
 	s.running.Add(1)
 	return true
 }
 
-func (s *streams) feedOf(k *kind) *feed {
+func (s *streams) feedOf(k *kind) *collectionFeed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, ok := s.feeds[k.path()]
 	if !ok {
-		f = newFeed(k, nil)
+		f = newCollectionFeed(k, nil)
 		if k.view != "" {
 			f.watch = func(changed func()) (stop func(), err error) { return s.watch(k.view, changed) }
 		}
@@ -169,14 +169,14 @@ func isOrigin(base string, origin *url.URL) bool {
 
 // serve sends until the client or the daemon ends the stream.
 func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period time.Duration) {
-	if !s.enter() {
+	if !s.start() {
 		respond(w, r, &refusal{http.StatusServiceUnavailable, "the leader is changing; try again"})
 		return
 	}
 	defer s.running.Done()
 	changed := make(chan struct{}, 1)
 	f := s.feedOf(k)
-	leave, err := f.join(changed)
+	leave, err := f.subscribe(changed)
 	if err != nil {
 		s.log.WithError(err).Error("the stream could not be opened")
 		respond(w, r, &refusal{http.StatusInternalServerError, textFailed})
@@ -190,8 +190,8 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, k *kind, period 
 		return
 	}
 	t := &stream{
-		conn: conn, feed: f, changed: changed, ending: s.ending, clock: s.clock,
-		base: baseURL(r), period: period, beats: r.URL.Query().Get(queryHeartbeat) == "true", sendTimeout: s.sendTimeout, review: reviewOf(r.Context()),
+		conn: conn, feed: f, changed: changed, stopping: s.stopping, clock: s.clock,
+		base: baseURL(r), period: period, sendsHeartbeats: r.URL.Query().Get(queryHeartbeat) == "true", sendTimeout: s.sendTimeout, review: reviewOf(r.Context()),
 	}
 	// Only pongs and the close message are read from clients.
 	err = t.run(conn.CloseRead(r.Context()))
@@ -218,21 +218,21 @@ var (
 
 // stream is the stream of one client.
 type stream struct {
-	conn    *websocket.Conn
-	feed    *feed
-	changed <-chan struct{}
-	ending  <-chan struct{}
-	clock   clock.Clock
-	base    string
-	period  time.Duration
-	beats   bool // the client asked for heartbeats
-	review  func(context.Context) error
+	conn            *websocket.Conn
+	feed            *collectionFeed
+	changed         <-chan struct{}
+	stopping        <-chan struct{}
+	clock           clock.Clock
+	base            string
+	period          time.Duration
+	sendsHeartbeats bool // the client asked for heartbeats
+	review          func(context.Context) error
 
 	sendTimeout time.Duration
 
-	sum                          [32]byte  // of the last message; zero: nothing was sent
-	isDirty                      bool      // the collection may have changed since then
-	sent, beat, pinged, reviewed time.Time // the times of the last of each
+	sum                                   [32]byte  // of the last message; zero: nothing was sent
+	isDirty                               bool      // the collection may have changed since then
+	sent, heartbeatSent, pinged, reviewed time.Time // the times of the last of each
 }
 
 // run always returns an error: a websocket.CloseError that says how the stream ends, or the reason why it cannot
@@ -249,30 +249,30 @@ func (t *stream) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return clientGone
-		case <-t.ending:
+		case <-t.stopping:
 			return endShutdown
 		case <-t.changed:
 			t.isDirty = true
 		case <-timer.C():
 		}
-		if err := t.due(ctx); err != nil {
+		if err := t.runDueSteps(ctx); err != nil {
 			if ctx.Err() != nil {
 				return clientGone
 			}
 			return err
 		}
 		timer.Stop()
-		timer.Reset(max(t.next().Sub(t.clock.Now()), 0))
+		timer.Reset(max(t.nextStep().Sub(t.clock.Now()), 0))
 	}
 }
 
-// next returns the time of the next step.
-func (t *stream) next() time.Time {
+// nextStep returns the time of the next step.
+func (t *stream) nextStep() time.Time {
 	at := t.pinged.Add(pingInterval)
 	if review := t.reviewed.Add(reviewInterval); review.Before(at) {
 		at = review
 	}
-	if beat := t.beat.Add(heartbeatInterval); t.beats && beat.Before(at) {
+	if beat := t.heartbeatSent.Add(heartbeatInterval); t.sendsHeartbeats && beat.Before(at) {
 		at = beat
 	}
 	if send := t.sent.Add(t.period); t.isDirty && send.Before(at) {
@@ -281,8 +281,8 @@ func (t *stream) next() time.Time {
 	return at
 }
 
-// due does the steps that are due now.
-func (t *stream) due(ctx context.Context) error {
+// runDueSteps does the steps that are due now.
+func (t *stream) runDueSteps(ctx context.Context) error {
 	now := t.clock.Now()
 	if t.isDirty && !now.Before(t.sent.Add(t.period)) {
 		t.isDirty, t.sent = false, now
@@ -290,14 +290,14 @@ func (t *stream) due(ctx context.Context) error {
 			return err
 		}
 	}
-	if t.beats && !now.Before(t.beat.Add(heartbeatInterval)) {
-		t.beat = now
+	if t.sendsHeartbeats && !now.Before(t.heartbeatSent.Add(heartbeatInterval)) {
+		t.heartbeatSent = now
 		if err := t.write(ctx, heartbeat); err != nil {
 			return err
 		}
 	}
 	if !now.Before(t.reviewed.Add(reviewInterval)) {
-		if err := t.checkRight(ctx); err != nil {
+		if err := t.reviewAgain(ctx); err != nil {
 			return err
 		}
 	}
@@ -310,7 +310,7 @@ func (t *stream) due(ctx context.Context) error {
 
 // send sends the collection, unless the client already has it. A client gets nothing while its right is not known.
 func (t *stream) send(ctx context.Context) error {
-	if err := t.checkRight(ctx); err != nil {
+	if err := t.reviewAgain(ctx); err != nil {
 		return err
 	}
 	latest, err := t.feed.render(ctx, t.base)
@@ -342,8 +342,8 @@ func (t *stream) ping(ctx context.Context) error {
 	return nil
 }
 
-// checkRight repeats the review of the request that opened the stream.
-func (t *stream) checkRight(ctx context.Context) error {
+// reviewAgain repeats the review of the request that opened the stream.
+func (t *stream) reviewAgain(ctx context.Context) error {
 	t.reviewed = t.clock.Now()
 	err := t.review(ctx)
 	switch {

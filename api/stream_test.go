@@ -44,8 +44,8 @@ func (a *switchedAccess) Authenticate(ctx context.Context, token string) (Identi
 	return (&accessOf{}).Authenticate(ctx, token)
 }
 
-func (a *switchedAccess) Allowed(ctx context.Context, who Identity, what Attributes) (bool, error) {
-	return (&accessOf{}).Allowed(ctx, who, what)
+func (a *switchedAccess) Allowed(ctx context.Context, identity Identity, what Attributes) (bool, error) {
+	return (&accessOf{}).Allowed(ctx, identity, what)
 }
 
 func (a *switchedAccess) answer(err error) { a.instead.Store(&err) }
@@ -220,8 +220,8 @@ func TestEveryKindHasAStream(t *testing.T) {
 	}
 }
 
-// TestWhoMayNotListMayNotWatch: pages of other origins are refused too.
-func TestWhoMayNotListMayNotWatch(t *testing.T) {
+// TestAStreamNeedsTheRightToList: pages of other origins are refused too.
+func TestAStreamNeedsTheRightToList(t *testing.T) {
 	l := newLive(t)
 	follower, _ := l.follower(t)
 	host := strings.TrimPrefix(l.leader.URL, "https://")
@@ -289,8 +289,8 @@ func TestAStreamEndsWithTheRightToIt(t *testing.T) {
 	}
 }
 
-// TestAStreamThatEndsLeavesNothing: no goroutine and no watch remains.
-func TestAStreamThatEndsLeavesNothing(t *testing.T) {
+// TestAnEndedStreamReleasesItsResources: no goroutine and no watch remains.
+func TestAnEndedStreamReleasesItsResources(t *testing.T) {
 	l := newLive(t)
 	at, forwarder := l.follower(t)
 	before := goleak.IgnoreCurrent()
@@ -308,8 +308,8 @@ func TestAStreamThatEndsLeavesNothing(t *testing.T) {
 	l.leader.CloseClientConnections()
 	goleak.VerifyNone(t, before)
 	f := l.server.streams.feeds["volumes"]
-	assert.Empty(t, f.readers)
-	assert.Nil(t, f.unwatch)
+	assert.Empty(t, f.subscribers)
+	assert.Nil(t, f.stopWatch)
 	assert.Nil(t, f.latest.data)
 }
 
@@ -338,7 +338,7 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 				f := l.server.streams.feedOf(&kind{plural: "orphans"})
 				f.mu.Lock()
 				defer f.mu.Unlock()
-				return len(f.readers) > 0
+				return len(f.subscribers) > 0
 			}
 			require.True(t, open())
 			require.Eventually(t, func() bool {

@@ -22,12 +22,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/api/client"
 )
 
-// trusting returns the Way to a server whose certificate the CA, as PEM, has signed.
-func trusting(ca []byte, trusted bool) Way {
-	return func(context.Context, bool) (client.Way, error) { return client.Way{CA: ca, Trusted: trusted}, nil }
+// trusting returns the Trust of a server whose certificate the CA, as PEM, has signed.
+func trusting(ca []byte, trusted bool) TrustSource {
+	return func(context.Context, bool) (client.Trust, error) { return client.Trust{CA: ca, Trusted: trusted}, nil }
 }
 
-func trustingServer(s *httptest.Server) Way { return trusting(certificateOf(s), false) }
+func trustingServer(s *httptest.Server) TrustSource { return trusting(certificateOf(s), false) }
 
 func certificateOf(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -48,12 +48,12 @@ func testCA(t *testing.T) []byte {
 const httptestName = "example.com"
 
 // followerOver returns the Forwarder of a daemon that does not lead and reaches the leader over TLS.
-func followerOver(t *testing.T, leader string, way Way) *Forwarder {
+func followerOver(t *testing.T, leader string, way TrustSource) *Forwarder {
 	t.Helper()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	f := NewForwarder(func() (string, bool) { return leader, true }, http.NotFoundHandler(), func() bool { return false }, way, logrus.NewEntry(log))
-	f.transport = client.NewTransport(client.TransportOptions{Way: way, ServerName: httptestName})
+	f.transport = client.NewTransport(client.TransportOptions{Trust: way, ServerName: httptestName})
 	f.proxy.Transport = f.transport
 	t.Cleanup(f.Close)
 	return f
@@ -74,21 +74,21 @@ func TestTransport(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		server *httptest.Server
-		way    client.Way
+		way    client.Trust
 		want   string // what the server receives; "": nothing
 	}{
-		{"a daemon with the certificate → the token", secure, client.Way{CA: ca}, "Bearer secret|body"},
-		{"the mode is on, a daemon with TLS → the token", secure, client.Way{CA: ca, Trusted: true}, "Bearer secret|body"},
-		{"another certificate → nothing", secure, client.Way{CA: testCA(t)}, ""},
-		{"another certificate while the mode is on → nothing", secure, client.Way{CA: testCA(t), Trusted: true}, ""},
-		{"a daemon without TLS, no CA published → no token", plain, client.Way{}, "|body"},
-		{"a daemon without TLS beside newer ones, the mode is on → no token", plain, client.Way{CA: ca, Trusted: true}, "|body"},
-		{"a daemon without TLS, the mode is off → nothing", plain, client.Way{CA: ca}, ""},
+		{"a daemon with the certificate → the token", secure, client.Trust{CA: ca}, "Bearer secret|body"},
+		{"the mode is on, a daemon with TLS → the token", secure, client.Trust{CA: ca, Trusted: true}, "Bearer secret|body"},
+		{"another certificate → nothing", secure, client.Trust{CA: testCA(t)}, ""},
+		{"another certificate while the mode is on → nothing", secure, client.Trust{CA: testCA(t), Trusted: true}, ""},
+		{"a daemon without TLS, no CA published → no token", plain, client.Trust{}, "|body"},
+		{"a daemon without TLS beside newer ones, the mode is on → no token", plain, client.Trust{CA: ca, Trusted: true}, "|body"},
+		{"a daemon without TLS, the mode is off → nothing", plain, client.Trust{CA: ca}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			seen = ""
 			transport := client.NewTransport(client.TransportOptions{
-				Way: func(context.Context, bool) (client.Way, error) { return tc.way, nil }, ServerName: httptestName,
+				Trust: func(context.Context, bool) (client.Trust, error) { return tc.way, nil }, ServerName: httptestName,
 				Token: func() (string, error) { return "secret", nil },
 			})
 			defer transport.CloseIdleConnections()
@@ -113,11 +113,11 @@ func TestTransportLearnsANewCA(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	old := testCA(t)
-	transport := client.NewTransport(client.TransportOptions{ServerName: httptestName, Way: func(_ context.Context, fresh bool) (client.Way, error) {
+	transport := client.NewTransport(client.TransportOptions{ServerName: httptestName, Trust: func(_ context.Context, fresh bool) (client.Trust, error) {
 		if fresh {
-			return client.Way{CA: certificateOf(server)}, nil
+			return client.Trust{CA: certificateOf(server)}, nil
 		}
-		return client.Way{CA: old}, nil
+		return client.Trust{CA: old}, nil
 	}})
 	defer transport.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL, nil)

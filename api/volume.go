@@ -177,7 +177,7 @@ func volumeUpdates(m *manager.Manager) []action {
 		{"pvCreate", "PVCreateInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 			in, err := decodeInput[v1.PVCreateInput](body)
 			if err == nil {
-				err = needs(ctx, Attributes{Verb: VerbCreate, Group: GroupCore, Resource: "persistentvolumes", Namespace: NoNamespace})
+				err = requireRight(ctx, Attributes{Verb: VerbCreate, Group: GroupCore, Resource: "persistentvolumes", Namespace: NoNamespace})
 			}
 			if err != nil {
 				return nil, err
@@ -189,7 +189,7 @@ func volumeUpdates(m *manager.Manager) []action {
 		{"pvcCreate", "PVCCreateInput", func(ctx context.Context, id string, body []byte) (v1.Object, error) {
 			in, err := decodeInput[v1.PVCCreateInput](body)
 			if err == nil && in.Namespace != "" { // the use case refuses an empty namespace
-				err = needs(ctx, Attributes{Verb: VerbCreate, Group: GroupCore, Resource: "persistentvolumeclaims", Namespace: in.Namespace})
+				err = requireRight(ctx, Attributes{Verb: VerbCreate, Group: GroupCore, Resource: "persistentvolumeclaims", Namespace: in.Namespace})
 			}
 			if err != nil {
 				return nil, err

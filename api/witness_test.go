@@ -101,8 +101,8 @@ func TestADaemonOfAnEarlierReleaseIsNoWitness(t *testing.T) {
 	}
 }
 
-// TestAQuestionForAWitnessIsAnsweredThere: only this path and action are answered there.
-func TestAQuestionForAWitnessIsAnsweredThere(t *testing.T) {
+// TestAReachRequestIsAnsweredOnItsNode: only this path and action are answered there.
+func TestAReachRequestIsAnsweredOnItsNode(t *testing.T) {
 	assert.Equal(t, "local", do(t, follower(t, ""), "POST", "/v1/nodes/silent?action=reach", "", nodeHeader+": witness").Body.String())
 	assert.Equal(t, 503, do(t, follower(t, ""), "POST", "/v1/nodes/silent?action=reach", "").Code, "without the header it is the leader's, of whom there is none")
 	r, tr := &reacher{}, &trimmer{}

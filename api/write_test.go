@@ -61,7 +61,7 @@ func TestTheManagerURLIsWhatLinksBeginWith(t *testing.T) {
 	assert.Contains(t, w.Body.String(), `"self":"https://lh.example:8443/v1/volumes/vol"`)
 }
 
-func TestABrowserGetsAPageWithNothingLiveInIt(t *testing.T) {
+func TestABrowserGetsAPageWithoutScripts(t *testing.T) {
 	b := newBench(t)
 	const browser = "Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
 	w := do(t, b.server, "GET", "/v1/volumes/%3Cscript%3E", "", browser)
@@ -95,7 +95,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-func TestACollectionTellsWhatCanBeMadeInIt(t *testing.T) {
+func TestACollectionListsItsCreateTypes(t *testing.T) {
 	b := newBench(t, detached("b"), detached("a"))
 	c := decoded[v1.Collection[v1.Volume]](t, do(t, b.server, "GET", "/v1/volumes", ""))
 	assert.Equal(t, "volume", c.ResourceType)

@@ -78,7 +78,7 @@ func runCSIController(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	transport := client.NewTransport(client.TransportOptions{
-		Way:   trust.NewPublished(clients.kube, c.String("namespace"), clock.RealClock{}).Way,
+		Trust: trust.NewPublished(clients.kube, c.String("namespace"), clock.RealClock{}).Trust,
 		Token: trust.TokenFile(c.String("manager-token")), ServerName: types.APIService,
 	})
 	defer transport.CloseIdleConnections()

@@ -61,7 +61,7 @@ type restAccess struct {
 func newRESTAPI(l *leadership, registry *prometheus.Registry, healthy func() error, access restAccess, page, ofNode http.Handler, log *logrus.Entry) *restAPI {
 	return &restAPI{
 		leads: l, log: log, healthy: healthy, access: access, page: page, ofNode: ofNode,
-		peers: api.NewPeers(access.identity.Way), metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		peers: api.NewPeers(access.identity.Trust), metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 	}
 }
 
@@ -109,8 +109,8 @@ func (r *restAPI) handler() (http.Handler, *api.Forwarder) {
 		}
 		guard.ServeHTTP(w, req)
 	})
-	forwarder := api.NewForwarder(r.leads.url, guards, r.leads.isLeader, r.access.identity.Way, r.log)
-	front := api.NewFront(r.access.reviews, r.access.trusted, r.page, forwarder, r.log)
+	forwarder := api.NewForwarder(r.leads.url, guards, r.leads.isLeader, r.access.identity.Trust, r.log)
+	front := api.NewBrowserGateway(r.access.reviews, r.access.trusted, r.page, forwarder, r.log)
 	return api.Limited(api.DefaultLimits, r.access.clock, api.OnlyTLS(r.access.trusted, front)), forwarder
 }
 

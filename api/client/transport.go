@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// Way is how the API can be reached, as the leader publishes it.
-type Way struct {
+// Trust is how the API can be reached, as the leader publishes it.
+type Trust struct {
 	// CA contains the certificates, as PEM, that sign the daemons' certificates. Empty: the leader has published none,
 	// so its release has no TLS.
 	CA []byte
@@ -21,10 +21,10 @@ type Way struct {
 	Trusted bool
 }
 
-// TransportOptions say how a Transport reaches the API. Way and ServerName must be given.
+// TransportOptions say how a Transport reaches the API. Trust and ServerName must be given.
 type TransportOptions struct {
-	// Way returns how the API can be reached. It may cache its answer; if fresh is set, it must find out again.
-	Way func(ctx context.Context, fresh bool) (Way, error)
+	// Trust returns how the API can be reached. It may cache its answer; if fresh is set, it must find out again.
+	Trust func(ctx context.Context, fresh bool) (Trust, error)
 	// Token returns the bearer token of each request; nil: requests keep the Authorization that they have.
 	Token func() (string, error)
 	// ServerName is the DNS name that the daemons' certificates must have; all daemons have the same.
@@ -83,26 +83,26 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if body != nil {
 		defer func() { _ = body.Close() }()
 	}
-	way, err := t.o.Way(r.Context(), false)
+	trust, err := t.o.Trust(r.Context(), false)
 	if err != nil {
 		return nil, fmt.Errorf("read how to reach the REST API: %w", err)
 	}
-	if len(way.CA) == 0 {
+	if len(trust.CA) == 0 {
 		return t.sendPlain(r)
 	}
-	response, err := t.sendSecure(r, way.CA)
+	response, err := t.sendSecure(r, trust.CA)
 	var insecure *InsecureError
 	if !errors.As(err, &insecure) {
 		return response, err
 	}
-	// The certificates may have been replaced, or the mode changed, since Way was called.
-	fresh, wayErr := t.o.Way(r.Context(), true)
+	// The certificates may have been replaced, or the mode changed, since Trust was called.
+	fresh, freshErr := t.o.Trust(r.Context(), true)
 	switch {
-	case wayErr != nil:
-		return nil, errors.Join(err, wayErr)
+	case freshErr != nil:
+		return nil, errors.Join(err, freshErr)
 	case insecure.isPlain() && (fresh.Trusted || len(fresh.CA) == 0):
 		return t.sendPlain(r)
-	case !insecure.isPlain() && !bytes.Equal(fresh.CA, way.CA) && len(fresh.CA) > 0:
+	case !insecure.isPlain() && !bytes.Equal(fresh.CA, trust.CA) && len(fresh.CA) > 0:
 		return t.sendSecure(r, fresh.CA)
 	}
 	return nil, err
@@ -126,7 +126,7 @@ func (t *Transport) sendSecure(r *http.Request, ca []byte) (*http.Response, erro
 		}
 		out.Header.Set("Authorization", "Bearer "+token)
 	}
-	secure, err := t.trusting(ca)
+	secure, err := t.transportFor(ca)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +148,9 @@ func attempt(r *http.Request) *http.Request {
 	return out
 }
 
-// trusting returns the transport that trusts the CA. The transport for an earlier CA is closed after its requests have
-// ended.
-func (t *Transport) trusting(ca []byte) (*http.Transport, error) {
+// transportFor returns the transport that trusts the CA. The transport for an earlier CA is closed after its requests
+// have ended.
+func (t *Transport) transportFor(ca []byte) (*http.Transport, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.secure != nil && bytes.Equal(t.ca, ca) {

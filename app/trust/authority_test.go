@@ -60,7 +60,7 @@ func (b *bench) served(t *testing.T) *x509.Certificate {
 // clientTrusts reports whether a client that reads the ConfigMap now accepts a certificate.
 func (b *bench) clientTrusts(t *testing.T, leaf *x509.Certificate) bool {
 	t.Helper()
-	way, err := NewPublished(b.kube, "ns", b.clock).Way(t.Context(), false)
+	way, err := NewPublished(b.kube, "ns", b.clock).Trust(t.Context(), false)
 	require.NoError(t, err)
 	return trusts(t, way.CA, leaf, b.clock.Now())
 }
@@ -89,7 +89,7 @@ func TestCertificatesAreReplacedInTime(t *testing.T) {
 		}
 		require.Greater(t, leaf.NotAfter.Sub(b.clock.Now()), renewBefore-announceFor-24*time.Hour, b.clock.Now())
 		seen[leaf.SerialNumber.String()] = true
-		way, err := NewPublished(b.kube, "ns", b.clock).Way(t.Context(), false)
+		way, err := NewPublished(b.kube, "ns", b.clock).Trust(t.Context(), false)
 		require.NoError(t, err)
 		read = way.CA
 		all, err := parse(read)
@@ -136,7 +136,7 @@ func TestTheCAsKeyIsNotKept(t *testing.T) {
 func TestTheModeIsPublishedAndTold(t *testing.T) {
 	b := newBench()
 	published := NewPublished(b.kube, "ns", b.clock)
-	way, err := published.Way(t.Context(), false)
+	way, err := published.Trust(t.Context(), false)
 	require.NoError(t, err)
 	assert.Empty(t, way.CA, "nothing is published yet")
 
@@ -144,7 +144,7 @@ func TestTheModeIsPublishedAndTold(t *testing.T) {
 	require.NoError(t, b.Publish(t.Context()))
 	b.tell()
 	b.clock.Step(retryEvery)
-	way, err = published.Way(t.Context(), false)
+	way, err = published.Trust(t.Context(), false)
 	require.NoError(t, err)
 	assert.True(t, way.Trusted)
 	require.Len(t, b.events, 1)
@@ -159,7 +159,7 @@ func TestTheModeIsPublishedAndTold(t *testing.T) {
 	require.NoError(t, b.Publish(t.Context()))
 	b.tell()
 	assert.Contains(t, <-b.events, "Normal TrustedNetwork the REST API requires a credential again")
-	way, err = published.Way(t.Context(), true)
+	way, err = published.Trust(t.Context(), true)
 	require.NoError(t, err)
 	assert.False(t, way.Trusted)
 }

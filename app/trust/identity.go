@@ -63,38 +63,38 @@ func (i *Identity) Certificate(ctx context.Context) (*tls.Certificate, error) {
 	return v.certificate, nil
 }
 
-// Way returns how this daemon reaches the leader. It implements api.Way.
-func (i *Identity) Way(ctx context.Context, fresh bool) (client.Way, error) {
+// Trust returns how this daemon reaches the leader. It implements api.TrustSource.
+func (i *Identity) Trust(ctx context.Context, fresh bool) (client.Trust, error) {
 	v, err := i.secret.get(ctx, fresh)
 	if err != nil {
-		return client.Way{}, err
+		return client.Trust{}, err
 	}
-	return client.Way{CA: v.ca, Trusted: i.trusted()}, nil
+	return client.Trust{CA: v.ca, Trusted: i.trusted()}, nil
 }
 
 // Published is the content of the ConfigMap that clients read.
-type Published struct{ configMap cell[client.Way] }
+type Published struct{ configMap cell[client.Trust] }
 
 // NewPublished returns a Published that reads the ConfigMap when it is used.
 func NewPublished(kube kubernetes.Interface, namespace string, c clock.PassiveClock) *Published {
 	p := &Published{}
 	p.configMap.clock = c
-	p.configMap.isThere = func(w client.Way) bool { return len(w.CA) > 0 }
-	p.configMap.read = func(ctx context.Context) (client.Way, error) {
+	p.configMap.isThere = func(w client.Trust) bool { return len(w.CA) > 0 }
+	p.configMap.read = func(ctx context.Context) (client.Trust, error) {
 		published, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, types.APICAConfigMap, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return client.Way{}, nil
+			return client.Trust{}, nil
 		}
 		if err != nil {
-			return client.Way{}, fmt.Errorf("read ConfigMap %s: %w", types.APICAConfigMap, err)
+			return client.Trust{}, fmt.Errorf("read ConfigMap %s: %w", types.APICAConfigMap, err)
 		}
 		trusted, err := strconv.ParseBool(published.Data[types.APITrustedKey])
-		return client.Way{CA: []byte(published.Data[types.APICAKey]), Trusted: err == nil && trusted}, nil
+		return client.Trust{CA: []byte(published.Data[types.APICAKey]), Trusted: err == nil && trusted}, nil
 	}
 	return p
 }
 
-// Way returns how the client reaches a daemon; see client.TransportOptions.
-func (p *Published) Way(ctx context.Context, fresh bool) (client.Way, error) {
+// Trust returns how the client reaches a daemon; see client.TransportOptions.
+func (p *Published) Trust(ctx context.Context, fresh bool) (client.Trust, error) {
 	return p.configMap.get(ctx, fresh)
 }

@@ -39,15 +39,15 @@ func restClient(ctx context.Context, t *testing.T, c *cluster.Cluster) *http.Cli
 func restClientWith(c *cluster.Cluster, token func() (string, error)) *http.Client {
 	return &http.Client{Transport: client.NewTransport(client.TransportOptions{
 		ServerName: types.APIService, Token: token,
-		Way: func(ctx context.Context, _ bool) (client.Way, error) {
+		Trust: func(ctx context.Context, _ bool) (client.Trust, error) {
 			published, err := c.Kube.CoreV1().ConfigMaps(types.Namespace).Get(ctx, types.APICAConfigMap, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
-				return client.Way{}, nil
+				return client.Trust{}, nil
 			}
 			if err != nil {
-				return client.Way{}, err
+				return client.Trust{}, err
 			}
-			return client.Way{CA: []byte(published.Data[types.APICAKey]), Trusted: published.Data[types.APITrustedKey] == "true"}, nil
+			return client.Trust{CA: []byte(published.Data[types.APICAKey]), Trusted: published.Data[types.APITrustedKey] == "true"}, nil
 		},
 	})}
 }

@@ -146,7 +146,7 @@ func newBench(t *testing.T, objs ...runtime.Object) *bench {
 	m := manager.New(deps)
 	never := func() bool { return false }
 	guard := api.NewGuard(&b.access, never, api.NewServer(api.Deps{Manager: m, Log: h.Log}), h.Log)
-	server := httptest.NewUnstartedServer(b.network.over(api.NewFront(&b.access, never, page, b.cached(guard), h.Log)))
+	server := httptest.NewUnstartedServer(b.network.over(api.NewBrowserGateway(&b.access, never, page, b.cached(guard), h.Log)))
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	b.url = server.URL

@@ -13,20 +13,20 @@ import (
 // that use them.
 const renderTimeout = 30 * time.Second
 
-// feed is a collection for its streams. It watches for changes only while there are streams. It renders the collection
-// once for all streams that have the same base URL.
-type feed struct {
+// collectionFeed is a collection for its streams. It watches for changes only while there are streams. It renders the
+// collection once for all streams that have the same base URL.
+type collectionFeed struct {
 	kind  *kind
 	watch func(changed func()) (stop func(), err error) // nil: the collection never changes
 
-	turn chan struct{} // has room for one: a goroutine that renders the collection occupies it
+	renderLock chan struct{} // has room for one: a goroutine that renders the collection occupies it
 
-	mu      sync.Mutex
-	readers map[chan<- struct{}]struct{} // guarded by mu
-	unwatch func()                       // guarded by mu; nil while there are no readers
+	mu          sync.Mutex
+	subscribers map[chan<- struct{}]struct{} // guarded by mu
+	stopWatch   func()                       // guarded by mu; nil while there are no subscribers
 	// guarded by mu; changes whenever the objects that the collection shows may have changed
 	version uint64
-	latest  rendering // guarded by mu; zero while there are no readers
+	latest  rendering // guarded by mu; zero while there are no subscribers
 }
 
 // rendering is a collection as it is sent. Its data must not be modified: streams share it.
@@ -37,46 +37,46 @@ type rendering struct {
 	sum     [sha256.Size]byte
 }
 
-func newFeed(k *kind, watch func(changed func()) (stop func(), err error)) *feed {
-	return &feed{kind: k, watch: watch, turn: make(chan struct{}, 1), readers: map[chan<- struct{}]struct{}{}}
+func newCollectionFeed(k *kind, watch func(changed func()) (stop func(), err error)) *collectionFeed {
+	return &collectionFeed{kind: k, watch: watch, renderLock: make(chan struct{}, 1), subscribers: map[chan<- struct{}]struct{}{}}
 }
 
-// join makes the feed send to changed after each change. changed must have room for one element; while an element is in
-// it, further changes send nothing. leave must be called once.
-func (f *feed) join(changed chan<- struct{}) (leave func(), err error) {
+// subscribe makes the collectionFeed send to changed after each change. changed must have room for one element; while
+// an element is in it, further changes send nothing. unsubscribe must be called once.
+func (f *collectionFeed) subscribe(changed chan<- struct{}) (unsubscribe func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.readers) == 0 && f.watch != nil {
+	if len(f.subscribers) == 0 && f.watch != nil {
 		// Changes are reported from other goroutines, which wait until the lock is free.
-		if f.unwatch, err = f.watch(f.changed); err != nil {
+		if f.stopWatch, err = f.watch(f.changed); err != nil {
 			return nil, fmt.Errorf("watch %s: %w", f.kind.path(), err)
 		}
 	}
-	f.readers[changed] = struct{}{}
-	return func() { f.leave(changed) }, nil
+	f.subscribers[changed] = struct{}{}
+	return func() { f.unsubscribe(changed) }, nil
 }
 
-func (f *feed) leave(changed chan<- struct{}) {
+func (f *collectionFeed) unsubscribe(changed chan<- struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.readers, changed)
-	if len(f.readers) > 0 {
+	delete(f.subscribers, changed)
+	if len(f.subscribers) > 0 {
 		return
 	}
 	f.latest = rendering{}
 	f.version++ // changes are not noticed from now on
-	if f.unwatch != nil {
-		f.unwatch()
-		f.unwatch = nil
+	if f.stopWatch != nil {
+		f.stopWatch()
+		f.stopWatch = nil
 	}
 }
 
-// changed wakes the readers. It blocks on none of them.
-func (f *feed) changed() {
+// changed wakes the subscribers. It blocks on none of them.
+func (f *collectionFeed) changed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.version++
-	for reader := range f.readers {
+	for reader := range f.subscribers {
 		select {
 		case reader <- struct{}{}:
 		default: // the reader was notified, and has not read that yet
@@ -85,12 +85,12 @@ func (f *feed) changed() {
 }
 
 // render returns the current collection.
-func (f *feed) render(ctx context.Context, base string) (rendering, error) {
+func (f *collectionFeed) render(ctx context.Context, base string) (rendering, error) {
 	ctx, cancel := context.WithTimeout(ctx, renderTimeout)
 	defer cancel()
 	select {
-	case f.turn <- struct{}{}:
-		defer func() { <-f.turn }()
+	case f.renderLock <- struct{}{}:
+		defer func() { <-f.renderLock }()
 	case <-ctx.Done():
 		return rendering{}, ctx.Err()
 	}
@@ -111,7 +111,7 @@ func (f *feed) render(ctx context.Context, base string) (rendering, error) {
 	latest = rendering{version: version, base: base, data: data, sum: sha256.Sum256(data)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.readers) > 0 {
+	if len(f.subscribers) > 0 {
 		f.latest = latest
 	}
 	return latest, nil

@@ -22,29 +22,29 @@ import (
 type relays struct {
 	sendTimeout time.Duration // the constant, except in tests
 
-	ending  chan struct{} // closed when all relays must end
-	running sync.WaitGroup
-	mu      sync.Mutex
-	ended   bool // guarded by mu
+	stopping chan struct{} // closed when all relays must end
+	running  sync.WaitGroup
+	mu       sync.Mutex
+	stopped  bool // guarded by mu
 }
 
 func (s *relays) close() {
 	s.mu.Lock()
-	if !s.ended {
-		s.ended = true
-		close(s.ending)
+	if !s.stopped {
+		s.stopped = true
+		close(s.stopping)
 	}
 	s.mu.Unlock()
 	s.running.Wait()
 }
 
-func (s *relays) enter() bool {
+func (s *relays) start() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ended {
+	if !s.stopped {
 		s.running.Add(1)
 	}
-	return !s.ended
+	return !s.stopped
 }
 
 func isStream(r *http.Request) bool {
@@ -59,14 +59,14 @@ var relayedHeaders = []string{
 
 // relay opens the stream at the leader, and then the client's stream.
 func (f *Forwarder) relay(w http.ResponseWriter, r *http.Request, leader *url.URL) {
-	if !f.relays.enter() {
+	if !f.relays.start() {
 		respond(w, r, &refusal{http.StatusServiceUnavailable, "this daemon is shutting down; try again"})
 		return
 	}
 	defer f.relays.running.Done()
 	from, response, err := f.dial(r)
 	if err != nil && response != nil && response.StatusCode != http.StatusSwitchingProtocols {
-		passOn(w, response)
+		copyResponse(w, response)
 		return
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (f *Forwarder) relay(w http.ResponseWriter, r *http.Request, leader *url.UR
 	if err != nil {
 		return // Accept has answered
 	}
-	end := f.pump(to.CloseRead(r.Context()), to, from, leader)
+	end := f.relayMessages(to.CloseRead(r.Context()), to, from, leader)
 	if end == clientGone {
 		_ = to.CloseNow()
 		return
@@ -105,8 +105,8 @@ func (f *Forwarder) dial(r *http.Request) (*websocket.Conn, *http.Response, erro
 	})
 }
 
-// passOn answers with the leader's refusal.
-func passOn(w http.ResponseWriter, response *http.Response) {
+// copyResponse answers with the leader's refusal.
+func copyResponse(w http.ResponseWriter, response *http.Response) {
 	for _, name := range []string{"Content-Type", "X-Api-Schemas", "X-Content-Type-Options", "Cache-Control", "Retry-After", "Www-Authenticate", "Upgrade", "Allow"} {
 		if value := response.Header.Get(name); value != "" {
 			w.Header().Set(name, value)
@@ -116,31 +116,31 @@ func passOn(w http.ResponseWriter, response *http.Response) {
 	_, _ = io.Copy(w, response.Body) // the client may have disconnected
 }
 
-// lastWrite is how long the current write may take after the stream has ended. Without this time the write would be
-// cancelled, which closes the connection, and the client would not learn the reason.
-const lastWrite = time.Second
+// lastWriteTimeout is how long the current write may take after the stream has ended. Without this time the write would
+// be cancelled, which closes the connection, and the client would not learn the reason.
+const lastWriteTimeout = time.Second
 
-// pump copies until one side closes, and returns how the client's side is closed. ctx ends with the client's
+// relayMessages copies until one side closes, and returns how the client's side is closed. ctx ends with the client's
 // connection.
-func (f *Forwarder) pump(ctx context.Context, to, from *websocket.Conn, leader *url.URL) websocket.CloseError {
+func (f *Forwarder) relayMessages(ctx context.Context, to, from *websocket.Conn, leader *url.URL) websocket.CloseError {
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
 	writing, stopWriting := context.WithCancel(ctx)
 	defer stopWriting()
 	copied := make(chan websocket.CloseError, 1)
 	go func() { copied <- copyMessages(reading, writing, to, from, f.relays.sendTimeout) }()
-	end, isCopied := f.attend(ctx, to, leader, copied)
+	end, isCopied := f.waitForEnd(ctx, to, leader, copied)
 	stopReading()
 	if !isCopied {
-		late := time.AfterFunc(lastWrite, stopWriting)
+		late := time.AfterFunc(lastWriteTimeout, stopWriting)
 		defer late.Stop()
 		<-copied //nolint:errcheck // the result is already known
 	}
 	return end
 }
 
-// attend waits for the end. Until then it checks that the client answers and that the leader still leads.
-func (f *Forwarder) attend(ctx context.Context, to *websocket.Conn, leader *url.URL, copied <-chan websocket.CloseError) (end websocket.CloseError, isCopied bool) {
+// waitForEnd waits for the end. Until then it checks that the client answers and that the leader still leads.
+func (f *Forwarder) waitForEnd(ctx context.Context, to *websocket.Conn, leader *url.URL, copied <-chan websocket.CloseError) (end websocket.CloseError, isCopied bool) {
 	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
 	for {
@@ -149,7 +149,7 @@ func (f *Forwarder) attend(ctx context.Context, to *websocket.Conn, leader *url.
 			return end, true
 		case <-ctx.Done():
 			return clientGone, false
-		case <-f.relays.ending:
+		case <-f.relays.stopping:
 			return endShutdown, false
 		case <-ticker.C:
 		}

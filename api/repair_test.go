@@ -28,8 +28,8 @@ func used(change func(*longhorn.Volume, *longhorn.Engine)) []runtime.Object {
 		build.PlacedReplica("r-1", "vol", "node-1", "uuid-1", isOwned), build.PlacedReplica("r-2", "vol", "node-2", "uuid-2", isOwned))
 }
 
-// TestASchemaDrivenClientMendsAVolume repairs a volume by the actions that the volume shows in its state.
-func TestASchemaDrivenClientMendsAVolume(t *testing.T) {
+// TestASchemaDrivenClientRepairsAVolume repairs a volume by the actions that the volume shows in its state.
+func TestASchemaDrivenClientRepairsAVolume(t *testing.T) {
 	const start = "http://longhorn.example:9500/v1"
 	t.Run("attached → a replica is removed", func(t *testing.T) {
 		b := newBench(t, used(func(*longhorn.Volume, *longhorn.Engine) {})...)

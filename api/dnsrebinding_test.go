@@ -9,9 +9,9 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// TestAPageThatRebindsItsNameMustLogIn: the owner of a page points its name to a daemon for a while. The page then has
+// TestDNSRebindingRequiresALogin: the owner of a page points its name to a daemon for a while. The page then has
 // the daemon's origin, and its browser is in the trusted network.
-func TestAPageThatRebindsItsNameMustLogIn(t *testing.T) {
+func TestDNSRebindingRequiresALogin(t *testing.T) {
 	const evil = "http://evil.example:9500"
 	for _, tc := range []struct {
 		name, method, url string
@@ -49,7 +49,7 @@ func TestAPageThatRebindsItsNameMustLogIn(t *testing.T) {
 	}
 }
 
-func TestWhichNamesAreOfTheNetwork(t *testing.T) {
+func TestIsLocalNetworkName(t *testing.T) {
 	for host, want := range map[string]bool{
 		"192.0.2.1": true, "192.0.2.1:9500": true, "[2001:db8::1]:9500": true, "[2001:db8::1]": true, "localhost:9500": true, "LocalHost": true,
 		"a.localhost": true, "longhorn-backend": true, "longhorn-backend:9500": true, "longhorn-backend.longhorn-system.svc:9500": true,
@@ -58,11 +58,11 @@ func TestWhichNamesAreOfTheNetwork(t *testing.T) {
 		"longhorn-backend.svc.evil.example": false, "evil.cluster.local": false, "xsvc.example": false, "longhorn-backend.dev": false,
 		"1.2.3": false, "evilsvc.example:svc": false,
 	} {
-		assert.Equal(t, want, isNameOfNetwork(host), host)
+		assert.Equal(t, want, isLocalNetworkName(host), host)
 	}
 	for header, want := range map[string]bool{"Origin": true, "Sec-Fetch-Site": true, "User-Agent": false, "Referer": false} {
 		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
 		r.Header.Set(header, "")
-		assert.Equal(t, want, isOfBrowser(r), header)
+		assert.Equal(t, want, isFromBrowser(r), header)
 	}
 }

@@ -14,15 +14,15 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// fronted returns the server behind a Front and a Guard, as in a daemon, with a page.
+// fronted returns the server behind a BrowserGateway and a Guard, as in a daemon, with a page.
 func (b *bench) fronted(access Access, trusted func() bool) http.Handler {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) })
-	return NewFront(access, trusted, page, b.guarded(access, trusted), b.Log)
+	return NewBrowserGateway(access, trusted, page, b.guarded(access, trusted), b.Log)
 }
 
 const browser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8"
 
-func TestThePageIsServedWithoutACredentialAndNothingElseIs(t *testing.T) {
+func TestOnlyThePageIsServedWithoutACredential(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detached("vol"))...)
 	h := b.fronted(&accessOf{}, never)
 	for _, path := range []string{"/", "/volumes", "/volumes/vol", "/assets/index.js", "/nothing"} {
@@ -103,8 +103,8 @@ func TestLoginsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestLoginsThatSayNothingAreBounded: clients that send no body occupy at most the places of logins, and release them.
-func TestLoginsThatSayNothingAreBounded(t *testing.T) {
+// TestSilentLoginsAreBounded: clients that send no body occupy at most the slots of logins, and release them.
+func TestSilentLoginsAreBounded(t *testing.T) {
 	b := newBench(t)
 	h := b.fronted(&accessOf{}, never)
 	var stalled sync.WaitGroup
@@ -173,7 +173,7 @@ func TestTheCookieWorksForThisPageAlone(t *testing.T) {
 			r.Header.Add(name, value)
 		}
 		w := httptest.NewRecorder()
-		NewFront(&accessOf{}, tc.trusted, nil, next, b.Log).ServeHTTP(w, r)
+		NewBrowserGateway(&accessOf{}, tc.trusted, nil, next, b.Log).ServeHTTP(w, r)
 		assert.Equal(t, tc.passed, seen != nil, tc.name)
 		if !tc.passed {
 			assert.Equal(t, 403, w.Code, tc.name)

@@ -22,18 +22,18 @@ import (
 
 // isTrustedBy reports whether a request needs no credential; trusted reports whether the mode is on.
 func isTrustedBy(r *http.Request, trusted func() bool) bool {
-	return trusted() && (!isOfBrowser(r) || isNameOfNetwork(r.Host))
+	return trusted() && (!isFromBrowser(r) || isLocalNetworkName(r.Host))
 }
 
-// isOfBrowser reports whether a browser sent a request. It checks headers that pages cannot suppress: Origin in all
+// isFromBrowser reports whether a browser sent a request. It checks headers that pages cannot suppress: Origin in all
 // requests that change something, Sec-Fetch-Site in all requests over TLS or to localhost.
-func isOfBrowser(r *http.Request) bool {
+func isFromBrowser(r *http.Request) bool {
 	return len(r.Header.Values("Origin")) > 0 || len(r.Header.Values("Sec-Fetch-Site")) > 0
 }
 
-var suffixesOfNetwork = []string{".localhost", ".svc", ".svc.cluster.local"}
+var localNetworkSuffixes = []string{".localhost", ".svc", ".svc.cluster.local"}
 
-func isNameOfNetwork(host string) bool {
+func isLocalNetworkName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
@@ -41,7 +41,7 @@ func isNameOfNetwork(host string) bool {
 		return true
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	return !strings.Contains(host, ".") || slices.ContainsFunc(suffixesOfNetwork, func(s string) bool { return strings.HasSuffix(host, s) })
+	return !strings.Contains(host, ".") || slices.ContainsFunc(localNetworkSuffixes, func(s string) bool { return strings.HasSuffix(host, s) })
 }
 
 // missingCredential refuses a request that needs a credential and has none.

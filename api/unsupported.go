@@ -1,14 +1,34 @@
 package api
 
 import (
+	"context"
 	"strings"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 )
 
-// absentInputs are the schemas, with their fields, of inputs that only actions of Longhorn take which this system does
-// not have. Clients search for these schemas by name when they start.
-var absentInputs = map[string]string{
+// unsupportedTypes are types of Longhorn that this system lacks. Its clients still list them all.
+var unsupportedTypes = []string{
+	"backingImage", "backup", "backupBackingImage", "backupTarget", "backupVolume", "orphan", "recurringJob", "snapshot", "snapshotCR",
+	"supportBundle", "systemBackup", "systemRestore",
+}
+
+// unsupportedKinds returns kinds with empty collections, in which nothing can be created.
+func unsupportedKinds() []kind {
+	kinds := make([]kind, 0, len(unsupportedTypes))
+	for _, id := range unsupportedTypes {
+		kinds = append(kinds, kind{
+			id: id, plural: plural(id), wire: v1.Absent{},
+			list: func(context.Context) ([]v1.Object, error) { return []v1.Object{}, nil },
+			get:  func(_ context.Context, name string) (v1.Object, error) { return nil, notFound(id, name) },
+		})
+	}
+	return kinds
+}
+
+// unsupportedInputs are the schemas, with their fields, of inputs that only actions of Longhorn take which this system
+// does not have. Clients search for these schemas by name when they start.
+var unsupportedInputs = map[string]string{
 	"UpdateBackupTargetInput":                "backupTargetName:string",
 	"UpdateFreezeFilesystemForSnapshotInput": "freezeFilesystemForSnapshot:string",
 	"UpdateOfflineRebuildingInput":           "offlineRebuilding:string",
@@ -22,9 +42,9 @@ var absentInputs = map[string]string{
 	"volumeRecurringJobInput":                "name:string isGroup:bool",
 }
 
-func absentInputSchemas() []v1.Schema {
+func unsupportedInputSchemas() []v1.Schema {
 	var schemas []v1.Schema
-	for id, text := range absentInputs {
+	for id, text := range unsupportedInputs {
 		fields := map[string]v1.Field{}
 		for _, field := range strings.Fields(text) {
 			name, kind, _ := strings.Cut(field, ":")

@@ -26,7 +26,7 @@ const TokenCookie = "__Host-longhorn-token"
 // if TokenCookie was not sent.
 const earlierTokenCookie = "longhorn-token"
 
-// The paths that a Front answers itself, in addition to the paths of the page.
+// The paths that a BrowserGateway answers itself, in addition to the paths of the page.
 const (
 	pathLogin   = "/v1/login"
 	pathLogout  = "/v1/logout"
@@ -39,14 +39,14 @@ const maxLogin = maxToken + 1<<10
 
 var errOtherOrigin = &refusal{http.StatusForbidden, "requests from web pages of other origins are refused"}
 
-// Front serves on every daemon what browsers of people need, before requests are passed on to the leader. It serves the
-// page and the login, and translates the login's cookie into the Authorization header that a Guard requires. So a
-// Guard, a Forwarder and a leader of another release see requests of the page as they see requests of programs.
+// BrowserGateway serves on every daemon what browsers of people need, before requests are passed on to the leader. It
+// serves the page and the login, and translates the login's cookie into the Authorization header that a Guard requires.
+// So a Guard, a Forwarder and a leader of another release see requests of the page as they see requests of programs.
 //
-//	browser ──► Front ──► Forwarder ──► Guard ──► Server
+//	browser ──► BrowserGateway ──► Forwarder ──► Guard ──► Server
 //	              ├── /, /volumes/..., /assets/...: the page
 //	              └── /v1/login, /v1/logout, /v1/session
-type Front struct {
+type BrowserGateway struct {
 	access  Access
 	trusted func() bool
 	page    http.Handler
@@ -55,19 +55,19 @@ type Front struct {
 	logins  chan struct{} // has an element for each login under way
 }
 
-// NewFront returns a Front. page serves the page's files, and is called for requests without a credential; nil: there
-// is no page.
-func NewFront(access Access, trusted func() bool, page, next http.Handler, log *logrus.Entry) *Front {
-	return &Front{access: access, trusted: trusted, page: page, next: next, log: log, logins: make(chan struct{}, maxLogins)}
+// NewBrowserGateway returns a BrowserGateway. page serves the page's files, and is called for requests without a
+// credential; nil: there is no page.
+func NewBrowserGateway(access Access, trusted func() bool, page, next http.Handler, log *logrus.Entry) *BrowserGateway {
+	return &BrowserGateway{access: access, trusted: trusted, page: page, next: next, log: log, logins: make(chan struct{}, maxLogins)}
 }
 
 // ServeHTTP answers a request or passes it on.
-func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *BrowserGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.page != nil && isForPage(r) {
 		f.page.ServeHTTP(w, r)
 		return
 	}
-	if err := f.translate(r); err != nil {
+	if err := f.replaceCookie(r); err != nil {
 		f.refuse(w, r, err)
 		return
 	}
@@ -94,13 +94,13 @@ func isForPage(r *http.Request) bool {
 	return wantsHTML(r)
 }
 
-// translate replaces a request's cookie by the Authorization header that the cookie stands for. It only removes the
+// replaceCookie replaces a request's cookie by the Authorization header that the cookie stands for. It only removes the
 // cookie if the request has an Authorization header of its own.
 //
 // A browser sends the cookie for a request of any page. So a request that changes something must come from this
 // server's own page. A request that opens a stream must too, because the browser lets every page read a stream.
-// translate checks this by the header Origin, which pages cannot write.
-func (f *Front) translate(r *http.Request) error {
+// replaceCookie checks this by the header Origin, which pages cannot write.
+func (f *BrowserGateway) replaceCookie(r *http.Request) error {
 	token, given := cookieToken(r)
 	counts := given && r.Header.Get("Authorization") == ""
 	switch {
@@ -164,15 +164,15 @@ func isSameOrigin(r *http.Request, byScheme bool) bool {
 }
 
 // Nothing is known about the sender of a login before its body was read. So only a few bodies are read at a time, each
-// for a short time: each occupies one of the places for requests, which other clients need.
+// for a short time: each occupies one of the slots for requests, which other clients need.
 const (
-	maxLogins     = 16
-	loginPatience = 5 * time.Second
+	maxLogins        = 16
+	loginReadTimeout = 5 * time.Second
 )
 
 // login checks a token and answers with the cookie that stands for it.
-func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
-	if err := f.mayChangeSession(r); err != nil {
+func (f *BrowserGateway) login(w http.ResponseWriter, r *http.Request) error {
+	if err := f.checkSessionChange(r); err != nil {
 		return err
 	}
 	if r.TLS == nil {
@@ -185,7 +185,7 @@ func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
 		return &refusal{http.StatusTooManyRequests, "too many logins at the same time; try again"}
 	}
 	// if w has no deadline, the server's own applies
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginPatience))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginReadTimeout))
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -199,29 +199,29 @@ func (f *Front) login(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case token == "":
 		return &refusal{http.StatusUnprocessableEntity, "token: is required"}
-	case len(token) > maxToken || strings.ContainsFunc(token, isNoTokenByte):
+	case len(token) > maxToken || strings.ContainsFunc(token, isInvalidTokenRune):
 		return ErrUnauthenticated
 	}
-	who, err := f.access.Authenticate(r.Context(), token)
+	identity, err := f.access.Authenticate(r.Context(), token)
 	if err != nil {
 		return err
 	}
 	setCookies(w, token, 0)
-	f.log.WithField("user", who.User).Info("a user logged in to the web page")
-	return f.writeSession(w, r, who)
+	f.log.WithField("user", identity.User).Info("a user logged in to the web page")
+	return f.writeSession(w, r, identity)
 }
 
 // logout makes the browser delete the cookie.
-func (f *Front) logout(w http.ResponseWriter, r *http.Request) error {
-	if err := f.mayChangeSession(r); err != nil {
+func (f *BrowserGateway) logout(w http.ResponseWriter, r *http.Request) error {
+	if err := f.checkSessionChange(r); err != nil {
 		return err
 	}
 	setCookies(w, "", -1)
 	return write(w, r, reply{status: http.StatusNoContent})
 }
 
-// mayChangeSession refuses a request that is not a POST, and a request of another site's page.
-func (f *Front) mayChangeSession(r *http.Request) error {
+// checkSessionChange refuses a request that is not a POST, and a request of another site's page.
+func (f *BrowserGateway) checkSessionChange(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return &methodError{method: r.Method, allowed: []string{http.MethodPost}}
 	}
@@ -233,7 +233,7 @@ func (f *Front) mayChangeSession(r *http.Request) error {
 
 // session answers who is logged in. It also answers without a credential: the page uses it to find out whether a login
 // is needed.
-func (f *Front) session(w http.ResponseWriter, r *http.Request) error {
+func (f *BrowserGateway) session(w http.ResponseWriter, r *http.Request) error {
 	if !isSafe(r.Method) {
 		return &methodError{method: r.Method, allowed: []string{http.MethodGet}}
 	}
@@ -241,9 +241,9 @@ func (f *Front) session(w http.ResponseWriter, r *http.Request) error {
 	if !given {
 		return f.writeSession(w, r, Identity{})
 	}
-	who, err := Identity{}, ErrUnauthenticated
+	identity, err := Identity{}, ErrUnauthenticated
 	if token != "" && len(token) <= maxToken {
-		who, err = f.access.Authenticate(r.Context(), token)
+		identity, err = f.access.Authenticate(r.Context(), token)
 	}
 	if errors.Is(err, ErrUnauthenticated) {
 		setCookies(w, "", -1)
@@ -252,13 +252,13 @@ func (f *Front) session(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return f.writeSession(w, r, who)
+	return f.writeSession(w, r, identity)
 }
 
-func (f *Front) writeSession(w http.ResponseWriter, r *http.Request, who Identity) error {
+func (f *BrowserGateway) writeSession(w http.ResponseWriter, r *http.Request, identity Identity) error {
 	return write(w, r, reply{http.StatusOK, &v1.Session{
 		Resource: v1.Resource{Type: v1.TypeSession, Links: map[string]string{"self": strings.TrimSuffix(baseURL(r), "/v1") + pathSession}, Actions: map[string]string{}},
-		User:     who.User, TrustedNetwork: isTrustedBy(r, f.trusted),
+		User:     identity.User, TrustedNetwork: isTrustedBy(r, f.trusted),
 	}})
 }
 
@@ -273,16 +273,16 @@ func setCookies(w http.ResponseWriter, value string, maxAge int) {
 	}
 }
 
-// isNoTokenByte reports whether c cannot be in a bearer token. Tokens have letters, digits and -._~+/= (RFC 6750
+// isInvalidTokenRune reports whether c cannot be in a bearer token. Tokens have letters, digits and -._~+/= (RFC 6750
 // section 2.1), none of which a cookie would change.
-func isNoTokenByte(c rune) bool {
+func isInvalidTokenRune(c rune) bool {
 	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-._~+/=", c))
 }
 
-func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if wrong, ok := errors.AsType[*methodError](err); ok {
-		w.Header().Set("Allow", wrong.allow())
-		err = &refusal{http.StatusMethodNotAllowed, wrong.Error()}
+func (f *BrowserGateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if methodErr, ok := errors.AsType[*methodError](err); ok {
+		w.Header().Set("Allow", methodErr.allow())
+		err = &refusal{http.StatusMethodNotAllowed, methodErr.Error()}
 	}
 	respond(w, r, refusalOf(err, f.log))
 }
