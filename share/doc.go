@@ -2,6 +2,8 @@
 // NFSv4, with NFS-Ganesha. It owns the mount of the volume's device, and the configuration of the server. It starts and
 // stops the server, and reports when clients are served.
 //
+//	open the NFS port               clients connect and wait for a server (entrance.go)
+//	      ▼
 //	wait for the device             a block device that opens; a read-only one is an error
 //	      ▼
 //	what is on it?                  nothing: mkfs; ext4, xfs: as it is; anything else: an error, untouched
@@ -42,7 +44,9 @@
 // A volume that does not answer for 30 s is an error, too. Its server is not killed before: it could not exit, and a
 // new server would hang as well.
 //
-// A client that connects while no server listens is not refused, so that it tries again soon (firewall/refusals.go).
+// The NFS port is open from the start of this process (entrance.go), and each server inherits it (ganesha.Listener): a
+// client whose server exits connects again at once and waits for the next one. If the port cannot be opened early, a
+// client that connects while no server listens is not refused, so that it tries again soon (firewall/refusals.go).
 //
 // If the kernel has nftables, only listed clients may open a connection (firewall/clients.go).
 //

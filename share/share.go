@@ -33,10 +33,6 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	// first of all: clients find this pod before the volume is here
-	if err := firewall.DropRefusals(o.NFSPort); err != nil {
-		o.Log.WithError(err).Warn("Cannot drop the refusals of the NFS port. Clients that find no server retry after 3 s instead of 1 s")
-	}
 	if err := os.MkdirAll(o.RuntimeDirectory, 0o700); err != nil {
 		return fmt.Errorf("creating the runtime directory: %w", err)
 	}
@@ -45,6 +41,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer health.close()
+	e := openEntrance(o, health.recovery.limited)
+	defer e.close()
 	v := newVolume(o)
 	prepared := make(chan error, 1)
 	go func() { prepared <- v.prepare(ctx) }()
@@ -66,18 +64,17 @@ func Run(ctx context.Context, o Options) error {
 	}
 	health.recovery.grown(v.notGrown)
 	health.recovery.found(v.incident)
-	return serve(ctx, o, v, health)
+	return serve(ctx, o, v, e, health)
 }
 
 // serve runs the server on a mounted volume.
-func serve(ctx context.Context, o Options, v *volume, health *healthService) error {
+func serve(ctx context.Context, o Options, v *volume, e *entrance, health *healthService) error {
 	config := o.serverConfig(v)
-	door := firewall.NewDoorkeeper(o.ClientsFile, o.NFSPort, boottime.Now, health.recovery.limited, o.Log)
-	door.Look()
-	if err := firewall.ShowOneSource(o.NFSPort); err != nil {
-		o.Log.WithError(err).Warn("The kernel cannot show the server one source address for all clients. A client loses its locks if its address changes when the share moves")
-	} else if err := ganesha.AdoptRecords(v.recovery, firewall.Source4, firewall.Source6); err != nil {
-		o.Log.WithError(err).Warn("Cannot adopt the records of clients of an earlier release. Some clients of the last server may lose their locks")
+	e.clients.Look() // the list may have changed while the volume was prepared
+	if e.isOneSource {
+		if err := ganesha.AdoptRecords(v.recovery, firewall.Source4, firewall.Source6); err != nil {
+			o.Log.WithError(err).Warn("Cannot adopt the records of clients of an earlier release. Some clients of the last server may lose their locks")
+		}
 	}
 	lost := takeLost(o, v)
 	o.InForce = lost.asking()
@@ -96,10 +93,10 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 	}
 	health.recovery.decided(dropped, port.keeper != nil)
 	records := newRecords(o, v, health)
-	s := newSupervisor(ctx, o, v, config, records)
+	s := newSupervisor(ctx, o, v, e, config, records)
 	s.failed, s.grown, s.serving = port.failed, health.recovery.grown, health.set
 	reap := reaper()
-	s.each = func() { reap(); door.Look(); records.clients.Report(time.Now()) }
+	s.each = func() { reap(); e.clients.Look(); records.clients.Report(time.Now()) }
 	o.Log.Info("The volume is mounted; starting the NFS server")
 	stop := records.run(ctx)
 	err = s.run(ctx)
@@ -126,7 +123,7 @@ func serve(ctx context.Context, o Options, v *volume, health *healthService) err
 }
 
 // newSupervisor supervises servers of a configuration, and their volume.
-func newSupervisor(ctx context.Context, o Options, v *volume, config ganesha.Config, records *records) *supervisor {
+func newSupervisor(ctx context.Context, o Options, v *volume, e *entrance, config ganesha.Config, records *records) *supervisor {
 	timing := defaultTiming(o.Lease)
 	p := nfsclient.NewProber(o.NFSPort, timing.limit)
 	s := &supervisor{
@@ -141,7 +138,9 @@ func newSupervisor(ctx context.Context, o Options, v *volume, config ganesha.Con
 		if s.watch.barren > 0 {
 			// the last server never answered: so omit everything optional that could be the reason
 			c.WakeLibrary = os.DevNull
+			e.close() // without the library, the server opens the port itself
 		}
+		c.Listener = e.listener
 		if err := records.serverStarts(&c); err != nil {
 			return nil, err
 		}

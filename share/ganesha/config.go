@@ -152,7 +152,9 @@ type Config struct {
 	File, PIDFile string
 	// Program is the NFS server. WakeLibrary is preloaded into it, if the file exists.
 	Program, WakeLibrary string
-	Log                  *logrus.Entry
+	// Listener is the port that the server uses if the library is preloaded; nil: it opens the port itself.
+	Listener *Listener
+	Log      *logrus.Entry
 }
 
 // Text is the text of Ganesha's configuration file.

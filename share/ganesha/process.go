@@ -39,6 +39,9 @@ func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if wake != nil {
+		c.Listener.pass(cmd)
+	}
 	log := newLogFilter(os.Stdout, c.Mark, func(line []byte) {
 		hear(line)
 		wake.hear(line)

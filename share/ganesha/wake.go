@@ -52,16 +52,14 @@ type waking struct {
 // newWaking prepares a server that has not been started. It returns nil if there is no library: then only Ganesha's own
 // checks happen.
 func newWaking(cmd *exec.Cmd, library string, log *logrus.Entry) (*waking, error) {
-	if info, err := os.Stat(library); err != nil || !info.Mode().IsRegular() {
+	if !isLibrary(library) {
 		return nil, nil
 	}
 	server, own, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("creating a pipe to the NFS server: %w", err)
 	}
-	cmd.ExtraFiles = append(cmd.ExtraFiles, server)
-	const first = 3 // the number of the first of ExtraFiles
-	cmd.Env = append(cmd.Env, "LD_PRELOAD="+library, fmt.Sprintf("LONGHORN_WAKE_FD=%d", first+len(cmd.ExtraFiles)-1))
+	cmd.Env = append(cmd.Env, "LD_PRELOAD="+library, fmt.Sprintf("LONGHORN_WAKE_FD=%d", extraFile(cmd, server)))
 	return &waking{server: server, own: own, over: make(chan struct{}), seen: map[string]bool{}, log: log}, nil
 }
 

@@ -1,23 +1,33 @@
-/* A library that is preloaded into NFS-Ganesha: it has Ganesha look when it is told to whether all clients have claimed their state.
+/* A library that is preloaded into NFS-Ganesha. It does two things, both of which the share manager requests with
+ * environment variables. Without its variable, neither happens.
  *
- * Ganesha ends its grace period when all clients that it has records of have come back, but looks for that only each half lease.
- * libganesha_nfsd exports reaper_wake(), which makes it look now, with all of its own conditions. Where that is missing,
- * the library does nothing.
+ *	LONGHORN_WAKE_FD     the reading end of a pipe: for each byte, Ganesha checks whether its grace period may end
+ *	LONGHORN_LISTEN_FD   a listening socket, which Ganesha uses instead of a socket of its own for the same port
  *
- *	LONGHORN_WAKE_FD   a pipe's end for reading: each byte is one look, and the end of the pipe the end of the looks
+ * The checks: Ganesha ends its grace period when all clients that it has records of have claimed their state, but it
+ * checks this only every half lease. libganesha_nfsd exports reaper_wake(), which makes it check at once, with all of
+ * its own conditions. If a release does not export it, the library does nothing and closes the pipe.
+ *
+ * The socket: the kernel accepts connections on it while no Ganesha runs, and keeps the clients' requests until the next
+ * Ganesha reads them.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-/* It runs with the libc of the image, which may be older than that of the machine that built it: newer headers have atoi() call a
- * function that an older libc lacks, and then Ganesha would not start. */
+static int listener = -1;
+
+/* The library runs with the libc of the image, which may be older than that of the machine that built it. With newer
+ * headers, atoi() calls a function that an older libc lacks, and then Ganesha would not start. */
 static int number_of(const char *digits)
 {
 	int n = 0;
@@ -25,6 +35,21 @@ static int number_of(const char *digits)
 	for (; *digits >= '0' && *digits <= '9'; digits++)
 		n = 10 * n + (*digits - '0');
 	return n;
+}
+
+/* take returns the file descriptor that an environment variable names, or -1. Programs that Ganesha starts get neither
+ * the variable nor the descriptor. */
+static int take(const char *variable)
+{
+	const char *number = getenv(variable);
+	int fd;
+
+	if (!number)
+		return -1;
+	fd = number_of(number);
+	unsetenv(variable);
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	return fd;
 }
 
 static void *look(void *arg)
@@ -44,19 +69,11 @@ static void *look(void *arg)
 }
 
 /* Ganesha takes signals in one thread of its own, so all are blocked in this one. */
-__attribute__((constructor)) static void begin(void)
+static void start_looking(int fd)
 {
-	const char *number = getenv("LONGHORN_WAKE_FD");
 	sigset_t all, before;
 	pthread_t thread;
-	int fd;
 
-	if (!number)
-		return;
-	fd = number_of(number);
-	unsetenv("LONGHORN_WAKE_FD");
-	unsetenv("LD_PRELOAD");
-	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	if (pthread_create(&thread, NULL, look, (void *)(intptr_t)fd) == 0)
@@ -64,4 +81,42 @@ __attribute__((constructor)) static void begin(void)
 	else
 		close(fd);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	int wake = take("LONGHORN_WAKE_FD");
+
+	listener = take("LONGHORN_LISTEN_FD");
+	unsetenv("LD_PRELOAD");
+	if (wake >= 0)
+		start_looking(wake);
+}
+
+/* is_listener reports whether an address is that of the listening socket: same family, same port. */
+static int is_listener(int fd, const struct sockaddr *address, socklen_t length)
+{
+	struct sockaddr_in6 own; /* both families have their port at the same place */
+	socklen_t own_length = sizeof(own);
+	int type = 0;
+	socklen_t type_length = sizeof(type);
+
+	return listener >= 0 && length >= sizeof(struct sockaddr_in) &&
+	       getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_length) == 0 && type == SOCK_STREAM &&
+	       getsockname(listener, (struct sockaddr *)&own, &own_length) == 0 && address->sa_family == own.sin6_family &&
+	       ((const struct sockaddr_in *)address)->sin_port == own.sin6_port;
+}
+
+/* bind replaces libc's function for all of Ganesha. If the address is that of the listening socket, fd becomes that
+ * socket. SO_KEEPALIVE is the only option that Ganesha sets before and that connections inherit. */
+int bind(int fd, __CONST_SOCKADDR_ARG address, socklen_t length)
+{
+	int alive = 0;
+	socklen_t alive_length = sizeof(alive);
+
+	if (!is_listener(fd, address.__sockaddr__, length))
+		return (int)syscall(SYS_bind, fd, address.__sockaddr__, length);
+	if (getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &alive, &alive_length) == 0)
+		setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &alive, alive_length);
+	return dup2(listener, fd) < 0 ? -1 : 0;
 }
