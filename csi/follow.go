@@ -35,12 +35,16 @@ const (
 	// followRetryInterval, for followShortTimeoutPeriod.
 	followTimeout            = 2 * time.Second
 	followShortTimeoutPeriod = 30 * time.Second
+	// abortedPause is how long a request of Linux's NFS client waits if the connection that it was opening is closed
+	// (call_connect_status in net/sunrpc/clnt.c). Its other requests connect again at once, but a lost request delays
+	// the client's return.
+	abortedPause = 3 * time.Second
 )
 
-// follower closes the node's connections to the former pod of a share when another pod serves it.
+// follower redirects the node's connections from the former pod of a share to the next one.
 //
 // If the old pod is gone, the kernel's NFS client follows a share without help: its connection breaks. In two cases
-// only the client's node can close the connection:
+// only the client's node can redirect it:
 //
 //   - Node and kubelet are frozen. The old pod's kernel continues to acknowledge the client's data, so the client waits
 //     for an answer that does not come. At the same time the next server gives its locks to others.
@@ -49,13 +53,18 @@ const (
 //
 // How the follower finds such connections:
 //
-//	a question of the node's own ──► the Service's address ──► the pod that serves now: it answered
-//	the kernel client's connection ► the same address      ──► another pod: the former one
+//	a connection of the follower's ─► the Service's address ──► the pod to which the Service leads now: it accepted
+//	the kernel client's connection ─► the same address      ──► another pod: the former one
 //
-// The follower closes a connection only when an NFS server has answered at another pod than the one to which the
-// connection leads. A share has one pod at a time, named after the volume, so a node's Service rules never lead to two
-// of them. A frozen server answers nothing. While no server answers, the follower closes nothing. Without an endpoint,
-// the Service would refuse the client's next connection, and after refusals a client waits longer and longer.
+// It closes an established connection. A connection that is being opened is closed, too, unless the kernel sends its
+// first packet again sooner than a client returns after a closed one (abortedPause). Then the follower only makes the
+// kernel forget where the connection leads, so this packet goes to the next pod.
+//
+// It redirects a connection only when another pod has accepted a connection: a share's next pod accepts connections
+// before its server runs, and keeps the requests for the server. A share has one pod at a time, named after the volume,
+// so a node's Service rules never lead to two of them. While no pod accepts connections, the follower changes nothing.
+// Without an endpoint, the Service would refuse the client's next connection, and after refusals a client waits longer
+// and longer.
 //
 // A server of an earlier release may be stopped for some seconds soon after its first answers. A client that connects
 // before that may get an error and try again later, within the grace period. It loses time and no lock.
@@ -98,14 +107,22 @@ func stagedBelow(o NodeOptions) string {
 
 // shareNetwork is the node's network. nodeNetwork is the real implementation.
 type shareNetwork interface {
-	// Serving returns, before ctx is done, the pod's address at which an NFS server has just answered, and the
-	// connection, which is closed when the server exits. If the error is flow.ErrNoPeer, the server has answered, and
-	// the connection is returned too.
-	Serving(ctx context.Context, server netip.AddrPort) (netip.AddrPort, net.Conn, error)
-	// Connections lists the connections to a share, with the pods' addresses to which they lead. It includes
-	// connections that are being opened. It omits a connection if its pod is not known.
-	Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error)
+	// Connect opens a connection to a share before ctx is done. It returns the address of the pod that has accepted it.
+	// If the error is flow.ErrNoPeer, the connection is open, and its pod is not known.
+	Connect(ctx context.Context, server netip.AddrPort) (netip.AddrPort, net.Conn, error)
+	// Ask asks the NFS server at the other end of a connection for any answer, until ctx is done. A connection that
+	// answered is closed when the server exits.
+	Ask(ctx context.Context, conn net.Conn) error
+	// Connections lists the connections to a share. It omits a connection if its pod is not known.
+	Connections(server netip.AddrPort) ([]shareConnection, error)
 	Break(f flow.Flow) error
+	Forget(f flow.Flow) error
+}
+
+// shareConnection is a connection of the kernel's NFS client, with the pod's address to which it leads.
+type shareConnection struct {
+	flow.Socket
+	pod netip.AddrPort
 }
 
 // run checks the shares until ctx is done.
@@ -197,87 +214,104 @@ func (f *follower) tell(err error) {
 	f.failed = text
 }
 
-// follow closes the connections to a share that lead to another pod than the one that serves it. It is no error if no
-// pod serves the share now, or if the network's kernel does not know where connections lead.
+// follow redirects the connections to a share that lead to another pod than the Service does, and asks that pod's
+// server. It is no error if no pod accepts connections now, or if the network's kernel does not know where connections
+// lead.
 func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *followedShare, timeout time.Duration) (answered bool, err error) {
 	askCtx, done := context.WithTimeout(ctx, timeout)
 	defer done()
-	serving, conn, err := f.network.Serving(askCtx, server)
-	if err != nil {
-		f.log.WithError(err).WithField("server", server).Debug("The share's server does not answer, or its pod is not known")
-		if !errors.Is(err, flow.ErrNoPeer) {
-			return false, nil
-		}
-		if f.isNewServer(p, netip.AddrPort{}, conn) {
-			f.touch(server.Addr())
-		}
-		return true, nil
+	log := f.log.WithField("server", server)
+	pod, conn, err := f.network.Connect(askCtx, server)
+	switch {
+	case err == nil:
+		err = f.redirect(server, pod) // before the question: the pod may not serve yet
+	case errors.Is(err, flow.ErrNoPeer):
+		err = nil
+	default:
+		log.WithError(err).Debug("No pod of the share accepts connections")
+		return false, nil
 	}
-	if f.isNewServer(p, serving, conn) {
-		defer f.touch(server.Addr()) // when the connections to the former pod are closed
+	if asked := f.network.Ask(askCtx, conn); asked != nil {
+		log.WithError(asked).Debug("The share's server does not answer")
+		if conn != nil {
+			_ = conn.Close()
+		}
+		return false, err
 	}
-	former, err := f.toOthers(server, serving)
+	if f.isNewServer(p, pod, conn) {
+		f.touch(server.Addr())
+	}
+	return true, err
+}
+
+// redirect makes the connections to a share that lead to another pod lead to this one.
+func (f *follower) redirect(server, pod netip.AddrPort) error {
+	connections, err := f.network.Connections(server)
 	if err != nil {
-		return true, err
+		return err
 	}
 	var failed error
-	for c, pod := range former {
-		if err := f.network.Break(c); err != nil {
+	for _, c := range connections {
+		if c.pod == pod {
+			continue
+		}
+		log := f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": c.pod, "pod": pod})
+		if c.Opening && c.Retry <= abortedPause {
+			failed = errors.Join(failed, f.network.Forget(c.Flow))
+			log.Info("A connection that was being opened to the former pod of a share now leads to the next pod")
+			continue
+		}
+		if err := f.network.Break(c.Flow); err != nil {
 			failed = errors.Join(failed, err) // a mount may have several connections, and all must lead to the pod that serves
 			continue
 		}
-		f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": pod, "pod": serving}).Warn("Closed a connection to the former pod of a share")
+		log.Warn("Closed a connection to the former pod of a share")
 	}
-	return true, failed
-}
-
-// toOthers lists the connections to a share that lead to another pod than the one that serves it.
-func (f *follower) toOthers(server, serving netip.AddrPort) (map[flow.Flow]netip.AddrPort, error) {
-	connections, err := f.network.Connections(server)
-	maps.DeleteFunc(connections, func(_ flow.Flow, pod netip.AddrPort) bool { return pod == serving })
-	return connections, err
+	return failed
 }
 
 // nodeNetwork is a network, named by a file such as /host/proc/1/ns/net.
 type nodeNetwork string
 
-// Serving implements shareNetwork.
-func (n nodeNetwork) Serving(ctx context.Context, server netip.AddrPort) (pod netip.AddrPort, conn net.Conn, err error) {
+// Connect implements shareNetwork.
+func (n nodeNetwork) Connect(ctx context.Context, server netip.AddrPort) (pod netip.AddrPort, conn net.Conn, err error) {
 	err = netns.In(string(n), func() (err error) {
 		// one address: the socket is created in this thread
 		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", server.String())
 		if err != nil {
 			return err
 		}
-		defer func() {
-			if err != nil && !errors.Is(err, flow.ErrNoPeer) {
-				_ = conn.Close()
-			}
-		}()
-		deadline, _ := ctx.Deadline()
-		if err := conn.SetDeadline(deadline); err != nil {
-			return err
-		}
-		if err := nfsclient.Null(conn); err != nil {
-			return fmt.Errorf("calling NULL at the NFS server at %s: %w", server, err)
-		}
 		local := conn.LocalAddr().(*net.TCPAddr).AddrPort()
 		pod, err = flow.Flow{Local: netip.AddrPortFrom(local.Addr().Unmap(), local.Port()), Remote: server}.Peer()
+		if err != nil && !errors.Is(err, flow.ErrNoPeer) {
+			_ = conn.Close()
+		}
 		return err
 	})
 	return pod, conn, err
 }
 
+// Ask implements shareNetwork.
+func (n nodeNetwork) Ask(ctx context.Context, conn net.Conn) error {
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if err := nfsclient.Null(conn); err != nil {
+		return fmt.Errorf("calling NULL at the NFS server at %s: %w", conn.RemoteAddr(), err)
+	}
+	return nil
+}
+
 // Connections implements shareNetwork.
-func (n nodeNetwork) Connections(server netip.AddrPort) (map[flow.Flow]netip.AddrPort, error) {
-	connections := map[flow.Flow]netip.AddrPort{}
+func (n nodeNetwork) Connections(server netip.AddrPort) (connections []shareConnection, err error) {
 	return connections, netns.In(string(n), func() error {
-		flows, err := flow.To(server)
-		for _, c := range flows {
-			pod, peerErr := c.Peer()
+		sockets, err := flow.To(server)
+		for _, s := range sockets {
+			pod, peerErr := s.Peer()
 			switch {
 			case peerErr == nil:
-				connections[c] = pod
+				connections = append(connections, shareConnection{s, pod})
 			case !errors.Is(peerErr, flow.ErrNoPeer):
 				err = errors.Join(err, peerErr)
 			}
@@ -288,3 +322,6 @@ func (n nodeNetwork) Connections(server netip.AddrPort) (map[flow.Flow]netip.Add
 
 // Break implements shareNetwork.
 func (n nodeNetwork) Break(f flow.Flow) error { return netns.In(string(n), f.Break) }
+
+// Forget implements shareNetwork.
+func (n nodeNetwork) Forget(f flow.Flow) error { return netns.In(string(n), f.Forget) }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,22 +26,29 @@ import (
 // fakeNetwork is a shareNetwork with fixed values.
 type fakeNetwork struct {
 	serving     netip.AddrPort
-	connections map[flow.Flow]netip.AddrPort
-	// silent, unknown and stuck are the errors of the three questions.
-	silent, unknown, stuck error
-	broken                 []flow.Flow
+	connections []shareConnection
+	// closed, silent, unknown and stuck are the errors of the questions.
+	closed, silent, unknown, stuck error
+	broken, forgotten              []flow.Flow
 }
 
-func (f *fakeNetwork) Serving(context.Context, netip.AddrPort) (netip.AddrPort, net.Conn, error) {
-	return f.serving, nil, f.silent
+func (f *fakeNetwork) Connect(context.Context, netip.AddrPort) (netip.AddrPort, net.Conn, error) {
+	return f.serving, nil, f.closed
 }
 
-func (f *fakeNetwork) Connections(netip.AddrPort) (map[flow.Flow]netip.AddrPort, error) {
-	return maps.Clone(f.connections), f.unknown
+func (f *fakeNetwork) Ask(context.Context, net.Conn) error { return f.silent }
+
+func (f *fakeNetwork) Connections(netip.AddrPort) ([]shareConnection, error) {
+	return slices.Clone(f.connections), f.unknown
 }
 
 func (f *fakeNetwork) Break(c flow.Flow) error {
 	f.broken = append(f.broken, c)
+	return f.stuck
+}
+
+func (f *fakeNetwork) Forget(c flow.Flow) error {
+	f.forgotten = append(f.forgotten, c)
 	return f.stuck
 }
 
@@ -57,26 +64,38 @@ func lookAnew(t *testing.T, f *follower) time.Duration {
 	return f.checkShares(t.Context())
 }
 
-func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
+func TestConnectionsToTheFormerPodAreRedirected(t *testing.T) {
 	oldPod, newPod := netip.MustParseAddrPort("10.1.0.4:2049"), netip.MustParseAddrPort("10.1.1.4:2049")
 	share := netip.MustParseAddrPort("10.96.0.9:2049")
 	first := flow.Flow{Local: netip.MustParseAddrPort("10.0.0.7:801"), Remote: share}
 	second := flow.Flow{Local: netip.MustParseAddrPort("10.0.0.7:802"), Remote: share}
+	to := func(f flow.Flow, pod netip.AddrPort) shareConnection {
+		return shareConnection{flow.Socket{Flow: f}, pod}
+	}
+	opening := func(f flow.Flow, pod netip.AddrPort, retry time.Duration) shareConnection {
+		return shareConnection{flow.Socket{Flow: f, Opening: true, Retry: retry}, pod}
+	}
 	boom := errors.New("boom")
 	for _, c := range []struct {
-		name    string
-		network fakeNetwork
-		want    []flow.Flow
-		warned  bool
-		again   time.Duration
+		name      string
+		network   fakeNetwork
+		broken    []flow.Flow
+		forgotten []flow.Flow
+		logged    bool
+		again     time.Duration
 	}{
-		{"another pod serves → the connection to the former ends", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: newPod}}, []flow.Flow{first}, true, followInterval},
-		{"the same pod serves → none ends", fakeNetwork{serving: oldPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followInterval},
-		{"no pod serves → none ends", fakeNetwork{silent: boom, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followRetryInterval},
-		{"the kernel does not track connections → none ends", fakeNetwork{silent: flow.ErrNoPeer, connections: map[flow.Flow]netip.AddrPort{first: oldPod}}, nil, false, followInterval},
-		{"the connections are not known → none ends, and it is told", fakeNetwork{serving: newPod, unknown: boom}, nil, true, followInterval},
-		{"it cannot be ended → it is told", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod}, stuck: boom}, []flow.Flow{first}, true, followInterval},
-		{"one of several cannot be ended → the others are", fakeNetwork{serving: newPod, connections: map[flow.Flow]netip.AddrPort{first: oldPod, second: oldPod}, stuck: boom}, []flow.Flow{first, second}, true, followInterval},
+		{"another pod serves → the connection to the former is closed", fakeNetwork{serving: newPod, connections: []shareConnection{to(first, oldPod), to(second, newPod)}}, []flow.Flow{first}, nil, true, followInterval},
+		{"another pod accepts connections and does not serve yet → it is closed, too", fakeNetwork{serving: newPod, silent: boom, connections: []shareConnection{to(first, oldPod), to(second, newPod)}}, []flow.Flow{first}, nil, true, followRetryInterval},
+		{"it is being opened, and the kernel tries again soon → it is forgotten", fakeNetwork{serving: newPod, silent: boom, connections: []shareConnection{opening(first, oldPod, abortedPause), to(second, oldPod)}}, []flow.Flow{second}, []flow.Flow{first}, true, followRetryInterval},
+		{"it is being opened, and the kernel tries again late → it is closed", fakeNetwork{serving: newPod, silent: boom, connections: []shareConnection{opening(first, oldPod, abortedPause+1)}}, []flow.Flow{first}, nil, true, followRetryInterval},
+		{"it is being opened to the pod that serves → it stays", fakeNetwork{serving: newPod, connections: []shareConnection{opening(first, newPod, time.Second), opening(second, newPod, time.Minute)}}, nil, nil, false, followInterval},
+		{"the same pod serves → none is closed", fakeNetwork{serving: oldPod, connections: []shareConnection{to(first, oldPod)}}, nil, nil, false, followInterval},
+		{"no pod accepts connections → none is closed", fakeNetwork{closed: boom, connections: []shareConnection{to(first, oldPod), opening(second, oldPod, time.Second)}}, nil, nil, false, followRetryInterval},
+		{"the kernel does not track connections → none is closed", fakeNetwork{closed: flow.ErrNoPeer, connections: []shareConnection{to(first, oldPod)}}, nil, nil, false, followInterval},
+		{"the kernel does not track connections, and the server is silent → none is closed", fakeNetwork{closed: flow.ErrNoPeer, silent: boom, connections: []shareConnection{to(first, oldPod)}}, nil, nil, false, followRetryInterval},
+		{"the connections are not known → none is closed, and this is logged", fakeNetwork{serving: newPod, unknown: boom}, nil, nil, true, followInterval},
+		{"it cannot be closed → this is logged", fakeNetwork{serving: newPod, connections: []shareConnection{to(first, oldPod)}, stuck: boom}, []flow.Flow{first}, nil, true, followInterval},
+		{"one of several cannot be closed → the others are", fakeNetwork{serving: newPod, connections: []shareConnection{to(first, oldPod), to(second, oldPod)}, stuck: boom}, []flow.Flow{first, second}, nil, true, followInterval},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -84,9 +103,10 @@ func TestConnectionsToTheFormerPodAreEnded(t *testing.T) {
 				f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{share.Addr()}, nil }, network: &c.network, log: logrus.NewEntry(logger), now: standing, touch: untouched}
 				began := time.Now()
 				assert.Equal(t, c.again, f.checkShares(t.Context()))
-				assert.ElementsMatch(t, c.want, c.network.broken)
-				assert.Zero(t, time.Since(began), "it does not wait before it ends connections")
-				assert.Equal(t, c.warned, len(hook.Entries) > 0)
+				assert.ElementsMatch(t, c.broken, c.network.broken)
+				assert.ElementsMatch(t, c.forgotten, c.network.forgotten)
+				assert.Zero(t, time.Since(began), "it does not wait before it closes connections")
+				assert.Equal(t, c.logged, len(hook.Entries) > 0)
 			})
 		})
 	}
@@ -100,7 +120,7 @@ type askedNetwork struct {
 	silent map[string]bool
 }
 
-func (a *askedNetwork) Serving(_ context.Context, server netip.AddrPort) (netip.AddrPort, net.Conn, error) {
+func (a *askedNetwork) Connect(_ context.Context, server netip.AddrPort) (netip.AddrPort, net.Conn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	name := server.Addr().String()
@@ -242,6 +262,7 @@ func TestANodeFollowsItsShareFromADeadNode(t *testing.T) {
 	f := &follower{servers: func() ([]netip.Addr, error) { return []netip.Addr{servicenet.Service.Addr()}, nil }, network: network, log: logrus.NewEntry(logger), now: standing, touch: untouched}
 	t.Cleanup(func() { f.keep(nil) })
 	assert.Equal(t, followInterval, f.checkShares(t.Context()))
-	require.ErrorIs(t, <-ended, unix.ECONNABORTED)
-	assert.Len(t, hook.Entries, 1)
+	require.NoError(t, <-ended, "the kernel's next try, after at most a second, leads to the other pod")
+	require.Len(t, hook.Entries, 1)
+	assert.Equal(t, "A connection that was being opened to the former pod of a share now leads to the next pod", hook.LastEntry().Message)
 }

@@ -31,7 +31,7 @@ type linedNetwork struct {
 	lines   []net.Conn // the server's ends
 }
 
-func (l *linedNetwork) Serving(context.Context, netip.AddrPort) (netip.AddrPort, net.Conn, error) {
+func (l *linedNetwork) Connect(context.Context, netip.AddrPort) (netip.AddrPort, net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked++

@@ -70,9 +70,9 @@ func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
 	was, is := flowOf(t, old), flowOf(t, next)
 	assert.Equal(t, servicenet.Pods[0], peer(t, n, was))
 	assert.Equal(t, servicenet.Pods[1], peer(t, n, is))
-	var found []Flow
+	var found []Socket
 	n.In(func() (err error) { found, err = To(servicenet.Service); return err })
-	assert.ElementsMatch(t, []Flow{was, is}, found)
+	assert.ElementsMatch(t, []Socket{{Flow: was}, {Flow: is}}, found)
 
 	n.In(was.Break)
 	require.ErrorIs(t, read(t, old), unix.ECONNABORTED)
@@ -101,10 +101,13 @@ func halfOpen(t *testing.T) (n *servicenet.Net, f Flow, ended <-chan error) {
 	n.Silence(0)
 	ended = n.Dialing(servicenet.Service)
 	require.Eventually(t, func() bool {
-		var found []Flow
+		var found []Socket
 		n.In(func() (err error) { found, err = To(servicenet.Service); return err })
 		if len(found) == 1 {
-			f = found[0]
+			f = found[0].Flow
+			assert.True(t, found[0].Opening)
+			assert.Positive(t, found[0].Retry)
+			assert.LessOrEqual(t, found[0].Retry, time.Second, "the kernel's first retry is after 1 s (RFC 6298)")
 		}
 		return len(found) == 1
 	}, patience, time.Millisecond)

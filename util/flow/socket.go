@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -26,11 +27,23 @@ const (
 	socketInRequest  = 8
 	socketInAnswer   = 4
 	cookieInSocketID = 40
+	// In struct inet_diag_msg: the state, and when the socket's timer expires, in milliseconds. While a connection is
+	// being opened, this is the timer of its first packet.
+	stateInAnswer   = 1
+	expiresInAnswer = socketInAnswer + diagSocket
 )
+
+// Socket is the state of a connection's socket.
+type Socket struct {
+	Flow
+	// Opening: the peer has not answered yet. The kernel sends the first packet again after Retry.
+	Opening bool
+	Retry   time.Duration
+}
 
 // To lists the connections of this network to an address, including those that are being opened. If the peer is gone,
 // opening takes minutes, because the kernel sends each packet of a connection to the same peer.
-func To(remote netip.AddrPort) ([]Flow, error) {
+func To(remote netip.AddrPort) ([]Socket, error) {
 	wanted := Flow{Remote: remote}
 	data := wanted.diag()
 	binary.NativeEndian.PutUint32(data[4:], 1<<tcpEstablished|1<<tcpSynSent)
@@ -40,13 +53,13 @@ func To(remote netip.AddrPort) ([]Flow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the connections to %s: %w", remote, err)
 	}
-	var flows []Flow
+	var sockets []Socket
 	for _, r := range replies {
-		if f, ok := socketOf(r.Data); ok && f.Remote == remote {
-			flows = append(flows, f)
+		if s, ok := socketOf(r.Data); ok && s.Remote == remote {
+			sockets = append(sockets, s)
 		}
 	}
-	return flows, nil
+	return sockets, nil
 }
 
 // Break ends a connection at once, even one of the kernel's own: its user sees it aborted, and its peer gets a reset.
@@ -86,9 +99,9 @@ func (f Flow) diag() []byte {
 }
 
 // socketOf parses a struct inet_diag_msg. A socket for both families that uses IPv4 is an IPv4 socket.
-func socketOf(data []byte) (Flow, bool) {
+func socketOf(data []byte) (Socket, bool) {
 	if len(data) < diagAnswer {
-		return Flow{}, false
+		return Socket{}, false
 	}
 	id := data[socketInAnswer : socketInAnswer+diagSocket]
 	bytes := 16
@@ -97,10 +110,15 @@ func socketOf(data []byte) (Flow, bool) {
 	}
 	local, _ := netip.AddrFromSlice(id[4 : 4+bytes])
 	remote, _ := netip.AddrFromSlice(id[20 : 20+bytes])
-	return Flow{
+	s := Socket{Flow: Flow{
 		Local:  netip.AddrPortFrom(local.Unmap(), binary.BigEndian.Uint16(id)),
 		Remote: netip.AddrPortFrom(remote.Unmap(), binary.BigEndian.Uint16(id[2:])),
-	}, true
+	}}
+	if data[stateInAnswer] == tcpSynSent {
+		s.Opening = true
+		s.Retry = time.Duration(binary.NativeEndian.Uint32(data[expiresInAnswer:])) * time.Millisecond
+	}
+	return s, true
 }
 
 // request sends one message and returns the kernel's answers.
