@@ -19,39 +19,39 @@ import (
 // start while the API server is unavailable. Only another Longhorn ends the wait with an error. All other causes may
 // disappear with time, and the kubelet would restart a process that exits after ever longer delays.
 type admission struct {
-	clock clock.Clock
-	log   *logrus.Entry
-	why   atomic.Pointer[publicReason] // nil: the daemon is admitted
+	clock  clock.Clock
+	log    *logrus.Entry
+	reason atomic.Pointer[publicReason] // nil: the daemon is admitted
 }
 
 const (
-	// admissionRetry is the time between two checks of the cluster, and admissionLook how long one check may take. The
-	// first check has a shorter limit: in a network that drops packets, the log must soon contain the reason for the
-	// wait.
-	admissionRetry, admissionLook, admissionFirstLook = time.Second, 10 * time.Second, 2 * time.Second
-	// admissionReminder is how often the log repeats the reason for the wait.
-	admissionReminder = 30 * time.Second
+	// admissionRetry is the time between two checks of the cluster, and admissionTimeout how long one check may take.
+	// The first check has a shorter limit: in a network that drops packets, the log must soon contain the reason for
+	// the wait.
+	admissionRetry, admissionTimeout, admissionFirstTimeout = time.Second, 10 * time.Second, 2 * time.Second
+	// admissionLogInterval is how often the log repeats the reason for the wait.
+	admissionLogInterval = 30 * time.Second
 )
 
 // The reasons for which a daemon waits. Any client may read them; the log has the causes.
 const (
-	waitsForLook   publicReason = "it waits for the first answer of the Kubernetes API server"
-	waitsForServer publicReason = "it waits for the Kubernetes API server, which does not answer"
-	waitsForLeave  publicReason = "it waits until the Kubernetes API server allows it to read the cluster's objects"
+	waitsForFirstAnswer publicReason = "it waits for the first answer of the Kubernetes API server"
+	waitsForServer      publicReason = "it waits for the Kubernetes API server, which does not answer"
+	waitsForPermission  publicReason = "it waits until the Kubernetes API server allows it to read the cluster's objects"
 )
 
 func newAdmission(c clock.Clock, log *logrus.Entry) *admission {
 	a := &admission{clock: c, log: log}
-	a.isFor(waitsForLook)
+	a.setReason(waitsForFirstAnswer)
 	return a
 }
 
-func (a *admission) isFor(why publicReason) { a.why.Store(&why) }
+func (a *admission) setReason(reason publicReason) { a.reason.Store(&reason) }
 
 // waiting returns a publicReason; nil: the daemon is admitted.
 func (a *admission) waiting() error {
-	if why := a.why.Load(); why != nil {
-		return *why
+	if reason := a.reason.Load(); reason != nil {
+		return *reason
 	}
 	return nil
 }
@@ -59,29 +59,29 @@ func (a *admission) waiting() error {
 // await returns nil when the cluster has no other Longhorn. It fails only if there is another Longhorn, or when ctx
 // ends.
 func (a *admission) await(ctx context.Context, client metadata.Interface, namespace string) error {
-	var told time.Time
-	for limit := admissionFirstLook; ; limit = admissionLook {
-		err := a.look(ctx, client, namespace, limit)
+	var loggedAt time.Time
+	for limit := admissionFirstTimeout; ; limit = admissionTimeout {
+		err := a.check(ctx, client, namespace, limit)
 		switch {
 		case err == nil:
-			if !told.IsZero() {
+			if !loggedAt.IsZero() {
 				a.log.Info("The cluster has no other Longhorn; the daemon starts its controllers")
 			}
-			a.why.Store(nil)
+			a.reason.Store(nil)
 			return nil
 		case errors.Is(err, errForeign):
 			return err
 		case ctx.Err() != nil:
 			return fmt.Errorf("check that the cluster has no other Longhorn: %w", context.Cause(ctx))
 		}
-		why := waitsForServer
+		reason := waitsForServer
 		if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
-			why = waitsForLeave
+			reason = waitsForPermission
 		}
-		a.isFor(why)
-		if now := a.clock.Now(); told.IsZero() || now.Sub(told) >= admissionReminder {
-			told = now
-			a.log.WithError(err).Warn("The daemon is not ready: " + why.Error())
+		a.setReason(reason)
+		if now := a.clock.Now(); loggedAt.IsZero() || now.Sub(loggedAt) >= admissionLogInterval {
+			loggedAt = now
+			a.log.WithError(err).Warn("The daemon is not ready: " + reason.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -90,7 +90,7 @@ func (a *admission) await(ctx context.Context, client metadata.Interface, namesp
 	}
 }
 
-func (a *admission) look(ctx context.Context, client metadata.Interface, namespace string, limit time.Duration) error {
+func (a *admission) check(ctx context.Context, client metadata.Interface, namespace string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return checkForeign(ctx, client, namespace)

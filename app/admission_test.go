@@ -33,11 +33,11 @@ func TestAStartWaitsForTheAPIServer(t *testing.T) {
 	}{
 		"no answer":             {errors.New("dial tcp 10.96.0.1:443: i/o timeout"), waitsForServer},
 		"a certificate":         {errors.New("tls: failed to verify certificate: x509: certificate has expired or is not yet valid"), waitsForServer},
-		"the role comes later":  {apierrors.NewForbidden(resource, "", errors.New("no rights")), waitsForLeave},
-		"it is overloaded":      {apierrors.NewTooManyRequests("later", 1), waitsForLeave},
-		"the token is too old":  {apierrors.NewUnauthorized("expired"), waitsForLeave},
-		"it has just started":   {apierrors.NewServiceUnavailable("starting"), waitsForLeave},
-		"no definitions so far": {apierrors.NewNotFound(resource, ""), waitsForLeave},
+		"the role comes later":  {apierrors.NewForbidden(resource, "", errors.New("no rights")), waitsForPermission},
+		"it is overloaded":      {apierrors.NewTooManyRequests("later", 1), waitsForPermission},
+		"the token is too old":  {apierrors.NewUnauthorized("expired"), waitsForPermission},
+		"it has just started":   {apierrors.NewServiceUnavailable("starting"), waitsForPermission},
+		"no definitions so far": {apierrors.NewNotFound(resource, ""), waitsForPermission},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAStartWaitsForTheAPIServer(t *testing.T) {
 				client.PrependReactor("list", "settings", func(clienttesting.Action) (bool, runtime.Object, error) { return away.Load(), nil, tc.err })
 				log, hook := logtest.NewNullLogger()
 				a := newAdmission(clock.RealClock{}, logrus.NewEntry(log))
-				require.Equal(t, waitsForLook, a.waiting())
+				require.Equal(t, waitsForFirstAnswer, a.waiting())
 				done := make(chan error, 1)
 				go func() { done <- a.await(t.Context(), client, "ns") }()
 				time.Sleep(5*time.Minute + time.Millisecond)
@@ -65,7 +65,7 @@ func TestAStartWaitsForTheAPIServer(t *testing.T) {
 }
 
 // A check that hangs does not delay the next check.
-func TestALookAtTheClusterHasAnEnd(t *testing.T) {
+func TestTheAdmissionCheckTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(clock.RealClock{}, quiet())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

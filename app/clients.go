@@ -39,7 +39,7 @@ func newClients(ctx context.Context, kubeconfig string, log *logrus.Entry) (*cli
 	}
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandlerWithContext = warnings{log}
-	look, err := newLook(config)
+	look, err := newAPICheck(config)
 	if err != nil {
 		return nil, err
 	}

@@ -58,8 +58,8 @@ func (d *daemon) asLeader(ctx context.Context) (leader *daemon, end func(), err 
 	return &l, func() { stopEvents(); endRequests() }, nil
 }
 
-// maker creates a controller of the leader.
-type maker func(*datastore.Datastore) (runner, error)
+// controllerFactory creates a controller of the leader.
+type controllerFactory func(*datastore.Datastore) (runner, error)
 
 // leadCluster runs the controllers of the cluster, and serves the REST API.
 func (d *daemon) leadCluster(ctx context.Context) error {
@@ -69,11 +69,11 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cluster controllers: %w", err)
 	}
-	makers := slices.Concat(d.volumeControllers(s.workloads), d.nodeControllers(s.workloads, detector), d.settingControllers())
+	factories := slices.Concat(d.volumeControllers(s.workloads), d.nodeControllers(s.workloads, detector), d.settingControllers())
 	if !d.oldManifests {
-		makers = append(makers, d.laterControllers(s.workloads, detector)...)
+		factories = append(factories, d.laterControllers(s.workloads, detector)...)
 	}
-	for _, add := range makers {
+	for _, add := range factories {
 		r, err := add(store)
 		if err != nil {
 			return fmt.Errorf("cluster controllers: %w", err)
@@ -84,8 +84,8 @@ func (d *daemon) leadCluster(ctx context.Context) error {
 }
 
 // volumeControllers returns the controllers of volumes, of their attachment and of their usage.
-func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
-	return []maker{
+func (d *daemon) volumeControllers(workloads *datastore.Workloads) []controllerFactory {
+	return []controllerFactory{
 		func(store *datastore.Datastore) (runner, error) {
 			deps := volume.DepsOf(store)
 			deps.Env, deps.Owner, deps.ShareImage = d.env, d.node, d.image
@@ -121,8 +121,8 @@ func (d *daemon) volumeControllers(workloads *datastore.Workloads) []maker {
 }
 
 // nodeControllers returns the controllers of nodes, and of pods whose node is down.
-func (d *daemon) nodeControllers(workloads *datastore.Workloads, detector *liveness.Detector) []maker {
-	return []maker{
+func (d *daemon) nodeControllers(workloads *datastore.Workloads, detector *liveness.Detector) []controllerFactory {
+	return []controllerFactory{
 		func(*datastore.Datastore) (runner, error) { return detector, nil },
 		func(store *datastore.Datastore) (runner, error) {
 			return node.NewMonitor(node.MonitorDeps{
@@ -152,8 +152,8 @@ func (d *daemon) nodeControllers(workloads *datastore.Workloads, detector *liven
 }
 
 // settingControllers returns the controllers of settings, and of objects that settings define.
-func (d *daemon) settingControllers() []maker {
-	return []maker{
+func (d *daemon) settingControllers() []controllerFactory {
+	return []controllerFactory{
 		func(store *datastore.Datastore) (runner, error) {
 			deps := setting.Deps{Env: d.env, Namespace: d.namespace, Settings: store.Settings, Defaults: store.DefaultSettings, Pods: store.Pods}
 			if !d.oldManifests {
@@ -168,8 +168,8 @@ func (d *daemon) settingControllers() []maker {
 }
 
 // laterControllers returns the controllers that need rights which the manifests of the first release do not grant.
-func (d *daemon) laterControllers(workloads *datastore.Workloads, detector *liveness.Detector) []maker {
-	return []maker{
+func (d *daemon) laterControllers(workloads *datastore.Workloads, detector *liveness.Detector) []controllerFactory {
+	return []controllerFactory{
 		func(store *datastore.Datastore) (runner, error) {
 			return csidriver.New(csidriver.Deps{Env: d.env, Drivers: store.CSIDrivers, Settings: store.Settings, Setting: store.Setting})
 		},
@@ -201,8 +201,8 @@ func (d *daemon) laterControllers(workloads *datastore.Workloads, detector *live
 // serveCluster runs the controllers of the cluster. After the caches are filled, it also serves the REST API and the
 // metrics of the cluster.
 func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s *scope) error {
-	hide, end := func() {}, func() {}
-	defer func() { hide() }()
+	unregister, end := func() {}, func() {}
+	defer func() { unregister() }()
 	defer func() { end() }()
 	authority := d.newAuthority(store)
 	s.runners = append(s.runners, authority)
@@ -215,7 +215,7 @@ func (d *daemon) serveCluster(ctx context.Context, store *datastore.Datastore, s
 		if err := authority.Publish(ctx); err != nil {
 			d.env.Log.WithError(err).Warn("The leader could not publish the REST API's certificates; it retries")
 		}
-		hide = d.showCluster(store, s.workloads)
+		unregister = d.registerClusterMetrics(store, s.workloads)
 		end = d.rest.open(ctx, d.newServer(store, s.workloads))
 		return nil
 	})

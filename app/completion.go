@@ -31,7 +31,7 @@ const completionTimeout = 3 * time.Second
 // answer, because a completion cannot show errors.
 func completeNames(names func(*explain.Snapshot) []string) cli.ShellCompleteFunc {
 	return func(ctx context.Context, c *cli.Command) {
-		if words := c.Args().Slice(); len(words) > 0 && strings.HasPrefix(words[len(words)-1], "-") {
+		if args := c.Args().Slice(); len(args) > 0 && strings.HasPrefix(args[len(args)-1], "-") {
 			cli.DefaultCompleteWithFlags(ctx, c)
 			return
 		}
@@ -50,13 +50,13 @@ func completeNames(names func(*explain.Snapshot) []string) cli.ShellCompleteFunc
 // completeForKubectl answers kubectl, which calls the program with the words of the line. The last word may be empty or
 // incomplete. kubectl reads lines "name<tab>usage", then a line with a directive: :4 means that they are not names of
 // files.
-func completeForKubectl(ctx context.Context, root *cli.Command, words []string, out io.Writer) error {
-	if n := len(words); n > 0 && !strings.HasPrefix(words[n-1], "-") {
-		words = words[:n-1]
+func completeForKubectl(ctx context.Context, root *cli.Command, args []string, out io.Writer) error {
+	if n := len(args); n > 0 && !strings.HasPrefix(args[n-1], "-") {
+		args = args[:n-1]
 	}
 	var found bytes.Buffer
 	root.Writer, root.ShellComplete = &found, listCommands
-	if err := root.Run(ctx, append(append([]string{root.Name}, words...), completionFlag)); err != nil {
+	if err := root.Run(ctx, append(append([]string{root.Name}, args...), completionFlag)); err != nil {
 		return err
 	}
 	for _, line := range strings.Split(strings.TrimSpace(found.String()), "\n") {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestKubectlIsAnsweredWithWhatMayComeNext(t *testing.T) {
+func TestCompletionForKubectl(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		words []string

@@ -105,7 +105,7 @@ func (d *daemon) run(ctx context.Context, listen string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.showNode(node.store); err != nil {
+	if err := d.registerNodeMetrics(node.store); err != nil {
 		return err
 	}
 	page, err := ui.New()
@@ -119,7 +119,7 @@ func (d *daemon) run(ctx context.Context, listen string) error {
 	admitted := newAdmission(d.env.Clock, d.env.Log)
 	d.rest = newRESTAPI(d.leads, d.registry, func() error { return cmp.Or(admitted.waiting(), node.healthy()) }, restAccess{
 		reviews:  reviews,
-		scrapers: trust.Either{First: reviews, Second: trust.NewReviews(d.clients.kube, d.namespace, "", d.env.Clock)},
+		scrapers: trust.UnionAccess{First: reviews, Second: trust.NewReviews(d.clients.kube, d.namespace, "", d.env.Clock)},
 		identity: trust.NewIdentity(d.clients.kube, d.namespace, trusted, d.env.Clock),
 		trusted:  trusted, clock: d.env.Clock,
 	}, page, api.NewNodeHandler(d.node, api.NodeDeps{

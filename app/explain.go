@@ -168,8 +168,8 @@ func notFound(s *explain.Snapshot, scope, typed, name string) error {
 	if similar := explain.Similar(s, scope, name); len(similar) > 0 {
 		return fmt.Errorf("%s; did you mean: %s", text, explain.Choices(pluginCall+" explain", similar))
 	}
-	if near := explain.Nearest(typed, words); near != "" {
-		return fmt.Errorf("%s; did you mean: %s explain %s NAME", text, pluginCall, near)
+	if nearest := explain.Nearest(typed, words); nearest != "" {
+		return fmt.Errorf("%s; did you mean: %s explain %s NAME", text, pluginCall, nearest)
 	}
 	if len(s.Unseen) > 0 {
 		return fmt.Errorf("%s among the objects that your account may read; it may not read %s", text, strings.Join(s.Unseen, ", "))

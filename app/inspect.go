@@ -27,8 +27,8 @@ func inspectCommands() []*cli.Command {
 	return namingServer([]*cli.Command{statusCommand(), explainCommand(), uiCommand(), doctorCommand(), preflightCommand(), bundleCommand(), versionCommand()})
 }
 
-// exitUnwell is the exit code of doctor if the node cannot serve volumes.
-const exitUnwell = 2
+// exitUnhealthy is the exit code of doctor if the node cannot serve volumes.
+const exitUnhealthy = 2
 
 // Values of the flag --output.
 const (
@@ -193,8 +193,8 @@ func (e explainable) run(ctx context.Context, c *cli.Command) error {
 	return show(c, e.kind+" "+name, found, s.Unseen)
 }
 
-// cluster returns the cluster from which to read what explains an object, and the whole name of the object: a claim or a
-// pod may have its namespace in -n.
+// cluster returns the cluster from which to read what explains an object, and the whole name of the object: a claim or
+// a pod may have its namespace in -n.
 func (e explainable) cluster(ctx context.Context, c *cli.Command, name string) (inspect.Cluster, string, error) {
 	if e.namespace == nil {
 		cluster, _, err := clusterOf(c)
@@ -240,7 +240,7 @@ func doctorCommand() *cli.Command {
 				printerOf(c).Checks(checks)
 			}
 			if inspect.IsBroken(checks) {
-				return cli.Exit("this node cannot serve volumes in its present state", exitUnwell)
+				return cli.Exit("this node cannot serve volumes in its present state", exitUnhealthy)
 			}
 			return nil
 		},

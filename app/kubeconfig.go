@@ -21,8 +21,8 @@ import (
 )
 
 // userConfig returns the configuration of a client for the user of a kubeconfig. An empty path means the files in
-// $KUBECONFIG, ~/.kube/config, or in a pod its service account. An empty context means the current one. The error is one
-// sentence with the next step.
+// $KUBECONFIG, ~/.kube/config, or in a pod its service account. An empty context means the current one. The error is
+// one sentence with the next step.
 func userConfig(path, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath, rules.WarnIfAllMissing = path, false
@@ -35,8 +35,8 @@ func userConfig(path, context string) (*rest.Config, error) {
 
 // kubeconfigError explains why the files of rules name no cluster and user.
 func kubeconfigError(err error, rules *clientcmd.ClientConfigLoadingRules, context string) error {
-	there, missing := kubeconfigFiles(rules)
-	file := "kubeconfig " + strings.Join(there, ", ")
+	found, missing := kubeconfigFiles(rules)
+	file := "kubeconfig " + strings.Join(found, ", ")
 	var contexts []string
 	if config, err := rules.Load(); err == nil {
 		contexts = slices.Sorted(maps.Keys(config.Contexts))
@@ -47,10 +47,10 @@ func kubeconfigError(err error, rules *clientcmd.ClientConfigLoadingRules, conte
 	switch {
 	case rules.ExplicitPath != "" && len(missing) > 0:
 		return fmt.Errorf("kubeconfig %s does not exist: name another file with --kubeconfig", rules.ExplicitPath)
-	case len(there) == 0 && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
+	case len(found) == 0 && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
 		return fmt.Errorf("no kubeconfig was found: %s, which $KUBECONFIG names, does not exist; correct $KUBECONFIG, or name the file with --kubeconfig",
 			strings.Join(missing, ", "))
-	case len(there) == 0:
+	case len(found) == 0:
 		return fmt.Errorf("no kubeconfig was found: %s does not exist; name the file with --kubeconfig or $KUBECONFIG", strings.Join(missing, ", "))
 	case context != "" && !slices.Contains(contexts, context) && len(contexts) > 0:
 		return fmt.Errorf("%s has no context %q%s", file, context, instead(context, contexts))
@@ -63,7 +63,7 @@ func kubeconfigError(err error, rules *clientcmd.ClientConfigLoadingRules, conte
 }
 
 // kubeconfigFiles returns the files of rules that exist, and those that do not.
-func kubeconfigFiles(rules *clientcmd.ClientConfigLoadingRules) (there, missing []string) {
+func kubeconfigFiles(rules *clientcmd.ClientConfigLoadingRules) (found, missing []string) {
 	for _, file := range rules.GetLoadingPrecedence() {
 		if file == "" {
 			continue
@@ -71,17 +71,17 @@ func kubeconfigFiles(rules *clientcmd.ClientConfigLoadingRules) (there, missing 
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, file)
 		} else {
-			there = append(there, file)
+			found = append(found, file)
 		}
 	}
-	return there, missing
+	return found, missing
 }
 
 // instead returns the end of an error about a name that does not exist: the name that the user may have meant, or all
 // names.
 func instead(typed string, names []string) string {
-	if near := explain.Nearest(typed, names); near != "" {
-		return fmt.Sprintf("; did you mean %q?", near)
+	if nearest := explain.Nearest(typed, names); nearest != "" {
+		return fmt.Sprintf("; did you mean %q?", nearest)
 	}
 	if len(names) == 0 {
 		return ""

@@ -25,13 +25,13 @@ const leaseDuration = 8 * time.Second
 // leadership knows which daemon runs the cluster-scoped part. The identity in the Lease is <node>/<pod IP>, so that
 // every daemon knows where to forward requests.
 type leadership struct {
-	identity string
-	leader   atomic.Value  // string: the identity of the leader, "" while there is none
-	patience time.Duration // for a successor, when this daemon hands over
+	identity         string
+	leader           atomic.Value  // string: the identity of the leader, "" while there is none
+	successorTimeout time.Duration // for a successor, when this daemon hands over
 }
 
 func newLeadership(node, podIP string) *leadership {
-	l := &leadership{identity: node + "/" + podIP, patience: successorPatience}
+	l := &leadership{identity: node + "/" + podIP, successorTimeout: defaultSuccessorTimeout}
 	l.leader.Store("")
 	return l
 }
@@ -76,13 +76,13 @@ func (l *leadership) run(ctx context.Context, kube kubernetes.Interface, namespa
 // Each other daemon checks about every two seconds whether there is a leader. If no other daemon becomes the leader,
 // this daemon stands for election again.
 const (
-	successorPatience = 10 * time.Second
-	successorInterval = 500 * time.Millisecond
+	defaultSuccessorTimeout = 10 * time.Second
+	successorInterval       = 500 * time.Millisecond
 )
 
 // awaitSuccessor returns when another daemon leads, or if none has been elected for a while.
 func (l *leadership) awaitSuccessor(ctx context.Context, kube kubernetes.Interface, namespace string) {
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.successorTimeout)
 	defer cancel()
 	// An error does not matter: the next election shows which daemon leads.
 	_ = wait.PollUntilContextCancel(ctx, successorInterval, true, func(ctx context.Context) (bool, error) {

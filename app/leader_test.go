@@ -18,10 +18,10 @@ import (
 )
 
 // A leader that hands over waits until another daemon leads, and then stands for election again.
-func TestALeaderThatHandsOverStandsAgain(t *testing.T) {
+func TestALeaderThatHandsOverCampaignsAgain(t *testing.T) {
 	kube := fake.NewClientset()
 	first, second := newLeadership("node-1", "10.0.0.1"), newLeadership("node-2", "10.0.0.2")
-	first.patience, second.patience = time.Hour, time.Hour
+	first.successorTimeout, second.successorTimeout = time.Hour, time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	led := make(chan string, 9)
@@ -60,7 +60,7 @@ func TestALeaderThatHandsOverStandsAgain(t *testing.T) {
 }
 
 // A leader whose work fails stands for election again: the cause may disappear.
-func TestALeaderThatFailsStandsAgain(t *testing.T) {
+func TestALeaderThatFailsCampaignsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeadership("node-1", "10.0.0.1")
 		ctx, cancel := context.WithCancel(t.Context())

@@ -23,8 +23,8 @@ import (
 // it, the daemon requests a new token.
 const tokenLife = 10 * time.Minute
 
-// errTermOver is the error of a request with the leader's account after this daemon has stopped leading.
-var errTermOver = errors.New("this daemon is no longer the leader")
+// errTermEnded is the error of a request with the leader's account after this daemon has stopped leading.
+var errTermEnded = errors.New("this daemon is no longer the leader")
 
 // accountTokens requests tokens of an account, and stores the last token while it is valid.
 type accountTokens struct {
@@ -36,15 +36,15 @@ type accountTokens struct {
 	mu    sync.Mutex
 	token string    // guarded by mu
 	until time.Time // guarded by mu; when the next token is requested
-	over  bool      // guarded by mu; no token is returned any longer
+	ended bool      // guarded by mu; no token is returned any longer
 }
 
 // get returns a token that is valid for some minutes.
 func (a *accountTokens) get(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.over {
-		return "", fmt.Errorf("use account %s: %w", a.account, errTermOver)
+	if a.ended {
+		return "", fmt.Errorf("use account %s: %w", a.account, errTermEnded)
 	}
 	if now := a.clock.Now(); a.token != "" && now.Before(a.until) {
 		return a.token, nil
@@ -84,7 +84,7 @@ func (a *accountTokens) forget(token string) {
 func (a *accountTokens) drop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.token, a.over = "", true
+	a.token, a.ended = "", true
 }
 
 // accountTransport sends requests with the account's token.

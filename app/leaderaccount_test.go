@@ -146,8 +146,8 @@ func TestALateRefusalOfAnOldTokenKeepsTheNewOne(t *testing.T) {
 	assert.Equal(t, 2, asked, "the good token was thrown away")
 }
 
-// TestTheAccountIsUsedNoMoreWhenThisDaemonHasLed: another daemon may lead by then.
-func TestTheAccountIsUsedNoMoreWhenThisDaemonHasLed(t *testing.T) {
+// TestTheLeadersAccountIsNotUsedAfterTheTerm: another daemon may lead by then.
+func TestTheLeadersAccountIsNotUsedAfterTheTerm(t *testing.T) {
 	var sent atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		sent.Add(1)

@@ -25,7 +25,7 @@ import (
 )
 
 // A witness tries only the addresses that the API server has for the named node.
-func TestWhatAWitnessTries(t *testing.T) {
+func TestAWitnessTriesTheNodeAndItsShares(t *testing.T) {
 	share := func(volume, node, ip string) *corev1.Pod {
 		return build.Pod(types.ShareManagerPodName(volume), node, func(p *corev1.Pod) {
 			p.Labels, p.Status.PodIP = types.ShareManagerSelector(volume), ip
@@ -85,7 +85,7 @@ func (a answering) Reaches(_ context.Context, witness, address, token, node stri
 }
 
 // The leader sends a token of its account that is valid only for the REST API.
-func TestHowAWitnessIsAsked(t *testing.T) {
+func TestAskWitness(t *testing.T) {
 	kube := kubefake.NewClientset()
 	kube.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		request := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()

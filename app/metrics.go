@@ -25,8 +25,8 @@ func newRegistry() (*prometheus.Registry, *queue.Metrics, error) {
 	return registry, queues, nil
 }
 
-// showNode adds the metrics of this node. The name of the daemon's pod is the host name of its containers.
-func (d *daemon) showNode(store *datastore.Datastore) error {
+// registerNodeMetrics adds the metrics of this node. The name of the daemon's pod is the host name of its containers.
+func (d *daemon) registerNodeMetrics(store *datastore.Datastore) error {
 	pod, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("find the name of the daemon's pod: %w", err)
@@ -52,9 +52,9 @@ func (d *daemon) deviceAt(path string) (metrics.Device, bool) {
 	return metrics.Device{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}, true
 }
 
-// showCluster adds the metrics of the cluster, until hide is called. The caches must be filled: with an empty cache,
-// the metrics would report that there are no nodes. It panics if the metrics are already shown.
-func (d *daemon) showCluster(store *datastore.Datastore, claims *datastore.Workloads) (hide func()) {
+// registerClusterMetrics adds the metrics of the cluster, until unregister is called. The caches must be filled: with
+// an empty cache, the metrics would report that there are no nodes. It panics if the metrics are already shown.
+func (d *daemon) registerClusterMetrics(store *datastore.Datastore, claims *datastore.Workloads) (unregister func()) {
 	c := metrics.NewCluster(metrics.ClusterDeps{
 		Volumes: store.Volumes, Engines: store.Engines, Nodes: store.Nodes, Settings: store.Settings, Shares: store.ShareManagers,
 		Claims: claims, Log: d.env.Log,

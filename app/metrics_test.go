@@ -30,10 +30,10 @@ func TestMetricsAreDocumented(t *testing.T) {
 		node: "node-1", leads: newLeadership("node-1", "10.0.0.1"), registry: registry,
 		env: queue.Env{Clock: clock.RealClock{}, Log: logrus.NewEntry(logrus.New()), Metrics: queues},
 	}
-	require.NoError(t, d.showNode(store))
+	require.NoError(t, d.registerNodeMetrics(store))
 	ofNode := describedBy(registry)
 	for range 2 {
-		hide := d.showCluster(store, datastore.NewWorkloads(kube))
+		hide := d.registerClusterMetrics(store, datastore.NewWorkloads(kube))
 		assert.Equal(t, documented(t), describedBy(registry))
 		_, err := registry.Gather()
 		require.NoError(t, err)

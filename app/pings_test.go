@@ -45,7 +45,7 @@ func TestClientsPingWithinTenSecondsUnlessTheEnvironmentSaysOtherwise(t *testing
 // An API server that lost its power does not send any packets, not even one that closes or resets the connection. With
 // client-go's own values the watch would last for 45 s. So this test fails if client-go reads other variables, or if
 // its transport does not use HTTP/2.
-func TestAWatchEndsWhenTheServerFallsSilent(t *testing.T) {
+func TestAWatchEndsWhenTheServerStopsAnswering(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	over := make(chan struct{})

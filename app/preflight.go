@@ -40,7 +40,7 @@ func runPreflight(ctx context.Context, c *cli.Command) error {
 		printerOf(c).Preflight(result)
 	}
 	if result.IsBroken() {
-		return cli.Exit("this cluster cannot serve volumes on all nodes in its present state", exitUnwell)
+		return cli.Exit("this cluster cannot serve volumes on all nodes in its present state", exitUnhealthy)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/disk"
 )
 
-func TestServingAReplicaThatIsNotThereSaysWhy(t *testing.T) {
+func TestServingAMissingReplicaReportsTheCause(t *testing.T) {
 	dir := t.TempDir()
 	command := root()
 	var out bytes.Buffer

@@ -55,9 +55,9 @@ func (s *eventServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// TestNothingOfATermIsSentAfterIt: requests that wait for the API server when the lease is lost must not be sent when
+// TestNoRequestIsSentAfterTheTerm: requests that wait for the API server when the lease is lost must not be sent when
 // another daemon leads. An Event has a context of its own, and so has a user's request.
-func TestNothingOfATermIsSentAfterIt(t *testing.T) {
+func TestNoRequestIsSentAfterTheTerm(t *testing.T) {
 	for name, tc := range map[string]struct{ hasAccount, ownAccount bool }{
 		"the leader's account":                  {hasAccount: true},
 		"manifests of an earlier version":       {},

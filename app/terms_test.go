@@ -53,9 +53,9 @@ func TestADaemonLeadsTwice(t *testing.T) {
 	}
 }
 
-// TestATermWhoseCachesAreNeverFilledLeavesNothing: while the API server is unstable, a daemon may win and lose the
+// TestATermWithUnfilledCachesReleasesItsResources: while the API server is unstable, a daemon may win and lose the
 // lease hundreds of times.
-func TestATermWhoseCachesAreNeverFilledLeavesNothing(t *testing.T) {
+func TestATermWithUnfilledCachesReleasesItsResources(t *testing.T) {
 	kube := fake.NewClientset()
 	kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("away") })
 	d := newTermDaemon(t, kube)

@@ -41,8 +41,8 @@ func decideTrustedNetwork(ctx context.Context, store *datastore.Datastore, names
 	if err != nil {
 		return fmt.Errorf("list volumes: %w", err)
 	}
-	wasLed := func(s *longhorn.Setting) bool { return len(s.Status.Conditions) > 0 }
-	upgraded := len(volumes) > 0 || slices.ContainsFunc(settings, wasLed)
+	isProcessed := func(s *longhorn.Setting) bool { return len(s.Status.Conditions) > 0 }
+	upgraded := len(volumes) > 0 || slices.ContainsFunc(settings, isProcessed)
 	_, err = store.Settings.Create(ctx, &longhorn.Setting{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: string(types.SettingRESTTrustedNetwork)}, Value: strconv.FormatBool(upgraded),
 	})
@@ -53,10 +53,10 @@ func decideTrustedNetwork(ctx context.Context, store *datastore.Datastore, names
 	return nil
 }
 
-// definitionsPatience is how long the leader waits for the definitions of this release. They are the last part of a
+// definitionsTimeout is how long the leader waits for the definitions of this release. They are the last part of a
 // manifest that is being applied.
 const (
-	definitionsPatience = time.Minute
+	definitionsTimeout  = time.Minute
 	definitionsInterval = 2 * time.Second
 )
 
@@ -66,7 +66,7 @@ const (
 // credentials: nothing else waits for the setting. There is no object yet for an Event. The controller of settings
 // retries, and its Event is about the ConfigMap longhorn-default-setting.
 func (d *daemon) decideTrustedNetwork(ctx context.Context, store *datastore.Datastore) error {
-	end := d.env.Clock.Now().Add(definitionsPatience)
+	end := d.env.Clock.Now().Add(definitionsTimeout)
 	for {
 		err := decideTrustedNetwork(ctx, store, d.namespace, d.env.Log)
 		if queue.ChildRefusal(queue.OfChild(err)) == "" {

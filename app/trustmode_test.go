@@ -74,9 +74,9 @@ func (onlyReader) Allowed(_ context.Context, _ api.Identity, what api.Attributes
 	return what.Verb == "get" || what.Verb == "list", nil
 }
 
-// TestADaemonAnswersNobodyUnasked tests the handlers in the order in which a daemon has them, with and without a
-// leader.
-func TestADaemonAnswersNobodyUnasked(t *testing.T) {
+// TestADaemonAnswersNoOneWithoutACredential tests the handlers in the order in which a daemon has them, with and
+// without a leader.
+func TestADaemonAnswersNoOneWithoutACredential(t *testing.T) {
 	h := testutil.New(t)
 	for _, leads := range []bool{true, false} {
 		trusted := false
@@ -186,8 +186,8 @@ func TestTheModeWaitsForTheDefinitions(t *testing.T) {
 	}
 }
 
-// TestAScopeThatCannotBeginEnds: the leader must not keep its Lease without doing anything.
-func TestAScopeThatCannotBeginEnds(t *testing.T) {
+// TestAScopeThatCannotStartReturns: the leader must not keep its Lease without doing anything.
+func TestAScopeThatCannotStartReturns(t *testing.T) {
 	h := testutil.New(t)
 	s := &scope{
 		store:     datastore.New(datastore.Options{Kube: h.Kube, Longhorn: h.Longhorn, Namespace: types.Namespace}),

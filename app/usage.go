@@ -59,8 +59,8 @@ func unknownWord(c *cli.Command, typed string) error {
 
 // notKnown returns the error about a word: it suggests one of names, or lists the known words.
 func notKnown(what, typed string, names, known []string) error {
-	if near := explain.Nearest(typed, names); near != "" {
-		return fmt.Errorf("%s %q is not known; did you mean %q?", what, typed, near)
+	if nearest := explain.Nearest(typed, names); nearest != "" {
+		return fmt.Errorf("%s %q is not known; did you mean %q?", what, typed, nearest)
 	}
 	return fmt.Errorf("%s %q is not known; there are %s", what, typed, strings.Join(known, ", "))
 }

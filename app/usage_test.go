@@ -9,7 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/explain"
 )
 
-func TestWhatIsNotKnownIsRefusedOnceWithAHint(t *testing.T) {
+func TestUnknownArgumentsAreRefusedWithAHint(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
 		want string

@@ -51,8 +51,8 @@ type Tunnel func(ctx context.Context, pod string, port int, ready func(port int)
 const (
 	firstWait   = time.Second
 	longestWait = 15 * time.Second
-	// lasting is how long a connection must have lasted, so that the next wait is the first one again.
-	lasting = 10 * time.Second
+	// stableAfter is how long a connection must have lasted, so that the next wait is the first one again.
+	stableAfter = 10 * time.Second
 )
 
 // Run forwards the port, prints the address and the token, and returns when ctx ends. When the connection is lost, it
@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) error {
 			pod = next
 			continue
 		}
-		if !connected.IsZero() && o.Clock.Since(connected) >= lasting {
+		if !connected.IsZero() && o.Clock.Since(connected) >= stableAfter {
 			wait = firstWait
 		}
 		fmt.Fprintf(o.Out, "The connection to pod %s was lost: %v. Connecting again.\n", pod, cmp.Or(err, errClosed))

@@ -181,7 +181,7 @@ func TestALostConnectionIsReplaced(t *testing.T) {
 }
 
 // A connection that ends at once is not tried every second: the waits grow.
-func TestConnectionsThatEndAtOnceAreTriedLessAndLessOften(t *testing.T) {
+func TestShortConnectionsAreRetriedWithBackoff(t *testing.T) {
 	kube, _ := cluster(daemon("longhorn-manager-a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	fake := testclock.NewFakeClock(expires)
@@ -241,7 +241,7 @@ func TestAPortThatWasTakenEndsTheCommand(t *testing.T) {
 }
 
 // A daemon whose node has just failed is still ready by its conditions.
-func TestAnotherDaemonIsTriedAtFirst(t *testing.T) {
+func TestAnotherDaemonIsTriedIfTheFirstCannotBeReached(t *testing.T) {
 	kube, _ := cluster(daemon("longhorn-manager-a"), daemon("longhorn-manager-b"))
 	var pods []string
 	ctx, cancel := context.WithCancel(t.Context())
@@ -258,7 +258,7 @@ func TestAnotherDaemonIsTriedAtFirst(t *testing.T) {
 	assert.Equal(t, []string{"longhorn-manager-a", "longhorn-manager-b"}, pods)
 }
 
-func TestWhatPreventsThePage(t *testing.T) {
+func TestErrorsThatPreventThePage(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
 	refuse := func(err error) clienttesting.ReactionFunc {
 		return func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err }

@@ -16,8 +16,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-// TestWhatANodeTrims: the node's daemon checks the volume itself.
-func TestWhatANodeTrims(t *testing.T) {
+// TestChecked: the node's daemon checks the volume itself.
+func TestChecked(t *testing.T) {
 	attached := func(v *longhorn.Volume) {
 		v.Status.State, v.Status.CurrentNodeID = longhorn.VolumeStateAttached, "node-1"
 	}

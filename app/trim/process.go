@@ -18,8 +18,8 @@ import (
 // trim runs in a separate process because the kernel stops a trim only when its process exits.
 const Command = "trim-filesystem"
 
-// said is the output of the process.
-type said struct {
+// processOutput is the output of the process.
+type processOutput struct {
 	TrimmedBytes int64 `json:"trimmedBytes"`
 	// Reason is a key of reasons, or empty. Message is the reason of a failure; empty: the trim succeeded.
 	Reason  string `json:"reason,omitempty"`
@@ -38,7 +38,7 @@ var reasons = map[string]error{noDevice: fstrim.ErrNoDevice, notMounted: fstrim.
 
 // Main is the main function of the process.
 func Main(out io.Writer, hostRoot, device string) error {
-	var s said
+	var s processOutput
 	var err error
 	if s.TrimmedBytes, err = fstrim.Trim(hostRoot, device); err != nil {
 		s.Message = err.Error()
@@ -63,7 +63,7 @@ func Process(node, hostRoot string, deviceOf func(volume string) string, program
 		if err := cmd.Run(); err != nil {
 			return 0, fmt.Errorf("trim volume %s in a process: %w: %.500s", volume, err, errs.String())
 		}
-		var s said
+		var s processOutput
 		if err := json.Unmarshal(out.Bytes(), &s); err != nil {
 			return 0, fmt.Errorf("parse the output of the trim of volume %s: %w", volume, err)
 		}
@@ -72,9 +72,9 @@ func Process(node, hostRoot string, deviceOf func(volume string) string, program
 }
 
 // problem returns the error for callers.
-func (s said) problem(node, volume string) error {
-	conflict := func(why string) error {
-		return &manager.Problem{Class: manager.ErrConflict, Text: fmt.Sprintf("volume %q cannot be trimmed: %s", volume, why)}
+func (s processOutput) problem(node, volume string) error {
+	conflict := func(reason string) error {
+		return &manager.Problem{Class: manager.ErrConflict, Text: fmt.Sprintf("volume %q cannot be trimmed: %s", volume, reason)}
 	}
 	switch s.Reason {
 	case noDevice:

@@ -80,7 +80,7 @@ func after(d time.Duration, n int64, err error) func(context.Context) (int64, er
 	}
 }
 
-func TestACallerIsToldTheOutcome(t *testing.T) {
+func TestACallerGetsTheOutcome(t *testing.T) {
 	refusal := &manager.Problem{Class: manager.ErrConflict, Text: "no"}
 	for name, c := range map[string]struct {
 		n    int64
@@ -104,7 +104,7 @@ func TestACallerIsToldTheOutcome(t *testing.T) {
 	}
 }
 
-func TestALongTrimGoesOnWithoutItsCaller(t *testing.T) {
+func TestALongTrimContinuesWithoutItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, after(10*time.Minute, 1, nil))
 		isDone, err := r.Trim(t.Context(), "v")
@@ -155,8 +155,8 @@ func TestATrimThatTakesTooLongIsEnded(t *testing.T) {
 	})
 }
 
-// TestATrimThatTheKernelKeepsHangsNobody: a volume that does not answer blocks only its own process.
-func TestATrimThatTheKernelKeepsHangsNobody(t *testing.T) {
+// TestATrimStuckInTheKernelBlocksNoCaller: a volume that does not answer blocks only its own process.
+func TestATrimStuckInTheKernelBlocksNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
 		r := newRig(t, func(context.Context) (int64, error) { <-answers; return 0, errors.New("killed") })
@@ -182,7 +182,7 @@ func TestATrimThatTheKernelKeepsHangsNobody(t *testing.T) {
 	})
 }
 
-func TestTheDaemonsEndEndsTrims(t *testing.T) {
+func TestCloseEndsTrims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, after(10*time.Minute, 1, nil))
 		_, err := r.Trim(t.Context(), "v")
@@ -193,8 +193,8 @@ func TestTheDaemonsEndEndsTrims(t *testing.T) {
 	})
 }
 
-// TestWhatAProcessSays: any output is handled.
-func TestWhatAProcessSays(t *testing.T) {
+// TestErrorsOfAProcess: any output is handled.
+func TestErrorsOfAProcess(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		n      int64
@@ -248,8 +248,8 @@ func TestAProcessEndsWithItsContext(t *testing.T) {
 	require.NoError(t, write.Close())
 }
 
-// TestMainSaysWhatProcessUnderstands tests both ends of the pipe.
-func TestMainSaysWhatProcessUnderstands(t *testing.T) {
+// TestProcessReadsTheOutputOfMain tests both ends of the pipe.
+func TestProcessReadsTheOutputOfMain(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, Main(&out, "/", "/dev/null"))
 	assert.JSONEq(t, `{"trimmedBytes":0,"reason":"NoDevice","message":"the block device does not exist"}`, out.String())

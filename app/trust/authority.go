@@ -40,9 +40,9 @@ type Authority struct {
 	Recorder record.EventRecorder
 	Log      *logrus.Entry
 
-	refusals queue.Refusals[string]
-	told     bool      // an Event said that the mode is on
-	toldWhen time.Time // time of the last such Event
+	refusals   queue.Refusals[string]
+	isReported bool      // an Event said that the mode is on
+	reportedAt time.Time // time of the last such Event
 }
 
 // Run maintains the certificates and the ConfigMap until ctx ends. It logs errors and retries.
@@ -57,7 +57,7 @@ func (a *Authority) Run(ctx context.Context) error {
 		if a.refusals.Tried(a.Namespace, err, a.Clock.Now()) {
 			a.Recorder.Event(a.setting(), corev1.EventTypeWarning, types.ReasonChildRefused, "REST clients cannot trust the daemons: "+queue.ChildRefusal(err))
 		}
-		a.tell()
+		a.reportMode()
 		select {
 		case <-ticker.C():
 		case <-ctx.Done():
@@ -69,11 +69,11 @@ func (a *Authority) Run(ctx context.Context) error {
 // Publish updates the Secret and the ConfigMap once. It can be repeated after a crash at any line, because it writes
 // the Secret first and derives the ConfigMap from it.
 func (a *Authority) Publish(ctx context.Context) error {
-	data, err := a.keepSecret(ctx)
+	data, err := a.ensureSecret(ctx)
 	if err != nil {
 		return fmt.Errorf("keep Secret %s: %w", types.APITLSSecret, err)
 	}
-	err = a.keepConfigMap(ctx, map[string]string{
+	err = a.ensureConfigMap(ctx, map[string]string{
 		types.APICAKey: string(data[types.APICAKey]), types.APITrustedKey: strconv.FormatBool(a.Trusted()),
 	})
 	if err != nil {
@@ -82,8 +82,8 @@ func (a *Authority) Publish(ctx context.Context) error {
 	return nil
 }
 
-// keepSecret updates the Secret and returns its data.
-func (a *Authority) keepSecret(ctx context.Context) (map[string][]byte, error) {
+// ensureSecret updates the Secret and returns its data.
+func (a *Authority) ensureSecret(ctx context.Context) (map[string][]byte, error) {
 	secrets := a.Kube.CoreV1().Secrets(a.Namespace)
 	secret, err := secrets.Get(ctx, types.APITLSSecret, metav1.GetOptions{})
 	missing := apierrors.IsNotFound(err)
@@ -113,7 +113,7 @@ func (a *Authority) keepSecret(ctx context.Context) (map[string][]byte, error) {
 	return data, queue.OfChild(err)
 }
 
-func (a *Authority) keepConfigMap(ctx context.Context, data map[string]string) error {
+func (a *Authority) ensureConfigMap(ctx context.Context, data map[string]string) error {
 	configMaps := a.Kube.CoreV1().ConfigMaps(a.Namespace)
 	published, err := configMaps.Get(ctx, types.APICAConfigMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -142,16 +142,16 @@ func (a *Authority) setting() *corev1.ObjectReference {
 	}
 }
 
-// tell records Events: repeatedly while the mode is on, and once when it is off again.
-func (a *Authority) tell() {
-	about, now := a.setting(), a.Clock.Now()
+// reportMode records Events: repeatedly while the mode is on, and once when it is off again.
+func (a *Authority) reportMode() {
+	setting, now := a.setting(), a.Clock.Now()
 	switch on := a.Trusted(); {
-	case on && (!a.told || now.Sub(a.toldWhen) >= warnEvery):
-		a.Recorder.Event(about, corev1.EventTypeWarning, types.EventTrustedNetwork,
+	case on && (!a.isReported || now.Sub(a.reportedAt) >= warnEvery):
+		a.Recorder.Event(setting, corev1.EventTypeWarning, types.EventTrustedNetwork,
 			"the REST API answers requests without a credential: any client that reaches port 9500 can delete volumes; set the value to false when no client of an earlier release is left")
-		a.told, a.toldWhen = true, now
-	case !on && a.told:
-		a.Recorder.Event(about, corev1.EventTypeNormal, types.EventTrustedNetwork, "the REST API requires a credential again")
-		a.told = false
+		a.isReported, a.reportedAt = true, now
+	case !on && a.isReported:
+		a.Recorder.Event(setting, corev1.EventTypeNormal, types.EventTrustedNetwork, "the REST API requires a credential again")
+		a.isReported = false
 	}
 }

@@ -100,8 +100,8 @@ func TestCertificatesAreReplacedInTime(t *testing.T) {
 	assert.Len(t, seen, 4, "one each 61 days")
 }
 
-// TestACertificateThatIsGoneIsMadeAnew also covers a certificate that cannot be used.
-func TestACertificateThatIsGoneIsMadeAnew(t *testing.T) {
+// TestADeletedCertificateIsCreatedAgain also covers a certificate that cannot be used.
+func TestADeletedCertificateIsCreatedAgain(t *testing.T) {
 	b := newBench()
 	first := b.served(t)
 	assert.Equal(t, first.SerialNumber, b.served(t).SerialNumber, "what is good stays")
@@ -133,7 +133,7 @@ func TestTheCAsKeyIsNotKept(t *testing.T) {
 	assert.Len(t, secret.Data, 3)
 }
 
-func TestTheModeIsPublishedAndTold(t *testing.T) {
+func TestTheModeIsPublishedAndReported(t *testing.T) {
 	b := newBench()
 	published := NewPublished(b.kube, "ns", b.clock)
 	way, err := published.Trust(t.Context(), false)
@@ -142,22 +142,22 @@ func TestTheModeIsPublishedAndTold(t *testing.T) {
 
 	b.trusted = true
 	require.NoError(t, b.Publish(t.Context()))
-	b.tell()
+	b.reportMode()
 	b.clock.Step(retryEvery)
 	way, err = published.Trust(t.Context(), false)
 	require.NoError(t, err)
 	assert.True(t, way.Trusted)
 	require.Len(t, b.events, 1)
 	assert.Contains(t, <-b.events, "Warning TrustedNetwork the REST API answers requests without a credential")
-	b.tell()
+	b.reportMode()
 	assert.Empty(t, b.events)
 	b.clock.Step(warnEvery)
-	b.tell()
+	b.reportMode()
 	assert.Contains(t, <-b.events, "Warning TrustedNetwork")
 
 	b.trusted = false
 	require.NoError(t, b.Publish(t.Context()))
-	b.tell()
+	b.reportMode()
 	assert.Contains(t, <-b.events, "Normal TrustedNetwork the REST API requires a credential again")
 	way, err = published.Trust(t.Context(), true)
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 // Identity is the daemons' certificate and the CAs that they trust, read from the Secret.
 type Identity struct {
 	trusted func() bool
-	secret  cell[identity]
+	secret  cachedRead[identity]
 }
 
 type identity struct {
@@ -32,7 +32,7 @@ type identity struct {
 func NewIdentity(kube kubernetes.Interface, namespace string, trusted func() bool, c clock.PassiveClock) *Identity {
 	i := &Identity{trusted: trusted}
 	i.secret.clock = c
-	i.secret.isThere = func(v identity) bool { return v.certificate != nil }
+	i.secret.exists = func(v identity) bool { return v.certificate != nil }
 	i.secret.read = func(ctx context.Context) (identity, error) {
 		secret, err := kube.CoreV1().Secrets(namespace).Get(ctx, types.APITLSSecret, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -73,13 +73,13 @@ func (i *Identity) Trust(ctx context.Context, fresh bool) (client.Trust, error) 
 }
 
 // Published is the content of the ConfigMap that clients read.
-type Published struct{ configMap cell[client.Trust] }
+type Published struct{ configMap cachedRead[client.Trust] }
 
 // NewPublished returns a Published that reads the ConfigMap when it is used.
 func NewPublished(kube kubernetes.Interface, namespace string, c clock.PassiveClock) *Published {
 	p := &Published{}
 	p.configMap.clock = c
-	p.configMap.isThere = func(w client.Trust) bool { return len(w.CA) > 0 }
+	p.configMap.exists = func(w client.Trust) bool { return len(w.CA) > 0 }
 	p.configMap.read = func(ctx context.Context) (client.Trust, error) {
 		published, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, types.APICAConfigMap, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

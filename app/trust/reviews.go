@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// YesLife is how long a positive review is valid. A revoked token or a removed right can be used for this time.
+	// PositiveTTL is how long a positive review is valid. A revoked token or a removed right can be used for this time.
 	// The API server's own delegated authentication uses the same value.
-	YesLife = 10 * time.Second
-	// noLife is how long a negative review is valid.
-	noLife = 5 * time.Second
+	PositiveTTL = 10 * time.Second
+	// negativeTTL is how long a negative review is valid.
+	negativeTTL = 5 * time.Second
 	// reviewTimeout limits the time of a review.
 	reviewTimeout = 10 * time.Second
-	// maxRemembered is the maximum number of stored answers of each kind: valid and other tokens, granted and other
+	// maxCached is the maximum number of stored answers of each kind: valid and other tokens, granted and other
 	// rights.
-	maxRemembered = 4096
+	maxCached = 4096
 	// guessesPerSecond and guessesBurst limit the reviews of all tokens that are not known to be valid, together.
 	guessesPerSecond = 50
 	guessesBurst     = 200
@@ -50,8 +50,8 @@ type Reviews struct {
 	clock     clock.PassiveClock
 	salt      [32]byte
 
-	tokens memory[verdict]
-	rights memory[bool]
+	tokens reviewCache[tokenReview]
+	rights reviewCache[bool]
 	// Each review needs a place in a budget: guesses, or the budget of its user. So a client that guesses tokens, or
 	// requests rights endlessly, takes nothing from known users.
 	guesses *rate.Limiter
@@ -63,69 +63,69 @@ type Reviews struct {
 func NewReviews(kube kubernetes.Interface, namespace, audience string, c clock.PassiveClock) *Reviews {
 	r := &Reviews{
 		kube: kube, namespace: namespace, audience: audience, clock: c,
-		tokens: newMemory[verdict](c), rights: newMemory[bool](c),
-		guesses: rate.NewLimiter(guessesPerSecond, guessesBurst), users: lru.New(maxRemembered),
+		tokens: newReviewCache[tokenReview](c), rights: newReviewCache[bool](c),
+		guesses: rate.NewLimiter(guessesPerSecond, guessesBurst), users: lru.New(maxCached),
 	}
 	_, _ = rand.Read(r.salt[:]) // never fails (crypto/rand)
 	return r
 }
 
-// verdict is the result of a TokenReview.
-type verdict struct {
-	who  api.Identity
-	good bool
+// tokenReview is the result of a TokenReview.
+type tokenReview struct {
+	identity api.Identity
+	isValid  bool
 }
 
 // Authenticate returns the owner of a token. api.ErrUnauthenticated means that the token is not valid for this API.
 func (r *Reviews) Authenticate(ctx context.Context, token string) (api.Identity, error) {
-	key, budget := r.sumOf(token), r.guesses
-	if before, ok := r.tokens.lastYes(key); ok {
-		budget = r.budgetOf(before.who)
+	key, budget := r.keyOf(token), r.guesses
+	if before, ok := r.tokens.lastPositive(key); ok {
+		budget = r.budgetOf(before.identity)
 	}
-	v, err := r.tokens.recall(ctx, key, budget, func(ctx context.Context) (verdict, bool, error) {
+	v, err := r.tokens.get(ctx, key, budget, func(ctx context.Context) (tokenReview, bool, error) {
 		v, err := r.reviewToken(ctx, token)
-		return v, v.good, err
+		return v, v.isValid, err
 	})
 	if err != nil {
 		return api.Identity{}, fmt.Errorf("review a token: %w", err)
 	}
-	if !v.good {
+	if !v.isValid {
 		return api.Identity{}, api.ErrUnauthenticated
 	}
-	return v.who, nil
+	return v.identity, nil
 }
 
-func (r *Reviews) reviewToken(ctx context.Context, token string) (verdict, error) {
+func (r *Reviews) reviewToken(ctx context.Context, token string) (tokenReview, error) {
 	spec := authenticationv1.TokenReviewSpec{Token: token}
 	if r.audience != "" {
 		spec.Audiences = []string{r.audience}
 	}
 	review, err := r.kube.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
-		return verdict{}, err
+		return tokenReview{}, err
 	}
 	status := review.Status
 	switch {
 	// An authenticator that does not support audiences returns none: the token is for the API server.
 	case status.Authenticated && r.audience != "" && !slices.Contains(status.Audiences, r.audience):
-		return verdict{}, nil
+		return tokenReview{}, nil
 	case status.Authenticated && status.User.Username != "":
-		who := api.Identity{User: status.User.Username, UID: status.User.UID, Groups: status.User.Groups, Extra: map[string][]string{}}
+		identity := api.Identity{User: status.User.Username, UID: status.User.UID, Groups: status.User.Groups, Extra: map[string][]string{}}
 		for key, values := range status.User.Extra {
-			who.Extra[key] = values
+			identity.Extra[key] = values
 		}
-		return verdict{who, true}, nil
+		return tokenReview{identity, true}, nil
 	}
 	// status.Error has the reason: for example an expired token, or a webhook that does not answer. Both mean no.
-	return verdict{}, nil
+	return tokenReview{}, nil
 }
 
 // Allowed reports whether the API server's authorizers grant a right in the namespace.
-func (r *Reviews) Allowed(ctx context.Context, who api.Identity, what api.Attributes) (bool, error) {
-	key := r.sumOf(fmt.Sprintf("%q %q %q %q %q", who.User, who.UID, who.Groups, who.Extra,
+func (r *Reviews) Allowed(ctx context.Context, identity api.Identity, what api.Attributes) (bool, error) {
+	key := r.keyOf(fmt.Sprintf("%q %q %q %q %q", identity.User, identity.UID, identity.Groups, identity.Extra,
 		[]string{what.Verb, what.Group, what.Namespace, what.Resource, what.Name, what.Path}))
-	allowed, err := r.rights.recall(ctx, key, r.budgetOf(who), func(ctx context.Context) (bool, bool, error) {
-		allowed, err := r.reviewRight(ctx, who, what)
+	allowed, err := r.rights.get(ctx, key, r.budgetOf(identity), func(ctx context.Context) (bool, bool, error) {
+		allowed, err := r.reviewRight(ctx, identity, what)
 		return allowed, allowed, err
 	})
 	if err != nil {
@@ -134,9 +134,9 @@ func (r *Reviews) Allowed(ctx context.Context, who api.Identity, what api.Attrib
 	return allowed, nil
 }
 
-func (r *Reviews) reviewRight(ctx context.Context, who api.Identity, what api.Attributes) (bool, error) {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: who.User, UID: who.UID, Groups: who.Groups, Extra: map[string]authorizationv1.ExtraValue{}}
-	for key, values := range who.Extra {
+func (r *Reviews) reviewRight(ctx context.Context, identity api.Identity, what api.Attributes) (bool, error) {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: identity.User, UID: identity.UID, Groups: identity.Groups, Extra: map[string]authorizationv1.ExtraValue{}}
+	for key, values := range identity.Extra {
 		spec.Extra[key] = values
 	}
 	if what.Resource == "" {
@@ -168,16 +168,16 @@ func (r *Reviews) resourceOf(what api.Attributes) *authorizationv1.ResourceAttri
 }
 
 // budgetOf returns the budget for a user's reviews.
-func (r *Reviews) budgetOf(who api.Identity) *rate.Limiter {
-	if known, ok := r.users.Get(who.User); ok {
+func (r *Reviews) budgetOf(identity api.Identity) *rate.Limiter {
+	if known, ok := r.users.Get(identity.User); ok {
 		return known.(*rate.Limiter)
 	}
 	// Two concurrent first reviews may create two budgets; the later one stays.
 	fresh := rate.NewLimiter(userPerSecond, userBurst)
-	r.users.Add(who.User, fresh)
+	r.users.Add(identity.User, fresh)
 	return fresh
 }
 
-func (r *Reviews) sumOf(text string) sum {
+func (r *Reviews) keyOf(text string) cacheKey {
 	return sha256.Sum256(append(r.salt[:], text...))
 }

@@ -59,17 +59,17 @@ func good(audiences ...string) authenticationv1.TokenReviewStatus {
 	}
 }
 
-// TestARevokedTokenStopsWorking: it stops working within YesLife, but not before another review is needed.
+// TestARevokedTokenStopsWorking: it stops working within PositiveTTL, but not before another review is needed.
 func TestARevokedTokenStopsWorking(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
 	s.token = good("us", "others")
-	who, err := r.Authenticate(t.Context(), "secret")
+	identity, err := r.Authenticate(t.Context(), "secret")
 	require.NoError(t, err)
-	assert.Equal(t, api.Identity{User: "ann", UID: "u1", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}}, who)
+	assert.Equal(t, api.Identity{User: "ann", UID: "u1", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}}, identity)
 
 	s.token = authenticationv1.TokenReviewStatus{} // revoked
-	s.pass(YesLife - time.Nanosecond)
+	s.pass(PositiveTTL - time.Nanosecond)
 	_, err = r.Authenticate(t.Context(), "secret")
 	require.NoError(t, err, "remembered")
 	s.pass(time.Nanosecond)
@@ -81,12 +81,12 @@ func TestARevokedTokenStopsWorking(t *testing.T) {
 	s.token = good("us")
 	_, err = r.Authenticate(t.Context(), "secret")
 	require.ErrorIs(t, err, api.ErrUnauthenticated, "a no is remembered too")
-	s.pass(noLife)
+	s.pass(negativeTTL)
 	_, err = r.Authenticate(t.Context(), "secret")
 	require.NoError(t, err)
 }
 
-func TestWhatATokenReviewMustSay(t *testing.T) {
+func TestRequirementsOfATokenReview(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		audience string
@@ -112,9 +112,9 @@ func TestWhatATokenReviewMustSay(t *testing.T) {
 	}
 }
 
-// TestNoReviewOpensNothing: if the API server does not answer, the result is an error, neither yes nor no, and the
-// next request asks again at once.
-func TestNoReviewOpensNothing(t *testing.T) {
+// TestAFailedReviewGrantsNothing: if the API server does not answer, the result is an error, neither yes nor no, and
+// the next request asks again at once.
+func TestAFailedReviewGrantsNothing(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
 	s.token, s.access, s.err = good("us"), authorizationv1.SubjectAccessReviewStatus{Allowed: true}, errors.New("timeout")
@@ -131,12 +131,12 @@ func TestNoReviewOpensNothing(t *testing.T) {
 	s.err = errors.New("timeout")
 	_, err = r.Authenticate(t.Context(), "secret")
 	require.NoError(t, err)
-	s.pass(YesLife)
+	s.pass(PositiveTTL)
 	_, err = r.Authenticate(t.Context(), "secret")
 	require.Error(t, err)
 }
 
-func TestARightThatIsTakenAwayStopsWorking(t *testing.T) {
+func TestARemovedRightStopsWorking(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
 	ann := api.Identity{User: "ann", UID: "u1", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}}
@@ -154,8 +154,8 @@ func TestARightThatIsTakenAwayStopsWorking(t *testing.T) {
 
 	s.access.Allowed = false
 	for _, other := range []struct {
-		who  api.Identity
-		what api.Attributes
+		identity api.Identity
+		what     api.Attributes
 	}{
 		{api.Identity{User: "ann", UID: "u1", Extra: ann.Extra}, remove},
 		{api.Identity{User: "bob", UID: "u1", Groups: ann.Groups, Extra: ann.Extra}, remove},
@@ -163,17 +163,17 @@ func TestARightThatIsTakenAwayStopsWorking(t *testing.T) {
 		{ann, api.Attributes{Verb: "delete", Resource: "nodes", Name: "vol"}},
 		{ann, api.Attributes{Verb: "get", Path: "/metrics"}},
 	} {
-		allowed, err = r.Allowed(t.Context(), other.who, other.what)
+		allowed, err = r.Allowed(t.Context(), other.identity, other.what)
 		require.NoError(t, err)
-		assert.False(t, allowed, "%v of %v is another right", other.what, other.who)
+		assert.False(t, allowed, "%v of %v is another right", other.what, other.identity)
 	}
 	assert.Equal(t, &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}, s.asked[5].(authorizationv1.SubjectAccessReviewSpec).NonResourceAttributes)
-	s.pass(YesLife)
+	s.pass(PositiveTTL)
 	allowed, err = r.Allowed(t.Context(), ann, remove)
 	require.NoError(t, err)
 	assert.False(t, allowed)
 
-	s.pass(YesLife)
+	s.pass(PositiveTTL)
 	s.access = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true}
 	allowed, err = r.Allowed(t.Context(), ann, remove)
 	require.NoError(t, err)
@@ -242,9 +242,9 @@ func TestUnknownTokensCostTheAPIServerLittle(t *testing.T) {
 	use := func() (reviews int) {
 		before := len(s.asked)
 		s.token = good("us")
-		who, err := r.Authenticate(t.Context(), "secret")
+		identity, err := r.Authenticate(t.Context(), "secret")
 		require.NoError(t, err)
-		_, err = r.Allowed(t.Context(), who, api.Attributes{Verb: "list", Resource: "volumes"})
+		_, err = r.Allowed(t.Context(), identity, api.Attributes{Verb: "list", Resource: "volumes"})
 		require.NoError(t, err)
 		s.token = authenticationv1.TokenReviewStatus{}
 		return len(s.asked) - before
@@ -254,34 +254,34 @@ func TestUnknownTokensCostTheAPIServerLittle(t *testing.T) {
 	s.guess(t, r)
 	assert.Len(t, s.asked, before+guessesBurst-1, "the first use of a token is a guess, too")
 	assert.Equal(t, 0, use())
-	for s.guessed < 2*maxRemembered {
-		s.pass(YesLife + time.Second)
+	for s.guessed < 2*maxCached {
+		s.pass(PositiveTTL + time.Second)
 		s.guess(t, r)
 	}
 	assert.Equal(t, 2, use())
 	s.guess(t, r)
 }
 
-// TestARevokedTokenIsAGuess: a client with a revoked token takes nothing from the token's former owner.
-func TestARevokedTokenIsAGuess(t *testing.T) {
+// TestARevokedTokenCountsAsAGuess: a client with a revoked token takes nothing from the token's former owner.
+func TestARevokedTokenCountsAsAGuess(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
 	s.token = good("us")
 	_, err := r.Authenticate(t.Context(), "secret")
 	require.NoError(t, err)
 	s.token = authenticationv1.TokenReviewStatus{}
-	s.pass(YesLife)
+	s.pass(PositiveTTL)
 	_, err = r.Authenticate(t.Context(), "secret")
 	require.ErrorIs(t, err, api.ErrUnauthenticated)
-	s.pass(noLife)
+	s.pass(negativeTTL)
 	s.guess(t, r)
 	_, err = r.Authenticate(t.Context(), "secret")
 	require.ErrorIs(t, err, api.ErrTooManyReviews)
 }
 
-// TestAUserWhoAsksWithoutEndTakesNothingFromOthers: a user who requests rights endlessly takes nothing from other
+// TestTheReviewsOfOneUserDoNotLimitOthers: a user who requests rights endlessly takes nothing from other
 // users.
-func TestAUserWhoAsksWithoutEndTakesNothingFromOthers(t *testing.T) {
+func TestTheReviewsOfOneUserDoNotLimitOthers(t *testing.T) {
 	s := newAPIServer()
 	r := s.reviews("us")
 	ask := func(user string, i int) error {

@@ -30,9 +30,9 @@ func volumesAndData(s State, p *Plan) {
 	}
 	owned := map[string]bool{} // volumes: the leader deletes their children
 	for _, v := range s.of(volumes) {
-		owned[v.Name] = s.isLed(v)
+		owned[v.Name] = s.isHandled(v)
 		if users := s.Users[v.Name]; owned[v.Name] && len(users) > 0 { // first: a user can resolve this
-			p.Waits = append(p.Waits, fmt.Sprintf("volumes/%s (used by pods %s)", v.Name, some(users)))
+			p.Waits = append(p.Waits, fmt.Sprintf("volumes/%s (used by pods %s)", v.Name, firstNames(users)))
 		}
 	}
 	for _, r := range s.of(replicas) {
@@ -40,25 +40,26 @@ func volumesAndData(s State, p *Plan) {
 			p.Waits = append(p.Waits, waited(replicas, r))
 			continue
 		}
-		p.end(replicas, r, s.canStrip(r), s.leftBehind(r))
+		p.end(replicas, r, s.canStrip(r), s.remainingData(r))
 	}
 	for _, e := range s.of(engines) {
 		if !e.isDeleted() && owned[e.volume()] {
 			p.Waits = append(p.Waits, "engines/"+e.Name)
 			continue
 		}
-		p.end(engines, e, !s.isLed(e) && len(s.of(replicas)) == 0, "")
+		p.end(engines, e, !s.isHandled(e) && len(s.of(replicas)) == 0, "")
 	}
 	for _, v := range s.of(volumes) {
 		if owned[v.Name] && len(s.Users[v.Name]) > 0 {
 			continue // it is already in Waits
 		}
-		p.end(volumes, v, !s.isLed(v) && len(s.of(replicas)) == 0 && len(s.of(engines)) == 0, "")
+		p.end(volumes, v, !s.isHandled(v) && len(s.of(replicas)) == 0 && len(s.of(engines)) == 0, "")
 	}
 }
 
-// isLed reports whether a running daemon finishes the deletion of an object, or a daemon may come back soon to do it.
-func (s State) isLed(o Object) bool {
+// isHandled reports whether a running daemon finishes the deletion of an object, or a daemon may come back soon to do
+// it.
+func (s State) isHandled(o Object) bool {
 	if s.hasDaemon("") {
 		return true
 	}
@@ -79,7 +80,7 @@ func (s State) untilDaemon(node string) time.Duration {
 // canStrip reports whether no component is left that could delete a replica's data.
 func (s State) canStrip(r Object) bool {
 	switch {
-	case r.Node == "" || !s.isLed(r):
+	case r.Node == "" || !s.isHandled(r):
 		return true
 	case !s.hasDaemon(r.Node):
 		return !s.Now.Before(r.DeletedAt.Add(s.untilDaemon(r.Node)))
@@ -103,15 +104,15 @@ func (s State) isDiskLost(r Object) bool {
 	})
 }
 
-func (s State) leftBehind(r Object) string {
+func (s State) remainingData(r Object) string {
 	if r.Path == "" {
 		return ""
 	}
-	why := "no daemon of this installation runs there"
+	reason := "no daemon of this installation runs there"
 	if s.hasDaemon(r.Node) {
-		why = r.Reason + ": " + r.Message
+		reason = r.Reason + ": " + r.Message
 	}
-	return fmt.Sprintf("the data of replica %s stays in %s on node %s: %s", r.Name, r.Path, r.Node, why)
+	return fmt.Sprintf("the data of replica %s stays in %s on node %s: %s", r.Name, r.Path, r.Node, reason)
 }
 
 // lostPersistentVolumes deletes the PersistentVolumes of this driver without an existing volume. It removes the

@@ -240,7 +240,7 @@ func (c *cluster) step() {
 		u := c.get(pods, name)
 		o := objectOf(u)
 		maker := u
-		if isPodOurs(o) {
+		if isInstallationPod(o) {
 			maker = c.get(instanceManagers, name)
 		}
 		switch u.GetLabels()[types.LabelApp] {
@@ -257,7 +257,7 @@ func (c *cluster) step() {
 		}
 	}
 	for _, name := range c.names(definitions) { // the deletion of a definition deletes its objects
-		k := ours(name[:len(name)-len(".longhorn.io")])
+		k := longhornKind(name[:len(name)-len(".longhorn.io")])
 		if c.get(definitions, name).GetDeletionTimestamp() == nil {
 			continue
 		}

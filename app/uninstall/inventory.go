@@ -25,20 +25,20 @@ func (k Kind) inNamespace() Kind {
 	return k
 }
 
-func ours(resource string) Kind {
+func longhornKind(resource string) Kind {
 	return kind(longhorn.GroupName, longhorn.SchemeGroupVersion.Version, resource).inNamespace()
 }
 
 // The kinds that an installation consists of.
 var (
-	volumes          = ours("volumes")
-	engines          = ours("engines")
-	replicas         = ours("replicas")
-	attachments      = ours("volumeattachments")
-	instanceManagers = ours("instancemanagers")
-	shareManagers    = ours("sharemanagers")
-	nodes            = ours("nodes")
-	settings         = ours("settings")
+	volumes          = longhornKind("volumes")
+	engines          = longhornKind("engines")
+	replicas         = longhornKind("replicas")
+	attachments      = longhornKind("volumeattachments")
+	instanceManagers = longhornKind("instancemanagers")
+	shareManagers    = longhornKind("sharemanagers")
+	nodes            = longhornKind("nodes")
+	settings         = longhornKind("settings")
 
 	definitions       = kind("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	namespaces        = kind("", "v1", "namespaces")
@@ -62,19 +62,19 @@ var (
 	kubeAttachments = kind("storage.k8s.io", "v1", "volumeattachments")
 )
 
-// data are the kinds that represent data, in the order in which they may be removed. The record of the members is
+// dataKinds are the kinds that represent data, in the order in which they may be removed. The record of the members is
 // removed after the replicas, so a volume is visible until the end.
-var data = []Kind{replicas, engines, volumes}
+var dataKinds = []Kind{replicas, engines, volumes}
 
-// rest are the other kinds of this product. Kinds that only another version has are found by their definitions.
-var rest = []Kind{shareManagers, attachments, instanceManagers, nodes, settings}
+// otherKinds are the other kinds of this product. Kinds that only another version has are found by their definitions.
+var otherKinds = []Kind{shareManagers, attachments, instanceManagers, nodes, settings}
 
-// all are the kinds that are read, in this order. Data is read after the components that create it. So if these
+// readOrder are the kinds that are read, in this order. Data is read after the components that create it. So if these
 // components were seen to be gone, everything that they created is seen, too.
-var all = slices.Concat([]Kind{
+var readOrder = slices.Concat([]Kind{
 	definitions, namespaces, kubeNodes, configMaps, storageClasses, deployments, replicaSets, pods, services, daemonSets, budgets,
 	policies, policyBindings, drivers, clusterRoles, clusterBindings, kubeAttachments, persistentVolumes,
-}, data, rest)
+}, dataKinds, otherKinds)
 
 // isReadEverywhere reports whether objects of a kind are read in all namespaces, so that an object in another than
 // the given namespace is found.
@@ -91,8 +91,8 @@ func isInstallation(k Kind, o Object) bool {
 		o.Name == types.AppManager && o.Labels[types.LabelApp] == types.AppManager
 }
 
-// isOurs reports whether an object belongs to the installation.
-func isOurs(k Kind, o Object, namespace string) bool {
+// belongsToInstallation reports whether an object belongs to the installation.
+func belongsToInstallation(k Kind, o Object, namespace string) bool {
 	switch k {
 	case policies, policyBindings, clusterRoles, clusterBindings:
 		// deploy/uninstall.yaml has a namespace and an account of its own, which stay.
@@ -114,20 +114,22 @@ func isOurs(k Kind, o Object, namespace string) bool {
 	case configMaps:
 		return o.Name == types.StorageClassConfigMap || o.Name == types.StorageClassTemplate // the namespace's deletion removes the others
 	case pods:
-		return isPodOurs(o) // they are deleted after their creators; the namespace's deletion removes the others
+		// they are deleted after their creators; the deletion of the namespace removes the others
+		return isInstallationPod(o)
 	}
 	return k.Group == longhorn.GroupName
 }
 
-// isPodOurs reports whether a pod belongs to a workload of this product, is an instance manager, or serves a share.
-func isPodOurs(o Object) bool {
+// isInstallationPod reports whether a pod belongs to a workload of this product, is an instance manager, or serves a
+// share.
+func isInstallationPod(o Object) bool {
 	return slices.Contains([]string{types.AppManager, types.AppCSIController, types.AppCSIPlugin}, o.Labels[types.LabelApp]) ||
 		o.Labels[types.LabelManagedBy] == types.ManagedByManager || o.Labels[types.LabelComponent] == types.ComponentShareManager
 }
 
-// isFinalizerOurs reports whether the installation set a finalizer of an object. PersistentVolumes also have
+// isInstallationFinalizer reports whether the installation set a finalizer of an object. PersistentVolumes also have
 // finalizers of Kubernetes; the CSI controller set only these two.
-func isFinalizerOurs(k Kind, finalizer string) bool {
+func isInstallationFinalizer(k Kind, finalizer string) bool {
 	switch k {
 	case persistentVolumes:
 		return finalizer == provisionerFinalizer || finalizer == attacherFinalizer
@@ -148,7 +150,7 @@ func unknown(definitions []Object) []Kind {
 	var kinds []Kind
 	for _, d := range definitions {
 		resource, group, _ := strings.Cut(d.Name, ".")
-		if k := ours(resource); group == longhorn.GroupName && !slices.Contains(all, k) {
+		if k := longhornKind(resource); group == longhorn.GroupName && !slices.Contains(readOrder, k) {
 			kinds = append(kinds, k)
 		}
 	}

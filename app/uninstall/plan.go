@@ -37,7 +37,7 @@ func (o Object) isDeleted() bool { return !o.DeletedAt.IsZero() }
 
 // isHeld reports whether the object has a finalizer of this product.
 func (o Object) isHeld(k Kind) bool {
-	return slices.ContainsFunc(o.Finalizers, func(f string) bool { return isFinalizerOurs(k, f) })
+	return slices.ContainsFunc(o.Finalizers, func(f string) bool { return isInstallationFinalizer(k, f) })
 }
 
 // State is everything that exists in the cluster.
@@ -129,8 +129,8 @@ func (p Plan) strips(a Action) bool {
 }
 
 func plan(s State) Plan {
-	if why := s.refusal(); why != "" {
-		return Plan{Refused: why}
+	if reason := s.refusal(); reason != "" {
+		return Plan{Refused: reason}
 	}
 	for _, stage := range stages {
 		p := Plan{Stage: stage.name}
@@ -154,13 +154,13 @@ func (s State) stays() string {
 
 // of returns the objects of a kind that belong to the installation.
 func (s State) of(k Kind) []Object {
-	var mine []Object
+	var objects []Object
 	for _, o := range s.Objects[k] {
-		if isOurs(k, o, s.Namespace) {
-			mine = append(mine, o)
+		if belongsToInstallation(k, o, s.Namespace) {
+			objects = append(objects, o)
 		}
 	}
-	return mine
+	return objects
 }
 
 // deleteAll deletes all objects of these kinds, and removes this product's finalizer from objects in deletion.

@@ -75,7 +75,7 @@ func did(p Plan) []string {
 	return steps
 }
 
-func TestWhatIsRefused(t *testing.T) {
+func TestRefusals(t *testing.T) {
 	label := map[string]string{types.InstallationLabel: types.InstallationValue}
 	const rest = ". To delete it permanently, set setting deleting-confirmation-flag to true; " +
 		"if the settings no longer exist, give the uninstaller the argument --delete-volumes"
@@ -119,7 +119,7 @@ func numbered(n int) []Object {
 	return all
 }
 
-func TestWhatIsInstalledElsewhereIsRefused(t *testing.T) {
+func TestAnInstallationInAnotherNamespaceIsRefused(t *testing.T) {
 	label := map[string]string{types.InstallationLabel: types.InstallationValue}
 	in := func(o Object) Object { o.Namespace = "storage"; return o }
 	labelled := func(o Object, labels map[string]string) Object { o.Labels = labels; return o }
@@ -135,7 +135,7 @@ func TestWhatIsInstalledElsewhereIsRefused(t *testing.T) {
 		{"a setting → refused", world{}.with(settings, in(named("s"))), "settings s"},
 		{"our DaemonSet → refused", world{}.with(daemonSets, in(labelled(named("renamed"), label))), "daemonsets renamed"},
 		{"a manager's DaemonSet without our label → refused", world{}.with(daemonSets, in(labelled(named(types.AppManager), map[string]string{types.LabelApp: types.AppManager}))), "daemonsets longhorn-manager"},
-		{"an object of a later version's kind → refused", world{}.with(ours("snapshots"), in(named("s"))), "snapshots s"},
+		{"an object of a later version's kind → refused", world{}.with(longhornKind("snapshots"), in(named("s"))), "snapshots s"},
 		{"somebody's DaemonSet → goes on", world{}.with(daemonSets, in(named("kube-proxy"))), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestWhatIsInstalledElsewhereIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhoEndsAReplica(t *testing.T) {
+func TestWhenAReplicasFinalizerIsRemoved(t *testing.T) {
 	old, young := patience, patience-time.Second
 	two := confirmed(world{}.with(kubeNodes, kubeNode("a", true), kubeNode("b", false)).with(volumes, deleted(volume("v"), time.Hour)))
 	dead := confirmed(world{}.with(kubeNodes, kubeNode("a", false), kubeNode("b", false)).with(volumes, deleted(volume("v"), time.Hour)))
@@ -228,7 +228,7 @@ func TestAReplicaOfALostDisk(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadOfDisks(t *testing.T) {
+func TestConditionsOfDisksAndReplicas(t *testing.T) {
 	ready := func(status string) []any { return []any{map[string]any{"type": "Ready", "status": status}} }
 	node := objectOf(&unstructured.Unstructured{Object: map[string]any{"kind": "Node", "status": map[string]any{"diskStatus": map[string]any{
 		"one": map[string]any{"diskUUID": "1", "conditions": ready("True")},
@@ -247,7 +247,7 @@ func TestWhatIsReadOfDisks(t *testing.T) {
 	assert.Equal(t, Object{Disk: "1"}, read())
 }
 
-func TestWhatIsLeftBehindIsTold(t *testing.T) {
+func TestRemainingDataIsReported(t *testing.T) {
 	p := plan(confirmed(world{}.with(volumes, deleted(volume("v"), 0)).with(replicas, deleted(replica("r", "v", "b"), 0))).state())
 	require.Len(t, p.Actions, 1)
 	assert.Equal(t, "the data of replica r stays in /var/lib/longhorn/replicas/r on node b: no daemon of this installation runs there", p.Actions[0].Leaves)
@@ -272,7 +272,7 @@ func TestPodsOfADeadNodeAreForced(t *testing.T) {
 	}
 }
 
-func TestWhosePodsAreWaitedFor(t *testing.T) {
+func TestWhichPodsAreWaitedFor(t *testing.T) {
 	pod := func(labels map[string]string) Object { return Object{Name: "p", UID: "u", Node: "a", Labels: labels} }
 	w := world{}.with(kubeNodes, kubeNode("a", true)).with(nodes, named("a"))
 	for _, tc := range []struct {
@@ -302,7 +302,7 @@ func TestWhosePodsAreWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWhichPersistentVolumesEnd(t *testing.T) {
+func TestLostPersistentVolumes(t *testing.T) {
 	pv := func(driver string, finalizers ...string) Object {
 		return Object{Name: "pv", UID: "p", Provisioner: driver, Volume: "v", Finalizers: finalizers}
 	}
@@ -337,8 +337,8 @@ func TestWhichPersistentVolumesEnd(t *testing.T) {
 	})
 }
 
-// TestTheInventoryIsWhole: every object of deploy/longhorn.yaml outside the namespace is removed.
-func TestTheInventoryIsWhole(t *testing.T) {
+// TestTheInventoryIsComplete: every object of deploy/longhorn.yaml outside the namespace is removed.
+func TestTheInventoryIsComplete(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/longhorn.yaml")
 	require.NoError(t, err)
 	kinds := map[string]Kind{
@@ -360,11 +360,11 @@ func TestTheInventoryIsWhole(t *testing.T) {
 		}
 		found++
 		o := objectOf(u)
-		assert.True(t, isOurs(k, o, types.Namespace), "%s %s is not removed", u.GetKind(), u.GetName())
+		assert.True(t, belongsToInstallation(k, o, types.Namespace), "%s %s is not removed", u.GetKind(), u.GetName())
 	}
 	assert.Greater(t, found, 25)
 	for name, k := range map[string]Kind{"longhorn-uninstall": clusterRoles, "someone": policies, "standard": storageClasses} {
-		assert.False(t, isOurs(k, named(name), types.Namespace), name)
+		assert.False(t, belongsToInstallation(k, named(name), types.Namespace), name)
 	}
 }
 
@@ -379,7 +379,7 @@ func TestTheStorageClassGoesAfterItsConfigMap(t *testing.T) {
 
 // New volumes are created until the provisioner's last pod is gone. Only then are the policies deleted, which protect
 // what a refused run leaves behind.
-func TestWhatMakesNewVolumesGoesBeforeThePolicies(t *testing.T) {
+func TestCreatorsOfVolumesAreDeletedBeforeThePolicies(t *testing.T) {
 	controller := deleted(Object{Name: "csi", UID: "u", Node: "a", Labels: map[string]string{types.LabelApp: "longhorn-csi-controller"}}, time.Hour)
 	left, replicaSet := controller, named("longhorn-csi-controller-5d")
 	left.DeletedAt, replicaSet.Labels = time.Time{}, controller.Labels
@@ -414,10 +414,10 @@ func TestWhatMakesNewVolumesGoesBeforeThePolicies(t *testing.T) {
 }
 
 // If a volume is created before its creator's pod is gone, the same round must see the volume.
-func TestDataIsReadAfterWhatMakesIt(t *testing.T) {
+func TestDataIsReadAfterItsCreators(t *testing.T) {
 	for _, k := range []Kind{configMaps, storageClasses, deployments, replicaSets, pods} {
-		assert.Less(t, slices.Index(all, k), slices.Index(all, replicas), k.Resource)
-		assert.Less(t, slices.Index(all, k), slices.Index(all, volumes), k.Resource)
+		assert.Less(t, slices.Index(readOrder, k), slices.Index(readOrder, replicas), k.Resource)
+		assert.Less(t, slices.Index(readOrder, k), slices.Index(readOrder, volumes), k.Resource)
 	}
 }
 

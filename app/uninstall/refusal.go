@@ -14,12 +14,12 @@ import (
 // volume may have been removed by force.
 func (s State) refusal() string {
 	for _, o := range s.Objects[definitions] {
-		if strings.HasSuffix(o.Name, "."+longhorn.GroupName) && !isOurs(definitions, o, s.Namespace) {
+		if strings.HasSuffix(o.Name, "."+longhorn.GroupName) && !belongsToInstallation(definitions, o, s.Namespace) {
 			return fmt.Sprintf("definition %s belongs to another Longhorn", o.Name)
 		}
 	}
-	if why := s.misplaced(); why != "" {
-		return why
+	if reason := s.misplaced(); reason != "" {
+		return reason
 	}
 	if s.isConfirmed() {
 		return ""
@@ -44,7 +44,7 @@ func (s State) refusal() string {
 // misplaced returns in which other namespace the installation is. Cluster-scoped objects such as the definitions
 // would be deleted without a confirmation, because the volumes are not seen in the given namespace.
 func (s State) misplaced() string {
-	for _, k := range slices.Concat(all, unknown(s.of(definitions))) {
+	for _, k := range slices.Concat(readOrder, unknown(s.of(definitions))) {
 		for _, o := range s.Elsewhere[k] {
 			if isInstallation(k, o) {
 				return fmt.Sprintf("namespace %s is given, but %s %s is in namespace %s. "+
@@ -61,16 +61,16 @@ func (s State) isConfirmed() bool {
 	})
 }
 
-// aftermath says which objects a refused run had removed before.
-func aftermath(removed []string) string {
+// alreadyRemoved says which objects a refused run had removed before.
+func alreadyRemoved(removed []string) string {
 	if len(removed) == 0 {
 		return "this run removed nothing; if an earlier run removed objects, apply deploy/longhorn.yaml again to restore them"
 	}
-	return "this run had removed " + some(removed) + "; apply deploy/longhorn.yaml again to restore them"
+	return "this run had removed " + firstNames(removed) + "; apply deploy/longhorn.yaml again to restore them"
 }
 
-// most is the maximum number of names in a message.
-const most = 10
+// maxNames is the maximum number of names in a message.
+const maxNames = 10
 
 // listed returns names for a message: a single name followed by end, or the first of several names, one per line.
 func listed(names []string, end string) string {
@@ -78,19 +78,19 @@ func listed(names []string, end string) string {
 		return " " + names[0] + end
 	}
 	var b strings.Builder
-	for _, name := range names[:min(len(names), most)] {
+	for _, name := range names[:min(len(names), maxNames)] {
 		b.WriteString("\n  " + name)
 	}
-	if more := len(names) - most; more > 0 {
+	if more := len(names) - maxNames; more > 0 {
 		fmt.Fprintf(&b, "\n  and %d more", more)
 	}
 	return b.String() + "\n"
 }
 
-// some returns the first of many names.
-func some(names []string) string {
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+// firstNames returns the first of many names.
+func firstNames(names []string) string {
+	if more := len(names) - maxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
 	}
 	return strings.Join(names, ", ")
 }

@@ -42,15 +42,15 @@ type Options struct {
 const DefaultPatience = 3 * time.Minute
 
 // RefusedError says why the run stops, and which objects it had removed before.
-type RefusedError struct{ Why string }
+type RefusedError struct{ Reason string }
 
 // Error returns why.
-func (e *RefusedError) Error() string { return e.Why }
+func (e *RefusedError) Error() string { return e.Reason }
 
 // Run removes the installation. It returns when nothing is left of it, when ctx ends, or with a RefusedError. A
 // failed round is repeated, for example if the API server does not answer.
 func Run(ctx context.Context, o Options) error {
-	said := ""
+	lastWaiting := ""
 	var removed []string
 	for {
 		p, err := round(ctx, o)
@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options) error {
 		case err != nil:
 			fmt.Fprintf(o.Out, "retrying: %v\n", err)
 		case p.Refused != "":
-			return &RefusedError{p.Refused + ". " + aftermath(removed)}
+			return &RefusedError{p.Refused + ". " + alreadyRemoved(removed)}
 		case p.Done:
 			fmt.Fprintln(o.Out, "nothing is left of the installation")
 			if p.Stays != "" {
@@ -67,8 +67,8 @@ func Run(ctx context.Context, o Options) error {
 			}
 			return nil
 		case len(p.Actions) == 0:
-			if now := waiting(p); now != said {
-				said = now
+			if now := waiting(p); now != lastWaiting {
+				lastWaiting = now
 				fmt.Fprintln(o.Out, now)
 			}
 		}
@@ -104,7 +104,7 @@ func round(ctx context.Context, o Options) (Plan, error) {
 		if a.Verb == Strip && !again.strips(a) {
 			return p, fmt.Errorf("%s %s must keep its finalizer for now", a.Kind.Resource, a.Name)
 		}
-		if err := act(ctx, o, a); err != nil {
+		if err := perform(ctx, o, a); err != nil {
 			return p, fmt.Errorf("%s %s %s: %w", a.Verb, a.Kind.Resource, a.Name, err)
 		}
 		if a.Verb == Delete {
@@ -132,7 +132,7 @@ func observe(ctx context.Context, o Options) (State, error) {
 		Namespace: o.Namespace, Forced: o.DeleteVolumes, Now: o.Clock.Now(), Patience: o.Patience,
 		Objects: map[Kind][]Object{}, Elsewhere: map[Kind][]Object{},
 	}
-	for _, k := range all {
+	for _, k := range readOrder {
 		if err := o.list(ctx, k, &s); err != nil {
 			return s, err
 		}
@@ -268,9 +268,9 @@ func condition(conditions []any, kind string) map[string]any {
 	return nil
 }
 
-// act performs one step on the object that was observed, identified by its UID. If the object no longer exists, there
-// is nothing to do.
-func act(ctx context.Context, o Options, a Action) error {
+// perform does one step on the object that was observed, identified by its UID. If the object no longer exists,
+// there is nothing to do.
+func perform(ctx context.Context, o Options, a Action) error {
 	uid := kubetypes.UID(a.UID)
 	opts := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 	var err error
@@ -299,7 +299,7 @@ func strip(ctx context.Context, o Options, a Action) error {
 	if string(live.GetUID()) != a.UID || live.GetDeletionTimestamp() == nil {
 		return errors.New("another object now has this name")
 	}
-	live.SetFinalizers(slices.DeleteFunc(live.GetFinalizers(), func(f string) bool { return isFinalizerOurs(a.Kind, f) }))
+	live.SetFinalizers(slices.DeleteFunc(live.GetFinalizers(), func(f string) bool { return isInstallationFinalizer(a.Kind, f) }))
 	_, err = o.resource(a.Kind).Update(ctx, live, metav1.UpdateOptions{})
 	return err
 }

@@ -137,7 +137,7 @@ func TestUninstallWithANodeDead(t *testing.T) {
 	assert.Contains(t, c.out.String(), "processes of pod im-b may run there until the node restarts")
 }
 
-func TestNothingIsTouchedUnlessItIsConfirmed(t *testing.T) {
+func TestNothingIsChangedWithoutConfirmation(t *testing.T) {
 	c := newCluster(t)
 	c.install(true, "a", "b")
 	err := Run(t.Context(), c.options(false))
@@ -148,8 +148,8 @@ func TestNothingIsTouchedUnlessItIsConfirmed(t *testing.T) {
 	assert.Zero(t, c.writes)
 }
 
-// TestARunThatIsCutOffIsBegunAgain: each write fails once, while the other components continue.
-func TestARunThatIsCutOffIsBegunAgain(t *testing.T) {
+// TestAnInterruptedRunCanBeRepeated: each write fails once, while the other components continue.
+func TestAnInterruptedRunCanBeRepeated(t *testing.T) {
 	whole := newCluster(t)
 	whole.install(false, "a")
 	require.True(t, whole.run(true).Done)
@@ -164,8 +164,8 @@ func TestARunThatIsCutOffIsBegunAgain(t *testing.T) {
 	}
 }
 
-// TestAFinalizerIsNotRemovedOnAnOldLook: a daemon is back at the second look.
-func TestAFinalizerIsNotRemovedOnAnOldLook(t *testing.T) {
+// TestAFinalizerIsRemovedOnlyAfterASecondRead: a daemon is back at the second look.
+func TestAFinalizerIsRemovedOnlyAfterASecondRead(t *testing.T) {
 	c := newCluster(t)
 	c.install(false, "a", "b")
 	for _, k := range []Kind{policies, policyBindings} {
@@ -232,9 +232,9 @@ func TestANamespaceWithoutOurLabelStays(t *testing.T) {
 	assert.Empty(t, c.names(daemonSets))
 }
 
-// TestAVolumeThatIsMadeMeanwhileIsRefused: the volume is provisioned just before the provisioner's pod stops. Until
+// TestAVolumeCreatedDuringTheRunIsRefused: the volume is provisioned just before the provisioner's pod stops. Until
 // its deletion is confirmed, the policies stay. The error names the objects that were removed.
-func TestAVolumeThatIsMadeMeanwhileIsRefused(t *testing.T) {
+func TestAVolumeCreatedDuringTheRunIsRefused(t *testing.T) {
 	c := newCluster(t)
 	c.install(true, "a", "b")
 	for _, k := range []Kind{volumes, replicas, engines, attachments} {
@@ -264,8 +264,8 @@ func TestAVolumeThatIsMadeMeanwhileIsRefused(t *testing.T) {
 	assert.Empty(t, c.get(volumes, "pvc-1").GetDeletionTimestamp())
 }
 
-// TestAPodOfSomebodyIsNotWaitedFor: only the deletion of the namespace removes the pod, also on a dead node.
-func TestAPodOfSomebodyIsNotWaitedFor(t *testing.T) {
+// TestUnrelatedPodsAreNotWaitedFor: only the deletion of the namespace removes the pod, also on a dead node.
+func TestUnrelatedPodsAreNotWaitedFor(t *testing.T) {
 	c := newCluster(t)
 	c.install(true, "a")
 	c.confirm()

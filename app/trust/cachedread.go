@@ -18,18 +18,18 @@ const (
 	readTimeout = 10 * time.Second
 )
 
-// cell holds a value that is read again when it is old. Only one read runs at a time, and all callers that need it
-// wait for the same read.
-type cell[T any] struct {
+// cachedRead holds a value that is read again when it is old. Only one read runs at a time, and all callers that need
+// it wait for the same read.
+type cachedRead[T any] struct {
 	clock clock.PassiveClock
 	read  func(context.Context) (T, error)
-	// isThere reports whether a value exists, so that it is used for readEvery.
-	isThere func(T) bool
+	// exists reports whether a value exists, so that it is used for readEvery.
+	exists func(T) bool
 
 	mu      sync.Mutex
 	value   T             // guarded by mu
 	err     error         // guarded by mu; of the last read
-	when    time.Time     // guarded by mu; end of the last read, zero: never
+	readAt  time.Time     // guarded by mu; end of the last read, zero: never
 	reading chan struct{} // guarded by mu; closed at the end of the running read, nil: no read runs
 }
 
@@ -37,18 +37,18 @@ type cell[T any] struct {
 // returns the last value, if there is one. While another caller's read runs, or after a failed read, it also returns
 // the last value. So if the API server hangs, callers that can continue with the old value do not wait. A caller that
 // requests a fresh value waits.
-func (c *cell[T]) get(ctx context.Context, fresh bool) (T, error) {
+func (c *cachedRead[T]) get(ctx context.Context, fresh bool) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isRecentLocked(fresh) {
 		return c.lastLocked()
 	}
-	oldWillDo := !fresh && c.isThere(c.value) && (c.reading != nil || c.err != nil)
+	useOld := !fresh && c.exists(c.value) && (c.reading != nil || c.err != nil)
 	if c.reading == nil {
 		c.reading = make(chan struct{})
 		go c.readOnce(context.WithoutCancel(ctx))
 	}
-	if oldWillDo {
+	if useOld {
 		return c.value, nil
 	}
 	read := c.reading
@@ -64,23 +64,23 @@ func (c *cell[T]) get(ctx context.Context, fresh bool) (T, error) {
 }
 
 // isRecentLocked reports whether the last read need not be repeated. The caller holds mu.
-func (c *cell[T]) isRecentLocked(fresh bool) bool {
+func (c *cachedRead[T]) isRecentLocked(fresh bool) bool {
 	age := readEvery
-	if fresh || c.err != nil || !c.isThere(c.value) {
+	if fresh || c.err != nil || !c.exists(c.value) {
 		age = retryEvery
 	}
-	return !c.when.IsZero() && c.clock.Since(c.when) < age
+	return !c.readAt.IsZero() && c.clock.Since(c.readAt) < age
 }
 
-func (c *cell[T]) lastLocked() (T, error) {
-	if c.isThere(c.value) {
+func (c *cachedRead[T]) lastLocked() (T, error) {
+	if c.exists(c.value) {
 		return c.value, nil
 	}
 	return c.value, c.err
 }
 
 // readOnce does not stop with the request that started it, because other callers wait for it, too.
-func (c *cell[T]) readOnce(ctx context.Context) {
+func (c *cachedRead[T]) readOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	value, err := c.read(ctx)
@@ -89,7 +89,7 @@ func (c *cell[T]) readOnce(ctx context.Context) {
 	if err == nil {
 		c.value = value
 	}
-	c.err, c.when = err, c.clock.Now()
+	c.err, c.readAt = err, c.clock.Now()
 	close(c.reading)
 	c.reading = nil
 }

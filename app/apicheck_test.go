@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestLookTakesAnyAnswer(t *testing.T) {
+func TestAPICheckAcceptsAnyAnswer(t *testing.T) {
 	var status atomic.Int32
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, "/version", r.URL.Path)
@@ -21,7 +21,7 @@ func TestLookTakesAnyAnswer(t *testing.T) {
 		w.WriteHeader(int(status.Load()))
 	}))
 	defer s.Close()
-	look, err := newLook(&rest.Config{Host: s.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	look, err := newAPICheck(&rest.Config{Host: s.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	require.NoError(t, err)
 	for code, answers := range map[int32]bool{200: true, 401: true, 403: true, 429: true, 500: true, 502: false, 503: false, 504: false} {
 		status.Store(code)
@@ -29,7 +29,7 @@ func TestLookTakesAnyAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	wrong, err := newLook(&rest.Config{Host: s.URL})
+	wrong, err := newAPICheck(&rest.Config{Host: s.URL})
 	require.NoError(t, err)
 	assert.ErrorContains(t, wrong(ctx), "certificate", "what is wrong is said")
 	s.Close()

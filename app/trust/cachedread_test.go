@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// server answers reads of a cell with the value after a delay, or never if the delay is negative.
+// server answers reads of a cachedRead with the value after a delay, or never if the delay is negative.
 type server struct {
 	takes time.Duration
 	value string
@@ -19,9 +19,9 @@ type server struct {
 	reads int
 }
 
-func (s *server) cell() *cell[string] {
-	return &cell[string]{
-		clock: clock.RealClock{}, isThere: func(v string) bool { return v != "" },
+func (s *server) cell() *cachedRead[string] {
+	return &cachedRead[string]{
+		clock: clock.RealClock{}, exists: func(v string) bool { return v != "" },
 		read: func(ctx context.Context) (string, error) {
 			s.reads++
 			if s.takes < 0 {
@@ -45,8 +45,8 @@ type answer struct {
 	took  time.Duration
 }
 
-// ask calls get of a cell, and returns a channel for the answer.
-func ask(ctx context.Context, c *cell[string], fresh bool) <-chan answer {
+// ask calls get of a cachedRead, and returns a channel for the answer.
+func ask(ctx context.Context, c *cachedRead[string], fresh bool) <-chan answer {
 	began, out := time.Now(), make(chan answer, 1)
 	go func() {
 		value, err := c.get(ctx, fresh)
@@ -56,8 +56,8 @@ func ask(ctx context.Context, c *cell[string], fresh bool) <-chan answer {
 	return out
 }
 
-// TestOneReadServesAll: concurrent callers share one read.
-func TestOneReadServesAll(t *testing.T) {
+// TestConcurrentCallersShareOneRead: concurrent callers share one read.
+func TestConcurrentCallersShareOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{takes: -1}
 		c := s.cell()
@@ -77,9 +77,9 @@ func TestOneReadServesAll(t *testing.T) {
 	})
 }
 
-// TestTheOldValueIsGoodWhileAReadIsUnderWay: the old value is also valid after a failed read, except for callers that
+// TestTheOldValueIsReturnedDuringARead: the old value is also valid after a failed read, except for callers that
 // request a fresh value.
-func TestTheOldValueIsGoodWhileAReadIsUnderWay(t *testing.T) {
+func TestTheOldValueIsReturnedDuringARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{value: "old"}
 		c := s.cell()
@@ -114,8 +114,8 @@ func TestTheOldValueIsGoodWhileAReadIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestACallerThatLeavesEndsNoRead: other callers wait for the read.
-func TestACallerThatLeavesEndsNoRead(t *testing.T) {
+// TestACancelledCallerDoesNotCancelTheRead: other callers wait for the read.
+func TestACancelledCallerDoesNotCancelTheRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{takes: 5 * time.Second, value: "value"}
 		c := s.cell()

@@ -10,22 +10,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// lookPatience is how long one request to an API server may take.
-const lookPatience = 2 * time.Second
+// apiCheckTimeout is how long one request to an API server may take.
+const apiCheckTimeout = 2 * time.Second
 
-// newLook returns a function for an apigate.Gate that checks whether an API server answers. Any answer counts, also a
-// refusal. An exception is the answer of a proxy that has no server behind it (502 to 504, RFC 9110 section 15.6). Each
-// check has a connection of its own.
-func newLook(config *rest.Config) (func(context.Context) error, error) {
+// newAPICheck returns a function for an apigate.Gate that checks whether an API server answers. Any answer counts, also
+// a refusal. An exception is the answer of a proxy that has no server behind it (502 to 504, RFC 9110 section 15.6).
+// Each check has a connection of its own.
+func newAPICheck(config *rest.Config) (func(context.Context) error, error) {
 	c := rest.AnonymousClientConfig(config)
 	// This also prevents that the transport is shared with other clients.
-	c.Dial = (&net.Dialer{Timeout: lookPatience}).DialContext
+	c.Dial = (&net.Dialer{Timeout: apiCheckTimeout}).DialContext
 	c.NextProtos = []string{"http/1.1"}
 	transport, err := rest.TransportFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the check of the Kubernetes API server: %w", err)
 	}
-	client := &http.Client{Transport: transport, Timeout: lookPatience}
+	client := &http.Client{Transport: transport, Timeout: apiCheckTimeout}
 	url, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the check of the Kubernetes API server: %w", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/api"
 )
 
-func TestEither(t *testing.T) {
+func TestUnionAccess(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		first, second authenticationv1.TokenReviewStatus
@@ -26,7 +26,7 @@ func TestEither(t *testing.T) {
 	} {
 		first, second := newAPIServer(), newAPIServer()
 		first.token, first.err, second.token = tc.first, tc.failed, tc.second
-		_, err := Either{first.reviews("us"), second.reviews("")}.Authenticate(t.Context(), "secret")
+		_, err := UnionAccess{first.reviews("us"), second.reviews("")}.Authenticate(t.Context(), "secret")
 		if tc.want == nil {
 			assert.NoError(t, err, tc.name)
 			continue
@@ -38,26 +38,26 @@ func TestEither(t *testing.T) {
 	}
 }
 
-func TestEitherAsksForRightsOnce(t *testing.T) {
+func TestUnionAccessAsksForRightsOnce(t *testing.T) {
 	first, second := newAPIServer(), newAPIServer()
 	second.access.Allowed = true
-	allowed, err := Either{first.reviews("us"), second.reviews("")}.Allowed(t.Context(), api.Identity{User: "ann"}, api.Attributes{Verb: "get", Path: "/metrics"})
+	allowed, err := UnionAccess{first.reviews("us"), second.reviews("")}.Allowed(t.Context(), api.Identity{User: "ann"}, api.Attributes{Verb: "get", Path: "/metrics"})
 	assert.NoError(t, err)
 	assert.False(t, allowed, "the first says no")
 	assert.Empty(t, second.asked)
 }
 
-// TestAScraperThatIsKnownGoesOn: a known scraper is served while another client guesses tokens. First does not know
-// its token.
-func TestAScraperThatIsKnownGoesOn(t *testing.T) {
+// TestAKnownScraperIsNotBlockedByGuesses: a known scraper is served while another client guesses tokens. First does not
+// know its token.
+func TestAKnownScraperIsNotBlockedByGuesses(t *testing.T) {
 	first, second := newAPIServer(), newAPIServer()
 	second.token = good("https://kubernetes.default.svc")
 	reviews := first.reviews("us")
-	e := Either{reviews, second.reviews("")}
+	e := UnionAccess{reviews, second.reviews("")}
 	_, err := e.Authenticate(t.Context(), "secret")
 	require.NoError(t, err)
-	first.pass(YesLife + time.Second)
-	second.pass(YesLife + time.Second)
+	first.pass(PositiveTTL + time.Second)
+	second.pass(PositiveTTL + time.Second)
 	first.guess(t, reviews)
 	_, err = e.Authenticate(t.Context(), "secret")
 	require.NoError(t, err)
