@@ -33,7 +33,7 @@ func TestClientsThatOnlyReadAreKnownToTheNextServer(t *testing.T) {
 	again.terminate()
 }
 
-func TestWhoseAFileIsByTheSquash(t *testing.T) {
+func TestFileOwnersBySquash(t *testing.T) {
 	if !own(t) {
 		return
 	}

@@ -19,7 +19,7 @@
 //	      ▼                │
 //	every 0.25 s: is it suspended?   yes, twice: SIGKILL, and a new one
 //	every 1 s: the server answers?   no: SIGKILL, and a new one (defaultTiming has the numbers)
-//	every 1 s: the engine in force?  not confirmed for 4 s: NFS port closed; a minute: exit without flush (gate.go)
+//	every 1 s: the engine in force?  not confirmed for 4 s: NFS port closed; a minute: exit without flush (portguard.go)
 //	every 3 s: the volume answers?   no: exit with an error
 //	          the device has grown?  the file system grows
 //	      ▼
@@ -48,7 +48,7 @@
 // client whose server exits connects again at once and waits for the next one. If the port cannot be opened early, a
 // client that connects while no server listens is not refused, so that it tries again soon (firewall/refusals.go).
 //
-// If the kernel has nftables, only listed clients may open a connection (firewall/clients.go).
+// If the kernel has nftables, only listed clients may open a connection (firewall/clientfilter.go).
 //
 // Everything that depends on Ganesha and its release is in share/ganesha. The rules of the pod's network are in
 // share/firewall. share/nfsclient sends questions to the server.

@@ -14,7 +14,7 @@ import (
 //
 // Each rule must be in force before the port is open: a connection keeps the source address that it had at its start.
 type entrance struct {
-	clients     *firewall.Doorkeeper
+	clients     *firewall.ClientFilter
 	isOneSource bool              // the server sees one source address for all clients
 	listener    *ganesha.Listener // nil: the port is closed until a server runs
 }
@@ -25,8 +25,8 @@ func openEntrance(o Options, limited func(error)) *entrance {
 	if err := firewall.DropRefusals(o.NFSPort); err != nil {
 		o.Log.WithError(err).Warn("Cannot drop the refusals of the NFS port. Clients that find no server retry after 3 s instead of 1 s")
 	}
-	e := &entrance{clients: firewall.NewDoorkeeper(o.ClientsFile, o.NFSPort, boottime.Now, limited, o.Log)}
-	e.clients.Look()
+	e := &entrance{clients: firewall.NewClientFilter(o.ClientsFile, o.NFSPort, boottime.Now, limited, o.Log)}
+	e.clients.Update()
 	err := firewall.ShowOneSource(o.NFSPort)
 	if err != nil {
 		o.Log.WithError(err).Warn("The kernel cannot show the server one source address for all clients. A client loses its locks if its address changes when the share moves")

@@ -23,7 +23,7 @@ func newEpochs(v *volume) *epochs {
 func (e *epochs) next() uint32 {
 	now := time.Now()
 	answered := make(chan uint32, 1)
-	e.v.within(abandonPatience, func() {
+	e.v.within(abandonTimeout, func() {
 		e.busy <- struct{}{} // an earlier question may still wait for the volume
 		defer func() { <-e.busy }()
 		next, err := e.known.Next(now)

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 )
 
-// fill uses all inodes of a file system except those of the ballast.
+// fill uses all inodes of a file system except those of the reserve.
 func fill(t *testing.T, dir string) {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -36,7 +36,7 @@ func TestAServerOnAFullFileSystemRecordsItsClients(t *testing.T) {
 	r := startRole(t, dir, loopDevice(t, image), func(o *Options) { o.MkfsParams = []string{"-N", "1000"} }) // soon full
 	r.await(sayServed, 1)
 	records := filepath.Join(dir, "run", "recovery")
-	ganesha.Ballast{Recovery: records, Log: quiet()}.Keep()
+	ganesha.Reserve{Recovery: records, Log: quiet()}.Refill()
 	require.DirExists(t, filepath.Join(records, "ballast", "00"))
 	r.write("file", "data")
 	fill(t, r.o.target())
@@ -54,7 +54,7 @@ func TestAServerOnAFullFileSystemRecordsItsClients(t *testing.T) {
 	again.terminate()
 }
 
-// The file system is too small for ballast, like one that an earlier release filled. It is served nevertheless.
+// The file system is too small for the reserve, like one that an earlier release filled. It is served nevertheless.
 func TestAServerThatCannotRecordItsClientsServesThem(t *testing.T) {
 	if !own(t) {
 		return

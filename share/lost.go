@@ -14,33 +14,33 @@ import (
 )
 
 const (
-	// answerPatience is how long the first server waits for an answer that confirms the engine, if the process has a
+	// confirmTimeout is how long the first server waits for an answer that confirms the engine, if the process has a
 	// list of lost clients.
-	answerPatience = 3 * time.Second
-	// servesPatience is the time limit for one small write before the first client is served. A question takes no
+	confirmTimeout = 3 * time.Second
+	// servesTimeout is the time limit for one small write before the first client is served. A question takes no
 	// longer than that.
-	servesPatience = time.Second
-	// tryLimit is the time limit for a new connection to a node that may be down. tries is how often the last round
+	servesTimeout = time.Second
+	// dialTimeout is the time limit for a new connection to a node that may be down. tries is how often the last round
 	// tries one: a packet may be lost.
-	tryLimit = 250 * time.Millisecond
-	tries    = 2
-	// formerLasts is the greatest allowed time since the former server last asked. In a shorter time no leader of an
+	dialTimeout  = 250 * time.Millisecond
+	dialAttempts = 2
+	// maxFormerAge is the greatest allowed time since the former server last asked. In a shorter time no leader of an
 	// earlier release can take over and start a server with the same engine that asks nothing. A lease takes 8 s, a pod
 	// about 2 s, and the verdict on its node 5 s.
-	formerLasts = 15 * time.Second
-	// checkLasts is how long after the start of the last round a record may be removed.
-	checkLasts = time.Second
+	maxFormerAge = 15 * time.Second
+	// maxRoundAge is how long after the start of the last round a record may be removed.
+	maxRoundAge = time.Second
 )
 
 var (
-	// errVolumeSilent means that it is not known which records the volume has lost.
-	errVolumeSilent = errors.New("the volume did not answer while records of lost clients were removed; the next pod decides again")
+	// errVolumeTimeout means that it is not known which records the volume has lost.
+	errVolumeTimeout = errors.New("the volume did not answer while records of lost clients were removed; the next pod decides again")
 	// errListUsed means that an earlier process has taken the list, and may have removed the records.
 	errListUsed = errors.New("an earlier process has used the list of lost clients; a client that has come back since may have locks")
-	// errAnswers means that no node in the list is down.
-	errAnswers = errors.New("all listed nodes answer")
-	// errAlone means that the silence of other nodes proves nothing.
-	errAlone = errors.New("no other node answers this pod either, so it is not known which nodes are down")
+	// errAllAnswer means that no node in the list is down.
+	errAllAnswer = errors.New("all listed nodes answer")
+	// errIsolated means that the silence of other nodes proves nothing.
+	errIsolated = errors.New("no other node answers this pod either, so it is not known which nodes are down")
 )
 
 // lostClients removes the records of clients that were lost with their nodes, before the first server of this process
@@ -50,23 +50,23 @@ var (
 //	no process has used the list        taken, durable on the volume before anything else is done
 //	                                    (ganesha.TakeList)
 //	the list is about the former server the engine before this one has the generation in the list
-//	the former server is mute           it asked its engine, all members of the volume had to confirm, and one has heard
-//	                                    no question for firewall.MuteAfter, and one in the last formerLasts
-//	the node does not answer            new connections to it, in rounds while the former server becomes mute and in one
-//	                                    round after that; in the last round another node answers
-//	now                                 the last round started less than checkLasts ago
+//	the former server reaches no client it asked its engine, all members of the volume had to confirm, and one has heard
+//	                                    no question for firewall.UnreachableAfter, and one in the last maxFormerAge
+//	the node does not answer            new connections to it, in rounds while the former server may reach clients and
+//	                                    in one round after that; in the last round another node answers
+//	now                                 the last round started less than maxRoundAge ago
 //
 // The decision is separate for each node. If one of these facts is not known, the record stays. Package lostmodel
 // explores these rules.
 type lostClients struct {
-	o     Options
-	v     *volume
-	isOne bool  // there is a list, and this process may use it
-	why   error // the reason if it may not
+	o       Options
+	v       *volume
+	hasList bool  // there is a list, and this process may use it
+	reason  error // the reason if it may not
 }
 
-// takeLost must be called before the port can open. After it returns, no later process uses the list.
-func takeLost(o Options, v *volume) *lostClients {
+// takeLostClients must be called before the port can open. After it returns, no later process uses the list.
+func takeLostClients(o Options, v *volume) *lostClients {
 	l := &lostClients{o: o, v: v}
 	if len(o.LostClients.Nodes) == 0 || o.ReadOnly {
 		return l
@@ -76,26 +76,26 @@ func takeLost(o Options, v *volume) *lostClients {
 		err     error
 	}
 	taken := make(chan result, 1)
-	v.within(abandonPatience, func() {
+	v.within(abandonTimeout, func() {
 		isFirst, err := ganesha.TakeList(v.recovery, o.LostClients.After)
 		taken <- result{isFirst, err}
 	})
 	select {
 	case r := <-taken:
-		l.isOne, l.why = r.isFirst, r.err
+		l.hasList, l.reason = r.isFirst, r.err
 		if !r.isFirst && r.err == nil {
-			l.why = errListUsed
+			l.reason = errListUsed
 		}
 	default:
-		l.why = errVolumeSilent
+		l.reason = errVolumeTimeout
 	}
 	return l
 }
 
-// asking returns the question whether the engine is in force. The question is answered only after it is durable that
-// this engine serves clients, so the port does not open earlier. If the volume does not store that in time, the share
-// is served nevertheless.
-func (l *lostClients) asking() func(context.Context, uint64, bool) (Answer, error) {
+// confirmThenServe returns the question whether the engine is in force. The question is answered only after it is
+// durable that this engine serves clients, so the port does not open earlier. If the volume does not store that in
+// time, the share is served nevertheless.
+func (l *lostClients) confirmThenServe() func(context.Context, uint64, bool) (Answer, error) {
 	ask := l.o.InForce
 	if ask == nil || l.o.ReadOnly {
 		return ask
@@ -105,7 +105,7 @@ func (l *lostClients) asking() func(context.Context, uint64, bool) (Answer, erro
 		a, err := ask(ctx, device, limited)
 		if err == nil && (a.Verdict == firewall.Yes || a.Verdict == firewall.CannotTell) {
 			once.Do(func() {
-				l.v.within(servesPatience, func() {
+				l.v.within(servesTimeout, func() {
 					if err := ganesha.Serves(l.v.recovery, a.Generation); err != nil {
 						l.o.Log.WithError(err).Warn("Cannot store on the volume that its engine serves clients")
 					}
@@ -119,20 +119,20 @@ func (l *lostClients) asking() func(context.Context, uint64, bool) (Answer, erro
 // drop returns the identifiers of clients with records that are gone, or may be gone. After an error, no server may
 // start: records may still be removed.
 func (l *lostClients) drop(ctx context.Context, g guard) (dropped []string, err error) {
-	if l.why != nil {
-		l.o.Log.WithError(l.why).Info("The NFS server waits for clients of nodes that are down")
+	if l.reason != nil {
+		l.o.Log.WithError(l.reason).Info("The NFS server waits for clients of nodes that are down")
 		return l.o.LostClients.IDs(), nil
 	}
-	if !l.isOne {
+	if !l.hasList {
 		return nil, nil
 	}
 	ids := l.recorded()
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	began, ids, err := l.silent(ctx, g, ids)
+	began, ids, err := l.waitUntilUnreachable(ctx, g, ids)
 	if err == nil && len(ids) == 0 {
-		err = errAnswers
+		err = errAllAnswer
 	}
 	if err != nil {
 		l.o.Log.WithError(err).Info("The NFS server waits for clients of nodes that were down. Their locks may still be in use")
@@ -145,14 +145,14 @@ func (l *lostClients) drop(ctx context.Context, g guard) (dropped []string, err 
 func (l *lostClients) remove(ids []string, began time.Duration) (dropped []string, err error) {
 	isLost := func(client string) bool {
 		id, ok := l.o.LostClients.Of(client)
-		return ok && slices.Contains(ids, id) && boottime.Now()-began < checkLasts
+		return ok && slices.Contains(ids, id) && boottime.Now()-began < maxRoundAge
 	}
 	type result struct {
 		clients []string
 		err     error
 	}
 	ended := make(chan result, 1)
-	l.v.within(abandonPatience, func() {
+	l.v.within(abandonTimeout, func() {
 		clients, err := ganesha.DropLost(l.v.recovery, isLost)
 		ended <- result{clients, err}
 	})
@@ -166,14 +166,14 @@ func (l *lostClients) remove(ids []string, began time.Duration) (dropped []strin
 		}
 		return l.idsOf(r.clients), nil
 	default:
-		return l.o.LostClients.IDs(), errVolumeSilent
+		return l.o.LostClients.IDs(), errVolumeTimeout
 	}
 }
 
 // recorded are the identifiers in the list that belong to a client with a record; none if the volume does not answer.
 func (l *lostClients) recorded() []string {
 	found := make(chan []string, 1)
-	l.v.within(abandonPatience, func() {
+	l.v.within(abandonTimeout, func() {
 		clients, err := ganesha.Clients(l.v.recovery)
 		if err != nil {
 			l.o.Log.WithError(err).Warn("The records of clients cannot be read")
@@ -198,29 +198,29 @@ func (l *lostClients) idsOf(clients []string) (ids []string) {
 	return ids
 }
 
-// silent waits until the former server is mute. It returns the nodes that did not answer in all that time, nor in a
-// last round afterwards, and the start of that round.
-func (l *lostClients) silent(ctx context.Context, g guard, ids []string) (began time.Duration, silent []string, err error) {
-	isMuteAt, err := l.formerIsMuteAt(ctx, g)
+// waitUntilUnreachable waits until the former server no longer reaches clients. It returns the nodes that did not
+// answer in all that time, nor in a last round afterwards, and the start of that round.
+func (l *lostClients) waitUntilUnreachable(ctx context.Context, g guard, ids []string) (began time.Duration, unreachable []string, err error) {
+	unreachableAt, err := l.formerUnreachableAt(ctx, g)
 	if err != nil {
 		return 0, nil, err
 	}
 	l.o.Log.WithField("clients", ids).Info("The share manager checks whether nodes that are down answer again, until the former server can no longer reach clients")
 	for len(ids) > 0 {
 		began = boottime.Now()
-		left := isMuteAt - began
+		left := unreachableAt - began
 		if left <= 0 {
-			isAlone := make(chan bool, 1)
-			go func() { isAlone <- !l.reachesOthers(ctx) }()
-			ids = l.withoutAnswer(ctx, ids, tryLimit, tries)
-			if alone := <-isAlone; alone {
-				return 0, nil, errAlone
+			isIsolated := make(chan bool, 1)
+			go func() { isIsolated <- !l.reachesOthers(ctx) }()
+			ids = l.withoutAnswer(ctx, ids, dialTimeout, dialAttempts)
+			if alone := <-isIsolated; alone {
+				return 0, nil, errIsolated
 			}
 			return began, ids, ctx.Err()
 		}
-		ids = l.withoutAnswer(ctx, ids, min(left, tryLimit), 1)
+		ids = l.withoutAnswer(ctx, ids, min(left, dialTimeout), 1)
 		select { // a node that refuses is not asked again at once
-		case <-time.After(min(isMuteAt, began+tryLimit) - boottime.Now()):
+		case <-time.After(min(unreachableAt, began+dialTimeout) - boottime.Now()):
 		case <-ctx.Done():
 			return 0, nil, ctx.Err()
 		}
@@ -229,21 +229,21 @@ func (l *lostClients) silent(ctx context.Context, g guard, ids []string) (began 
 }
 
 // withoutAnswer are the nodes that answer no new connection.
-func (l *lostClients) withoutAnswer(ctx context.Context, ids []string, limit time.Duration, tries int) (silent []string) {
+func (l *lostClients) withoutAnswer(ctx context.Context, ids []string, limit time.Duration, attempts int) (unreachable []string) {
 	answers := make([]bool, len(l.o.LostClients.Nodes))
-	var asked sync.WaitGroup
+	var dials sync.WaitGroup
 	for i, n := range l.o.LostClients.Nodes {
 		if slices.Contains(ids, n.ClientID) {
-			asked.Go(func() { answers[i] = l.answer(ctx, n.Addresses, limit, tries) })
+			dials.Go(func() { answers[i] = l.answer(ctx, n.Addresses, limit, attempts) })
 		}
 	}
-	asked.Wait()
+	dials.Wait()
 	for i, n := range l.o.LostClients.Nodes {
 		if slices.Contains(ids, n.ClientID) && !answers[i] {
-			silent = append(silent, n.ClientID)
+			unreachable = append(unreachable, n.ClientID)
 		}
 	}
-	return silent
+	return unreachable
 }
 
 // reachesOthers reports whether a node answers that is up and is not this pod's own. If none answers, a network policy,
@@ -255,11 +255,11 @@ func (l *lostClients) reachesOthers(ctx context.Context) bool {
 			addresses = append(addresses, c.Address)
 		}
 	}
-	return len(addresses) > 0 && l.answer(ctx, addresses, tryLimit, tries)
+	return len(addresses) > 0 && l.answer(ctx, addresses, dialTimeout, dialAttempts)
 }
 
-func (l *lostClients) answer(ctx context.Context, addresses []string, limit time.Duration, tries int) bool {
-	for range tries {
+func (l *lostClients) answer(ctx context.Context, addresses []string, limit time.Duration, attempts int) bool {
+	for range attempts {
 		limited, cancel := context.WithTimeout(ctx, limit)
 		answers := l.o.Answers(limited, addresses)
 		cancel()
@@ -270,17 +270,17 @@ func (l *lostClients) answer(ctx context.Context, addresses []string, limit time
 	return false
 }
 
-// formerIsMuteAt is when the server at the engine in the list no longer reaches a client. The error says which fact is
-// not known.
-func (l *lostClients) formerIsMuteAt(ctx context.Context, g guard) (time.Duration, error) {
-	var a heard
+// formerUnreachableAt is when the server at the engine in the list no longer reaches a client. The error says which
+// fact is not known.
+func (l *lostClients) formerUnreachableAt(ctx context.Context, g guard) (time.Duration, error) {
+	var a confirmation
 	if g.first == nil {
 		return 0, errors.New("this pod cannot close its NFS port, so it asks nothing about the former server")
 	}
 	select {
 	case a = <-g.first:
-	case <-time.After(answerPatience):
-		return 0, fmt.Errorf("the volume's engine was not confirmed within %s", answerPatience)
+	case <-time.After(confirmTimeout):
+		return 0, fmt.Errorf("the volume's engine was not confirmed within %s", confirmTimeout)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -290,8 +290,8 @@ func (l *lostClients) formerIsMuteAt(ctx context.Context, g guard) (time.Duratio
 	case before != l.o.LostClients.After || before >= a.Generation:
 		return 0, fmt.Errorf("the list of nodes that are down is about engine generation %d, but generation %d preceded the present generation %d",
 			l.o.LostClients.After, before, a.Generation)
-	case a.Before.Age > formerLasts:
+	case a.Before.Age > maxFormerAge:
 		return 0, fmt.Errorf("the former server's engine was last confirmed %s ago; another server may have served since", a.Before.Age.Round(time.Second))
 	}
-	return a.at - a.Before.Age + firewall.MuteAfter, nil
+	return a.at - a.Before.Age + firewall.UnreachableAfter, nil
 }

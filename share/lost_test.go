@@ -145,8 +145,8 @@ func TestTheServerWaitsForAClientThatMayBeThere(t *testing.T) {
 		answer string
 		says   string
 	}{
-		"no other node answers":                 {list: func(l *types.LostClients) { l.Controls[0].Address = otherNode }, says: errAlone.Error()},
-		"the other node is the pod's own":       {list: func(l *types.LostClients) { l.Controls[0].Node = "here" }, says: errAlone.Error()},
+		"no other node answers":                 {list: func(l *types.LostClients) { l.Controls[0].Address = otherNode }, says: errIsolated.Error()},
+		"the other node is the pod's own":       {list: func(l *types.LostClients) { l.Controls[0].Node = "here" }, says: errIsolated.Error()},
 		"the node refuses connections":          {list: func(l *types.LostClients) { l.Nodes[0].Addresses = []string{deadNode, "127.0.0.1:9"} }},
 		"the list is about an earlier engine":   {list: func(l *types.LostClients) { l.After = 6 }, says: "generation 7 preceded the present generation 8"},
 		"the former pod was never heard to ask": {word: "unknown", says: "the time when the former server's engine was last confirmed is not known"},
@@ -226,7 +226,7 @@ func (d *dialer) answers(_ context.Context, addresses []string) bool {
 	return any
 }
 
-func TestWhichNodesAreSilent(t *testing.T) {
+func TestWhichNodesAreUnreachable(t *testing.T) {
 	const wait = 600 * time.Millisecond // two rounds and a remainder
 	list := types.LostClients{
 		After: 7,
@@ -246,10 +246,10 @@ func TestWhichNodesAreSilent(t *testing.T) {
 		"one answers in the last round alone":        {last: []string{"other", "b1"}, want: []string{"a"}},
 		"both answer, each in its round":             {last: []string{"other", "b1"}, early: []string{"a1"}},
 		"both answer at once: nothing to wait for":   {early: []string{"a1", "b1"}},
-		"no other node answers":                      {err: errAlone},
-		"another node answers, not in the last one":  {early: []string{"other", "another"}, err: errAlone},
-		"the pod's own node answers":                 {last: []string{"here"}, err: errAlone},
-		"the pod's own node is not known":            {last: []string{"here", "other"}, node: "-", err: errAlone},
+		"no other node answers":                      {err: errIsolated},
+		"another node answers, not in the last one":  {early: []string{"other", "another"}, err: errIsolated},
+		"the pod's own node answers":                 {last: []string{"here"}, err: errIsolated},
+		"the pod's own node is not known":            {last: []string{"here", "other"}, node: "-", err: errIsolated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			began := boottime.Now()
@@ -258,57 +258,57 @@ func TestWhichNodesAreSilent(t *testing.T) {
 			if tc.node != "" {
 				o.PodNode = ""
 			}
-			first := make(chan heard, 1)
-			first <- heard{Answer{Generation: 9, Before: Predecessor{7, firewall.MuteAfter - wait}}, began}
-			lastRound, silent, err := (&lostClients{o: o}).silent(t.Context(), guard{first: first}, []string{"a", "b"})
+			first := make(chan confirmation, 1)
+			first <- confirmation{Answer{Generation: 9, Before: Predecessor{7, firewall.UnreachableAfter - wait}}, began}
+			lastRound, silent, err := (&lostClients{o: o}).waitUntilUnreachable(t.Context(), guard{first: first}, []string{"a", "b"})
 			require.ErrorIs(t, err, tc.err)
 			assert.Equal(t, tc.want, silent)
 			assert.Zero(t, d.rounds["c1"], "a client without a record is nobody's to wait for")
 			if len(tc.want) > 0 {
 				assert.GreaterOrEqual(t, lastRound-began, wait, "the last round begins when the former server is mute")
-				assert.Greater(t, d.rounds["b1"], tries, "it is tried while the server waits, too")
+				assert.Greater(t, d.rounds["b1"], dialAttempts, "it is tried while the server waits, too")
 			}
 		})
 	}
 }
 
-func TestWhenTheFormerServerIsMute(t *testing.T) {
+func TestFormerUnreachableAt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before Predecessor
 		want   string
 	}{
-		"no member has heard a question for long":                                         {Predecessor{7, firewall.MuteAfter}, ""},
-		"a moment is left, which it waits":                                                {Predecessor{7, firewall.MuteAfter - 10*time.Millisecond}, ""},
-		"one was heard so long ago that a server that asks nothing may have served since": {Predecessor{7, formerLasts + time.Second}, "another server may have served since"},
+		"no member has heard a question for long":                                         {Predecessor{7, firewall.UnreachableAfter}, ""},
+		"a moment is left, which it waits":                                                {Predecessor{7, firewall.UnreachableAfter - 10*time.Millisecond}, ""},
+		"one was heard so long ago that a server that asks nothing may have served since": {Predecessor{7, maxFormerAge + time.Second}, "another server may have served since"},
 		"it is not known":                          {Predecessor{}, "not known"},
 		"the list is about an earlier engine":      {Predecessor{8, time.Hour}, "engine generation 7, but generation 8 preceded"},
 		"the list is about a later engine, absurd": {Predecessor{6, time.Hour}, "engine generation 7, but generation 6 preceded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &lostClients{o: Options{LostClients: listAfter(7), Log: quiet()}}
-			first := make(chan heard, 1)
+			first := make(chan confirmation, 1)
 			heardAt := boottime.Now()
-			first <- heard{Answer{Generation: 9, Before: tc.before}, heardAt}
-			at, err := l.formerIsMuteAt(t.Context(), guard{first: first})
+			first <- confirmation{Answer{Generation: 9, Before: tc.before}, heardAt}
+			at, err := l.formerUnreachableAt(t.Context(), guard{first: first})
 			if tc.want != "" {
 				require.ErrorContains(t, err, tc.want)
 				return
 			}
 			require.NoError(t, err)
-			assert.Equal(t, firewall.MuteAfter, at-heardAt+tc.before.Age)
+			assert.Equal(t, firewall.UnreachableAfter, at-heardAt+tc.before.Age)
 		})
 	}
 	l := &lostClients{o: Options{LostClients: listAfter(9), Log: quiet()}}
-	first := make(chan heard, 1)
-	first <- heard{Answer{Generation: 9, Before: Predecessor{9, time.Hour}}, boottime.Now()}
-	_, err := l.formerIsMuteAt(t.Context(), guard{first: first})
+	first := make(chan confirmation, 1)
+	first <- confirmation{Answer{Generation: 9, Before: Predecessor{9, time.Hour}}, boottime.Now()}
+	_, err := l.formerUnreachableAt(t.Context(), guard{first: first})
 	require.ErrorContains(t, err, "generation 9", "the engine is its own predecessor")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = l.formerIsMuteAt(ctx, guard{first: make(chan heard)})
+	_, err = l.formerUnreachableAt(ctx, guard{first: make(chan confirmation)})
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = l.formerIsMuteAt(t.Context(), guard{})
+	_, err = l.formerUnreachableAt(t.Context(), guard{})
 	require.ErrorContains(t, err, "it asks nothing about the former server")
 }
 
@@ -323,11 +323,11 @@ func recoveryOn(t *testing.T, client string) (v *volume, record string) {
 	return v, record
 }
 
-func TestARoundThatIsOldDoesNotCount(t *testing.T) {
+func TestAnOldRoundDoesNotCount(t *testing.T) {
 	v, record := recoveryOn(t, deadClient)
-	l := takeLost(Options{LostClients: listAfter(7), Log: quiet()}, v)
+	l := takeLostClients(Options{LostClients: listAfter(7), Log: quiet()}, v)
 	assert.Equal(t, []string{"id-dead"}, l.recorded())
-	dropped, err := l.remove([]string{"id-dead"}, boottime.Now()-checkLasts)
+	dropped, err := l.remove([]string{"id-dead"}, boottime.Now()-maxRoundAge)
 	require.NoError(t, err)
 	assert.Empty(t, dropped)
 	assert.DirExists(t, record)
@@ -341,35 +341,35 @@ func TestARoundThatIsOldDoesNotCount(t *testing.T) {
 	assert.NoDirExists(t, record)
 }
 
-// TestWhatAProcessSaysOfItsList: a process that may not use its list does not know what the previous process removed,
-// and reports that all may be removed.
-func TestWhatAProcessSaysOfItsList(t *testing.T) {
+// TestWhatAProcessReportsAboutItsList: a process that may not use its list does not know what the previous process
+// removed, and reports that all may be removed.
+func TestWhatAProcessReportsAboutItsList(t *testing.T) {
 	v, record := recoveryOn(t, deadClient)
 	o := Options{LostClients: listAfter(7), Log: quiet()}
-	first := takeLost(o, v)
+	first := takeLostClients(o, v)
 	dropped, err := first.drop(t.Context(), guard{})
 	require.NoError(t, err)
 	assert.Empty(t, dropped, "nothing was asked, so nothing is known")
-	dropped, err = takeLost(o, v).drop(t.Context(), guard{})
+	dropped, err = takeLostClients(o, v).drop(t.Context(), guard{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"id-dead"}, dropped)
 	assert.DirExists(t, record)
 
 	require.NoError(t, os.Remove(filepath.Join(v.recovery, ganesha.LostName)))
 	require.NoError(t, os.Mkdir(filepath.Join(v.recovery, ganesha.LostName), 0o700)) // it accepts no number
-	dropped, err = takeLost(o, v).drop(t.Context(), guard{})
+	dropped, err = takeLostClients(o, v).drop(t.Context(), guard{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"id-dead"}, dropped)
 	o.ReadOnly = true
-	dropped, err = takeLost(o, v).drop(t.Context(), guard{})
+	dropped, err = takeLostClients(o, v).drop(t.Context(), guard{})
 	require.NoError(t, err)
 	assert.Empty(t, dropped)
-	dropped, err = takeLost(Options{Log: quiet()}, v).drop(t.Context(), guard{})
+	dropped, err = takeLostClients(Options{Log: quiet()}, v).drop(t.Context(), guard{})
 	require.NoError(t, err)
 	assert.Empty(t, dropped)
 }
 
-// TestTheEngineIsMarkedBeforeThePortOpens: when the gatekeeper hears the first yes, all lists about an earlier engine
+// TestTheEngineIsMarkedBeforeThePortOpens: when the portGuard gets the first yes, all lists about an earlier engine
 // are used up.
 func TestTheEngineIsMarkedBeforeThePortOpens(t *testing.T) {
 	v, _ := recoveryOn(t, deadClient)
@@ -378,7 +378,7 @@ func TestTheEngineIsMarkedBeforeThePortOpens(t *testing.T) {
 	o.InForce = func(context.Context, uint64, bool) (Answer, error) {
 		return Answer{Verdict: verdict, Generation: 9}, failed
 	}
-	ask := takeLost(o, v).asking()
+	ask := takeLostClients(o, v).confirmThenServe()
 	file := filepath.Join(v.recovery, ganesha.LostName)
 	for _, verdict = range []firewall.Verdict{firewall.No, firewall.Unconfirmed, firewall.Unanswered, firewall.NotOffered} {
 		_, err := ask(t.Context(), 1, true)
@@ -396,7 +396,7 @@ func TestTheEngineIsMarkedBeforeThePortOpens(t *testing.T) {
 	assert.Equal(t, "0000000009\n", string(text))
 }
 
-func TestTheLeaderIsToldOfDroppedClients(t *testing.T) {
+func TestDroppedClientsAreReportedToTheLeader(t *testing.T) {
 	s := &recoveryService{}
 	s.found(types.ShareRecovery{})
 	s.decided([]string{"id-dead"}, true)
@@ -415,21 +415,21 @@ func TestTheLeaderIsToldOfDroppedClients(t *testing.T) {
 	assert.Equal(t, types.ShareRecovery{}, recoveryOf(&proto.RecoveryReply{}), "an earlier release says nothing")
 }
 
-// TestOnlyAConfirmedAnswerSaysWhoWasBefore: an answer that is neither yes nor "cannot tell" says nothing about the
+// TestOnlyAConfirmedAnswerNamesThePredecessor: an answer that is neither yes nor "cannot tell" says nothing about the
 // previous engine.
-func TestOnlyAConfirmedAnswerSaysWhoWasBefore(t *testing.T) {
+func TestOnlyAConfirmedAnswerNamesThePredecessor(t *testing.T) {
 	for v, want := range map[firewall.Verdict]int{
 		firewall.Yes: 1, firewall.CannotTell: 1, firewall.No: 0, firewall.Unconfirmed: 0, firewall.Unanswered: 0, firewall.NotOffered: 0,
 	} {
-		first := make(chan heard, 1)
-		ask := noting(first, 5, func(context.Context, uint64, bool) (Answer, error) { return Answer{Verdict: v, Generation: 9}, nil })
+		first := make(chan confirmation, 1)
+		ask := recordFirst(first, 5, func(context.Context, uint64, bool) (Answer, error) { return Answer{Verdict: v, Generation: 9}, nil })
 		got, err := ask(t.Context(), true)
 		require.NoError(t, err)
 		assert.Equal(t, v, got)
 		assert.Len(t, first, want, "%s", v)
 	}
-	first := make(chan heard, 1)
-	ask := noting(first, 5, func(context.Context, uint64, bool) (Answer, error) {
+	first := make(chan confirmation, 1)
+	ask := recordFirst(first, 5, func(context.Context, uint64, bool) (Answer, error) {
 		return Answer{Verdict: firewall.Yes}, errors.New("late")
 	})
 	_, err := ask(t.Context(), true)

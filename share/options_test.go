@@ -26,7 +26,7 @@ func valid() Options {
 	}
 }
 
-func TestOptionsThatMakeNoSense(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Options)
@@ -72,7 +72,7 @@ func TestReadOnlyAndItsMountOptionGoTogether(t *testing.T) {
 }
 
 // Clients only read if the volume is read-only, or if the option says so.
-func TestWhatTheServerIsStartedWith(t *testing.T) {
+func TestServerConfig(t *testing.T) {
 	for _, c := range []struct {
 		readOnly, clientsReadOnly, want bool
 	}{{false, false, false}, {true, false, true}, {false, true, true}} {

@@ -212,7 +212,7 @@ func TestClientsDoNotReachTheRecoveryData(t *testing.T) {
 	assert.Empty(t, led)
 }
 
-func TestAShareManagerThatStoodStillServesNoMore(t *testing.T) {
+func TestAPausedShareManagerStopsServing(t *testing.T) {
 	if !own(t) {
 		return
 	}
@@ -268,7 +268,7 @@ func TestTheFileSystemGrowsWithItsDevice(t *testing.T) {
 	r.terminate()
 }
 
-func TestWhatIsOnADeviceStays(t *testing.T) {
+func TestExistingDataOnADeviceStays(t *testing.T) {
 	if !own(t) {
 		return
 	}
@@ -332,7 +332,7 @@ func TestWhatIsOnADeviceStays(t *testing.T) {
 	}
 }
 
-func TestAFileSystemThatIsThereIsServedAsItIs(t *testing.T) {
+func TestAnExistingFileSystemIsServedUnchanged(t *testing.T) {
 	if !own(t) {
 		return
 	}

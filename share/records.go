@@ -15,7 +15,7 @@ type records struct {
 	v        *volume
 	readOnly bool
 	clients  *ganesha.Recording
-	room     ganesha.Ballast
+	reserve  ganesha.Reserve
 	epochs   *epochs
 }
 
@@ -23,7 +23,7 @@ func newRecords(o Options, v *volume, health *healthService) *records {
 	return &records{
 		v: v, readOnly: o.ReadOnly,
 		clients: ganesha.NewRecording(v.incident, health.recovery.found, o.Log),
-		room:    ganesha.Ballast{Recovery: v.recovery, Log: o.Log},
+		reserve: ganesha.Reserve{Recovery: v.recovery, Log: o.Log},
 		epochs:  newEpochs(v),
 	}
 }
@@ -32,17 +32,17 @@ func newRecords(o Options, v *volume, health *healthService) *records {
 // no records, the place is in the pod, because a server without any place does not start. Records that cannot be read
 // are an error.
 func (r *records) serverStarts(c *ganesha.Config) error {
-	clients, err := r.count(abandonPatience)
+	clients, err := r.count(abandonTimeout)
 	if err != nil {
 		return err
 	}
 	r.clients.ServerStarts(clients)
 	if !r.readOnly {
-		r.v.within(abandonPatience, r.room.GiveUp)
+		r.v.within(abandonTimeout, r.reserve.Release)
 	}
 	c.Epoch = r.epochs.next()
-	if err := r.v.recordable(abandonPatience); err != nil {
-		r.clients.Lacks(err.Error())
+	if err := r.v.recordable(abandonTimeout); err != nil {
+		r.clients.CannotRecord(err.Error())
 		c.Recovery = filepath.Join(r.v.o.RuntimeDirectory, "unrecorded")
 		if err := os.MkdirAll(c.Recovery, 0o700); err != nil {
 			return fmt.Errorf("creating a directory for records: %w", err)
@@ -78,15 +78,15 @@ func (r *records) count(limit time.Duration) (clients int, err error) {
 // volume does not answer.
 func (r *records) run(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	spared := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(spared)
+		defer close(done)
 		if !r.readOnly {
-			r.room.Run(ctx)
+			r.reserve.Run(ctx)
 		}
 	}()
 	return func() {
 		cancel()
-		r.v.within(abandonPatience, func() { <-spared })
+		r.v.within(abandonTimeout, func() { <-done })
 	}
 }

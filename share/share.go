@@ -18,12 +18,12 @@ import (
 
 // How long the steps of stopping may take. Together they are less than the 30 s that a pod has by default.
 const (
-	preparePatience = 10 * time.Second
-	requestPatience = 10 * time.Second
-	killPatience    = 2 * time.Second
-	busyPatience    = 3 * time.Second
-	unmountPatience = 11 * time.Second // including a flush
-	abandonPatience = 2 * time.Second
+	prepareTimeout   = 10 * time.Second
+	terminateTimeout = 10 * time.Second
+	killTimeout      = 2 * time.Second
+	busyTimeout      = 3 * time.Second
+	unmountTimeout   = 11 * time.Second // including a flush
+	abandonTimeout   = 2 * time.Second
 )
 
 // Run shares a volume until ctx is done, when it returns nil, or until it cannot continue. When it returns, the server
@@ -51,12 +51,12 @@ func Run(ctx context.Context, o Options) error {
 	case <-ctx.Done():
 		select {
 		case err = <-prepared:
-		case <-time.After(preparePatience):
+		case <-time.After(prepareTimeout):
 			return errors.New("the volume is still being prepared; the share manager exits without unmounting it")
 		}
 	}
 	if err != nil || ctx.Err() != nil {
-		v.closeWithin(unmountPatience)
+		v.closeWithin(unmountTimeout)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -70,17 +70,17 @@ func Run(ctx context.Context, o Options) error {
 // serve runs the server on a mounted volume.
 func serve(ctx context.Context, o Options, v *volume, e *entrance, health *healthService) error {
 	config := o.serverConfig(v)
-	e.clients.Look() // the list may have changed while the volume was prepared
+	e.clients.Update() // the list may have changed while the volume was prepared
 	if e.isOneSource {
 		if err := ganesha.AdoptRecords(v.recovery, firewall.Source4, firewall.Source6); err != nil {
 			o.Log.WithError(err).Warn("Cannot adopt the records of clients of an earlier release. Some clients of the last server may lose their locks")
 		}
 	}
-	lost := takeLost(o, v)
-	o.InForce = lost.asking()
+	lost := takeLostClients(o, v)
+	o.InForce = lost.confirmThenServe()
 	port, err := guardPort(ctx, o, o.target())
 	if err != nil {
-		v.closeWithin(unmountPatience)
+		v.closeWithin(unmountTimeout)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -88,15 +88,15 @@ func serve(ctx context.Context, o Options, v *volume, e *entrance, health *healt
 	}
 	dropped, err := lost.drop(ctx, port)
 	if err != nil {
-		v.within(abandonPatience, v.abandon)
+		v.within(abandonTimeout, v.abandon)
 		return errors.Join(err, port.end(true))
 	}
-	health.recovery.decided(dropped, port.keeper != nil)
+	health.recovery.decided(dropped, port.port != nil)
 	records := newRecords(o, v, health)
 	s := newSupervisor(ctx, o, v, e, config, records)
 	s.failed, s.grown, s.serving = port.failed, health.recovery.grown, health.set
 	reap := reaper()
-	s.each = func() { reap(); e.clients.Look(); records.clients.Report(time.Now()) }
+	s.afterStep = func() { reap(); e.clients.Update(); records.clients.Report(time.Now()) }
 	o.Log.Info("The volume is mounted; starting the NFS server")
 	stop := records.run(ctx)
 	err = s.run(ctx)
@@ -104,20 +104,20 @@ func serve(ctx context.Context, o Options, v *volume, e *entrance, health *healt
 	// A volume that failed, or that another share manager may have by now, gets no flush from here. The replicas would
 	// refuse it, or it would wait for long. All data that the server reported to clients as durable is on disk. Clients
 	// send the rest again to a new server.
-	orderly := (err == nil || errors.Is(err, ErrServerDies)) && !port.muted()
-	request := requestPatience
+	orderly := (err == nil || errors.Is(err, ErrServerDies)) && !port.isClosed()
+	request := terminateTimeout
 	if err != nil || !orderly {
 		request = 0
 	}
-	s.stop(request, killPatience)
+	s.stop(request, killTimeout)
 	if err := port.end(s.isStopped()); err != nil {
 		o.Log.WithError(err).Warn("The rules for the NFS port were not removed")
 	}
 	if orderly {
-		v.closeWithin(unmountPatience)
+		v.closeWithin(unmountTimeout)
 	} else {
 		o.Log.Warn("The volume is unmounted without a flush: it failed, or another share manager may have it")
-		v.within(abandonPatience, v.abandon)
+		v.within(abandonTimeout, v.abandon)
 	}
 	return err
 }
@@ -125,7 +125,7 @@ func serve(ctx context.Context, o Options, v *volume, e *entrance, health *healt
 // newSupervisor supervises servers of a configuration, and their volume.
 func newSupervisor(ctx context.Context, o Options, v *volume, e *entrance, config ganesha.Config, records *records) *supervisor {
 	timing := defaultTiming(o.Lease)
-	p := nfsclient.NewProber(o.NFSPort, timing.limit)
+	p := nfsclient.NewProber(o.NFSPort, timing.probeTimeout)
 	s := &supervisor{
 		watch: watch{t: timing}, now: boottime.Now,
 		lookup: func(ctx context.Context) error { _, err := p.Lookup(ctx, o.Volume); return err },
@@ -135,7 +135,7 @@ func newSupervisor(ctx context.Context, o Options, v *volume, e *entrance, confi
 	}
 	s.start = func() (server, error) {
 		c := config
-		if s.watch.barren > 0 {
+		if s.watch.neverAnswered > 0 {
 			// the last server never answered: so omit everything optional that could be the reason
 			c.WakeLibrary = os.DevNull
 			e.close() // without the library, the server opens the port itself
@@ -144,7 +144,7 @@ func newSupervisor(ctx context.Context, o Options, v *volume, e *entrance, confi
 		if err := records.serverStarts(&c); err != nil {
 			return nil, err
 		}
-		return ganesha.Start(ctx, c, records.clients.Hear)
+		return ganesha.Start(ctx, c, records.clients.HandleLine)
 	}
 	if o.ReadOnly {
 		s.grow = func() error { return nil }
@@ -180,7 +180,7 @@ func (v *volume) recordable(limit time.Duration) error {
 
 // closeWithin flushes and unmounts everything, but does not wait longer than limit.
 func (v *volume) closeWithin(limit time.Duration) {
-	v.within(limit, func() { v.close(time.Now().Add(busyPatience)) })
+	v.within(limit, func() { v.close(time.Now().Add(busyTimeout)) })
 }
 
 // within waits for f, but not longer than limit: a thread that waits for the volume cannot be stopped.

@@ -25,32 +25,33 @@ var (
 
 // timing is how often a share is checked, and how many failures are tolerated.
 type timing struct {
-	// pulse is the longest time between two steps. early is the time between two questions to a server that has not
-	// answered the last one.
-	pulse, early time.Duration
-	// glance is the time between two checks of the state of the server's process. glanceAgain is the time after a check
-	// that found it suspended. A server is killed when so many checks in succession (glances) found that.
-	glance, glanceAgain time.Duration
-	glances             int
-	// question is the time between two questions to a server that answers. limit is how long an answer may take.
-	question, limit time.Duration
-	// round is the time between two checks of the volume.
-	round time.Duration
+	// maxStepInterval is the longest time between two steps. retryInterval is the time between two questions to a
+	// server that has not answered the last one.
+	maxStepInterval, retryInterval time.Duration
+	// stateInterval is the time between two checks of the state of the server's process. stateRecheck is the time after
+	// a check that found it suspended. A server is killed when maxSuspended checks in succession found that.
+	stateInterval, stateRecheck time.Duration
+	maxSuspended                int
+	// probeInterval is the time between two questions to a server that answers. probeTimeout is how long an answer may
+	// take.
+	probeInterval, probeTimeout time.Duration
+	// volumeInterval is the time between two checks of the volume.
+	volumeInterval time.Duration
 	// lease is the longest time that may lie between two steps.
 	lease time.Duration
-	// A server is killed after silences questions in succession without any answer, or after lookups in succession
-	// without one while it answers NULL. But its silence must also be slower times as long as the volume's slowest
-	// answer in that time.
-	silences, lookups int
-	slower            int
-	// starting is how long a server may take for its first answer.
-	starting time.Duration
-	// patience is how long a volume may take to answer, and a killed server to exit.
-	patience time.Duration
-	// A server that exits younger than young is started again after backoff, which doubles up to maxBackoff. If deaths
-	// such servers exit within window, the share manager exits.
-	young, backoff, maxBackoff, window time.Duration
-	deaths                             int
+	// A server is killed after maxUnanswered questions in succession without any answer, or after maxLookups lookups in
+	// succession without one while it answers NULL. But its silence must also be slowFactor times as long as the
+	// volume's slowest answer in that time.
+	maxUnanswered, maxLookups int
+	slowFactor                int
+	// startLimit is how long a server may take for its first answer.
+	startLimit time.Duration
+	// hangLimit is how long a volume may take to answer, and a killed server to exit.
+	hangLimit time.Duration
+	// A server that exits before minUptime is started again after backoff, which doubles up to maxBackoff. If maxExits
+	// such servers exit within exitWindow, the share manager exits.
+	minUptime, backoff, maxBackoff, exitWindow time.Duration
+	maxExits                                   int
 }
 
 // defaultTiming has all the numbers for a server that hangs:
@@ -68,41 +69,41 @@ type timing struct {
 //	                               after 2 to 3 s; by the kubelet's probe 2 to 4 s later
 func defaultTiming(lease time.Duration) timing {
 	return timing{
-		pulse: time.Second, early: 100 * time.Millisecond, question: time.Second, limit: 2 * time.Second,
-		glance: 250 * time.Millisecond, glanceAgain: 100 * time.Millisecond, glances: 2,
-		round: 3 * time.Second, lease: lease, silences: 2, lookups: 4, slower: 4,
-		starting: 30 * time.Second, patience: 30 * time.Second,
-		young: 10 * time.Second, backoff: 500 * time.Millisecond, maxBackoff: 4 * time.Second, window: time.Minute, deaths: 5,
+		maxStepInterval: time.Second, retryInterval: 100 * time.Millisecond, probeInterval: time.Second, probeTimeout: 2 * time.Second,
+		stateInterval: 250 * time.Millisecond, stateRecheck: 100 * time.Millisecond, maxSuspended: 2,
+		volumeInterval: 3 * time.Second, lease: lease, maxUnanswered: 2, maxLookups: 4, slowFactor: 4,
+		startLimit: 30 * time.Second, hangLimit: 30 * time.Second,
+		minUptime: 10 * time.Second, backoff: 500 * time.Millisecond, maxBackoff: 4 * time.Second, exitWindow: time.Minute, maxExits: 5,
 	}
 }
 
-// act is what the supervisor must do.
-type act int
+// action is what the supervisor must do.
+type action int
 
 const (
-	// actStart starts a server; exited reports when it has exited.
-	actStart act = iota + 1
-	// actKill kills it at once.
-	actKill
-	// actLookup asks the server for the export. actNull asks a server that did not answer a lookup for any answer.
+	// startServer starts a server; exited reports when it has exited.
+	startServer action = iota + 1
+	// killServer kills it at once.
+	killServer
+	// probeLookup asks the server for the export. probeNull asks a server that did not answer a lookup for any answer.
 	// probed reports the result.
-	actLookup
-	actNull
-	// actCheck reads from the volume. actWrite also writes to it. checked reports the result.
-	actCheck
-	actWrite
+	probeLookup
+	probeNull
+	// checkVolume reads from the volume. writeVolume also writes to it. checked reports the result.
+	checkVolume
+	writeVolume
 )
 
 // phase is the state of a server.
 //
-//	          actStart              lookup answered           lookup not answered
+//	        startServer              lookup answered           lookup not answered
 //	stopped ───────────► starting ──────────────────► serving ◄──────────────────► silent
 //	   ▲                    │                                    lookup answered      │
-//	   │ exited, from any   │ too late: actKill                       hangs: actKill  │
+//	   │ exited, from any   │ too late: killServer                  hangs: killServer │
 //	   │ phase              ▼                                                         │
 //	   └───────────────── killed ◄────────────────────────────────────────────────────┘
 //
-// A server that is suspended in one of the phases starting, serving and silent is killed, too (actKill).
+// A server that is suspended in one of the phases starting, serving and silent is killed, too (killServer).
 type phase int
 
 const (
@@ -129,24 +130,24 @@ func (p phase) hasAnswered() bool { return p == serving || p == silent }
 // that waits for its volume does not hang.
 type watch struct {
 	t     timing
-	last  time.Duration // of the last awake; 0: none
+	last  time.Duration // of the last checkStall; 0: none
 	phase phase
-	// number is the number of the server, so that news of a former server can be recognised.
+	// number is the number of the server, so that an outcome of a former server can be recognised.
 	number int
 
 	started, killedAt, restartAt time.Duration
-	deaths                       []time.Duration
-	barren                       int // servers in succession that exited without an answer
-	youngDeaths                  int // in succession
+	exits                        []time.Duration
+	neverAnswered                int // servers in succession that exited without an answer
+	shortRuns                    int // in succession
 
-	suspended  int           // checks in succession that found the server suspended
-	nextGlance time.Duration // not before this time
+	suspended      int           // checks in succession that found the server suspended
+	nextStateCheck time.Duration // not before this time
 
 	probing    bool
-	asked      act // the open question, or the last one
+	probe      action // the open question, or the last one
 	probeSince time.Duration
 	nextProbe  time.Duration
-	silences   int           // questions without an answer in succession
+	unanswered int           // questions without an answer in succession
 	lookups    int           // lookups without an answer in succession
 	silentFrom time.Duration // when the first of these lookups was sent
 
@@ -159,8 +160,8 @@ type watch struct {
 	slowest    time.Duration // slowest check of the volume since then
 }
 
-// awake must be called before any other method, and at least every pulse.
-func (w *watch) awake(now time.Duration) error {
+// checkStall must be called before any other method, and at least every maxStepInterval.
+func (w *watch) checkStall(now time.Duration) error {
 	if w.last != 0 && now-w.last > w.t.lease {
 		return fmt.Errorf("%w: %s", ErrStalled, (now - w.last).Round(time.Millisecond))
 	}
@@ -169,87 +170,89 @@ func (w *watch) awake(now time.Duration) error {
 }
 
 // step decides what to do now.
-func (w *watch) step(now time.Duration) ([]act, error) {
+func (w *watch) step(now time.Duration) ([]action, error) {
 	switch {
-	case w.phase == killed && now-w.killedAt > w.t.patience:
+	case w.phase == killed && now-w.killedAt > w.t.hangLimit:
 		return nil, fmt.Errorf("%w for %s", ErrServerStuck, now-w.killedAt)
-	case w.checking && now-w.checkSince > w.t.patience:
+	case w.checking && now-w.checkSince > w.t.hangLimit:
 		return nil, fmt.Errorf("%w for %s", ErrVolumeHangs, now-w.checkSince)
 	}
-	var acts []act
+	var acts []action
 	if !w.checking && now >= w.nextCheck {
 		w.checking, w.checkSince, w.writing = true, now, w.wantWrite
 		if w.wantWrite {
-			acts = append(acts, actWrite)
+			acts = append(acts, writeVolume)
 		} else {
-			acts = append(acts, actCheck)
+			acts = append(acts, checkVolume)
 		}
 	}
 	switch w.phase {
 	case stopped:
 		if now >= w.restartAt {
-			w.phase, w.probing, w.silences, w.lookups = starting, false, 0, 0
-			w.started, w.nextProbe = now, now+w.t.early
-			w.suspended, w.nextGlance = 0, now+w.t.glance
+			w.phase, w.probing, w.unanswered, w.lookups = starting, false, 0, 0
+			w.started, w.nextProbe = now, now+w.t.retryInterval
+			w.suspended, w.nextStateCheck = 0, now+w.t.stateInterval
 			w.number++
-			acts = append(acts, actStart)
+			acts = append(acts, startServer)
 		}
 	case starting:
-		if now-w.started > w.t.starting {
+		if now-w.started > w.t.startLimit {
 			return append(acts, w.kill(now)), nil
 		}
-		acts = append(acts, w.question(now)...)
+		acts = append(acts, w.nextProbes(now)...)
 	case serving, silent:
-		acts = append(acts, w.question(now)...)
+		acts = append(acts, w.nextProbes(now)...)
 	case killed:
 	}
 	return acts, nil
 }
 
-// question asks the server, if that is due. It asks for the export, or for any answer after a lookup without an answer.
-func (w *watch) question(now time.Duration) []act {
+// nextProbes asks the server, if that is due. It asks for the export, or for any answer after a lookup without an
+// answer.
+func (w *watch) nextProbes(now time.Duration) []action {
 	if w.probing || now < w.nextProbe {
 		return nil
 	}
 	w.probing, w.probeSince = true, now
-	if w.phase == silent && w.asked == actLookup {
-		w.asked = actNull
+	if w.phase == silent && w.probe == probeLookup {
+		w.probe = probeNull
 	} else {
-		w.asked = actLookup
+		w.probe = probeLookup
 	}
-	return []act{w.asked}
+	return []action{w.probe}
 }
 
 // runs reports whether a server runs that was not killed.
 func (w *watch) runs() bool { return w.phase != stopped && w.phase != killed }
 
-// needsGlance reports whether it is time to check the state of the server's process. If so, glanced must be called.
-func (w *watch) needsGlance(now time.Duration) bool { return w.runs() && now >= w.nextGlance }
+// needsStateCheck reports whether it is time to check the state of the server's process. If so, stateChecked must be
+// called.
+func (w *watch) needsStateCheck(now time.Duration) bool { return w.runs() && now >= w.nextStateCheck }
 
-// glanced receives whether the server's process is suspended: it answers nothing until another process lets it
+// stateChecked receives whether the server's process is suspended: it answers nothing until another process lets it
 // continue. One check is not enough, because this process and its server may be stopped and continued together.
-func (w *watch) glanced(now time.Duration, suspended bool) []act {
-	w.nextGlance = now + w.t.glance
+func (w *watch) stateChecked(now time.Duration, suspended bool) []action {
+	w.nextStateCheck = now + w.t.stateInterval
 	if !suspended {
 		w.suspended = 0
 		return nil
 	}
 	w.suspended++
-	w.nextGlance = now + w.t.glanceAgain
-	if w.suspended < w.t.glances {
+	w.nextStateCheck = now + w.t.stateRecheck
+	if w.suspended < w.t.maxSuspended {
 		return nil
 	}
-	return []act{w.kill(now)}
+	return []action{w.kill(now)}
 }
 
 // due is the latest time for the next step.
 func (w *watch) due(now time.Duration) time.Duration {
-	due := now + w.t.pulse
+	due := now + w.t.maxStepInterval
 	switch {
 	case w.phase == stopped:
 		due = min(due, w.restartAt)
 	case w.runs():
-		due = min(due, w.nextGlance)
+		due = min(due, w.nextStateCheck)
 		if !w.probing {
 			due = min(due, w.nextProbe)
 		}
@@ -260,53 +263,53 @@ func (w *watch) due(now time.Duration) time.Duration {
 	return max(due, now)
 }
 
-func (w *watch) kill(now time.Duration) act {
-	w.countBarren()
+func (w *watch) kill(now time.Duration) action {
+	w.countUnanswered()
 	w.phase, w.killedAt = killed, now
-	return actKill
+	return killServer
 }
 
-// countBarren counts a server that exits, or is killed, before its first answer.
-func (w *watch) countBarren() {
+// countUnanswered counts a server that exits, or is killed, before its first answer.
+func (w *watch) countUnanswered() {
 	if w.phase == starting {
-		w.barren++
+		w.neverAnswered++
 	}
 }
 
 // exited must be called when a server has exited.
 func (w *watch) exited(now time.Duration) error {
-	w.countBarren()
-	w.deaths = append(w.deaths, now)
-	for now-w.deaths[0] > w.t.window {
-		w.deaths = w.deaths[1:]
+	w.countUnanswered()
+	w.exits = append(w.exits, now)
+	for now-w.exits[0] > w.t.exitWindow {
+		w.exits = w.exits[1:]
 	}
 	w.restartAt = now
-	if now-w.started < w.t.young {
-		w.restartAt += backoff.After(w.t.backoff, w.t.maxBackoff, w.youngDeaths)
-		w.youngDeaths++
+	if now-w.started < w.t.minUptime {
+		w.restartAt += backoff.After(w.t.backoff, w.t.maxBackoff, w.shortRuns)
+		w.shortRuns++
 	} else {
-		w.youngDeaths = 0
+		w.shortRuns = 0
 	}
 	w.phase, w.probing = stopped, false
-	if len(w.deaths) >= w.t.deaths || w.barren >= w.t.deaths {
-		return fmt.Errorf("%w: %d exits within %s, %d servers in succession without an answer", ErrServerDies, len(w.deaths), w.t.window, w.barren)
+	if len(w.exits) >= w.t.maxExits || w.neverAnswered >= w.t.maxExits {
+		return fmt.Errorf("%w: %d exits within %s, %d servers in succession without an answer", ErrServerDies, len(w.exits), w.t.exitWindow, w.neverAnswered)
 	}
 	return nil
 }
 
 // probed receives the result of a question to the server with a number.
-func (w *watch) probed(now time.Duration, number int, err error) []act {
+func (w *watch) probed(now time.Duration, number int, err error) []action {
 	if number != w.number || w.phase == stopped || w.phase == killed {
 		return nil
 	}
-	w.probing, w.nextProbe = false, now+w.t.early
+	w.probing, w.nextProbe = false, now+w.t.retryInterval
 	switch {
-	case err == nil && w.asked == actNull:
-		w.silences = 0
+	case err == nil && w.probe == probeNull:
+		w.unanswered = 0
 		return nil
 	case err == nil:
-		w.phase, w.silences, w.lookups, w.barren, w.wantWrite = serving, 0, 0, 0, false
-		w.nextProbe = now + w.t.question
+		w.phase, w.unanswered, w.lookups, w.neverAnswered, w.wantWrite = serving, 0, 0, 0, false
+		w.nextProbe = now + w.t.probeInterval
 		return nil
 	case w.phase == starting:
 		return nil
@@ -314,26 +317,26 @@ func (w *watch) probed(now time.Duration, number int, err error) []act {
 		w.phase = silent
 		w.silentFrom, w.wroteAt, w.slowest, w.wantWrite, w.nextCheck = w.probeSince, 0, 0, true, now
 	}
-	w.silences++
-	if w.asked == actLookup {
+	w.unanswered++
+	if w.probe == probeLookup {
 		w.lookups++
 	}
-	if w.hangs(now) {
-		return []act{w.kill(now)}
+	if w.isServerHung(now) {
+		return []action{w.kill(now)}
 	}
 	return nil
 }
 
-// hangs reports whether the server itself is the reason for its silence, and the silence is long enough.
-func (w *watch) hangs(now time.Duration) bool {
-	if w.silences < w.t.silences && w.lookups < w.t.lookups {
+// isServerHung reports whether the server itself is the reason for its silence, and the silence is long enough.
+func (w *watch) isServerHung(now time.Duration) bool {
+	if w.unanswered < w.t.maxUnanswered && w.lookups < w.t.maxLookups {
 		return false
 	}
 	slowest := w.slowest
 	if w.checking {
 		slowest = max(slowest, now-w.checkSince)
 	}
-	return w.wroteAt != 0 && w.probeSince >= w.wroteAt && now-w.silentFrom >= time.Duration(w.t.slower)*slowest
+	return w.wroteAt != 0 && w.probeSince >= w.wroteAt && now-w.silentFrom >= time.Duration(w.t.slowFactor)*slowest
 }
 
 // checked receives the result of a check of the volume.
@@ -342,7 +345,7 @@ func (w *watch) checked(now time.Duration, err error) error {
 	if w.writing && err == nil {
 		w.wroteAt, w.wantWrite = now, false
 	}
-	w.checking, w.nextCheck = false, now+w.t.round
+	w.checking, w.nextCheck = false, now+w.t.volumeInterval
 	if w.wantWrite {
 		w.nextCheck = now
 	}
@@ -356,5 +359,5 @@ func (w *watch) checked(now time.Duration, err error) error {
 // writes serves none.
 func (w *watch) serving(now time.Duration) bool {
 	isServed := w.phase == serving || w.phase == silent && w.wroteAt == 0
-	return isServed && (!w.checking || now-w.checkSince <= 2*w.t.round)
+	return isServed && (!w.checking || now-w.checkSince <= 2*w.t.volumeInterval)
 }

@@ -37,37 +37,37 @@ type supervisor struct {
 	grown func(error)
 	// serving is called when clients start or cease to be served.
 	serving func(bool)
-	// each is called once a pulse or more often.
-	each func()
-	log  *logrus.Entry
+	// afterStep is called once per timing.maxStepInterval or more often.
+	afterStep func()
+	log       *logrus.Entry
 
 	// failed receives the reason when clients can no longer be served; nil: only this supervisor detects that.
 	failed <-chan error
 
 	server    server
-	news      chan news
+	outcomes  chan outcome
 	sizeBytes int64 // to which the file system was grown
 	growing   bool
 	growAfter time.Duration // not tried before this time; after a failure
 	growError string        // of the last attempt; empty: it succeeded
 	wasServed bool
-	silence   error // the result of the last probe
+	probeErr  error // the result of the last probe
 }
 
-// news is the outcome of a background task; the main loop calls it.
-type news func(now time.Duration) ([]act, error)
+// outcome applies the result of a background task; the main loop calls it.
+type outcome func(now time.Duration) ([]action, error)
 
 // run serves until ctx is done, when it returns nil, or until it must stop. It leaves the server running, if there is
 // one: see stop.
 func (s *supervisor) run(ctx context.Context) error {
-	aside, cancel := context.WithCancel(ctx)
+	taskCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.news = make(chan news)
+	s.outcomes = make(chan outcome)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	defer s.tell(false)
+	defer s.setServed(false)
 	for {
-		var told news
+		var received outcome
 		var ended <-chan struct{}
 		if s.server != nil {
 			ended = s.server.Ended()
@@ -79,25 +79,25 @@ func (s *supervisor) run(ctx context.Context) error {
 		case <-ctx.Done():
 			stopping = true
 		case <-timer.C:
-		case told = <-s.news:
+		case received = <-s.outcomes:
 		case <-ended:
-			told = s.gone
+			received = s.serverExited
 		}
 		now := s.now()
-		if err := s.watch.awake(now); err != nil || stopping {
+		if err := s.watch.checkStall(now); err != nil || stopping {
 			return err
 		}
-		if err := s.react(aside, now, told); err != nil {
+		if err := s.handle(taskCtx, now, received); err != nil {
 			return err
 		}
 		timer.Reset(s.watch.due(now) - now)
 	}
 }
 
-// react applies the news and executes the resulting actions.
-func (s *supervisor) react(ctx context.Context, now time.Duration, told news) error {
-	if told != nil {
-		acts, err := told(now)
+// handle applies an outcome and executes the resulting actions.
+func (s *supervisor) handle(ctx context.Context, now time.Duration, received outcome) error {
+	if received != nil {
+		acts, err := received(now)
 		if err != nil {
 			return err
 		}
@@ -105,8 +105,8 @@ func (s *supervisor) react(ctx context.Context, now time.Duration, told news) er
 			return err
 		}
 	}
-	if s.server != nil && s.watch.needsGlance(now) {
-		if err := s.glance(ctx, now); err != nil {
+	if s.server != nil && s.watch.needsStateCheck(now) {
+		if err := s.checkState(ctx, now); err != nil {
 			return err
 		}
 	}
@@ -117,61 +117,61 @@ func (s *supervisor) react(ctx context.Context, now time.Duration, told news) er
 	if err := s.do(ctx, acts); err != nil {
 		return err
 	}
-	s.tell(s.watch.serving(now))
-	s.each()
+	s.setServed(s.watch.serving(now))
+	s.afterStep()
 	return nil
 }
 
 // errSuspended is why a server is killed that another process has stopped.
 var errSuspended = errors.New("its process is suspended by a signal or a debugger (state T or t)")
 
-// glance checks whether the server's process runs.
-func (s *supervisor) glance(ctx context.Context, now time.Duration) error {
-	acts := s.watch.glanced(now, s.server.IsSuspended())
+// checkState checks whether the server's process runs.
+func (s *supervisor) checkState(ctx context.Context, now time.Duration) error {
+	acts := s.watch.stateChecked(now, s.server.IsSuspended())
 	if len(acts) > 0 {
-		s.silence = errSuspended
+		s.probeErr = errSuspended
 	}
 	return s.do(ctx, acts)
 }
 
-// gone is the news that the server has exited.
-func (s *supervisor) gone(now time.Duration) ([]act, error) {
+// serverExited is the outcome that the server has exited.
+func (s *supervisor) serverExited(now time.Duration) ([]action, error) {
 	s.log.WithError(s.server.Why()).Warn("The NFS server has exited")
 	s.server = nil
 	return nil, s.watch.exited(now)
 }
 
-func (s *supervisor) do(ctx context.Context, acts []act) error {
+func (s *supervisor) do(ctx context.Context, acts []action) error {
 	for _, a := range acts {
 		switch a {
-		case actStart:
+		case startServer:
 			server, err := s.start()
 			if err != nil {
 				return err // another attempt would fail in the same way
 			}
 			s.server = server
-		case actKill:
-			s.log.WithError(s.silence).Warn("The NFS server does not answer. The share manager kills it")
+		case killServer:
+			s.log.WithError(s.probeErr).Warn("The NFS server does not answer. The share manager kills it")
 			if err := s.server.Kill(); err != nil {
 				return err
 			}
-		case actLookup:
+		case probeLookup:
 			s.probe(ctx, s.lookup)
-		case actNull:
+		case probeNull:
 			s.probe(ctx, s.null)
-		case actCheck, actWrite:
-			s.look(ctx, a == actWrite)
+		case checkVolume, writeVolume:
+			s.checkVolume(ctx, a == writeVolume)
 		}
 	}
 	return nil
 }
 
-// aside runs f in the background, and passes its news to the main loop while that loop runs.
-func (s *supervisor) aside(ctx context.Context, f func() news) {
+// runInBackground runs f in the background, and passes its outcome to the main loop while that loop runs.
+func (s *supervisor) runInBackground(ctx context.Context, f func() outcome) {
 	go func() {
-		told := f()
+		result := f()
 		select {
-		case s.news <- told:
+		case s.outcomes <- result:
 		case <-ctx.Done():
 		}
 	}()
@@ -179,13 +179,13 @@ func (s *supervisor) aside(ctx context.Context, f func() news) {
 
 func (s *supervisor) probe(ctx context.Context, ask func(context.Context) error) {
 	number := s.watch.number
-	s.aside(ctx, func() news {
+	s.runInBackground(ctx, func() outcome {
 		err := ask(ctx)
-		return func(now time.Duration) ([]act, error) {
+		return func(now time.Duration) ([]action, error) {
 			if s.watch.phase.hasAnswered() && nfsclient.IsBusy(err) {
 				err = nil
 			}
-			s.silence = err
+			s.probeErr = err
 			if err != nil && s.watch.phase.hasAnswered() {
 				s.log.WithError(err).Warn("The NFS server did not answer")
 			}
@@ -194,15 +194,15 @@ func (s *supervisor) probe(ctx context.Context, ask func(context.Context) error)
 	})
 }
 
-// look checks the volume, and whether its device has grown.
-func (s *supervisor) look(ctx context.Context, write bool) {
-	s.aside(ctx, func() news {
+// checkVolume checks the volume, and whether its device has grown.
+func (s *supervisor) checkVolume(ctx context.Context, write bool) {
+	s.runInBackground(ctx, func() outcome {
 		err := s.check(write)
 		size, sizeErr := int64(0), err
 		if err == nil {
 			size, sizeErr = s.size()
 		}
-		return func(now time.Duration) ([]act, error) {
+		return func(now time.Duration) ([]action, error) {
 			if sizeErr == nil && size > s.sizeBytes && !s.growing && now >= s.growAfter {
 				s.growTo(ctx, size)
 			}
@@ -218,9 +218,9 @@ const growRetry = time.Minute
 // growTo grows the file system. There is no second request to grow it, so a failed attempt is repeated.
 func (s *supervisor) growTo(ctx context.Context, size int64) {
 	s.growing = true
-	s.aside(ctx, func() news {
+	s.runInBackground(ctx, func() outcome {
 		err := s.grow()
-		return func(now time.Duration) ([]act, error) {
+		return func(now time.Duration) ([]action, error) {
 			s.growing = false
 			s.grown(err)
 			log := s.log.WithField("sizeBytes", size)
@@ -239,7 +239,7 @@ func (s *supervisor) growTo(ctx context.Context, size int64) {
 	})
 }
 
-func (s *supervisor) tell(served bool) {
+func (s *supervisor) setServed(served bool) {
 	if served == s.wasServed {
 		return
 	}

@@ -111,9 +111,9 @@ func newWorld() *world {
 			w.grown.Add(1)
 			return nil
 		},
-		serving: w.serves,
-		each:    func() {},
-		log:     quiet(),
+		serving:   w.serves,
+		afterStep: func() {},
+		log:       quiet(),
 	}
 	return w
 }

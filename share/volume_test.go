@@ -46,7 +46,7 @@ func answering(found ...string) (utilexec.Interface, *[]string) {
 	return fake, &called
 }
 
-func TestAFileSystemIsMadeOnlyWhereNoneWasEverSeen(t *testing.T) {
+func TestAFileSystemIsCreatedOnlyOnABlankDevice(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		first, then string // results of blkid

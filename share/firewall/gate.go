@@ -12,12 +12,12 @@ import (
 // gateTable comes before all others: packets that it drops reach neither connection tracking nor another table.
 const gateTable = "longhorn-share-gate"
 
-// gateLife is how long a confirmed question opens the port, counted from before the question.
-const gateLife = 4 * time.Second
+// confirmationTTL is how long a confirmed question opens the port, counted from before the question.
+const confirmationTTL = 4 * time.Second
 
-// MuteAfter is how long after the last limited question of its share manager a server reaches no client. It is
-// gateLife, and a second for clocks that run at slightly different speeds.
-const MuteAfter = gateLife + time.Second
+// UnreachableAfter is how long after the last limited question of its share manager a server reaches no client. It is
+// confirmationTTL, and a second for clocks that run at slightly different speeds.
+const UnreachableAfter = confirmationTTL + time.Second
 
 // slots is how many questions the kernel knows: the one under way, and the last confirmed one.
 const slots = 2
@@ -37,7 +37,7 @@ const slots = 2
 // client sends them again, and has lost nothing when the port opens again.
 type gate struct {
 	port int
-	life time.Duration
+	ttl  time.Duration
 }
 
 // The state "open without limit" has its own slot.
@@ -88,7 +88,7 @@ func (g gate) install() error {
 				}
 			}
 		}
-		for _, way := range []struct {
+		for _, direction := range []struct {
 			name  string
 			hook  *nftables.ChainHook
 			port  uint32
@@ -98,17 +98,17 @@ func (g gate) install() error {
 			{"out", nftables.ChainHookOutput, sourcePort, isTo(itself)},
 		} {
 			chain := c.AddChain(&nftables.Chain{
-				Name: way.name, Table: table, Type: nftables.ChainTypeFilter, Hooknum: way.hook, Priority: nftables.ChainPriorityRaw,
+				Name: direction.name, Table: table, Type: nftables.ChainTypeFilter, Hooknum: direction.hook, Priority: nftables.ChainPriorityRaw,
 			})
 			rule := func(parts ...[]expr.Any) {
 				c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: join(parts...)})
 			}
 			accept, drop := []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}, []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}
-			rule(way.local, accept)
+			rule(direction.local, accept)
 			for _, pair := range passes {
-				rule(isTCP(), []expr.Any{header(way.port, 2), isIn(pair[0]), isIn(pair[1])}, accept)
+				rule(isTCP(), []expr.Any{header(direction.port, 2), isIn(pair[0]), isIn(pair[1])}, accept)
 			}
-			rule(isTCP(), hasPort(way.port, g.port), drop)
+			rule(isTCP(), hasPort(direction.port, g.port), drop)
 		}
 		return nil
 	})
@@ -124,7 +124,7 @@ func (g gate) arm(slot int) error {
 	return g.change("starting the timer of", func(c *nftables.Conn) error {
 		c.FlushSet(g.confirmed(slot))
 		c.FlushSet(g.armed(slot))
-		return c.SetAddElements(g.armed(slot), []nftables.SetElement{{Key: g.key(), Timeout: g.life}})
+		return c.SetAddElements(g.armed(slot), []nftables.SetElement{{Key: g.key(), Timeout: g.ttl}})
 	})
 }
 
@@ -154,7 +154,7 @@ func (g gate) limit(slot int) error {
 			c.FlushSet(g.armed(s))
 			c.FlushSet(g.confirmed(s))
 		}
-		if err := c.SetAddElements(g.armed(slot), []nftables.SetElement{{Key: g.key(), Timeout: g.life}}); err != nil {
+		if err := c.SetAddElements(g.armed(slot), []nftables.SetElement{{Key: g.key(), Timeout: g.ttl}}); err != nil {
 			return err
 		}
 		return c.SetAddElements(g.confirmed(slot), []nftables.SetElement{{Key: g.key()}})

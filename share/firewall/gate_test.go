@@ -12,15 +12,15 @@ import (
 )
 
 // guard installs a gate in the server's network. Its slots last for long, so that no step of a test has a deadline.
-func (d door) guard(life time.Duration) gate {
+func (d clientRules) guard(life time.Duration) gate {
 	d.t.Helper()
-	g := gate{port: doorPort, life: life}
+	g := gate{port: testPort, ttl: life}
 	d.in(d.server, g.install)
 	return g
 }
 
-// mute waits until data sent over a connection gets no answer.
-func (d door) mute(conn net.Conn) {
+// close waits until data sent over a connection gets no answer.
+func (d clientRules) close(conn net.Conn) {
 	d.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
@@ -35,7 +35,7 @@ func (d door) mute(conn net.Conn) {
 }
 
 // heard waits for data that was sent while the port was closed: the kernels send it again.
-func (d door) heard(conn net.Conn) {
+func (d clientRules) heard(conn net.Conn) {
 	d.t.Helper()
 	require.NoError(d.t, conn.SetDeadline(time.Now().Add(patience)))
 	answer := make([]byte, 5)
@@ -45,7 +45,7 @@ func (d door) heard(conn net.Conn) {
 }
 
 // elements is the number of elements in a set.
-func (d door) elements(s *nftables.Set) int {
+func (d clientRules) elements(s *nftables.Set) int {
 	d.t.Helper()
 	var found []nftables.SetElement
 	d.in(d.server, func() error {
@@ -61,11 +61,11 @@ func (d door) elements(s *nftables.Set) int {
 
 // A question that was armed and confirmed opens the port. The port closes at once, or when the question's time is over.
 // Established connections pause and lose nothing.
-func TestTheGateOpensAndCloses(t *testing.T) {
-	d := newDoor(t)
+func TestThePortOpensAndCloses(t *testing.T) {
+	d := newClientRules(t)
 	before := d.call("192.0.2.1")
 	g := d.guard(time.Hour)
-	d.mute(before)
+	d.close(before)
 	d.refused("192.0.2.2")
 	d.refused("fd00:2::2")
 	d.in(d.server, func() error { // Ganesha's supervisor
@@ -89,12 +89,12 @@ func TestTheGateOpensAndCloses(t *testing.T) {
 	d.in(d.server, func() error { return g.arm(0) })
 	d.echo(six)
 	d.in(d.server, func() error { return g.arm(1) })
-	d.mute(six)
+	d.close(six)
 	d.in(d.server, func() error { return g.confirm(1) })
 	d.heard(six)
 
 	d.in(d.server, g.close)
-	d.mute(six)
+	d.close(six)
 	d.in(d.server, g.open)
 	d.heard(six)
 	d.in(d.server, func() error { return g.limit(0) })
@@ -102,20 +102,20 @@ func TestTheGateOpensAndCloses(t *testing.T) {
 	assert.Zero(t, d.elements(g.armed(withoutLimit)))
 	assert.Equal(t, 1, d.elements(g.armed(0)))
 	d.in(d.server, g.close)
-	d.mute(six)
+	d.close(six)
 	d.in(d.server, g.remove)
 	d.heard(six)
 }
 
 // The process does nothing after a "yes": the kernel closes the port. The process confirms late, after a pause: that
 // opens nothing.
-func TestTheKernelClosesThePortOfAProcessThatStandsStill(t *testing.T) {
-	d := newDoor(t)
+func TestTheKernelClosesThePortOfAPausedProcess(t *testing.T) {
+	d := newClientRules(t)
 	g := d.guard(2 * time.Second)
 	d.in(d.server, func() error { return g.arm(0) })
 	d.in(d.server, func() error { return g.confirm(0) })
 	conn := d.call("192.0.2.1")
-	d.mute(conn)
+	d.close(conn)
 	assert.Zero(t, d.elements(g.armed(0)))
 
 	d.in(d.server, func() error { return g.arm(1) })
@@ -127,12 +127,12 @@ func TestTheKernelClosesThePortOfAProcessThatStandsStill(t *testing.T) {
 }
 
 // A port that was open without limit is limited from then on.
-func TestALimitEndsByItself(t *testing.T) {
-	d := newDoor(t)
+func TestATimeLimitNeedsNoProcess(t *testing.T) {
+	d := newClientRules(t)
 	g := d.guard(time.Second)
 	d.in(d.server, g.open)
 	conn := d.call("192.0.2.1")
 	require.Eventually(t, func() bool { return d.elements(g.armed(withoutLimit)) == 1 }, patience, time.Millisecond)
 	d.in(d.server, func() error { return g.limit(0) })
-	d.mute(conn)
+	d.close(conn)
 }

@@ -27,7 +27,7 @@ func limitClients(port int, networks []netip.Prefix) error {
 	c.AddTable(table) // so that there is a table to delete
 	c.DelTable(table)
 	if networks != nil {
-		if err := addDoor(c, c.AddTable(table), port, networks); err != nil {
+		if err := addClientRules(c, c.AddTable(table), port, networks); err != nil {
 			return err
 		}
 	}
@@ -37,9 +37,9 @@ func limitClients(port int, networks []netip.Prefix) error {
 	return nil
 }
 
-// addDoor adds the rules. Its chain comes before the chain of ShowOneSource in the same hook, which has the priority of
-// source NAT.
-func addDoor(c *nftables.Conn, table *nftables.Table, port int, networks []netip.Prefix) error {
+// addClientRules adds the rules. Its chain comes before the chain of ShowOneSource in the same hook, which has the
+// priority of source NAT.
+func addClientRules(c *nftables.Conn, table *nftables.Table, port int, networks []netip.Prefix) error {
 	chain := c.AddChain(&nftables.Chain{
 		Name: "clients", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
 	})
@@ -86,9 +86,9 @@ func addDoor(c *nftables.Conn, table *nftables.Table, port int, networks []netip
 
 // addElements adds a few elements at a time: one netlink message holds 64 KiB of them.
 func addElements(c *nftables.Conn, set *nftables.Set, elements []nftables.SetElement) error {
-	const few = 500
+	const batch = 500
 	for len(elements) > 0 {
-		n := min(few, len(elements))
+		n := min(batch, len(elements))
 		if err := c.SetAddElements(set, elements[:n]); err != nil {
 			return err
 		}

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhoFindsNoServerIsNotRefused: a client without a server gets no answer, so the kernel's NFS client comes back
-// sooner. A connected client still learns that its server exited.
-func TestWhoFindsNoServerIsNotRefused(t *testing.T) {
-	d := newDoor(t)
-	const nobody = doorPort + 1
+// TestAClientThatFindsNoServerIsNotRefused: a client without a server gets no answer, so the kernel's NFS client comes
+// back sooner. A connected client still learns that its server exited.
+func TestAClientThatFindsNoServerIsNotRefused(t *testing.T) {
+	d := newClientRules(t)
+	const nobody = testPort + 1
 	conn := d.call("192.0.2.1")
 	d.call("fd00:2::1")
 	dial := func(network, to string, port int) error {
@@ -45,7 +45,7 @@ func TestWhoFindsNoServerIsNotRefused(t *testing.T) {
 	}
 	assert.ErrorIs(t, dial(d.server, "127.0.0.1", nobody), syscall.ECONNREFUSED, "from this machine")
 
-	d.in(d.server, func() error { return DropRefusals(doorPort) })
+	d.in(d.server, func() error { return DropRefusals(testPort) })
 	d.reset()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	_, err := conn.Read(make([]byte, 1))

@@ -19,14 +19,14 @@ func TestAServerWithoutALimitWaitsUntilTheMembersKnow(t *testing.T) {
 		"all members have heard it":                        {[]Verdict{Yes}, 0, nil},
 		"all but one of an earlier release have heard it":  {[]Verdict{CannotTell}, 0, nil},
 		"the instance manager is of an earlier release":    {[]Verdict{NotOffered}, 0, nil},
-		"some have heard it, later all":                    {[]Verdict{Unconfirmed, Unconfirmed, Yes}, 2 * questionSoon, nil},
+		"some have heard it, later all":                    {[]Verdict{Unconfirmed, Unconfirmed, Yes}, 2 * questionRetryInterval, nil},
 		"nothing listens for long":                         {[]Verdict{Refused}, refusedStart, nil},
-		"nothing listens, then one answers":                {[]Verdict{Refused, Refused, Yes}, 2 * questionSoon, nil},
-		"some may have heard it, then nothing listens":     {[]Verdict{Unconfirmed, Refused}, muteWaits, ErrMuted},
-		"some may have heard it, then it cannot be asked":  {[]Verdict{Unconfirmed, NotOffered}, muteWaits, ErrMuted},
-		"it is never confirmed":                            {[]Verdict{Unconfirmed}, muteWaits, ErrMuted},
-		"the engine is gone":                               {[]Verdict{No}, muteEnds, ErrMuted},
-		"the engine is gone, and the next one is in force": {[]Verdict{No, No, Yes}, 2 * questionSoon, nil},
+		"nothing listens, then one answers":                {[]Verdict{Refused, Refused, Yes}, 2 * questionRetryInterval, nil},
+		"some may have heard it, then nothing listens":     {[]Verdict{Unconfirmed, Refused}, maxClosedUnconfirmed, ErrNotConfirmed},
+		"some may have heard it, then it cannot be asked":  {[]Verdict{Unconfirmed, NotOffered}, maxClosedUnconfirmed, ErrNotConfirmed},
+		"it is never confirmed":                            {[]Verdict{Unconfirmed}, maxClosedUnconfirmed, ErrNotConfirmed},
+		"the engine is gone":                               {[]Verdict{No}, maxClosedGone, ErrNotConfirmed},
+		"the engine is gone, and the next one is in force": {[]Verdict{No, No, Yes}, 2 * questionRetryInterval, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestAServerWithoutALimitWaitsUntilTheMembersKnow(t *testing.T) {
 				<-ctx.Done()
 				return Unanswered, late
 			}, func() time.Duration { return time.Since(began) })
-			assert.ErrorIs(t, err, ErrMuted)
+			assert.ErrorIs(t, err, ErrNotConfirmed)
 			assert.ErrorIs(t, err, late, "the reason")
 		})
 	})

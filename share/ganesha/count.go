@@ -90,11 +90,11 @@ var waitsFor = regexp.MustCompile(`^[^\]]*\[[^\]]*\] nfs_try_lift_grace :[A-Z0-9
 // clientsRead is how many records the server has read, if a line says that. A server that has read none logs nothing
 // about clients: its grace period ends at once.
 func clientsRead(line []byte) (clients int, ok bool) {
-	if !bytes.Contains(line, []byte("clid count(")) && !bytes.Contains(line, []byte(graceOver)) {
+	if !bytes.Contains(line, []byte("clid count(")) && !bytes.Contains(line, []byte(graceEndText)) {
 		return 0, false
 	}
-	if m := origin.FindSubmatch(line); m != nil && string(m[1]) == endsGrace {
-		return 0, bytes.Contains(line[len(m[0]):], []byte(graceOver))
+	if m := origin.FindSubmatch(line); m != nil && string(m[1]) == graceEndFunction {
+		return 0, bytes.Contains(line[len(m[0]):], []byte(graceEndText))
 	}
 	m := waitsFor.FindSubmatch(line)
 	if m == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-func TestHowManyClientsHaveARecord(t *testing.T) {
+func TestCount(t *testing.T) {
 	const one, two = "::ffff:169.254.99.1-(3:one)", "169.254.99.1-(6:0x7477)"
 	long := strings.Repeat("x", 300)
 	head, tail := "::ffff:169.254.99.1-(300:"+long[:200], long[200:]+")"
@@ -102,17 +102,17 @@ func TestAServerThatReadsFewerRecordsIsReported(t *testing.T) {
 				before = NewIncident("Reason", "why")
 			}
 			r := NewRecording(before, func(f types.ShareRecovery) { told = append(told, f) }, quiet())
-			r.since = start
+			r.started = start
 			for _, n := range c.records {
 				r.ServerStarts(n)
 			}
 			for _, line := range c.lines {
-				r.Hear([]byte(line))
+				r.HandleLine([]byte(line))
 			}
 			r.Report(start)
 			assert.Equal(t, c.soon, len(told) == 1)
-			r.Report(start.Add(askedBy))
-			r.Report(start.Add(askedBy + time.Second))
+			r.Report(start.Add(firstQuestionLimit))
+			r.Report(start.Add(firstQuestionLimit + time.Second))
 			if c.want == "" {
 				assert.Empty(t, told)
 				return

@@ -8,7 +8,7 @@
 //	records.go, adopt.go     whether the last server's records of clients exist, and at which address clients are seen
 //	owner.go, count.go       the volume of these records; how many of them the server must find
 //	epoch.go, lost.go        the number of each server; records of clients that cannot come back
-//	foreign.go, ballast.go   foreign entries are removed; space for the records is reserved
+//	foreign.go, reserve.go   foreign entries are removed; space for the records is reserved
 //	wake.go, wake/           the server checks every 0.1 s whether its clients are back
 //
 // It must not know when a server is started or killed, nor mount anything: package share does this. It must not know

@@ -36,7 +36,7 @@ func tree(t *testing.T, dir string) []string {
 }
 
 // A user of the volume, before it was shared or after, wrote into the recovery directory.
-func TestWhatIsForeignIsDroppedFromTheRecoveryData(t *testing.T) {
+func TestForeignEntriesAreRemovedFromTheRecoveryData(t *testing.T) {
 	const current, client = "v4recov/node0.ABCDEF", "v4recov/node0.ABCDEF/169.254.99.1-(20:Linux NFSv4.2 node-1)"
 	elsewhere := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(elsewhere, "empty"), 0o700))
@@ -85,7 +85,7 @@ func TestWhatIsForeignIsDroppedFromTheRecoveryData(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "later"), nil, 0o600))
 		}, want: append([]string{"later"}, kept...)},
 		{name: "the ballast → stays", fill: func(t *testing.T, dir string) {
-			require.NoError(t, os.MkdirAll(filepath.Join(dir, ballastName, "00"), 0o700))
+			require.NoError(t, os.MkdirAll(filepath.Join(dir, reserveName, "00"), 0o700))
 		}, want: append([]string{"ballast/", "ballast/00/"}, kept...)},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,17 +6,17 @@ import (
 	"regexp"
 )
 
-// logFilter parses the server's log. It passes every line of the server's own to hear, and writes on the lines worth
+// logFilter parses the server's log. It passes every line of the server's own to onLine, and writes on the lines worth
 // reading. The server's own lines start with a mark that no client knows (config.go). So if a client forges a line,
 // with a line feed in a value, the line does not count as the server's own. Such a remainder of a line is treated in
 // the same way as the start of the line.
 type logFilter struct {
-	mark    []byte
-	hear    func(line []byte) // receives each line with the mark, without it
-	lines   chan []byte       // to be written on
-	rest    []byte
-	quieted bool   // the last line of the server's own was chatter
-	looked  []byte // the result of the last check for clients
+	mark      []byte
+	onLine    func(line []byte) // receives each line with the mark, without it
+	lines     chan []byte       // to be written on
+	rest      []byte
+	isSkipped bool   // the last line of the server's own was chatter
+	lastCheck []byte // the result of the last check for clients
 }
 
 const (
@@ -27,8 +27,8 @@ const (
 )
 
 // newLogFilter writes lines on to a writer until close.
-func newLogFilter(to io.Writer, mark string, hear func([]byte)) *logFilter {
-	f := &logFilter{mark: []byte(mark + " "), hear: hear, lines: make(chan []byte, maxUnread)}
+func newLogFilter(to io.Writer, mark string, onLine func([]byte)) *logFilter {
+	f := &logFilter{mark: []byte(mark + " "), onLine: onLine, lines: make(chan []byte, maxUnread)}
 	go func() {
 		for line := range f.lines {
 			_, _ = to.Write(line)
@@ -59,10 +59,10 @@ func (f *logFilter) Write(p []byte) (int, error) {
 func (f *logFilter) line(line []byte) {
 	line, isMarked := bytes.CutPrefix(line, f.mark)
 	if isMarked {
-		f.hear(line)
-		f.quieted = isChatter(line)
+		f.onLine(line)
+		f.isSkipped = isNoise(line)
 	}
-	if f.quieted || isChatter(line) || isMarked && f.isAsBefore(line) {
+	if f.isSkipped || isNoise(line) || isMarked && f.isRepeated(line) {
 		return
 	}
 	select {
@@ -71,25 +71,25 @@ func (f *logFilter) line(line []byte) {
 	}
 }
 
-// isAsBefore reports whether a line says that a check for clients had the same result as the previous one: there are
+// isRepeated reports whether a line says that a check for clients had the same result as the previous one: there are
 // ten checks in a second (wake.go).
-func (f *logFilter) isAsBefore(line []byte) bool {
+func (f *logFilter) isRepeated(line []byte) bool {
 	m := origin.FindSubmatch(line)
 	if m == nil || string(m[1]) != "nfs_try_lift_grace" {
 		return false
 	}
 	found := line[len(m[0]):]
-	same := bytes.Equal(found, f.looked)
-	f.looked = found
+	same := bytes.Equal(found, f.lastCheck)
+	f.lastCheck = found
 	return same
 }
 
 // origin is the head of a line of Ganesha's own: the function, the component, and the severity.
 var origin = regexp.MustCompile(`^[^\]]*\[[^\]]*\] (\S+) :([A-Z0-9 _]+) :([A-Z_]+) :`)
 
-// isChatter reports whether a line reports the level of a part of Ganesha's log, or is one that only waking reads. A
+// isNoise reports whether a line reports the level of a part of Ganesha's log, or is one that only graceWaker reads. A
 // line that a client could not be recorded is not chatter.
-func isChatter(line []byte) bool {
+func isNoise(line []byte) bool {
 	m := origin.FindSubmatch(line)
 	if m == nil {
 		return false

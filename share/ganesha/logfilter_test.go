@@ -83,7 +83,7 @@ func (d deaf) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestALogThatNobodyReadsStopsNoServer(t *testing.T) {
+func TestAnUnreadLogBlocksNoServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, heard := deaf{make(chan struct{})}, 0
 		f := newLogFilter(d, "M", func([]byte) { heard++ })

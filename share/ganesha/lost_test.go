@@ -47,9 +47,9 @@ func TestRecordsOfLostClientsAreDropped(t *testing.T) {
 	assert.Equal(t, []string{recordOfB}, recordsIn(t, recovery))
 }
 
-// TestAListIsTakenOnce: not by a process that restarts in the same pod, by another pod of the same engine, or by a pod
-// that comes late.
-func TestAListIsTakenOnce(t *testing.T) {
+// TestAListIsTakenOnlyOnce: not by a process that restarts in the same pod, by another pod of the same engine, or by a
+// pod that comes late.
+func TestAListIsTakenOnlyOnce(t *testing.T) {
 	recovery := t.TempDir()
 	take := func(after int64) bool {
 		isFirst, err := TakeList(recovery, after)
@@ -68,8 +68,8 @@ func TestAListIsTakenOnce(t *testing.T) {
 	assert.True(t, take(10))
 }
 
-// TestRecordsStayWhenTheyMust: only a record that certainly belongs to a lost client is removed.
-func TestRecordsStayWhenTheyMust(t *testing.T) {
+// TestRecordsThatStay: only a record that certainly belongs to a lost client is removed.
+func TestRecordsThatStay(t *testing.T) {
 	all := func(string) bool { return true }
 	for name, tc := range map[string]struct {
 		record string
@@ -102,7 +102,7 @@ func TestAListThatCannotBeRecordedIsNotTaken(t *testing.T) {
 	require.Error(t, Serves(recovery, 7))
 }
 
-func TestClientsAreThoseOfTheRecordsInForce(t *testing.T) {
+func TestClientsComeFromTheRecordsInForce(t *testing.T) {
 	recovery := recordsOf(t, recordOfA, "something", recordOfB)
 	names, err := Clients(recovery)
 	require.NoError(t, err)

@@ -116,14 +116,14 @@ func TestRecordsThatCannotBeRemovedKeepTheOtherUID(t *testing.T) {
 	assert.Equal(t, "another", owner)
 }
 
-func TestWhoseTheRecordsAreCannotBeRead(t *testing.T) {
+func TestTheOwnerOfRecordsCannotBeRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err := Claim(file, "ours")
 	require.ErrorIs(t, err, unix.ENOTDIR, "an error, and not a volume without a UID")
 }
 
-func TestWhatIsTheUIDOfAVolume(t *testing.T) {
+func TestIsVolumeUID(t *testing.T) {
 	for text, want := range map[string]bool{
 		"0f4a1c0e-8f2e-4c59-9b1d-3c1f6d2f7a10": true, "volume": true, "": false, ".": false, "..": false, "a/b": false, "../a": false, "-a": false, "a b": false, "a\n": false,
 		"0123456789012345678901234567890123456789012345678901234567890123": false,

@@ -24,8 +24,8 @@ type Server struct {
 }
 
 // Start starts a server that exits with this process, whatever stops this process: nothing would supervise the server.
-// hear receives each line of its log.
-func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
+// onLine receives each line of its log.
+func Start(ctx context.Context, c Config, onLine func([]byte)) (*Server, error) {
 	if err := os.WriteFile(c.File, []byte(c.Text()), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the NFS server's configuration: %w", err)
 	}
@@ -35,7 +35,7 @@ func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
 	// each of its threads would have its own arena, which would never release the memory that it once needed
 	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	wake, err := newWaking(cmd, c.WakeLibrary, c.Log)
+	wake, err := newGraceWaker(cmd, c.WakeLibrary, c.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +43,8 @@ func Start(ctx context.Context, c Config, hear func([]byte)) (*Server, error) {
 		c.Listener.pass(cmd)
 	}
 	log := newLogFilter(os.Stdout, c.Mark, func(line []byte) {
-		hear(line)
-		wake.hear(line)
+		onLine(line)
+		wake.handleLine(line)
 	})
 	cmd.Stdout, cmd.Stderr = log, log
 	s := &Server{done: make(chan struct{})}

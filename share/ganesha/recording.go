@@ -21,9 +21,9 @@ import (
 // its start. Without that directory, 4.3 serves, and 9.14 exits.
 var unrecorded = regexp.MustCompile(`^[^\]]*\[[^\]]*\] fs_\S+ :(?:CLIENT ID|RECOVERY) :[A-Z_]+ :Failed to create (?:v4 recovery dir|client in recovery dir) ?\(.*\)(?:, errno)?: (.*)\n?$`)
 
-// askedBy is the time after the start of a share manager by which the leader has certainly asked it about the last
-// server's records. A later finding replaces that one.
-const askedBy = 2 * time.Minute
+// firstQuestionLimit is the time after the start of a share manager by which the leader has certainly asked it about
+// the last server's records. A later finding replaces that one.
+const firstQuestionLimit = 2 * time.Minute
 
 // Recording says whether the server reads and writes the records of clients on the volume, according to its log.
 //
@@ -33,32 +33,33 @@ const askedBy = 2 * time.Minute
 //	has read fewer records than exist              RecoveryDataMissing                some clients have lost it
 //
 // In a pod's first answer, the leader takes all of these for findings about an earlier pod's records. So only the
-// number of records that the first server of the pod has read is reported at once. Everything else waits for askedBy.
+// number of records that the first server of the pod has read is reported at once. Everything else waits for
+// firstQuestionLimit.
 type Recording struct {
-	since time.Time // the start of this process
-	tell  func(types.ShareRecovery)
-	log   *logrus.Entry
+	started time.Time // the start of this process
+	report  func(types.ShareRecovery)
+	log     *logrus.Entry
 	// before: a loss that was found before the first server waits until the leader asks for it.
 	before bool
 
-	mu    sync.Mutex
-	lacks bool // the server could not record a client; guarded by mu
+	mu           sync.Mutex
+	cannotRecord bool // the server could not record a client; guarded by mu
 	// records is how many records the server must find; NotKnown also after it has logged how many it found; guarded by
 	// mu.
-	records int
-	servers int                 // that have started; guarded by mu
-	soon    bool                // latest need not wait; guarded by mu
-	latest  types.ShareRecovery // to be reported; zero: nothing; guarded by mu
+	records  int
+	servers  int                 // that have started; guarded by mu
+	isUrgent bool                // latest need not wait; guarded by mu
+	latest   types.ShareRecovery // to be reported; zero: nothing; guarded by mu
 }
 
-// NewRecording creates a Recording that reports to tell. before is the finding about the last server's records, which
-// tell already knows; zero: no loss.
-func NewRecording(before types.ShareRecovery, tell func(types.ShareRecovery), log *logrus.Entry) *Recording {
-	return &Recording{since: time.Now(), tell: tell, log: log, before: before.Incident != "", records: NotKnown}
+// NewRecording creates a Recording that calls report. before is the finding about the last server's records, which
+// report already knows; zero: no loss.
+func NewRecording(before types.ShareRecovery, report func(types.ShareRecovery), log *logrus.Entry) *Recording {
+	return &Recording{started: time.Now(), report: report, log: log, before: before.Incident != "", records: NotKnown}
 }
 
-// Hear receives each line that the server itself wrote to its log. It never blocks.
-func (r *Recording) Hear(line []byte) {
+// HandleLine receives each line that the server itself wrote to its log. It never blocks.
+func (r *Recording) HandleLine(line []byte) {
 	if read, ok := clientsRead(line); ok {
 		r.read(read)
 		return
@@ -70,7 +71,7 @@ func (r *Recording) Hear(line []byte) {
 	if m == nil {
 		return
 	}
-	r.Lacks(string(m[1]))
+	r.CannotRecord(string(m[1]))
 }
 
 // read records how many records the server has read. Only its first line about that counts: clients may unregister
@@ -83,21 +84,21 @@ func (r *Recording) read(clients int) {
 	if clients >= records {
 		return
 	}
-	why := fmt.Sprintf("the NFS server has read the records of only %d of %d clients", clients, records)
-	r.latest, r.soon = NewIncident(types.ReasonRecoveryDataMissing, why), r.servers == 1 && !r.before
-	r.log.WithField(logfields.Reason, why).Warn("Some clients have lost their open files and locks")
+	reason := fmt.Sprintf("the NFS server has read the records of only %d of %d clients", clients, records)
+	r.latest, r.isUrgent = NewIncident(types.ReasonRecoveryDataMissing, reason), r.servers == 1 && !r.before
+	r.log.WithField(logfields.Reason, reason).Warn("Some clients have lost their open files and locks")
 }
 
-// Lacks records that the server cannot record its clients, and why.
-func (r *Recording) Lacks(why string) {
+// CannotRecord records that the server cannot record its clients, and why.
+func (r *Recording) CannotRecord(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lacks {
+	if r.cannotRecord {
 		return
 	}
-	r.lacks = true
-	r.latest, r.soon = NewIncident(types.ReasonRecoveryDataUnusable, "the NFS server cannot record its clients on the volume: "+why), false
-	r.log.WithField("error", why).Warn("The NFS server cannot record its clients on the volume. They lose their open files and locks when the server exits")
+	r.cannotRecord = true
+	r.latest, r.isUrgent = NewIncident(types.ReasonRecoveryDataUnusable, "the NFS server cannot record its clients on the volume: "+reason), false
+	r.log.WithField("error", reason).Warn("The NFS server cannot record its clients on the volume. They lose their open files and locks when the server exits")
 }
 
 // TryRecords checks whether a server that starts can create its directory of records, and one record, in a recovery
@@ -116,9 +117,9 @@ func (r *Recording) ServerStarts(records int) {
 	defer r.mu.Unlock()
 	r.records = records
 	r.servers++
-	if r.lacks {
-		r.lacks = false
-		r.latest, r.soon = NewIncident(types.ReasonRecoveryDataMissing, "the previous server could not record its clients on the volume"), false
+	if r.cannotRecord {
+		r.cannotRecord = false
+		r.latest, r.isUrgent = NewIncident(types.ReasonRecoveryDataMissing, "the previous server could not record its clients on the volume"), false
 	}
 }
 
@@ -126,11 +127,11 @@ func (r *Recording) ServerStarts(records int) {
 func (r *Recording) Report(now time.Time) {
 	r.mu.Lock()
 	latest := r.latest
-	if latest.Incident == "" || !r.soon && now.Sub(r.since) < askedBy {
+	if latest.Incident == "" || !r.isUrgent && now.Sub(r.started) < firstQuestionLimit {
 		r.mu.Unlock()
 		return
 	}
 	r.latest = types.ShareRecovery{}
 	r.mu.Unlock()
-	r.tell(latest)
+	r.report(latest)
 }

@@ -34,18 +34,18 @@ func TestAServerThatCannotRecordItsClientsIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told []types.ShareRecovery
-			r := &Recording{since: start, records: NotKnown, tell: func(f types.ShareRecovery) { told = append(told, f) }, log: quiet()}
+			r := &Recording{started: start, records: NotKnown, report: func(f types.ShareRecovery) { told = append(told, f) }, log: quiet()}
 			for _, line := range c.lines {
 				if line == "" {
 					r.ServerStarts(NotKnown)
 				} else {
-					r.Hear([]byte(line))
+					r.HandleLine([]byte(line))
 				}
 			}
-			r.Report(start.Add(askedBy - time.Second))
+			r.Report(start.Add(firstQuestionLimit - time.Second))
 			assert.Empty(t, told, "what was found at the start has not been asked for yet")
-			r.Report(start.Add(askedBy))
-			r.Report(start.Add(askedBy + time.Second))
+			r.Report(start.Add(firstQuestionLimit))
+			r.Report(start.Add(firstQuestionLimit + time.Second))
 			if c.want == "" {
 				assert.Empty(t, told)
 				return

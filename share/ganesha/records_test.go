@@ -68,7 +68,7 @@ func TestLostRecords(t *testing.T) {
 	}
 }
 
-func TestIncidentsHaveNamesOfTheirOwn(t *testing.T) {
+func TestIncidentNamesAreUnique(t *testing.T) {
 	first, second := NewIncident("Reason", "why"), NewIncident("Reason", "why")
 	assert.NotEmpty(t, first.Incident)
 	assert.NotEqual(t, first.Incident, second.Incident)

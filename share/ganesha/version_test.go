@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheImageIsMadeOnlyWithThisRelease(t *testing.T) {
+func TestTheImageHasOnlyThisReleaseOfGanesha(t *testing.T) {
 	dockerfile, err := os.ReadFile("../../deploy/Dockerfile")
 	require.NoError(t, err)
 	assert.Contains(t, string(dockerfile), "RUN ganesha.nfsd -v | grep -F 'NFS-Ganesha Release = V"+Version+"'\n")

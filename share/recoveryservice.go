@@ -97,13 +97,13 @@ func (s *recoveryService) Recovery(context.Context, *proto.RecoveryRequest) (*pr
 	return answer, nil
 }
 
-// askPatience is how long a share manager may take to answer: the answer is in its memory.
-const askPatience = 2 * time.Second
+// askTimeout is how long a share manager may take to answer: the answer is in its memory.
+const askTimeout = 2 * time.Second
 
 // AskRecovery asks the share manager at host:port whether it found the recovery data. A share manager of a release that
 // cannot answer has lost nothing. An error means that nothing is known yet, and that a later attempt may help.
 func AskRecovery(ctx context.Context, address string) (types.ShareRecovery, error) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -129,19 +129,19 @@ const (
 // recoveryOf reads the answer of a share manager that may be of any release, or faulty. A loss counts whatever its
 // details are.
 func recoveryOf(r *proto.RecoveryReply) types.ShareRecovery {
-	said := types.ShareRecovery{
+	result := types.ShareRecovery{
 		NotGrown: cut(r.GetNotGrown(), maxMessage), NotLimited: cut(r.GetNotLimited(), maxMessage),
 		Dropped: r.GetDroppedClients(), PortGuarded: r.GetPortGuarded(),
 	}
 	if r.GetIncidentId() == "" {
-		return said
+		return result
 	}
-	said.Reason = r.GetReason()
-	if said.Reason != types.ReasonRecoveryDataUnusable {
-		said.Reason = types.ReasonRecoveryDataMissing
+	result.Reason = r.GetReason()
+	if result.Reason != types.ReasonRecoveryDataUnusable {
+		result.Reason = types.ReasonRecoveryDataMissing
 	}
-	said.Incident, said.Message, said.FoundAt = cut(r.GetIncidentId(), maxIncident), cut(r.GetMessage(), maxMessage), time.Unix(r.GetFoundAtUnix(), 0)
-	return said
+	result.Incident, result.Message, result.FoundAt = cut(r.GetIncidentId(), maxIncident), cut(r.GetMessage(), maxMessage), time.Unix(r.GetFoundAtUnix(), 0)
+	return result
 }
 
 // cut returns the first bytes of a text, at most the given number, without an incomplete character.

@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-// fill uses all inodes of a file system except the inodes in the ballast.
+// fill uses all inodes of a file system except the inodes in the reserve.
 func fill(t *testing.T, dir string) {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -26,7 +26,7 @@ func fill(t *testing.T, dir string) {
 	}
 }
 
-func TestRoomForRecordsIsKeptAndGivenUpWhereNoneIsLeft(t *testing.T) {
+func TestTheReserveIsReleasedOnAFullFileSystem(t *testing.T) {
 	if os.Getuid() != 0 {
 		mountns.Missing(t, "root")
 	}
@@ -36,22 +36,22 @@ func TestRoomForRecordsIsKeptAndGivenUpWhereNoneIsLeft(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "size=32m,nr_inodes=600"))
 	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
-	b := Ballast{Recovery: dir, Log: quiet()}
+	b := Reserve{Recovery: dir, Log: quiet()}
 	count := func() int {
-		kept, _ := os.ReadDir(filepath.Join(dir, ballastName))
+		kept, _ := os.ReadDir(filepath.Join(dir, reserveName))
 		return len(kept)
 	}
-	b.Keep()
-	assert.Equal(t, ballastCount, count())
-	b.GiveUp()
-	assert.Equal(t, ballastCount, count(), "there is other room")
+	b.Refill()
+	assert.Equal(t, reserveCount, count())
+	b.Release()
+	assert.Equal(t, reserveCount, count(), "there is other room")
 	fill(t, dir)
 	require.ErrorIs(t, unix.Mkdir(filepath.Join(dir, "v4recov"), 0o700), unix.ENOSPC)
-	b.Keep()
-	assert.Equal(t, ballastCount, count())
-	b.GiveUp()
+	b.Refill()
+	assert.Equal(t, reserveCount, count())
+	b.Release()
 	assert.Zero(t, count())
 	require.NoError(t, unix.Mkdir(filepath.Join(dir, "v4recov"), 0o700))
-	b.Keep()
+	b.Refill()
 	assert.Zero(t, count(), "there is no room to spare")
 }

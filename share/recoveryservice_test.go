@@ -43,7 +43,7 @@ func TestAskingForTheRecoveryData(t *testing.T) {
 }
 
 // The answer is written into a status.
-func TestALossCountsWhateverIsSaidOfIt(t *testing.T) {
+func TestALossCountsWithInvalidDetails(t *testing.T) {
 	h, err := serveHealth(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(h.close)
@@ -57,7 +57,7 @@ func TestALossCountsWhateverIsSaidOfIt(t *testing.T) {
 	}, got)
 }
 
-func TestAShareManagerThatCannotTellHasLostNothing(t *testing.T) {
+func TestAShareManagerThatCannotAnswerHasLostNothing(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s, done := grpc.NewServer(), make(chan struct{})

@@ -13,38 +13,38 @@ import (
 // question, unless the answer is Yes. The error is for messages. Question must return soon after ctx is done.
 type Question func(ctx context.Context, limited bool) (Verdict, error)
 
-// Gatekeeper keeps the NFS port of this network open only while the volume's engine is in force:
+// PortGuard keeps the NFS port of this network open only while the volume's engine is in force:
 // docs/dataplane/PROTOCOL.md, "Whether a generation is in force". Otherwise a server on a node that is cut off would
 // continue to grant locks. It would also answer reads from its cache, without a disk.
-type Gatekeeper struct {
+type PortGuard struct {
 	gate gate
 	ask  Question
 	now  func() time.Duration
 	log  *logrus.Entry
 
-	muted atomic.Bool
-	told  bool   // that the port is closed
-	fault string // the last refusal of the kernel; "": none
+	closed     atomic.Bool
+	isReported bool   // that the port is closed
+	fault      string // the last refusal of the kernel; "": none
 }
 
-// NewGatekeeper closes a port of this network, until Run opens it. now is the time since some fixed moment; it
+// NewPortGuard closes a port of this network, until Run opens it. now is the time since some fixed moment; it
 // continues while this process is paused. An error says that the kernel cannot limit the port, which is open as before.
 // In that case the caller must send no limited question, because members would treat it as proof that the port is
 // limited (AskWithoutLimit).
-func NewGatekeeper(port int, ask Question, now func() time.Duration, log *logrus.Entry) (*Gatekeeper, error) {
-	k := &Gatekeeper{gate: gate{port: port, life: gateLife}, ask: ask, now: now, log: log}
+func NewPortGuard(port int, ask Question, now func() time.Duration, log *logrus.Entry) (*PortGuard, error) {
+	k := &PortGuard{gate: gate{port: port, ttl: confirmationTTL}, ask: ask, now: now, log: log}
 	if err := k.gate.install(); err != nil {
 		return nil, errors.Join(err, k.gate.remove())
 	}
-	k.muted.Store(true)
+	k.closed.Store(true)
 	return k, nil
 }
 
-// Muted reports whether the port is closed, as far as this process knows.
-func (k *Gatekeeper) Muted() bool { return k.muted.Load() }
+// IsClosed reports whether the port is closed, as far as this process knows.
+func (k *PortGuard) IsClosed() bool { return k.closed.Load() }
 
 // Remove opens the port permanently. The server must have exited.
-func (k *Gatekeeper) Remove() error { return k.gate.remove() }
+func (k *PortGuard) Remove() error { return k.gate.remove() }
 
 // reply is the answer to the question with a number.
 type reply struct {
@@ -54,9 +54,9 @@ type reply struct {
 }
 
 // Run asks, and opens and closes the port. It runs until ctx is done, when it returns nil, or until the port was closed
-// for too long (ErrMuted). It leaves the port as it is: an open port closes when its time is over.
-func (k *Gatekeeper) Run(ctx context.Context) error {
-	rule, replies := newMuteRule(k.now()), make(chan reply)
+// for too long (ErrNotConfirmed). It leaves the port as it is: an open port closes when its time is over.
+func (k *PortGuard) Run(ctx context.Context) error {
+	rule, replies := newPortRule(k.now()), make(chan reply)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var reason error
@@ -89,11 +89,11 @@ func (k *Gatekeeper) Run(ctx context.Context) error {
 }
 
 // do acts, and informs the rule about refusals of the kernel. An error says that the port may be open and must not be.
-func (k *Gatekeeper) do(ctx context.Context, rule *muteRule, acts []muteAct, replies chan<- reply) error {
+func (k *PortGuard) do(ctx context.Context, rule *portRule, acts []portAction, replies chan<- reply) error {
 	var failed error
 	for _, a := range acts {
 		var err error
-		switch a.deed {
+		switch a.verb {
 		case doArm:
 			err = k.gate.arm(a.slot)
 		case doConfirm:
@@ -105,13 +105,13 @@ func (k *Gatekeeper) do(ctx context.Context, rule *muteRule, acts []muteAct, rep
 		case doClose:
 			err = k.gate.close()
 		case doAsk:
-			k.begin(ctx, rule.number, rule.limited, failed, replies)
+			k.startQuestion(ctx, rule.number, rule.limited, failed, replies)
 		}
 		switch {
-		case err != nil && a.deed == doClose:
+		case err != nil && a.verb == doClose:
 			return err
 		case err != nil:
-			rule.refused(a.deed)
+			rule.refused(a.verb)
 		}
 		failed = errors.Join(failed, err)
 	}
@@ -119,15 +119,15 @@ func (k *Gatekeeper) do(ctx context.Context, rule *muteRule, acts []muteAct, rep
 	return nil
 }
 
-// begin asks in the background. If the slot of a question could not be armed, the question is not sent: the port must
-// be limited when members hear that it is.
-func (k *Gatekeeper) begin(ctx context.Context, number int, limited bool, failed error, replies chan<- reply) {
+// startQuestion asks in the background. If the slot of a question could not be armed, the question is not sent: the
+// port must be limited when members hear that it is.
+func (k *PortGuard) startQuestion(ctx context.Context, number int, limited bool, failed error, replies chan<- reply) {
 	go func() {
 		r := reply{number: number, verdict: Unanswered, err: failed}
 		if failed == nil {
-			asking, cancel := context.WithTimeout(ctx, questionLimit)
+			askCtx, cancel := context.WithTimeout(ctx, questionTimeout)
 			defer cancel()
-			r.verdict, r.err = k.ask(asking, limited)
+			r.verdict, r.err = k.ask(askCtx, limited)
 		}
 		select {
 		case replies <- r:
@@ -137,7 +137,7 @@ func (k *Gatekeeper) begin(ctx context.Context, number int, limited bool, failed
 }
 
 // refused logs once that the kernel refused a change.
-func (k *Gatekeeper) refused(err error) {
+func (k *PortGuard) refused(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -150,17 +150,17 @@ func (k *Gatekeeper) refused(err error) {
 
 // tell logs once when clients are not served, and when they are served again. If a port is closed at the start, this is
 // not logged before the first answer.
-func (k *Gatekeeper) tell(muted, answered bool, last Verdict, reason error) {
-	wasMuted := k.muted.Swap(muted)
+func (k *PortGuard) tell(closed, answered bool, last Verdict, reason error) {
+	wasClosed := k.closed.Swap(closed)
 	switch log := k.log.WithField("verdict", last.String()); {
-	case muted && !k.told && (answered || !wasMuted):
-		k.told = true
+	case closed && !k.isReported && (answered || !wasClosed):
+		k.isReported = true
 		if reason != nil {
 			log = log.WithError(reason)
 		}
 		log.Warn("The NFS port is closed to clients until the volume's engine is confirmed to be in force")
-	case !muted && wasMuted:
-		k.told = false
+	case !closed && wasClosed:
+		k.isReported = false
 		log.Info("The NFS port is open to clients")
 	}
 }

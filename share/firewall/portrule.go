@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// ErrMuted means that clients were not served for so long that another share manager must try: no question was answered
-// with yes.
-var ErrMuted = errors.New("the volume's engine was not confirmed to be in force")
+// ErrNotConfirmed means that clients were not served for so long that another share manager must try: no question was
+// answered with yes.
+var ErrNotConfirmed = errors.New("the volume's engine was not confirmed to be in force")
 
 // Verdict is the answer to the question whether the volume's engine is in force.
 type Verdict int
@@ -51,30 +51,30 @@ func (v Verdict) String() string {
 }
 
 const (
-	// questionEvery is the time between two questions. questionSoon is the time after a question that did not open a
-	// closed port.
-	questionEvery = time.Second
-	questionSoon  = 200 * time.Millisecond
-	// questionLimit is how long an answer may take.
-	questionLimit = 2 * time.Second
-	// mutePulse is the longest time between two steps. After muteGap between two steps, earlier answers no longer
-	// count.
-	mutePulse = 250 * time.Millisecond
-	muteGap   = 2 * time.Second
-	// muteEnds is how long a port may be closed if the engine is gone permanently. muteWaits is how long if it was not
-	// confirmed. In that case a member or the API server does not answer, no successor can start either, and the engine
-	// may be confirmed again.
-	muteEnds, muteWaits = 15 * time.Second, time.Minute
+	// questionInterval is the time between two questions. questionRetryInterval is the time after a question that did
+	// not open a closed port.
+	questionInterval      = time.Second
+	questionRetryInterval = 200 * time.Millisecond
+	// questionTimeout is how long an answer may take.
+	questionTimeout = 2 * time.Second
+	// maxStepInterval is the longest time between two steps. After maxStepGap between two steps, earlier answers no
+	// longer count.
+	maxStepInterval = 250 * time.Millisecond
+	maxStepGap      = 2 * time.Second
+	// maxClosedGone is how long a port may be closed if the engine is gone permanently. maxClosedUnconfirmed is how
+	// long if it was not confirmed. In that case a member or the API server does not answer, no successor can start
+	// either, and the engine may be confirmed again.
+	maxClosedGone, maxClosedUnconfirmed = 15 * time.Second, time.Minute
 	// refusedStart is the time after which a socket without a listener counts as left over by an earlier release. An
 	// instance manager of this release that starts listens sooner.
 	refusedStart = 10 * time.Second
 )
 
-// muteDeed is an action on the gate.
-type muteDeed int
+// portVerb is an action on the gate.
+type portVerb int
 
 const (
-	doArm     muteDeed = iota + 1 // the slot of the next question
+	doArm     portVerb = iota + 1 // the slot of the next question
 	doAsk                         // the question; answer receives the result
 	doConfirm                     // the slot of the question
 	doOpen                        // without limit
@@ -82,13 +82,13 @@ const (
 	doClose                       // at once
 )
 
-// muteAct is a deed and the slot that it is about.
-type muteAct struct {
-	deed muteDeed
+// portAction is a verb and the slot that it is about.
+type portAction struct {
+	verb portVerb
 	slot int
 }
 
-// muteRule decides when the port is open. Its methods receive events and their times, and decide. The times count from
+// portRule decides when the port is open. Its methods receive events and their times, and decide. The times count from
 // some fixed moment and continue while the process is paused. The methods do nothing themselves.
 //
 //	asked with limit       yes            open for 4 s from before the question
@@ -104,120 +104,120 @@ type muteAct struct {
 //	                       else           as before
 //
 // The members must know before the port has no limit. Otherwise a successor treats the age of a question as proof that
-// this server is mute. So an instance manager that does not answer never opens the port: it may have passed the
-// question on.
-type muteRule struct {
-	limited bool
-	open    bool // without limit
-	slot    int  // of the question under way, or the next one
-	heard   bool // a member may have heard a question of this process
-	// late are earlier questions without an answer so far: a member may have heard them.
-	late int
+// this server no longer reaches clients. So an instance manager that does not answer never opens the port: it may have
+// passed the question on.
+type portRule struct {
+	limited    bool
+	open       bool // without limit
+	slot       int  // of the question under way, or the next one
+	mayBeHeard bool // a member may have heard a question of this process
+	// lateQuestions are earlier questions without an answer so far: a member may have heard them.
+	lateQuestions int
 
-	began, last time.Duration
-	until       time.Duration // the port is open until then, as far as this process knows
+	started, lastStep time.Duration
+	until             time.Duration // the port is open until then, as far as this process knows
 	// closedAt is when the port was seen to be closed; while it is open, when it was last seen.
 	closedAt time.Duration
-	asking   bool
+	isAsking bool
 	// number is the number of the question, so that a late answer can be recognised.
 	number  int
-	asked   time.Duration
+	askedAt time.Duration
 	next    time.Duration
 	verdict Verdict // the last one
 }
 
-func newMuteRule(now time.Duration) *muteRule {
-	return &muteRule{limited: true, began: now, last: now, closedAt: now, next: now}
+func newPortRule(now time.Duration) *portRule {
+	return &portRule{limited: true, started: now, lastStep: now, closedAt: now, next: now}
 }
 
 // isOpen reports whether clients are served, as far as the process knows.
-func (m *muteRule) isOpen(now time.Duration) bool { return m.open || now < m.until }
+func (m *portRule) isOpen(now time.Duration) bool { return m.open || now < m.until }
 
-// step must be called at least every mutePulse, and before answer.
-func (m *muteRule) step(now time.Duration) ([]muteAct, error) {
-	var acts []muteAct
-	if now-m.last > muteGap && m.limited {
-		if m.asking {
-			m.late++
+// step must be called at least every maxStepInterval, and before answer.
+func (m *portRule) step(now time.Duration) ([]portAction, error) {
+	var acts []portAction
+	if now-m.lastStep > maxStepGap && m.limited {
+		if m.isAsking {
+			m.lateQuestions++
 		}
 		// the code below asks a new question, so the answer to the earlier one no longer counts
-		m.until, m.asking, m.next = 0, false, now
-		acts = append(acts, muteAct{deed: doClose})
+		m.until, m.isAsking, m.next = 0, false, now
+		acts = append(acts, portAction{verb: doClose})
 	}
-	m.last = now
+	m.lastStep = now
 	if m.isOpen(now) {
 		m.closedAt = now
 	}
 	if limit := closedLimit(m.verdict); now-m.closedAt >= limit {
-		return acts, fmt.Errorf("%w within %s: %s", ErrMuted, limit, m.verdict)
+		return acts, fmt.Errorf("%w within %s: %s", ErrNotConfirmed, limit, m.verdict)
 	}
-	if m.asking || now < m.next {
+	if m.isAsking || now < m.next {
 		return acts, nil
 	}
-	m.asking, m.asked = true, now
+	m.isAsking, m.askedAt = true, now
 	m.number++
 	if m.limited {
-		acts = append(acts, muteAct{doArm, m.slot})
+		acts = append(acts, portAction{doArm, m.slot})
 	}
-	return append(acts, muteAct{deed: doAsk}), nil
+	return append(acts, portAction{verb: doAsk}), nil
 }
 
 // due is the latest time for the next step.
-func (m *muteRule) due(now time.Duration) time.Duration {
-	if m.asking {
-		return now + mutePulse
+func (m *portRule) due(now time.Duration) time.Duration {
+	if m.isAsking {
+		return now + maxStepInterval
 	}
-	return max(now, min(now+mutePulse, m.next))
+	return max(now, min(now+maxStepInterval, m.next))
 }
 
 // answer receives the result of the question with a number.
-func (m *muteRule) answer(now time.Duration, number int, v Verdict) []muteAct {
+func (m *portRule) answer(now time.Duration, number int, v Verdict) []portAction {
 	if v != NotOffered && v != Refused {
-		m.heard = true // also if this answer is too late
+		m.mayBeHeard = true // also if this answer is too late
 	}
 	switch {
 	case number != m.number:
-		m.late--
+		m.lateQuestions--
 		return nil
-	case !m.asking:
+	case !m.isAsking:
 		return nil
 	}
-	m.asking, m.verdict = false, v
+	m.isAsking, m.verdict = false, v
 	slot, wasLimited := m.slot, m.limited
-	deed := m.decide(now, v)
+	verb := m.decide(now, v)
 	switch {
 	case m.limited != wasLimited:
 		m.next = now
 	case m.isOpen(now):
-		m.next = max(now, m.asked+questionEvery)
+		m.next = max(now, m.askedAt+questionInterval)
 	default:
-		m.next = now + questionSoon
+		m.next = now + questionRetryInterval
 	}
-	if deed == 0 {
+	if verb == 0 {
 		return nil
 	}
-	return []muteAct{{deed, slot}}
+	return []portAction{{verb, slot}}
 }
 
-// decide returns the deed for a verdict; 0: nothing.
-func (m *muteRule) decide(now time.Duration, v Verdict) muteDeed {
-	old := isEarlierRelease(v, now-m.began)
+// decide returns the verb for a verdict; 0: nothing.
+func (m *portRule) decide(now time.Duration, v Verdict) portVerb {
+	old := isEarlierRelease(v, now-m.started)
 	switch {
 	case v == No:
 		m.limited, m.open, m.until = true, false, 0
 		return doClose
-	case old && !m.heard && m.late == 0:
-		return m.openWide()
+	case old && !m.mayBeHeard && m.lateQuestions == 0:
+		return m.openUnlimited()
 	case v == CannotTell && m.limited:
 		m.limited = false
 	case v == CannotTell:
-		return m.openWide()
+		return m.openUnlimited()
 	case v == Yes && m.limited:
-		m.until = max(m.until, m.asked+gateLife)
+		m.until = max(m.until, m.askedAt+confirmationTTL)
 		m.slot = (m.slot + 1) % slots
 		return doConfirm
 	case v == Yes && m.open:
-		m.limited, m.open, m.until = true, false, now+gateLife
+		m.limited, m.open, m.until = true, false, now+confirmationTTL
 		m.slot = (m.slot + 1) % slots
 		return doLimit
 	case v == Yes:
@@ -235,13 +235,13 @@ func isEarlierRelease(v Verdict, waited time.Duration) bool {
 // closedLimit is how long a port may be closed after this answer.
 func closedLimit(v Verdict) time.Duration {
 	if v == No {
-		return muteEnds
+		return maxClosedGone
 	}
-	return muteWaits
+	return maxClosedUnconfirmed
 }
 
-// openWide opens the port without limit, once.
-func (m *muteRule) openWide() muteDeed {
+// openUnlimited opens the port without limit, once.
+func (m *portRule) openUnlimited() portVerb {
 	m.limited = false
 	if m.open {
 		return 0
@@ -250,8 +250,8 @@ func (m *muteRule) openWide() muteDeed {
 	return doOpen
 }
 
-// refused records that the kernel refused a deed: the port is as it was before.
-func (m *muteRule) refused(d muteDeed) {
+// refused records that the kernel refused an action: the port is as it was before.
+func (m *portRule) refused(d portVerb) {
 	switch d {
 	case doConfirm:
 		m.until = 0

@@ -10,46 +10,46 @@ import (
 
 // ruled feeds times and answers to a rule.
 type ruled struct {
-	*muteRule
+	*portRule
 	t   *testing.T
 	now time.Duration
 }
 
-const muteStart = time.Hour
+const closedStart = time.Hour
 
 func newRuled(t *testing.T) *ruled {
-	return &ruled{newMuteRule(muteStart), t, muteStart}
+	return &ruled{newPortRule(closedStart), t, closedStart}
 }
 
 var (
-	askedWithLimit = func(slot int) []muteAct { return []muteAct{{doArm, slot}, {deed: doAsk}} }
-	askedWithout   = []muteAct{{deed: doAsk}}
+	askedWithLimit = func(slot int) []portAction { return []portAction{{doArm, slot}, {verb: doAsk}} }
+	askedWithout   = []portAction{{verb: doAsk}}
 )
 
 // at lets time pass, in steps of a pulse, and expects these acts from the last step.
-func (r *ruled) at(after time.Duration, want ...muteAct) {
+func (r *ruled) at(after time.Duration, want ...portAction) {
 	r.t.Helper()
-	for r.now+mutePulse < muteStart+after {
-		r.now += mutePulse
+	for r.now+maxStepInterval < closedStart+after {
+		r.now += maxStepInterval
 		acts, err := r.step(r.now)
 		require.NoError(r.t, err)
-		require.Empty(r.t, acts, "at %s", r.now-muteStart)
+		require.Empty(r.t, acts, "at %s", r.now-closedStart)
 	}
-	r.now = muteStart + after
+	r.now = closedStart + after
 	acts, err := r.step(r.now)
 	require.NoError(r.t, err)
 	assert.Equal(r.t, want, acts, "at %s", after)
 }
 
 // hears passes an answer to the question under way, and expects these acts.
-func (r *ruled) hears(v Verdict, want ...muteAct) {
+func (r *ruled) hears(v Verdict, want ...portAction) {
 	r.t.Helper()
-	assert.Equal(r.t, want, r.answer(r.now, r.number, v), "at %s: %s", r.now-muteStart, v)
+	assert.Equal(r.t, want, r.answer(r.now, r.number, v), "at %s: %s", r.now-closedStart, v)
 }
 
 func (r *ruled) wantOpen(open bool) {
 	r.t.Helper()
-	assert.Equal(r.t, open, r.isOpen(r.now), "at %s", r.now-muteStart)
+	assert.Equal(r.t, open, r.isOpen(r.now), "at %s", r.now-closedStart)
 }
 
 func TestThePortIsOpenFor4sFromAQuestionThatIsConfirmed(t *testing.T) {
@@ -57,7 +57,7 @@ func TestThePortIsOpenFor4sFromAQuestionThatIsConfirmed(t *testing.T) {
 	r.at(0, askedWithLimit(0)...)
 	r.wantOpen(false)
 	r.at(300 * time.Millisecond)
-	r.hears(Yes, muteAct{doConfirm, 0})
+	r.hears(Yes, portAction{doConfirm, 0})
 	r.wantOpen(true)
 	r.at(time.Second, askedWithLimit(1)...)
 	r.at(2900 * time.Millisecond)
@@ -68,31 +68,31 @@ func TestThePortIsOpenFor4sFromAQuestionThatIsConfirmed(t *testing.T) {
 	r.at(4 * time.Second)
 	r.wantOpen(false)
 	r.hears(Unconfirmed)
-	r.at(4*time.Second+questionSoon, askedWithLimit(1)...)
-	r.hears(Yes, muteAct{doConfirm, 1})
+	r.at(4*time.Second+questionRetryInterval, askedWithLimit(1)...)
+	r.hears(Yes, portAction{doConfirm, 1})
 	r.wantOpen(true)
-	r.at(5*time.Second+questionSoon, askedWithLimit(0)...)
-	r.hears(No, muteAct{deed: doClose})
+	r.at(5*time.Second+questionRetryInterval, askedWithLimit(0)...)
+	r.hears(No, portAction{verb: doClose})
 	r.wantOpen(false)
 }
 
-func TestAnAnswerToAnEarlierQuestionIsNone(t *testing.T) {
+func TestAnAnswerToAnEarlierQuestionIsIgnored(t *testing.T) {
 	r := newRuled(t)
 	r.at(0, askedWithLimit(0)...)
-	r.hears(Yes, muteAct{doConfirm, 0})
+	r.hears(Yes, portAction{doConfirm, 0})
 	assert.Empty(t, r.answer(r.now, r.number, Yes), "no question is under way")
 	r.at(time.Second, askedWithLimit(1)...)
 	old := r.number
-	r.now += muteGap + time.Millisecond
+	r.now += maxStepGap + time.Millisecond
 	acts, err := r.step(r.now)
 	require.NoError(t, err)
-	assert.Equal(t, append([]muteAct{{deed: doClose}}, askedWithLimit(1)...), acts, "the process stood still")
+	assert.Equal(t, append([]portAction{{verb: doClose}}, askedWithLimit(1)...), acts, "the process stood still")
 	r.wantOpen(false)
 	assert.Empty(t, r.answer(r.now, old, Yes))
 	r.wantOpen(false)
-	r.hears(Yes, muteAct{doConfirm, 1})
+	r.hears(Yes, portAction{doConfirm, 1})
 	r.wantOpen(true)
-	r.now += muteGap
+	r.now += maxStepGap
 	acts, err = r.step(r.now)
 	require.NoError(t, err)
 	assert.Equal(t, askedWithLimit(0), acts, "2 s are no gap")
@@ -105,11 +105,11 @@ func TestAPortThatIsClosedForLongEndsTheShareManager(t *testing.T) {
 		first, then Verdict
 		limit       time.Duration
 	}{
-		"never open, not confirmed": {Unconfirmed, Unconfirmed, muteWaits},
-		"open once, not confirmed":  {Yes, Unconfirmed, muteWaits},
-		"open once, no answer":      {Yes, Unanswered, muteWaits},
-		"open once, gone for good":  {Yes, No, muteEnds},
-		"never open, gone for good": {No, No, muteEnds},
+		"never open, not confirmed": {Unconfirmed, Unconfirmed, maxClosedUnconfirmed},
+		"open once, not confirmed":  {Yes, Unconfirmed, maxClosedUnconfirmed},
+		"open once, no answer":      {Yes, Unanswered, maxClosedUnconfirmed},
+		"open once, gone for good":  {Yes, No, maxClosedGone},
+		"never open, gone for good": {No, No, maxClosedGone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRuled(t)
@@ -117,15 +117,15 @@ func TestAPortThatIsClosedForLongEndsTheShareManager(t *testing.T) {
 			r.answer(r.now, r.number, tc.first)
 			closes := r.now
 			if tc.first == Yes && tc.then != No { // "no" closes at once
-				closes += gateLife
+				closes += confirmationTTL
 			}
 			for {
-				r.now += mutePulse
+				r.now += maxStepInterval
 				_, err := r.step(r.now)
 				r.answer(r.now, r.number, tc.then)
 				if err != nil {
-					require.ErrorIs(t, err, ErrMuted)
-					assert.InDelta(t, tc.limit, r.now-closes, float64(5*mutePulse))
+					require.ErrorIs(t, err, ErrNotConfirmed)
+					assert.InDelta(t, tc.limit, r.now-closes, float64(5*maxStepInterval))
 					return
 				}
 				require.Less(t, r.now-closes, tc.limit+2*time.Second)
@@ -134,11 +134,11 @@ func TestAPortThatIsClosedForLongEndsTheShareManager(t *testing.T) {
 	}
 }
 
-func TestAShareBesideEarlierReleases(t *testing.T) {
+func TestAShareNextToEarlierReleases(t *testing.T) {
 	t.Run("the instance manager cannot be asked, until a later one can", func(t *testing.T) {
 		r := newRuled(t)
 		r.at(0, askedWithLimit(0)...)
-		r.hears(NotOffered, muteAct{deed: doOpen})
+		r.hears(NotOffered, portAction{verb: doOpen})
 		r.wantOpen(true)
 		r.at(0, askedWithout...)
 		r.hears(NotOffered)
@@ -148,7 +148,7 @@ func TestAShareBesideEarlierReleases(t *testing.T) {
 		r.hears(Unconfirmed)
 		r.wantOpen(true)
 		r.at(3*time.Second, askedWithout...)
-		r.hears(Yes, muteAct{doLimit, 0})
+		r.hears(Yes, portAction{doLimit, 0})
 		r.at(3*time.Second, askedWithLimit(1)...)
 		r.hears(NotOffered)
 		r.at(4*time.Second, askedWithLimit(1)...)
@@ -163,18 +163,18 @@ func TestAShareBesideEarlierReleases(t *testing.T) {
 		r.at(0, askedWithout...)
 		r.hears(Unconfirmed)
 		r.wantOpen(false)
-		r.at(questionSoon, askedWithout...)
-		r.hears(CannotTell, muteAct{deed: doOpen})
+		r.at(questionRetryInterval, askedWithout...)
+		r.hears(CannotTell, portAction{verb: doOpen})
 		r.wantOpen(true)
-		r.at(time.Second+questionSoon, askedWithout...)
-		r.hears(No, muteAct{deed: doClose})
+		r.at(time.Second+questionRetryInterval, askedWithout...)
+		r.hears(No, portAction{verb: doClose})
 		r.wantOpen(false)
-		r.at(time.Second+questionSoon, askedWithLimit(0)...)
+		r.at(time.Second+questionRetryInterval, askedWithLimit(0)...)
 	})
 	t.Run("a member of an earlier release joins: what is open closes when its time is over", func(t *testing.T) {
 		r := newRuled(t)
 		r.at(0, askedWithLimit(0)...)
-		r.hears(Yes, muteAct{doConfirm, 0})
+		r.hears(Yes, portAction{doConfirm, 0})
 		r.at(time.Second, askedWithLimit(1)...)
 		r.hears(CannotTell)
 		r.at(time.Second, askedWithout...)
@@ -183,29 +183,29 @@ func TestAShareBesideEarlierReleases(t *testing.T) {
 		r.hears(Yes) // it has disappeared again
 		r.wantOpen(false)
 		r.at(4*time.Second, askedWithLimit(1)...)
-		r.hears(Yes, muteAct{doConfirm, 1})
+		r.hears(Yes, portAction{doConfirm, 1})
 		r.wantOpen(true)
 	})
 	t.Run("nothing listens on the socket: an earlier release took the place of a later one", func(t *testing.T) {
 		r := newRuled(t)
-		for at := time.Duration(0); at < refusedStart; at += questionSoon {
+		for at := time.Duration(0); at < refusedStart; at += questionRetryInterval {
 			r.at(at, askedWithLimit(0)...)
 			r.hears(Refused)
 			r.wantOpen(false)
 		}
 		r.at(refusedStart, askedWithLimit(0)...)
-		r.hears(Refused, muteAct{deed: doOpen})
+		r.hears(Refused, portAction{verb: doOpen})
 		r.wantOpen(true)
 		r.at(refusedStart, askedWithout...)
 		r.hears(Refused)
 		r.at(refusedStart+time.Second, askedWithout...)
-		r.hears(Yes, muteAct{doLimit, 0}) // a later release replaced it
+		r.hears(Yes, portAction{doLimit, 0}) // a later release replaced it
 	})
 	t.Run("one that has answered is silent: no limit is taken away", func(t *testing.T) {
 		r := newRuled(t)
 		r.at(0, askedWithLimit(0)...)
 		r.hears(Unconfirmed)
-		for at := questionSoon; at < refusedStart+time.Second; at += questionSoon {
+		for at := questionRetryInterval; at < refusedStart+time.Second; at += questionRetryInterval {
 			r.at(at, askedWithLimit(0)...)
 			r.hears(NotOffered)
 			r.wantOpen(false)
@@ -214,7 +214,7 @@ func TestAShareBesideEarlierReleases(t *testing.T) {
 }
 
 // Members may have heard a question that got no answer, and treat its age as proof that the port is closed.
-func TestAQuestionThatMayHaveBeenHeardKeepsThePortClosed(t *testing.T) {
+func TestAnUnansweredQuestionKeepsThePortClosed(t *testing.T) {
 	for name, answers := range map[string][]Verdict{
 		"no answer ever comes":                         {Unanswered},
 		"one gets no answer, then nothing listens":     {Unanswered, Refused},
@@ -225,21 +225,21 @@ func TestAQuestionThatMayHaveBeenHeardKeepsThePortClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRuled(t)
-			for at := time.Duration(0); at < muteWaits-questionSoon; at += questionSoon {
+			for at := time.Duration(0); at < maxClosedUnconfirmed-questionRetryInterval; at += questionRetryInterval {
 				r.at(at, askedWithLimit(0)...)
-				v := answers[min(int(at/questionSoon), len(answers)-1)]
+				v := answers[min(int(at/questionRetryInterval), len(answers)-1)]
 				r.hears(v)
 				r.wantOpen(false)
 			}
-			_, err := r.step(muteStart + muteWaits)
-			assert.ErrorIs(t, err, ErrMuted, "the next pod decides again")
+			_, err := r.step(closedStart + maxClosedUnconfirmed)
+			assert.ErrorIs(t, err, ErrNotConfirmed, "the next pod decides again")
 		})
 	}
 	t.Run("the answer comes after this process stood still", func(t *testing.T) {
 		r := newRuled(t)
 		r.at(0, askedWithLimit(0)...)
 		old := r.number
-		r.now += muteGap + time.Millisecond
+		r.now += maxStepGap + time.Millisecond
 		_, err := r.step(r.now)
 		require.NoError(t, err)
 		assert.Empty(t, r.answer(r.now, old, Unanswered))
@@ -250,37 +250,37 @@ func TestAQuestionThatMayHaveBeenHeardKeepsThePortClosed(t *testing.T) {
 		r := newRuled(t)
 		r.at(0, askedWithLimit(0)...)
 		old := r.number
-		r.now += muteGap + time.Millisecond
+		r.now += maxStepGap + time.Millisecond
 		_, err := r.step(r.now)
 		require.NoError(t, err)
 		r.hears(NotOffered)
 		r.wantOpen(false)
 		assert.Empty(t, r.answer(r.now, old, NotOffered)) // no member has heard the earlier question either
-		r.now += questionSoon
+		r.now += questionRetryInterval
 		_, err = r.step(r.now)
 		require.NoError(t, err)
-		r.hears(NotOffered, muteAct{deed: doOpen})
+		r.hears(NotOffered, portAction{verb: doOpen})
 		r.wantOpen(true)
 	})
 }
 
-// A deed that the kernel refuses has no effect.
-func TestWhatTheKernelRefuses(t *testing.T) {
+// An action that the kernel refuses has no effect.
+func TestRefusalsOfTheKernel(t *testing.T) {
 	r := newRuled(t)
 	r.at(0, askedWithLimit(0)...)
-	r.hears(Yes, muteAct{doConfirm, 0})
+	r.hears(Yes, portAction{doConfirm, 0})
 	r.refused(doConfirm)
 	r.wantOpen(false)
 
 	r = newRuled(t)
 	r.at(0, askedWithLimit(0)...)
-	r.hears(NotOffered, muteAct{deed: doOpen})
+	r.hears(NotOffered, portAction{verb: doOpen})
 	r.refused(doOpen)
 	r.wantOpen(false)
 	r.at(0, askedWithout...)
-	r.hears(NotOffered, muteAct{deed: doOpen})
+	r.hears(NotOffered, portAction{verb: doOpen})
 	r.at(time.Second, askedWithout...)
-	r.hears(Yes, muteAct{doLimit, 0})
+	r.hears(Yes, portAction{doLimit, 0})
 	r.refused(doLimit)
 	r.wantOpen(true)
 	r.at(time.Second, askedWithout...) // it has no limit, and does not claim to have one

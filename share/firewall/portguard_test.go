@@ -42,19 +42,19 @@ func (q *questions) ask(ctx context.Context, limited bool) (Verdict, error) {
 	return v, nil
 }
 
-// TestTheGatekeeper: an established connection pauses while the engine is not confirmed, and continues afterwards.
-func TestTheGatekeeper(t *testing.T) {
-	d := newDoor(t)
+// TestPortGuard: an established connection pauses while the engine is not confirmed, and continues afterwards.
+func TestPortGuard(t *testing.T) {
+	d := newClientRules(t)
 	conn := d.call("192.0.2.1")
 	q, log := &questions{}, &syncBuffer{}
 	logger := logrus.New()
 	logger.SetOutput(log)
 	ctx, cancel := context.WithCancel(context.Background())
-	began, ended := make(chan *Gatekeeper, 1), make(chan struct{})
+	began, ended := make(chan *PortGuard, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
 		d.in(d.server, func() error {
-			k, err := NewGatekeeper(doorPort, q.ask, boottime.Now, logrus.NewEntry(logger))
+			k, err := NewPortGuard(testPort, q.ask, boottime.Now, logrus.NewEntry(logger))
 			if err != nil {
 				return err
 			}
@@ -64,19 +64,19 @@ func TestTheGatekeeper(t *testing.T) {
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	k := <-began
-	assert.True(t, k.Muted())
-	d.mute(conn)
+	assert.True(t, k.IsClosed())
+	d.close(conn)
 
 	q.answerWith(Yes)
 	d.heard(conn)
-	assert.False(t, k.Muted())
+	assert.False(t, k.IsClosed())
 	q.answerWith(Unanswered)
-	d.mute(conn)
-	require.Eventually(t, k.Muted, patience, time.Millisecond)
+	d.close(conn)
+	require.Eventually(t, k.IsClosed, patience, time.Millisecond)
 	q.answerWith(Yes)
 	d.heard(conn)
 	q.answerWith(No)
-	d.mute(conn)
+	d.close(conn)
 	q.answerWith(CannotTell)
 	d.heard(conn)
 	q.mu.Lock()
@@ -88,7 +88,7 @@ func TestTheGatekeeper(t *testing.T) {
 	d.echo(conn)
 	cancel()
 	<-ended
-	d.mute(conn) // the kernel closes the port, because nothing renews it
+	d.close(conn) // the kernel closes the port, because nothing renews it
 	text := log.String()
 	assert.Contains(t, text, "is closed to clients")
 	assert.Contains(t, text, "deadline exceeded", "the reason")
@@ -102,8 +102,8 @@ func TestAPortThatStaysClosedFromTheStartIsReported(t *testing.T) {
 	log := &syncBuffer{}
 	logger := logrus.New()
 	logger.SetOutput(log)
-	k := &Gatekeeper{log: logrus.NewEntry(logger)}
-	k.muted.Store(true)
+	k := &PortGuard{log: logrus.NewEntry(logger)}
+	k.closed.Store(true)
 	k.tell(true, false, Unanswered, nil)
 	assert.Empty(t, log.String(), "there is no answer yet")
 	k.tell(true, true, Unanswered, errors.New("deadline exceeded"))

@@ -15,10 +15,10 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// clientsRound is how often the list of clients is read. The kubelet brings a change to the pod within a minute or two.
-const clientsRound = 2 * time.Second
+// readInterval is how often the list of clients is read. The kubelet brings a change to the pod within a minute or two.
+const readInterval = 2 * time.Second
 
-// Doorkeeper keeps unlisted clients from the NFS port of this network. The list is in a file
+// ClientFilter keeps unlisted clients from the NFS port of this network. The list is in a file
 // (types.ShareClientsConfigMap) that may change at any time.
 //
 //	the file                                packets that reach the port
@@ -35,47 +35,47 @@ const clientsRound = 2 * time.Second
 // longer listed, in the same step, so no connection can be opened in between. It needs nothing else from the kernel.
 // SOCK_DESTROY would need CONFIG_INET_DIAG_DESTROY, and shows the server's sockets with the one source address of all
 // clients. The server drops the state of such a client when its lease ends.
-type Doorkeeper struct {
-	file   string
-	limit  func([]netip.Prefix) error
-	told   func(error) // may be nil
-	log    *logrus.Entry
-	now    func() time.Duration
-	read   time.Duration // when the list was last read; 0: never
-	text   string        // the list that was last read
-	closed bool          // to all clients, while there was no list yet
-	kernel error         // the last result of limit
-	failed string        // the last message; "": no error
+type ClientFilter struct {
+	file     string
+	limit    func([]netip.Prefix) error
+	onResult func(error) // may be nil
+	log      *logrus.Entry
+	now      func() time.Duration
+	readAt   time.Duration // when the list was last read; 0: never
+	text     string        // the list that was last read
+	closed   bool          // to all clients, while there was no list yet
+	kernel   error         // the last result of limit
+	failed   string        // the last message; "": no error
 }
 
-// NewDoorkeeper returns a Doorkeeper for a port. now is the time since some fixed moment. told receives the kernel's
-// last answer at each reading; nil: the kernel limits clients according to the list.
-func NewDoorkeeper(file string, port int, now func() time.Duration, told func(error), log *logrus.Entry) *Doorkeeper {
-	return &Doorkeeper{
-		file: file, log: log, now: now, told: told,
+// NewClientFilter returns a ClientFilter for a port. now is the time since some fixed moment. onResult receives the
+// kernel's last answer at each reading; nil: the kernel limits clients according to the list.
+func NewClientFilter(file string, port int, now func() time.Duration, onResult func(error), log *logrus.Entry) *ClientFilter {
+	return &ClientFilter{
+		file: file, log: log, now: now, onResult: onResult,
 		limit: func(networks []netip.Prefix) error { return limitClients(port, networks) },
 	}
 }
 
-// Look reads the list if that is due, and makes the kernel apply it. A failure is logged once, and tried again.
-func (d *Doorkeeper) Look() {
+// Update reads the list if that is due, and makes the kernel apply it. A failure is logged once, and tried again.
+func (d *ClientFilter) Update() {
 	now := d.now()
-	if d.read != 0 && now-d.read < clientsRound {
+	if d.readAt != 0 && now-d.readAt < readInterval {
 		return
 	}
-	first := d.read == 0
-	d.read = now
+	first := d.readAt == 0
+	d.readAt = now
 	text, err := readClients(d.file)
 	if err == nil && (first || d.failed != "" || text != d.text) {
-		err = d.follow(text)
+		err = d.applyList(text)
 	}
 	if err != nil && d.text == "" && !d.closed {
-		refusal := d.ask([]netip.Prefix{})
+		refusal := d.setKernel([]netip.Prefix{})
 		d.closed = refusal == nil
 		err = errors.Join(err, refusal)
 	}
-	if d.told != nil {
-		d.told(d.kernel)
+	if d.onResult != nil {
+		d.onResult(d.kernel)
 	}
 	switch {
 	case err == nil:
@@ -86,8 +86,8 @@ func (d *Doorkeeper) Look() {
 	}
 }
 
-// ask makes the kernel limit the clients, and stores its answer.
-func (d *Doorkeeper) ask(networks []netip.Prefix) error {
+// setKernel makes the kernel limit the clients, and stores its answer.
+func (d *ClientFilter) setKernel(networks []netip.Prefix) error {
 	d.kernel = d.limit(networks)
 	return d.kernel
 }
@@ -108,12 +108,12 @@ func readClients(file string) (string, error) {
 	return string(text), nil
 }
 
-func (d *Doorkeeper) follow(text string) error {
+func (d *ClientFilter) applyList(text string) error {
 	networks, err := parseClients(text)
 	if err != nil {
 		return fmt.Errorf("file %s: %w", d.file, err)
 	}
-	if err := d.ask(networks); err != nil {
+	if err := d.setKernel(networks); err != nil {
 		return err
 	}
 	d.text = text
@@ -128,13 +128,13 @@ func (d *Doorkeeper) follow(text string) error {
 // parseClients parses a list. The result is nil for types.ShareClientsAny, else the networks, one per line. An empty
 // list is an error.
 func parseClients(text string) ([]netip.Prefix, error) {
-	words := strings.Fields(text)
-	if len(words) == 1 && words[0] == types.ShareClientsAny {
+	lines := strings.Fields(text)
+	if len(lines) == 1 && lines[0] == types.ShareClientsAny {
 		return nil, nil
 	}
 	var networks []netip.Prefix
-	for _, word := range words {
-		network, err := types.ParseShareClient(word)
+	for _, line := range lines {
+		network, err := types.ParseShareClient(line)
 		if err != nil {
 			return nil, err
 		}

@@ -57,23 +57,23 @@ func networks(texts ...string) []netip.Prefix {
 	return all
 }
 
-// TestTheDoorkeeperFollowsItsFile writes the file, lets time pass, and checks the requests to the kernel.
-func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
+// TestTheClientFilterFollowsItsFile writes the file, lets time pass, and checks the requests to the kernel.
+func TestTheClientFilterFollowsItsFile(t *testing.T) {
 	var asked [][]netip.Prefix
 	var refusal error
 	now := time.Hour
 	var kernel error
 	told, logger := func(err error) { kernel = err }, logrus.New()
 	logger.SetOutput(io.Discard)
-	d := NewDoorkeeper(filepath.Join(t.TempDir(), "clients"), doorPort, func() time.Duration { return now }, told, logrus.NewEntry(logger))
+	d := NewClientFilter(filepath.Join(t.TempDir(), "clients"), testPort, func() time.Duration { return now }, told, logrus.NewEntry(logger))
 	d.limit = func(n []netip.Prefix) error { asked = append(asked, n); return refusal }
 	step := func(why, text string, want ...[]netip.Prefix) {
 		t.Helper()
 		if text != "" {
 			require.NoError(t, os.WriteFile(d.file, []byte(text), 0o600))
 		}
-		asked, now = nil, now+clientsRound
-		d.Look()
+		asked, now = nil, now+readInterval
+		d.Update()
 		assert.Equal(t, want, asked, why)
 	}
 	reason := func(text string) {
@@ -113,7 +113,7 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	reason(types.ReasonClientsAllowedBySetting)
 	require.NoError(t, os.WriteFile(d.file, []byte("any"), 0o600))
 	asked = nil
-	d.Look()
+	d.Update()
 	assert.Empty(t, asked, "it is not due")
 	step("a person opens all", "", nil)
 	step("the list is back", "10.0.0.1", one)
@@ -122,16 +122,16 @@ func TestTheDoorkeeperFollowsItsFile(t *testing.T) {
 	step("it is empty", " ")
 }
 
-// door is a network with an echo server at a port, and a client's network connected to it, which has any address of
-// 192.0.2.0/24 and fd00:2::/64.
-type door struct {
+// clientRules is a network with an echo server at a port, and a client's network connected to it, which has any address
+// of 192.0.2.0/24 and fd00:2::/64.
+type clientRules struct {
 	t              *testing.T
 	server, client string
 	accepted       chan net.Conn // the server's ends
 }
 
 const (
-	doorPort = 2049
+	testPort = 2049
 	patience = time.Minute
 )
 
@@ -141,14 +141,14 @@ func run(t *testing.T, command string, args ...string) {
 	require.NoError(t, err, "%s %v: %s", command, args, out)
 }
 
-func newDoor(t *testing.T) door {
+func newClientRules(t *testing.T) clientRules {
 	t.Helper()
 	mountns.Needs(t, "ip")
 	if os.Getuid() != 0 {
 		mountns.Missing(t, "root")
 	}
 	id := strconv.Itoa(os.Getpid())
-	d := door{t, "lh-door-" + id, "lh-caller-" + id, make(chan net.Conn, 100)}
+	d := clientRules{t, "lh-door-" + id, "lh-caller-" + id, make(chan net.Conn, 100)}
 	for _, name := range []string{d.server, d.client} {
 		run(t, "ip", "netns", "add", name)
 		t.Cleanup(func() { run(t, "ip", "netns", "delete", name) })
@@ -167,7 +167,7 @@ func newDoor(t *testing.T) door {
 	run(t, "ip", "-n", d.server, "route", "add", "default", "via", "192.0.2.1")
 	run(t, "ip", "-n", d.server, "route", "add", "default", "via", "fd00:2::1")
 	d.in(d.server, func() error {
-		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", doorPort))
+		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", testPort))
 		if err != nil {
 			return err
 		}
@@ -188,26 +188,26 @@ func newDoor(t *testing.T) door {
 }
 
 // reset ends the first connection, in the same way as the exit of a server's process.
-func (d door) reset() {
+func (d clientRules) reset() {
 	d.t.Helper()
 	conn := (<-d.accepted).(*net.TCPConn)
 	require.NoError(d.t, conn.SetLinger(0))
 	require.NoError(d.t, conn.Close())
 }
 
-func (d door) in(name string, act func() error) {
+func (d clientRules) in(name string, act func() error) {
 	d.t.Helper()
 	require.NoError(d.t, netns.In("/run/netns/"+name, act))
 }
 
 // limit does in the server's network what the share's process does.
-func (d door) limit(n []netip.Prefix) {
+func (d clientRules) limit(n []netip.Prefix) {
 	d.t.Helper()
-	d.in(d.server, func() error { return limitClients(doorPort, n) })
+	d.in(d.server, func() error { return limitClients(testPort, n) })
 }
 
 // call opens a connection from an address of the client's network; nil: it gets no answer.
-func (d door) call(from string) net.Conn {
+func (d clientRules) call(from string) net.Conn {
 	d.t.Helper()
 	to, limit := "192.0.2.100", patience
 	if netip.MustParseAddr(from).Is6() {
@@ -217,7 +217,7 @@ func (d door) call(from string) net.Conn {
 	d.in(d.client, func() error {
 		var err error
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: limit}
-		conn, err = dialer.Dial("tcp", net.JoinHostPort(to, strconv.Itoa(doorPort)))
+		conn, err = dialer.Dial("tcp", net.JoinHostPort(to, strconv.Itoa(testPort)))
 		return err
 	})
 	d.t.Cleanup(func() { _ = conn.Close() })
@@ -226,7 +226,7 @@ func (d door) call(from string) net.Conn {
 }
 
 // refused checks that a connection from an address gets no answer. An answer would come at once.
-func (d door) refused(from string) {
+func (d clientRules) refused(from string) {
 	d.t.Helper()
 	to := "192.0.2.100"
 	if netip.MustParseAddr(from).Is6() {
@@ -234,7 +234,7 @@ func (d door) refused(from string) {
 	}
 	d.in(d.client, func() error {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Second}
-		conn, err := dialer.Dial("tcp", net.JoinHostPort(to, strconv.Itoa(doorPort)))
+		conn, err := dialer.Dial("tcp", net.JoinHostPort(to, strconv.Itoa(testPort)))
 		if err == nil {
 			_ = conn.Close()
 			return fmt.Errorf("%s was let in", from)
@@ -247,7 +247,7 @@ func (d door) refused(from string) {
 	})
 }
 
-func (d door) echo(conn net.Conn) {
+func (d clientRules) echo(conn net.Conn) {
 	d.t.Helper()
 	require.NoError(d.t, conn.SetDeadline(time.Now().Add(patience)))
 	_, err := conn.Write([]byte("hello"))
@@ -259,7 +259,7 @@ func (d door) echo(conn net.Conn) {
 }
 
 // silent checks that data sent over a connection gets no answer. An answer would come at once.
-func (d door) silent(conn net.Conn) {
+func (d clientRules) silent(conn net.Conn) {
 	d.t.Helper()
 	require.NoError(d.t, conn.SetDeadline(time.Now().Add(time.Second)))
 	_, err := conn.Write([]byte("hello"))
@@ -269,8 +269,8 @@ func (d door) silent(conn net.Conn) {
 	require.ErrorIs(d.t, err, os.ErrDeadlineExceeded)
 }
 
-func TestOnlyListedClientsAreLetIn(t *testing.T) {
-	d := newDoor(t)
+func TestOnlyListedClientsAreAdmitted(t *testing.T) {
+	d := newClientRules(t)
 	d.call("192.0.2.1") // any client, without a list
 
 	d.limit(networks("192.0.2.1/32", "fd00:2::1/128", "192.0.2.4/30", "fd00:2::4/126"))
@@ -284,7 +284,7 @@ func TestOnlyListedClientsAreLetIn(t *testing.T) {
 	d.refused("fd00:2::2")
 	d.refused("fd00:2::8")
 	d.in(d.server, func() error { // Ganesha's supervisor
-		conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(doorPort)))
+		conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(testPort)))
 		if err == nil {
 			_ = conn.Close()
 		}
@@ -303,12 +303,12 @@ func TestOnlyListedClientsAreLetIn(t *testing.T) {
 	d.call("fd00:2::9")
 }
 
-// TestTheDoorComesBeforeTheOneSource: the list applies to the clients' real addresses, not to the address that the
-// server sees.
-func TestTheDoorComesBeforeTheOneSource(t *testing.T) {
-	d := newDoor(t)
+// TestTheClientRulesComeBeforeTheOneSource: the list applies to the clients' real addresses, not to the address that
+// the server sees.
+func TestTheClientRulesComeBeforeTheOneSource(t *testing.T) {
+	d := newClientRules(t)
 	d.limit(networks("192.0.2.1/32", "fd00:2::1/128"))
-	d.in(d.server, func() error { return ShowOneSource(doorPort) })
+	d.in(d.server, func() error { return ShowOneSource(testPort) })
 	one := d.call("192.0.2.1")
 	d.call("fd00:2::1")
 	d.refused("192.0.2.2")
@@ -322,7 +322,7 @@ func TestTheDoorComesBeforeTheOneSource(t *testing.T) {
 }
 
 func TestALongListFitsTheKernel(t *testing.T) {
-	d := newDoor(t)
+	d := newClientRules(t)
 	var long []netip.Prefix
 	for i := range 20_000 {
 		long = append(long, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32))

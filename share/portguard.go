@@ -26,24 +26,24 @@ type Predecessor struct {
 	Age time.Duration
 }
 
-// heard is an answer that confirms the engine, and when it came.
-type heard struct {
+// confirmation is an answer that confirms the engine, and when it came.
+type confirmation struct {
 	Answer
 	at time.Duration
 }
 
-// gatekeeper is a firewall.Gatekeeper.
-type gatekeeper interface {
+// portGuard is a firewall.Gatekeeper.
+type portGuard interface {
 	Run(ctx context.Context) error
-	Muted() bool
+	IsClosed() bool
 	Remove() error
 }
 
 // guard keeps the NFS port closed while the volume's engine is not in force. The zero value guards nothing.
 type guard struct {
-	keeper gatekeeper   // nil: the kernel or the instance manager does not support it
-	failed chan error   // receives the reason when clients can no longer be served
-	first  <-chan heard // receives the first answer that confirms the engine
+	port   portGuard           // nil: the kernel or the instance manager does not support it
+	failed chan error          // receives the reason when clients can no longer be served
+	first  <-chan confirmation // receives the first answer that confirms the engine
 	stop   context.CancelFunc
 	ended  chan struct{}
 }
@@ -60,52 +60,52 @@ func guardPort(ctx context.Context, o Options, target string) (guard, error) {
 	if err := unix.Stat(target, &st); err != nil {
 		return guard{}, fmt.Errorf("finding the device of %s: %w", target, err)
 	}
-	return guardDevice(ctx, o, st.Dev, func(q firewall.Question) (gatekeeper, error) {
-		return firewall.NewGatekeeper(o.NFSPort, q, boottime.Now, o.Log)
+	return guardDevice(ctx, o, st.Dev, func(q firewall.Question) (portGuard, error) {
+		return firewall.NewPortGuard(o.NFSPort, q, boottime.Now, o.Log)
 	})
 }
 
 // guardDevice is guardPort for the engine of a device. install closes the port.
-func guardDevice(ctx context.Context, o Options, device uint64, install func(firewall.Question) (gatekeeper, error)) (guard, error) {
-	first := make(chan heard, 1)
-	question := noting(first, device, o.InForce)
-	keeper, err := install(question)
+func guardDevice(ctx context.Context, o Options, device uint64, install func(firewall.Question) (portGuard, error)) (guard, error) {
+	first := make(chan confirmation, 1)
+	question := recordFirst(first, device, o.InForce)
+	port, err := install(question)
 	if err != nil {
 		o.Log.WithError(err).Warn("The kernel cannot close the NFS port when the volume moves to another engine. After a move, the next server does not release locks of lost clients early")
 		return guard{}, firewall.AskWithoutLimit(ctx, question, boottime.Now)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it guards the server while the server exits, too
-	g := guard{keeper: keeper, failed: make(chan error, 1), first: first, stop: cancel, ended: make(chan struct{})}
+	g := guard{port: port, failed: make(chan error, 1), first: first, stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(g.ended)
-		if err := keeper.Run(ctx); err != nil {
+		if err := port.Run(ctx); err != nil {
 			g.failed <- err
 		}
 	}()
 	return g, nil
 }
 
-// noting returns the question about a device. It stores the first answer that confirms the engine.
-func noting(first chan<- heard, device uint64, inForce func(context.Context, uint64, bool) (Answer, error)) firewall.Question {
+// recordFirst returns the question about a device. It stores the first answer that confirms the engine.
+func recordFirst(first chan<- confirmation, device uint64, inForce func(context.Context, uint64, bool) (Answer, error)) firewall.Question {
 	return func(ctx context.Context, limited bool) (firewall.Verdict, error) {
 		a, err := inForce(ctx, device, limited)
 		if err != nil || a.Verdict != firewall.Yes && a.Verdict != firewall.CannotTell {
 			return a.Verdict, err
 		}
 		select {
-		case first <- heard{a, boottime.Now()}:
+		case first <- confirmation{a, boottime.Now()}:
 		default:
 		}
 		return a.Verdict, nil
 	}
 }
 
-// muted reports that no client is served: another share manager may have the volume by now.
-func (g guard) muted() bool { return g.keeper != nil && g.keeper.Muted() }
+// isClosed reports that no client is served: another share manager may have the volume by now.
+func (g guard) isClosed() bool { return g.port != nil && g.port.IsClosed() }
 
 // end restores the port. The server must have exited; otherwise the rule stays, and the port closes.
 func (g guard) end(serverEnded bool) error {
-	if g.keeper == nil {
+	if g.port == nil {
 		return nil
 	}
 	g.stop()
@@ -113,5 +113,5 @@ func (g guard) end(serverEnded bool) error {
 	if !serverEnded {
 		return errors.New("the NFS server has not exited, so its port closes")
 	}
-	return g.keeper.Remove()
+	return g.port.Remove()
 }

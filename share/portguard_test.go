@@ -74,12 +74,12 @@ func TestAShareThatIsNotInForceEnds(t *testing.T) {
 	r.await(sayOpen, 2)
 	answer("no")
 	assert.Equal(t, 1, r.end())
-	assert.Contains(t, r.out.String(), firewall.ErrMuted.Error())
+	assert.Contains(t, r.out.String(), firewall.ErrNotConfirmed.Error())
 	assert.Equal(t, 2, strings.Count(r.out.String(), sayClosed))
 }
 
 // If the share manager exits in order, the port is free again after the server has exited.
-func TestAShareLeavesNoGate(t *testing.T) {
+func TestAShareRemovesItsPortRules(t *testing.T) {
 	if !own(t) {
 		return
 	}
@@ -102,7 +102,7 @@ func TestAShareLeavesNoGate(t *testing.T) {
 
 // The kernel cannot limit the port. Then no server starts before all members know that the port has no limit. Some may
 // remember a limited question of an earlier share manager that used the same engine.
-func TestWithoutAGateTheMembersHearThatThePortHasNoLimit(t *testing.T) {
+func TestWithoutPortRulesTheMembersLearnThatThePortHasNoLimit(t *testing.T) {
 	answers := []firewall.Verdict{firewall.Unconfirmed, firewall.Unanswered, firewall.Yes}
 	o := valid()
 	o.InForce = func(_ context.Context, device uint64, limited bool) (Answer, error) {
@@ -112,11 +112,11 @@ func TestWithoutAGateTheMembersHearThatThePortHasNoLimit(t *testing.T) {
 		answers = answers[1:]
 		return Answer{Verdict: v}, nil
 	}
-	cannot := func(firewall.Question) (gatekeeper, error) { return nil, errTest }
+	cannot := func(firewall.Question) (portGuard, error) { return nil, errTest }
 	g, err := guardDevice(t.Context(), o, 7, cannot)
 	require.NoError(t, err)
 	assert.Empty(t, answers)
-	assert.False(t, g.muted())
+	assert.False(t, g.isClosed())
 	require.NoError(t, g.end(true))
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -128,32 +128,32 @@ func TestWithoutAGateTheMembersHearThatThePortHasNoLimit(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled, "no server may start")
 }
 
-// fakeGatekeeper stops with its context.
-type fakeGatekeeper struct {
+// fakePortGuard stops with its context.
+type fakePortGuard struct {
 	removed bool
 	ended   chan struct{}
 }
 
-func (f *fakeGatekeeper) Run(ctx context.Context) error {
+func (f *fakePortGuard) Run(ctx context.Context) error {
 	defer close(f.ended)
 	<-ctx.Done()
 	return nil
 }
-func (f *fakeGatekeeper) Muted() bool { return false }
-func (f *fakeGatekeeper) Remove() error {
+func (f *fakePortGuard) IsClosed() bool { return false }
+func (f *fakePortGuard) Remove() error {
 	f.removed = true
 	return nil
 }
 
 // After a request to exit, a server takes some seconds. Until it has exited, its port is open only while the engine is
 // confirmed.
-func TestTheGateIsGuardedUntilTheServerHasEnded(t *testing.T) {
+func TestThePortIsGuardedUntilTheServerHasExited(t *testing.T) {
 	for name, ended := range map[string]bool{"the server has ended": true, "it has not": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fakeGatekeeper{ended: make(chan struct{})}
+				f := &fakePortGuard{ended: make(chan struct{})}
 				ctx, cancel := context.WithCancel(t.Context())
-				g, err := guardDevice(ctx, valid(), 7, func(firewall.Question) (gatekeeper, error) { return f, nil })
+				g, err := guardDevice(ctx, valid(), 7, func(firewall.Question) (portGuard, error) { return f, nil })
 				require.NoError(t, err)
 				cancel() // SIGTERM
 				synctest.Wait()
@@ -172,7 +172,7 @@ func TestTheGateIsGuardedUntilTheServerHasEnded(t *testing.T) {
 
 // A server that serves no client may have a successor. If its share manager must exit then, it neither sends a request
 // to its server nor flushes.
-func TestAMutedShareEndsWithoutAFlush(t *testing.T) {
+func TestAShareWithAClosedPortEndsWithoutAFlush(t *testing.T) {
 	if !own(t) {
 		return
 	}
