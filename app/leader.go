@@ -64,7 +64,7 @@ func (l *leadership) run(ctx context.Context, kube kubernetes.Interface, namespa
 			l.leader.Store(identity)
 			log.WithField("leader", identity).Info("A leader was elected")
 		},
-		OnTermOver: func(ctx context.Context, err error) {
+		OnTermEnd: func(ctx context.Context, err error) {
 			l.leader.Store("")
 			if errors.Is(err, handover.ErrHandOver) {
 				l.awaitSuccessor(ctx, kube, namespace)

@@ -165,7 +165,7 @@ func TestTheLeadersAccountIsNotUsedAfterTheTerm(t *testing.T) {
 	require.NoError(t, err)
 	end()
 	_, err = leader.clients.kube.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{})
-	require.ErrorIs(t, err, apigate.ErrOver)
+	require.ErrorIs(t, err, apigate.ErrClientEnded)
 	assert.Equal(t, int64(1), sent.Load())
 	assert.Equal(t, 1, asked, "another token was asked for")
 }

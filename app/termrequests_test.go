@@ -81,7 +81,7 @@ func TestNoRequestIsSentAfterTheTerm(t *testing.T) {
 			require.NoError(t, create())
 			s.away.Store(true)
 			require.Error(t, create())
-			require.Eventually(t, func() bool { return own.gate.Away() != nil }, 10*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return own.gate.Unavailable() != nil }, 10*time.Second, 10*time.Millisecond)
 			waiting := make(chan error, 1)
 			go func() { waiting <- create() }()
 			select {
@@ -92,7 +92,7 @@ func TestNoRequestIsSentAfterTheTerm(t *testing.T) {
 			end()
 			require.Error(t, <-waiting, "while the API server is still away")
 			s.away.Store(false)
-			require.Eventually(t, func() bool { return own.gate.Away() == nil }, 10*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return own.gate.Unavailable() == nil }, 10*time.Second, 10*time.Millisecond)
 			require.Error(t, create())
 			assert.Equal(t, int32(1), s.events.Load(), "Events that were sent")
 		})

@@ -156,7 +156,7 @@ func (n *node) isMountOfShare(s staging, export mount.Export) (bool, error) {
 		return false, n.unmount(s.volume, s.path)
 	case entry.Source != export.Source():
 		log.WithField("export", entry.Source).Warn("Removing the mount of another export: the volume is served at another address now")
-		return false, n.mounts.DetachNFS(s.path, mount.Hasty)
+		return false, n.mounts.DetachNFS(s.path, mount.FailCalls)
 	}
 	silent := n.mounts.Answers(s.path)
 	if silent == nil {
@@ -172,7 +172,7 @@ func (n *node) isMountOfShare(s staging, export mount.Export) (bool, error) {
 		}
 	}
 	log.WithError(silent).Warn("Removing the mount of a share that does not answer")
-	return false, n.mounts.DetachNFS(s.path, mount.Hasty)
+	return false, n.mounts.DetachNFS(s.path, mount.FailCalls)
 }
 
 // publishShare binds a staged export to the pod's path. It may be repeated.
@@ -220,7 +220,7 @@ func (n *node) publishShare(p publication) error {
 	}
 	if found, err = n.mounts.Listed(p.target); err != nil || !isSameMount(found, bound) {
 		return status.Errorf(codes.Internal, "mounting volume %s for a pod: the mount at %s has type %s and source %s, and is not its NFS export: %v",
-			volume, p.target, found.Type, found.Source, errors.Join(err, n.mounts.DetachNFS(p.target, mount.Patient)))
+			volume, p.target, found.Type, found.Source, errors.Join(err, n.mounts.DetachNFS(p.target, mount.KeepCalls)))
 	}
 	n.log.WithFields(logrus.Fields{"volume": volume, "path": p.target, "readOnly": p.readOnly}).Info("Mounted a shared volume for a pod")
 	return nil
@@ -235,7 +235,7 @@ func isSameMount(a, b mount.Entry) bool {
 // clear removes the mount at a path.
 func (n *node) clear(volume string, e mount.Entry) error {
 	if e.IsNFS() {
-		return n.mounts.DetachNFS(e.Path, mount.Patient)
+		return n.mounts.DetachNFS(e.Path, mount.KeepCalls)
 	}
 	return n.unmount(volume, e.Path)
 }
@@ -265,5 +265,5 @@ func (n *node) unmountShare(volume, path string) error {
 		return n.mounts.UnmountNFS(path)
 	}
 	n.log.WithError(silent).WithFields(logrus.Fields{"volume": volume, "path": path}).Warn("Detaching the mount of a share whose server does not answer")
-	return n.mounts.DetachNFS(path, mount.Patient)
+	return n.mounts.DetachNFS(path, mount.KeepCalls)
 }

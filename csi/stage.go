@@ -36,7 +36,7 @@ type mounter interface {
 	MountNFS(e mount.Export, target string, o mount.NFSOptions) error
 	BindNFS(source mount.Entry, target string, readOnly bool) error
 	UnmountNFS(path string) error
-	DetachNFS(path string, h mount.Haste) error
+	DetachNFS(path string, h mount.OpenCalls) error
 }
 
 // node is the core of the node service. The caller of its methods holds the volume's lock. The returned errors have
@@ -142,7 +142,7 @@ func (n *node) isCurrent(path string, number mount.DeviceNumber) (bool, error) {
 		return false, err
 	} else if entry.IsNFS() {
 		n.log.WithField("path", path).Warn("Removing the mount of a share: the volume is no longer shared")
-		return false, n.mounts.DetachNFS(path, mount.Hasty)
+		return false, n.mounts.DetachNFS(path, mount.FailCalls)
 	}
 	point, err := n.mounts.Look(path)
 	if err != nil || !point.Mounted {

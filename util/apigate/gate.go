@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// interval is the time between two checks whether the API server is back.
-	interval = time.Second
-	// reminder is how often the log says that it is still away.
-	reminder = 30 * time.Second
+	// checkInterval is the time between two checks whether the API server is back.
+	checkInterval = time.Second
+	// logInterval is how often the log says that it is still away.
+	logInterval = 30 * time.Second
 )
 
 // Gate lets requests through while the API server answers.
@@ -38,11 +38,11 @@ const (
 // A request that comes while the gate is not open waits until the gate is open, or until the request's context is done.
 // A failed request is not sent again: the API server may have executed it.
 type Gate struct {
-	// look asks the API server for any answer, over its own connection, because the others may be dead. It must not
+	// check asks the API server for any answer, over its own connection, because the others may be dead. It must not
 	// take long.
-	look func(context.Context) error
-	log  *logrus.Entry
-	end  context.Context //nolint:containedctx // of the process: checks end with it
+	check func(context.Context) error
+	log   *logrus.Entry
+	end   context.Context //nolint:containedctx // of the process: checks end with it
 
 	mu    sync.Mutex
 	open  chan struct{}       // closed when the gate opens; nil: it is open
@@ -51,10 +51,10 @@ type Gate struct {
 	inner []http.RoundTripper // the transports that Wrap received, each once
 }
 
-// New returns an open gate. look must return within seconds, and soon after its context is done, which is done when ctx
-// is.
-func New(ctx context.Context, look func(context.Context) error, log *logrus.Entry) *Gate {
-	return &Gate{look: look, log: log, end: ctx}
+// New returns an open gate. check must return within seconds, and soon after its context is done, which is done when
+// ctx is.
+func New(ctx context.Context, check func(context.Context) error, log *logrus.Entry) *Gate {
+	return &Gate{check: check, log: log, end: ctx}
 }
 
 // Wrap is a transport.WrapperFunc. Transports that one gate wraps must lead to one API server. A nil gate is always
@@ -72,22 +72,22 @@ func (g *Gate) Wrap(next http.RoundTripper) http.RoundTripper {
 	return transport{g, next}
 }
 
-// Away says that the API server is away, since when and why; nil: it answers, as far as is known.
-func (g *Gate) Away() error {
+// Unavailable says that the API server is away, since when and why; nil: it answers, as far as is known.
+func (g *Gate) Unavailable() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.away()
+	return g.unavailable()
 }
 
-func (g *Gate) away() error {
+func (g *Gate) unavailable() error {
 	if g.open == nil || g.cause == nil {
 		return nil
 	}
 	return fmt.Errorf("the Kubernetes API server has not answered since %s: %w", g.since.UTC().Format(time.RFC3339), g.cause)
 }
 
-// pass returns when the gate is open. The error says why it did not open before ctx was done.
-func (g *Gate) pass(ctx context.Context) error {
+// wait returns when the gate is open. The error says why it did not open before ctx was done.
+func (g *Gate) wait(ctx context.Context) error {
 	g.mu.Lock()
 	open := g.open
 	g.mu.Unlock()
@@ -101,7 +101,7 @@ func (g *Gate) pass(ctx context.Context) error {
 		}
 		return nil
 	case <-ctx.Done():
-		return errors.Join(context.Cause(ctx), g.Away())
+		return errors.Join(context.Cause(ctx), g.Unavailable())
 	}
 }
 
@@ -118,22 +118,22 @@ func (g *Gate) suspect() {
 
 // watch checks until the API server answers, and opens the gate.
 func (g *Gate) watch() {
-	var told time.Time
+	var loggedAt time.Time
 	for {
-		err := g.look(g.end)
+		err := g.check(g.end)
 		if err == nil || g.end.Err() != nil {
 			break
 		}
 		g.mu.Lock()
 		g.cause = err
-		away := g.away()
+		unavailable := g.unavailable()
 		g.mu.Unlock()
-		if time.Since(told) >= reminder {
-			told = time.Now()
-			g.log.WithError(away).Warn("Requests to the Kubernetes API server wait until it answers")
+		if time.Since(loggedAt) >= logInterval {
+			loggedAt = time.Now()
+			g.log.WithError(unavailable).Warn("Requests to the Kubernetes API server wait until it answers")
 		}
 		select {
-		case <-time.After(interval):
+		case <-time.After(checkInterval):
 		case <-g.end.Done():
 		}
 	}
@@ -157,7 +157,7 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := t.gate.pass(r.Context()); err != nil {
+	if err := t.gate.wait(r.Context()); err != nil {
 		return nil, refuse(r, err)
 	}
 	response, err := t.next.RoundTrip(r)

@@ -61,7 +61,7 @@ func gate(ctx context.Context, s *server) (*Gate, *logtest.Hook) {
 	return New(ctx, s.look, logrus.NewEntry(log)), hook
 }
 
-func TestRequestsWaitWhileTheServerIsAway(t *testing.T) {
+func TestRequestsWaitWhileTheServerIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		g, hook := gate(t.Context(), s)
@@ -71,7 +71,7 @@ func TestRequestsWaitWhileTheServerIsAway(t *testing.T) {
 		s.away.Store(true)
 		require.ErrorIs(t, send(t.Context(), t, way), errRefused, "it may have been carried out: it is not sent again")
 		synctest.Wait()
-		require.ErrorContains(t, g.Away(), "the Kubernetes API server has not answered since 2000-01-01T00:00:00Z: dial tcp")
+		require.ErrorContains(t, g.Unavailable(), "the Kubernetes API server has not answered since 2000-01-01T00:00:00Z: dial tcp")
 		sent := s.requests.Load()
 		began := time.Now()
 		answers := make(chan error, 2)
@@ -83,15 +83,15 @@ func TestRequestsWaitWhileTheServerIsAway(t *testing.T) {
 		s.away.Store(false)
 		require.NoError(t, <-answers)
 		require.NoError(t, <-answers)
-		assert.LessOrEqual(t, time.Since(began), 4*time.Minute+interval+500*time.Millisecond)
-		require.NoError(t, g.Away())
+		assert.LessOrEqual(t, time.Since(began), 4*time.Minute+checkInterval+500*time.Millisecond)
+		require.NoError(t, g.Unavailable())
 		assert.Equal(t, int32(1), s.closed.Load(), "connections of before")
 		assert.Len(t, hook.AllEntries(), 1+8+1, "at once, each 30 s, and the end")
 		assert.Equal(t, "The Kubernetes API server answers again", hook.LastEntry().Message)
 	})
 }
 
-func TestARequestThatWaitsSaysWhyWhenItsTimeIsOver(t *testing.T) {
+func TestAWaitingRequestThatTimesOutReportsTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		ctx, end := context.WithCancel(t.Context())
@@ -109,13 +109,13 @@ func TestARequestThatWaitsSaysWhyWhenItsTimeIsOver(t *testing.T) {
 }
 
 // One lost answer closes the gate for no longer than a check takes, and nothing is logged.
-func TestASingleFailureIsNoAbsence(t *testing.T) {
+func TestASingleFailureDelaysNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		g, hook := gate(t.Context(), s)
 		s.away.Store(true)
 		fails := g.Wrap(s)
-		g.look = func(context.Context) error { return nil }
+		g.check = func(context.Context) error { return nil }
 		require.Error(t, send(t.Context(), t, fails))
 		s.away.Store(false)
 		began := time.Now()
@@ -126,7 +126,7 @@ func TestASingleFailureIsNoAbsence(t *testing.T) {
 }
 
 // A caller that cancels says nothing about the API server. A caller with an expired deadline may.
-func TestWhoGivesUpDoesNotCloseTheGate(t *testing.T) {
+func TestACancelledRequestDoesNotCloseTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		g, _ := gate(t.Context(), s)
@@ -169,7 +169,7 @@ func TestTheEndOfTheProcessOpensTheGate(t *testing.T) {
 }
 
 // Each term of a leader creates clients: the gate must not store their transports more than once.
-func TestOneTransportIsKeptOnce(t *testing.T) {
+func TestATransportIsStoredOnce(t *testing.T) {
 	s := &server{}
 	g, _ := gate(t.Context(), s)
 	for range 100 {

@@ -47,11 +47,11 @@ func TestNothingIsSentAfterTheEndOfAClient(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		end()
 		s.away.Store(false)
-		require.ErrorIs(t, <-waiting, ErrOver, "it waited for the API server")
+		require.ErrorIs(t, <-waiting, ErrClientEnded, "it waited for the API server")
 		assert.True(t, body.is, "its body is closed")
-		time.Sleep(interval + time.Second)
-		require.NoError(t, g.Away())
-		require.ErrorIs(t, send(context.Background(), t, way), ErrOver) //nolint:usetesting // it outlives the client
+		time.Sleep(checkInterval + time.Second)
+		require.NoError(t, g.Unavailable())
+		require.ErrorIs(t, send(context.Background(), t, way), ErrClientEnded) //nolint:usetesting // it outlives the client
 		assert.Equal(t, sent, s.requests.Load(), "nothing was sent since the end")
 	})
 }
@@ -72,9 +72,9 @@ func TestARequestEndsWithItsOwnContext(t *testing.T) {
 		life, end := context.WithCancel(context.WithValue(t.Context(), key{}, "of the client"))
 		err := send(of, t, Until(life)(heard{}))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NotErrorIs(t, err, ErrOver)
+		require.NotErrorIs(t, err, ErrClientEnded)
 
-		ctx := bounded{of, life}
+		ctx := requestContext{of, life}
 		assert.Equal(t, "of the request", ctx.Value(key{}))
 		want, _ := of.Deadline()
 		got, ok := ctx.Deadline()
@@ -85,9 +85,9 @@ func TestARequestEndsWithItsOwnContext(t *testing.T) {
 	})
 }
 
-// TestNothingIsSentThatWaitedAtTheEnd: a request that waits at a closed gate is not sent when its own context or its
-// client ends in the moment in which the gate opens, however goroutines are scheduled.
-func TestNothingIsSentThatWaitedAtTheEnd(t *testing.T) {
+// TestAWaitingRequestIsNotSentAfterTheEnd: a request that waits at a closed gate is not sent when its own context or
+// its client ends in the moment in which the gate opens, however goroutines are scheduled.
+func TestAWaitingRequestIsNotSentAfterTheEnd(t *testing.T) {
 	for name, ends := range map[string]func(request, client func()){
 		"the request ends": func(request, _ func()) { request() },
 		"the client ends":  func(_, client func()) { client() },
@@ -129,12 +129,12 @@ func TestAnOpeningGateAsksWhetherTheClientHasEnded(t *testing.T) {
 	opened := make(chan struct{})
 	close(opened)
 	g := &Gate{open: opened}
-	require.NoError(t, g.pass(bounded{t.Context(), life}))
+	require.NoError(t, g.wait(requestContext{t.Context(), life}))
 	end()
-	require.ErrorIs(t, g.pass(bounded{t.Context(), life}), context.Canceled)
+	require.ErrorIs(t, g.wait(requestContext{t.Context(), life}), context.Canceled)
 }
 
-// open lets the requests that wait at a gate through, without a look; the look that is under way does the rest.
+// open lets the requests that wait at a gate through, without a check; the check that is under way does the rest.
 func open(g *Gate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -52,7 +52,7 @@ func TestUsers(t *testing.T) {
 	assert.Equal(t, "and others", many[5])
 }
 
-func TestOfWhatIsNoBlockDevice(t *testing.T) {
+func TestUsersOfOtherFilesThanBlockDevices(t *testing.T) {
 	assert.Nil(t, Of("/", "/dev/null"))
 	assert.Nil(t, Of("/", "/nowhere"))
 }

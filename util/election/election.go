@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Options describe the election. Every field except OnNewLeader and OnTermOver is required.
+// Options describe the election. Every field except OnNewLeader and OnTermEnd is required.
 type Options struct {
 	Kube            kubernetes.Interface
 	Namespace, Name string // of the Lease
@@ -24,19 +24,19 @@ type Options struct {
 	Duration time.Duration
 	// OnNewLeader is called with each new leader, including this process. It may be nil.
 	OnNewLeader func(identity string)
-	// OnTermOver is called when a term and its work have ended, before this process campaigns again. err is
-	// ErrLeadershipLost, or the result of the work. OnTermOver may block. It may be nil.
-	OnTermOver func(ctx context.Context, err error)
-	Log        *logrus.Entry
+	// OnTermEnd is called when a term and its work have ended, before this process campaigns again. err is
+	// ErrLeadershipLost, or the result of the work. OnTermEnd may block. It may be nil.
+	OnTermEnd func(ctx context.Context, err error)
+	Log       *logrus.Entry
 }
 
 const retryPeriod = 2 * time.Second
 
 // A process with failed work campaigns again after firstPause. The pause doubles up to maxPause, and is reset after a
-// term that lasted for steady.
+// term that lasted for stableTerm.
 const (
 	firstPause, maxPause = time.Second, 30 * time.Second
-	steady               = time.Minute
+	stableTerm           = time.Minute
 )
 
 // ErrLeadershipLost means that the Lease could not be renewed in time. Another process may lead now.
@@ -62,14 +62,14 @@ func Run(ctx context.Context, o Options, run func(context.Context) error) error 
 		if ctx.Err() != nil {
 			return nil
 		}
-		if o.OnTermOver != nil {
-			o.OnTermOver(ctx, err)
+		if o.OnTermEnd != nil {
+			o.OnTermEnd(ctx, err)
 		}
 		if errors.Is(err, ErrLeadershipLost) {
 			o.Log.WithError(err).Warn("This process is no longer the leader; it takes part in the election again")
 			continue
 		}
-		if time.Since(began) > steady {
+		if time.Since(began) > stableTerm {
 			pause = firstPause
 		}
 		o.Log.WithError(err).WithField("pause", pause).Warn("The leader's work has stopped; this process takes part in the election again after a pause")

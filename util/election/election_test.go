@@ -47,7 +47,7 @@ func outage(kube *fake.Clientset) *atomic.Bool {
 	return &away
 }
 
-func TestRunGivesTheLeaseBackOnlyAfterTheWorkHasEnded(t *testing.T) {
+func TestRunReleasesTheLeaseOnlyAfterTheWorkHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := newKube()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func TestRunGivesTheLeaseBackOnlyAfterTheWorkHasEnded(t *testing.T) {
 }
 
 // If the Lease is lost, the work is stopped and waited for, and the process campaigns again.
-func TestRunStandsAgainWhenTheLeaseWasLost(t *testing.T) {
+func TestRunCampaignsAgainWhenTheLeaseWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := newKube()
 		away := outage(kube)
@@ -74,7 +74,7 @@ func TestRunStandsAgainWhenTheLeaseWasLost(t *testing.T) {
 		terms, working := 0, false
 		o := optionsFor(kube)
 		var told []error
-		o.OnTermOver = func(_ context.Context, err error) {
+		o.OnTermEnd = func(_ context.Context, err error) {
 			assert.False(t, working, "the work has ended")
 			told = append(told, err)
 		}
@@ -131,7 +131,7 @@ func TestTheTimeCountsFromWhenARenewalWasSent(t *testing.T) {
 
 // Failed work is started again, by the process that is elected then. Pauses grow, so that a permanent failure uses no
 // CPU.
-func TestRunStandsAgainWhenTheWorkFailed(t *testing.T) {
+func TestRunCampaignsAgainWhenTheWorkFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := newKube()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -139,7 +139,7 @@ func TestRunStandsAgainWhenTheWorkFailed(t *testing.T) {
 		failed := errors.New("the account has no right")
 		var began []time.Time
 		o := optionsFor(kube)
-		o.OnTermOver = func(_ context.Context, err error) {
+		o.OnTermEnd = func(_ context.Context, err error) {
 			assert.ErrorIs(t, err, failed)
 			assert.Empty(t, holder(t, kube), "another process can lead")
 		}
@@ -160,13 +160,13 @@ func TestRunStandsAgainWhenTheWorkFailed(t *testing.T) {
 }
 
 // A process that lost the Lease to another one does not remove the other's Lease when it tries to release its own.
-func TestALeaseOfAnotherProcessIsNotGivenBack(t *testing.T) {
+func TestALeaseOfAnotherProcessIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := newKube()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		o := optionsFor(kube)
-		o.OnTermOver = func(context.Context, error) {
+		o.OnTermEnd = func(context.Context, error) {
 			assert.Equal(t, "pod-2", holder(t, kube))
 			cancel()
 		}
@@ -221,7 +221,7 @@ func TestTwoProcessesNeverLeadAtOnce(t *testing.T) {
 			kube := &cutKube{Clientset: shared}
 			o := optionsFor(kube)
 			o.Identity, o.Duration = name, 8*time.Second
-			o.OnTermOver = func(context.Context, error) { kube.away.Store(false) }
+			o.OnTermEnd = func(context.Context, error) { kube.away.Store(false) }
 			go func() {
 				done <- Run(ctx, o, func(work context.Context) error {
 					assert.Equal(t, int32(1), leading.Add(1), "two lead")
@@ -247,7 +247,7 @@ func TestTwoProcessesNeverLeadAtOnce(t *testing.T) {
 }
 
 // A process that must stop in the moment in which it is elected releases the Lease, although its work has not started.
-func TestALeaseThatWasJustWonIsGivenBack(t *testing.T) {
+func TestALeaseThatWasJustWonIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := newKube()
 		ctx, cancel := context.WithCancel(t.Context())

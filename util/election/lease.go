@@ -16,16 +16,16 @@ type lease struct {
 // Create implements resourcelock.Interface.
 func (l *lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	sent := time.Now()
-	return l.told(sent, l.LeaseLock.Create(ctx, r))
+	return l.noteRenewal(sent, l.LeaseLock.Create(ctx, r))
 }
 
 // Update implements resourcelock.Interface.
 func (l *lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	sent := time.Now()
-	return l.told(sent, l.LeaseLock.Update(ctx, r))
+	return l.noteRenewal(sent, l.LeaseLock.Update(ctx, r))
 }
 
-func (l *lease) told(sent time.Time, err error) error {
+func (l *lease) noteRenewal(sent time.Time, err error) error {
 	if err == nil {
 		l.renewed(sent)
 	}

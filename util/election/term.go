@@ -31,8 +31,8 @@ type term struct {
 	mu sync.Mutex
 	// started and closed are guarded by mu: the work has started, and it must no longer start.
 	started, closed bool
-	// over is closed when run has returned; no code waits for it before started.
-	over chan struct{}
+	// workEnded is closed when run has returned; no code waits for it before started.
+	workEnded chan struct{}
 	// expiry is guarded by mu. It calls lose. nil: this process has not had the Lease.
 	expiry *time.Timer
 	isLost bool  // set before over is closed
@@ -43,13 +43,13 @@ type term struct {
 }
 
 func newTerm(o Options, run func(context.Context) error) *term {
-	t := &term{o: o, run: run, over: make(chan struct{})}
+	t := &term{o: o, run: run, workEnded: make(chan struct{})}
 	t.held, t.lose = context.WithCancel(context.Background())
 	return t
 }
 
-// life is how long the work may continue after a renewal was sent.
-func (t *term) life() time.Duration { return t.o.Duration * 3 / 4 }
+// workLimit is how long the work may continue after a renewal was sent.
+func (t *term) workLimit() time.Duration { return t.o.Duration * 3 / 4 }
 
 // hold campaigns and does the work, until ctx is done, the Lease is lost or the work ends. When it returns, the work
 // has stopped and the Lease was released, if possible. An error means that the options are wrong.
@@ -74,19 +74,19 @@ func (t *term) hold(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, t.giveUp)()
+	defer context.AfterFunc(ctx, t.stopElection)()
 	elector.Run(campaign)
 	if t.close() {
-		<-t.over
+		<-t.workEnded
 	}
 	if t.wasElected() { // even if no work has started
-		t.giveBack(context.WithoutCancel(ctx))
+		t.release(context.WithoutCancel(ctx))
 	}
 	return nil
 }
 
-// giveUp ends the election, unless run is working: then the end of run does.
-func (t *term) giveUp() {
+// stopElection ends the election, unless run is working: then the end of run does.
+func (t *term) stopElection() {
 	if !t.close() {
 		t.stop()
 	}
@@ -110,7 +110,7 @@ func (t *term) serve(ctx, leading context.Context) {
 	t.started = true
 	t.mu.Unlock()
 	defer t.stop()
-	defer close(t.over)
+	defer close(t.workEnded)
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.held, func() { cancel(ErrLeadershipLost) })() //nolint:contextcheck // it ends with the Lease
@@ -124,7 +124,7 @@ func (t *term) serve(ctx, leading context.Context) {
 func (t *term) renewed(sent time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	left := time.Until(sent.Add(t.life()))
+	left := time.Until(sent.Add(t.workLimit()))
 	if t.expiry == nil {
 		t.expiry = time.AfterFunc(left, t.lose)
 	} else {
@@ -148,15 +148,15 @@ func (t *term) outcome() error {
 	return t.err
 }
 
-// giveBack releases the Lease, if this process has it.
-func (t *term) giveBack(ctx context.Context) {
+// release releases the Lease, if this process has it.
+func (t *term) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, retryPeriod)
 	defer cancel()
 	leases := t.o.Kube.CoordinationV1().Leases(t.o.Namespace)
 	l, err := leases.Get(ctx, t.o.Name, metav1.GetOptions{})
 	if err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == t.o.Identity {
-		nobody := ""
-		l.Spec.HolderIdentity = &nobody
+		noHolder := ""
+		l.Spec.HolderIdentity = &noHolder
 		_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
 	}
 	if err != nil {

@@ -110,8 +110,8 @@ func (f Flow) ask(kind netlink.HeaderType, flags netlink.HeaderFlags) ([]byte, e
 	return reply, err
 }
 
-// exchangePatience limits the wait for an answer, which the kernel gives within the call.
-const exchangePatience = 5 // seconds
+// exchangeTimeout limits the wait for an answer, which the kernel gives within the call.
+const exchangeTimeout = 5 // seconds
 
 // exchange sends one message to netfilter and returns the content of the answer; nothing, if it is an acknowledgement.
 // It has its own socket: the kernel marks the only answer to ctGet as a part of several, and a netlink.Conn would wait
@@ -127,7 +127,7 @@ func exchange(kind netlink.HeaderType, flags netlink.HeaderFlags, data []byte) (
 		return nil, err
 	}
 	defer unix.Close(fd)
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: exchangePatience}); err != nil {
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: exchangeTimeout}); err != nil {
 		return nil, err
 	}
 	if err := unix.Sendto(fd, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {

@@ -91,9 +91,9 @@ func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
 	assert.Equal(t, servicenet.Pods[1], peer(t, n, flowOf(t, again)))
 }
 
-// halfOpen is a connection to the Service, in a node's network, that was opened after the pod's node had lost its power.
-// The kernel sends the first packet to that pod again and again, even when the Service leads elsewhere. ended receives
-// the result of the connection.
+// halfOpen is a connection to the Service, in a node's network, that was opened after the pod's node had lost its
+// power. The kernel sends the first packet to that pod again and again, even when the Service leads elsewhere. ended
+// receives the result of the connection.
 func halfOpen(t *testing.T) (n *servicenet.Net, f Flow, ended <-chan error) {
 	t.Helper()
 	n, _ = node(t)
@@ -114,7 +114,7 @@ func halfOpen(t *testing.T) (n *servicenet.Net, f Flow, ended <-chan error) {
 	return n, f, ended
 }
 
-func TestAConnectionThatIsBeingMadeIsBroken(t *testing.T) {
+func TestAConnectionThatIsBeingOpenedIsBroken(t *testing.T) {
 	n, f, ended := halfOpen(t)
 	assert.Equal(t, servicenet.Pods[0], peer(t, n, f))
 	n.Lead(1)
@@ -123,18 +123,18 @@ func TestAConnectionThatIsBeingMadeIsBroken(t *testing.T) {
 	require.NoError(t, <-n.Dialing(servicenet.Service))
 }
 
-// TestAConnectionThatIsBeingMadeIsLedAnew: the kernel's next try, of the same connection, goes where the Service leads
-// then.
-func TestAConnectionThatIsBeingMadeIsLedAnew(t *testing.T) {
+// TestAConnectionThatIsBeingOpenedIsRoutedAgain: the kernel's next try, of the same connection, goes where the Service
+// leads then.
+func TestAConnectionThatIsBeingOpenedIsRoutedAgain(t *testing.T) {
 	n, f, ended := halfOpen(t)
 	n.Lead(1)
 	n.In(f.Forget)
 	require.NoError(t, <-ended)
 }
 
-// TestWhatTheKernelForgotIsReset: this is the only effect if a kernel cannot destroy a socket. The client's next data
-// goes to the other pod, which does not know the connection.
-func TestWhatTheKernelForgotIsReset(t *testing.T) {
+// TestAConnectionThatTheKernelForgotIsReset: this is the only effect if a kernel cannot destroy a socket. The client's
+// next data goes to the other pod, which does not know the connection.
+func TestAConnectionThatTheKernelForgotIsReset(t *testing.T) {
 	n, _ := node(t)
 	n.Lead(0)
 	old := n.Dial(servicenet.Service, 0)
@@ -146,7 +146,7 @@ func TestWhatTheKernelForgotIsReset(t *testing.T) {
 	require.ErrorIs(t, read(t, old), unix.ECONNRESET)
 }
 
-func TestAnAnswerThatIsNoneHasNoPeer(t *testing.T) {
+func TestAnInvalidAnswerHasNoPeer(t *testing.T) {
 	for name, attributes := range map[string][]byte{
 		"nothing":                 nil,
 		"cut off":                 {8, 0, 2, 0, 1},

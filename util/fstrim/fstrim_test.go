@@ -73,9 +73,9 @@ func TestTheMountIsFoundByTheDevice(t *testing.T) {
 	}
 }
 
-// TestWhatIsMountedThereNowCounts: if another file system was mounted over a path of mountinfo, it is not trimmed in
+// TestThePresentMountCounts: if another file system was mounted over a path of mountinfo, it is not trimmed in
 // its place.
-func TestWhatIsMountedThereNowCounts(t *testing.T) {
+func TestThePresentMountCounts(t *testing.T) {
 	root, proc := t.TempDir(), t.TempDir()
 	addProcess(t, proc, "2", root, "23 1 4094:4094 / / rw - ext4 /dev/x rw")
 	_, err := open(proc, unix.Mkdev(4094, 4094))
@@ -83,15 +83,15 @@ func TestWhatIsMountedThereNowCounts(t *testing.T) {
 	assert.ErrorContains(t, err, "another file system is mounted over /")
 }
 
-func TestWhatIsNoBlockDeviceIsRefused(t *testing.T) {
+func TestOtherFilesThanBlockDevicesAreRefused(t *testing.T) {
 	for _, path := range []string{"/dev/null", "/nowhere"} {
 		_, err := Trim("/", path)
 		assert.ErrorIs(t, err, ErrNoDevice, path)
 	}
 }
 
-// TestALinkOfTheHostLeadsNowhereElse: a device belongs to the host, whatever this process has at the same path.
-func TestALinkOfTheHostLeadsNowhereElse(t *testing.T) {
+// TestALinkOfTheHostStaysWithinTheHostsRoot: a device belongs to the host, whatever this process has at the same path.
+func TestALinkOfTheHostStaysWithinTheHostsRoot(t *testing.T) {
 	host := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(host, "dev"), 0o700))
 	target := filepath.Join(t.TempDir(), "device")

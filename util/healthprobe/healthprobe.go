@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// patience is how long the prober waits for an answer. So the number of open questions to a slow server is patience
-	// times the rate of questions.
-	patience = 4 * time.Second
+	// answerTimeout is how long the prober waits for an answer. So the number of open questions to a slow server is
+	// answerTimeout times the rate of questions.
+	answerTimeout = 4 * time.Second
 	// again is the time between two attempts to connect.
 	again = 500 * time.Millisecond
 	// buffer, in bytes, holds several questions, or answers.
@@ -62,7 +62,7 @@ func (p *Prober) Ask(address string, answered func()) {
 		p.lines[address] = line
 	}
 	p.asking.Go(func() {
-		ctx, cancel := context.WithTimeout(p.ctx, patience)
+		ctx, cancel := context.WithTimeout(p.ctx, answerTimeout)
 		defer cancel()
 		if _, err := healthpb.NewHealthClient(line).Check(ctx, &healthpb.HealthCheckRequest{}); isAnswer(err) {
 			answered()

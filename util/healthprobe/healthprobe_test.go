@@ -106,7 +106,7 @@ func (r refusing) Check(context.Context, *healthpb.HealthCheckRequest) (*healthp
 	return nil, status.Error(r.code, "no")
 }
 
-func TestWhateverAServerSaysIsAnAnswer(t *testing.T) {
+func TestAnyReplyIsAnAnswer(t *testing.T) {
 	p := newProber(t)
 	notServing := health.NewServer()
 	notServing.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
@@ -142,7 +142,7 @@ func (h hanging) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*he
 	return nil, ctx.Err()
 }
 
-func TestNoAnswerIsTakenForOne(t *testing.T) {
+func TestFailuresAreNotTakenForAnAnswer(t *testing.T) {
 	t.Run("the server hangs", func(t *testing.T) {
 		h := hanging{asked: make(chan struct{}, 1)}
 		unanswered(t, serve(t, h).Addr().String(), func() { <-h.asked })
@@ -238,7 +238,7 @@ func BenchmarkQuestions(b *testing.B) {
 	b.ReportMetric(float64(cpu.Microseconds())/float64(b.N)/shares, "cpu-µs/question")
 }
 
-func TestWhetherAServerServes(t *testing.T) {
+func TestServing(t *testing.T) {
 	states := health.NewServer()
 	l := serve(t, states)
 	got, err := Serving(t.Context(), l.Addr().String())

@@ -33,7 +33,7 @@ var deadErrnos = []error{syscall.EIO, syscall.ENXIO, syscall.ENODEV, syscall.ENO
 // IsDead reports whether a block device certainly returns errors from reads. A device that does not answer in time is
 // not dead: it may be waiting for something.
 func (s *System) IsDead(device string) bool {
-	_, err := bounded(&s.stuck, "probing "+device, s.limits.probe, func() (struct{}, error) { return struct{}{}, s.files.Probe(device) })
+	_, err := runBounded(&s.stuck, "probing "+device, s.limits.probe, func() (struct{}, error) { return struct{}{}, s.files.Probe(device) })
 	for _, errno := range deadErrnos {
 		if errors.Is(err, errno) {
 			return true
@@ -56,7 +56,7 @@ func (s *System) Detach(path string) error {
 		if last = s.unmountOnce(path, s.limits.detach); last == nil {
 			continue
 		}
-		_, last = bounded(&s.stuck, "detaching "+path, s.limits.detach, func() (struct{}, error) { return struct{}{}, s.files.Detach(path) })
+		_, last = runBounded(&s.stuck, "detaching "+path, s.limits.detach, func() (struct{}, error) { return struct{}{}, s.files.Detach(path) })
 	}
 	return fmt.Errorf("detaching %s: still mounted after %d attempts: %w", path, maxStacked, last)
 }
@@ -85,24 +85,24 @@ func (s *System) isListed(path string) (bool, error) {
 }
 
 func (s *System) unmountOnce(path string, limit time.Duration) error {
-	_, err := bounded(&s.stuck, "unmounting "+path, limit, func() (struct{}, error) { return struct{}{}, s.mounter.Unmount(path) })
+	_, err := runBounded(&s.stuck, "unmounting "+path, limit, func() (struct{}, error) { return struct{}{}, s.mounter.Unmount(path) })
 	if err != nil {
 		return fmt.Errorf("unmounting %s: %w", path, err)
 	}
 	return nil
 }
 
-// stuckActs are the calls that have not returned from the kernel. There is at most one for each text: the next call
+// stuckCalls are the calls that have not returned from the kernel. There is at most one for each text: the next call
 // with the same text learns at once that the first one has not returned.
-type stuckActs struct {
+type stuckCalls struct {
 	mu sync.Mutex
-	// acts is guarded by mu.
-	acts map[string]bool
+	// calls is guarded by mu.
+	calls map[string]bool
 }
 
-// bounded lets act take no longer than limit. A thread that waits in the kernel cannot be stopped, so no caller waits
-// for the goroutine of a late act. stuck remembers it until it returns, and its result is dropped.
-func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func() (T, error)) (T, error) {
+// runBounded lets act take no longer than limit. A thread that waits in the kernel cannot be stopped, so no caller
+// waits for the goroutine of a late act. stuck remembers it until it returns, and its result is dropped.
+func runBounded[T any](stuck *stuckCalls, what string, limit time.Duration, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -113,7 +113,7 @@ func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func
 	}
 	done := make(chan result, 1)
 	go func() {
-		value, err := act()
+		value, err := call()
 		done <- result{value, err}
 		stuck.forget(what)
 	}()
@@ -131,22 +131,22 @@ func bounded[T any](stuck *stuckActs, what string, limit time.Duration, act func
 		return r.value, r.err
 	default:
 	}
-	if stuck.acts == nil {
-		stuck.acts = map[string]bool{}
+	if stuck.calls == nil {
+		stuck.calls = map[string]bool{}
 	}
-	stuck.acts[what] = true
+	stuck.calls[what] = true
 	return none, fmt.Errorf("%s: %w: the limit is %s", what, ErrStuck, limit)
 }
 
 // holds reports whether an act has not returned from the kernel.
-func (s *stuckActs) holds(what string) bool {
+func (s *stuckCalls) holds(what string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.acts[what]
+	return s.calls[what]
 }
 
-func (s *stuckActs) forget(what string) {
+func (s *stuckCalls) forget(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.acts, what)
+	delete(s.calls, what)
 }

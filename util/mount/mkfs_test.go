@@ -14,7 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/mountns"
 )
 
-func TestNewerFeaturesAreOffUnlessAskedFor(t *testing.T) {
+func TestNewerFeaturesAreOffUnlessRequested(t *testing.T) {
 	const off = "^orphan_file,^metadata_csum_seed"
 	for _, c := range []struct{ name, fsType, given, want string }{
 		{"ext4 as it is → off", "ext4", "", "-O " + off},

@@ -26,7 +26,8 @@ var (
 
 // NFSClient is the node's NFS client, with its needs on the node. NodeNFS implements it.
 type NFSClient interface {
-	// Connect opens a TCP connection to a server from the node's network, closes it, and returns the node's address on it.
+	// Connect opens a TCP connection to a server from the node's network, closes it, and returns the node's address on
+	// it.
 	Connect(server netip.AddrPort, limit time.Duration) (netip.Addr, error)
 	// Mount calls mount(2) for type nfs4. The mount's packets must go through the node's network, even after this
 	// process has exited. The error keeps the errno.
@@ -101,7 +102,7 @@ func (s *System) Others(e Entry) ([]string, error) {
 // Answers sends a request to the server of the mount at a path. The error is ErrStale if the server answers that it
 // does not have the file system. Any other error, including ErrStuck, proves nothing: the server may be moving.
 func (s *System) Answers(path string) error {
-	_, err := bounded(&s.stuck, "asking the server of "+path, s.limits.look, func() (Statistics, error) { return s.files.Statfs(path) })
+	_, err := runBounded(&s.stuck, "asking the server of "+path, s.limits.look, func() (Statistics, error) { return s.files.Statfs(path) })
 	if errors.Is(err, syscall.ESTALE) || errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
@@ -114,7 +115,7 @@ func (s *System) MountNFS(e Export, target string, o NFSOptions) error {
 	if err := os.MkdirAll(target, 0o750); err != nil {
 		return fmt.Errorf("creating the mount point: %w", err)
 	}
-	_, err := bounded(&s.stuck, "mounting "+target, s.limits.mount, func() (struct{}, error) { return struct{}{}, s.mountNFS(e, target, o) })
+	_, err := runBounded(&s.stuck, "mounting "+target, s.limits.mount, func() (struct{}, error) { return struct{}{}, s.mountNFS(e, target, o) })
 	if err != nil {
 		return fmt.Errorf("mounting %s on %s: %w", e.Source(), target, err)
 	}
@@ -159,7 +160,7 @@ func (s *System) BindNFS(source Entry, target string, readOnly bool) error {
 	if err := os.MkdirAll(target, 0o750); err != nil {
 		return fmt.Errorf("creating the mount point: %w", err)
 	}
-	_, err := bounded(&s.stuck, "bind-mounting "+target, s.limits.look, func() (struct{}, error) { return struct{}{}, s.files.Bind(source.Path, target, readOnly) })
+	_, err := runBounded(&s.stuck, "bind-mounting "+target, s.limits.look, func() (struct{}, error) { return struct{}{}, s.files.Bind(source.Path, target, readOnly) })
 	if err != nil {
 		return fmt.Errorf("bind-mounting %s at %s: %w", source.Path, target, err)
 	}
@@ -172,30 +173,30 @@ func writingOut(path string) string { return "writing back the data of " + path 
 // If that takes too long, the error is ErrStuck, and the unmount continues. In that case the path is no longer in the
 // mount table, and Listed returns ErrStuck until all data is written.
 func (s *System) UnmountNFS(path string) error {
-	return s.offNFS(path, func() error {
-		_, err := bounded(&s.stuck, writingOut(path), s.limits.unmount, func() (struct{}, error) { return struct{}{}, s.files.Umount(path, 0) })
+	return s.unmountAllNFS(path, func() error {
+		_, err := runBounded(&s.stuck, writingOut(path), s.limits.unmount, func() (struct{}, error) { return struct{}{}, s.files.Umount(path, 0) })
 		return err
 	})
 }
 
-// Haste determines the effect of DetachNFS on open calls to the server.
-type Haste int
+// OpenCalls determines the effect of DetachNFS on open calls to the server.
+type OpenCalls int
 
 const (
-	// Patient calls continue: written data that is not yet sent arrives if the server returns in time.
-	Patient Haste = iota
-	// Hasty makes them fail, for all users of the file system.
-	Hasty
+	// KeepCalls calls continue: written data that is not yet sent arrives if the server returns in time.
+	KeepCalls OpenCalls = iota
+	// FailCalls makes them fail, for all users of the file system.
+	FailCalls
 )
 
 // DetachNFS removes all mounts at a path, without waiting for a server.
-func (s *System) DetachNFS(path string, h Haste) error {
+func (s *System) DetachNFS(path string, h OpenCalls) error {
 	flags := unix.MNT_DETACH
-	if h == Hasty {
+	if h == FailCalls {
 		flags |= unix.MNT_FORCE
 	}
-	return s.offNFS(path, func() error {
-		_, err := bounded(&s.stuck, "detaching "+path, s.limits.detach, func() (struct{}, error) { return struct{}{}, s.files.Umount(path, flags) })
+	return s.unmountAllNFS(path, func() error {
+		_, err := runBounded(&s.stuck, "detaching "+path, s.limits.detach, func() (struct{}, error) { return struct{}{}, s.files.Umount(path, flags) })
 		if errors.Is(err, ErrStuck) {
 			return nil // the table shows whether the mount is gone
 		}
@@ -203,8 +204,8 @@ func (s *System) DetachNFS(path string, h Haste) error {
 	})
 }
 
-// offNFS calls off until nothing is mounted at a path.
-func (s *System) offNFS(path string, off func() error) error {
+// unmountAllNFS calls off until nothing is mounted at a path.
+func (s *System) unmountAllNFS(path string, off func() error) error {
 	for range maxStacked {
 		e, err := s.Listed(path)
 		if err != nil || e == (Entry{}) {

@@ -138,7 +138,7 @@ func (s *stacked) Umount(path string, flags int) error {
 	return syscall.EINVAL
 }
 
-func TestTakingNFSOff(t *testing.T) {
+func TestUnmountNFS(t *testing.T) {
 	dir := t.TempDir()
 	nfs := Entry{Path: dir, Type: typeNFS4, Source: "192.0.2.1:/vol", Device: 7}
 	other := Entry{Path: filepath.Join(dir, "pod"), Type: typeNFS4, Source: nfs.Source, Device: 7}
@@ -152,11 +152,11 @@ func TestTakingNFSOff(t *testing.T) {
 	assert.Equal(t, []int{0, 0}, files.flags)
 
 	s, files = of()
-	require.NoError(t, s.DetachNFS(dir, Hasty))
+	require.NoError(t, s.DetachNFS(dir, FailCalls))
 	assert.Equal(t, []int{unix.MNT_DETACH | unix.MNT_FORCE, unix.MNT_DETACH | unix.MNT_FORCE}, files.flags)
 
 	s, files = of()
-	require.NoError(t, s.DetachNFS(dir, Patient))
+	require.NoError(t, s.DetachNFS(dir, KeepCalls))
 	assert.Equal(t, []int{unix.MNT_DETACH, unix.MNT_DETACH}, files.flags, "calls of other pods go on")
 
 	s, files = of()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMountOptionsOfAShareAct(t *testing.T) {
+func TestMountOptionsOfAShareTakeEffect(t *testing.T) {
 	const noatime = uintptr(unix.MS_NOATIME)
 	for name, c := range map[string]struct {
 		base    string // nfsOptions; "": the default

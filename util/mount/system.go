@@ -59,7 +59,7 @@ type System struct {
 	files   Files
 	nfs     NFSClient
 	limits  limits
-	stuck   stuckActs
+	stuck   stuckCalls
 }
 
 // Commands are the commands that a System calls, found on the path of its process.
@@ -91,7 +91,7 @@ func (s *System) BlockDevice(path string) (DeviceNumber, error) {
 // Look returns the state of a path. A path that does not exist has nothing mounted. The error is ErrStuck if a mount
 // there gives no answer at all.
 func (s *System) Look(path string) (Point, error) {
-	return bounded(&s.stuck, "examining "+path, s.limits.look, func() (Point, error) { return s.look(path) })
+	return runBounded(&s.stuck, "examining "+path, s.limits.look, func() (Point, error) { return s.look(path) })
 }
 
 func (s *System) look(path string) (Point, error) {
@@ -271,7 +271,7 @@ func (s *System) References(path string) ([]string, error) {
 
 // Statistics measures the file system or the block device at a path.
 func (s *System) Statistics(path string) (Statistics, error) {
-	return bounded(&s.stuck, "reading the usage of "+path, s.limits.look, func() (Statistics, error) {
+	return runBounded(&s.stuck, "reading the usage of "+path, s.limits.look, func() (Statistics, error) {
 		point, err := s.look(path)
 		if err != nil {
 			return Statistics{}, err

@@ -15,7 +15,7 @@ import (
 
 const patience = 10 * time.Second
 
-func TestEveryChangeOfTheMountTableIsTold(t *testing.T) {
+func TestEveryChangeOfTheMountTableIsReported(t *testing.T) {
 	if !mountns.Own(t) {
 		return
 	}
@@ -62,7 +62,7 @@ func TestEveryChangeOfTheMountTableIsTold(t *testing.T) {
 	}
 }
 
-func TestAChangeDuringTheCallIsToldByAnother(t *testing.T) {
+func TestAChangeDuringACallCausesAnotherCall(t *testing.T) {
 	if !mountns.Own(t) {
 		return
 	}
@@ -83,7 +83,7 @@ func TestAChangeDuringTheCallIsToldByAnother(t *testing.T) {
 	assert.Equal(t, 2, calls)
 }
 
-func TestAnEndedContextIsNotWatchedFor(t *testing.T) {
+func TestADoneContextEndsTheWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.NoError(t, Watch(ctx, func() { t.Error("called") }))

@@ -11,18 +11,18 @@ import (
 
 // In calls act in its own thread, which has entered the network of the given file, such as /proc/1/ns/net. Threads that
 // act starts have not entered it.
-func In(file string, act func() error) error {
+func In(file string, do func() error) error {
 	done := make(chan error, 1)
-	go entered(file, act, done)
+	go entered(file, do, done)
 	return <-done
 }
 
-func entered(file string, act func() error, done chan<- error) {
+func entered(file string, do func() error, done chan<- error) {
 	runtime.LockOSThread() // never unlocked, so the runtime stops the thread with the goroutine
 	if unix.Gettid() == unix.Getpid() {
 		// The first thread of a process cannot exit, and would stay in the other network.
 		again := make(chan error, 1)
-		go entered(file, act, again)
+		go entered(file, do, again)
 		err := <-again
 		runtime.UnlockOSThread()
 		done <- err
@@ -38,6 +38,6 @@ func entered(file string, act func() error, done chan<- error) {
 		if err != nil {
 			return fmt.Errorf("entering the node's network namespace %s: %w", file, err)
 		}
-		return act()
+		return do()
 	}()
 }

@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// patience is how long an address has to answer. Within a cluster an answer takes a millisecond.
-const patience = time.Second
+// answerTimeout is how long an address has to answer. Within a cluster an answer takes a millisecond.
+const answerTimeout = time.Second
 
 // Any reports whether one of these addresses (host:port) answers a TCP connection. It may accept the connection or
 // refuse it: both need a running machine. Any returns after a second at the latest. Without addresses it returns false.
 func Any(ctx context.Context, addresses []string) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	answers := make(chan bool, len(addresses))
+	results := make(chan bool, len(addresses))
 	for _, address := range addresses {
-		go func() { answers <- one(ctx, address) }()
+		go func() { results <- answers(ctx, address) }()
 	}
 	for range addresses {
-		if <-answers {
+		if <-results {
 			return true
 		}
 	}
 	return false
 }
 
-func one(ctx context.Context, address string) bool {
+func answers(ctx context.Context, address string) bool {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {

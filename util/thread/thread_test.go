@@ -70,7 +70,7 @@ func TestAThreadHasNothingBelowWhatItKeeps(t *testing.T) {
 	assert.True(t, open(keep), "the descriptor that it keeps is closed")
 }
 
-func TestAThreadThatWasClosedDoesNothingMore(t *testing.T) {
+func TestAClosedThreadRunsNothing(t *testing.T) {
 	th, err := New(Options{})
 	require.NoError(t, err)
 	failed := errors.New("failed")

@@ -84,7 +84,7 @@ func TestASuccessorTakesThePathOver(t *testing.T) {
 	assert.NoFileExists(t, path)
 }
 
-func TestWhatADeadProcessLeftGivesWay(t *testing.T) {
+func TestTheSocketOfADeadProcessIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.sock")
 	for _, left := range []string{path, filepath.Join(filepath.Dir(path), ".s.sock.new")} {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: left})
