@@ -24,7 +24,7 @@ type Lease struct {
 // ClaimInput is the input of the decision about a claim.
 type ClaimInput struct {
 	UUID string
-	Me   string // "<node>/<disk name>"
+	Self string // "<node>/<disk name>"
 	// File is the claim number in the UUID file. It is 0 if the file has none: it is new, of an old installation, or
 	// was restored by hand.
 	File  int64
@@ -54,7 +54,7 @@ type ClaimDecision struct {
 	Action ClaimAction
 	Number int64 // the number of the claim to hold or take
 	Reason string
-	Gist   string // of a refusal: a clause for people
+	Cause  string // of a refusal: a clause for people
 }
 
 // DecideClaim decides whether this node may use a disk that Match accepts. The decision needs the Lease because no node
@@ -91,40 +91,40 @@ type ClaimDecision struct {
 // without claims are the exception.
 func DecideClaim(in ClaimInput) ClaimDecision {
 	l := in.Lease
-	if l.Exists && l.Holder != in.Me && l.Holder != "" && !in.HolderGone {
-		return refuse(fmt.Sprintf("duplicate UUID: disk UUID %s is claimed by disk %s, which still exists. "+
+	if l.Exists && l.Holder != in.Self && l.Holder != "" && !in.HolderGone {
+		return refuseClaim(fmt.Sprintf("duplicate UUID: disk UUID %s is claimed by disk %s, which still exists. "+
 			"If the disk was moved here, first remove disk %s from its node's spec. If this disk is a copy, only one of the two can be used", in.UUID, l.Holder, l.Holder))
 	}
-	mine := l.Exists && l.Holder == in.Me
+	isHolder := l.Exists && l.Holder == in.Self
 	switch {
 	case in.File > l.Number:
-		return take(in, in.File+1)
-	case mine && l.Pending && (in.File == l.Number || in.File == l.From || in.File == 0):
-		return take(in, l.Number)
-	case mine && in.File == l.Number && in.File > 0:
+		return takeClaim(in, in.File+1)
+	case isHolder && l.Pending && (in.File == l.Number || in.File == l.From || in.File == 0):
+		return takeClaim(in, l.Number)
+	case isHolder && in.File == l.Number && in.File > 0:
 		return ClaimDecision{Action: ClaimHold, Number: l.Number}
 	case in.File == 0 || in.File == l.Number || l.Pending && in.File == l.From:
-		return take(in, l.Number+1)
+		return takeClaim(in, l.Number+1)
 	}
-	return refuse(fmt.Sprintf("duplicate UUID: this is an old copy of disk UUID %s: %s has claim %d, but the last claim is %d, of disk %s. "+
+	return refuseClaim(fmt.Sprintf("duplicate UUID: this is an old copy of disk UUID %s: %s has claim %d, but the last claim is %d, of disk %s. "+
 		"Mount the disk with the last claim instead. "+
 		"Only if that disk is permanently lost, with all data written to it since, discard its claim to use this copy: %s",
 		in.UUID, ConfigFileName, in.File, l.Number, l.Holder, in.Discard))
 }
 
-func take(in ClaimInput, number int64) ClaimDecision {
+func takeClaim(in ClaimInput, number int64) ClaimDecision {
 	if number > MaxClaim {
-		return refuse(fmt.Sprintf("disk UUID %s has been claimed %d times, which is the maximum; it cannot be claimed again", in.UUID, in.Lease.Number))
+		return refuseClaim(fmt.Sprintf("disk UUID %s has been claimed %d times, which is the maximum; it cannot be claimed again", in.UUID, in.Lease.Number))
 	}
 	return ClaimDecision{Action: ClaimTake, Number: number}
 }
 
-func refuse(gist string) ClaimDecision {
-	return ClaimDecision{Reason: ReasonDuplicateUUID, Gist: gist}
+func refuseClaim(cause string) ClaimDecision {
+	return ClaimDecision{Reason: ReasonDuplicateUUID, Cause: cause}
 }
 
 // Refused returns the verdict on an accepted disk that must not be used for the given reason. recorded is its UUID, if
 // one was recorded before; it stays recorded.
-func Refused(node, name, path, recorded, reason, gist string) Verdict {
-	return Verdict{UUID: recorded, Reason: reason, Message: notReadyMessage(node, name, path, gist)}
+func Refused(node, name, path, recorded, reason, cause string) Verdict {
+	return Verdict{UUID: recorded, Reason: reason, Message: notReadyMessage(node, name, path, cause)}
 }

@@ -64,15 +64,15 @@ func TestDecideClaim(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := DecideClaim(ClaimInput{UUID: uuidA, Me: me, File: tt.file, Lease: tt.lease, HolderGone: tt.gone, Discard: "discard it"})
+			got := DecideClaim(ClaimInput{UUID: uuidA, Self: me, File: tt.file, Lease: tt.lease, HolderGone: tt.gone, Discard: "discard it"})
 			assert.Equal(t, tt.want, got.Action)
 			assert.Equal(t, tt.num, got.Number)
-			assert.Contains(t, got.Gist, tt.text)
+			assert.Contains(t, got.Cause, tt.text)
 			refused := tt.want == ClaimRefuse
-			assert.Equal(t, refused, got.Reason == ReasonDuplicateUUID, "reason %q, gist %q", got.Reason, got.Gist)
-			assert.Equal(t, refused, got.Gist != "")
+			assert.Equal(t, refused, got.Reason == ReasonDuplicateUUID, "reason %q, gist %q", got.Reason, got.Cause)
+			assert.Equal(t, refused, got.Cause != "")
 			if strings.HasPrefix(tt.text, old) {
-				assert.True(t, strings.HasSuffix(got.Gist, ": discard it"), "the way out is not named: %q", got.Gist)
+				assert.True(t, strings.HasSuffix(got.Cause, ": discard it"), "the way out is not named: %q", got.Cause)
 			}
 		})
 	}
@@ -105,7 +105,7 @@ type claimModel struct {
 
 // read is the start of a pass.
 func (m *claimModel) read(c *claimant, gone bool) ClaimAction {
-	c.in = ClaimInput{UUID: uuidA, Me: c.name, File: c.file, Lease: m.lease, HolderGone: gone}
+	c.in = ClaimInput{UUID: uuidA, Self: c.name, File: c.file, Lease: m.lease, HolderGone: gone}
 	d := DecideClaim(c.in)
 	c.held = d.Action == ClaimHold
 	c.busy = d.Action == ClaimTake
@@ -141,7 +141,7 @@ func (m *claimModel) write(c *claimant) {
 // The passes of two nodes with copies of one disk interleave in any way, and stop anywhere. The two nodes never both
 // use the disk while neither is gone. A holder's file carries the Lease's number. A node that is alone becomes the
 // holder, unless its copy is an old one.
-func TestClaimsOfCopiesWhereverTheyAreCutShort(t *testing.T) {
+func TestInterruptedClaimsOfCopies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &claimModel{}
 		start := rapid.Int64Range(0, 2).Draw(t, "file")
@@ -224,7 +224,7 @@ func until(f func() error) (err error) {
 	return f()
 }
 
-func TestWritingTheUUIDFileCutShortAtEachStep(t *testing.T) {
+func TestInterruptedWritesOfTheUUIDFile(t *testing.T) {
 	operations := map[string]struct {
 		before string // the file's content; empty: none
 		run    func(root string, rec Record, before func(step) error) error

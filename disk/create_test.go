@@ -30,7 +30,7 @@ func TestCreateMakesADurableFileAndTheReplicasDirectory(t *testing.T) {
 	assertEntries(t, root, ConfigFileName, ReplicasDirName)
 }
 
-func TestCreateRefusesWhateverIsThere(t *testing.T) {
+func TestCreateRefusesExistingFiles(t *testing.T) {
 	tests := map[string]func(path string) error{
 		"a valid file":    func(p string) error { return os.WriteFile(p, []byte(`{"diskUUID":"`+uuidA+`"}`), 0o600) },
 		"a torn file":     func(p string) error { return os.WriteFile(p, []byte(`{"disk`), 0o600) },
@@ -55,7 +55,7 @@ func TestCreateRefusesWhateverIsThere(t *testing.T) {
 	}
 }
 
-func TestOfManyCreatorsOneWins(t *testing.T) {
+func TestOneOfManyCreatorsWins(t *testing.T) {
 	root := t.TempDir()
 	rec := scanOne(root, "/")
 	const creators = 16
@@ -168,7 +168,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-func TestRepairCommandPutsTheFileBack(t *testing.T) {
+func TestRepairCommandRestoresTheFile(t *testing.T) {
 	for _, path := range []string{"/plain", "/with space/", "/it's; $(touch x) \"quoted\""} {
 		t.Run(path, func(t *testing.T) {
 			root := t.TempDir()

@@ -37,8 +37,8 @@ const (
 // SpecDisk is a disk as the user requested it.
 type SpecDisk struct {
 	Path string // absolute, in the host's view
-	// MayLieOnVolume says that the data plane can use a disk on a volume that is attached to the node.
-	MayLieOnVolume bool
+	// MayBeOnVolume says that the data plane can use a disk on a volume that is attached to the node.
+	MayBeOnVolume bool
 }
 
 // Known is the information about a disk that an earlier pass recorded. The zero value is a new disk.
@@ -69,7 +69,7 @@ type candidate struct {
 	record   Record
 	rejected *Verdict
 
-	mayLieOnVolume bool
+	mayBeOnVolume bool
 }
 
 func (c *candidate) isOld() bool { return c.known.UUID != "" }
@@ -126,11 +126,11 @@ func (c *candidate) fileUUID() string {
 //     the message of the old entry says so.
 func Match(node string, spec map[string]SpecDisk, prev map[string]Known, records map[string]Record) map[string]Verdict {
 	all := candidates(spec, prev, records)
-	reject := func(c *candidate, reason, gist string) {
+	reject := func(c *candidate, reason, cause string) {
 		c.rejected = &Verdict{
 			UUID:    c.known.UUID,
 			Reason:  reason,
-			Message: notReadyMessage(node, c.name, c.path, gist),
+			Message: notReadyMessage(node, c.name, c.path, cause),
 		}
 	}
 	for _, pass := range []func([]*candidate, rejectFunc){
@@ -138,7 +138,7 @@ func Match(node string, spec map[string]SpecDisk, prev map[string]Known, records
 	} {
 		pass(all, reject)
 	}
-	tellMoved(all, reject)
+	reportMoved(all, reject)
 
 	verdicts := make(map[string]Verdict, len(all))
 	for _, c := range all {
@@ -147,7 +147,7 @@ func Match(node string, spec map[string]SpecDisk, prev map[string]Known, records
 	return verdicts
 }
 
-type rejectFunc func(c *candidate, reason, gist string)
+type rejectFunc func(c *candidate, reason, cause string)
 
 // candidates lists the disks of spec by name, so that messages and ties repeat.
 func candidates(spec map[string]SpecDisk, prev map[string]Known, records map[string]Record) []*candidate {
@@ -155,7 +155,7 @@ func candidates(spec map[string]SpecDisk, prev map[string]Known, records map[str
 	for name, s := range spec {
 		known := prev[name]
 		known.UUID = strings.ToLower(known.UUID)
-		c := &candidate{name: name, path: s.Path, known: known, mayLieOnVolume: s.MayLieOnVolume}
+		c := &candidate{name: name, path: s.Path, known: known, mayBeOnVolume: s.MayBeOnVolume}
 		// A record of another path was scanned before the spec changed.
 		if rec, ok := records[name]; ok && rec.Path == s.Path {
 			c.record = rec
@@ -178,7 +178,7 @@ func verdict(node string, c *candidate) Verdict {
 		return Verdict{
 			CreateConfig: true,
 			Reason:       ReasonNoDiskInfo,
-			Message:      notReadyMessage(node, c.name, c.path, gistNoConfigYet),
+			Message:      notReadyMessage(node, c.name, c.path, causeNoConfigYet),
 		}
 	default:
 		return Verdict{
@@ -196,24 +196,24 @@ func checkAlone(all []*candidate, reject rejectFunc) {
 		switch {
 		case c.record.Err != nil:
 			reject(c, ReasonNoDiskInfo, c.record.Err.Error())
-		case c.record.OnVolume != "" && !c.mayLieOnVolume:
-			reject(c, ReasonDiskOnVolume, gistOnVolume(c))
+		case c.record.OnVolume != "" && !c.mayBeOnVolume:
+			reject(c, ReasonDiskOnVolume, causeOnVolume(c))
 		case missing && c.isOld():
-			reject(c, ReasonDiskFilesystemChanged, gistMissing(c))
+			reject(c, ReasonDiskFilesystemChanged, causeMissing(c))
 		case c.record.ConfigErr == nil && c.isOld() && c.fileUUID() != c.known.UUID:
-			reject(c, ReasonDiskFilesystemChanged, gistMismatch(c))
+			reject(c, ReasonDiskFilesystemChanged, causeMismatch(c))
 		case c.record.ReadOnly:
-			reject(c, ReasonDiskReadOnly, gistReadOnly)
+			reject(c, ReasonDiskReadOnly, causeReadOnly)
 		case missing && InMemory(c.record.FSType):
-			reject(c, ReasonDiskInMemory, gistInMemory(c))
+			reject(c, ReasonDiskInMemory, causeInMemory(c))
 		case missing && OnOverlay(c.record.FSType):
-			reject(c, ReasonDiskOnOverlay, gistOnOverlay(c))
+			reject(c, ReasonDiskOnOverlay, causeOnOverlay(c))
 		case missing:
 			// A new disk: its file is created if the other passes find nothing.
 		case c.record.ConfigErr != nil:
-			reject(c, ReasonNoDiskInfo, gistBadConfig(c))
+			reject(c, ReasonNoDiskInfo, causeBadConfig(c))
 		case c.record.ReplicasErr != nil:
-			reject(c, ReasonReplicasDirectoryMissing, gistReplicas(c))
+			reject(c, ReasonReplicasDirectoryMissing, causeReplicas(c))
 		}
 	}
 }
@@ -234,10 +234,10 @@ func checkFilesystems(all []*candidate, reject rejectFunc) {
 		if len(sharing) == 0 {
 			continue
 		}
-		if c.isOld() && c == incumbent(append(filter(sharing, (*candidate).isOld), c)) {
+		if c.isOld() && c == preferred(append(filter(sharing, (*candidate).isOld), c)) {
 			continue
 		}
-		reject(c, ReasonDiskFilesystemChanged, gistShared(c, sharing))
+		reject(c, ReasonDiskFilesystemChanged, causeShared(c, sharing))
 	}
 }
 
@@ -248,29 +248,29 @@ func checkUUIDs(all []*candidate, reject rejectFunc) {
 		if c.fileUUID() == "" {
 			continue
 		}
-		var twins []*candidate
+		var duplicates []*candidate
 		if c.isOld() {
-			twins = filter(left, func(other *candidate) bool {
+			duplicates = filter(left, func(other *candidate) bool {
 				return other != c && other.known.UUID == c.known.UUID
 			})
-			if c == incumbent(append(twins, c)) {
+			if c == preferred(append(duplicates, c)) {
 				continue
 			}
 		} else {
 			// Rejected disks count here: of two clones no rule can determine the original. A recorded disk that is away
 			// does not count, because this is its present place. If this is an old copy, the number of the claim shows
 			// that (DecideClaim).
-			twins = filter(all, func(other *candidate) bool { return isTwin(c, other) })
+			duplicates = filter(all, func(other *candidate) bool { return isDuplicate(c, other) })
 		}
-		if len(twins) > 0 {
-			reject(c, ReasonDuplicateUUID, gistDuplicate(c, twins))
+		if len(duplicates) > 0 {
+			reject(c, ReasonDuplicateUUID, causeDuplicate(c, duplicates))
 		}
 	}
 }
 
-// isTwin reports whether the disk other has the UUID that the new disk c shows. Either other has recorded it and is not
-// away, or it also shows it on another file system.
-func isTwin(c, other *candidate) bool {
+// isDuplicate reports whether the disk other has the UUID that the new disk c shows. Either other has recorded it and
+// is not away, or it also shows it on another file system.
+func isDuplicate(c, other *candidate) bool {
 	if other == c {
 		return false
 	}
@@ -280,23 +280,23 @@ func isTwin(c, other *candidate) bool {
 	return other.fileUUID() == c.fileUUID() && !sameFilesystem(c.record, other.record)
 }
 
-// tellMoved adds the new place to the verdicts of entries with disks that are accepted elsewhere.
-func tellMoved(all []*candidate, reject rejectFunc) {
+// reportMoved adds the new place to the verdicts of entries with disks that are accepted elsewhere.
+func reportMoved(all []*candidate, reject rejectFunc) {
 	for _, c := range all {
 		if c.rejected == nil || !c.isAway() {
 			continue
 		}
 		for _, now := range remaining(all) {
 			if now.fileUUID() == c.known.UUID {
-				reject(c, ReasonDiskMoved, gistMoved(c, now))
+				reject(c, ReasonDiskMoved, causeMoved(c, now))
 			}
 		}
 	}
 }
 
-// incumbent returns the disk that stays: a disk that was ready, else the first by name. The preference for the ready
+// preferred returns the disk that stays: a disk that was ready, else the first by name. The preference for the ready
 // disk prevents disks from taking turns.
-func incumbent(old []*candidate) *candidate {
+func preferred(old []*candidate) *candidate {
 	return slices.MinFunc(old, func(a, b *candidate) int {
 		if a.known.Ready != b.known.Ready {
 			if a.known.Ready {

@@ -37,7 +37,7 @@ type fixture struct {
 func matchFixtures(disks map[string]fixture) map[string]Verdict {
 	spec, prev, records := map[string]SpecDisk{}, map[string]Known{}, map[string]Record{}
 	for name, f := range disks {
-		spec[name] = SpecDisk{Path: "/" + name, MayLieOnVolume: f.mayLieOnVolume}
+		spec[name] = SpecDisk{Path: "/" + name, MayBeOnVolume: f.mayLieOnVolume}
 		if f.recorded != "" {
 			prev[name] = Known{UUID: f.recorded, Ready: f.ready}
 		}
@@ -71,7 +71,7 @@ func rejected(uuid, reason, text string) want {
 
 var creating = want{create: true, reason: ReasonNoDiskInfo, text: "has not been created yet"}
 
-func TestMatchJudgesADiskAlone(t *testing.T) {
+func TestMatchChecksEachDiskAlone(t *testing.T) {
 	tests := map[string]struct {
 		disk fixture
 		want want

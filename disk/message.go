@@ -6,33 +6,33 @@ import (
 	"strings"
 )
 
-const gistNoConfigYet = "it is new and its UUID file " + ConfigFileName + " has not been created yet"
+const causeNoConfigYet = "it is new and its UUID file " + ConfigFileName + " has not been created yet"
 
-const gistReadOnly = "its file system is read-only. The kernel makes a file system read-only after an error, and logs the error (dmesg). " +
+const causeReadOnly = "its file system is read-only. The kernel makes a file system read-only after an error, and logs the error (dmesg). " +
 	"Check the device and the file system, then mount it for writing again"
 
 func readyMessage(node, name, path string) string {
 	return fmt.Sprintf("Disk %s(%s) on node %s is ready", name, path, node)
 }
 
-func notReadyMessage(node, name, path, gist string) string {
-	return fmt.Sprintf("Disk %s(%s) on node %s is not ready: %s", name, path, node, gist)
+func notReadyMessage(node, name, path, cause string) string {
+	return fmt.Sprintf("Disk %s(%s) on node %s is not ready: %s", name, path, node, cause)
 }
 
-func gistMissing(c *candidate) string {
+func causeMissing(c *candidate) string {
 	return fmt.Sprintf("the UUID file %s is missing, although disk UUID %s is recorded: "+
 		"its file system is probably not mounted. Mount it. "+
 		"Only if it is mounted and only the file was lost, restore the file on the node: %s",
 		ConfigFileName, c.known.UUID, RepairCommand(c.path, c.name, c.known.UUID))
 }
 
-func gistMismatch(c *candidate) string {
+func causeMismatch(c *candidate) string {
 	return fmt.Sprintf("the UUID file %s has disk UUID %s, but %s is recorded: "+
 		"another file system is mounted at the path. Mount the file system of the recorded disk",
 		ConfigFileName, c.fileUUID(), c.known.UUID)
 }
 
-func gistBadConfig(c *candidate) string {
+func causeBadConfig(c *candidate) string {
 	if !c.isOld() {
 		return fmt.Sprintf("%v; restore %s from a copy. If no volume has data on this disk, remove the file instead",
 			c.record.ConfigErr, ConfigFileName)
@@ -41,23 +41,23 @@ func gistBadConfig(c *candidate) string {
 		c.record.ConfigErr, RepairCommand(c.path, c.name, c.known.UUID))
 }
 
-func gistOnVolume(c *candidate) string {
+func causeOnVolume(c *candidate) string {
 	return fmt.Sprintf("its file system is on volume %s, which is attached to this node. "+
 		"The node's instance manager is of an earlier release, and cannot store replicas there. "+
 		"Its pod is replaced when no volume is attached to the node and no replica runs on it", c.record.OnVolume)
 }
 
-func gistInMemory(c *candidate) string {
+func causeInMemory(c *candidate) string {
 	return fmt.Sprintf("its file system (%s) is in memory: a restart of the node would lose all replicas on it. "+
 		"Mount a file system of a device there, or remove the disk from the node's spec", c.record.FSType)
 }
 
-func gistOnOverlay(c *candidate) string {
+func causeOnOverlay(c *candidate) string {
 	return fmt.Sprintf("its file system (%s) does not report failed writes, so replicas there could lose acknowledged data unnoticed. "+
 		"Mount a file system of a device there, or remove the disk from the node's spec", c.record.FSType)
 }
 
-func gistReplicas(c *candidate) string {
+func causeReplicas(c *candidate) string {
 	if !errors.Is(c.record.ReplicasErr, ErrReplicasMissing) {
 		return c.record.ReplicasErr.Error() + "; move it away, or unmount it"
 	}
@@ -66,16 +66,16 @@ func gistReplicas(c *candidate) string {
 		c.record.ReplicasErr, shellQuote(strings.TrimRight(c.path, "/")+"/"+ReplicasDirName))
 }
 
-func gistShared(c *candidate, sharing []*candidate) string {
+func causeShared(c *candidate, sharing []*candidate) string {
 	return fmt.Sprintf("it shares file system %s with disks %s; a file system can serve only one disk",
 		c.record.FSID, names(sharing))
 }
 
-func gistDuplicate(c *candidate, twins []*candidate) string {
-	return fmt.Sprintf("duplicate UUID: disk UUID %s also belongs to disks %s", c.fileUUID(), names(twins))
+func causeDuplicate(c *candidate, duplicates []*candidate) string {
+	return fmt.Sprintf("duplicate UUID: disk UUID %s also belongs to disks %s", c.fileUUID(), names(duplicates))
 }
 
-func gistMoved(c, now *candidate) string {
+func causeMoved(c, now *candidate) string {
 	return fmt.Sprintf("its disk with UUID %s is now at %s, as disk %s of this node, and its replicas move there. "+
 		"Remove disk %s from the node's spec", c.known.UUID, now.path, now.name, c.name)
 }

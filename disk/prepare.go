@@ -47,7 +47,7 @@ func makeDirs(root, path string) (*os.File, error) {
 			continue
 		}
 		prefix += "/" + part
-		next, err := openOrMake(root, current, prefix, part)
+		next, err := openOrCreate(root, current, prefix, part)
 		current.Close()
 		if err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func makeDirs(root, path string) (*os.File, error) {
 	return current, nil
 }
 
-func openOrMake(root string, parent *os.File, prefix, part string) (*os.File, error) {
+func openOrCreate(root string, parent *os.File, prefix, part string) (*os.File, error) {
 	dir, err := openat.Dir(root, prefix)
 	if !errors.Is(err, unix.ENOENT) {
 		return dir, err

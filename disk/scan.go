@@ -38,9 +38,9 @@ type Record struct {
 	// /proc/self/mountinfo. Without a line there, FSType is f_type of statfs(2) in hex and MountSource is empty.
 	FSType      string
 	MountSource string
-	// Beneath says that no file system is mounted at the directory itself. The directory lies beneath a mount, and
+	// InsideMount says that no file system is mounted at the directory itself. The directory lies beneath a mount, and
 	// shares that file system with the other data on it. False if the kernel does not report it.
-	Beneath bool
+	InsideMount bool
 	// ReadOnly says that nothing can write to the file system. It is mounted read-only, or the kernel made it read-only
 	// after an error.
 	ReadOnly bool
@@ -124,7 +124,7 @@ func examine(name, path string, dir *os.File, mounts map[int]*mountinfo.Info) Re
 	rec.FSType = fmt.Sprintf("0x%x", sfs.Type)
 	rec.StorageMaximum, rec.StorageAvailable = capacity(sfs)
 	id, isRoot := mountOf(fd)
-	rec.Beneath = !isRoot
+	rec.InsideMount = !isRoot
 	if m := mounts[id]; m != nil {
 		rec.FSType, rec.MountSource = m.FSType, m.Source
 		rec.SuperBlockID = unix.Mkdev(uint32(m.Major), uint32(m.Minor))

@@ -115,11 +115,11 @@ func TestScanTellsWhetherAFilesystemIsReadOnly(t *testing.T) {
 
 func TestScanTellsWhetherAFilesystemIsMountedThere(t *testing.T) {
 	got := Scan("/", map[string]string{"root": "/", "plain": t.TempDir()})
-	assert.False(t, got["root"].Beneath, "a file system is mounted at /")
-	assert.True(t, got["plain"].Beneath, "none is mounted at a new directory")
+	assert.False(t, got["root"].InsideMount, "a file system is mounted at /")
+	assert.True(t, got["plain"].InsideMount, "none is mounted at a new directory")
 }
 
-func TestScanSaysWhyADirectoryCannotBeExamined(t *testing.T) {
+func TestScanReportsWhyADirectoryCannotBeExamined(t *testing.T) {
 	tests := map[string]struct {
 		root    string
 		path    string
@@ -142,7 +142,7 @@ func TestScanSaysWhyADirectoryCannotBeExamined(t *testing.T) {
 	}
 }
 
-func TestScanRefusesOddUUIDFiles(t *testing.T) {
+func TestScanRefusesInvalidUUIDFiles(t *testing.T) {
 	tests := map[string]struct {
 		make    func(path string) error
 		wantErr error

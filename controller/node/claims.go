@@ -137,10 +137,10 @@ func (c *Controller) settleClaim(ctx context.Context, n *longhorn.Node, name str
 		return Claim{}, 0, err
 	}
 	in := disk.ClaimInput{
-		UUID: uuid, Me: n.Name + "/" + name, File: record.Config.Claim, Lease: leaseOf(lease),
+		UUID: uuid, Self: n.Name + "/" + name, File: record.Config.Claim, Lease: leaseOf(lease),
 		Discard: fmt.Sprintf("kubectl -n %s delete lease %s", c.deps.Namespace, types.DiskLeaseName(uuid)),
 	}
-	if in.HolderGone = moved[in.Lease.Holder]; !in.HolderGone && in.Lease.Holder != "" && in.Lease.Holder != in.Me {
+	if in.HolderGone = moved[in.Lease.Holder]; !in.HolderGone && in.Lease.Holder != "" && in.Lease.Holder != in.Self {
 		if in.HolderGone, err = c.isHolderGone(ctx, in.Lease.Holder, uuid); err != nil {
 			return Claim{}, 0, err
 		}
@@ -155,7 +155,7 @@ func (c *Controller) settleClaim(ctx context.Context, n *longhorn.Node, name str
 		log.WithFields(logrus.Fields{logfields.UUID: uuid, logfields.Generation: d.Number}).Info("Claimed the disk")
 		return Claim{Held: true}, d.Number, nil
 	default:
-		return Claim{Reason: d.Reason, Gist: d.Gist}, 0, nil
+		return Claim{Reason: d.Reason, Gist: d.Cause}, 0, nil
 	}
 }
 
@@ -175,7 +175,7 @@ func (c *Controller) unmark(ctx context.Context, lease *coordinationv1.Lease, in
 func (c *Controller) takeClaim(ctx context.Context, lease *coordinationv1.Lease, in disk.ClaimInput, number int64, record disk.Record) error {
 	var err error
 	l := in.Lease
-	if !l.Pending || l.Holder != in.Me || l.Number != number {
+	if !l.Pending || l.Holder != in.Self || l.Number != number {
 		from := in.File
 		if lease, err = c.writeLease(ctx, lease, in, number, &from); err != nil {
 			return err
@@ -203,7 +203,7 @@ func (c *Controller) writeLease(ctx context.Context, lease *coordinationv1.Lease
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: types.DiskLeaseName(in.UUID), Namespace: c.deps.Namespace}}
 	}
 	lease = lease.DeepCopy()
-	holder, transitions := in.Me, int32(number)
+	holder, transitions := in.Self, int32(number)
 	lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = &holder, &transitions
 	delete(lease.Annotations, types.AnnotationDiskGoneSince)
 	if from == nil {

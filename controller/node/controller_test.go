@@ -189,7 +189,7 @@ func TestANodeIsRegisteredOnceWithItsDefaultDisk(t *testing.T) {
 // TestANewDiskThatIsNoMountPointIsTold: such a disk is allowed, but a user may have forgotten to mount a file system.
 func TestANewDiskThatIsNoMountPointIsTold(t *testing.T) {
 	f := newFixture(t, build.KubeNode("node-1"), build.ReadyNode("node-1", "", func(n *longhorn.Node) { n.Status.DiskStatus = nil }))
-	f.disks.records["/var/lib/longhorn"] = found(withoutFile, func(r *disk.Record) { r.Beneath, r.MountSource = true, "/dev/sda1" })
+	f.disks.records["/var/lib/longhorn"] = found(withoutFile, func(r *disk.Record) { r.InsideMount, r.MountSource = true, "/dev/sda1" })
 	told := func() int {
 		return len(slices.DeleteFunc(f.Recorder.Take(), func(e string) bool {
 			return !strings.HasPrefix(e, "Normal DiskSharesFilesystem node-1: new disk disk-1(/var/lib/longhorn) on node node-1 has no file system of its own: ")

@@ -92,7 +92,7 @@ func (c *Controller) createConfigs(n *longhorn.Node, names []string, records map
 		default:
 			known = append(known, uuid)
 			log.WithFields(logrus.Fields{logfields.Disk: name, logfields.UUID: uuid}).Info("Created the UUID file of a new disk")
-			if r := records[name]; r.Beneath {
+			if r := records[name]; r.InsideMount {
 				c.deps.Recorder.Eventf(n, corev1.EventTypeNormal, types.EventDiskSharesFilesystem,
 					"new disk %s(%s) on node %s has no file system of its own: no file system is mounted at its path. "+
 						"It shares the file system of %s with all other data there. "+

@@ -99,7 +99,7 @@ func diskVerdicts(in Input) map[string]disk.Verdict {
 	known := make(map[string]disk.Known, len(in.Node.Spec.Disks))
 	for name, d := range in.Node.Spec.Disks {
 		status := in.Node.Status.DiskStatus[name]
-		spec[name] = disk.SpecDisk{Path: d.Path, MayLieOnVolume: in.DataPlane.mayUse(status)}
+		spec[name] = disk.SpecDisk{Path: d.Path, MayBeOnVolume: in.DataPlane.mayUse(status)}
 		known[name] = disk.Known{
 			UUID:  status.DiskUUID,
 			Ready: types.IsConditionTrue(status.Conditions, types.ConditionReady),
