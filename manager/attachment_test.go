@@ -42,7 +42,7 @@ func TestAttachWritesATicket(t *testing.T) {
 	b.ExpectWrites()
 }
 
-func TestAttachMakesAMissingAttachment(t *testing.T) {
+func TestAttachCreatesAMissingAttachment(t *testing.T) {
 	b := newBench(t, append(threeNodes(), detachedVolume("vol"))...)
 	view, err := b.AttachVolume(t.Context(), "vol", AttachRequest{NodeID: "node-1"})
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestAttachRefuses(t *testing.T) {
 	}
 }
 
-func TestAttachGoesOnWhileADaemonIsAway(t *testing.T) {
+func TestAttachWorksWithoutTheNodesDaemon(t *testing.T) {
 	for _, reason := range []string{"ManagerPodDown", "ManagerPodMissing", "InstanceManagerNotReady", "KubernetesNodePressure"} {
 		t.Run(reason, func(t *testing.T) {
 			node := build.ReadyNode("node-4", "uuid-4", func(n *longhorn.Node) {

@@ -221,7 +221,7 @@ func unmounted(n *longhorn.Node) {
 	n.Status.DiskStatus["disk-1"] = s
 }
 
-func TestADiskThatIsNotReadyIsTakenAwayFromUnderItsReplicas(t *testing.T) {
+func TestADiskThatIsNotReadyIsRemovedDespiteItsReplicas(t *testing.T) {
 	closed := func(d *longhorn.DiskSpec) { d.AllowScheduling = false }
 	node := build.ReadyNode("node-1", "uuid-1", unmounted, build.WithDisk("disk-1", "/mnt//d", closed))
 	replica := build.PlacedReplica("vol-r-1", "vol", "node-1", "uuid-1")

@@ -33,7 +33,7 @@ func (m *Manager) retry(ctx context.Context, try func() error) error {
 		if !isLostRace(err) || attempt == maxAttempts {
 			return err
 		}
-		timer := m.deps.Clock.NewTimer(vary(delay))
+		timer := m.deps.Clock.NewTimer(jitter(delay))
 		select {
 		case <-timer.C():
 		case <-ctx.Done():
@@ -48,4 +48,4 @@ func isLostRace(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, errBusy)
 }
 
-func vary(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2) }
+func jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2) }

@@ -44,7 +44,7 @@ func (m *Manager) Setting(name string) (SettingView, error) {
 		return SettingView{}, notFound("setting", name)
 	}
 	if definition.ReadOnly {
-		value, err := m.told(definition.Name)
+		value, err := m.readOnlyValue(definition.Name)
 		return SettingView{Name: name, Value: value, ValueInForce: value, Applied: true, Definition: definition}, err
 	}
 	s, err := m.deps.Settings.GetRO(name)
@@ -60,8 +60,8 @@ func (m *Manager) Setting(name string) (SettingView, error) {
 	return settingView(s, definition), nil
 }
 
-// told returns the value of a setting that cannot be set.
-func (m *Manager) told(name types.SettingName) (string, error) {
+// readOnlyValue returns the value of a setting that cannot be set.
+func (m *Manager) readOnlyValue(name types.SettingName) (string, error) {
 	switch name {
 	case types.SettingCurrentVersion:
 		return m.deps.Version, nil

@@ -112,7 +112,7 @@ func TestInstanceManagerShowsWhatItRuns(t *testing.T) {
 	assert.Len(t, list, 1)
 }
 
-func TestWhatIsToldCannotBeSet(t *testing.T) {
+func TestReadOnlySettingsCannotBeSet(t *testing.T) {
 	im := build.RunningInstanceManager("n1", "10.0.0.1", "u", func(im *longhorn.InstanceManager) { im.Spec.Image = "registry/longhorn-manager:1" })
 	b := newBench(t, im, build.Setting(types.SettingCurrentVersion, "made by hand"))
 	b.deps.Version = "v1.2.3"
@@ -134,12 +134,12 @@ func TestWhatIsToldCannotBeSet(t *testing.T) {
 	b.ExpectWrites()
 }
 
-// A read-only setting without a value in told would crash the process.
-func TestEverySettingThatIsReadOnlyIsTold(t *testing.T) {
+// A read-only setting without a value in readOnlyValue would crash the process.
+func TestEveryReadOnlySettingHasAValue(t *testing.T) {
 	b := newBench(t)
 	for _, name := range types.Settings() {
 		if d, _ := types.DefinitionOf(name); d.ReadOnly {
-			_, err := b.told(name)
+			_, err := b.readOnlyValue(name)
 			assert.NoError(t, err, name)
 		}
 	}

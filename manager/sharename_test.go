@@ -12,7 +12,7 @@ import (
 
 // The Service of a share has the volume's name, which must start with a letter. For kubectl the refusal has the same
 // words (test/policy).
-func TestTheNameOfASharedVolumeBeginsWithALetter(t *testing.T) {
+func TestTheNameOfASharedVolumeStartsWithALetter(t *testing.T) {
 	const rule = `name: "2024-media" must start with a letter if accessMode is rwx: the Service of a shared volume has the volume's name`
 	b := newBench(t, threeNodes()...)
 	_, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "2024-media", Size: "1Gi", AccessMode: "rwx"})

@@ -33,7 +33,7 @@ func putTicket(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) 
 		return conflict("volume %q is faulted", v.Name)
 	}
 	if want.Type == longhorn.AttacherTypeAPI {
-		if err := refuseElsewhere(v, va, want); err != nil {
+		if err := refuseOtherNode(v, va, want); err != nil {
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func putTicket(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) 
 	return nil
 }
 
-func refuseElsewhere(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) error {
+func refuseOtherNode(v *Volume, va *VolumeAttachment, want longhorn.AttachmentTicket) error {
 	for _, node := range []string{v.Status.CurrentNodeID, v.Spec.NodeID} {
 		if node != "" && node != want.NodeID {
 			return conflict("hostId: %q is refused: volume %q is attached to node %q, and a volume can be attached to only one node at a time", want.NodeID, v.Name, node)

@@ -177,12 +177,12 @@ func isAtRest(v *Volume) bool {
 func (u VolumeUpdate) apply(v *Volume) bool {
 	before := *v.Spec.DeepCopy()
 	set(&v.Spec.NumberOfReplicas, u.NumberOfReplicas)
-	setWord(&v.Spec.DataLocality, u.DataLocality)
-	setWord(&v.Spec.AccessMode, u.AccessMode)
-	setWord(&v.Spec.ReplicaSoftAntiAffinity, u.ReplicaSoftAntiAffinity)
-	setWord(&v.Spec.ReplicaZoneSoftAntiAffinity, u.ReplicaZoneSoftAntiAffinity)
-	setWord(&v.Spec.ReplicaDiskSoftAntiAffinity, u.ReplicaDiskSoftAntiAffinity)
-	setWord(&v.Spec.ReplicaAutoBalance, u.ReplicaAutoBalance)
+	setValue(&v.Spec.DataLocality, u.DataLocality)
+	setValue(&v.Spec.AccessMode, u.AccessMode)
+	setValue(&v.Spec.ReplicaSoftAntiAffinity, u.ReplicaSoftAntiAffinity)
+	setValue(&v.Spec.ReplicaZoneSoftAntiAffinity, u.ReplicaZoneSoftAntiAffinity)
+	setValue(&v.Spec.ReplicaDiskSoftAntiAffinity, u.ReplicaDiskSoftAntiAffinity)
+	setValue(&v.Spec.ReplicaAutoBalance, u.ReplicaAutoBalance)
 	set(&v.Spec.NodeSelector, u.NodeSelector)
 	set(&v.Spec.DiskSelector, u.DiskSelector)
 	return !equality.Semantic.DeepEqual(before, v.Spec)
@@ -194,7 +194,7 @@ func set[T any](field, value *T) {
 	}
 }
 
-func setWord[T ~string](field *T, value *string) {
+func setValue[T ~string](field *T, value *string) {
 	if value != nil {
 		*field = T(*value)
 	}
@@ -240,7 +240,7 @@ func (m *Manager) removeReplica(ctx context.Context, volume, replica string) (*V
 		case err != nil || r.DeletionTimestamp != nil:
 			return err
 		}
-		if err := m.checkReplicaSpare(ctx, v, r); err != nil {
+		if err := m.checkReplicaRemovable(ctx, v, r); err != nil {
 			return err
 		}
 		if err := m.deps.Replicas.Delete(ctx, replica, datastore.Preconditions{UID: r.UID, ResourceVersion: r.ResourceVersion}); err != nil {
@@ -252,11 +252,11 @@ func (m *Manager) removeReplica(ctx context.Context, volume, replica string) (*V
 	return v, storeError("replica", replica, err)
 }
 
-// checkReplicaSpare refuses the removal of a replica unless another replica is good, according to the API server's
+// checkReplicaRemovable refuses the removal of a replica unless another replica is good, according to the API server's
 // current state, and can be opened and reached. It also refuses the removal if the leader has marked the replica as the
 // last healthy replica. A volume that never had an epoch, and is not requested on a node, was never written: any of its
 // replicas may be removed. If the engine is missing, that is not known.
-func (m *Manager) checkReplicaSpare(ctx context.Context, v *Volume, r *Replica) error {
+func (m *Manager) checkReplicaRemovable(ctx context.Context, v *Volume, r *Replica) error {
 	refusal := conflict("replica %s is the last healthy replica of volume %s (no other healthy replica available): it cannot be deleted;"+
 		" to delete the volume, run kubectl -n %s delete volumes.longhorn.io %s", r.Name, v.Name, v.Namespace, v.Name)
 	if _, isLast := r.Annotations[types.AnnotationLastGoodCopy]; isLast {
@@ -299,16 +299,16 @@ func (m *Manager) checkReplicaSpare(ctx context.Context, v *Volume, r *Replica) 
 	return refusal
 }
 
-// Every cacheInterval, for cachePatience at most, awaitCache checks whether the cache contains the write.
+// Every cacheInterval, for cacheTimeout at most, awaitCache checks whether the cache contains the write.
 const (
 	cacheInterval = 20 * time.Millisecond
-	cachePatience = 2 * time.Second
+	cacheTimeout  = 2 * time.Second
 )
 
 // awaitCache waits until the next read sees the write. It is not an error if the cache takes longer: the intent is
 // recorded.
 func (m *Manager) awaitCache(ctx context.Context, seen func() bool) {
-	for range cachePatience / cacheInterval {
+	for range cacheTimeout / cacheInterval {
 		if seen() {
 			return
 		}

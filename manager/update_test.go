@@ -357,7 +357,7 @@ func TestRemovalsComeOneAfterTheOther(t *testing.T) {
 	b.ExpectWrites("delete replicas/r-1")
 }
 
-func TestOnlyTheReplicaThatWasLookedAtIsRemoved(t *testing.T) {
+func TestOnlyTheReplicaThatWasReadIsRemoved(t *testing.T) {
 	objs := served(2)
 	b := newBench(t, objs...)
 	seen, err := b.deps.Replicas.Live(t.Context(), "r-1")
@@ -418,7 +418,7 @@ func TestAChangeIsSeenByTheNextRead(t *testing.T) {
 
 // RemoveReplica reads live all that the removal depends on: these caches still show the earlier state of the other
 // replica.
-func TestARemovalDoesNotBelieveTheCache(t *testing.T) {
+func TestARemovalReadsLiveObjects(t *testing.T) {
 	changes := map[string]func([]runtime.Object) runtime.Object{
 		"the other one is being deleted": func(objs []runtime.Object) runtime.Object {
 			r := objs[4].(*longhorn.Replica).DeepCopy()
@@ -454,7 +454,7 @@ func TestARemovalDoesNotBelieveTheCache(t *testing.T) {
 }
 
 // Clients cannot request such names, and fail. This is not a failure of the server.
-func TestANameThatNothingCanHave(t *testing.T) {
+func TestInvalidNamesAreNotRead(t *testing.T) {
 	b := newBench(t, threeNodes()...)
 	ctx := t.Context()
 	for _, name := range []string{"", "..", "a/b", "a%b", strings.Repeat("a", 254)} {
@@ -477,8 +477,8 @@ func TestANameThatNothingCanHave(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestAViewSaysDegradedAtOnce checks the view before the controller has seen the change.
-func TestAViewSaysDegradedAtOnce(t *testing.T) {
+// TestAViewShowsDegradedAtOnce checks the view before the controller has seen the change.
+func TestAViewShowsDegradedAtOnce(t *testing.T) {
 	read := func(t *testing.T, b *bench) longhorn.VolumeRobustness {
 		t.Helper()
 		b.CatchUp()

@@ -70,7 +70,7 @@ func TestNotReadyMessage(t *testing.T) {
 	}
 }
 
-func TestVolumeShowsWhatIsItsOwn(t *testing.T) {
+func TestVolumeShowsOnlyItsOwnObjects(t *testing.T) {
 	v := detachedVolume("vol", func(v *longhorn.Volume) { v.Status.CurrentNodeID = "node-1" })
 	engine := owned(build.Engine("vol", func(e *longhorn.Engine) {
 		e.Spec.NodeID = "node-1"

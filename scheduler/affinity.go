@@ -1,23 +1,23 @@
 package scheduler
 
-// occupancy is the degree to which the volume's replicas take a node or zone.
-type occupancy int
+// replicaUse is the degree to which the volume's replicas take a node or zone.
+type replicaUse int
 
 const (
-	unused       occupancy = iota // no replica
-	onlyEvicting                  // replicas, all of which must leave
-	used                          // a replica that stays
+	unused       replicaUse = iota // no replica
+	onlyEvicting                   // replicas, all of which must leave
+	used                           // a replica that stays
 )
 
 // usage counts the volume's replicas by node, zone and disk.
 type usage struct {
-	nodes, zones map[string]tally
+	nodes, zones map[string]replicaCount
 	disks        map[string]int // by UUID
 }
 
-type tally struct{ all, staying int }
+type replicaCount struct{ all, staying int }
 
-func (t tally) occupancy() occupancy {
+func (t replicaCount) use() replicaUse {
 	switch {
 	case t.all == 0:
 		return unused
@@ -27,7 +27,7 @@ func (t tally) occupancy() occupancy {
 	return used
 }
 
-func (t tally) add(r Replica) tally {
+func (t replicaCount) add(r Replica) replicaCount {
 	t.all++
 	if !r.Evicting {
 		t.staying++
@@ -36,7 +36,7 @@ func (t tally) add(r Replica) tally {
 }
 
 func usageOf(s Snapshot) usage {
-	u := usage{nodes: map[string]tally{}, zones: map[string]tally{}, disks: map[string]int{}}
+	u := usage{nodes: map[string]replicaCount{}, zones: map[string]replicaCount{}, disks: map[string]int{}}
 	zoneOf := make(map[string]string, len(s.Nodes))
 	for _, n := range s.Nodes {
 		zoneOf[n.Name] = n.Zone
@@ -64,8 +64,8 @@ const forbidden = -1
 //	node hard                                                  evicting replicas
 //	both soft    both unused        node unused                any node
 func (u usage) stage(c candidate, s Settings) int {
-	node := u.nodes[c.node.Name].occupancy()
-	zone := u.zones[c.node.Zone].occupancy()
+	node := u.nodes[c.node.Name].use()
+	zone := u.zones[c.node.Zone].use()
 	switch {
 	case node == unused && zone == unused:
 		return 0
@@ -85,7 +85,7 @@ func (u usage) stage(c candidate, s Settings) int {
 // antiAffinity returns the reason why the volume's other replicas forbid a place, or two empty strings.
 func (u usage) antiAffinity(c candidate, s Settings) (reason, message string) {
 	if u.stage(c, s) == forbidden {
-		if !s.ZoneSoftAntiAffinity && u.nodes[c.node.Name].occupancy() == unused {
+		if !s.ZoneSoftAntiAffinity && u.nodes[c.node.Name].use() == unused {
 			return ReasonAntiAffinity, "another replica of the volume is in the node's zone " + zoneName(c.node.Zone)
 		}
 		return ReasonAntiAffinity, "another replica of the volume is on the node"

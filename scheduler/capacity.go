@@ -43,22 +43,22 @@ func shortage(d Disk, s Settings, size, required int64) string {
 	case d.StorageAvailable <= 0:
 		return fmt.Sprintf("it is full: storageAvailable is %s of storageMaximum %s", types.SizeText(d.StorageAvailable), types.SizeText(d.StorageMaximum))
 	}
-	floor := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
-	if d.StorageAvailable-required <= floor {
+	minimum := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
+	if d.StorageAvailable-required <= minimum {
 		return fmt.Sprintf("storageAvailable %s - required %s must be more than %s (%d%% of storageMaximum %s, setting %s)",
-			types.SizeText(d.StorageAvailable), types.SizeText(required), types.SizeText(floor), s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum),
+			types.SizeText(d.StorageAvailable), types.SizeText(required), types.SizeText(minimum), s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum),
 			types.SettingMinimalAvailablePercentage)
 	}
-	ceiling := virtualCeiling(d, s)
-	if d.StorageScheduled > ceiling-size { // not scheduled+size, which could overflow
+	maximum := schedulableMaximum(d, s)
+	if d.StorageScheduled > maximum-size { // not scheduled+size, which could overflow
 		return fmt.Sprintf("storageScheduled %s + size %s must not exceed %s (%d%% of storageMaximum %s - storageReserved %s, setting %s)",
-			types.SizeText(d.StorageScheduled), types.SizeText(size), types.SizeText(ceiling), s.OverProvisioningPercent, types.SizeText(d.StorageMaximum), types.SizeText(d.StorageReserved),
+			types.SizeText(d.StorageScheduled), types.SizeText(size), types.SizeText(maximum), s.OverProvisioningPercent, types.SizeText(d.StorageMaximum), types.SizeText(d.StorageReserved),
 			types.SettingOverProvisioningPercentage)
 	}
 	return ""
 }
 
-func virtualCeiling(d Disk, s Settings) int64 {
+func schedulableMaximum(d Disk, s Settings) int64 {
 	return percentOf(d.StorageMaximum-d.StorageReserved, s.OverProvisioningPercent)
 }
 

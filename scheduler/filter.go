@@ -24,7 +24,7 @@ var filters = []filter{
 	hardNodeAffinity,
 	instanceManagerRunning,
 	diskAvailable,
-	noCircle,
+	notOnItself,
 	nodeTags,
 	diskTags,
 	enoughStorage,
@@ -73,7 +73,7 @@ func diskAvailable(c candidate, _ Request, _ Settings) (reason, message string) 
 	return "", ""
 }
 
-func noCircle(c candidate, _ Request, _ Settings) (reason, message string) {
+func notOnItself(c candidate, _ Request, _ Settings) (reason, message string) {
 	if c.disk.Circular {
 		return ReasonOnItself, fmt.Sprintf("the disk is stored on volume %s: with a replica of this volume on the disk, the volume would depend on itself", c.disk.OnVolume)
 	}

@@ -38,10 +38,10 @@ func growthShortage(d Disk, s Settings, delta int64) string {
 	if lack := shortage(d, s, delta, 0); lack != "" {
 		return lack
 	}
-	floor := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
-	if d.StorageAvailable+d.StorageReserved-delta < floor {
+	minimum := percentOf(d.StorageMaximum, s.MinimalAvailablePercent)
+	if d.StorageAvailable+d.StorageReserved-delta < minimum {
 		return fmt.Sprintf("storageAvailable %s + storageReserved %s - required %s must be at least %s (%d%% of storageMaximum %s, setting %s)",
-			types.SizeText(d.StorageAvailable), types.SizeText(d.StorageReserved), types.SizeText(delta), types.SizeText(floor),
+			types.SizeText(d.StorageAvailable), types.SizeText(d.StorageReserved), types.SizeText(delta), types.SizeText(minimum),
 			s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum), types.SettingMinimalAvailablePercentage)
 	}
 	return ""

@@ -24,7 +24,7 @@ func (o Objects) Snapshot(volume string, settings Settings) Snapshot {
 		}
 	}
 	promised := map[string]int64{}
-	resting := o.restingOn(volume)
+	dependents := o.dependentVolumes(volume)
 	s := Snapshot{Settings: settings}
 	for _, r := range o.Replicas {
 		if r.Spec.DiskID == "" {
@@ -36,7 +36,7 @@ func (o Objects) Snapshot(volume string, settings Settings) Snapshot {
 		}
 	}
 	for _, n := range o.Nodes {
-		s.Nodes = append(s.Nodes, nodeOf(n, running[n.Name], promised, resting))
+		s.Nodes = append(s.Nodes, nodeOf(n, running[n.Name], promised, dependents))
 	}
 	return s
 }
@@ -60,7 +60,7 @@ func SettingsOf(values types.SettingValues, v *longhorn.VolumeSpec) Settings {
 	}
 }
 
-func nodeOf(n *longhorn.Node, instanceManager bool, promised map[string]int64, resting map[string]bool) Node {
+func nodeOf(n *longhorn.Node, instanceManager bool, promised map[string]int64, dependents map[string]bool) Node {
 	node := Node{
 		Name:                   n.Name,
 		Zone:                   n.Status.Zone,
@@ -83,7 +83,7 @@ func nodeOf(n *longhorn.Node, instanceManager bool, promised map[string]int64, r
 			Ready:             types.IsConditionTrue(status.Conditions, types.ConditionReady),
 			Schedulable:       types.IsConditionTrue(status.Conditions, types.ConditionSchedulable),
 			OnVolume:          status.OnVolume,
-			Circular:          resting[status.OnVolume],
+			Circular:          dependents[status.OnVolume],
 			StorageMaximum:    status.StorageMaximum,
 			StorageAvailable:  status.StorageAvailable,
 			StorageReserved:   spec.StorageReserved,

@@ -125,7 +125,7 @@ func TestScheduleFindsAPlaceExactlyWhenThereIsOne(t *testing.T) {
 }
 
 // Several replicas that are placed at once also follow the rules among each other.
-func TestScheduleAllKeepsRulesAmongItsOwn(t *testing.T) {
+func TestScheduleAllAppliesTheRulesToItsOwnReplicas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, req := drawSnapshot(t), drawRequest(t)
 		got, err := ScheduleAll(s, req, rapid.IntRange(1, 4).Draw(t, "n"))

@@ -34,7 +34,7 @@ func ScheduleAll(s Snapshot, req Request, n int) ([]Placement, error) {
 // choose returns the best place, or false and the reason why each disk was rejected.
 func choose(s Snapshot, req Request) (Placement, []Rejection, bool) {
 	use := usageOf(s)
-	allowed, rejections := sift(s, req, use)
+	allowed, rejections := filterDisks(s, req, use)
 	if len(allowed) == 0 {
 		return Placement{}, rejections, false
 	}
@@ -49,8 +49,8 @@ func choose(s Snapshot, req Request) (Placement, []Rejection, bool) {
 	}, nil, true
 }
 
-// sift separates the disks into allowed and rejected ones. It sorts the rejections.
-func sift(s Snapshot, req Request, use usage) ([]candidate, []Rejection) {
+// filterDisks separates the disks into allowed and rejected ones. It sorts the rejections.
+func filterDisks(s Snapshot, req Request, use usage) ([]candidate, []Rejection) {
 	var allowed []candidate
 	var rejections []Rejection
 	for i := range s.Nodes {
@@ -97,7 +97,7 @@ var scorers = []scorer{
 	fewerReplicasInZone,
 	fewerReplicasOnNode,
 	moreUsableStorage,
-	moreVirtualRoom,
+	moreSchedulableStorage,
 	nodeName,
 	diskName,
 }
@@ -133,11 +133,11 @@ func moreUsableStorage(a, b candidate, _ usage, _ Settings) int {
 	return cmp.Compare(usable(*b.disk), usable(*a.disk))
 }
 
-// moreVirtualRoom decides where over-provisioning has used up the real room everywhere. So volumes are still spread,
-// and not all placed by the order of names.
-func moreVirtualRoom(a, b candidate, _ usage, s Settings) int {
-	room := func(d *Disk) int64 { return virtualCeiling(*d, s) - d.StorageScheduled }
-	return cmp.Compare(room(b.disk), room(a.disk))
+// moreSchedulableStorage decides where over-provisioning has used up the real room everywhere. So volumes are still
+// spread, and not all placed by the order of names.
+func moreSchedulableStorage(a, b candidate, _ usage, s Settings) int {
+	left := func(d *Disk) int64 { return schedulableMaximum(*d, s) - d.StorageScheduled }
+	return cmp.Compare(left(b.disk), left(a.disk))
 }
 
 func nodeName(a, b candidate, _ usage, _ Settings) int {

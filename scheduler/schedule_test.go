@@ -214,7 +214,7 @@ func TestScheduleAll(t *testing.T) {
 	}
 }
 
-func TestWithLeavesTheSnapshotAsItIs(t *testing.T) {
+func TestWithDoesNotChangeTheSnapshot(t *testing.T) {
 	before := Snapshot{
 		Settings: defaults,
 		Nodes:    []Node{node("a", disk("a1", 900), disk("a2", 900)), node("b", disk("b1", 900))},

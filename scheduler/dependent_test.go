@@ -25,7 +25,7 @@ func replicaOn(volume, uuid string) *longhorn.Replica {
 	return r
 }
 
-func TestAVolumeNeverComesToRestOnItself(t *testing.T) {
+func TestAVolumeIsNeverPlacedOnItself(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		nodes    []*longhorn.Node

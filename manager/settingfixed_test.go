@@ -8,7 +8,7 @@ import (
 )
 
 // Longhorn's clients read these settings without checking that they exist.
-func TestSettingsThatSayWhatAlwaysHolds(t *testing.T) {
+func TestSettingsWithAFixedValue(t *testing.T) {
 	for name, want := range map[string]string{
 		"v1-data-engine": "true", "v2-data-engine": "false", "auto-salvage": "true", "disable-revision-counter": "true",
 	} {
