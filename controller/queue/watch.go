@@ -7,7 +7,7 @@ import (
 )
 
 // Events is the part of a store that reports changes. It must call h for each change, from its own goroutine. The
-// stores of controllers embed it.
+// interfaces of package datastore whose name begins with Watched include it, as datastore.Notifier.
 type Events interface {
 	AddHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
 }
