@@ -19,7 +19,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -57,75 +56,60 @@ type (
 
 // Cached reads one kind from a cache; callers must not modify the results.
 type Cached[T any] interface {
-	GetRO(name string) (T, error)
-	List(selector labels.Selector) ([]T, error)
+	datastore.Reader[T]
+	datastore.Lister[T]
 }
 
 // Indexed reads one kind from a cache by an index of package datastore.
 type Indexed[T any] interface {
-	List(selector labels.Selector) ([]T, error)
-	ByIndex(index, value string) ([]T, error)
-}
-
-// Live reads one kind from the API server; callers may modify the results.
-type Live[T any] interface {
-	Live(ctx context.Context, name string) (T, error)
-}
-
-// Creator creates objects of one kind.
-type Creator[T any] interface {
-	Create(ctx context.Context, obj T) (T, error)
-}
-
-// Updater writes specs of one kind, on condition that the object's resourceVersion is unchanged.
-type Updater[T any] interface {
-	Update(ctx context.Context, obj T) (T, error)
+	datastore.Lister[T]
+	datastore.Indexer[T]
 }
 
 // VolumeStore has the volumes.
 type VolumeStore interface {
 	Cached[*Volume]
-	Live[*Volume]
-	Creator[*Volume]
-	Updater[*Volume]
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	datastore.LiveReader[*Volume]
+	datastore.Creator[*Volume]
+	datastore.Updater[*Volume]
+	datastore.Deleter
 }
 
 // EngineStore has the engines.
 type EngineStore interface {
 	Indexed[*Engine]
-	Live[*Engine]
+	datastore.LiveReader[*Engine]
 }
 
 // ReplicaStore has the replicas.
 type ReplicaStore interface {
 	Indexed[*Replica]
-	Live[*Replica]
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	datastore.LiveReader[*Replica]
+	datastore.Deleter
 }
 
 // AttachmentStore has the VolumeAttachments.
 type AttachmentStore interface {
 	Cached[*VolumeAttachment]
-	Live[*VolumeAttachment]
-	Creator[*VolumeAttachment]
-	Updater[*VolumeAttachment]
+	datastore.LiveReader[*VolumeAttachment]
+	datastore.Creator[*VolumeAttachment]
+	datastore.Updater[*VolumeAttachment]
 }
 
 // NodeStore has the nodes.
 type NodeStore interface {
 	Cached[*Node]
-	Live[*Node]
-	Updater[*Node]
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	datastore.LiveReader[*Node]
+	datastore.Updater[*Node]
+	datastore.Deleter
 }
 
 // SettingStore has the settings.
 type SettingStore interface {
-	GetRO(name string) (*longhorn.Setting, error)
-	Live[*longhorn.Setting]
-	Creator[*longhorn.Setting]
-	Updater[*longhorn.Setting]
+	datastore.Reader[*longhorn.Setting]
+	datastore.LiveReader[*longhorn.Setting]
+	datastore.Creator[*longhorn.Setting]
+	datastore.Updater[*longhorn.Setting]
 }
 
 // Deps are the dependencies of a Manager; all except Daemons must be set. The stores must see the whole cluster, and
@@ -136,14 +120,14 @@ type Deps struct {
 	Engines          EngineStore
 	Replicas         ReplicaStore
 	Nodes            NodeStore
-	KubeNodes        Live[*corev1.Node]
+	KubeNodes        datastore.LiveReader[*corev1.Node]
 	Settings         SettingStore
 	InstanceManagers Cached[*longhorn.InstanceManager]
 	ShareManagers    Cached[*longhorn.ShareManager]
 	Pods             Indexed[*corev1.Pod]
 	Claims           ClaimStore
-	StorageClasses   Live[*storagev1.StorageClass]
-	PriorityClasses  Live[*schedulingv1.PriorityClass]
+	StorageClasses   datastore.LiveReader[*storagev1.StorageClass]
+	PriorityClasses  datastore.LiveReader[*schedulingv1.PriorityClass]
 	Changes          ChangeSource
 	Events           EventStore
 	// Daemons may be nil: then requests that need a node's daemon are refused.
@@ -171,7 +155,7 @@ func New(deps Deps) *Manager { return &Manager{deps: deps, removals: semaphore.N
 
 // byName reads live the object that a user has named. If the name cannot be part of a URL, no object has it, and byName
 // does not read: the client would fail.
-func byName[T any](ctx context.Context, from Live[T], name string) (T, error) {
+func byName[T any](ctx context.Context, from datastore.LiveReader[T], name string) (T, error) {
 	if name == "" || len(name) > maxNameLength || len(content.IsPathSegmentName(name)) > 0 {
 		var none T
 		return none, apierrors.NewNotFound(longhorn.Resource(""), name)
