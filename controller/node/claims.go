@@ -26,9 +26,9 @@ const claimAgain = 10 * time.Second
 
 // ClaimStore holds the Leases by which disk UUIDs are claimed.
 type ClaimStore interface {
-	Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
-	Create(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
-	Update(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
+	datastore.LiveReader[*coordinationv1.Lease]
+	datastore.Creator[*coordinationv1.Lease]
+	datastore.Updater[*coordinationv1.Lease]
 }
 
 // claimKey identifies the state for which a claim was settled. Each edit of the node's spec raises its generation. Only

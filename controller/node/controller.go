@@ -25,31 +25,11 @@ const scanInterval = 30 * time.Second
 
 // NodeStore holds the Node object of this node.
 type NodeStore interface {
-	queue.Events
-	Get(name string) (*longhorn.Node, error)
-	Live(ctx context.Context, name string) (*longhorn.Node, error)
-	Create(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error)
-	Update(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error)
-	UpdateStatus(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error)
-	IsStale(obj *longhorn.Node) bool
-}
-
-// KubeNodeStore holds the Kubernetes node.
-type KubeNodeStore interface {
-	queue.Events
-	GetRO(name string) (*corev1.Node, error)
-}
-
-// ReplicaStore holds the replicas of this node.
-type ReplicaStore interface {
-	queue.Events
-	ByIndex(index, value string) ([]*longhorn.Replica, error)
-}
-
-// SettingStore holds all settings.
-type SettingStore interface {
-	queue.Events
-	GetRO(name string) (*longhorn.Setting, error)
+	datastore.WatchedGetter[*longhorn.Node]
+	datastore.LiveReader[*longhorn.Node]
+	datastore.Creator[*longhorn.Node]
+	datastore.Updater[*longhorn.Node]
+	datastore.StatusWriter[*longhorn.Node]
 }
 
 // Deps are the dependencies of a Controller.
@@ -60,15 +40,15 @@ type Deps struct {
 	Namespace string
 
 	Nodes     NodeStore
-	KubeNodes KubeNodeStore
-	Replicas  ReplicaStore
-	Settings  SettingStore
+	KubeNodes datastore.WatchedReader[*corev1.Node]       // of this node
+	Replicas  datastore.WatchedIndexer[*longhorn.Replica] // of this node
+	Settings  datastore.WatchedReader[*longhorn.Setting]
 	Setting   types.SettingValues
 	Disks     Disks
 	Claims    ClaimStore
 
 	// DefaultSettings reads the ConfigMap of settings before the node is registered. nil: there is no reader.
-	DefaultSettings ConfigMapReader
+	DefaultSettings datastore.LiveReader[*corev1.ConfigMap]
 	// WatchMounts calls changed after every change of the mounts that the daemon sees, until ctx is done, in the same
 	// way as mountwatch.Watch. nil: only the clock starts scans.
 	WatchMounts func(ctx context.Context, changed func()) error

@@ -17,17 +17,15 @@ import (
 
 // DepartingNodes holds the Node objects of the whole cluster.
 type DepartingNodes interface {
-	queue.Events
-	GetRO(name string) (*longhorn.Node, error)
-	Live(ctx context.Context, name string) (*longhorn.Node, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	datastore.WatchedReader[*longhorn.Node]
+	datastore.LiveReader[*longhorn.Node]
+	datastore.Deleter
 }
 
 // DepartingManagers holds the instance managers of the whole cluster.
 type DepartingManagers interface {
-	queue.Events
-	GetRO(name string) (*longhorn.InstanceManager, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	datastore.WatchedReader[*longhorn.InstanceManager]
+	datastore.Deleter
 }
 
 // DepartureDeps are the dependencies of a Departure; the stores are of the whole cluster.

@@ -28,22 +28,18 @@ const (
 
 // LeaseStore holds the Leases of the whole namespace.
 type LeaseStore interface {
-	ListLive(ctx context.Context, opts metav1.ListOptions) ([]*coordinationv1.Lease, error)
-	Update(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	datastore.LiveLister[*coordinationv1.Lease]
+	datastore.Updater[*coordinationv1.Lease]
+	datastore.Deleter
 }
 
 // LeasesDeps are the dependencies of a Leases; the stores are of the whole cluster.
 type LeasesDeps struct {
 	queue.Env
 
-	Leases LeaseStore
-	Nodes  interface {
-		ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Node, error)
-	}
-	Replicas interface {
-		ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Replica, error)
-	}
+	Leases   LeaseStore
+	Nodes    datastore.LiveLister[*longhorn.Node]
+	Replicas datastore.LiveLister[*longhorn.Replica]
 }
 
 // Leases deletes the Leases of disks that are gone for good. It runs in the leader.

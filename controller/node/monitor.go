@@ -17,24 +17,15 @@ import (
 
 // MonitoredNodes holds the Node objects of the whole cluster.
 type MonitoredNodes interface {
-	queue.Events
-	Get(name string) (*longhorn.Node, error)
-	List(selector labels.Selector) ([]*longhorn.Node, error)
-	UpdateStatus(ctx context.Context, obj *longhorn.Node) (*longhorn.Node, error)
-	IsStale(obj *longhorn.Node) bool
+	datastore.WatchedLister[*longhorn.Node]
+	datastore.Getter[*longhorn.Node]
+	datastore.StatusWriter[*longhorn.Node]
 }
 
 // MonitoredKubeNodes holds all Kubernetes nodes.
 type MonitoredKubeNodes interface {
-	queue.Events
-	GetRO(name string) (*corev1.Node, error)
-	Live(ctx context.Context, name string) (*corev1.Node, error)
-}
-
-// MonitoredPods holds at least the daemon's pods.
-type MonitoredPods interface {
-	queue.Events
-	ByIndex(index, value string) ([]*corev1.Pod, error)
+	datastore.WatchedReader[*corev1.Node]
+	datastore.LiveReader[*corev1.Node]
 }
 
 // Liveness says which nodes that serve shares are down. *liveness.Detector implements it.
@@ -52,10 +43,10 @@ type MonitorDeps struct {
 
 	Nodes     MonitoredNodes
 	KubeNodes MonitoredKubeNodes
-	Pods      MonitoredPods
+	Pods      datastore.WatchedIndexer[*corev1.Pod] // at least the daemon's pods
 	// Engines and Replicas show why a node must not be deleted; nil: the condition Removable is not written.
-	Engines  EngineLister
-	Replicas ReplicaLister
+	Engines  datastore.Lister[*longhorn.Engine]
+	Replicas datastore.Lister[*longhorn.Replica]
 	Liveness Liveness
 	// Answers reports whether any of these addresses (host:port) answers. A refusal counts as an answer.
 	Answers func(ctx context.Context, addresses []string) bool

@@ -4,17 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
-
-// ConfigMapReader reads ConfigMaps from the API server.
-type ConfigMapReader interface {
-	Live(ctx context.Context, name string) (*corev1.ConfigMap, error)
-}
 
 // registration are the settings that decide which disk a node gets when it is registered. This happens once.
 var registration = []types.SettingName{

@@ -20,16 +20,6 @@ const (
 	removalAgain = 30 * time.Second
 )
 
-// EngineLister and ReplicaLister hold all engines and all replicas.
-type (
-	EngineLister interface {
-		List(selector labels.Selector) ([]*longhorn.Engine, error)
-	}
-	ReplicaLister interface {
-		List(selector labels.Selector) ([]*longhorn.Replica, error)
-	}
-)
-
 // removalInput is everything that the condition Removable of a node depends on.
 type removalInput struct {
 	Node *longhorn.Node // its Ready is decided already

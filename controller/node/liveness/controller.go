@@ -7,10 +7,10 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
@@ -18,31 +18,20 @@ import (
 
 // NodeStore holds the Nodes of the whole cluster.
 type NodeStore interface {
-	GetRO(name string) (*longhorn.Node, error)
-	List(selector labels.Selector) ([]*longhorn.Node, error)
+	datastore.Reader[*longhorn.Node]
+	datastore.Lister[*longhorn.Node]
 }
 
 // KubeNodeStore holds all Kubernetes nodes.
 type KubeNodeStore interface {
-	GetRO(name string) (*corev1.Node, error)
-	Live(ctx context.Context, name string) (*corev1.Node, error)
-}
-
-// PodStore holds at least the pods of daemons and share managers.
-type PodStore interface {
-	queue.Events
-	ByIndex(index, value string) ([]*corev1.Pod, error)
+	datastore.Reader[*corev1.Node]
+	datastore.LiveReader[*corev1.Node]
 }
 
 // LeaseStore holds the Leases of nodes (types.NodeLeaseName).
 type LeaseStore interface {
-	queue.Events
-	Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
-}
-
-// Indexed finds objects by an index of package datastore.
-type Indexed[T any] interface {
-	ByIndex(index, value string) ([]T, error)
+	datastore.Notifier
+	datastore.LiveReader[*coordinationv1.Lease]
 }
 
 // Questions sends questions on connections that stay open. *healthprobe.Prober implements it.
@@ -64,10 +53,10 @@ type Deps struct {
 	Node        string // the leader's own node, which is not judged
 	Nodes       NodeStore
 	KubeNodes   KubeNodeStore
-	Pods        PodStore
-	Managers    Indexed[*longhorn.InstanceManager]
-	Attachments Indexed[*longhorn.VolumeAttachment]
-	Replicas    Indexed[*longhorn.Replica]
+	Pods        datastore.WatchedIndexer[*corev1.Pod] // at least the pods of daemons and share managers
+	Managers    datastore.Indexer[*longhorn.InstanceManager]
+	Attachments datastore.Indexer[*longhorn.VolumeAttachment]
+	Replicas    datastore.Indexer[*longhorn.Replica]
 	// Leases are the Leases of nodes of an earlier release; nil: the leader may not watch them, so none counts.
 	Leases    LeaseStore
 	Setting   types.SettingValues
