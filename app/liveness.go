@@ -59,16 +59,10 @@ func (d *daemon) askWitness(peers witnesses) func(ctx context.Context, witness, 
 // witness reports to the leader whether this node reaches another node (api.Reacher). The daemon's caches hold only
 // objects of its own node, so it reads objects of the other node from the API server.
 type witness struct {
-	kubeNodes interface {
-		Live(ctx context.Context, name string) (*corev1.Node, error)
-	}
-	pods interface {
-		ListLive(ctx context.Context, opts metav1.ListOptions) ([]*corev1.Pod, error)
-	}
-	managers interface {
-		Live(ctx context.Context, name string) (*longhorn.InstanceManager, error)
-	}
-	answers func(ctx context.Context, addresses []string) bool
+	kubeNodes datastore.LiveReader[*corev1.Node]
+	pods      datastore.LiveLister[*corev1.Pod]
+	managers  datastore.LiveReader[*longhorn.InstanceManager]
+	answers   func(ctx context.Context, addresses []string) bool
 }
 
 // Reaches implements api.Reacher.
