@@ -35,13 +35,9 @@ const (
 type Deps struct {
 	queue.Env
 
-	Node  string // the leader's node
-	Nodes interface {
-		List(selector labels.Selector) ([]*longhorn.Node, error)
-	}
-	Pods interface {
-		ByIndex(index, value string) ([]*corev1.Pod, error)
-	}
+	Node    string // the leader's node
+	Nodes   datastore.Lister[*longhorn.Node]
+	Pods    datastore.Indexer[*corev1.Pod]
 	Setting types.SettingValues
 }
 
