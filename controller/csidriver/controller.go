@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -24,8 +25,8 @@ const again = 5 * time.Minute
 
 // Store reads and writes CSIDrivers.
 type Store interface {
-	Live(ctx context.Context, name string) (*storagev1.CSIDriver, error)
-	Update(ctx context.Context, obj *storagev1.CSIDriver) (*storagev1.CSIDriver, error)
+	datastore.LiveReader[*storagev1.CSIDriver]
+	datastore.Updater[*storagev1.CSIDriver]
 }
 
 // Deps are the dependencies of a Controller.
