@@ -18,13 +18,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // LeaseStore holds Leases.
 type LeaseStore interface {
-	Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
-	Update(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
+	datastore.LiveReader[*coordinationv1.Lease]
+	datastore.Updater[*coordinationv1.Lease]
 }
 
 // Deps are the dependencies of a Heartbeat.
