@@ -17,22 +17,9 @@ import (
 
 // ReplicaStore holds all replicas.
 type ReplicaStore interface {
-	queue.Events
-	ByIndex(index, value string) ([]*longhorn.Replica, error)
-	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
-	IsStaleIn(index, value string) bool
-}
-
-// NodeStore holds all nodes.
-type NodeStore interface {
-	queue.Events
-	List(selector labels.Selector) ([]*longhorn.Node, error)
-}
-
-// EngineStore holds all engines.
-type EngineStore interface {
-	queue.Events
-	ByIndex(index, value string) ([]*longhorn.Engine, error)
+	datastore.WatchedIndexer[*longhorn.Replica]
+	datastore.StaleIndexChecker
+	datastore.Updater[*longhorn.Replica]
 }
 
 // Deps are the dependencies of a Controller; the stores are of the whole cluster.
@@ -40,8 +27,8 @@ type Deps struct {
 	queue.Env
 
 	Replicas ReplicaStore
-	Nodes    NodeStore
-	Engines  EngineStore
+	Nodes    datastore.WatchedLister[*longhorn.Node]
+	Engines  datastore.WatchedIndexer[*longhorn.Engine]
 }
 
 // Controller updates replicas after their disks have moved. Create it with New, then call Run.
