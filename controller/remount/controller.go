@@ -12,6 +12,7 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
@@ -26,16 +27,8 @@ const (
 
 // VolumeStore holds all volumes.
 type VolumeStore interface {
-	GetRO(name string) (*longhorn.Volume, error)
-	Update(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
-	IsStale(v *longhorn.Volume) bool
-	queue.Events
-}
-
-// ShareStore holds all ShareManagers.
-type ShareStore interface {
-	GetRO(name string) (*longhorn.ShareManager, error)
-	queue.Events
+	datastore.WatchedReader[*longhorn.Volume]
+	datastore.Writer[*longhorn.Volume]
 }
 
 // Workloads finds pods. *datastore.Workloads implements it.
@@ -55,7 +48,7 @@ type Deps struct {
 	queue.Env
 
 	Volumes   VolumeStore
-	Shares    ShareStore
+	Shares    datastore.WatchedReader[*longhorn.ShareManager]
 	Workloads Workloads
 	Setting   types.SettingValues
 }
