@@ -14,6 +14,7 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
@@ -24,10 +25,9 @@ const again = 15 * time.Second
 
 // NodeStore holds the nodes of the whole cluster.
 type NodeStore interface {
-	GetRO(name string) (*longhorn.Node, error)
-	List(selector labels.Selector) ([]*longhorn.Node, error)
-	Live(ctx context.Context, name string) (*longhorn.Node, error)
-	queue.Events
+	datastore.WatchedReader[*longhorn.Node]
+	datastore.Lister[*longhorn.Node]
+	datastore.LiveReader[*longhorn.Node]
 }
 
 // Workloads finds pods. *datastore.Workloads implements it.
@@ -44,20 +44,14 @@ type Workloads interface {
 type Deps struct {
 	queue.Env
 
-	Nodes   NodeStore
-	Volumes interface {
-		GetRO(name string) (*longhorn.Volume, error)
-	}
+	Nodes     NodeStore
+	Volumes   datastore.Reader[*longhorn.Volume]
 	Settings  queue.Events
 	Setting   types.SettingValues
 	Workloads Workloads
 	// KubeNodes and Leases read from the API server.
-	KubeNodes interface {
-		Live(ctx context.Context, name string) (*corev1.Node, error)
-	}
-	Leases interface {
-		Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
-	}
+	KubeNodes datastore.LiveReader[*corev1.Node]
+	Leases    datastore.LiveReader[*coordinationv1.Lease]
 	// Answers reports whether a running machine has one of the addresses (host:port).
 	Answers func(ctx context.Context, addresses []string) bool
 }
