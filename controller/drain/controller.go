@@ -21,35 +21,34 @@ import (
 
 // Lister holds all objects of a kind.
 type Lister[T any] interface {
-	queue.Events
-	List(selector labels.Selector) ([]T, error)
-	ListLive(ctx context.Context, opts metav1.ListOptions) ([]T, error)
+	datastore.WatchedLister[T]
+	datastore.LiveLister[T]
 }
 
 // ManagerStore holds all InstanceManagers.
 type ManagerStore interface {
 	Lister[*longhorn.InstanceManager]
-	UpdateStatus(ctx context.Context, m *longhorn.InstanceManager) (*longhorn.InstanceManager, error)
+	datastore.StatusUpdater[*longhorn.InstanceManager]
 }
 
 // AttachmentStore holds all VolumeAttachments.
 type AttachmentStore interface {
 	Lister[*longhorn.VolumeAttachment]
-	Update(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
+	datastore.Updater[*longhorn.VolumeAttachment]
 }
 
 // BudgetStore holds the PodDisruptionBudgets of the namespace.
 type BudgetStore interface {
 	Lister[*policyv1.PodDisruptionBudget]
-	Create(ctx context.Context, b *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, error)
-	Update(ctx context.Context, b *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
+	datastore.Creator[*policyv1.PodDisruptionBudget]
+	datastore.Updater[*policyv1.PodDisruptionBudget]
+	datastore.Deleter
 }
 
 // ReplicaStore holds all Replicas.
 type ReplicaStore interface {
 	Lister[*longhorn.Replica]
-	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
+	datastore.Updater[*longhorn.Replica]
 }
 
 // Deps are the dependencies of a Controller; the stores are of the whole cluster.
