@@ -8,24 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Store lists the engines of this node, and reads and writes any engine.
 type Store interface {
-	GetRO(name string) (*longhorn.Engine, error)
-	List(selector labels.Selector) ([]*longhorn.Engine, error)
-	Live(ctx context.Context, name string) (*longhorn.Engine, error)
-	Update(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
-	UpdateStatus(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
-	IsStale(e *longhorn.Engine) bool
-	queue.Events
-}
-
-// ReplicaStore reads replicas of any node from the API server.
-type ReplicaStore interface {
-	Live(ctx context.Context, name string) (*longhorn.Replica, error)
+	datastore.WatchedReader[*longhorn.Engine]
+	datastore.Lister[*longhorn.Engine]
+	datastore.LiveReader[*longhorn.Engine]
+	datastore.Updater[*longhorn.Engine]
+	datastore.StatusWriter[*longhorn.Engine]
 }
 
 // Deps are the dependencies of the controller.
@@ -33,7 +27,7 @@ type Deps struct {
 	queue.Env
 
 	Engines  Store
-	Replicas ReplicaStore
+	Replicas datastore.LiveReader[*longhorn.Replica] // of any node
 	// VolumeKey reads the key of a volume's data plane; a missing key is an error.
 	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
 	Setting   types.SettingValues
