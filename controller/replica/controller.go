@@ -10,33 +10,25 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/controller/replicateardown"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Store lists the replicas of this node, and reads and writes any replica.
 type Store interface {
-	GetRO(name string) (*longhorn.Replica, error)
-	List(selector labels.Selector) ([]*longhorn.Replica, error)
-	Live(ctx context.Context, name string) (*longhorn.Replica, error)
-	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
-	ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Replica, error)
-	UpdateStatus(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
-	IsStale(r *longhorn.Replica) bool
-	queue.Events
+	datastore.WatchedReader[*longhorn.Replica]
+	datastore.Lister[*longhorn.Replica]
+	datastore.LiveReader[*longhorn.Replica]
+	datastore.LiveLister[*longhorn.Replica]
+	datastore.Updater[*longhorn.Replica]
+	datastore.StatusWriter[*longhorn.Replica]
 }
 
 // NodeStore watches this node, and reads any node.
 type NodeStore interface {
-	GetRO(name string) (*longhorn.Node, error)
-	Live(ctx context.Context, name string) (*longhorn.Node, error)
-	queue.Events
-}
-
-// InstanceManagerStore holds this node's instance manager.
-type InstanceManagerStore interface {
-	GetRO(name string) (*longhorn.InstanceManager, error)
-	queue.Events
+	datastore.WatchedReader[*longhorn.Node]
+	datastore.LiveReader[*longhorn.Node]
 }
 
 // Deps are the dependencies of the controller.
@@ -45,7 +37,7 @@ type Deps struct {
 
 	Replicas         Store
 	Nodes            NodeStore
-	InstanceManagers InstanceManagerStore
+	InstanceManagers datastore.WatchedReader[*longhorn.InstanceManager] // of this node
 	// Volumes and Engines are read to decide whether a deleted replica is the last copy.
 	Volumes replicateardown.VolumeStore
 	Engines replicateardown.EngineStore
