@@ -1,11 +1,7 @@
 package volume
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
@@ -15,65 +11,47 @@ import (
 
 // VolumeStore holds all volumes.
 type VolumeStore interface {
-	Get(name string) (*longhorn.Volume, error)
-	GetRO(name string) (*longhorn.Volume, error)
-	List(selector labels.Selector) ([]*longhorn.Volume, error)
-	Live(ctx context.Context, name string) (*longhorn.Volume, error)
-	Update(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
-	UpdateStatus(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
-	IsStale(v *longhorn.Volume) bool
-	queue.Events
+	datastore.WatchedReader[*longhorn.Volume]
+	datastore.Getter[*longhorn.Volume]
+	datastore.Lister[*longhorn.Volume]
+	datastore.LiveReader[*longhorn.Volume]
+	datastore.Updater[*longhorn.Volume]
+	datastore.StatusWriter[*longhorn.Volume]
 }
 
 // AttachmentStore holds all volume attachments.
 type AttachmentStore interface {
-	GetRO(name string) (*longhorn.VolumeAttachment, error)
-	Live(ctx context.Context, name string) (*longhorn.VolumeAttachment, error)
-	Update(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
-	Create(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
-	queue.Events
+	datastore.WatchedReader[*longhorn.VolumeAttachment]
+	datastore.LiveReader[*longhorn.VolumeAttachment]
+	datastore.Creator[*longhorn.VolumeAttachment]
+	datastore.Updater[*longhorn.VolumeAttachment]
 }
 
 // EngineStore holds all engines.
 type EngineStore interface {
-	GetRO(name string) (*longhorn.Engine, error)
-	ByIndex(index, value string) ([]*longhorn.Engine, error)
-	Live(ctx context.Context, name string) (*longhorn.Engine, error)
-	Create(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
-	Update(ctx context.Context, e *longhorn.Engine) (*longhorn.Engine, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
-	IsStale(e *longhorn.Engine) bool
-	queue.Events
+	datastore.WatchedReader[*longhorn.Engine]
+	datastore.Indexer[*longhorn.Engine]
+	datastore.LiveReader[*longhorn.Engine]
+	datastore.Creator[*longhorn.Engine]
+	datastore.Writer[*longhorn.Engine]
+	datastore.Deleter
 }
 
 // ReplicaStore holds all replicas.
 type ReplicaStore interface {
-	List(selector labels.Selector) ([]*longhorn.Replica, error)
-	ByIndex(index, value string) ([]*longhorn.Replica, error)
-	ListLive(ctx context.Context, opts metav1.ListOptions) ([]*longhorn.Replica, error)
-	Create(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
-	Update(ctx context.Context, r *longhorn.Replica) (*longhorn.Replica, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
-	IsStaleIn(index, value string) bool
-	queue.Events
-}
-
-// NodeStore holds all nodes.
-type NodeStore interface {
-	List(selector labels.Selector) ([]*longhorn.Node, error)
-	queue.Events
-}
-
-// InstanceManagerStore holds all instance managers.
-type InstanceManagerStore interface {
-	List(selector labels.Selector) ([]*longhorn.InstanceManager, error)
-	queue.Events
+	datastore.WatchedLister[*longhorn.Replica]
+	datastore.Indexer[*longhorn.Replica]
+	datastore.LiveLister[*longhorn.Replica]
+	datastore.StaleIndexChecker
+	datastore.Creator[*longhorn.Replica]
+	datastore.Updater[*longhorn.Replica]
+	datastore.Deleter
 }
 
 // SecretStore reads and creates the keys of volumes, which are not cached.
 type SecretStore interface {
-	Live(ctx context.Context, name string) (*corev1.Secret, error)
-	Create(ctx context.Context, s *corev1.Secret) (*corev1.Secret, error)
+	datastore.LiveReader[*corev1.Secret]
+	datastore.Creator[*corev1.Secret]
 }
 
 // Deps are the dependencies of the controller. The stores are those for the whole cluster.
@@ -84,8 +62,8 @@ type Deps struct {
 	Attachments      AttachmentStore
 	Engines          EngineStore
 	Replicas         ReplicaStore
-	Nodes            NodeStore
-	InstanceManagers InstanceManagerStore
+	Nodes            datastore.WatchedLister[*longhorn.Node]
+	InstanceManagers datastore.WatchedLister[*longhorn.InstanceManager]
 	Secrets          SecretStore
 	Shares           ShareStore
 	Settings         queue.Events

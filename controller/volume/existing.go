@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -21,9 +22,7 @@ const leftoverTime = time.Minute
 // live reads an object from the API server.
 type live func(ctx context.Context) (metav1.Object, error)
 
-func liveFrom[T metav1.Object](store interface {
-	Live(ctx context.Context, name string) (T, error)
-}, name string,
+func liveFrom[T metav1.Object](store datastore.LiveReader[T], name string,
 ) live {
 	return func(ctx context.Context) (metav1.Object, error) { return store.Live(ctx, name) }
 }

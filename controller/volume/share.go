@@ -7,7 +7,6 @@ import (
 	"github.com/sirupsen/logrus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -16,12 +15,11 @@ import (
 
 // ShareStore holds all share managers.
 type ShareStore interface {
-	GetRO(name string) (*longhorn.ShareManager, error)
-	Live(ctx context.Context, name string) (*longhorn.ShareManager, error)
-	Create(ctx context.Context, s *longhorn.ShareManager) (*longhorn.ShareManager, error)
-	Update(ctx context.Context, s *longhorn.ShareManager) (*longhorn.ShareManager, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
-	queue.Events
+	datastore.WatchedReader[*longhorn.ShareManager]
+	datastore.LiveReader[*longhorn.ShareManager]
+	datastore.Creator[*longhorn.ShareManager]
+	datastore.Updater[*longhorn.ShareManager]
+	datastore.Deleter
 }
 
 // shareStep is what to do with the share manager of a volume; a nil field requires no action.
