@@ -15,40 +15,19 @@ import (
 
 // ManagerStore holds the InstanceManager of this node.
 type ManagerStore interface {
-	queue.Events
-	Get(name string) (*longhorn.InstanceManager, error)
-	Create(ctx context.Context, obj *longhorn.InstanceManager) (*longhorn.InstanceManager, error)
-	Update(ctx context.Context, obj *longhorn.InstanceManager) (*longhorn.InstanceManager, error)
-	UpdateStatus(ctx context.Context, obj *longhorn.InstanceManager) (*longhorn.InstanceManager, error)
-	IsStale(obj *longhorn.InstanceManager) bool
-	IsStaleIn(index, value string) bool
+	datastore.WatchedGetter[*longhorn.InstanceManager]
+	datastore.StaleIndexChecker
+	datastore.Creator[*longhorn.InstanceManager]
+	datastore.Updater[*longhorn.InstanceManager]
+	datastore.StatusWriter[*longhorn.InstanceManager]
 }
 
 // PodStore holds at least this node's instance manager pod.
 type PodStore interface {
-	queue.Events
-	GetRO(name string) (*corev1.Pod, error)
-	Create(ctx context.Context, obj *corev1.Pod) (*corev1.Pod, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
-	IsStaleIn(index, value string) bool
-}
-
-// NodeStore holds the Node of this node: without one there is no instance manager.
-type NodeStore interface {
-	queue.Events
-	GetRO(name string) (*longhorn.Node, error)
-}
-
-// EngineStore holds the engines of this node.
-type EngineStore interface {
-	queue.Events
-	ByIndex(index, value string) ([]*longhorn.Engine, error)
-}
-
-// ReplicaStore holds the replicas of this node.
-type ReplicaStore interface {
-	queue.Events
-	ByIndex(index, value string) ([]*longhorn.Replica, error)
+	datastore.WatchedReader[*corev1.Pod]
+	datastore.StaleIndexChecker
+	datastore.Creator[*corev1.Pod]
+	datastore.Deleter
 }
 
 // DataPlane is the part of this node's instance manager that this controller needs. Implementations must call Notify
@@ -76,22 +55,17 @@ type Deps struct {
 	Node string // this node's name
 	Pod  PodOptions
 
-	Nodes            NodeStore
+	Nodes            datastore.WatchedReader[*longhorn.Node] // of this node: without one there is no instance manager
 	InstanceManagers ManagerStore
 	Pods             PodStore
-	Engines          EngineStore
-	Replicas         ReplicaStore
+	Engines          datastore.WatchedIndexer[*longhorn.Engine]  // of this node
+	Replicas         datastore.WatchedIndexer[*longhorn.Replica] // of this node
 	DataPlane        DataPlane
 
 	// Setting and KubeNodes determine the settings of new pods; Settings sends the events of changes.
 	Setting   types.SettingValues
 	Settings  queue.Events
-	KubeNodes KubeNodeStore
-}
-
-// KubeNodeStore holds the Kubernetes node of this node.
-type KubeNodeStore interface {
-	GetRO(name string) (*corev1.Node, error)
+	KubeNodes datastore.Reader[*corev1.Node] // of this node
 }
 
 // Controller keeps this node's data plane running. It runs in every daemon, only for the daemon's own node.
