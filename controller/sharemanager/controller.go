@@ -23,82 +23,65 @@ import (
 
 // ShareStore holds all ShareManagers.
 type ShareStore interface {
-	Get(name string) (*longhorn.ShareManager, error)
-	List(selector labels.Selector) ([]*longhorn.ShareManager, error)
-	UpdateStatus(ctx context.Context, s *longhorn.ShareManager) (*longhorn.ShareManager, error)
-	IsStale(s *longhorn.ShareManager) bool
-	queue.Events
+	datastore.WatchedLister[*longhorn.ShareManager]
+	datastore.Getter[*longhorn.ShareManager]
+	datastore.StatusWriter[*longhorn.ShareManager]
 }
 
 // AttachmentStore holds all VolumeAttachments.
 type AttachmentStore interface {
-	Get(name string) (*longhorn.VolumeAttachment, error)
-	Update(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
-	IsStale(va *longhorn.VolumeAttachment) bool
-	queue.Events
+	datastore.WatchedGetter[*longhorn.VolumeAttachment]
+	datastore.Writer[*longhorn.VolumeAttachment]
 }
 
 // PodStore holds at least the pods of share managers.
 type PodStore interface {
-	GetRO(name string) (*corev1.Pod, error)
-	ByIndex(index, value string) ([]*corev1.Pod, error)
-	List(selector labels.Selector) ([]*corev1.Pod, error)
+	datastore.WatchedReader[*corev1.Pod]
+	datastore.Lister[*corev1.Pod]
+	datastore.Indexer[*corev1.Pod]
 	// Live must show any pod.
-	Live(ctx context.Context, name string) (*corev1.Pod, error)
-	Create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
-	DeleteNow(ctx context.Context, name string, p datastore.Preconditions) error
-	DeleteWithin(ctx context.Context, name string, grace time.Duration, p datastore.Preconditions) error
-	queue.Events
+	datastore.LiveReader[*corev1.Pod]
+	datastore.Creator[*corev1.Pod]
+	datastore.Deleter
+	datastore.GraceDeleter
 }
 
 // ServiceStore holds the Services of share managers.
 type ServiceStore interface {
-	GetRO(name string) (*corev1.Service, error)
+	datastore.WatchedReader[*corev1.Service]
 	// Live must show any Service.
-	Live(ctx context.Context, name string) (*corev1.Service, error)
-	Create(ctx context.Context, s *corev1.Service) (*corev1.Service, error)
-	queue.Events
+	datastore.LiveReader[*corev1.Service]
+	datastore.Creator[*corev1.Service]
 }
 
 // SliceStore holds the EndpointSlices that leaders write. Its cache may be empty: nothing waits until it is filled.
 type SliceStore interface {
-	GetRO(name string) (*discoveryv1.EndpointSlice, error)
+	datastore.WatchedReader[*discoveryv1.EndpointSlice]
 	// Live must show any EndpointSlice.
-	Live(ctx context.Context, name string) (*discoveryv1.EndpointSlice, error)
-	Create(ctx context.Context, s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error)
+	datastore.LiveReader[*discoveryv1.EndpointSlice]
+	datastore.Creator[*discoveryv1.EndpointSlice]
 	// Update must fail with a conflict if the stored version is not the version of s.
-	Update(ctx context.Context, s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
-	IsStale(s *discoveryv1.EndpointSlice) bool
-	queue.Events
+	datastore.Writer[*discoveryv1.EndpointSlice]
+	datastore.Deleter
 }
 
 // ConfigMapStore holds the ConfigMap types.ShareClientsConfigMap, if it exists.
 type ConfigMapStore interface {
-	GetRO(name string) (*corev1.ConfigMap, error)
-	Create(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
-	Update(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
-	IsStale(cm *corev1.ConfigMap) bool
-	queue.Events
+	datastore.WatchedReader[*corev1.ConfigMap]
+	datastore.Creator[*corev1.ConfigMap]
+	datastore.Writer[*corev1.ConfigMap]
 }
 
 // Reader reads the objects of a kind, and reports changes.
 type Reader[T any] interface {
-	GetRO(name string) (T, error)
-	List(selector labels.Selector) ([]T, error)
-	queue.Events
-}
-
-// Index finds objects by an index of the datastore.
-type Index[T any] interface {
-	ByIndex(index, value string) ([]T, error)
+	datastore.WatchedReader[T]
+	datastore.Lister[T]
 }
 
 // ClassStore reads StorageClasses. Its cache may be empty: nothing waits until it is filled.
 type ClassStore interface {
-	GetRO(name string) (*storagev1.StorageClass, error)
-	Live(ctx context.Context, name string) (*storagev1.StorageClass, error)
+	datastore.Reader[*storagev1.StorageClass]
+	datastore.LiveReader[*storagev1.StorageClass]
 }
 
 // Silences reports which shares answer none of the leader's questions. The leader asks them all the time.
@@ -129,8 +112,8 @@ type Deps struct {
 	Services    ServiceStore
 	Slices      SliceStore
 	ConfigMap   ConfigMapStore
-	Engines     Index[*longhorn.Engine]
-	Replicas    Index[*longhorn.Replica]
+	Engines     datastore.Indexer[*longhorn.Engine]
+	Replicas    datastore.Indexer[*longhorn.Replica]
 	Claims      Claims
 	Classes     ClassStore
 	// Ask asks a share's process at host:port whether it found the recovery data of the previous process. It must
@@ -143,7 +126,7 @@ type Deps struct {
 	Serving func(ctx context.Context, address string) (bool, error)
 	// Managers and Answers show whether the leader reaches pods on a node at all. Answers reports whether any of these
 	// addresses (host:port) answers.
-	Managers Index[*longhorn.InstanceManager]
+	Managers datastore.Indexer[*longhorn.InstanceManager]
 	Answers  func(ctx context.Context, addresses []string) bool
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
