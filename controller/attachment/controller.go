@@ -21,30 +21,15 @@ import (
 
 // VolumeStore holds all volumes.
 type VolumeStore interface {
-	GetRO(name string) (*longhorn.Volume, error)
-	Update(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
-	IsStale(v *longhorn.Volume) bool
-	queue.Events
-}
-
-// Index finds objects by an index of the datastore.
-type Index[T any] interface {
-	ByIndex(index, value string) ([]T, error)
+	datastore.WatchedReader[*longhorn.Volume]
+	datastore.Writer[*longhorn.Volume]
 }
 
 // Store holds all volume attachments.
 type Store interface {
-	GetRO(name string) (*longhorn.VolumeAttachment, error)
-	List(selector labels.Selector) ([]*longhorn.VolumeAttachment, error)
-	UpdateStatus(ctx context.Context, va *longhorn.VolumeAttachment) (*longhorn.VolumeAttachment, error)
-	IsStale(va *longhorn.VolumeAttachment) bool
-	queue.Events
-}
-
-// ConfigMapStore holds the ConfigMap types.ShareClientsConfigMap, if it exists.
-type ConfigMapStore interface {
-	GetRO(name string) (*corev1.ConfigMap, error)
-	queue.Events
+	datastore.WatchedReader[*longhorn.VolumeAttachment]
+	datastore.Lister[*longhorn.VolumeAttachment]
+	datastore.StatusWriter[*longhorn.VolumeAttachment]
 }
 
 // lookAgain is when a refused ticket is checked again: changes of engines and replicas do not wake this controller.
@@ -57,10 +42,11 @@ type Deps struct {
 	Volumes           VolumeStore
 	VolumeAttachments Store
 	// Engines and Replicas are found by datastore.IndexVolume.
-	Engines  Index[*longhorn.Engine]
-	Replicas Index[*longhorn.Replica]
-	// ShareClients lists the nodes for which shared volumes wait.
-	ShareClients ConfigMapStore
+	Engines  datastore.Indexer[*longhorn.Engine]
+	Replicas datastore.Indexer[*longhorn.Replica]
+	// ShareClients lists the nodes for which shared volumes wait. It holds only the ConfigMap
+	// types.ShareClientsConfigMap, if that exists.
+	ShareClients datastore.WatchedReader[*corev1.ConfigMap]
 }
 
 // Controller attaches and detaches all volumes of the cluster. Create it with New, then call Run.
