@@ -11,16 +11,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // VolumeStore holds all volumes.
 type VolumeStore interface {
-	GetRO(name string) (*longhorn.Volume, error)
-	UpdateStatus(ctx context.Context, v *longhorn.Volume) (*longhorn.Volume, error)
-	IsStale(v *longhorn.Volume) bool
-	queue.Events
+	datastore.WatchedReader[*longhorn.Volume]
+	datastore.StatusWriter[*longhorn.Volume]
 }
 
 // Workloads finds PersistentVolumes and pods. *datastore.Workloads implements it.
