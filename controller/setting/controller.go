@@ -14,41 +14,23 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Store holds all settings.
 type Store interface {
-	Get(name string) (*longhorn.Setting, error)
-	Create(ctx context.Context, obj *longhorn.Setting) (*longhorn.Setting, error)
-	Update(ctx context.Context, obj *longhorn.Setting) (*longhorn.Setting, error)
-	UpdateStatus(ctx context.Context, obj *longhorn.Setting) (*longhorn.Setting, error)
-	IsStale(obj *longhorn.Setting) bool
-	queue.Events
-}
-
-// ConfigMapStore holds the ConfigMap longhorn-default-setting, if there is one.
-type ConfigMapStore interface {
-	GetRO(name string) (*corev1.ConfigMap, error)
-	queue.Events
-}
-
-// PodStore holds the pods of the namespace.
-type PodStore interface {
-	List(selector labels.Selector) ([]*corev1.Pod, error)
-	queue.Events
+	datastore.WatchedGetter[*longhorn.Setting]
+	datastore.Creator[*longhorn.Setting]
+	datastore.Updater[*longhorn.Setting]
+	datastore.StatusWriter[*longhorn.Setting]
 }
 
 // ConfigMaps reads ConfigMaps from the API server and creates them.
 type ConfigMaps interface {
-	Live(ctx context.Context, name string) (*corev1.ConfigMap, error)
-	Create(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
-}
-
-// PriorityClasses reads PriorityClasses from the API server.
-type PriorityClasses interface {
-	Live(ctx context.Context, name string) (*schedulingv1.PriorityClass, error)
+	datastore.LiveReader[*corev1.ConfigMap]
+	datastore.Creator[*corev1.ConfigMap]
 }
 
 // Deps are the dependencies of a Controller.
@@ -57,12 +39,12 @@ type Deps struct {
 
 	Namespace string
 	Settings  Store
-	Defaults  ConfigMapStore
-	Pods      PodStore
+	Defaults  datastore.WatchedReader[*corev1.ConfigMap] // of the ConfigMap longhorn-default-setting, if it exists
+	Pods      datastore.WatchedLister[*corev1.Pod]       // of the namespace
 	// ConfigMaps may be nil: then no ConfigMap is created.
 	ConfigMaps ConfigMaps
 	// Classes may be nil: then the controller assumes that every class exists.
-	Classes PriorityClasses
+	Classes datastore.LiveReader[*schedulingv1.PriorityClass]
 }
 
 // classAgain is the time until the next check whether the PriorityClass in a setting exists: the class is not
