@@ -16,23 +16,20 @@ import (
 
 // ConfigMapStore holds the ConfigMap longhorn-storageclass, if it exists. Its template is read live.
 type ConfigMapStore interface {
-	GetRO(name string) (*corev1.ConfigMap, error)
-	Live(ctx context.Context, name string) (*corev1.ConfigMap, error)
-	Create(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
-	Update(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error)
-	queue.Events
+	datastore.WatchedReader[*corev1.ConfigMap]
+	datastore.LiveReader[*corev1.ConfigMap]
+	datastore.Creator[*corev1.ConfigMap]
+	datastore.Updater[*corev1.ConfigMap]
 }
 
 // ClassStore holds all StorageClasses.
 type ClassStore interface {
-	Get(name string) (*storagev1.StorageClass, error)
-	Live(ctx context.Context, name string) (*storagev1.StorageClass, error)
-	Create(ctx context.Context, sc *storagev1.StorageClass) (*storagev1.StorageClass, error)
-	CreateDryRun(ctx context.Context, sc *storagev1.StorageClass) error
-	Update(ctx context.Context, sc *storagev1.StorageClass) (*storagev1.StorageClass, error)
-	Delete(ctx context.Context, name string, p datastore.Preconditions) error
-	IsStale(sc *storagev1.StorageClass) bool
-	queue.Events
+	datastore.WatchedGetter[*storagev1.StorageClass]
+	datastore.LiveReader[*storagev1.StorageClass]
+	datastore.Creator[*storagev1.StorageClass]
+	datastore.DryRunCreator[*storagev1.StorageClass]
+	datastore.Writer[*storagev1.StorageClass]
+	datastore.Deleter
 }
 
 // Deps are the dependencies of a Controller.
