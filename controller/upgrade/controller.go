@@ -20,30 +20,15 @@ import (
 
 // EngineStore holds the engines of this node, and reads any.
 type EngineStore interface {
-	ByIndex(index, value string) ([]*longhorn.Engine, error)
-	Live(ctx context.Context, name string) (*longhorn.Engine, error)
-}
-
-// ReplicaStore holds the replicas of this node.
-type ReplicaStore interface {
-	ByIndex(index, value string) ([]*longhorn.Replica, error)
-}
-
-// VolumeStore reads volumes.
-type VolumeStore interface {
-	Live(ctx context.Context, name string) (*longhorn.Volume, error)
-}
-
-// ManagerStore reads the InstanceManager of this node, the object of the Events.
-type ManagerStore interface {
-	Live(ctx context.Context, name string) (*longhorn.InstanceManager, error)
+	datastore.Indexer[*longhorn.Engine]
+	datastore.LiveReader[*longhorn.Engine]
 }
 
 // LeaseStore holds the Lease of the node that has its turn.
 type LeaseStore interface {
-	Live(ctx context.Context, name string) (*coordinationv1.Lease, error)
-	Create(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
-	Update(ctx context.Context, obj *coordinationv1.Lease) (*coordinationv1.Lease, error)
+	datastore.LiveReader[*coordinationv1.Lease]
+	datastore.Creator[*coordinationv1.Lease]
+	datastore.Updater[*coordinationv1.Lease]
 }
 
 // DataPlane is this node's instance manager. Implementations must call Notify when Snapshot changes.
@@ -67,9 +52,9 @@ type Deps struct {
 	Version string // of this daemon, and so the requested one
 
 	Engines          EngineStore
-	Replicas         ReplicaStore
-	Volumes          VolumeStore
-	InstanceManagers ManagerStore
+	Replicas         datastore.Indexer[*longhorn.Replica] // of this node
+	Volumes          datastore.LiveReader[*longhorn.Volume]
+	InstanceManagers datastore.LiveReader[*longhorn.InstanceManager] // of this node, the object of the Events
 	Leases           LeaseStore
 	DataPlane        DataPlane
 }
