@@ -39,7 +39,7 @@ var (
 
 // ClassParameters are all known parameters: first the offered ones, then Longhorn's other parameters. The schema of
 // the Helm chart may be generated from them.
-var ClassParameters = []ClassParameter{
+var ClassParameters = slices.Concat([]ClassParameter{
 	{Name: "numberOfReplicas", Offered: true},
 	{Name: "staleReplicaTimeout", Offered: true},
 	{Name: ParameterFSType, Offered: true, Values: fsTypes},
@@ -47,10 +47,7 @@ var ClassParameters = []ClassParameter{
 	{Name: "dataLocality", Offered: true, Values: []string{"disabled", "best-effort", "strict-local"}},
 	{Name: "diskSelector", Offered: true},
 	{Name: "nodeSelector", Offered: true},
-	{Name: "replicaSoftAntiAffinity", Offered: true, Values: ignoredOrSwitch},
-	{Name: "replicaZoneSoftAntiAffinity", Offered: true, Values: ignoredOrSwitch},
-	{Name: "replicaDiskSoftAntiAffinity", Offered: true, Values: ignoredOrSwitch},
-	{Name: "replicaAutoBalance", Offered: true, Values: []string{"ignored", "disabled", "least-effort", "best-effort"}},
+}, optionParameters(), []ClassParameter{
 	{Name: "share", Offered: true, IsBool: true},
 	{Name: "exclusive", Offered: true, IsBool: true},
 	{Name: "nfsOptions", Offered: true},
@@ -96,6 +93,15 @@ var ClassParameters = []ClassParameter{
 	{Name: "replicaRebuildingBandwidthLimit", Neutral: []string{"0"}, Moot: true},
 	{Name: "ublkQueueDepth", Neutral: []string{"0"}, Moot: true},
 	{Name: "ublkNumberOfQueue", Neutral: []string{"0"}, Moot: true},
+})
+
+// optionParameters are the options of VolumeOptionTable.
+func optionParameters() []ClassParameter {
+	parameters := make([]ClassParameter, len(VolumeOptionTable))
+	for i, o := range VolumeOptionTable {
+		parameters[i] = ClassParameter{Name: o.Name, Offered: true, Values: o.Values}
+	}
+	return parameters
 }
 
 // ClassParameterNames are the names of ClassParameters, in the same order.
