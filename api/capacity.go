@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/manager"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // pathCapacities is the path under which the CSI driver reads the largest size that a new volume could have. Longhorn
@@ -19,9 +20,21 @@ const (
 )
 
 // capacityParameters are all query parameters of pathCapacities.
-var capacityParameters = []string{
-	v1.CapacityNode, v1.CapacityNumberOfReplicas, v1.CapacityDataLocality, v1.CapacityAccessMode, v1.CapacityReplicaSoftAntiAffinity,
-	v1.CapacityReplicaZoneSoftAntiAffinity, v1.CapacityReplicaDiskSoftAntiAffinity, v1.CapacityDiskSelector, v1.CapacityNodeSelector,
+var capacityParameters = slices.Concat(
+	[]string{v1.CapacityNode, v1.CapacityNumberOfReplicas, v1.CapacityDataLocality, v1.CapacityAccessMode},
+	placeOptions(),
+	[]string{v1.CapacityDiskSelector, v1.CapacityNodeSelector},
+)
+
+// placeOptions returns the names of the options of a volume that decide where its replicas may be placed.
+func placeOptions() []string {
+	var names []string
+	for _, o := range types.VolumeOptionTable {
+		if o.DecidesPlace {
+			names = append(names, o.Name)
+		}
+	}
+	return names
 }
 
 func serveCapacity(m *manager.Manager) func(*http.Request) (reply, error) {
@@ -59,15 +72,19 @@ func capacityRequest(query url.Values) (manager.VolumeRequest, error) {
 			return manager.VolumeRequest{}, &manager.Invalid{Field: v1.CapacityNumberOfReplicas, Value: text, Rule: "must be a whole number"}
 		}
 	}
+	var options types.VolumeOptions
+	for _, o := range types.VolumeOptionTable {
+		if o.DecidesPlace {
+			o.Set(&options, query.Get(o.Name))
+		}
+	}
 	return manager.VolumeRequest{
-		NumberOfReplicas:            replicas,
-		DataLocality:                query.Get(v1.CapacityDataLocality),
-		AccessMode:                  query.Get(v1.CapacityAccessMode),
-		ReplicaSoftAntiAffinity:     query.Get(v1.CapacityReplicaSoftAntiAffinity),
-		ReplicaZoneSoftAntiAffinity: query.Get(v1.CapacityReplicaZoneSoftAntiAffinity),
-		ReplicaDiskSoftAntiAffinity: query.Get(v1.CapacityReplicaDiskSoftAntiAffinity),
-		DiskSelector:                selectorOf(query.Get(v1.CapacityDiskSelector)),
-		NodeSelector:                selectorOf(query.Get(v1.CapacityNodeSelector)),
+		NumberOfReplicas: replicas,
+		DataLocality:     query.Get(v1.CapacityDataLocality),
+		AccessMode:       query.Get(v1.CapacityAccessMode),
+		VolumeOptions:    options,
+		DiskSelector:     selectorOf(query.Get(v1.CapacityDiskSelector)),
+		NodeSelector:     selectorOf(query.Get(v1.CapacityNodeSelector)),
 	}, nil
 }
 

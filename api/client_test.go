@@ -34,7 +34,8 @@ func TestTheClientLeadsAVolumeThroughItsLife(t *testing.T) {
 	timeout := 30
 	made, err := c.CreateVolume(ctx, v1.VolumeCreate{
 		Name: "vol", Size: "10Mi", NumberOfReplicas: 2, StaleReplicaTimeout: &timeout, AccessMode: "rwop",
-		DataLocality: "disabled", Frontend: "blockdev", DataEngine: "v1", ReplicaSoftAntiAffinity: "disabled",
+		DataLocality: "disabled", Frontend: "blockdev", DataEngine: "v1",
+		VolumeCreateOptions: v1.VolumeCreateOptions{ReplicaSoftAntiAffinity: "disabled"},
 	})
 	require.NoError(t, err)
 	require.Equal(t, "10485760", made.Size)

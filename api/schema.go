@@ -22,13 +22,16 @@ type hint struct {
 	options  []string
 }
 
-// plainTypes are the schemas of types that have no collection: inputs, and parts of resources.
-var plainTypes = []struct {
+// plainType is the schema of a type that has no collection.
+type plainType struct {
 	id    string
 	wire  any
 	hints map[string]hint
 	input bool // clients send it: all its fields may be given
-}{
+}
+
+// plainTypes are the inputs, and the parts of resources.
+var plainTypes = slices.Concat(optionInputs(), []plainType{
 	{id: "UpdateAccessModeInput", input: true, wire: v1.UpdateAccessModeInput{}, hints: map[string]hint{
 		"accessMode": {required: true, options: []string{"rwo", "rwop", "rwx"}},
 	}},
@@ -37,19 +40,7 @@ var plainTypes = []struct {
 	}},
 	{id: "UpdateDiskSelectorInput", input: true, wire: v1.UpdateDiskSelectorInput{}, hints: map[string]hint{"diskSelector": {required: true}}},
 	{id: "UpdateNodeSelectorInput", input: true, wire: v1.UpdateNodeSelectorInput{}, hints: map[string]hint{"nodeSelector": {required: true}}},
-	{id: "UpdateReplicaAutoBalanceInput", input: true, wire: v1.UpdateReplicaAutoBalanceInput{}, hints: map[string]hint{
-		"replicaAutoBalance": {required: true, options: []string{"ignored", "disabled", "least-effort", "best-effort"}},
-	}},
 	{id: "UpdateReplicaCountInput", input: true, wire: v1.UpdateReplicaCountInput{}, hints: map[string]hint{"replicaCount": {required: true}}},
-	{id: "UpdateReplicaDiskSoftAntiAffinityInput", input: true, wire: v1.UpdateReplicaDiskSoftAntiAffinityInput{}, hints: map[string]hint{
-		"replicaDiskSoftAntiAffinity": {required: true, options: []string{"ignored", "enabled", "disabled"}},
-	}},
-	{id: "UpdateReplicaSoftAntiAffinityInput", input: true, wire: v1.UpdateReplicaSoftAntiAffinityInput{}, hints: map[string]hint{
-		"replicaSoftAntiAffinity": {required: true, options: []string{"ignored", "enabled", "disabled"}},
-	}},
-	{id: "UpdateReplicaZoneSoftAntiAffinityInput", input: true, wire: v1.UpdateReplicaZoneSoftAntiAffinityInput{}, hints: map[string]hint{
-		"replicaZoneSoftAntiAffinity": {required: true, options: []string{"ignored", "enabled", "disabled"}},
-	}},
 	{id: "PVCCreateInput", input: true, wire: v1.PVCCreateInput{}, hints: map[string]hint{"namespace": {required: true}}},
 	{id: "PVCreateInput", input: true, wire: v1.PVCreateInput{}, hints: map[string]hint{"fsType": {def: "ext4", options: []string{"ext4", "xfs"}}}},
 	{id: "attachInput", input: true, wire: v1.AttachInput{}, hints: map[string]hint{
@@ -91,7 +82,7 @@ var plainTypes = []struct {
 	{id: "volumeCondition", wire: v1.Condition{}},
 	{id: "volumeRecurringJob", wire: v1.VolumeRecurringJob{}},
 	{id: "workloadStatus", wire: v1.WorkloadStatus{}},
-}
+})
 
 // schemasOf returns all schemas, sorted by id; their links depend on the request.
 func schemasOf(kinds []kind) []v1.Schema {

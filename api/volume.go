@@ -3,6 +3,8 @@ package api
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
@@ -16,26 +18,29 @@ const (
 	actionCancelExpansion = "cancelExpansion"
 )
 
+// volumeHints returns the hints of the schema of a volume.
+func volumeHints() map[string]hint {
+	hints := map[string]hint{
+		"name":                {create: true, required: true, unique: true},
+		"size":                {create: true, required: true, def: "100G"},
+		"numberOfReplicas":    {create: true, required: true, def: 2},
+		"staleReplicaTimeout": {create: true, def: 2880},
+		"accessMode":          {create: true, def: "rwo", options: []string{"rwo", "rwop", "rwx"}},
+		"dataLocality":        {create: true, options: []string{"disabled", "best-effort", "strict-local"}},
+		"frontend":            {create: true, options: []string{"blockdev"}},
+		"dataEngine":          {create: true, def: "v1", options: []string{"v1"}},
+		"diskSelector":        {create: true},
+		"nodeSelector":        {create: true},
+		"conditions":          {typ: "map[volumeCondition]"},
+	}
+	maps.Copy(hints, optionHints())
+	return hints
+}
+
 func volumeKind(m *manager.Manager) kind {
 	return kind{
 		id: v1.TypeVolume, plural: "volumes", wire: v1.Volume{}, view: manager.ViewVolumes,
-		hints: map[string]hint{
-			"name":                        {create: true, required: true, unique: true},
-			"size":                        {create: true, required: true, def: "100G"},
-			"numberOfReplicas":            {create: true, required: true, def: 2},
-			"staleReplicaTimeout":         {create: true, def: 2880},
-			"accessMode":                  {create: true, def: "rwo", options: []string{"rwo", "rwop", "rwx"}},
-			"dataLocality":                {create: true, options: []string{"disabled", "best-effort", "strict-local"}},
-			"frontend":                    {create: true, options: []string{"blockdev"}},
-			"dataEngine":                  {create: true, def: "v1", options: []string{"v1"}},
-			"replicaSoftAntiAffinity":     {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
-			"replicaZoneSoftAntiAffinity": {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
-			"replicaDiskSoftAntiAffinity": {create: true, def: "ignored", options: []string{"ignored", "enabled", "disabled"}},
-			"replicaAutoBalance":          {create: true, def: "ignored", options: []string{"ignored", "disabled", "least-effort", "best-effort"}},
-			"diskSelector":                {create: true},
-			"nodeSelector":                {create: true},
-			"conditions":                  {typ: "map[volumeCondition]"},
-		},
+		hints: volumeHints(),
 		list: func(ctx context.Context) ([]v1.Object, error) {
 			views, err := m.ListVolumes()
 			if err != nil {
@@ -146,7 +151,7 @@ func offersOnVolume(o v1.Object, action string) bool {
 
 // volumeUpdates are the actions that change a volume's spec or remove one of its replicas.
 func volumeUpdates(m *manager.Manager) []action {
-	return []action{
+	return slices.Concat([]action{
 		{"updateReplicaCount", "UpdateReplicaCountInput", updating(m, func(in v1.UpdateReplicaCountInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{NumberOfReplicas: &in.ReplicaCount}
 		})},
@@ -156,18 +161,7 @@ func volumeUpdates(m *manager.Manager) []action {
 		{"updateAccessMode", "UpdateAccessModeInput", updating(m, func(in v1.UpdateAccessModeInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{AccessMode: &in.AccessMode}
 		})},
-		{"updateReplicaSoftAntiAffinity", "UpdateReplicaSoftAntiAffinityInput", updating(m, func(in v1.UpdateReplicaSoftAntiAffinityInput) manager.VolumeUpdate {
-			return manager.VolumeUpdate{ReplicaSoftAntiAffinity: &in.ReplicaSoftAntiAffinity}
-		})},
-		{"updateReplicaZoneSoftAntiAffinity", "UpdateReplicaZoneSoftAntiAffinityInput", updating(m, func(in v1.UpdateReplicaZoneSoftAntiAffinityInput) manager.VolumeUpdate {
-			return manager.VolumeUpdate{ReplicaZoneSoftAntiAffinity: &in.ReplicaZoneSoftAntiAffinity}
-		})},
-		{"updateReplicaDiskSoftAntiAffinity", "UpdateReplicaDiskSoftAntiAffinityInput", updating(m, func(in v1.UpdateReplicaDiskSoftAntiAffinityInput) manager.VolumeUpdate {
-			return manager.VolumeUpdate{ReplicaDiskSoftAntiAffinity: &in.ReplicaDiskSoftAntiAffinity}
-		})},
-		{"updateReplicaAutoBalance", "UpdateReplicaAutoBalanceInput", updating(m, func(in v1.UpdateReplicaAutoBalanceInput) manager.VolumeUpdate {
-			return manager.VolumeUpdate{ReplicaAutoBalance: &in.ReplicaAutoBalance}
-		})},
+	}, optionActions(m), []action{
 		{"updateNodeSelector", "UpdateNodeSelectorInput", updating(m, func(in v1.UpdateNodeSelectorInput) manager.VolumeUpdate {
 			return manager.VolumeUpdate{NodeSelector: &in.NodeSelector}
 		})},
@@ -203,7 +197,7 @@ func volumeUpdates(m *manager.Manager) []action {
 			}
 			return answerVolume(ctx, m)(m.RemoveReplica(ctx, id, in.Name))
 		}},
-	}
+	})
 }
 
 // updating returns the function of an action that changes a volume according to its input.
@@ -232,21 +226,18 @@ func volumeAttachmentKind(m *manager.Manager) kind {
 
 func volumeRequest(in v1.VolumeCreate) manager.VolumeRequest {
 	return manager.VolumeRequest{
-		Name:                        in.Name,
-		Size:                        string(in.Size),
-		NumberOfReplicas:            in.NumberOfReplicas,
-		StaleReplicaTimeout:         in.StaleReplicaTimeout,
-		AccessMode:                  in.AccessMode,
-		DataLocality:                in.DataLocality,
-		Frontend:                    in.Frontend,
-		DataEngine:                  in.DataEngine,
-		ReplicaSoftAntiAffinity:     in.ReplicaSoftAntiAffinity,
-		ReplicaZoneSoftAntiAffinity: in.ReplicaZoneSoftAntiAffinity,
-		ReplicaDiskSoftAntiAffinity: in.ReplicaDiskSoftAntiAffinity,
-		ReplicaAutoBalance:          in.ReplicaAutoBalance,
-		DiskSelector:                in.DiskSelector,
-		NodeSelector:                in.NodeSelector,
-		MustFit:                     in.MustFit,
+		Name:                in.Name,
+		Size:                string(in.Size),
+		NumberOfReplicas:    in.NumberOfReplicas,
+		StaleReplicaTimeout: in.StaleReplicaTimeout,
+		AccessMode:          in.AccessMode,
+		DataLocality:        in.DataLocality,
+		Frontend:            in.Frontend,
+		DataEngine:          in.DataEngine,
+		VolumeOptions:       types.VolumeOptions(in.VolumeCreateOptions),
+		DiskSelector:        in.DiskSelector,
+		NodeSelector:        in.NodeSelector,
+		MustFit:             in.MustFit,
 	}
 }
 
@@ -266,31 +257,27 @@ func volumeOf(view manager.VolumeView) *v1.Volume {
 		AccessMode:              string(v.Spec.AccessMode),
 		DataEngine:              string(v.Spec.DataEngine),
 		NumberOfReplicas:        v.Spec.NumberOfReplicas,
-		ReplicaSoftAntiAffinity: string(v.Spec.ReplicaSoftAntiAffinity),
-		// "" is from a release that did not know the field
-		ReplicaZoneSoftAntiAffinity: cmp.Or(string(v.Spec.ReplicaZoneSoftAntiAffinity), "ignored"),
-		ReplicaDiskSoftAntiAffinity: cmp.Or(string(v.Spec.ReplicaDiskSoftAntiAffinity), "ignored"),
-		ReplicaAutoBalance:          cmp.Or(string(v.Spec.ReplicaAutoBalance), "ignored"),
-		StaleReplicaTimeout:         v.Spec.StaleReplicaTimeout,
-		DiskSelector:                notNil(v.Spec.DiskSelector),
-		NodeSelector:                notNil(v.Spec.NodeSelector),
-		RevisionCounterDisabled:     v.Spec.RevisionCounterDisabled,
-		State:                       string(v.Status.State),
-		Robustness:                  string(view.Robustness),
-		ExpansionRequired:           view.ExpansionRequired,
-		Created:                     v.CreationTimestamp.UTC().String(),
-		LastAttachedBy:              v.Spec.LastAttachedBy,
-		LastDegradedAt:              v.Status.LastDegradedAt,
-		Conditions:                  conditionsOf(v.Status.Conditions),
-		StrictLocalNodes:            view.StrictLocalNodes,
-		ShareEndpoint:               v.Status.ShareEndpoint,
-		ShareState:                  string(v.Status.ShareState),
-		Ready:                       view.Ready,
-		NotReadyMessage:             view.NotReadyMessage,
-		Replicas:                    make([]v1.Replica, 0, len(view.Replicas)),
-		Controllers:                 make([]v1.Controller, 0, len(view.Engines)),
-		RebuildStatus:               make([]v1.RebuildStatus, 0, len(view.Rebuilds)),
-		VolumeAttachment:            *attachmentsOf(view.Attachment),
+		VolumeOptions:           optionsOf(v),
+		StaleReplicaTimeout:     v.Spec.StaleReplicaTimeout,
+		DiskSelector:            notNil(v.Spec.DiskSelector),
+		NodeSelector:            notNil(v.Spec.NodeSelector),
+		RevisionCounterDisabled: v.Spec.RevisionCounterDisabled,
+		State:                   string(v.Status.State),
+		Robustness:              string(view.Robustness),
+		ExpansionRequired:       view.ExpansionRequired,
+		Created:                 v.CreationTimestamp.UTC().String(),
+		LastAttachedBy:          v.Spec.LastAttachedBy,
+		LastDegradedAt:          v.Status.LastDegradedAt,
+		Conditions:              conditionsOf(v.Status.Conditions),
+		StrictLocalNodes:        view.StrictLocalNodes,
+		ShareEndpoint:           v.Status.ShareEndpoint,
+		ShareState:              string(v.Status.ShareState),
+		Ready:                   view.Ready,
+		NotReadyMessage:         view.NotReadyMessage,
+		Replicas:                make([]v1.Replica, 0, len(view.Replicas)),
+		Controllers:             make([]v1.Controller, 0, len(view.Engines)),
+		RebuildStatus:           make([]v1.RebuildStatus, 0, len(view.Rebuilds)),
+		VolumeAttachment:        *attachmentsOf(view.Attachment),
 	}
 	if view.Attachment == nil {
 		wire.VolumeAttachment.ID, wire.VolumeAttachment.Volume = v.Name, v.Name

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestGetCapacityReturnsTheManagersCapacity(t *testing.T) {
@@ -48,10 +50,13 @@ func TestGetCapacityReturnsTheManagersCapacity(t *testing.T) {
 
 func TestManagerIsAskedForTheCapacity(t *testing.T) {
 	m, _ := managerOver(t, map[string]restAnswer{
-		"GET /v1/storagecapacities?accessMode=rwo&diskSelector=ssd%2Cfast&node=n1&numberOfReplicas=2": {200, `{"maximumSize":"4096"}`},
+		"GET /v1/storagecapacities?accessMode=rwo&diskSelector=ssd%2Cfast&node=n1&numberOfReplicas=2&replicaDiskSoftAntiAffinity=disabled&replicaSoftAntiAffinity=enabled": {200, `{"maximumSize":"4096"}`},
 		"GET /v1/storagecapacities?": {200, `{"maximumSize":"much"}`},
 	})
-	size, err := m.Capacity(t.Context(), VolumeRequest{NumberOfReplicas: 2, AccessMode: "rwo", DiskSelector: []string{"ssd", "fast"}}, "n1")
+	size, err := m.Capacity(t.Context(), VolumeRequest{
+		NumberOfReplicas: 2, AccessMode: "rwo", DiskSelector: []string{"ssd", "fast"},
+		VolumeOptions: types.VolumeOptions{ReplicaSoftAntiAffinity: "enabled", ReplicaDiskSoftAntiAffinity: "disabled", ReplicaAutoBalance: "ignored"},
+	}, "n1")
 	require.NoError(t, err)
 	assert.Equal(t, int64(4096), size)
 	_, err = m.Capacity(t.Context(), VolumeRequest{}, "")

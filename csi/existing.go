@@ -50,10 +50,9 @@ func differencesOf(v Volume, r VolumeRequest) []string {
 	differ("accessMode", cmp.Or(v.AccessMode, accessModeRWO), cmp.Or(r.AccessMode, accessModeRWO))
 	known(paramNumberOfReplicas, count(v.Asked.NumberOfReplicas), count(r.NumberOfReplicas))
 	known(paramDataLocality, v.Asked.DataLocality, r.DataLocality)
-	known(paramReplicaSoftAntiAffinity, v.Asked.ReplicaSoftAntiAffinity, r.ReplicaSoftAntiAffinity)
-	known(paramReplicaZoneSoftAntiAffinity, v.Asked.ReplicaZoneSoftAntiAffinity, r.ReplicaZoneSoftAntiAffinity)
-	known(paramReplicaDiskSoftAntiAffinity, v.Asked.ReplicaDiskSoftAntiAffinity, r.ReplicaDiskSoftAntiAffinity)
-	known(paramReplicaAutoBalance, v.Asked.ReplicaAutoBalance, r.ReplicaAutoBalance)
+	for _, o := range types.VolumeOptionTable {
+		known(o.Name, o.Get(v.Asked.VolumeOptions), o.Get(r.VolumeOptions))
+	}
 	known(paramStaleReplicaTimeout, count(v.Asked.StaleReplicaTimeoutMinutes), count(r.StaleReplicaTimeoutMinutes))
 	differ(paramDiskSelector, tagsText(v.Asked.DiskSelector), tagsText(r.DiskSelector))
 	differ(paramNodeSelector, tagsText(v.Asked.NodeSelector), tagsText(r.NodeSelector))

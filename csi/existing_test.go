@@ -10,14 +10,17 @@ import (
 	"google.golang.org/grpc/status"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestCreateOfAnExistingVolume(t *testing.T) {
 	const prefix = "creating volume pvc-1: a volume of this name already exists and differs from the request: "
 	request := VolumeRequest{
 		Name: testVolume, SizeBytes: 64 << 20, NumberOfReplicas: 2, StaleReplicaTimeoutMinutes: 30, DataLocality: "best-effort", AccessMode: "rwo",
-		ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "enabled", ReplicaDiskSoftAntiAffinity: "disabled",
-		ReplicaAutoBalance: "ignored", DiskSelector: []string{"ssd", "fast"}, NodeSelector: []string{"storage"},
+		VolumeOptions: types.VolumeOptions{
+			ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "enabled", ReplicaDiskSoftAntiAffinity: "disabled", ReplicaAutoBalance: "ignored",
+		},
+		DiskSelector: []string{"ssd", "fast"}, NodeSelector: []string{"storage"},
 	}
 	byRequest := func(v *Volume) {
 		v.State, v.SizeBytes, v.AccessMode, v.Asked = stateDetached, 64<<20, "rwo", request
@@ -105,15 +108,19 @@ func TestCreateVolumeTwice(t *testing.T) {
 
 func TestAskedOf(t *testing.T) {
 	v, err := volumeOf(&v1.Volume{
-		Size: "1", AccessMode: "rwx", NumberOfReplicas: 2, StaleReplicaTimeout: 30, DataLocality: "best-effort", ReplicaSoftAntiAffinity: "enabled",
-		ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "ignored", ReplicaAutoBalance: "least-effort",
+		Size: "1", AccessMode: "rwx", NumberOfReplicas: 2, StaleReplicaTimeout: 30, DataLocality: "best-effort",
+		VolumeOptions: v1.VolumeOptions{
+			ReplicaSoftAntiAffinity: "enabled", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "ignored", ReplicaAutoBalance: "least-effort",
+		},
 		DiskSelector: []string{"ssd"}, NodeSelector: []string{"storage"},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, "rwx", v.AccessMode)
 	assert.Equal(t, VolumeRequest{
-		NumberOfReplicas: 2, StaleReplicaTimeoutMinutes: 30, DataLocality: "best-effort", ReplicaSoftAntiAffinity: "enabled",
-		ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "ignored", ReplicaAutoBalance: "least-effort",
+		NumberOfReplicas: 2, StaleReplicaTimeoutMinutes: 30, DataLocality: "best-effort",
+		VolumeOptions: types.VolumeOptions{
+			ReplicaSoftAntiAffinity: "enabled", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "ignored", ReplicaAutoBalance: "least-effort",
+		},
 		DiskSelector: []string{"ssd"}, NodeSelector: []string{"storage"},
 	}, v.Asked)
 }

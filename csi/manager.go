@@ -100,15 +100,12 @@ func volumeOf(wire *v1.Volume) (Volume, error) {
 
 func askedOf(wire *v1.Volume) VolumeRequest {
 	return VolumeRequest{
-		NumberOfReplicas:            wire.NumberOfReplicas,
-		StaleReplicaTimeoutMinutes:  wire.StaleReplicaTimeout,
-		DataLocality:                wire.DataLocality,
-		ReplicaSoftAntiAffinity:     wire.ReplicaSoftAntiAffinity,
-		ReplicaZoneSoftAntiAffinity: wire.ReplicaZoneSoftAntiAffinity,
-		ReplicaDiskSoftAntiAffinity: wire.ReplicaDiskSoftAntiAffinity,
-		ReplicaAutoBalance:          wire.ReplicaAutoBalance,
-		DiskSelector:                wire.DiskSelector,
-		NodeSelector:                wire.NodeSelector,
+		NumberOfReplicas:           wire.NumberOfReplicas,
+		StaleReplicaTimeoutMinutes: wire.StaleReplicaTimeout,
+		DataLocality:               wire.DataLocality,
+		VolumeOptions:              types.VolumeOptions(wire.VolumeOptions),
+		DiskSelector:               wire.DiskSelector,
+		NodeSelector:               wire.NodeSelector,
 	}
 }
 
@@ -138,19 +135,16 @@ func unsatisfied(a v1.Attachment) string {
 func (m *manager) CreateVolume(ctx context.Context, r VolumeRequest) error {
 	stale := r.StaleReplicaTimeoutMinutes
 	_, err := m.api.CreateVolume(ctx, v1.VolumeCreate{
-		Name:                        r.Name,
-		Size:                        v1.Quantity(strconv.FormatInt(r.SizeBytes, 10)),
-		NumberOfReplicas:            r.NumberOfReplicas,
-		StaleReplicaTimeout:         &stale,
-		AccessMode:                  r.AccessMode,
-		DataLocality:                r.DataLocality,
-		ReplicaSoftAntiAffinity:     r.ReplicaSoftAntiAffinity,
-		ReplicaZoneSoftAntiAffinity: r.ReplicaZoneSoftAntiAffinity,
-		ReplicaDiskSoftAntiAffinity: r.ReplicaDiskSoftAntiAffinity,
-		ReplicaAutoBalance:          r.ReplicaAutoBalance,
-		DiskSelector:                r.DiskSelector,
-		NodeSelector:                r.NodeSelector,
-		MustFit:                     true,
+		Name:                r.Name,
+		Size:                v1.Quantity(strconv.FormatInt(r.SizeBytes, 10)),
+		NumberOfReplicas:    r.NumberOfReplicas,
+		StaleReplicaTimeout: &stale,
+		AccessMode:          r.AccessMode,
+		DataLocality:        r.DataLocality,
+		VolumeCreateOptions: v1.VolumeCreateOptions(r.VolumeOptions),
+		DiskSelector:        r.DiskSelector,
+		NodeSelector:        r.NodeSelector,
+		MustFit:             true,
 	})
 	return classify(err)
 }
@@ -188,17 +182,20 @@ func (m *manager) CancelExpansion(ctx context.Context, volume string) error {
 
 // Capacity omits values that mean the default, as a request to create a volume may do.
 func (m *manager) Capacity(ctx context.Context, r VolumeRequest, node string) (int64, error) {
+	parameters := map[string]string{
+		v1.CapacityNode:         node,
+		v1.CapacityDataLocality: r.DataLocality,
+		v1.CapacityAccessMode:   r.AccessMode,
+		v1.CapacityDiskSelector: strings.Join(r.DiskSelector, ","),
+		v1.CapacityNodeSelector: strings.Join(r.NodeSelector, ","),
+	}
+	for _, o := range types.VolumeOptionTable {
+		if o.DecidesPlace {
+			parameters[o.Name] = o.Get(r.VolumeOptions)
+		}
+	}
 	query := url.Values{}
-	for key, value := range map[string]string{
-		v1.CapacityNode:                        node,
-		v1.CapacityDataLocality:                r.DataLocality,
-		v1.CapacityAccessMode:                  r.AccessMode,
-		v1.CapacityReplicaSoftAntiAffinity:     r.ReplicaSoftAntiAffinity,
-		v1.CapacityReplicaZoneSoftAntiAffinity: r.ReplicaZoneSoftAntiAffinity,
-		v1.CapacityReplicaDiskSoftAntiAffinity: r.ReplicaDiskSoftAntiAffinity,
-		v1.CapacityDiskSelector:                strings.Join(r.DiskSelector, ","),
-		v1.CapacityNodeSelector:                strings.Join(r.NodeSelector, ","),
-	} {
+	for key, value := range parameters {
 		if value != "" {
 			query.Set(key, value)
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // restServer answers each "METHOD path" with a status and a body, and stores the received bodies.
@@ -98,7 +100,10 @@ func TestManagerSendsWhatIsAsked(t *testing.T) {
 	err := errors.Join(
 		m.CreateVolume(t.Context(), VolumeRequest{
 			Name: "pvc-1", SizeBytes: 64 << 20, NumberOfReplicas: 3, StaleReplicaTimeoutMinutes: 30, DataLocality: "disabled",
-			AccessMode: "rwo", ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "enabled", ReplicaAutoBalance: "best-effort", DiskSelector: []string{"ssd"}, NodeSelector: []string{"storage"},
+			VolumeOptions: types.VolumeOptions{
+				ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "enabled", ReplicaAutoBalance: "best-effort",
+			},
+			AccessMode: "rwo", DiskSelector: []string{"ssd"}, NodeSelector: []string{"storage"},
 		}),
 		m.Attach(t.Context(), "pvc-1", Ticket{ID: "csi-a", Type: "csi-attacher", NodeID: "n1"}),
 		m.Detach(t.Context(), "pvc-1", "csi-a"),

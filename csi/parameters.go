@@ -11,22 +11,19 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// The keys of a StorageClass's parameters that this package uses. types.ClassParameters has all known keys.
+// The keys of a StorageClass's parameters that this package uses, besides those of types.VolumeOptionTable.
+// types.ClassParameters has all known keys.
 const (
-	paramNumberOfReplicas            = "numberOfReplicas"
-	paramStaleReplicaTimeout         = "staleReplicaTimeout"
-	paramFSType                      = types.ParameterFSType
-	paramMkfsParams                  = types.ParameterMkfsParams
-	paramDataLocality                = "dataLocality"
-	paramDiskSelector                = "diskSelector"
-	paramNodeSelector                = "nodeSelector"
-	paramReplicaSoftAntiAffinity     = "replicaSoftAntiAffinity"
-	paramReplicaZoneSoftAntiAffinity = "replicaZoneSoftAntiAffinity"
-	paramReplicaDiskSoftAntiAffinity = "replicaDiskSoftAntiAffinity"
-	paramReplicaAutoBalance          = "replicaAutoBalance"
-	paramShare                       = "share"
-	paramExclusive                   = "exclusive"
-	paramNFSOptions                  = "nfsOptions"
+	paramNumberOfReplicas    = "numberOfReplicas"
+	paramStaleReplicaTimeout = "staleReplicaTimeout"
+	paramFSType              = types.ParameterFSType
+	paramMkfsParams          = types.ParameterMkfsParams
+	paramDataLocality        = "dataLocality"
+	paramDiskSelector        = "diskSelector"
+	paramNodeSelector        = "nodeSelector"
+	paramShare               = "share"
+	paramExclusive           = "exclusive"
+	paramNFSOptions          = "nfsOptions"
 )
 
 const (
@@ -37,12 +34,11 @@ const (
 
 // parameters are the parsed parameters of a StorageClass.
 type parameters struct {
-	replicas                                                     int
-	staleMinutes                                                 int
-	fsType                                                       string
-	mkfsParams                                                   string
-	softAntiAffinity, zoneSoftAntiAffinity, diskSoftAntiAffinity string
-	autoBalance                                                  string
+	replicas     int
+	staleMinutes int
+	fsType       string
+	mkfsParams   string
+	options      types.VolumeOptions
 	// locality is empty if the setting default-data-locality decides.
 	locality     string
 	diskSelector []string
@@ -54,14 +50,8 @@ type parameters struct {
 // parseParameters parses a StorageClass's parameters. An error names the key, the value and the rule of each invalid
 // parameter, in order of the keys.
 func parseParameters(params map[string]string) (parameters, error) {
-	p := parameters{
-		staleMinutes:         defaultStaleReplicaMinutes,
-		fsType:               defaultFSType,
-		softAntiAffinity:     antiAffinityIgnored,
-		zoneSoftAntiAffinity: antiAffinityIgnored,
-		diskSoftAntiAffinity: antiAffinityIgnored,
-		autoBalance:          autoBalanceIgnored,
-	}
+	p := parameters{staleMinutes: defaultStaleReplicaMinutes, fsType: defaultFSType}
+	types.FillVolumeOptions(&p.options)
 	keys := make([]string, 0, len(params))
 	for key := range params {
 		keys = append(keys, key)
@@ -165,14 +155,6 @@ func (p *parameters) set(key, value string) (err error) {
 		p.fsType = value
 	case paramMkfsParams:
 		p.mkfsParams = value
-	case paramReplicaSoftAntiAffinity:
-		p.softAntiAffinity = value
-	case paramReplicaZoneSoftAntiAffinity:
-		p.zoneSoftAntiAffinity = value
-	case paramReplicaDiskSoftAntiAffinity:
-		p.diskSoftAntiAffinity = value
-	case paramReplicaAutoBalance:
-		p.autoBalance = value
 	case paramDataLocality:
 		p.locality = value
 	case paramDiskSelector:
@@ -185,6 +167,10 @@ func (p *parameters) set(key, value string) (err error) {
 		p.share, err = strconv.ParseBool(value)
 	case paramNFSOptions:
 		_, err = mount.ParseNFSOptions(value)
+	default:
+		if option, ok := types.FindVolumeOption(key); ok {
+			option.Set(&p.options, value)
+		}
 	}
 	return err
 }

@@ -204,15 +204,12 @@ func withFSType(params map[string]string, fsType string) map[string]string {
 // volume is the volume that the parameters request, without a name and a size.
 func (p parameters) volume(accessMode string) VolumeRequest {
 	return VolumeRequest{
-		NumberOfReplicas:            p.replicas,
-		StaleReplicaTimeoutMinutes:  p.staleMinutes,
-		DataLocality:                p.locality,
-		AccessMode:                  accessMode,
-		ReplicaSoftAntiAffinity:     p.softAntiAffinity,
-		ReplicaZoneSoftAntiAffinity: p.zoneSoftAntiAffinity,
-		ReplicaDiskSoftAntiAffinity: p.diskSoftAntiAffinity,
-		ReplicaAutoBalance:          p.autoBalance,
-		DiskSelector:                p.diskSelector,
-		NodeSelector:                p.nodeSelector,
+		NumberOfReplicas:           p.replicas,
+		StaleReplicaTimeoutMinutes: p.staleMinutes,
+		DataLocality:               p.locality,
+		AccessMode:                 accessMode,
+		VolumeOptions:              p.options,
+		DiskSelector:               p.diskSelector,
+		NodeSelector:               p.nodeSelector,
 	}
 }

@@ -6,6 +6,8 @@ import (
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func capabilityOf(mode csipb.VolumeCapability_AccessMode_Mode, fsType string) *csipb.VolumeCapability {
@@ -30,6 +32,11 @@ const (
 	multiReader  = csipb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
 )
 
+// allIgnored are the options of a volume that is created without any.
+var allIgnored = types.VolumeOptions{
+	ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "ignored", ReplicaDiskSoftAntiAffinity: "ignored", ReplicaAutoBalance: "ignored",
+}
+
 func TestParseParameters(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -39,7 +46,7 @@ func TestParseParameters(t *testing.T) {
 	}{
 		{
 			name: "no parameters get the defaults",
-			want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored"},
+			want: parameters{staleMinutes: 2880, fsType: "ext4", options: allIgnored},
 		},
 		{
 			name: "the StorageClass that Longhorn's chart ships is accepted",
@@ -48,7 +55,7 @@ func TestParseParameters(t *testing.T) {
 				"dataLocality": "disabled", "unmapMarkSnapChainRemoved": "ignored", "disableRevisionCounter": "true",
 				"dataEngine": "v1", "backupTargetName": "default",
 			},
-			want: parameters{replicas: 3, staleMinutes: 30, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored", locality: "disabled"},
+			want: parameters{replicas: 3, staleMinutes: 30, fsType: "ext4", options: allIgnored, locality: "disabled"},
 		},
 		{
 			name: "everything that can be set is set",
@@ -58,14 +65,15 @@ func TestParseParameters(t *testing.T) {
 				"replicaZoneSoftAntiAffinity": "disabled", "replicaDiskSoftAntiAffinity": "disabled", "replicaAutoBalance": "least-effort",
 			},
 			want: parameters{
-				replicas: 2, staleMinutes: 2880, fsType: "xfs", mkfsParams: "-K -i size=512", softAntiAffinity: "enabled", zoneSoftAntiAffinity: "disabled", diskSoftAntiAffinity: "disabled", autoBalance: "least-effort",
+				replicas: 2, staleMinutes: 2880, fsType: "xfs", mkfsParams: "-K -i size=512",
+				options:      types.VolumeOptions{ReplicaSoftAntiAffinity: "enabled", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "disabled", ReplicaAutoBalance: "least-effort"},
 				diskSelector: []string{"ssd", "fast"}, nodeSelector: []string{"storage"}, exclusive: true,
 			},
 		},
 		{
 			name:   "an unknown parameter is ignored",
 			params: map[string]string{"colour": "blue", "csi.storage.k8s.io/pvc/name": "data"},
-			want:   parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored"},
+			want:   parameters{staleMinutes: 2880, fsType: "ext4", options: allIgnored},
 		},
 		{name: "no replicas are refused", params: map[string]string{"numberOfReplicas": "0"}, err: `parameter numberOfReplicas: value "0" must be a whole number from 1 to 20`},
 		{name: "too many replicas are refused", params: map[string]string{"numberOfReplicas": "21"}, err: "numberOfReplicas"},
@@ -73,12 +81,12 @@ func TestParseParameters(t *testing.T) {
 		{name: "a balance of no known word is refused", params: map[string]string{"replicaAutoBalance": "true"}, err: `parameter replicaAutoBalance: value "true" is none of ignored, disabled, least-effort, best-effort`},
 		{name: "a timeout in words is refused", params: map[string]string{"staleReplicaTimeout": "soon"}, err: "staleReplicaTimeout"},
 		{name: "another file system is refused", params: map[string]string{"fsType": "btrfs"}, err: `parameter fsType: value "btrfs" is none of ext4, xfs`},
-		{name: "a local replica is asked for", params: map[string]string{"dataLocality": "best-effort"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored", locality: "best-effort"}},
-		{name: "a strictly local replica is asked for", params: map[string]string{"dataLocality": "strict-local"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored", locality: "strict-local"}},
+		{name: "a local replica is asked for", params: map[string]string{"dataLocality": "best-effort"}, want: parameters{staleMinutes: 2880, fsType: "ext4", options: allIgnored, locality: "best-effort"}},
+		{name: "a strictly local replica is asked for", params: map[string]string{"dataLocality": "strict-local"}, want: parameters{staleMinutes: 2880, fsType: "ext4", options: allIgnored, locality: "strict-local"}},
 		{name: "an unknown locality is refused", params: map[string]string{"dataLocality": "near"}, err: `parameter dataLocality: value "near" is none of disabled, best-effort, strict-local`},
 		{name: "a restore is refused", params: map[string]string{"fromBackup": "s3://b@r/?volume=v"}, err: "parameter fromBackup"},
 		{name: "encryption is refused", params: map[string]string{"encrypted": "true"}, err: "leave the parameter out or set it to false"},
-		{name: "no encryption is accepted", params: map[string]string{"encrypted": "false"}, want: parameters{staleMinutes: 2880, fsType: "ext4", softAntiAffinity: "ignored", zoneSoftAntiAffinity: "ignored", diskSoftAntiAffinity: "ignored", autoBalance: "ignored"}},
+		{name: "no encryption is accepted", params: map[string]string{"encrypted": "false"}, want: parameters{staleMinutes: 2880, fsType: "ext4", options: allIgnored}},
 		{name: "migration is refused", params: map[string]string{"migratable": "true"}, err: "parameter migratable"},
 		{name: "the other data engine is refused", params: map[string]string{"dataEngine": "v2"}, err: "parameter dataEngine"},
 		{name: "sharing in other words is refused", params: map[string]string{"share": "maybe"}, err: `parameter share: value "maybe" is neither true nor false`},
@@ -159,7 +167,7 @@ func TestVolumeRequest(t *testing.T) {
 	mount := []*csipb.VolumeCapability{capabilityOf(multiWriter, "ext4")}
 	base := VolumeRequest{
 		Name: uid, SizeBytes: 64 << 20, StaleReplicaTimeoutMinutes: 2880,
-		AccessMode: "rwo", ReplicaSoftAntiAffinity: "ignored", ReplicaZoneSoftAntiAffinity: "ignored", ReplicaDiskSoftAntiAffinity: "ignored", ReplicaAutoBalance: "ignored",
+		AccessMode: "rwo", VolumeOptions: allIgnored,
 	}
 	with := func(change func(*VolumeRequest)) VolumeRequest { r := base; change(&r); return r }
 	size := &csipb.CapacityRange{RequiredBytes: 64 << 20}

@@ -20,9 +20,6 @@ const (
 
 	localityStrict = "strict-local"
 
-	antiAffinityIgnored = "ignored"
-	autoBalanceIgnored  = "ignored"
-
 	conditionTrue = "True"
 
 	// attacherType marks this driver's tickets.

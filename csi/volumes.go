@@ -3,6 +3,8 @@ package csi
 import (
 	"context"
 	"errors"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // The errors with which a VolumeService refuses. Any other error means that the result is unknown: the request may or
@@ -50,16 +52,13 @@ type VolumeRequest struct {
 	Name      string
 	SizeBytes int64
 	// NumberOfReplicas 0 means the setting default-replica-count.
-	NumberOfReplicas            int
-	StaleReplicaTimeoutMinutes  int
-	DataLocality                string
-	AccessMode                  string
-	ReplicaSoftAntiAffinity     string
-	ReplicaZoneSoftAntiAffinity string
-	ReplicaDiskSoftAntiAffinity string
-	ReplicaAutoBalance          string
-	DiskSelector                []string
-	NodeSelector                []string
+	NumberOfReplicas           int
+	StaleReplicaTimeoutMinutes int
+	DataLocality               string
+	AccessMode                 string
+	types.VolumeOptions
+	DiskSelector []string
+	NodeSelector []string
 	// FirstNode is where Kubernetes will run the first pod. It is empty if the volume is created before the pod has a
 	// node. The manager does not get it: a volume is placed when it is attached, or wherever there is space.
 	FirstNode string

@@ -35,17 +35,14 @@ type VolumeRequest struct {
 	Size             string
 	NumberOfReplicas int
 	// StaleReplicaTimeout is in minutes.
-	StaleReplicaTimeout         *int
-	AccessMode                  string
-	DataLocality                string
-	Frontend                    string
-	DataEngine                  string
-	ReplicaSoftAntiAffinity     string
-	ReplicaZoneSoftAntiAffinity string
-	ReplicaDiskSoftAntiAffinity string
-	ReplicaAutoBalance          string
-	DiskSelector                []string
-	NodeSelector                []string
+	StaleReplicaTimeout *int
+	AccessMode          string
+	DataLocality        string
+	Frontend            string
+	DataEngine          string
+	types.VolumeOptions
+	DiskSelector []string
+	NodeSelector []string
 	// MustFit: CreateVolume creates nothing if the volume does not fit now.
 	MustFit bool
 }
@@ -133,22 +130,19 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 			Labels: map[string]string{types.LabelVolume: req.Name},
 		},
 		Spec: longhorn.VolumeSpec{
-			Size:                        size,
-			Frontend:                    longhorn.VolumeFrontend(req.Frontend),
-			DataLocality:                longhorn.DataLocality(req.DataLocality),
-			AccessMode:                  longhorn.AccessMode(req.AccessMode),
-			NumberOfReplicas:            req.NumberOfReplicas,
-			ReplicaSoftAntiAffinity:     longhorn.AntiAffinity(req.ReplicaSoftAntiAffinity),
-			ReplicaZoneSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaZoneSoftAntiAffinity),
-			ReplicaDiskSoftAntiAffinity: longhorn.AntiAffinity(req.ReplicaDiskSoftAntiAffinity),
-			ReplicaAutoBalance:          longhorn.AutoBalance(req.ReplicaAutoBalance),
-			StaleReplicaTimeout:         stale,
-			DiskSelector:                diskSelector,
-			NodeSelector:                nodeSelector,
-			DataEngine:                  longhorn.DataEngine(req.DataEngine),
-			RevisionCounterDisabled:     true,
+			Size:                    size,
+			Frontend:                longhorn.VolumeFrontend(req.Frontend),
+			DataLocality:            longhorn.DataLocality(req.DataLocality),
+			AccessMode:              longhorn.AccessMode(req.AccessMode),
+			NumberOfReplicas:        req.NumberOfReplicas,
+			StaleReplicaTimeout:     stale,
+			DiskSelector:            diskSelector,
+			NodeSelector:            nodeSelector,
+			DataEngine:              longhorn.DataEngine(req.DataEngine),
+			RevisionCounterDisabled: true,
 		},
 	}
+	types.SetVolumeOptions(&v.Spec, req.VolumeOptions)
 	types.FillCopies(&v.Spec, longhorn.DataLocality(m.settings().Text(types.SettingDefaultDataLocality)), int(m.settings().Int(types.SettingDefaultReplicaCount)))
 	if err := checkShared(v.Spec); err != nil {
 		return nil, err
@@ -220,14 +214,6 @@ func checkStrictLocal(field string, spec longhorn.VolumeSpec) error {
 	return &Invalid{Field: field, Value: strconv.Itoa(spec.NumberOfReplicas), Rule: "must be 1 with dataLocality strict-local: the one replica is on the node where the volume is attached"}
 }
 
-// antiAffinities are the allowed values of a volume; the first follows the setting.
-var antiAffinities = []string{string(longhorn.AntiAffinityIgnored), string(longhorn.AntiAffinityEnabled), string(longhorn.AntiAffinityDisabled)}
-
-// autoBalances are the allowed values of a volume; the first follows the setting.
-var autoBalances = []string{
-	string(longhorn.AutoBalanceIgnored), string(longhorn.AutoBalanceDisabled), string(longhorn.AutoBalanceLeastEffort), string(longhorn.AutoBalanceBestEffort),
-}
-
 // accessModes are the allowed values of a volume; the first is the default.
 var accessModes = []string{
 	string(longhorn.AccessModeReadWriteOnce), string(longhorn.AccessModeReadWriteOncePod), string(longhorn.AccessModeReadWriteMany),
@@ -251,10 +237,6 @@ func checkChoices(req *VolumeRequest) error {
 		{"accessMode", &req.AccessMode, accessModes, ""},
 		{"frontend", &req.Frontend, []string{"blockdev"}, ""},
 		{"dataEngine", &req.DataEngine, []string{"v1"}, ""},
-		{"replicaSoftAntiAffinity", &req.ReplicaSoftAntiAffinity, antiAffinities, ""},
-		{"replicaZoneSoftAntiAffinity", &req.ReplicaZoneSoftAntiAffinity, antiAffinities, ""},
-		{"replicaDiskSoftAntiAffinity", &req.ReplicaDiskSoftAntiAffinity, antiAffinities, ""},
-		{"replicaAutoBalance", &req.ReplicaAutoBalance, autoBalances, ""},
 	} {
 		if *c.value == "" {
 			*c.value = c.allowed[0]
@@ -263,7 +245,17 @@ func checkChoices(req *VolumeRequest) error {
 			return err
 		}
 	}
+	types.FillVolumeOptions(&req.VolumeOptions)
+	for _, o := range types.VolumeOptionTable {
+		if err := checkOption(o, o.Get(req.VolumeOptions)); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+func checkOption(o types.VolumeOption, value string) error {
+	return choice{field: o.Name, value: &value, allowed: o.Values}.check()
 }
 
 func (c choice) check() error {

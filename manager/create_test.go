@@ -126,7 +126,10 @@ func TestCreateVolumeKeepsWhatWasAsked(t *testing.T) {
 	never := 0
 	view, err := b.CreateVolume(t.Context(), VolumeRequest{
 		Name: "vol", Size: "3Mi", NumberOfReplicas: 1, StaleReplicaTimeout: &never, AccessMode: "rwop",
-		ReplicaSoftAntiAffinity: "enabled", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "disabled", ReplicaAutoBalance: "best-effort", DiskSelector: []string{" ssd", "fast", "ssd"}, DataLocality: "best-effort",
+		VolumeOptions: types.VolumeOptions{
+			ReplicaSoftAntiAffinity: "enabled", ReplicaZoneSoftAntiAffinity: "disabled", ReplicaDiskSoftAntiAffinity: "disabled", ReplicaAutoBalance: "best-effort",
+		},
+		DiskSelector: []string{" ssd", "fast", "ssd"}, DataLocality: "best-effort",
 	})
 	require.NoError(t, err)
 	want := longhorn.VolumeSpec{

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -27,11 +28,12 @@ type VolumeUpdate struct {
 	// AccessMode changes to or from rwx only while the volume is detached. It cannot be rwx with dataLocality
 	// strict-local.
 	AccessMode *string
-	// The fields below determine where replicas may be placed from now on; placed replicas stay.
-	ReplicaSoftAntiAffinity, ReplicaZoneSoftAntiAffinity, ReplicaDiskSoftAntiAffinity *string
-	// ReplicaAutoBalance takes effect immediately, while the volume is attached.
-	ReplicaAutoBalance *string
-	// NodeSelector and DiskSelector are tags that a node or disk must have; an empty list requires none.
+	// Options are new values by the name of the option (types.VolumeOptionTable). Options without a value here stay
+	// unchanged. The options that decide places apply to replicas that are placed from now on; placed replicas stay.
+	// replicaAutoBalance takes effect immediately, while the volume is attached.
+	Options map[string]string
+	// NodeSelector and DiskSelector are tags that a node or disk must have; an empty list requires none. They apply to
+	// replicas that are placed from now on; placed replicas stay.
 	NodeSelector, DiskSelector *[]string
 }
 
@@ -86,10 +88,6 @@ func (u VolumeUpdate) check() error {
 	for _, c := range []choice{
 		{"dataLocality", u.DataLocality, dataLocalities, ""},
 		{"accessMode", u.AccessMode, accessModes, ""},
-		{"replicaSoftAntiAffinity", u.ReplicaSoftAntiAffinity, antiAffinities, ""},
-		{"replicaZoneSoftAntiAffinity", u.ReplicaZoneSoftAntiAffinity, antiAffinities, ""},
-		{"replicaDiskSoftAntiAffinity", u.ReplicaDiskSoftAntiAffinity, antiAffinities, ""},
-		{"replicaAutoBalance", u.ReplicaAutoBalance, autoBalances, ""},
 	} {
 		switch {
 		case c.value == nil:
@@ -97,6 +95,27 @@ func (u VolumeUpdate) check() error {
 			return &Invalid{Field: c.field, Rule: "is required"}
 		default:
 			if err := c.check(); err != nil {
+				return err
+			}
+		}
+	}
+	return u.checkOptions()
+}
+
+func (u VolumeUpdate) checkOptions() error {
+	for _, name := range slices.Sorted(maps.Keys(u.Options)) {
+		if _, ok := types.FindVolumeOption(name); !ok {
+			return &Invalid{Field: name, Rule: "is not an option of a volume"}
+		}
+	}
+	for _, o := range types.VolumeOptionTable {
+		value, isGiven := u.Options[o.Name]
+		switch {
+		case !isGiven:
+		case value == "":
+			return &Invalid{Field: o.Name, Rule: "is required"}
+		default:
+			if err := checkOption(o, value); err != nil {
 				return err
 			}
 		}
@@ -179,10 +198,13 @@ func (u VolumeUpdate) apply(v *Volume) bool {
 	set(&v.Spec.NumberOfReplicas, u.NumberOfReplicas)
 	setValue(&v.Spec.DataLocality, u.DataLocality)
 	setValue(&v.Spec.AccessMode, u.AccessMode)
-	setValue(&v.Spec.ReplicaSoftAntiAffinity, u.ReplicaSoftAntiAffinity)
-	setValue(&v.Spec.ReplicaZoneSoftAntiAffinity, u.ReplicaZoneSoftAntiAffinity)
-	setValue(&v.Spec.ReplicaDiskSoftAntiAffinity, u.ReplicaDiskSoftAntiAffinity)
-	setValue(&v.Spec.ReplicaAutoBalance, u.ReplicaAutoBalance)
+	options := types.VolumeOptionsOf(&v.Spec)
+	for _, o := range types.VolumeOptionTable {
+		if value, isGiven := u.Options[o.Name]; isGiven {
+			o.Set(&options, value)
+		}
+	}
+	types.SetVolumeOptions(&v.Spec, options)
 	set(&v.Spec.NodeSelector, u.NodeSelector)
 	set(&v.Spec.DiskSelector, u.DiskSelector)
 	return !equality.Semantic.DeepEqual(before, v.Spec)

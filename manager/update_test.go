@@ -54,31 +54,35 @@ func TestUpdateVolume(t *testing.T) {
 			want:   func(s *longhorn.VolumeSpec) { s.DataLocality, s.NumberOfReplicas = longhorn.DataLocalityStrictLocal, 1 },
 		},
 		"anti-affinity → recorded": {
-			update: VolumeUpdate{ReplicaSoftAntiAffinity: ptr("enabled")}, want: func(s *longhorn.VolumeSpec) { s.ReplicaSoftAntiAffinity = longhorn.AntiAffinityEnabled },
+			update: VolumeUpdate{Options: map[string]string{"replicaSoftAntiAffinity": "enabled"}}, want: func(s *longhorn.VolumeSpec) { s.ReplicaSoftAntiAffinity = longhorn.AntiAffinityEnabled },
 		},
 		"a word that is none → refused": {
-			update: VolumeUpdate{ReplicaSoftAntiAffinity: ptr("perhaps")}, field: "replicaSoftAntiAffinity",
+			update: VolumeUpdate{Options: map[string]string{"replicaSoftAntiAffinity": "perhaps"}}, field: "replicaSoftAntiAffinity",
 			text: `replicaSoftAntiAffinity: "perhaps" must be ignored or enabled or disabled`,
 		},
 		"anti-affinity of zones and disks → recorded": {
-			update: VolumeUpdate{ReplicaZoneSoftAntiAffinity: ptr("disabled"), ReplicaDiskSoftAntiAffinity: ptr("enabled")},
+			update: VolumeUpdate{Options: map[string]string{"replicaZoneSoftAntiAffinity": "disabled", "replicaDiskSoftAntiAffinity": "enabled"}},
 			want: func(s *longhorn.VolumeSpec) {
 				s.ReplicaZoneSoftAntiAffinity, s.ReplicaDiskSoftAntiAffinity = longhorn.AntiAffinityDisabled, longhorn.AntiAffinityEnabled
 			},
 		},
 		"zones, by a word that is none → refused": {
-			update: VolumeUpdate{ReplicaZoneSoftAntiAffinity: ptr("perhaps")}, field: "replicaZoneSoftAntiAffinity",
+			update: VolumeUpdate{Options: map[string]string{"replicaZoneSoftAntiAffinity": "perhaps"}}, field: "replicaZoneSoftAntiAffinity",
 			text: `replicaZoneSoftAntiAffinity: "perhaps" must be ignored or enabled or disabled`,
 		},
 		"disks, by no word → refused": {
-			update: VolumeUpdate{ReplicaDiskSoftAntiAffinity: ptr("")}, field: "replicaDiskSoftAntiAffinity", text: "replicaDiskSoftAntiAffinity: is required",
+			update: VolumeUpdate{Options: map[string]string{"replicaDiskSoftAntiAffinity": ""}}, field: "replicaDiskSoftAntiAffinity", text: "replicaDiskSoftAntiAffinity: is required",
 		},
 		"balance → recorded": {
-			update: VolumeUpdate{ReplicaAutoBalance: ptr("least-effort")}, want: func(s *longhorn.VolumeSpec) { s.ReplicaAutoBalance = longhorn.AutoBalanceLeastEffort },
+			update: VolumeUpdate{Options: map[string]string{"replicaAutoBalance": "least-effort"}}, want: func(s *longhorn.VolumeSpec) { s.ReplicaAutoBalance = longhorn.AutoBalanceLeastEffort },
 		},
 		"balance, by a word that is none → refused": {
-			update: VolumeUpdate{ReplicaAutoBalance: ptr("most-effort")}, field: "replicaAutoBalance",
+			update: VolumeUpdate{Options: map[string]string{"replicaAutoBalance": "most-effort"}}, field: "replicaAutoBalance",
 			text: `replicaAutoBalance: "most-effort" must be ignored or disabled or least-effort or best-effort`,
+		},
+		"an option that does not exist → refused": {
+			update: VolumeUpdate{Options: map[string]string{"replicaSoftAffinity": "enabled"}}, field: "replicaSoftAffinity",
+			text: "replicaSoftAffinity: is not an option of a volume",
 		},
 		"tags of nodes and disks → recorded in their order": {
 			update: VolumeUpdate{NodeSelector: &[]string{"storage", " fast", "storage"}, DiskSelector: &[]string{"ssd"}},

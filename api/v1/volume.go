@@ -56,13 +56,7 @@ type VolumeCreate struct {
 	Frontend string `json:"frontend,omitempty"`
 	// DataEngine can only be v1 (default).
 	DataEngine string `json:"dataEngine,omitempty"`
-	// ReplicaSoftAntiAffinity is ignored (default: follow the setting), enabled or disabled.
-	ReplicaSoftAntiAffinity string `json:"replicaSoftAntiAffinity,omitempty"`
-	// ReplicaZoneSoftAntiAffinity and ReplicaDiskSoftAntiAffinity are the same for zones and disks.
-	ReplicaZoneSoftAntiAffinity string `json:"replicaZoneSoftAntiAffinity,omitempty"`
-	ReplicaDiskSoftAntiAffinity string `json:"replicaDiskSoftAntiAffinity,omitempty"`
-	// ReplicaAutoBalance is ignored (default: follow the setting), disabled, least-effort or best-effort.
-	ReplicaAutoBalance string `json:"replicaAutoBalance,omitempty"`
+	VolumeCreateOptions
 	// DiskSelector and NodeSelector are tags; each disk or node with a replica must have all of them.
 	DiskSelector []string `json:"diskSelector,omitempty"`
 	NodeSelector []string `json:"nodeSelector,omitempty"`
@@ -77,21 +71,18 @@ type Volume struct {
 	VolumeLacking
 	Name string `json:"name"`
 	// Size is in bytes, decimal.
-	Size                        string   `json:"size"`
-	Frontend                    string   `json:"frontend"`
-	DisableFrontend             bool     `json:"disableFrontend"`
-	DataLocality                string   `json:"dataLocality"`
-	AccessMode                  string   `json:"accessMode"`
-	DataEngine                  string   `json:"dataEngine"`
-	NumberOfReplicas            int      `json:"numberOfReplicas"`
-	ReplicaSoftAntiAffinity     string   `json:"replicaSoftAntiAffinity"`
-	ReplicaZoneSoftAntiAffinity string   `json:"replicaZoneSoftAntiAffinity"`
-	ReplicaDiskSoftAntiAffinity string   `json:"replicaDiskSoftAntiAffinity"`
-	ReplicaAutoBalance          string   `json:"replicaAutoBalance"`
-	StaleReplicaTimeout         int      `json:"staleReplicaTimeout"`
-	DiskSelector                []string `json:"diskSelector"`
-	NodeSelector                []string `json:"nodeSelector"`
-	RevisionCounterDisabled     bool     `json:"revisionCounterDisabled"`
+	Size             string `json:"size"`
+	Frontend         string `json:"frontend"`
+	DisableFrontend  bool   `json:"disableFrontend"`
+	DataLocality     string `json:"dataLocality"`
+	AccessMode       string `json:"accessMode"`
+	DataEngine       string `json:"dataEngine"`
+	NumberOfReplicas int    `json:"numberOfReplicas"`
+	VolumeOptions
+	StaleReplicaTimeout     int      `json:"staleReplicaTimeout"`
+	DiskSelector            []string `json:"diskSelector"`
+	NodeSelector            []string `json:"nodeSelector"`
+	RevisionCounterDisabled bool     `json:"revisionCounterDisabled"`
 	// Image and CurrentImage are the image of the one engine image.
 	Image        string `json:"image"`
 	CurrentImage string `json:"currentImage"`
@@ -265,30 +256,6 @@ type UpdateDataLocalityInput struct {
 	// DataLocality is disabled, best-effort or strict-local. It changes to or from strict-local only while the volume
 	// is detached.
 	DataLocality string `json:"dataLocality"`
-}
-
-// UpdateReplicaSoftAntiAffinityInput is the body of the action updateReplicaSoftAntiAffinity.
-type UpdateReplicaSoftAntiAffinityInput struct {
-	// ReplicaSoftAntiAffinity is ignored (follow the setting), enabled or disabled.
-	ReplicaSoftAntiAffinity string `json:"replicaSoftAntiAffinity"`
-}
-
-// UpdateReplicaZoneSoftAntiAffinityInput is the body of the action updateReplicaZoneSoftAntiAffinity.
-type UpdateReplicaZoneSoftAntiAffinityInput struct {
-	// ReplicaZoneSoftAntiAffinity is ignored (follow the setting), enabled or disabled.
-	ReplicaZoneSoftAntiAffinity string `json:"replicaZoneSoftAntiAffinity"`
-}
-
-// UpdateReplicaDiskSoftAntiAffinityInput is the body of the action updateReplicaDiskSoftAntiAffinity.
-type UpdateReplicaDiskSoftAntiAffinityInput struct {
-	// ReplicaDiskSoftAntiAffinity is ignored (follow the setting), enabled or disabled.
-	ReplicaDiskSoftAntiAffinity string `json:"replicaDiskSoftAntiAffinity"`
-}
-
-// UpdateReplicaAutoBalanceInput is the body of the action updateReplicaAutoBalance.
-type UpdateReplicaAutoBalanceInput struct {
-	// ReplicaAutoBalance is ignored (follow the setting), disabled, least-effort or best-effort.
-	ReplicaAutoBalance string `json:"replicaAutoBalance"`
 }
 
 // UpdateNodeSelectorInput is the body of the action updateNodeSelector.
