@@ -78,6 +78,10 @@ generate: ## make all generated code anew
 verify: ## generated code, manifests and module files are what they should be; lint of code and prose; the page's types and tests
 	@scripts/verify.sh
 
+.PHONY: check
+check: ## before a commit, what changed against main: format, vet, prose and short tests, in about a minute
+	@scripts/check.sh
+
 .PHONY: lint
 lint: ## gofumpt, go vet and golangci-lint, every module
 	@scripts/lint.sh
