@@ -391,7 +391,9 @@ func (*InfoRequest) Descriptor() ([]byte, []int) {
 }
 
 type WatchRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The client understands State.since. A process of an earlier release ignores this field: it sends whole states.
+	Differences   bool `protobuf:"varint,1,opt,name=differences,proto3" json:"differences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,6 +426,13 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
 	return file_dataplane_instance_proto_instance_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WatchRequest) GetDifferences() bool {
+	if x != nil {
+		return x.Differences
+	}
+	return false
 }
 
 type InfoReply struct {
@@ -1667,14 +1676,24 @@ func (x *DiskState) GetMessage() string {
 	return ""
 }
 
+// A whole state, or a difference between two states (since). Lists are ordered by name or path.
 type State struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Info          *InfoReply             `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
-	Replicas      []*ReplicaState        `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
-	Engines       []*EngineState         `protobuf:"bytes,3,rep,name=engines,proto3" json:"engines,omitempty"`
-	Disks         []*DiskState           `protobuf:"bytes,4,rep,name=disks,proto3" json:"disks,omitempty"` // those with trouble only
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Info     *InfoReply             `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"` // absent in a difference: it never changes while the process runs
+	Replicas []*ReplicaState        `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Engines  []*EngineState         `protobuf:"bytes,3,rep,name=engines,proto3" json:"engines,omitempty"`
+	Disks    []*DiskState           `protobuf:"bytes,4,rep,name=disks,proto3" json:"disks,omitempty"` // those with trouble only; complete in a difference too
+	// Which state this is. It grows from message to message. Revisions of two streams must not be compared.
+	Revision uint64 `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	// 0: the message is a whole state. Above 0: it is the difference from the state with that revision. Then the
+	// client replaces all entries with a name that is in replicas, and the same for engines. It deletes the entries with
+	// the names in removed_replicas and removed_engines, and keeps all other entries. A client that does not hold the
+	// revision must open another stream, which starts with a whole state.
+	Since           uint64   `protobuf:"varint,6,opt,name=since,proto3" json:"since,omitempty"`
+	RemovedReplicas []string `protobuf:"bytes,7,rep,name=removed_replicas,json=removedReplicas,proto3" json:"removed_replicas,omitempty"`
+	RemovedEngines  []string `protobuf:"bytes,8,rep,name=removed_engines,json=removedEngines,proto3" json:"removed_engines,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
@@ -1735,6 +1754,34 @@ func (x *State) GetDisks() []*DiskState {
 	return nil
 }
 
+func (x *State) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *State) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *State) GetRemovedReplicas() []string {
+	if x != nil {
+		return x.RemovedReplicas
+	}
+	return nil
+}
+
+func (x *State) GetRemovedEngines() []string {
+	if x != nil {
+		return x.RemovedEngines
+	}
+	return nil
+}
+
 var File_dataplane_instance_proto_instance_proto protoreflect.FileDescriptor
 
 const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
@@ -1758,8 +1805,9 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\vCANNOT_TELL\x10\x03B\x19\n" +
 	"\x17_predecessor_age_millis\"\a\n" +
 	"\x05Empty\"\r\n" +
-	"\vInfoRequest\"\x0e\n" +
-	"\fWatchRequest\"\xcc\x02\n" +
+	"\vInfoRequest\"0\n" +
+	"\fWatchRequest\x12 \n" +
+	"\vdifferences\x18\x01 \x01(\bR\vdifferences\"\xcc\x02\n" +
 	"\tInfoReply\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x12\n" +
@@ -1889,12 +1937,16 @@ const file_dataplane_instance_proto_instance_proto_rawDesc = "" +
 	"\tDiskState\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xf0\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xf6\x02\n" +
 	"\x05State\x123\n" +
 	"\x04info\x18\x01 \x01(\v2\x1f.longhorn.instance.v1.InfoReplyR\x04info\x12>\n" +
 	"\breplicas\x18\x02 \x03(\v2\".longhorn.instance.v1.ReplicaStateR\breplicas\x12;\n" +
 	"\aengines\x18\x03 \x03(\v2!.longhorn.instance.v1.EngineStateR\aengines\x125\n" +
-	"\x05disks\x18\x04 \x03(\v2\x1f.longhorn.instance.v1.DiskStateR\x05disks*j\n" +
+	"\x05disks\x18\x04 \x03(\v2\x1f.longhorn.instance.v1.DiskStateR\x05disks\x12\x1a\n" +
+	"\brevision\x18\x05 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05since\x18\x06 \x01(\x04R\x05since\x12)\n" +
+	"\x10removed_replicas\x18\a \x03(\tR\x0fremovedReplicas\x12'\n" +
+	"\x0fremoved_engines\x18\b \x03(\tR\x0eremovedEngines*j\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePHASE_STARTING\x10\x01\x12\x11\n" +

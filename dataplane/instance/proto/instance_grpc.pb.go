@@ -95,7 +95,9 @@ type InstanceManagerClient interface {
 	// with FAILED_PRECONDITION (and keeps serving) while the device is in use.
 	// Idempotent; an unknown engine is stopped.
 	EngineStop(ctx context.Context, in *EngineRef, opts ...grpc.CallOption) (*Empty, error)
-	// Watch sends the whole state at once and again after every change.
+	// Watch sends the whole state at once. After every change it sends the whole state again, or to a client that set
+	// WatchRequest.differences what differs from the message before. Changes that come faster than the client reads
+	// them count as one.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[State], error)
 }
 
@@ -295,7 +297,9 @@ type InstanceManagerServer interface {
 	// with FAILED_PRECONDITION (and keeps serving) while the device is in use.
 	// Idempotent; an unknown engine is stopped.
 	EngineStop(context.Context, *EngineRef) (*Empty, error)
-	// Watch sends the whole state at once and again after every change.
+	// Watch sends the whole state at once. After every change it sends the whole state again, or to a client that set
+	// WatchRequest.differences what differs from the message before. Changes that come faster than the client reads
+	// them count as one.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[State]) error
 	mustEmbedUnimplementedInstanceManagerServer()
 }
