@@ -54,21 +54,21 @@ func newDataPlane(socket, holderSocket string) (*dataPlane, error) {
 
 // watch keeps the state up to date until ctx ends.
 func (d *dataPlane) watch(ctx context.Context) error {
-	d.rpc.WatchStates(ctx, d.update)
+	d.rpc.WatchChanges(ctx, d.update)
 	return nil
 }
 
 // close cancels all calls.
 func (d *dataPlane) close() { _ = d.rpc.Close() } // fails only if it is closed already
 
-// update takes the state that the watch sent; nil: the instance manager does not answer.
-func (d *dataPlane) update(s *proto.State) {
+// update takes the state that the watch sent, and what differs from the state before. nil: the instance manager does
+// not answer.
+func (d *dataPlane) update(s *proto.State, c client.Change) {
 	d.mu.Lock()
-	diff := diffStates(d.state, s)
 	d.state = s
 	d.mu.Unlock()
 	if d.changed != nil {
-		d.changed(diff)
+		d.changed(diffOf(c))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/engine"
 	"github.com/longhorn-lep/longhorn-manager/controller/replica"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/client"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 	dataplane "github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -39,7 +40,7 @@ func TestNothingIsConcludedWhileTheInstanceManagerDoesNotAnswer(t *testing.T) {
 func TestWhetherThereIsTLSIsHandedOn(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		d := &dataPlane{}
-		d.update(&proto.State{Info: &proto.InfoReply{Uuid: "process", Tls: tls}, Replicas: []*proto.ReplicaState{{Name: "r", Phase: proto.Phase_PHASE_RUNNING}}})
+		d.update(&proto.State{Info: &proto.InfoReply{Uuid: "process", Tls: tls}, Replicas: []*proto.ReplicaState{{Name: "r", Phase: proto.Phase_PHASE_RUNNING}}}, client.Change{All: true})
 		assert.Equal(t, tls, d.ObserveReplica("r").Secure, "a process with TLS: %v", tls)
 		m := memberToWire(engine.Member{Name: "r", UID: "uid", Address: "10.0.0.8:8500", TLS: tls})
 		assert.Equal(t, []any{"r", "uid", "10.0.0.8:8500", tls}, []any{m.GetName(), m.GetUid(), m.GetAddress(), m.GetTls()})
@@ -65,7 +66,7 @@ func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
 				{Name: "r-3", Mode: "ERR", Error: "the connection to it was lost", Progress: 12},
 			},
 		}},
-	})
+	}, client.Change{All: true})
 	assert.Equal(t, 1, told)
 	names, known := d.Engines()
 	assert.True(t, known)
@@ -90,7 +91,7 @@ func TestWhatTheInstanceManagerShowsIsHandedOn(t *testing.T) {
 		},
 	}
 	assert.Equal(t, want, d.ObserveEngine("e-0"))
-	d.update(nil)
+	d.update(nil, client.Change{All: true})
 	_, known = d.Engines()
 	assert.False(t, known)
 	assert.Equal(t, 2, told, "after the process has gone")

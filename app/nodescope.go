@@ -90,9 +90,13 @@ func (d *daemon) newNodeScope() (*nodeScope, error) {
 		Leases: store.Leases, DataPlane: d.plane,
 	})
 	d.plane.changed = func(diff stateDiff) {
-		nodes.NotifyDataPlane()
-		managers.Notify()
-		upgrades.Notify()
+		if diff.all { // these controllers use nothing of an engine or a replica
+			nodes.NotifyDataPlane()
+			upgrades.Notify()
+		}
+		if diff.all || diff.hosts { // it may replace the pod of a process that hosts nothing
+			managers.Notify()
+		}
 		if diff.all || diff.phases {
 			engines.NotifyAll()
 		} else {

@@ -91,7 +91,7 @@ type tenancy struct {
 	// value when changes were last reported (tellAllocated); guarded by the guard's mu.
 	allocated atomic.Int64
 	told      int64
-	changed   func()
+	changed   func() // reports a change of this replica's state; nil if its state is not reported
 	// evict is called once, in a goroutine of the guard, after the replica has lost its disk. It closes the replica and
 	// releases the tenancy, unless another caller does.
 	evict func(*tenancy, *replica.DiskLostError)
@@ -217,10 +217,12 @@ func (g *diskGuard) tellAllocated(t *tenancy) {
 	g.toldAt = time.Now()
 	for d := range g.disks {
 		for other := range d.tenant {
-			other.told = other.allocated.Load()
+			if now := other.allocated.Load(); now != other.told && other.changed != nil {
+				other.told = now
+				other.changed() // it does not wait
+			}
 		}
 	}
-	t.changed() // it does not wait
 }
 
 // release ends a tenancy after its replica was closed. The last tenancy closes the disk, without the guard's lock: a

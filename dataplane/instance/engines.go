@@ -126,7 +126,7 @@ func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.Eng
 	h.hosted[s.GetName()] = e
 	h.mu.Unlock()
 	h.adopted(s.GetVolume())
-	h.changes.notify()
+	h.changes.notifyEngine(s.GetName())
 	return e.state(), nil
 }
 
@@ -169,7 +169,7 @@ func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
 func (h *engineHost) config(s *proto.EngineSpec, adopts bool) engine.Config {
 	cfg := engine.Config{
 		Name: s.GetName(), Volume: s.GetVolume(), Generation: s.GetGeneration(), Session: s.GetSession(),
-		SizeBytes: s.GetSizeBytes(), Recorded: epochFromWire(s.GetEpoch()), OnChange: h.changes.notify, Log: h.log,
+		SizeBytes: s.GetSizeBytes(), Recorded: epochFromWire(s.GetEpoch()), OnChange: func() { h.changes.notifyEngine(s.GetName()) }, Log: h.log,
 		QuietPeriod: h.quietPeriod, SlowAfter: h.slowAfter, KeepEvery: h.keepEvery, HasUsers: adopts,
 		Connect: func(ctx context.Context, m engine.Member) (engine.Replica, error) { return h.connect(ctx, s, m) },
 		Refuses: func(ctx context.Context, m engine.Member) error { return h.refuses(ctx, s, m) },
@@ -250,7 +250,7 @@ func (h *engineHost) end(ctx context.Context, e *hostedEngine, stop func(context
 	h.mu.Lock()
 	delete(h.hosted, e.spec.GetName())
 	h.mu.Unlock()
-	h.changes.notify()
+	h.changes.notifyEngine(e.spec.GetName())
 	return nil
 }
 
@@ -321,6 +321,30 @@ func (h *engineHost) states() []*proto.EngineState {
 	for _, e := range all {
 		states = append(states, e.state())
 	}
-	slices.SortFunc(states, func(a, b *proto.EngineState) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(states, compareEngines)
 	return states
+}
+
+// namedStates has the state of an engine, and of a kept device that an engine of this name served; or nothing.
+func (h *engineHost) namedStates(name string) []*proto.EngineState {
+	var states []*proto.EngineState
+	h.mu.Lock()
+	e := h.hosted[name]
+	for _, d := range h.kept {
+		if d.Owner.Engine == name {
+			states = append(states, keptState(d))
+		}
+	}
+	h.mu.Unlock()
+	if e != nil {
+		states = append(states, e.state())
+	}
+	slices.SortFunc(states, compareEngines)
+	return states
+}
+
+// compareEngines orders engines by name. If a name is there twice, the order is always the same, so that two reads of
+// the same state are equal.
+func compareEngines(a, b *proto.EngineState) int {
+	return cmp.Or(compareNames(a, b), cmp.Compare(a.GetGeneration(), b.GetGeneration()), cmp.Compare(a.GetSession(), b.GetSession()), cmp.Compare(a.GetVolume(), b.GetVolume()))
 }

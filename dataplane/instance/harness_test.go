@@ -156,10 +156,13 @@ func (n *node) update(s *proto.State) {
 	n.news = make(chan struct{})
 }
 
-// until waits for a state for which ready returns true; nil is the state of a process that does not run.
+// until waits for a state for which ready returns true; nil is the state of a process that does not run. It also asks
+// ready from time to time without a change of the state: ready may depend on more than the state shows.
 func (n *node) until(what string, ready func(*proto.State) bool) *proto.State {
 	n.t.Helper()
 	late := time.After(patience)
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
 	for {
 		n.mu.Lock()
 		s, news := n.state, n.news
@@ -169,6 +172,7 @@ func (n *node) until(what string, ready func(*proto.State) bool) *proto.State {
 		}
 		select {
 		case <-news:
+		case <-again.C:
 		case <-late:
 			n.t.Fatalf("node %d never had %s; it has %v", n.number, what, s)
 		}

@@ -83,6 +83,7 @@ type Instance struct {
 	info *proto.InfoReply
 
 	changes  *changes
+	states   *stateTable
 	disks    *diskGuard
 	replicas *replicaHost
 	engines  *engineHost
@@ -146,6 +147,7 @@ func New(opts Options) (*Instance, error) {
 		i.closeListeners()
 		return nil, err
 	}
+	i.states = newStateTable(i.readers(), i.changes)
 	i.dataServer = nbd.NewServer(&dataExporter{replicas: i.replicas}, nbd.ServerOptions{
 		Secret: i.replicas.secretOf, Secrets: i.replicas.secrets, TLSOnly: i.replicas.tlsOnly, Log: i.log,
 	})
@@ -282,9 +284,14 @@ func (i *Instance) shutdown(ctx context.Context) {
 	i.grpcServer.Stop()
 }
 
-// snapshot is the whole state as the watch sends it.
-func (i *Instance) snapshot() *proto.State {
-	return &proto.State{Info: i.info, Replicas: i.replicas.states(), Engines: i.engines.states(), Disks: i.replicas.diskStates()}
+// readers read the state for the watch.
+func (i *Instance) readers() readers {
+	return readers{
+		info:     i.info,
+		replicas: i.replicas.states, replica: i.replicas.namedStates,
+		engines: i.engines.states, engine: i.engines.namedStates,
+		disks: i.replicas.diskStates,
+	}
 }
 
 // bootID returns the id of the node's boot, as the node's own root shows it. A node may be only a part of a machine.

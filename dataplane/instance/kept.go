@@ -79,8 +79,12 @@ func (h *engineHost) prepareKept(ctx context.Context, s *proto.EngineSpec) (adop
 // adopted removes a kept device from the list, because an engine now represents it.
 func (h *engineHost) adopted(volume string) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	d, kept := h.kept[volume]
 	delete(h.kept, volume)
+	h.mu.Unlock()
+	if kept {
+		h.changes.notifyEngine(d.Owner.Engine)
+	}
 }
 
 // keepAgain records a device that no engine has taken over after all, and that could not be ended. If it were not
@@ -96,6 +100,7 @@ func (h *engineHost) keepAgain(ctx context.Context, volume string) {
 	for _, d := range held {
 		if d.Volume == volume && !d.Served {
 			h.kept[volume] = d
+			h.changes.notifyEngine(d.Owner.Engine)
 		}
 	}
 }
@@ -124,7 +129,6 @@ func (h *engineHost) endKept(ctx context.Context, d device.Held) error {
 	}
 	h.adopted(d.Volume)
 	h.logOfKept(d).Warn("Removed a kept device that no engine took over")
-	h.changes.notify()
 	return nil
 }
 

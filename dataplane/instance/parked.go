@@ -38,7 +38,7 @@ func (h *replicaHost) park(e *hosted) {
 	delete(h.hosted, name)
 	h.parked[name] = &parked{spec: e.spec, generation: e.replica.State().Generation}
 	h.mu.Unlock()
-	h.changes.notify()
+	h.changes.notifyReplica(name)
 }
 
 // unpark ends the reading of tools and removes the replica from the parked replicas. The caller has the name's lock.

@@ -52,7 +52,7 @@ type hosted struct {
 
 func newReplicaHost(disks *diskGuard, boot string, c *changes, log *logrus.Entry) *replicaHost {
 	h := &replicaHost{
-		disks: disks, boot: boot, changes: c, log: log, calls: newDiskCalls(c.notify), closeTimeout: replicaCloseTimeout, stuckEvery: stuckInterval, decoy: make([]byte, 32),
+		disks: disks, boot: boot, changes: c, log: log, calls: newDiskCalls(c.notifyAll), closeTimeout: replicaCloseTimeout, stuckEvery: stuckInterval, decoy: make([]byte, 32),
 		hosted: map[string]*hosted{}, parked: map[string]*parked{}, distrusted: map[string]struct{}{}, paces: map[string]*replica.Pace{},
 		asked: map[string]*replica.Asked{},
 	}
@@ -74,7 +74,7 @@ func (h *replicaHost) put(name string, e *hosted) {
 		h.hosted[name] = e
 	}
 	h.mu.Unlock()
-	h.changes.notify()
+	h.changes.notifyReplica(name)
 }
 
 func (h *replicaHost) refuseNew() {
@@ -218,7 +218,8 @@ func (h *replicaHost) options(s *proto.ReplicaSpec) replica.Options {
 		h.asked[s.GetUid()] = asked
 	}
 	return replica.Options{
-		BootID: h.boot, Distrust: distrusted, OnChange: h.changes.notify, OnProgress: func() { h.calls.progressed(s.GetName()) },
+		BootID: h.boot, Distrust: distrusted,
+		OnChange: func() { h.changes.notifyReplica(s.GetName()) }, OnProgress: func() { h.calls.progressed(s.GetName()) },
 		Pace: pace, Asked: asked, Log: h.logOf(s),
 	}
 }

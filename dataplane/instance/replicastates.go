@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
@@ -18,14 +17,26 @@ func (h *replicaHost) states() []*proto.ReplicaState {
 	h.mu.Unlock()
 	states := make([]*proto.ReplicaState, 0, len(all))
 	for _, e := range all {
-		s := e.state()
-		if stuck := h.stuckOf(s.GetName()); stuck != nil && s.GetPhase() == proto.Phase_PHASE_RUNNING {
-			s.Reason, s.Message = stuck.GetReason(), stuck.GetMessage()
-		}
-		states = append(states, s)
+		states = append(states, h.stateOf(e))
 	}
-	slices.SortFunc(states, func(a, b *proto.ReplicaState) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(states, compareNames)
 	return states
+}
+
+// namedStates has the state of a replica, or nothing.
+func (h *replicaHost) namedStates(name string) []*proto.ReplicaState {
+	if e := h.find(name); e != nil {
+		return []*proto.ReplicaState{h.stateOf(e)}
+	}
+	return nil
+}
+
+func (h *replicaHost) stateOf(e *hosted) *proto.ReplicaState {
+	s := e.state()
+	if stuck := h.stuckOf(s.GetName()); stuck != nil && s.GetPhase() == proto.Phase_PHASE_RUNNING {
+		s.Reason, s.Message = stuck.GetReason(), stuck.GetMessage()
+	}
+	return s
 }
 
 // state waits for no disk, because the watch of the whole node calls it.

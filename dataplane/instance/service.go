@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -65,15 +66,33 @@ func (s *service) EngineStop(ctx context.Context, r *proto.EngineRef) (*proto.Em
 	return &proto.Empty{}, toStatus(s.instance.engines.stop(ctx, r.GetName(), r.GetSession(), r.GetForce()))
 }
 
-// Watch sends the whole state at once and after every change; changes that come faster than they are sent count as one.
-func (s *service) Watch(_ *proto.WatchRequest, stream grpc.ServerStreamingServer[proto.State]) error {
+// rescanInterval is how often a watch reads all entries without a notification. Notifications name the entry that
+// changed: a lost notification would otherwise stay lost.
+const rescanInterval = time.Minute
+
+// Watch sends the whole state at once. After every change it sends what differs from its last message, or the whole
+// state again to a client that does not understand differences. Changes that come faster than they are sent count as
+// one.
+func (s *service) Watch(r *proto.WatchRequest, stream grpc.ServerStreamingServer[proto.State]) error {
+	states, rescan := s.instance.states, time.NewTicker(rescanInterval)
+	defer rescan.Stop()
+	next := func(uint64) *proto.State { return states.read.whole() }
+	if r.GetDifferences() {
+		next = states.after
+	}
+	var sent uint64 // the revision of the last message
 	for {
 		changed := s.instance.changes.wait()
-		if err := stream.Send(s.instance.snapshot()); err != nil {
-			return status.Errorf(codes.Unavailable, "send the state: %v", err)
+		if m := next(sent); m != nil {
+			if err := stream.Send(m); err != nil {
+				return status.Errorf(codes.Unavailable, "send the state: %v", err)
+			}
+			sent = m.GetRevision()
 		}
 		select {
 		case <-changed:
+		case <-rescan.C:
+			s.instance.changes.notifyAll()
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
 		}

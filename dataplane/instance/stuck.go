@@ -28,7 +28,7 @@ func (h *replicaHost) watchStuck(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		if h.lookForStuck(time.Now()) {
-			h.changes.notify()
+			h.changes.notifyAll()
 		}
 	}
 }

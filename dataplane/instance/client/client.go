@@ -6,6 +6,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -64,22 +65,36 @@ func withDeadline(timeout time.Duration) grpc.UnaryClientInterceptor {
 // Close ends all calls.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// WatchStates calls onState with the whole state at once and after every change. It calls onState with nil, once each
-// time, when the process cannot be reached or has exited. It retries until ctx ends, then returns. onState is called by
-// one goroutine at a time and should not block.
+// WatchStates is WatchChanges for a caller that does not need the changes.
 func (c *Client) WatchStates(ctx context.Context, onState func(*proto.State)) {
+	c.WatchChanges(ctx, func(s *proto.State, _ Change) { onState(s) })
+}
+
+// WatchChanges calls onState with the whole state at once and after every change, and with what differs from the state
+// of the call before. The lists of the state are ordered by name. onState must not change the state. WatchChanges
+// calls onState with nil, once each time, when the process cannot be reached or has exited. It retries until ctx ends,
+// then returns. onState is called by one goroutine at a time and should not block.
+func (c *Client) WatchChanges(ctx context.Context, onState func(*proto.State, Change)) {
+	var view View
 	pause, reachable := firstPause, true // so that onState learns of the first failure
 	for ctx.Err() == nil {
-		err := c.watch(ctx, func(s *proto.State) {
+		err := c.watch(ctx, func(m *proto.State) error {
+			change, err := view.Apply(m)
+			if err != nil {
+				return err
+			}
 			pause, reachable = firstPause, true
-			onState(s)
+			onState(view.State(), change)
+			return nil
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		if reachable && err != nil {
+		view.Reopen()
+		if reachable && !errors.Is(err, ErrGap) { // after a gap the process still answers
 			reachable = false
-			onState(nil)
+			view.Lose()
+			onState(nil, Change{All: true})
 		}
 		select {
 		case <-ctx.Done():
@@ -91,19 +106,21 @@ func (c *Client) WatchStates(ctx context.Context, onState func(*proto.State)) {
 	}
 }
 
-// watch receives states until the stream ends, and returns the reason.
-func (c *Client) watch(ctx context.Context, onState func(*proto.State)) error {
+// watch receives messages until the stream ends or onMessage returns an error, and returns the reason.
+func (c *Client) watch(ctx context.Context, onMessage func(*proto.State) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.Watch(ctx, &proto.WatchRequest{})
+	stream, err := c.Watch(ctx, &proto.WatchRequest{Differences: true})
 	if err != nil {
 		return err
 	}
 	for {
-		s, err := stream.Recv()
+		m, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		onState(s)
+		if err := onMessage(m); err != nil {
+			return err
+		}
 	}
 }
