@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
 )
 
-// source is a state that a test changes. Like the hosts, it creates new messages at each read.
+// source is a state that a test changes. It never changes a message, but replaces it.
 type source struct {
 	changes *changes
 
@@ -39,7 +39,7 @@ func (s *source) readers() readers {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, name := range slices.Sorted(maps.Keys(s.replicas)) {
-				all = append(all, protobuf.CloneOf(s.replicas[name]))
+				all = append(all, s.replicas[name])
 			}
 			return all
 		},
@@ -47,7 +47,7 @@ func (s *source) readers() readers {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if r := s.replicas[name]; r != nil {
-				return []*proto.ReplicaState{protobuf.CloneOf(r)}
+				return []*proto.ReplicaState{r}
 			}
 			return nil
 		},
@@ -55,28 +55,21 @@ func (s *source) readers() readers {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, name := range slices.Sorted(maps.Keys(s.engines)) {
-				all = append(all, cloned(s.engines[name])...)
+				all = append(all, s.engines[name]...)
 			}
 			return all
 		},
 		engine: func(name string) []*proto.EngineState {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return cloned(s.engines[name])
+			return s.engines[name]
 		},
 		disks: func() []*proto.DiskState {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return cloned(s.disks)
+			return s.disks
 		},
 	}
-}
-
-func cloned[T protobuf.Message](list []T) (clones []T) {
-	for _, e := range list {
-		clones = append(clones, protobuf.CloneOf(e))
-	}
-	return clones
 }
 
 // setReplica changes a replica; generation 0 removes it.
