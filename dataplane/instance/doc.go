@@ -23,6 +23,18 @@
 // A device.Keeper holds the block devices, and may outlive this process. Then the next process finds them. It shows
 // each device as its engine, in the failed state, and an engine of a higher generation takes the device over (kept.go).
 //
+// Watch sends the daemon the state of all replicas and engines, and then the differences (statetable.go, client.View):
+//
+//  1. After each message, a client holds exactly the whole state of the message's revision. A message that does not
+//     follow the client's revision is refused, and the client opens another stream.
+//  2. Each stream starts with a whole state. Clients and processes of an earlier release exchange whole states only.
+//  3. A client that has received all messages of a quiet process holds the current state. An entry that was removed and
+//     comes back is sent again, also if a slow client has not received the removal.
+//  4. No message waits in a queue for a client, and the table is bounded: it has one row for each replica and engine,
+//     and for some removed ones. A slow client gets the latest state of each entry, or the whole state.
+//  5. Each event names the entry that it changes, after the change. A read of all entries each minute finds an entry
+//     that was not named.
+//
 // The process stores nothing of its own on disk: after a restart it hosts the replicas and engines that the daemon
 // names. It outlives the daemon; clients that connect or disconnect change nothing.
 //

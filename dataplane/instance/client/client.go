@@ -1,6 +1,10 @@
 // Package client calls a node's data-plane process. It has the calls of its gRPC service, and a watch that survives
 // restarts of either side.
 //
+// The watch receives a whole state and then differences. After any sequence of messages, the client holds exactly the
+// state that the process would send as a whole at that revision (View). If a message is missing, the client opens
+// another stream. A process of an earlier release sends whole states; the watch reports the changed names all the same.
+//
 // It must know neither the meaning of the state nor Kubernetes.
 package client
 
