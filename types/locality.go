@@ -67,7 +67,7 @@ func mayHoldData(e *longhorn.Engine, r *longhorn.Replica) bool {
 }
 
 // StrictLocalRefusal returns the reason why a volume cannot be attached to a node, given the nodes of
-// StrictLocalNodes. "" means that these nodes permit it.
+// StrictLocalNodes. "" means that these nodes permit it. volume is the name of the volume, or its VolumeText.
 func StrictLocalRefusal(volume, node string, nodes []string) string {
 	switch {
 	case len(nodes) == 0 || slices.Contains(nodes, node):

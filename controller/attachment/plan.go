@@ -70,7 +70,7 @@ func mountsShare(v *longhorn.Volume, t longhorn.AttachmentTicket) bool {
 
 // refusal says why a ticket's node cannot have the volume in any case; "": it can.
 func (in Input) refusal(t longhorn.AttachmentTicket) string {
-	return types.StrictLocalRefusal(in.Volume.Name, t.NodeID, in.Nodes)
+	return types.StrictLocalRefusal(types.VolumeText(in.Volume), t.NodeID, in.Nodes)
 }
 
 // target is where and how a volume must be attached.
@@ -201,7 +201,7 @@ func answer(in Input) longhorn.VolumeAttachmentStatus {
 }
 
 func ticketCondition(in Input, t longhorn.AttachmentTicket) longhorn.Condition {
-	v := in.Volume
+	v, name := in.Volume, types.VolumeText(in.Volume)
 	no := func(reason, format string, args ...any) longhorn.Condition {
 		return longhorn.Condition{
 			Type: types.ConditionSatisfied, Status: longhorn.ConditionFalse,
@@ -214,27 +214,27 @@ func ticketCondition(in Input, t longhorn.AttachmentTicket) longhorn.Condition {
 	shared := mountsShare(v, t)
 	switch {
 	case shared && types.IsServed(v) && v.DeletionTimestamp == nil && slices.Contains(in.Waiting, t.NodeID):
-		return no(types.ReasonClientsNotKnown, "waiting until the daemon of node %s reports the node's addresses: the share of volume %s accepts only known addresses", t.NodeID, v.Name)
+		return no(types.ReasonClientsNotKnown, "waiting until the daemon of node %s reports the node's addresses: the share of volume %s accepts only known addresses", t.NodeID, name)
 	case shared && types.IsServed(v) && v.DeletionTimestamp == nil:
 		return longhorn.Condition{Type: types.ConditionSatisfied, Status: longhorn.ConditionTrue}
 	case shared && faulted.Status != longhorn.ConditionTrue:
-		return no(types.ReasonWaitingForShare, "waiting until volume %s is served: its share manager is %s", v.Name, shareText(v))
+		return no(types.ReasonWaitingForShare, "waiting until volume %s is served: its share manager is %s", name, shareText(v))
 	case attached && v.Status.CurrentNodeID == t.NodeID && !accepts(t, v.Status.FrontendDisabled):
 		return no(types.ReasonAttachedIncompatibleFrontend, "volume %s is attached to node %s with disableFrontend %v, but the ticket requests the opposite",
-			v.Name, t.NodeID, v.Status.FrontendDisabled)
+			name, t.NodeID, v.Status.FrontendDisabled)
 	case attached && v.Status.CurrentNodeID == t.NodeID && v.Spec.NodeID == t.NodeID:
 		return longhorn.Condition{Type: types.ConditionSatisfied, Status: longhorn.ConditionTrue}
 	case in.refusal(t) != "":
 		return no(types.ReasonStrictLocal, "%s", in.refusal(t))
 	case v.Spec.NodeID != "" && v.Spec.NodeID != t.NodeID:
 		return no(types.ReasonAttachedElsewhere, "volume %s is attached to node %s; it can be attached to node %s when it is detached from there",
-			v.Name, v.Spec.NodeID, t.NodeID)
+			name, v.Spec.NodeID, t.NodeID)
 	case faulted.Status == longhorn.ConditionTrue:
-		return no(faulted.Reason, "volume %s cannot be attached: %s", v.Name, faulted.Message)
+		return no(faulted.Reason, "volume %s cannot be attached: %s", name, faulted.Message)
 	case scheduled.Status == longhorn.ConditionFalse && v.Status.State == longhorn.VolumeStateDetached && v.Spec.NodeID != "":
-		return no(scheduled.Reason, "volume %s cannot be attached to node %s: %s", v.Name, t.NodeID, scheduled.Message)
+		return no(scheduled.Reason, "volume %s cannot be attached to node %s: %s", name, t.NodeID, scheduled.Message)
 	}
-	return no(types.ReasonWaitingForVolume, "volume %s is %s; waiting until it is attached to node %s", v.Name, stateText(v), t.NodeID)
+	return no(types.ReasonWaitingForVolume, "volume %s is %s; waiting until it is attached to node %s", name, stateText(v), t.NodeID)
 }
 
 func shareText(v *longhorn.Volume) string {

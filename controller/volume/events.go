@@ -12,7 +12,7 @@ import (
 
 // transitions returns the Events that describe how the volume goes from its present status to the next.
 func transitions(in Input, next *longhorn.VolumeStatus) []Event {
-	v := in.Volume
+	v, name := in.Volume, types.VolumeText(in.Volume)
 	var events []Event
 	add := func(kind, reason, format string, args ...any) {
 		events = append(events, Event{kind, reason, fmt.Sprintf(format, args...)})
@@ -21,10 +21,10 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 	if old.State != next.State {
 		switch next.State {
 		case longhorn.VolumeStateAttached:
-			add(corev1.EventTypeNormal, types.EventAttached, "volume %s is attached to node %s", v.Name, next.CurrentNodeID)
+			add(corev1.EventTypeNormal, types.EventAttached, "volume %s is attached to node %s", name, next.CurrentNodeID)
 		case longhorn.VolumeStateDetached:
 			if old.State == longhorn.VolumeStateDetaching {
-				add(corev1.EventTypeNormal, types.EventDetached, "volume %s is detached", v.Name)
+				add(corev1.EventTypeNormal, types.EventDetached, "volume %s is detached", name)
 			}
 		}
 	}
@@ -32,10 +32,10 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 	case next.RemountRequestedAt == old.RemountRequestedAt:
 	case in.Share != nil && next.RemountRequestedAt == in.Share.Status.RemountRequestedAt:
 		add(corev1.EventTypeWarning, types.EventRemount, "clients of shared volume %s lost their open files and locks; pods that use it and started before %s must be restarted",
-			v.Name, next.RemountRequestedAt)
+			name, next.RemountRequestedAt)
 	default:
 		add(corev1.EventTypeWarning, types.EventRemount, "the engine of volume %s stopped on node %s while in use; the volume is attached again, and pods that mounted it before must mount it again",
-			v.Name, old.CurrentNodeID)
+			name, old.CurrentNodeID)
 	}
 	for _, c := range []struct{ condition, kind, reason, format string }{
 		{types.ConditionFaulted, corev1.EventTypeWarning, types.EventFaulted, "%[2]s"},
@@ -46,17 +46,17 @@ func transitions(in Input, next *longhorn.VolumeStatus) []Event {
 	} {
 		was, is := types.FindCondition(old.Conditions, c.condition), types.FindCondition(next.Conditions, c.condition)
 		if is.Status == longhorn.ConditionTrue && (was.Status != is.Status || saysMore(was, is)) {
-			add(c.kind, c.reason, c.format, v.Name, is.Message)
+			add(c.kind, c.reason, c.format, name, is.Message)
 		}
 	}
 	was, is := types.FindCondition(old.Conditions, types.ConditionSurplusReplicas), types.FindCondition(next.Conditions, types.ConditionSurplusReplicas)
 	if is.Status == longhorn.ConditionTrue && was.Status != is.Status {
-		add(corev1.EventTypeNormal, types.ConditionSurplusReplicas, "volume %s: %s", v.Name, is.Message)
+		add(corev1.EventTypeNormal, types.ConditionSurplusReplicas, "volume %s: %s", name, is.Message)
 	}
 	if old.Robustness != next.Robustness {
 		switch next.Robustness {
 		case longhorn.VolumeRobustnessHealthy:
-			add(corev1.EventTypeNormal, types.EventHealthy, "volume %s has all %d replicas", v.Name, v.Spec.NumberOfReplicas)
+			add(corev1.EventTypeNormal, types.EventHealthy, "volume %s has all %d replicas", name, v.Spec.NumberOfReplicas)
 		case longhorn.VolumeRobustnessDegraded:
 			add(corev1.EventTypeWarning, types.EventDegraded, "%s", lack(in))
 		}
@@ -81,9 +81,9 @@ func saysMore(was, is longhorn.Condition) bool {
 // lack says which good replicas a degraded volume lacks, and why.
 func lack(in Input) string {
 	c := copies.StateOf(in.Facts)
-	text := fmt.Sprintf("volume %s has %d healthy replicas of the %d requested", in.Volume.Name, c.Healthy(), in.Volume.Spec.NumberOfReplicas)
+	text := fmt.Sprintf("volume %s has %d healthy replicas of the %d requested", types.VolumeText(in.Volume), c.Healthy(), in.Volume.Spec.NumberOfReplicas)
 	if c.Healthy() == 1 {
-		text = fmt.Sprintf("volume %s has 1 healthy replica of the %d requested", in.Volume.Name, in.Volume.Spec.NumberOfReplicas)
+		text = fmt.Sprintf("volume %s has 1 healthy replica of the %d requested", types.VolumeText(in.Volume), in.Volume.Spec.NumberOfReplicas)
 	}
 	for _, v := range c.List {
 		if !v.IsHealthy() {

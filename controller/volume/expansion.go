@@ -229,13 +229,13 @@ func sayExpansion(in Input, p *Plan, waits *hold) {
 	wasPending := was.Status == longhorn.ConditionFalse
 	canceled := wasPending && isBefore(was.Reason) && in.Volume.Spec.Size <= in.Volume.Status.Size
 	if canceled {
-		p.event(corev1.EventTypeNormal, types.EventCanceledExpansion, "the expansion of volume %s was canceled before it started; its size is %s", in.Volume.Name, types.SizeText(int64(p.Status.Size)))
+		p.event(corev1.EventTypeNormal, types.EventCanceledExpansion, "the expansion of volume %s was canceled before it started; its size is %s", types.VolumeText(in.Volume), types.SizeText(int64(p.Status.Size)))
 	}
 	switch {
 	case !required && (wasPending || p.beginsExpansion(in.Volume)):
 		setCondition(p, in.Now, types.ConditionExpanded, longhorn.ConditionTrue, "", "")
 		if !canceled {
-			p.event(corev1.EventTypeNormal, types.EventSucceededExpansion, "volume %s was expanded to %s", in.Volume.Name, types.SizeText(int64(p.Status.Size)))
+			p.event(corev1.EventTypeNormal, types.EventSucceededExpansion, "volume %s was expanded to %s", types.VolumeText(in.Volume), types.SizeText(int64(p.Status.Size)))
 		}
 	case required:
 		sayHeld(in, p, waits, was)
@@ -248,7 +248,7 @@ func sayHeld(in Input, p *Plan, waits *hold, was longhorn.Condition) {
 	}
 	setCondition(p, in.Now, types.ConditionExpanded, longhorn.ConditionFalse, waits.reason, waits.message)
 	if isHeldUp(waits.reason) && was.Reason != waits.reason {
-		p.event(corev1.EventTypeWarning, types.EventFailedExpansion, "volume %s cannot grow to %s now: %s", in.Volume.Name, types.SizeText(int64(in.Volume.Spec.Size)), waits.message)
+		p.event(corev1.EventTypeWarning, types.EventFailedExpansion, "volume %s cannot grow to %s now: %s", types.VolumeText(in.Volume), types.SizeText(int64(in.Volume.Spec.Size)), waits.message)
 	}
 	p.again(retryExpansion)
 }

@@ -53,5 +53,5 @@ func planWhenAttached(in Input, p *Plan) (waits bool) {
 // "": it may start. The attachment controller requests no such node, unless its view of the replicas was old; then it
 // withdraws the request.
 func refusesNode(in Input) string {
-	return types.StrictLocalRefusal(in.Volume.Name, in.Volume.Spec.NodeID, types.StrictLocalNodes(in.Volume, in.Engine, in.Replicas))
+	return types.StrictLocalRefusal(types.VolumeText(in.Volume), in.Volume.Spec.NodeID, types.StrictLocalNodes(in.Volume, in.Engine, in.Replicas))
 }
