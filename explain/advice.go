@@ -72,9 +72,12 @@ func ofCondition(o Object, p place, c longhorn.Condition) (Finding, bool) {
 	case isWell(c) && !a.always:
 		return Finding{}, false
 	case !known:
-		a = advice{Warning, "condition " + c.Type + " of the {kind} is " + string(c.Status) + ", with the reason " + c.Reason, seeEvents, false}
+		a = advice{Warning, "condition " + c.Type + " of {kind} {name} is " + string(c.Status) + ", with the reason " + c.Reason, seeEvents, false}
 	}
 	words := place{"kind": string(o.Kind), "name": o.Name}
+	if o.Kind == KindVolume {
+		words[inSentences+"name"] = p[inSentences+"volume"]
+	}
 	for word, value := range p {
 		words[word] = value
 	}

@@ -40,7 +40,7 @@ func All(s *Snapshot) []Finding {
 	for _, c := range s.Claims {
 		found = append(found, slices.DeleteFunc(ofUsers(s, c, s.pvOf(c)), func(f Finding) bool { return f.Severity == Info })...)
 	}
-	return sorted(found)
+	return sorted(s, found)
 }
 
 // noNodes reports that an installation has no node: none of its daemons has ever run.
@@ -97,8 +97,14 @@ func notThere(s *Snapshot, kind Kind, name, plural string, have []string, others
 	case near != "":
 		return fmt.Errorf("%s; did you mean %q?", text, near)
 	}
+	have = slices.Clone(have)
+	for i, name := range have {
+		if kind == KindVolume {
+			have[i] = s.volumeText(name)
+		}
+	}
 	if len(have) > maxNames {
-		have = append(slices.Clone(have[:maxNames]), "...")
+		have = append(have[:maxNames], "...")
 	}
 	if len(have) > 0 {
 		text += "; there are " + strings.Join(have, ", ")
@@ -133,7 +139,7 @@ func volumesNamed(s *Snapshot, name string) []string {
 // Setting explains a setting. It returns an error if the setting does not exist.
 func Setting(s *Snapshot, name string) ([]Finding, error) {
 	if setting := named(s.Settings, name); setting != nil {
-		return sorted(ofSetting(s, setting)), nil
+		return sorted(s, ofSetting(s, setting)), nil
 	}
 	return nil, notThere(s, KindSetting, name, ResourceSettings, names(s.Settings))
 }

@@ -132,7 +132,8 @@ func ofPV(s *Snapshot, pv *corev1.PersistentVolume) []Finding {
 		return nil
 	}
 	handle := pv.Spec.CSI.VolumeHandle
-	o, p := Object{Kind: KindPV, Name: pv.Name}, s.place("pv", pv.Name, "volume", handle)
+	o, p := Object{Kind: KindPV, Name: pv.Name}, s.place("pv", pv.Name)
+	p.setVolume(s, handle)
 	var found []Finding
 	say := func(severity Severity, reason, what string, why []string, next ...Step) {
 		found = append(found, Finding{o, severity, reason, p.fill(what), why, p.steps(next)})
@@ -188,7 +189,7 @@ func nonempty(text string) []string {
 // similarVolumes returns the volumes whose names resemble the missing volume that a PersistentVolume names.
 func similarVolumes(s *Snapshot, pv *corev1.PersistentVolume) []string {
 	if near := Nearest(pv.Spec.CSI.VolumeHandle, names(s.Volumes)); near != "" {
-		return []string{fmt.Sprintf("a volume of a similar name exists: %s", near)}
+		return []string{fmt.Sprintf("a volume of a similar name exists: %s", s.volumeText(near))}
 	}
 	return nil
 }

@@ -1,13 +1,17 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -33,6 +37,94 @@ func (w *world) nodeDies(node int) {
 	w.diskSays(node, types.ConditionSchedulable, longhorn.ConditionFalse, types.ReasonNodeNotReady, "m")
 	condition(&w.InstanceManagers[node-1].Status.Conditions, types.ConditionPodReady, longhorn.ConditionFalse, types.ReasonNodeDown, "m")
 	w.lose(node, "", "").Status.CurrentState = longhorn.InstanceStateStopped
+}
+
+// more adds a volume that is attached to a node, with a replica on each of the three nodes. The replica on n3 has failed.
+func (w *world) more(name, node string) (*longhorn.Volume, *longhorn.Engine) {
+	v := build.Volume(name, func(v *longhorn.Volume) {
+		v.Spec.NodeID, v.Status.CurrentNodeID = node, node
+		v.Status.State, v.Status.Robustness, v.Status.Size = longhorn.VolumeStateAttached, longhorn.VolumeRobustnessDegraded, build.GiB
+		v.Status.LastDegradedAt = ago(time.Minute)
+	})
+	e := build.Engine(name, func(e *longhorn.Engine) {
+		e.Spec.NodeID, e.Spec.DesireState, e.Status.CurrentState = node, longhorn.DesireStateRunning, longhorn.InstanceStateRunning
+		e.Status.Epoch = &longhorn.Epoch{Generation: 1, Counter: 1, Members: []string{name + "-r-1", name + "-r-2"}}
+		e.Status.ReplicaModeMap = map[string]longhorn.ReplicaMode{name + "-r-1": longhorn.ReplicaModeRW, name + "-r-2": longhorn.ReplicaModeRW}
+	})
+	for i := range 3 {
+		n := fmt.Sprintf("n%d", i+1)
+		w.Replicas = append(w.Replicas, build.PlacedReplica(fmt.Sprintf("%s-r-%d", name, i+1), name, n, "uuid-"+n, func(r *longhorn.Replica) {
+			r.Spec.DesireState, r.Status.CurrentState, r.Status.UUID = longhorn.DesireStateRunning, longhorn.InstanceStateRunning, "process-"+n
+			if i == 2 {
+				r.Status.CurrentState = longhorn.InstanceStateUnknown
+			}
+		}))
+	}
+	w.Volumes, w.Engines = append(w.Volumes, v), append(w.Engines, e)
+	return v, e
+}
+
+// TestADeadNodeIsOneCause has a dead node n3 with replicas of three volumes, the engine of one of them, and the share of
+// another one.
+func TestADeadNodeIsOneCause(t *testing.T) {
+	im := "instance manager " + types.InstanceManagerName("n3")
+	volumes := "volume a, volume b, volume v"
+	dead := func(w *world) {
+		w.nodeDies(3)
+		w.more("a", "n3") // its engine is on the dead node
+		b, _ := w.more("b", "n1")
+		b.Spec.AccessMode = longhorn.AccessModeReadWriteMany
+	}
+	share := func(w *world, reason, node string) {
+		sm := &longhorn.ShareManager{Status: longhorn.ShareManagerStatus{State: longhorn.ShareManagerStateError, CurrentNode: node}}
+		sm.Name = "b"
+		condition(&sm.Status.Conditions, types.ConditionReady, longhorn.ConditionFalse, reason, "m")
+		w.ShareManagers = append(w.ShareManagers, sm)
+	}
+	ticket := func(w *world, volume, node, reason string) {
+		va := build.VolumeAttachment(volume)
+		va.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{"t-" + volume: {ID: "t-" + volume, Type: longhorn.AttacherTypeCSI, NodeID: node}}
+		s := longhorn.AttachmentTicketStatus{ID: "t-" + volume}
+		condition(&s.Conditions, types.ConditionSatisfied, longhorn.ConditionFalse, reason, "m")
+		va.Status.AttachmentTicketStatuses = map[string]longhorn.AttachmentTicketStatus{"t-" + volume: s}
+		w.Attachments = append(w.Attachments, va)
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(w *world)
+		want   string
+	}{
+		{"three replicas and an engine", func(*world) {}, "disk disk-1 on node n3, engine a-e-0, " + im + ", " + volumes},
+		{"the share, too", func(w *world) { share(w, types.ReasonShareNodeDown, "n3") }, "disk disk-1 on node n3, engine a-e-0, " + im + ", share manager b, " + volumes},
+		{"the share has left the node, and its clients wait", func(w *world) {
+			share(w, types.ReasonShareNotStarted, "n1")
+			ticket(w, "b", "n2", types.ReasonWaitingForShare)
+		}, "disk disk-1 on node n3, engine a-e-0, " + im + ", share manager b, ticket t-b, " + volumes},
+		{"a share without a replica on the node", func(w *world) {
+			share(w, types.ReasonShareNodeDown, "n3")
+			ticket(w, "b", "n2", types.ReasonWaitingForShare)
+			w.Replicas = slices.DeleteFunc(w.Replicas, func(r *longhorn.Replica) bool { return r.Name == "b-r-3" })
+			b := named(w.Volumes, "b")
+			b.Spec.NumberOfReplicas, b.Status.Robustness = 2, longhorn.VolumeRobustnessHealthy
+		}, "disk disk-1 on node n3, engine a-e-0, " + im + ", share manager b, ticket t-b, volume a, volume v"},
+		{"another node requests the volume", func(w *world) { ticket(w, "a", "n2", types.ReasonAttachedElsewhere) }, "disk disk-1 on node n3, engine a-e-0, " + im + ", ticket t-a, " + volumes},
+		{"a replica there is being deleted", func(w *world) {
+			named(w.Replicas, "a-r-3").DeletionTimestamp = &metav1.Time{Time: now}
+		}, "disk disk-1 on node n3, engine a-e-0, " + im + ", replica a-r-3, " + volumes},
+		{"no disk has a place for another replica", func(w *world) {
+			named(w.Volumes, "a").Status.Conditions = nil
+			condition(&named(w.Volumes, "a").Status.Conditions, types.ConditionScheduled, longhorn.ConditionFalse, types.ReasonReplicaSchedulingFailure, "m")
+		}, "disk disk-1 on node n3, engine a-e-0, " + im + ", " + volumes},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld()
+			dead(w)
+			tc.change(w)
+			causes := Causes(&w.Snapshot)
+			assert.Equal(t, []string{"node n3 KubernetesNodeNotReady: " + tc.want}, told(causes))
+			assert.Contains(t, causes[0].Next[len(causes[0].Next)-1].Text, "the first is replaced in 9m0s", "the node")
+		})
+	}
 }
 
 func TestCausesComeBeforeConsequences(t *testing.T) {

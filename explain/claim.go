@@ -20,7 +20,7 @@ func Claim(s *Snapshot, namespace, name string) ([]Finding, error) {
 	if c == nil {
 		return nil, notThere(s, KindClaim, namespace+"/"+name, ResourceClaims, nil)
 	}
-	return causesFirst(ofChain(s, c, s.pvOf(c))), nil
+	return causesFirst(s, ofChain(s, c, s.pvOf(c))), nil
 }
 
 // PersistentVolume explains a PersistentVolume together with the claim that is bound to it, or alone if no claim is
@@ -37,7 +37,7 @@ func PersistentVolume(s *Snapshot, name string) ([]Finding, error) {
 			place{"pv": name}.steps([]Step{{"See its driver", "kubectl describe pv {pv}"}}),
 		}}, nil
 	}
-	return causesFirst(ofChain(s, s.claimOf(pv), pv)), nil
+	return causesFirst(s, ofChain(s, s.claimOf(pv), pv)), nil
 }
 
 // claimOf returns the claim that is bound to a PersistentVolume; nil: there is none.
@@ -86,7 +86,7 @@ func (s *Snapshot) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 
 // causesFirst moves problems that make a claim unusable before the pods that wait for the claim, and other problems
 // behind them.
-func causesFirst(list []Finding) []Finding {
+func causesFirst(s *Snapshot, list []Finding) []Finding {
 	place := func(f Finding) int {
 		switch {
 		case f.Object.Kind == KindPod && f.Severity != Info:
@@ -98,7 +98,7 @@ func causesFirst(list []Finding) []Finding {
 		}
 		return 3
 	}
-	list = sorted(list)
+	list = sorted(s, list)
 	slices.SortStableFunc(list, func(a, b Finding) int { return cmp.Compare(place(a), place(b)) })
 	return list
 }

@@ -87,7 +87,7 @@ func TestAClaimIsFollowedToItsVolumeAndItsPods(t *testing.T) {
 				pv.Spec.MountOptions = []string{"discard", "noatime", "data=ordered"}
 			},
 			object: "persistent volume pv-1", severity: Warning, reason: "MountOptionsIgnored",
-			what: "shared volume v is mounted without mountOptions discard, data=ordered of PersistentVolume pv-1", command: "kubectl edit pv pv-1",
+			what: "shared volume shop/data (v) is mounted without mountOptions discard, data=ordered of PersistentVolume pv-1", command: "kubectl edit pv pv-1",
 		},
 		{
 			name: "the PersistentVolume is gone → the claim has lost it", ask: "claim shop data",
@@ -153,7 +153,7 @@ func TestAClaimIsFollowedToItsVolumeAndItsPods(t *testing.T) {
 				waits(pod)
 				w.kubeAttachment(false, "rpc error: code = NotFound desc = volume v is gone", "")
 			},
-			object: "persistent volume pv-1", severity: Broken, reason: "AttachError", what: "cannot be attached to node n1", why: "volume v is gone", command: "csi-1",
+			object: "persistent volume pv-1", severity: Broken, reason: "AttachError", what: "cannot be attached to node n1", why: "volume shop/data (v) is gone", command: "csi-1",
 		},
 		{
 			name: "Kubernetes cannot detach it", ask: "claim shop data",

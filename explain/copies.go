@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -19,7 +20,7 @@ func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 		return []Finding{{o, Warning, "Degraded", p.fill("volume {volume} has fewer healthy replicas than requested"), nil, p.steps([]Step{seeCopies})}}
 	}
 	good := len(types.GoodCopies(e, s.replicasOf(v.Name)))
-	f := Finding{Object: o, Severity: Warning, Reason: "Degraded", What: fmt.Sprintf("volume %s has %d of %d healthy replicas", v.Name, good, v.Spec.NumberOfReplicas)}
+	f := Finding{Object: o, Severity: Warning, Reason: "Degraded", What: fmt.Sprintf("volume %s has %d of %d healthy replicas", s.volumeText(v.Name), good, v.Spec.NumberOfReplicas)}
 	if v.Status.LastDegradedAt != "" {
 		f.Why = append(f.Why, "it has had too few healthy replicas since "+v.Status.LastDegradedAt)
 	}
@@ -31,7 +32,7 @@ func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	if missing := v.Spec.NumberOfReplicas - len(s.replicasOf(v.Name)); missing > 0 {
 		f.Why = append(f.Why, fmt.Sprintf("replicas that do not exist yet: %d", missing))
 	}
-	f.Next = append(degradedSteps(s, v, e, p), p.steps([]Step{{"Wait if a rebuild runs or is due; otherwise fix what the lines above name", "kubectl -n {ns} get lhe {volume}-e-0 -o jsonpath='{.status.rebuildStatus}'"}})...)
+	f.Next = degradedSteps(s, v, e, p)
 	if rebuildLimit(s) == 0 {
 		f.Why = append(f.Why, fmt.Sprintf("setting %s is 0, so no replica is rebuilt", types.SettingConcurrentReplicaRebuildPerNodeLimit))
 		f.Next = p.steps([]Step{{"Allow rebuilds", fmt.Sprintf(`kubectl -n {ns} patch lhs %s --type merge -p '{"value":""}'`, types.SettingConcurrentReplicaRebuildPerNodeLimit)}})
@@ -39,25 +40,107 @@ func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	return []Finding{f}
 }
 
-// degradedSteps returns steps for missing healthy replicas: they need a place, or their node or disk. If the condition
-// Scheduled says that they have no place, the finding of that condition has the steps.
+// degradedSteps returns steps by the reason why each replica is not healthy: it needs its node, its disk or a place. If
+// every one of them becomes healthy without help, the only step says so, and how far it is. If the condition Scheduled
+// says that replicas have no place, the finding of that condition has the steps for them.
 func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place) []Step {
+	replicas := s.replicasOf(v.Name)
+	seeRebuilds := p.command("kubectl -n {ns} get lhe {volume}-e-0 -o jsonpath='{.status.rebuildStatus}'")
 	var steps []Step
-	lacksPlace := v.Spec.NumberOfReplicas > len(s.replicasOf(v.Name))
-	for _, r := range s.replicasOf(v.Name) {
+	var waits []string // what happens without help
+	lacksPlace := v.Spec.NumberOfReplicas > len(replicas)
+	for _, r := range replicas {
+		status := e.Status.RebuildStatus[r.Name]
+		disk, isFull := s.fullDisk(r)
 		switch {
 		case types.IsGoodCopy(e, r) || r.DeletionTimestamp != nil:
 		case r.Spec.NodeID == "":
 			lacksPlace = true
 		case !s.isReachable(r):
-			steps = append(steps, Step{fmt.Sprintf("Bring back node %s or its disk, or wait until another replica replaces %s", r.Spec.NodeID, r.Name), "kubectl longhorn explain node " + r.Spec.NodeID})
+			steps = append(steps, bringBackStep(s, v, r))
+		case status.IsRebuilding:
+			waits = append(waits, awaited(s, v, e, r))
+		case isFull:
+			steps = append(steps, Step{
+				fmt.Sprintf("Free space on disk %s of node %s, which is full: replica %s is on it", disk, r.Spec.NodeID, r.Name),
+				place{"disk": disk, "node": r.Spec.NodeID}.command("kubectl longhorn explain disk {disk} --node {node}"),
+			})
+		case r.Status.CurrentState == longhorn.InstanceStateError:
+			steps = append(steps, Step{
+				fmt.Sprintf("Fix the problem of replica %s on node %s, or wait until another replica replaces it", r.Name, r.Spec.NodeID),
+				"kubectl longhorn explain node " + r.Spec.NodeID,
+			})
+		case status.Error != "" && r.Spec.RebuildRetryCount >= manyRebuilds:
+			steps = append(steps, Step{
+				fmt.Sprintf("Fix what the error of replica %s names, often its disk or the network: %s", r.Name, awaited(s, v, e, r)), seeRebuilds,
+			})
+		default:
+			waits = append(waits, awaited(s, v, e, r))
 		}
 	}
 	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
-	if said := placementSteps(s, v, scheduled.Reason, p); len(said) > 0 || !lacksPlace || len(rejections(s, v, "")) == 0 {
-		return p.steps(steps)
+	said := placementSteps(s, v, scheduled.Reason, p)
+	switch {
+	case !lacksPlace || len(said) > 0:
+	case len(rejections(s, v, "")) > 0:
+		steps = append(steps, placementSteps(s, v, types.ReasonReplicaSchedulingFailure, p)...)
+	default:
+		waits = append(waits, "the manager creates and rebuilds the missing replicas")
 	}
-	return append(p.steps(steps), placementSteps(s, v, types.ReasonReplicaSchedulingFailure, p)...)
+	switch {
+	case len(waits) > 0 && len(steps) == 0:
+		return []Step{{"No action needed: " + strings.Join(waits, "; "), seeRebuilds}}
+	case len(waits) > 0:
+		return append(p.steps(steps), Step{"Wait for the others: " + strings.Join(waits, "; "), seeRebuilds})
+	case len(steps) == 0:
+		return p.steps([]Step{seeCopies})
+	}
+	return p.steps(steps)
+}
+
+// manyRebuilds is the number of failed rebuilds in a row from which on a cause must be looked for.
+const manyRebuilds = 3
+
+// fullDisk returns the name of a replica's disk, and whether it is full.
+func (s *Snapshot) fullDisk(r *longhorn.Replica) (name string, isFull bool) {
+	for _, o := range s.diskOf(r) {
+		return o.Name, isFullDisk(s.node(o.Node).Status.DiskStatus[o.Name])
+	}
+	return "", false
+}
+
+// bringBackStep returns the step for a replica that cannot be reached, and what happens if it does not come back.
+func bringBackStep(s *Snapshot, v *longhorn.Volume, r *longhorn.Replica) Step {
+	what := fmt.Sprintf("Bring back node %s, which has replica %s", r.Spec.NodeID, r.Name)
+	if n := s.node(r.Spec.NodeID); n != nil && !types.IsNodeDown(n) {
+		what = fmt.Sprintf("Bring back the disk of replica %s on node %s", r.Name, r.Spec.NodeID)
+	}
+	if left := away(s, v); left != "" {
+		what += left
+	} else if len(rejections(s, v, "")) == 0 {
+		what += "; if it does not come back, another replica replaces it"
+	} else {
+		what += ": no disk has a place for another replica"
+	}
+	return Step{what, "kubectl longhorn explain node " + r.Spec.NodeID}
+}
+
+// awaited says how far a replica is that becomes healthy without help.
+func awaited(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, r *longhorn.Replica) string {
+	status := e.Status.RebuildStatus[r.Name]
+	left := types.RebuildDelay(&r.Spec, r.Status.UUID, s.Now)
+	other, runs := rebuildOn(s, r.Spec.NodeID, v.Name)
+	switch {
+	case status.IsRebuilding:
+		return fmt.Sprintf("the rebuild of replica %s is at %s", r.Name, amount(status))
+	case r.Status.CurrentState != longhorn.InstanceStateRunning:
+		return fmt.Sprintf("replica %s starts, then it is rebuilt", r.Name)
+	case left > 0:
+		return fmt.Sprintf("the rebuild of replica %s is due in %s", r.Name, left.Round(time.Second))
+	case runs >= int(rebuildLimit(s)) && runs > 0:
+		return fmt.Sprintf("the rebuild of replica %s starts after the rebuild of volume %s on node %s", r.Name, s.volumeText(other), r.Spec.NodeID)
+	}
+	return fmt.Sprintf("replica %s is about to be rebuilt", r.Name)
 }
 
 func rebuildLimit(s *Snapshot) int64 {
@@ -86,7 +169,7 @@ func progress(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, r *longhorn.R
 		return text + fmt.Sprintf("; the next rebuild is due in %s", left.Round(time.Second))
 	}
 	if other, runs := rebuildOn(s, r.Spec.NodeID, v.Name); runs >= int(rebuildLimit(s)) && runs > 0 {
-		return text + fmt.Sprintf("; node %s already runs as many rebuilds as allowed, one of them for volume %s", r.Spec.NodeID, other)
+		return text + fmt.Sprintf("; node %s already runs as many rebuilds as allowed, one of them for volume %s", r.Spec.NodeID, s.volumeText(other))
 	}
 	return text
 }
@@ -105,11 +188,16 @@ func amount(status longhorn.RebuildStatus) string {
 
 // away says how long a lost replica may come back before another replica is created.
 func away(s *Snapshot, v *longhorn.Volume) string {
-	wait := time.Duration(s.values().Int(types.SettingReplenishmentWaitIntervalS)) * time.Second
-	if left := types.Until(v.Status.LastDegradedAt, wait, s.Now); left > 0 {
+	if left := replacedIn(s, v); left > 0 {
 		return fmt.Sprintf("; if it does not come back, another replica is created in %s (%s)", left.Round(time.Second), types.SettingReplenishmentWaitIntervalS)
 	}
 	return ""
+}
+
+// replacedIn returns how long a lost replica of a volume may still come back before another replica is created.
+func replacedIn(s *Snapshot, v *longhorn.Volume) time.Duration {
+	wait := time.Duration(s.values().Int(types.SettingReplenishmentWaitIntervalS)) * time.Second
+	return types.Until(v.Status.LastDegradedAt, wait, s.Now)
 }
 
 // rebuilding returns the replica of a volume that is being rebuilt; "": none is.
@@ -178,12 +266,19 @@ func ofReplicas(s *Snapshot, v *longhorn.Volume) []Finding {
 func ofReplica(s *Snapshot, r *longhorn.Replica) []Finding {
 	o := Object{Kind: KindReplica, Name: r.Name, Node: r.Spec.NodeID}
 	p := nodePlace(s, r.Spec.NodeID)
-	p["replica"], p["volume"], p["path"] = r.Name, r.Spec.VolumeName, r.Spec.DiskPath
+	p.setReplica(s, r.Name, r.Spec.VolumeName)
+	p["path"] = r.Spec.DiskPath
 	lost := r.Status.CurrentState == longhorn.InstanceStateError || r.Spec.DesireState == longhorn.DesireStateRunning && r.Status.CurrentState != longhorn.InstanceStateRunning
 	told := slices.DeleteFunc(slices.Clone(r.Status.Conditions), func(c longhorn.Condition) bool {
 		return c.Type == types.ConditionInstanceCreation && !lost && c.Reason != types.ReasonDiskNotResponding
 	})
 	found := ofConditions(o, p, told)
+	for i := range found {
+		name, status := rebuilding(s, r.Spec.VolumeName)
+		if found[i].Reason == types.ReasonLastReplica && name != "" {
+			found[i].Next = []Step{{"No action needed: the replica is deleted after the rebuild of replica " + name + ", which is at " + amount(status), "kubectl longhorn explain volume " + r.Spec.VolumeName}}
+		}
+	}
 	if r.DeletionTimestamp != nil && len(found) == 0 {
 		f := Finding{o, Info, "Deleting", p.fill("replica {replica} is being deleted"), finalizers(r.Finalizers), p.steps([]Step{{"See it", "kubectl -n {ns} describe lhr {replica}"}})}
 		if r.Spec.NodeID != "" && s.isDown(r.Spec.NodeID) {
@@ -201,7 +296,7 @@ func orphans(s *Snapshot, list []*longhorn.Replica) []Finding {
 	var found []Finding
 	for _, r := range list {
 		p := nodePlace(s, r.Spec.NodeID)
-		p["replica"], p["volume"] = r.Name, r.Spec.VolumeName
+		p.setReplica(s, r.Name, r.Spec.VolumeName)
 		why := append(finalizers(r.Finalizers), whereabouts(s, r))
 		found = append(found, Finding{
 			Object{Kind: KindReplica, Name: r.Name, Node: r.Spec.NodeID},

@@ -52,7 +52,7 @@ func (s *Snapshot) uses(o Object) []Object {
 		used := nodeObjects(o.Node)
 		for _, va := range s.Attachments {
 			if t, ok := va.Spec.AttachmentTickets[o.Name]; ok && t.NodeID == o.Node {
-				used = append(used, Object{Kind: KindVolume, Name: va.Name})
+				used = append(used, Object{Kind: KindVolume, Name: va.Name}, Object{Kind: KindShareManager, Name: va.Name})
 			}
 		}
 		return used

@@ -30,8 +30,9 @@ func ofDisk(s *Snapshot, n *longhorn.Node, name string) []Finding {
 		case f.Reason == types.ReasonReplicasLeft:
 			f.Why = append(f.Why, evictionHolds(s, func(r *longhorn.Replica) bool { return r.Spec.DiskID == status.DiskUUID })...)
 			found = append(found, f)
-		case f.Reason == types.ReasonDiskPressure && ready && status.StorageAvailable <= 0 && status.StorageMaximum >= smallDisk:
+		case f.Reason == types.ReasonDiskPressure && isFullDisk(status):
 			f.Severity, f.What = Broken, p.fill("disk {disk} of node {node} is full: writes to its replicas wait or fail")
+			f.Next = p.steps(fullDiskSteps(s, status))
 			found = append(found, f)
 		case f.Reason == disk.ReasonDiskFilesystemChanged && sharesFilesystem(n, name):
 			found = append(found, sharedFilesystem(n, name, f, p))
@@ -57,6 +58,41 @@ func ofDisk(s *Snapshot, n *longhorn.Node, name string) []Finding {
 // smallDisk is the size in bytes below which storageAvailable 0 does not mean that a disk is full: the value is
 // rounded down.
 const smallDisk = int64(1) << 30
+
+// isFullDisk reports whether a disk that can be read has no space left.
+func isFullDisk(status longhorn.DiskStatus) bool {
+	return types.IsConditionTrue(status.Conditions, types.ConditionReady) && types.FindCondition(status.Conditions, types.ConditionSchedulable).Reason == types.ReasonDiskPressure &&
+		status.StorageAvailable <= 0 && status.StorageMaximum >= smallDisk
+}
+
+// fullDiskSteps returns the steps for a full disk: only free space helps there. They name the largest replica on it.
+func fullDiskSteps(s *Snapshot, status longhorn.DiskStatus) []Step {
+	steps := []Step{
+		{"On the node, delete files that do not belong to Longhorn, or enlarge the file system: " + types.SizeText(status.StorageAvailable) + " of its " + types.SizeText(status.StorageMaximum) + " are free", "df -h {path}; du -xsh {path}/*"},
+	}
+	see := Step{"See which replicas use the space, and evict or delete those that are not needed", "kubectl -n {ns} get lhr -l longhorndiskuuid={uuid}"}
+	var largest *longhorn.Replica
+	count := 0
+	for _, r := range s.Replicas {
+		if r.Spec.DiskID == status.DiskUUID && r.Spec.DiskID != "" {
+			count++
+			if largest == nil || r.Spec.VolumeSize > largest.Spec.VolumeSize {
+				largest = r
+			}
+		}
+	}
+	if largest != nil {
+		see.Text += fmt.Sprintf(". The disk has %s; the largest is %s, of %s at most", plural(count, "replica"), s.replicaText(largest.Name, largest.Spec.VolumeName), types.SizeText(int64(largest.Spec.VolumeSize)))
+	}
+	return append(steps, see, Step{"Or add a disk to the node, then evict replicas from this one", "kubectl -n {ns} edit lhn {node}"})
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
 
 // samePath returns the other entries of a node that have the path of a disk.
 func samePath(n *longhorn.Node, name string) []string {
@@ -98,7 +134,7 @@ func evictionHolds(s *Snapshot, leaves func(*longhorn.Replica) bool) []string {
 	var held []string
 	for _, r := range s.Replicas {
 		if leaves(r) {
-			held = append(held, fmt.Sprintf("replica %s of volume %s: %s", r.Name, r.Spec.VolumeName, whyStays(s, r)))
+			held = append(held, fmt.Sprintf("replica %s of volume %s: %s", r.Name, s.volumeText(r.Spec.VolumeName), whyStays(s, r)))
 		}
 	}
 	slices.Sort(held)

@@ -126,13 +126,3 @@ func Choices(call string, matches []Match) string {
 	}
 	return text
 }
-
-// ClaimOf returns the claim that is bound to the PersistentVolume of a volume, as namespace/name; "": no claim is
-// bound, or it is not known.
-func (s *Snapshot) ClaimOf(volume string) string {
-	pv := s.pvOfVolume(volume)
-	if pv == nil || pv.Spec.ClaimRef == nil {
-		return ""
-	}
-	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
-}

@@ -85,11 +85,3 @@ func TestManyObjectsAreNotAllListed(t *testing.T) {
 	}
 	assert.True(t, strings.HasSuffix(Choices("explain", many), "explain pod a/b, and 2 more"))
 }
-
-func TestTheClaimOfAVolume(t *testing.T) {
-	w := newWorld()
-	assert.Empty(t, w.ClaimOf("v"))
-	w.claimed()
-	assert.Equal(t, "shop/data", w.ClaimOf("v"))
-	assert.Empty(t, w.ClaimOf("other"))
-}

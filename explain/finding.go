@@ -82,12 +82,19 @@ type Finding struct {
 }
 
 // sorted puts the worst findings first and keeps the order within a severity, which is from cause to effect. It
-// removes duplicates.
-func sorted(list []Finding) []Finding {
+// removes duplicates, and adds the claims of volumes to the messages of conditions.
+func sorted(s *Snapshot, list []Finding) []Finding {
 	var once []Finding
+	messages := s.claimsInMessages()
 	for _, f := range list {
 		if !slices.ContainsFunc(once, func(o Finding) bool { return o.Object == f.Object && o.Reason == f.Reason && o.What == f.What }) {
 			once = append(once, f)
+		}
+	}
+	for i, f := range once {
+		once[i].Why = nil
+		for _, why := range f.Why {
+			once[i].Why = append(once[i].Why, messages(why))
 		}
 	}
 	slices.SortStableFunc(once, func(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Severity.rank()) })
@@ -97,10 +104,19 @@ func sorted(list []Finding) []Finding {
 // place has the values for the words in braces in texts of advice, such as {node}.
 type place map[string]string
 
+// inSentences is the start of the keys in a place for words that sentences replace by another value than commands:
+// users know a volume by its claim, and commands need its name.
+const inSentences = "in sentences: "
+
+// fill replaces the words in a sentence.
 func (p place) fill(text string) string {
+	return p.replace(text, func(word string) string { return cmp.Or(p[inSentences+word], p[word]) })
+}
+
+func (p place) replace(text string, value func(word string) string) string {
 	var pairs []string
-	for word, value := range p {
-		pairs = append(pairs, "{"+word+"}", value)
+	for word := range p {
+		pairs = append(pairs, "{"+word+"}", value(word))
 	}
 	return strings.NewReplacer(pairs...).Replace(text) // braces within a value are not replaced
 }
@@ -116,7 +132,7 @@ func (p place) command(text string) string {
 			return ""
 		}
 	}
-	return p.fill(text)
+	return p.replace(text, func(word string) string { return p[word] })
 }
 
 func (p place) steps(list []Step) []Step {

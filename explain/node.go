@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,7 +23,7 @@ func Node(s *Snapshot, name string) ([]Finding, error) {
 	for _, disk := range slices.Sorted(maps.Keys(n.Spec.Disks)) {
 		found = append(found, ofDisk(s, n, disk)...)
 	}
-	return sorted(found), nil
+	return sorted(s, found), nil
 }
 
 // Disk explains the disks with a name, on one node, or on all nodes if node is empty. It returns an error if the disk
@@ -48,13 +49,14 @@ func Disk(s *Snapshot, node, name string) ([]Finding, error) {
 		slices.Sort(have)
 		return nil, notThere(s, KindDisk, name, ResourceNodes, have)
 	}
-	return sorted(found), nil
+	return sorted(s, found), nil
 }
 
 // NodeConditions explains conditions of a node that are not in its object, for example conditions that were just
 // determined on the node itself.
 func NodeConditions(namespace, node string, list []longhorn.Condition) []Finding {
-	return sorted(ofConditions(Object{Kind: KindNode, Name: node}, nodePlace(&Snapshot{Namespace: namespace}, node), list))
+	s := &Snapshot{Namespace: namespace}
+	return sorted(s, ofConditions(Object{Kind: KindNode, Name: node}, nodePlace(s, node), list))
 }
 
 func nodePlace(s *Snapshot, node string) place {
@@ -75,6 +77,9 @@ func ofNode(s *Snapshot, n *longhorn.Node) []Finding {
 			has, _ := adviceFor(cause{KindNode, types.ConditionDefaultDisksConfigUsed, types.ReasonNodeHasDisks})
 			found[i].Next = p.steps(has.next) // the annotation would not be read anyway
 		}
+		if types.IsNodeDown(n) && found[i].Reason == badReason(types.FindCondition(n.Status.Conditions, types.ConditionReady)) {
+			found[i].Next = append(found[i].Next, replacementSteps(s, n)...)
+		}
 		if found[i].Reason == types.ReasonNFSClientNotFound && slices.ContainsFunc(s.Volumes, types.IsShared) {
 			found[i].Severity = Warning
 			found[i].Why = append(found[i].Why, "this cluster has volumes with access mode ReadWriteMany")
@@ -85,6 +90,24 @@ func ofNode(s *Snapshot, n *longhorn.Node) []Finding {
 	}
 	found = append(found, readiness(o, n.Status.Conditions, p.fill("it is unknown whether node {node} is ready"), p.steps([]Step{seeLeader, describeKubeNode}))...)
 	return append(found, ofNodeSpec(s, n, o, p)...)
+}
+
+// replacementSteps says when the replicas on a node that is down are replaced, if some of them still may come back.
+func replacementSteps(s *Snapshot, n *longhorn.Node) []Step {
+	volumes, first := 0, time.Duration(0)
+	for _, v := range s.Volumes {
+		isThere := slices.ContainsFunc(s.replicasOf(v.Name), func(r *longhorn.Replica) bool { return r.Spec.NodeID == n.Name })
+		if left := replacedIn(s, v); isThere && v.Status.Robustness == longhorn.VolumeRobustnessDegraded && left > 0 {
+			if volumes++; volumes == 1 || left < first {
+				first = left
+			}
+		}
+	}
+	if volumes == 0 {
+		return nil
+	}
+	return []Step{{Text: fmt.Sprintf("If it does not come back, no action is needed for its replicas of %s while other nodes have a place: the first is replaced in %s (%s)",
+		plural(volumes, "volume"), first.Round(time.Second), types.SettingReplenishmentWaitIntervalS)}}
 }
 
 // ofNodeSpec reports fields of the node's spec that keep replicas off it.
@@ -148,8 +171,34 @@ func ofInstanceManager(s *Snapshot, n *longhorn.Node) []Finding {
 		for i := range found {
 			found[i].Why = append(found[i].Why, why)
 		}
+	} else {
+		for i := range found {
+			if found[i].Reason == types.ReasonPodStarting {
+				found[i].Next = startingSteps(s, im, p)
+			}
+		}
 	}
 	return append(found, unsaidOfManager(im, o, p, found)...)
+}
+
+// startsWithin is the time within which a data plane usually starts: its node may have to pull the image.
+const startsWithin = 2 * time.Minute
+
+func isStarting(im *longhorn.InstanceManager) bool {
+	return im != nil && im.DeletionTimestamp == nil && types.FindCondition(im.Status.Conditions, types.ConditionPodReady).Reason == types.ReasonPodStarting
+}
+
+// startingSteps returns the step for a data plane that is starting: no action is needed in the usual time.
+func startingSteps(s *Snapshot, im *longhorn.InstanceManager, p place) []Step {
+	since := types.FindCondition(im.Status.Conditions, types.ConditionPodReady).LastTransitionTime
+	left := types.Until(since, startsWithin, s.Now)
+	if left == 0 {
+		return p.steps([]Step{{"It has not been running for more than " + startsWithin.String() + ": see what its pod waits for", describePod.Command}})
+	}
+	return p.steps([]Step{{
+		fmt.Sprintf("No action needed: the data plane has not been running for %s, and may need %s to start. If it needs longer, see what its pod waits for", max(0, startsWithin-left).Round(time.Second), startsWithin),
+		describePod.Command,
+	}})
 }
 
 // podTrouble returns the kubelet's report about a pod that does not run; "": nothing, or the pod does not exist.

@@ -74,6 +74,7 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 		})
 	}
 	steps = append(steps, closedSteps(s)...)
+	steps = append(steps, absentSteps(s)...)
 	lacks := rejections(s, v, "")
 	has := func(reason string) bool {
 		return slices.ContainsFunc(lacks, func(r scheduler.Rejection) bool { return r.Reason == reason })
@@ -85,7 +86,7 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 		})
 	}
 	if has(scheduler.ReasonInsufficientStorage) {
-		steps = append(steps, Step{"Free space on a disk, or add a disk", "kubectl longhorn explain node " + nodeWith(lacks, scheduler.ReasonInsufficientStorage)})
+		steps = append(steps, Step{"Free space on a disk, or add a disk: a replica needs a place for " + types.SizeText(int64(v.Spec.Size)), "kubectl longhorn explain node " + nodeWith(lacks, scheduler.ReasonInsufficientStorage)})
 	}
 	if has(scheduler.ReasonAntiAffinity) {
 		steps = append(steps, Step{
@@ -103,6 +104,51 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 		}
 	}
 	return p.steps(steps)
+}
+
+// absentSteps returns a step for each reason why nodes and disks that could have a replica are away: nodes that are not
+// ready, data planes that do not run, and disks that are not ready.
+func absentSteps(s *Snapshot) []Step {
+	var nodes, managers, starting, disks []string
+	for _, n := range s.Nodes {
+		im := s.instanceManager(n.Name)
+		switch {
+		case n.DeletionTimestamp != nil || n.Spec.EvictionRequested || !n.Spec.AllowScheduling || !hasOpenDisk(n):
+		case !types.IsConditionTrue(n.Status.Conditions, types.ConditionReady):
+			nodes = append(nodes, n.Name)
+		case isStarting(im):
+			starting = append(starting, n.Name)
+		case im == nil || im.Status.CurrentState != longhorn.InstanceManagerStateRunning:
+			managers = append(managers, n.Name)
+		case !hasReadyDisk(n):
+			disks = append(disks, n.Name)
+		}
+	}
+	var steps []Step
+	for _, c := range []struct {
+		nodes []string
+		text  string
+	}{
+		{nodes, "Bring back the nodes that are not ready: "},
+		{managers, "Fix the nodes whose data plane does not run: "},
+		{disks, "Fix the disks of nodes without a disk that is ready: "},
+		{starting, "Wait for the nodes whose data plane is starting: "},
+	} {
+		if len(c.nodes) > 0 {
+			steps = append(steps, Step{c.text + strings.Join(c.nodes, ", "), "kubectl longhorn explain node " + c.nodes[0]})
+		}
+	}
+	return steps
+}
+
+// hasReadyDisk reports whether a node has a disk that accepts replicas and is ready.
+func hasReadyDisk(n *longhorn.Node) bool {
+	for name, d := range n.Spec.Disks {
+		if d.AllowScheduling && !d.EvictionRequested && types.IsConditionTrue(n.Status.DiskStatus[name].Conditions, types.ConditionReady) {
+			return true
+		}
+	}
+	return false
 }
 
 // closedSteps returns steps for cordoned nodes, and for nodes and disks that do not allow scheduling.

@@ -59,5 +59,5 @@ func Pod(s *Snapshot, namespace, name string) ([]Finding, error) {
 			found = append(found, slices.DeleteFunc(ofChain(s, c, s.pvOf(c)), func(f Finding) bool { return f.Object.Kind == KindPod && f.Object.Name != o.Name })...)
 		}
 	}
-	return causesFirst(found), nil
+	return causesFirst(s, found), nil
 }

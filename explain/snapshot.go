@@ -139,7 +139,7 @@ func (s *Snapshot) values() types.SettingValues {
 	}
 }
 
-// place returns the values that every text can use, and more.
+// place returns the values that every text can use, and more. setVolume adds a volume.
 func (s *Snapshot) place(more ...string) place {
 	p := place{"ns": s.Namespace}
 	for i := 0; i+1 < len(more); i += 2 {

@@ -97,7 +97,8 @@ func unsaidOfManager(im *longhorn.InstanceManager, o Object, p place, said []Fin
 // serve.
 func unsaidOfShare(s *Snapshot, v *longhorn.Volume, said []Finding) []Finding {
 	sm, va := named(s.ShareManagers, v.Name), named(s.Attachments, v.Name)
-	o, p := Object{Kind: KindShareManager, Name: v.Name}, s.place("volume", v.Name, "pod", types.ShareManagerPodName(v.Name))
+	o, p := Object{Kind: KindShareManager, Name: v.Name}, s.place("pod", types.ShareManagerPodName(v.Name))
+	p.setVolume(s, v.Name)
 	see := []Step{{"See the conditions and Events of its share manager", "kubectl -n {ns} describe lhsm {volume}"}}
 	wanted := va != nil && wantedByPods(va)
 	switch {

@@ -146,7 +146,7 @@ func ofUsedNodes(s *Snapshot, v *longhorn.Volume, used []string) []Finding {
 		case n == nil:
 			found = append(found, Finding{
 				Object{Kind: KindNode, Name: name},
-				Broken, "NodeMissing", fmt.Sprintf("node %s, where volume %s is to be used, does not belong to this installation", name, v.Name), nil,
+				Broken, "NodeMissing", fmt.Sprintf("node %s, where volume %s is to be used, does not belong to this installation", name, s.volumeText(v.Name)), nil,
 				s.place("node", name).steps([]Step{seeDaemon, {"See why the pods of the installation are not there, for example because of a taint", describeKubeNode.Command}}),
 			})
 			continue

@@ -19,14 +19,14 @@ func Volume(s *Snapshot, name string) ([]Finding, error) {
 	v := named(s.Volumes, name)
 	if v == nil {
 		if left := s.replicasOf(name); len(left) > 0 && s.sees(ResourceVolumes) {
-			return sorted(orphans(s, left)), nil
+			return sorted(s, orphans(s, left)), nil
 		}
 		return nil, notThere(s, KindVolume, name, ResourceVolumes, names(s.Volumes), volumesNamed(s, name)...)
 	}
 	if pv := s.pvOfVolume(name); pv != nil {
-		return sorted(ofChain(s, s.claimOf(pv), pv)), nil
+		return sorted(s, ofChain(s, s.claimOf(pv), pv)), nil
 	}
-	return sorted(append(ofVolume(s, v), ofUsedNodes(s, v, nil)...)), nil
+	return sorted(s, append(ofVolume(s, v), ofUsedNodes(s, v, nil)...)), nil
 }
 
 func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
@@ -74,7 +74,8 @@ func volumePlace(s *Snapshot, v *longhorn.Volume) place {
 		node = e.Spec.NodeID
 	}
 	p := nodePlace(s, node)
-	p["volume"], p["pod"], p["copynode"] = v.Name, types.ShareManagerPodName(v.Name), node
+	p.setVolume(s, v.Name)
+	p["pod"], p["copynode"] = types.ShareManagerPodName(v.Name), node
 	for _, r := range members(s, v.Name) {
 		if !s.isReachable(r) {
 			p["copynode"] = r.Spec.NodeID
@@ -211,9 +212,14 @@ func ofLocality(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	if v.Status.FrontendDisabled {
 		why = append(why, "it is attached without a device, so no copy is created there")
 	}
-	return []Finding{{o, Info, "NoLocalReplica", p.fill("volume {volume} is best-effort, but has no healthy replica on node " + node + ", where it is used"), why, place{"node": node, "ns": s.Namespace}.steps([]Step{
-		{"Wait if there is a place: a copy is created and rebuilt. Otherwise free space on the node", "kubectl longhorn explain node {node}"},
-	})}}
+	next := Step{"Free space on the node, or on one of its disks", "kubectl longhorn explain node {node}"}
+	switch {
+	case v.Status.FrontendDisabled:
+		next.Text = "Detach the volume, and attach it with a device"
+	case len(why) == 0:
+		next.Text = "No action needed: a replica is created on node {node} and rebuilt"
+	}
+	return []Finding{{o, Info, "NoLocalReplica", p.fill("volume {volume} is best-effort, but has no healthy replica on node " + node + ", where it is used"), why, place{"node": node, "ns": s.Namespace}.steps([]Step{next})}}
 }
 
 // ofTickets explains each ticket of the volume that is not satisfied.
@@ -226,7 +232,7 @@ func ofTickets(s *Snapshot, v *longhorn.Volume) []Finding {
 	for _, id := range slices.Sorted(maps.Keys(va.Spec.AttachmentTickets)) {
 		t := va.Spec.AttachmentTickets[id]
 		p := nodePlace(s, t.NodeID)
-		p["volume"] = v.Name
+		p.setVolume(s, v.Name)
 		o := Object{Kind: KindTicket, Name: id, Node: t.NodeID}
 		found = append(found, ofConditions(o, p, va.Status.AttachmentTicketStatuses[id].Conditions)...)
 		found = append(found, withoutHolder(s, v, t, o, p)...)
@@ -234,7 +240,7 @@ func ofTickets(s *Snapshot, v *longhorn.Volume) []Finding {
 			nfs := types.FindCondition(n.Status.Conditions, types.ConditionNFSClientInstalled)
 			if f, bad := ofCondition(Object{Kind: KindNode, Name: n.Name}, p, nfs); bad {
 				f.Severity = Broken
-				f.Why = append(f.Why, "a pod on that node must mount the shared volume "+v.Name)
+				f.Why = append(f.Why, "a pod on that node must mount the shared volume "+s.volumeText(v.Name))
 				found = append(found, f)
 			}
 		}
@@ -252,7 +258,8 @@ func ofShare(s *Snapshot, v *longhorn.Volume) []Finding {
 		return nil
 	}
 	p := nodePlace(s, sm.Status.CurrentNode)
-	p["volume"], p["pod"] = v.Name, types.ShareManagerPodName(v.Name)
+	p.setVolume(s, v.Name)
+	p["pod"] = types.ShareManagerPodName(v.Name)
 	found := ofConditions(Object{Kind: KindShareManager, Name: sm.Name}, p, sm.Status.Conditions)
 	why := podTrouble(named(s.Pods, p["pod"]))
 	for i := range found {

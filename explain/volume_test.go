@@ -155,7 +155,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 				w.lose(3, "", "").Status.CurrentState = longhorn.InstanceStateUnknown
 				w.nodeSays(3, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "no answer")
 			},
-			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "its node n3 is down; if it does not come back, another replica is created in 9m0s", command: "rebuildStatus",
+			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "its node n3 is down; if it does not come back, another replica is created in 9m0s", command: "explain node n3",
 		},
 		{
 			name: "a copy's disk was unmounted → mount it", ask: "volume v",
