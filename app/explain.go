@@ -193,21 +193,24 @@ func explainMatch(ctx context.Context, c *cli.Command, cluster inspect.Cluster, 
 		if err != nil {
 			return err
 		}
-		return show(c, m.Words(), found, s.Unseen)
+		return show(c, s, m.Words(), found)
 	}
 	found, err := e.find(s, c, m.Name)
 	if err != nil {
 		return err
 	}
-	return show(c, m.Words(), found, s.Unseen)
+	return show(c, s, m.Words(), found)
 }
 
-// show prints findings about an object.
-func show(c *cli.Command, about string, found []explain.Finding, unseen []string) error {
+// show prints findings about an object, which about names by its kind and name.
+func show(c *cli.Command, s *explain.Snapshot, about string, found []explain.Finding) error {
 	if c.String("output") == outputJSON {
-		return writeJSON(c.Root().Writer, explained{about, append([]explain.Finding{}, found...), unseen})
+		return writeJSON(c.Root().Writer, explained{about, append([]explain.Finding{}, found...), s.Unseen})
 	}
-	printerOf(c).Findings(about, found, unseen)
+	if name, isVolume := strings.CutPrefix(about, string(explain.KindVolume)+" "); isVolume {
+		about = s.TitleOf(explain.Object{Kind: explain.KindVolume, Name: name})
+	}
+	printerOf(c).Findings(s, about, found)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,15 +34,21 @@ const exitUnhealthy = 2
 // Values of the flag --output.
 const (
 	outputTable = "table"
+	outputWide  = "wide" // of status only
 	outputJSON  = "json"
 )
 
 func outputFlag() cli.Flag {
+	return outputFlagOf("table, or json for scripts", outputTable, outputJSON)
+}
+
+// outputFlagOf returns the flag --output with the values that a command supports; the first is the default.
+func outputFlagOf(usage string, values ...string) cli.Flag {
 	return &cli.StringFlag{
-		Name: "output", Aliases: []string{"o"}, Value: outputTable, Usage: "table, or json for scripts",
+		Name: "output", Aliases: []string{"o"}, Value: values[0], Usage: usage,
 		Validator: func(text string) error {
-			if text != outputTable && text != outputJSON {
-				return fmt.Errorf("--output: %q must be %s or %s", text, outputTable, outputJSON)
+			if last := len(values) - 1; !slices.Contains(values, text) {
+				return fmt.Errorf("--output: %q must be %s or %s", text, strings.Join(values[:last], ", "), values[last])
 			}
 			return nil
 		},
@@ -59,17 +66,22 @@ func clusterFlags() []cli.Flag {
 
 func statusCommand() *cli.Command {
 	return &cli.Command{
-		Name: "status", Usage: "nodes, volumes, and problems", Flags: append(clusterFlags(), outputFlag()),
+		Name: "status", Usage: "nodes, volumes, and problems",
+		Flags: append(clusterFlags(), outputFlagOf("table; wide, which has the names of volumes besides their claims; or json for scripts", outputTable, outputWide, outputJSON)),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			s, err := snapshot(ctx, c)
 			if err != nil {
 				return err
 			}
 			status := inspect.StatusOf(s)
-			if c.String("output") == outputJSON {
+			switch c.String("output") {
+			case outputJSON:
 				return writeJSON(c.Root().Writer, status)
+			case outputWide:
+				printerOf(c).WideStatus(status)
+			default:
+				printerOf(c).Status(status)
 			}
-			printerOf(c).Status(status)
 			return nil
 		},
 	}
@@ -190,7 +202,7 @@ func (e explainable) run(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	return show(c, e.kind+" "+name, found, s.Unseen)
+	return show(c, s, e.kind+" "+name, found)
 }
 
 // cluster returns the cluster from which to read what explains an object, and the whole name of the object: a claim or

@@ -152,7 +152,7 @@ func (b *bundle) findings(ctx context.Context) {
 	}
 	b.add("status.json", data)
 	var text strings.Builder
-	Printer{&text, DefaultWidth}.Findings("the cluster", status.Findings, s.Unseen)
+	Printer{&text, DefaultWidth}.Findings(s, "the cluster", status.Findings)
 	b.add("findings.txt", []byte(text.String()))
 }
 

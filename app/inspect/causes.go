@@ -21,7 +21,7 @@ func (p Printer) Causes(s *explain.Snapshot, causes []explain.Cause) {
 	bad, information := split(causes)
 	switch {
 	case len(causes) == 0:
-		p.Findings("the cluster", nil, s.Unseen)
+		p.Findings(s, "the cluster", nil)
 		return
 	case len(bad) == 0:
 		p.hang("", "No errors and no warnings. For information only:")
@@ -30,7 +30,7 @@ func (p Printer) Causes(s *explain.Snapshot, causes []explain.Cause) {
 	default:
 		p.hang("", summaryOf(bad))
 		fmt.Fprintln(p.Out)
-		p.finding(bad[0].Finding)
+		p.finding(s, bad[0].Finding)
 		p.consequences(s, bad[0].Consequences)
 		if len(bad) > 1 {
 			fmt.Fprintln(p.Out)
@@ -101,14 +101,14 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// consequences prints which objects have problems that follow from a cause.
+// consequences prints which objects have problems that follow from a cause. Users know a volume by its claim.
 func (p Printer) consequences(s *explain.Snapshot, found []explain.Finding) {
 	var objects []string
 	seen := map[explain.Object]bool{}
 	for _, f := range found {
 		if !seen[f.Object] {
 			seen[f.Object] = true
-			objects = append(objects, withClaim(s, f.Object))
+			objects = append(objects, s.TitleOf(f.Object))
 		}
 	}
 	if len(objects) == 0 {
@@ -119,14 +119,6 @@ func (p Printer) consequences(s *explain.Snapshot, found []explain.Finding) {
 		objects, more = objects[:maxConsequences], fmt.Sprintf(", and %d more", n)
 	}
 	p.hang("  then  ", "Problems that probably follow from it: "+strings.Join(objects, ", ")+more+".")
-}
-
-// withClaim returns an object in words. Users know a volume by its claim.
-func withClaim(s *explain.Snapshot, o explain.Object) string {
-	if claim := s.ClaimOf(o.Name); o.Kind == explain.KindVolume && claim != "" {
-		return o.String() + " (claim " + claim + ")"
-	}
-	return o.String()
 }
 
 // causes prints causes as a table, at most most of them.

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/explain"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
 func finding(severity explain.Severity, kind explain.Kind, name string) explain.Finding {
@@ -19,11 +19,15 @@ func finding(severity explain.Severity, kind explain.Kind, name string) explain.
 	}
 }
 
+// claimedVolume is a volume of a claim in namespace shop.
+func claimedVolume(name, claim string) *longhorn.Volume {
+	return build.Volume(name, func(v *longhorn.Volume) {
+		v.Status.KubernetesStatus = longhorn.KubernetesStatus{PVName: name, PVStatus: "Bound", Namespace: "shop", PVCName: claim}
+	})
+}
+
 func TestTheWorstCauseIsPrintedWithWhatFollows(t *testing.T) {
-	pv := &corev1.PersistentVolume{}
-	pv.Name, pv.Spec.CSI = "v1", &corev1.CSIPersistentVolumeSource{Driver: types.DriverName, VolumeHandle: "v1"}
-	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "data"}
-	s := &explain.Snapshot{PersistentVolumes: []*corev1.PersistentVolume{pv}}
+	s := &explain.Snapshot{Volumes: []*longhorn.Volume{claimedVolume("v1", "data")}}
 	node := explain.Cause{Finding: finding(explain.Broken, explain.KindNode, "n1")}
 	for i := range 7 {
 		node.Consequences = append(node.Consequences, finding(explain.Warning, explain.KindVolume, fmt.Sprintf("v%d", i)))
@@ -51,7 +55,7 @@ error  node n1: node n1 has a problem.
   why   because
   next  Do this.
           do it
-  then  Problems that probably follow from it: volume v0, volume v1 (claim shop/data), volume v2, volume v3, volume v4, and 2 more.
+  then  Problems that probably follow from it: volume v0, volume shop/data (v1), volume v2, volume v3, volume v4, and 2 more.
 
 SEVERITY   PROBLEM
 warning    setting s has a problem

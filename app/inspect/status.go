@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ type Status struct {
 	Nodes     []NodeStatus      `json:"nodes"`
 	Volumes   []VolumeStatus    `json:"volumes"`
 	Findings  []explain.Finding `json:"findings"`
+	// Causes are the Findings in order of causes, for the table.
+	Causes []explain.Cause `json:"-"`
 	// Unseen lists the kinds that the user may not read. Results that depend on them are missing.
 	Unseen []string `json:"unseen,omitempty"`
 }
@@ -36,7 +39,9 @@ type NodeStatus struct {
 
 // VolumeStatus is the status of one volume; its size is in bytes.
 type VolumeStatus struct {
-	Name       string                    `json:"name"`
+	Name string `json:"name"`
+	// Claim is the claim that uses the volume, as namespace/name; empty: there is none.
+	Claim      string                    `json:"claim,omitempty"`
 	State      longhorn.VolumeState      `json:"state"`
 	Robustness longhorn.VolumeRobustness `json:"robustness"`
 	Node       string                    `json:"node"`
@@ -48,7 +53,8 @@ type VolumeStatus struct {
 
 // StatusOf returns the overview of a snapshot.
 func StatusOf(s *explain.Snapshot) Status {
-	status := Status{Namespace: s.Namespace, Nodes: []NodeStatus{}, Volumes: []VolumeStatus{}, Findings: explain.All(s), Unseen: s.Unseen}
+	found := explain.All(s)
+	status := Status{Namespace: s.Namespace, Nodes: []NodeStatus{}, Volumes: []VolumeStatus{}, Findings: found, Causes: explain.CausesOf(s, found), Unseen: s.Unseen}
 	if status.Findings == nil {
 		status.Findings = []explain.Finding{}
 	}
@@ -81,7 +87,7 @@ func nodeStatus(n *longhorn.Node) NodeStatus {
 
 func volumeStatus(s *explain.Snapshot, v *longhorn.Volume) VolumeStatus {
 	status := VolumeStatus{
-		Name: v.Name, State: v.Status.State, Robustness: v.Status.Robustness, Node: v.Status.CurrentNodeID, Size: int64(v.Spec.Size), Copies: v.Spec.NumberOfReplicas,
+		Name: v.Name, Claim: s.ClaimOf(v.Name), State: v.Status.State, Robustness: v.Status.Robustness, Node: v.Status.CurrentNodeID, Size: int64(v.Spec.Size), Copies: v.Spec.NumberOfReplicas,
 	}
 	if s.MayNotRead(explain.ResourceEngines) || s.MayNotRead(explain.ResourceReplicas) {
 		return status
@@ -95,8 +101,16 @@ func volumeStatus(s *explain.Snapshot, v *longhorn.Volume) VolumeStatus {
 	return status
 }
 
-// Status prints the overview as tables: nodes, volumes, and problems.
-func (p Printer) Status(s Status) {
+// title returns the claim of a volume, or its name if it has none. Tables have too few columns for both.
+func (v VolumeStatus) title() string { return cmp.Or(v.Claim, v.Name) }
+
+// Status prints the overview as tables: nodes, volumes, and problems. A volume is listed by its claim.
+func (p Printer) Status(s Status) { p.status(s, p.volumes) }
+
+// WideStatus is Status with the names of all volumes, in lines of any length.
+func (p Printer) WideStatus(s Status) { p.status(s, p.wideVolumes) }
+
+func (p Printer) status(s Status, volumes func([]VolumeStatus)) {
 	nodes := table{{"NODE", "READY", "SCHEDULABLE", "DISKS", "FREE", "SIZE", "PROMISED"}}
 	for _, n := range s.Nodes {
 		nodes.add(n.Name, yes(n.Ready), yes(n.Schedulable), fmt.Sprintf("%d/%d", n.ReadyDisks, n.Disks),
@@ -104,41 +118,77 @@ func (p Printer) Status(s Status) {
 	}
 	p.table(nodes)
 	fmt.Fprintln(p.Out)
-	volumes := table{{"VOLUME", "STATE", "ROBUSTNESS", "COPIES", "SIZE", "NODE"}}
-	for _, v := range s.Volumes {
-		good := "?"
-		if v.GoodCopies != nil {
-			good = strconv.Itoa(*v.GoodCopies)
-		}
-		volumes.add(v.Name, string(v.State), string(v.Robustness), fmt.Sprintf("%s/%d", good, v.Copies), types.SizeText(v.Size), v.Node)
-	}
-	p.table(volumes)
+	volumes(slices.SortedStableFunc(slices.Values(s.Volumes), func(a, b VolumeStatus) int { return cmp.Compare(a.title(), b.title()) }))
 	fmt.Fprintln(p.Out)
-	p.summary(s.Findings, s.Unseen)
+	p.summary(s.Causes, s.Unseen)
 	p.unseen(s.Unseen)
 }
 
-// summary prints a line for each error and warning, and the number of findings that are only for information.
-func (p Printer) summary(found []explain.Finding, unseen []string) {
-	information := 0
+func (p Printer) volumes(list []VolumeStatus) {
+	t := table{{"VOLUME", "STATE", "ROBUSTNESS", "COPIES", "SIZE", "NODE"}}
+	for _, v := range list {
+		t.add(v.title(), string(v.State), string(v.Robustness), v.copies(), types.SizeText(v.Size), v.Node)
+	}
+	p.table(t)
+}
+
+func (p Printer) wideVolumes(list []VolumeStatus) {
+	t := table{{"VOLUME", "STATE", "ROBUSTNESS", "COPIES", "SIZE", "NODE", "NAME"}}
+	for _, v := range list {
+		t.add(v.title(), string(v.State), string(v.Robustness), v.copies(), types.SizeText(v.Size), v.Node, v.Name)
+	}
+	Printer{p.Out, math.MaxInt}.table(t)
+}
+
+// copies returns how many of the requested replicas are healthy.
+func (v VolumeStatus) copies() string {
+	good := "?"
+	if v.GoodCopies != nil {
+		good = strconv.Itoa(*v.GoodCopies)
+	}
+	return fmt.Sprintf("%s/%d", good, v.Copies)
+}
+
+// consequenceIndent is printed before the severity of a problem that probably follows from the one above.
+const consequenceIndent = "  "
+
+// summary prints a line for each error and warning, and the number of findings that are only for information. Problems
+// that probably follow from another problem are below it.
+func (p Printer) summary(causes []explain.Cause, unseen []string) {
+	information, follow := 0, 0
 	problems := table{{"SEVERITY", "PROBLEM"}}
-	for _, f := range found {
+	add := func(indent string, f explain.Finding) bool {
 		if f.Severity == explain.Info {
 			information++
-			continue
+			return false
 		}
-		problems.add(string(f.Severity), sentence(f))
+		problems.add(indent+string(f.Severity), sentence(f))
+		return true
+	}
+	for _, c := range causes {
+		indent := ""
+		if add("", c.Finding) {
+			indent = consequenceIndent
+		}
+		for _, f := range c.Consequences {
+			if add(indent, f) && indent != "" {
+				follow++
+			}
+		}
 	}
 	switch {
-	case len(found) == 0 && len(unseen) > 0:
+	case len(causes) == 0 && len(unseen) > 0:
 		fmt.Fprintln(p.Out, "No problems found in the objects that your account may read.")
-	case len(found) == 0:
+	case len(causes) == 0:
 		fmt.Fprintln(p.Out, "No problems found.")
 	case len(problems) == 1:
 		p.hang("", fmt.Sprintf("No errors, no warnings. For information only: %d (kubectl longhorn explain).", information))
 	default:
 		p.table(problems)
 		fmt.Fprintln(p.Out)
+		if follow > 0 {
+			p.hang("", "Indented problems probably follow from the problem above them.")
+		}
 		p.hang("", "For causes and next steps: kubectl longhorn explain, or kubectl longhorn explain NAME")
 		p.hang("", fmt.Sprintf("For information only: %d", information))
 	}
@@ -167,10 +217,10 @@ func yes(b bool) string {
 	return "no"
 }
 
-// Findings prints the findings about one object, each with its cause and the next steps.
-func (p Printer) Findings(about string, found []explain.Finding, unseen []string) {
+// Findings prints the findings of a snapshot about one object, each with its cause and the next steps.
+func (p Printer) Findings(s *explain.Snapshot, about string, found []explain.Finding) {
 	switch {
-	case len(found) == 0 && len(unseen) > 0:
+	case len(found) == 0 && len(s.Unseen) > 0:
 		p.hang("", about+": no problems found in the objects that your account may read.")
 	case len(found) == 0:
 		p.hang("", about+": no problems found.")
@@ -179,14 +229,18 @@ func (p Printer) Findings(about string, found []explain.Finding, unseen []string
 		if i > 0 {
 			fmt.Fprintln(p.Out)
 		}
-		p.finding(f)
+		p.finding(s, f)
 	}
-	p.unseen(unseen)
+	p.unseen(s.Unseen)
 }
 
-// finding prints a finding, its cause and the next steps.
-func (p Printer) finding(f explain.Finding) {
-	p.hang(string(f.Severity)+"  ", fmt.Sprintf("%s: %s.", f.Object, f.What))
+// finding prints a finding, its cause and the next steps. A title with a claim is long, so it is not printed twice.
+func (p Printer) finding(s *explain.Snapshot, f explain.Finding) {
+	heading := s.TitleOf(f.Object) + ": " + f.What
+	if title := s.TitleOf(f.Object); title != f.Object.String() && strings.HasPrefix(f.What, title) {
+		heading = f.What
+	}
+	p.hang(string(f.Severity)+"  ", heading+".")
 	for _, why := range f.Why {
 		p.hang("  why   ", why)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,11 +63,59 @@ func TestStatusCountsAndTellsWhatIsWrong(t *testing.T) {
 	}
 	var out strings.Builder
 	Printer{&out, DefaultWidth}.Status(status)
-	for _, text := range []string{"n1     yes", "0/1", "v", "1/2", "1 GiB", "error      disk disk-1 of node n1 is read-only", "warning    volume v has 1 of 2 healthy replicas", "kubectl longhorn explain NAME"} {
+	for _, text := range []string{"n1     yes", "0/1", "v", "1/2", "1 GiB", "error       disk disk-1 of node n1 is read-only", "  warning   volume v has 1 of 2 healthy replicas", "kubectl longhorn explain NAME"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the table lacks %q:\n%s", text, out.String())
 		}
 	}
+}
+
+// TestStatusNamesVolumesByTheirClaims has two volumes of claims and one without, and a node that is not ready.
+func TestStatusNamesVolumesByTheirClaims(t *testing.T) {
+	long := strings.Repeat("postgres-data-", 3) + "0"
+	names := []string{"pvc-5b0c2a9a-7c1e-4b0f-9d55-0b7f7a1f5d11", "pvc-0a4f3aa2-1c2a-4f57-9c11-8d0b2b7de6f1"}
+	n := build.ReadyNode("n1", "uuid-n1")
+	n.Status.Conditions, _ = types.SetCondition(n.Status.Conditions, longhorn.Condition{
+		Type: types.ConditionReady, Status: longhorn.ConditionFalse, Reason: types.ReasonKubernetesNodeNotReady, Message: "m",
+	}, at)
+	s := &explain.Snapshot{
+		Now: at, Namespace: types.Namespace, Nodes: []*longhorn.Node{n, build.ReadyNode("n2", "uuid-n2")},
+		Volumes:  []*longhorn.Volume{claimedVolume(names[0], "zoo"), claimedVolume(names[1], long), build.Volume("archive")},
+		Replicas: []*longhorn.Replica{build.PlacedReplica(names[0]+"-r-1", names[0], "n1", "uuid-n1")},
+	}
+	for _, v := range s.Volumes {
+		v.Status.State, v.Status.Robustness = longhorn.VolumeStateDetached, longhorn.VolumeRobustnessUnknown
+	}
+	s.Volumes[0].Status.State, s.Volumes[0].Status.Robustness, s.Volumes[0].Status.CurrentNodeID = longhorn.VolumeStateAttached, longhorn.VolumeRobustnessDegraded, "n2"
+	s.Engines = []*longhorn.Engine{build.Engine(names[0], func(e *longhorn.Engine) { e.Spec.NodeID = "n2" })}
+	s.InstanceManagers = []*longhorn.InstanceManager{build.RunningInstanceManager("n1", "10.0.0.1", "p"), build.RunningInstanceManager("n2", "10.0.0.2", "q")}
+	var out strings.Builder
+	Printer{&out, DefaultWidth}.Status(StatusOf(s))
+	lines := strings.Split(out.String(), "\n")
+	start := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "VOLUME") })
+	assert.Equal(t, []string{
+		"VOLUME                                             STATE      ROBUSTNESS   COPIES   SIZE    NODE",
+		"archive                                            detached   unknown      0/3      1 GiB",
+		"shop/" + long + "   detached   unknown      0/3      1 GiB",
+		"shop/zoo                                           attached   degraded     0/3      1 GiB   n2",
+	}, lines[start:start+4])
+	assert.NotContains(t, strings.Join(lines[:start+4], "\n"), "pvc-", "the table has the short form")
+	assert.Contains(t, out.String(), "error       node n1 is not ready")
+	assert.Contains(t, out.String(), "  warning   volume shop/zoo ("+names[0]+") has 0 of 3 healthy replicas\n", "below its cause, with its whole name")
+	assert.Contains(t, out.String(), "Indented problems probably follow from the problem above them.\n")
+
+	out.Reset()
+	Printer{&out, DefaultWidth}.WideStatus(StatusOf(s))
+	assert.Regexp(t, `(?m)^VOLUME +STATE +ROBUSTNESS +COPIES +SIZE +NODE +NAME$`, out.String())
+	assert.Regexp(t, `(?m)^shop/zoo +attached +degraded +0/3 +1 GiB +n2 +`+names[0]+`$`, out.String())
+	assert.Regexp(t, `(?m)^archive +detached +unknown +0/3 +1 GiB +archive$`, out.String())
+
+	out.Reset()
+	found, err := explain.Volume(s, names[0])
+	require.NoError(t, err)
+	i := slices.IndexFunc(found, func(f explain.Finding) bool { return f.Reason == "Degraded" })
+	Printer{&out, 1000}.Findings(s, "", found[i:i+1])
+	assert.True(t, strings.HasPrefix(out.String(), "warning  volume shop/zoo ("+names[0]+") has 0 of 3 healthy replicas.\n"), out.String())
 }
 
 func TestAFindingIsPrintedWithWhyAndNext(t *testing.T) {
@@ -79,14 +129,14 @@ func TestAFindingIsPrintedWithWhyAndNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	Printer{&out, DefaultWidth}.Findings("disk disk-1", found, nil)
+	Printer{&out, DefaultWidth}.Findings(s, "disk disk-1", found)
 	for _, text := range []string{"error  disk disk-1 on node n1: ", "  why   its file system is read-only", "  next  ", "          dmesg"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("it lacks %q:\n%s", text, out.String())
 		}
 	}
 	out.Reset()
-	Printer{&out, DefaultWidth}.Findings("disk disk-2", nil, []string{"pods"})
+	Printer{&out, DefaultWidth}.Findings(&explain.Snapshot{Unseen: []string{"pods"}}, "disk disk-2", nil)
 	if want := "disk disk-2: no problems found in the objects that your account may read.\nYour account may not read pods: problems that only these show are not listed.\n"; out.String() != want {
 		t.Errorf("of what is well it says %q, want %q", out.String(), want)
 	}

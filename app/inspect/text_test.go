@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/longhorn-lep/longhorn-manager/explain"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -75,11 +76,12 @@ func TestOutputsFit(t *testing.T) {
 	for _, width := range []int{80, DefaultWidth} {
 		var out strings.Builder
 		p := Printer{&out, width}
-		p.Findings("volume "+volume, found, []string{explain.ResourceKubeAttachments})
+		s := &explain.Snapshot{Volumes: []*longhorn.Volume{claimedVolume(volume, "data-of-postgres-0")}, Unseen: []string{explain.ResourceKubeAttachments}}
+		p.Findings(s, "volume "+volume, found)
 		p.Status(Status{
 			Nodes:    []NodeStatus{{Name: node, Ready: true, Disks: 10, StorageMaximum: 1 << 50, StorageAvailable: 1<<50 - 1, StorageScheduled: 1<<50 - 1}},
 			Volumes:  []VolumeStatus{{Name: volume, State: "detaching", Robustness: "degraded", Node: node, Size: 1<<40 + 1, GoodCopies: &good, Copies: 3}},
-			Findings: found, Unseen: []string{explain.ResourceKubeAttachments},
+			Findings: found, Causes: []explain.Cause{{Finding: found[1], Consequences: found[:1]}}, Unseen: []string{explain.ResourceKubeAttachments},
 		})
 		p.Checks([]Check{{Name: types.ConditionMountPropagation, Severity: explain.Warning, Message: why, Next: []explain.Step{{Text: why}}}})
 		for _, line := range strings.Split(out.String(), "\n") {

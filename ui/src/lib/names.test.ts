@@ -35,6 +35,9 @@ describe('withClaim', () => {
     ['replica pvc-1-r-1 of volume pvc-1: it failed', claimed, 'replica pvc-1-r-1 of volume default/data (pvc-1): it failed'],
     ['replica pvc-1-r-1 cannot grow', claimed, 'default/data: replica pvc-1-r-1 cannot grow'],
     ['the device /dev/longhorn/pvc-1 is in use', claimed, 'default/data: the device /dev/longhorn/pvc-1 is in use'],
+    ['volume default/data (pvc-1) is detached', claimed, 'volume default/data (pvc-1) is detached'],
+    ['replica pvc-1-r-1 of default/data cannot grow', claimed, 'replica pvc-1-r-1 of default/data cannot grow'],
+    ['it waits for volume default/data-2 (pvc-2)', claimed, 'default/data: it waits for volume default/data-2 (pvc-2)'],
     ['volume archive is detached', plain, 'volume archive is detached'],
     ['node node-1 is not ready', undefined, 'node node-1 is not ready'],
   ])('%s', (text, v, want) => expect(withClaim(text, v)).toBe(want));

@@ -10,7 +10,7 @@ export function titleOf(v: Volume): string {
 }
 
 // fullNameOf returns the claim of a volume with the volume's name in brackets, or only the volume's name if there is no
-// claim.
+// claim. VolumeText in types/claim.go has the same rule for the texts of the API.
 export function fullNameOf(v: Volume): string {
   return claimOf(v) === '' ? v.name : `${claimOf(v)} (${v.name})`;
 }
@@ -24,10 +24,16 @@ export function objectText(kind: string, name: string, volume: Volume | undefine
 }
 
 // withClaim returns a text of the API about an object of a volume, with the claim added to the volume's name. If the
-// text names only other objects, the claim is put before the text.
+// text names only other objects, the claim is put before the text. A text that names the claim stays as it is.
 export function withClaim(text: string, volume: Volume | undefined): string {
-  if (volume === undefined || claimOf(volume) === '') return text;
-  // The names of replicas and engines start with the name of their volume.
-  const named = new RegExp(`(?<![\\w./-])${volume.name.replace(/[.]/g, '\\.')}(?![\\w/-]|\\.\\w)`);
-  return named.test(text) ? text.replace(named, () => fullNameOf(volume)) : `${claimOf(volume)}: ${text}`;
+  const claim = volume === undefined ? '' : claimOf(volume);
+  if (volume === undefined || claim === '' || word(claim).test(text)) return text;
+  const name = word(volume.name);
+  return name.test(text) ? text.replace(name, () => fullNameOf(volume)) : `${claim}: ${text}`;
+}
+
+// word matches a name in a text that is not a part of a longer name: the names of replicas and engines start with the
+// name of their volume.
+function word(name: string): RegExp {
+  return new RegExp(`(?<![\\w./-])${name.replace(/[.]/g, '\\.')}(?![\\w/-]|\\.\\w)`);
 }
