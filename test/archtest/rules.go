@@ -133,6 +133,8 @@ var rules = []rule{
 	},
 	{"disk/...", []string{"util/..."}, "the scanner knows kernel files, not Kubernetes"},
 	{"dataplane/membership/explore", []string{"dataplane/membership"}, "it explores the rules and nothing else"},
+	{"dataplane/layers/explore", []string{"dataplane/layers"}, "it explores the rules and nothing else"},
+	{"dataplane/layers/...", nil, "the rules of snapshots are explored alone, so they stand alone"},
 	{"dataplane/membership/...", nil, "the rules of who holds the data are explored alone, so they stand alone"},
 	{"types/...", []string{"k8s/apis/...", "util/..."}, "the vocabulary must not depend on those who speak it"},
 	{"util/...", []string{"util/..."}, "leaf helpers have no domain words"},
@@ -219,7 +221,7 @@ var foreignExceptions = []string{"k8s.io/utils/clock", "k8s.io/utils/clock/testi
 // pure lists the code that must give the same answer for the same values: whole packages, and the files with this name
 // in any package.
 var (
-	purePackages = []string{"scheduler", "dataplane/membership", "explain", "controller/volume/children", "controller/volume/copies"}
+	purePackages = []string{"scheduler", "dataplane/membership", "dataplane/layers", "explain", "controller/volume/children", "controller/volume/copies"}
 	pureFiles    = []string{"plan.go", "policies.go", "step.go", "target.go"}
 )
 
@@ -237,4 +239,4 @@ var (
 
 // clockless lists the packages that must use an injected clock instead of the wall clock. The data plane is not among
 // them: it also waits for kernels and sockets.
-var clockless = []string{"controller/...", "datastore/...", "manager/...", "metrics", "scheduler/...", "disk/...", "dataplane/membership/...", "types/..."}
+var clockless = []string{"controller/...", "datastore/...", "manager/...", "metrics", "scheduler/...", "disk/...", "dataplane/membership/...", "dataplane/layers/...", "types/..."}

@@ -1,0 +1,30 @@
+// Package layers holds the rules of snapshots for one replica and for the line of a volume, as values and pure
+// functions. No release uses the package yet: it is the model from which package replica and package engine will be
+// built. docs/dataplane/SNAPSHOTS.md explains the format and the rules.
+//
+//	line (Engine object)                          chain (list file of one replica)
+//	--------------------                          --------------------------------
+//	counter 9                                     head       file 7        stands on 9
+//	point 4  ready                                --------- border 8, flushed ----------
+//	point 8  ready                                layer      files 4, 5    stands on 4     (5 over 4: a merge)
+//	interval (4, 6): a revert gave up 5           --------- border 4, flushed ----------
+//	                                              layer      file 1        stands on 0
+//
+// A layer is one interval of the volume's time. It has one file, or several while a merge is under way: then the upper
+// file wins, and no border is between them. So a view at a border never depends on how far a merge is.
+//
+//	line.go       the points in the Engine object: intend, ready, give up, delete, revert
+//	start.go      the line with which an engine starts, also after the object was restored from a backup
+//	follow.go     how a replica brings its borders in order with the line
+//	chain.go      the list: prepare, seal, join, drop; where a block is read
+//	merge.go      which border may go, in which direction a merge copies, the steps of one piece
+//	presence.go   the bit of a block: first write, discard, flush, opening
+//	rebuild.go    what is copied to a replica that was away, point by point
+//	leftover.go   what an opening does with each file of the directory
+//
+// Each function returns a new value. The caller makes it durable by one replacement of the list or by one
+// compare-and-swap of the object. That replacement is the commit point. Package explore searches the states that these
+// rules allow.
+//
+// The package must not know files, sockets, Kubernetes or time.
+package layers

@@ -1,0 +1,149 @@
+package layers
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMayJoin(t *testing.T) {
+	held := mark(2, Deleted)
+	held.Holds = []string{"backup-1"}
+	for _, tc := range []struct {
+		name string
+		line Line
+		busy Busy
+		want bool
+	}{
+		{"a snapshot → no", line(2, mark(2, Ready)), Busy{}, false},
+		{"an attempt under way → no", line(2, mark(2, Intended)), Busy{}, false},
+		{"deleted → yes", line(2, mark(2, Deleted)), Busy{}, true},
+		{"not in the line → yes", line(2), Busy{}, true},
+		{"deleted, a job reads it → no", line(2, held), Busy{}, false},
+		{"deleted, between prepare and ready of another point → no", line(3, mark(2, Deleted), mark(3, Intended)), Busy{Barrier: true}, false},
+		{"deleted, a rebuild needs it → no", line(2, mark(2, Deleted)), Busy{Needed: []Point{pt(1), pt(2)}}, false},
+		{"deleted, a rebuild needs another one → yes", line(2, mark(2, Deleted)), Busy{Needed: []Point{pt(1)}}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, tc.line.MayJoin(pt(2), tc.busy)) })
+	}
+}
+
+func TestTheDirectionThatCopiesLess(t *testing.T) {
+	for _, tc := range []struct {
+		name             string
+		upper, lowerOnly int64
+		userWrites       bool
+		want             Direction
+		local            bool
+	}{
+		{"a large layer below a small one → down", 10, 1000, false, Down, false},
+		{"a small layer below a large one → up", 1000, 10, false, Up, false},
+		{"the only snapshot of 50 GiB, 1 GiB in the head → a local head, then down", 1 << 18, 49 << 18, true, Down, true},
+		{"nothing below that the head lacks → up, nothing is copied", 5, 0, true, Up, false},
+		{"equal → up, no local head", 7, 7, true, Up, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d, local := Cheaper(tc.upper, tc.lowerOnly, tc.userWrites)
+			assert.Equal(t, tc.want, d)
+			assert.Equal(t, tc.local, local)
+		})
+	}
+}
+
+type blockSet []int64
+
+func (s blockSet) Has(b int64) bool {
+	for _, have := range s {
+		if have == b {
+			return true
+		}
+	}
+	return false
+}
+
+func TestMerged(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		upper, lower blockSet
+		userWrites   bool
+		up, low      bool
+	}{
+		{"a block below that the upper file lacks → neither", blockSet{0}, blockSet{0, 1}, false, false, false},
+		{"the upper file has all of the lower one → the lower one", blockSet{0, 1}, blockSet{1}, false, false, true},
+		{"the upper file is empty → the upper one", nil, blockSet{1}, false, true, false},
+		{"the upper file is empty and users write to it → neither", nil, blockSet{1}, true, false, false},
+		{"both are empty → either", nil, nil, false, true, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			up, low := Merged(tc.upper, tc.lower, 3, tc.userWrites)
+			assert.Equal(t, tc.up, up)
+			assert.Equal(t, tc.low, low)
+		})
+	}
+}
+
+func TestChanged(t *testing.T) {
+	c := chain(6, sealed(0, 1, 1), sealed(1, 3, 2, 3), sealed(3, 4, 4), head(4, 5))
+	has := bits(map[File][]int64{1: {0, 1, 2, 3}, 2: {1}, 3: {2}, 4: {3}, 5: {0}})
+	kept := []KeptMap{{From: pt(2), To: 3, Has: func(b int64) bool { return b == 2 }}, {From: Point{2, 7}, To: 3, Has: func(int64) bool { return false }}}
+	for _, tc := range []struct {
+		name     string
+		from, to Point
+		want     []int64
+		unknown  bool
+	}{
+		{"two neighbours, while a merge is under way → both files", pt(1), pt(3), []int64{1, 2}, false},
+		{"over a layer", pt(1), pt(4), []int64{1, 2, 3}, false},
+		{"from a deleted point → its kept map and the layers above", pt(2), pt(4), []int64{2, 3}, false},
+		{"a kept map with another nonce is another point", Point{2, 8}, pt(4), nil, true},
+		{"no such point", pt(1), pt(2), nil, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, ok := c.Changed(tc.from, tc.to, 4, has, kept)
+			require.Equal(t, !tc.unknown, ok)
+			var blocks []int64
+			for b, changed := range got {
+				if changed {
+					blocks = append(blocks, int64(b))
+				}
+			}
+			assert.Equal(t, tc.want, blocks)
+		})
+	}
+}
+
+func TestPresence(t *testing.T) {
+	assert.Equal(t, Entry{}, OnWrite(true, false), "the head has the block: as in a flat file")
+	assert.Equal(t, Entry{Fill: true, Enter: true}, OnWrite(false, false))
+	assert.Equal(t, Entry{Enter: true}, OnWrite(false, true))
+	assert.Equal(t, Entry{Punch: true}, OnDiscard(true, true))
+	assert.Equal(t, Entry{Punch: true}, OnDiscard(true, false))
+	assert.Equal(t, Entry{Punch: true, Enter: true}, OnDiscard(false, true), "without the bit the lower block would show")
+	assert.Equal(t, Entry{}, OnDiscard(false, false), "a trim of an empty volume changes nothing")
+
+	for _, tc := range []struct {
+		name string
+		o    Opening
+		want Trust
+	}{
+		{"killed, nothing lost → maps and recent", Opening{SameBoot: true, SameSuperblock: true}, Trust{Recent: true}},
+		{"another boot → maps", Opening{SameSuperblock: true}, Trust{Distrust: true}},
+		{"a failed sync → maps, and the cache is dropped", Opening{SameBoot: true, SameSuperblock: true, FailedSync: true}, Trust{DropCache: true, Distrust: true}},
+		{"the disk may have been unplugged → the same", Opening{SameBoot: true}, Trust{DropCache: true, Distrust: true}},
+		{"another boot after a failed sync → the same", Opening{FailedSync: true}, Trust{DropCache: true, Distrust: true}},
+	} {
+		assert.Equal(t, tc.want, Believe(tc.o), tc.name)
+	}
+
+	for _, tc := range []struct{ off, length, first, end int64 }{
+		{0, 512, 0, 1},
+		{512, 512, 0, 1},
+		{4096, 4096, 1, 2},
+		{4095, 2, 0, 2},
+		{8192, 0, 2, 2},
+	} {
+		first, end := Covered(tc.off, tc.length)
+		assert.Equal(t, [2]int64{tc.first, tc.end}, [2]int64{first, end}, "%d bytes at %d", tc.length, tc.off)
+	}
+}
