@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -150,12 +149,8 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 			return queue.Result{}, fmt.Errorf("update volume %s: %w", name, err)
 		}
 	}
-	if equality.Semantic.DeepEqual(va.Status, p.Status) {
-		return result, nil
-	}
-	u := va.DeepCopy()
-	u.Status = p.Status
-	_, err = c.deps.VolumeAttachments.UpdateStatus(ctx, u)
+	_, _, err = datastore.WriteStatus(ctx, c.deps.VolumeAttachments, va,
+		func(va *longhorn.VolumeAttachment) *longhorn.VolumeAttachmentStatus { return &va.Status }, p.Status)
 	return result, err
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/engineteardown"
@@ -120,18 +119,14 @@ func (c *Controller) stop(ctx context.Context, e *longhorn.Engine) error {
 }
 
 func (c *Controller) writeStatus(ctx context.Context, e *longhorn.Engine, status longhorn.EngineStatus) (*longhorn.Engine, error) {
-	if equality.Semantic.DeepEqual(e.Status, status) {
-		return e, nil
+	stored, isWritten, err := datastore.WriteStatus(ctx, c.Engines, e, statusOf, status)
+	if isWritten {
+		c.tell(e, status)
 	}
-	u := e.DeepCopy()
-	u.Status = status
-	written, err := c.Engines.UpdateStatus(ctx, u)
-	if err != nil {
-		return nil, err
-	}
-	c.tell(e, status)
-	return written, nil
+	return stored, err
 }
+
+func statusOf(e *longhorn.Engine) *longhorn.EngineStatus { return &e.Status }
 
 // spec is the specification of the engine's start. The replicas' UIDs come from the API server: the engine must not
 // use a replica of an earlier volume of this name.

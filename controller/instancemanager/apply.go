@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -45,13 +44,13 @@ func (c *Controller) tried(parent runtime.Object, err error) error {
 // deleted. A crash in between is harmless: the next sync finds the same pod and decides the same.
 func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 	manager := in.Manager
-	before := manager.Status
-	if !equality.Semantic.DeepEqual(before, p.Status) {
-		manager.Status = p.Status
-		if _, err := c.deps.InstanceManagers.UpdateStatus(ctx, manager); err != nil {
-			return err
-		}
-		for _, flipped := range types.FlippedConditions(before.Conditions, p.Status.Conditions) {
+	_, isWritten, err := datastore.WriteStatus(ctx, c.deps.InstanceManagers, manager,
+		func(m *longhorn.InstanceManager) *longhorn.InstanceManagerStatus { return &m.Status }, p.Status)
+	if err != nil {
+		return err
+	}
+	if isWritten {
+		for _, flipped := range types.FlippedConditions(manager.Status.Conditions, p.Status.Conditions) {
 			eventType := corev1.EventTypeWarning
 			if flipped.Status == longhorn.ConditionTrue {
 				eventType = corev1.EventTypeNormal

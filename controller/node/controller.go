@@ -8,7 +8,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/record"
 
@@ -230,15 +229,11 @@ func (c *Controller) gather(node *longhorn.Node, log *logrus.Entry) (Input, erro
 
 // apply writes the status if it changed, then records Events for the conditions that changed.
 func (c *Controller) apply(ctx context.Context, node *longhorn.Node, p Plan) error {
-	if equality.Semantic.DeepEqual(node.Status, p.Status) {
-		return nil
+	_, isWritten, err := datastore.WriteStatus(ctx, c.deps.Nodes, node, func(n *longhorn.Node) *longhorn.NodeStatus { return &n.Status }, p.Status)
+	if isWritten {
+		recordFlips(c.deps.Recorder, node, p.Flipped)
 	}
-	node.Status = p.Status
-	if _, err := c.deps.Nodes.UpdateStatus(ctx, node); err != nil {
-		return err
-	}
-	recordFlips(c.deps.Recorder, node, p.Flipped)
-	return nil
+	return err
 }
 
 // recordFlips sends an Event per condition.

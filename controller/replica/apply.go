@@ -6,11 +6,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/controller/replicateardown"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
@@ -163,19 +163,15 @@ func (c *Controller) showRefusal(ctx context.Context, r *longhorn.Replica, err e
 }
 
 func (c *Controller) writeStatus(ctx context.Context, r *longhorn.Replica, status longhorn.ReplicaStatus) (*longhorn.Replica, error) {
-	if equality.Semantic.DeepEqual(r.Status, status) {
-		return r, nil
+	stored, isWritten, err := datastore.WriteStatus(ctx, c.Replicas, r, statusOf, status)
+	if isWritten {
+		tell(c, r, status)
+		replicateardown.RecordKept(c.Recorder, r, status)
 	}
-	u := r.DeepCopy()
-	u.Status = status
-	written, err := c.Replicas.UpdateStatus(ctx, u)
-	if err != nil {
-		return nil, err
-	}
-	tell(c, r, status)
-	replicateardown.RecordKept(c.Recorder, r, status)
-	return written, nil
+	return stored, err
 }
+
+func statusOf(r *longhorn.Replica) *longhorn.ReplicaStatus { return &r.Status }
 
 // tell records the Events about changes of the status.
 func tell(c *Controller, r *longhorn.Replica, next longhorn.ReplicaStatus) {

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	kubetypes "k8s.io/apimachinery/pkg/types"
@@ -226,15 +225,11 @@ func (c *Controller) apply(ctx context.Context, s *longhorn.Setting, p Plan) err
 }
 
 func (c *Controller) writeStatus(ctx context.Context, s *longhorn.Setting, status longhorn.SettingStatus) error {
-	before := s.Status
-	if equality.Semantic.DeepEqual(before, status) {
-		return nil
-	}
-	s.Status = status
-	if _, err := c.deps.Settings.UpdateStatus(ctx, s); err != nil {
+	_, isWritten, err := datastore.WriteStatus(ctx, c.deps.Settings, s, func(s *longhorn.Setting) *longhorn.SettingStatus { return &s.Status }, status)
+	if !isWritten {
 		return err
 	}
-	was, now := types.FindCondition(before.Conditions, types.ConditionValid), types.FindCondition(status.Conditions, types.ConditionValid)
+	was, now := types.FindCondition(s.Status.Conditions, types.ConditionValid), types.FindCondition(status.Conditions, types.ConditionValid)
 	switch {
 	case now.Message == was.Message:
 	case now.Status != longhorn.ConditionTrue: // also when the status stays: another invalid value has another message

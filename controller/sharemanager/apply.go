@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
@@ -44,12 +43,12 @@ func (c *Controller) apply(ctx context.Context, in Input, p Plan) error {
 
 // applyRest performs the steps of apply that follow the Service and its slice.
 func (c *Controller) applyRest(ctx context.Context, in Input, p Plan) error {
-	if !equality.Semantic.DeepEqual(in.Share.Status, p.Status) {
-		u := in.Share.DeepCopy()
-		u.Status = p.Status
-		if _, err := c.Shares.UpdateStatus(ctx, u); err != nil {
-			return err
-		}
+	_, isWritten, err := datastore.WriteStatus(ctx, c.Shares, in.Share,
+		func(s *longhorn.ShareManager) *longhorn.ShareManagerStatus { return &s.Status }, p.Status)
+	if err != nil {
+		return err
+	}
+	if isWritten {
 		for _, e := range p.Events {
 			if in.Volume != nil {
 				c.Recorder.Event(in.Volume, e.Type, e.Reason, e.Message)
@@ -74,7 +73,6 @@ func (c *Controller) applyRest(ctx context.Context, in Input, p Plan) error {
 	if p.DeletePod == nil {
 		return nil
 	}
-	var err error
 	switch uid := (datastore.Preconditions{UID: in.Pod.UID}); {
 	case p.DeletePod.Now:
 		err = c.Pods.DeleteNow(ctx, in.Pod.Name, uid)

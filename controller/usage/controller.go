@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
@@ -99,18 +98,16 @@ func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error
 		in.Listed = true
 	}
 	next := plan(in)
-	if !equality.Semantic.DeepEqual(next, v.Status.KubernetesStatus) {
-		u := v.DeepCopy()
-		u.Status.KubernetesStatus = next
-		if _, err := c.deps.Volumes.UpdateStatus(ctx, u); err != nil {
-			return queue.Result{}, err
-		}
+	if _, _, err := datastore.WriteStatus(ctx, c.deps.Volumes, v, usageOf, next); err != nil {
+		return queue.Result{}, err
 	}
 	if now {
 		c.note(name, v.Status.AttachedAt)
 	}
 	return queue.Result{RequeueAfter: after}, nil
 }
+
+func usageOf(v *longhorn.Volume) *longhorn.KubernetesStatus { return &v.Status.KubernetesStatus }
 
 // persistentVolume is the bound PersistentVolume of a volume, else the first by name; nil: it has none.
 func (c *Controller) persistentVolume(volume string) (*corev1.PersistentVolume, error) {

@@ -304,11 +304,6 @@ func (c *Controller) dropFinalizer(ctx context.Context, log *logrus.Entry, v *lo
 }
 
 func (c *Controller) writeStatus(ctx context.Context, v *longhorn.Volume, status longhorn.VolumeStatus) error {
-	if equality.Semantic.DeepEqual(v.Status, status) {
-		return nil
-	}
-	u := v.DeepCopy()
-	u.Status = status
-	_, err := c.deps.Volumes.UpdateStatus(ctx, u)
+	_, _, err := datastore.WriteStatus(ctx, c.deps.Volumes, v, func(v *longhorn.Volume) *longhorn.VolumeStatus { return &v.Status }, status)
 	return err
 }
