@@ -20,6 +20,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/flow"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 	"github.com/longhorn-lep/longhorn-manager/util/netns"
+	"github.com/longhorn-lep/longhorn-manager/util/repeat"
 )
 
 const (
@@ -77,7 +78,7 @@ type follower struct {
 	log          *logrus.Entry
 	now          func() time.Time
 	shares       map[netip.Addr]*followedShare // the mounted shares
-	failed       string                        // the last error of listing or asking; "": none
+	failed       repeat.Filter                 // the last error of listing or asking
 	touch        func(server netip.Addr)       // makes the kernel's client return; it must not block
 	serverExited chan struct{}                 // a server has exited; it has one element
 }
@@ -204,14 +205,9 @@ func (f *follower) checkShare(ctx context.Context, server netip.Addr, p *followe
 
 // tell logs an error once.
 func (f *follower) tell(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != "" && text != f.failed {
+	if f.failed.NoteError(err) {
 		f.log.WithError(err).Warn("Cannot close the connections to the former pod of a share")
 	}
-	f.failed = text
 }
 
 // follow redirects the connections to a share that lead to another pod than the Service does, and asks that pod's

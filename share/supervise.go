@@ -8,6 +8,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
+	"github.com/longhorn-lep/longhorn-manager/util/repeat"
 )
 
 // server is a running NFS server.
@@ -49,7 +50,7 @@ type supervisor struct {
 	sizeBytes int64 // to which the file system was grown
 	growing   bool
 	growAfter time.Duration // not tried before this time; after a failure
-	growError string        // of the last attempt; empty: it succeeded
+	growError repeat.Filter // of the last attempt; empty: it succeeded
 	wasServed bool
 	probeErr  error // the result of the last probe
 }
@@ -223,16 +224,15 @@ func (s *supervisor) growTo(ctx context.Context, size int64) {
 		return func(now time.Duration) ([]action, error) {
 			s.growing = false
 			s.grown(err)
-			log := s.log.WithField("sizeBytes", size)
+			log, isNew := s.log.WithField("sizeBytes", size), s.growError.NoteError(err)
 			if err != nil {
 				s.growAfter = now + growRetry
-				if err.Error() != s.growError { // once, not every minute
+				if isNew { // once, not every minute
 					log.WithError(err).Warn("The file system cannot grow to fill its device. The share manager tries again in a minute")
 				}
-				s.growError = err.Error()
 				return nil, nil
 			}
-			s.sizeBytes, s.growError = size, ""
+			s.sizeBytes = size
 			log.Info("The file system has grown to fill its device")
 			return nil, nil
 		}

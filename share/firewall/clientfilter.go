@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/repeat"
 )
 
 // readInterval is how often the list of clients is read. The kubelet brings a change to the pod within a minute or two.
@@ -45,7 +46,7 @@ type ClientFilter struct {
 	text     string        // the list that was last read
 	closed   bool          // to all clients, while there was no list yet
 	kernel   error         // the last result of limit
-	failed   string        // the last message; "": no error
+	failed   repeat.Filter // the last error
 }
 
 // NewClientFilter returns a ClientFilter for a port. now is the time since some fixed moment. onResult receives the
@@ -66,7 +67,7 @@ func (d *ClientFilter) Update() {
 	first := d.readAt == 0
 	d.readAt = now
 	text, err := readClients(d.file)
-	if err == nil && (first || d.failed != "" || text != d.text) {
+	if err == nil && (first || d.failed.Last() != "" || text != d.text) {
 		err = d.applyList(text)
 	}
 	if err != nil && d.text == "" && !d.closed {
@@ -77,11 +78,7 @@ func (d *ClientFilter) Update() {
 	if d.onResult != nil {
 		d.onResult(d.kernel)
 	}
-	switch {
-	case err == nil:
-		d.failed = ""
-	case err.Error() != d.failed:
-		d.failed = err.Error()
+	if d.failed.NoteError(err) {
 		d.log.WithError(err).Warn("Cannot apply the list of clients. The previous list stays in force. Without a previous list, no client may mount the share")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/util/repeat"
 )
 
 // Question asks whether the volume's engine is in force. limited says that the port closes automatically 4 s after the
@@ -23,8 +25,8 @@ type PortGuard struct {
 	log  *logrus.Entry
 
 	closed     atomic.Bool
-	isReported bool   // that the port is closed
-	fault      string // the last refusal of the kernel; "": none
+	isReported bool          // that the port is closed
+	fault      repeat.Filter // the last refusal of the kernel
 }
 
 // NewPortGuard closes a port of this network, until Run opens it. now is the time since some fixed moment; it
@@ -138,14 +140,9 @@ func (k *PortGuard) startQuestion(ctx context.Context, number int, limited bool,
 
 // refused logs once that the kernel refused a change.
 func (k *PortGuard) refused(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != "" && text != k.fault {
+	if k.fault.NoteError(err) {
 		k.log.WithError(err).Warn("The kernel refused to open or close the NFS port. An open port closes automatically")
 	}
-	k.fault = text
 }
 
 // tell logs once when clients are not served, and when they are served again. If a port is closed at the start, this is
