@@ -12,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/repeat"
 )
 
 // ConfigMapStore holds the ConfigMap longhorn-storageclass, if it exists. Its template is read live.
@@ -45,7 +46,7 @@ type Controller struct {
 	deps  Deps
 	queue *queue.Queue[string] // of one key, the ConfigMap's name
 	// told is the last problem that an Event reported. Only sync uses it, and one sync runs at a time.
-	told string
+	told repeat.Filter
 }
 
 // New creates a Controller. It works when Run is called.
@@ -168,8 +169,7 @@ func stale(err error) error {
 
 // tell records a problem as an Event of the ConfigMap, once until it changes.
 func (c *Controller) tell(cm *corev1.ConfigMap, problem string) {
-	if problem != "" && problem != c.told {
+	if c.told.Note(problem) {
 		c.deps.Recorder.Event(cm, corev1.EventTypeWarning, types.EventStorageClassInvalid, problem)
 	}
-	c.told = problem
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/repeat"
 )
 
 // EngineStore holds the engines of this node, and reads any.
@@ -71,7 +72,7 @@ type Controller struct {
 	unseen map[string]longhorn.Epoch
 	asked  bool // whether the Lease has been read; since then holds says whether this node has it
 	holds  bool
-	told   string // the last message about the reason for waiting
+	told   repeat.Filter // the last message about the reason for waiting
 	// refusals stores the API server's reasons for refusing the Lease, under the node's name.
 	refusals queue.Refusals[string]
 }
@@ -144,7 +145,7 @@ func (c *Controller) await(ctx context.Context) ([]string, error) {
 func (c *Controller) replace(ctx context.Context, s Snapshot) error {
 	log := queue.Log(ctx).WithField("from", s.Version).WithField("to", c.deps.Version)
 	log.Info("Replacing the data plane's process")
-	c.told = ""
+	c.told.Note("")
 	limited, cancel := context.WithTimeout(ctx, replaceTimeout)
 	defer cancel()
 	unseen, err := c.epochsElsewhere(ctx)
@@ -218,10 +219,9 @@ func (c *Controller) blocker(ctx context.Context, volume string, copies []string
 
 // tell records an Event with the reason why the upgrade waits, once.
 func (c *Controller) tell(ctx context.Context, what string) {
-	if c.told == what {
+	if !c.told.Note(what) {
 		return
 	}
-	c.told = what
 	queue.Log(ctx).Info(what)
 	c.event(ctx, corev1.EventTypeNormal, types.EventUpgradeWaits, what)
 }
