@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
@@ -122,7 +123,7 @@ func decode[T any](body []byte) (T, error) {
 		return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body must be a JSON object, not a JSON %s", mismatch.Value)}
 	case errors.As(err, &mismatch):
 		return value, &manager.Invalid{
-			Field: mismatch.Field,
+			Field: withoutEmbedded(reflect.TypeFor[T](), mismatch.Field),
 			Rule:  fmt.Sprintf("must be of type %s, not a JSON %s (%s)", describe(mismatch.Type), mismatch.Value, position(body, mismatch.Offset)),
 		}
 	case errors.As(err, &quantity):
@@ -131,6 +132,20 @@ func decode[T any](body []byte) (T, error) {
 		return value, &manager.Invalid{Field: "value", Rule: setting.Error()}
 	}
 	return value, &refusal{http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v", err)}
+}
+
+// withoutEmbedded returns the path of a field in the JSON of a struct. In the path from encoding/json, a field of an
+// embedded struct has the Go name of this struct in front.
+func withoutEmbedded(t reflect.Type, path string) string {
+	if t.Kind() != reflect.Struct {
+		return path
+	}
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Anonymous {
+			path = strings.TrimPrefix(path, f.Name+".")
+		}
+	}
+	return path
 }
 
 // position returns where in the text the decoder stopped, for people. Line and column count from 1, the column in

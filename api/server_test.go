@@ -45,6 +45,10 @@ var refusals = map[string]struct {
 		"POST", volumes, `{"name":"vol","numberOfReplicas":"3"}`, 422, "Unprocessable Entity",
 		"numberOfReplicas: must be of type int, not a JSON string (line 1 column 36)",
 	},
+	"a number where an option belongs → the field": {
+		"POST", volumes, `{"name":"vol","replicaAutoBalance":7}`, 422, "Unprocessable Entity",
+		"replicaAutoBalance: must be of type string, not a JSON number (line 1 column 36)",
+	},
 	"a size that is a list → the field": {
 		"POST", volumes, `{"name":"vol","size":[1]}`, 422, "Unprocessable Entity",
 		"size: [1] is not a string or a number",
