@@ -69,7 +69,7 @@ func (e *Engine) copyTo(b *rebuild, source copySource, target *member, fresh boo
 		pace:   &pace{clock: e.cfg.Clock, bytesPerSecond: b.bytesPerSecond, busy: m.gate.wasBusy, stop: target.dropped},
 		report: func(done int64) { e.showProgress(b, int(done*100/total)) },
 	}
-	if lacks.kept {
+	if lacks.canKeep {
 		c.copied = newBitmap(int(m.regions.count()))
 		defer m.regions.unwatchChanges()
 	}
@@ -125,12 +125,12 @@ func (c *copier) one(ctx context.Context, p piece, busy bool) error {
 	if err := c.pace.wait(ctx, p, busy); err != nil {
 		return err
 	}
-	begun := c.pace.clock.Now()
+	startedAt := c.pace.clock.Now()
 	equal, err := c.copy(p)
 	if err != nil {
 		return fmt.Errorf("copy %d bytes at offset %d: %w", p.length, p.off, err)
 	}
-	c.pace.took = c.pace.clock.Since(begun)
+	c.pace.took = c.pace.clock.Since(startedAt)
 	if equal {
 		return nil
 	}

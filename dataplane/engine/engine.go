@@ -150,30 +150,30 @@ type Engine struct {
 	mirror *mirror
 
 	// ctx ends when the engine has failed or is being stopped; then connections are closed.
-	ctx     context.Context
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup
-	unstill chan struct{} // receives when the members differ from the epoch
-	quit    chan struct{} // closed to end the loops
-	looped  chan struct{} // closed when the start and the loops have ended
+	ctx            context.Context
+	cancel         context.CancelFunc
+	tasks          sync.WaitGroup
+	membersChanged chan struct{} // receives when the members differ from the epoch
+	quit           chan struct{} // closed to end the loops
+	loopsEnded     chan struct{} // closed when the start and the loops have ended
 
-	// asking is held while replicas are asked which data a joining replica lacks; see lacking.
-	asking   sync.Mutex
-	expandMu sync.Mutex // one Expand at a time; taken before mu
+	// lackingMu is held while replicas are asked which data a joining replica lacks; see lacking.
+	lackingMu sync.Mutex
+	expandMu  sync.Mutex // one Expand at a time; taken before mu
 
 	stopMu sync.Mutex // one Stop at a time; taken before mu
 	ended  bool       // guarded by stopMu; nothing remains to be stopped
 
-	mu         sync.Mutex       // also held to change mirror.roster
-	state      State            // guarded by mu
-	accepted   membership.Epoch // guarded by mu; the last epoch that RecordEpoch accepted
-	recorded   chan struct{}    // guarded by mu; closed when the API object holds the proposed epoch
-	operation  operation        // guarded by mu; the current operation, if any
-	stopping   bool             // guarded by mu; no operation may start
-	frontended bool             // guarded by mu; the frontend was started and not stopped
-	// predecessorAsked is the time of the last question of the previous engine; see Predecessor. Zero if it is unknown.
-	// Guarded by mu.
-	predecessorAsked time.Time
+	mu                sync.Mutex       // also held to change mirror.roster
+	state             State            // guarded by mu
+	accepted          membership.Epoch // guarded by mu; the last epoch that RecordEpoch accepted
+	recorded          chan struct{}    // guarded by mu; closed when the API object holds the proposed epoch
+	operation         operation        // guarded by mu; the current operation, if any
+	stopping          bool             // guarded by mu; no operation may start
+	isFrontendStarted bool             // guarded by mu; the frontend was started and not stopped
+	// predecessorAskedAt is the time of the last question of the previous engine; see Predecessor. Zero if it is
+	// unknown. Guarded by mu.
+	predecessorAskedAt time.Time
 }
 
 // Start creates an engine that starts in the background, and returns at once; State shows the progress. The caller must
@@ -182,7 +182,7 @@ func Start(cfg Config) *Engine {
 	cfg = cfg.withDefaults()
 	e := &Engine{
 		cfg: cfg, log: cfg.Log,
-		unstill: make(chan struct{}, 1), quit: make(chan struct{}), looped: make(chan struct{}),
+		membersChanged: make(chan struct{}, 1), quit: make(chan struct{}), loopsEnded: make(chan struct{}),
 		state: State{Phase: PhaseStarting},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
@@ -193,7 +193,7 @@ func Start(cfg Config) *Engine {
 
 // run starts the engine and serves until quit is closed.
 func (e *Engine) run() {
-	defer close(e.looped)
+	defer close(e.loopsEnded)
 	e.tasks.Go(func() { e.mirror.watchdog.run(e.ctx, func(r *wait) { e.tasks.Go(func() { e.mirror.probe(r) }) }) })
 	if f := e.start(); f != nil {
 		e.fail(*f)

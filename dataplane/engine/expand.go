@@ -79,7 +79,7 @@ func (e *Engine) beginExpand(session string, size int64) error {
 // growMembers asks each member for its size, and makes the connections accept requests of that size. A member that
 // fails during this is expelled as usual, and no other replica becomes a member.
 func (e *Engine) growMembers(ctx context.Context, size int64) error {
-	serving, err := e.settledMembers(ctx)
+	serving, err := e.stableMembers(ctx)
 	if err != nil {
 		return err
 	}
@@ -105,9 +105,9 @@ func (e *Engine) growMembers(ctx context.Context, size int64) error {
 	return nil
 }
 
-// settledMembers returns the serving members when no epoch lists another member. The engine can no longer ask a failed
+// stableMembers returns the serving members when no epoch lists another member. The engine can no longer ask a failed
 // member for its size. But while it is listed, the next engine may start with that member only.
-func (e *Engine) settledMembers(ctx context.Context) ([]*member, error) {
+func (e *Engine) stableMembers(ctx context.Context) ([]*member, error) {
 	for {
 		ro := e.mirror.roster.Load()
 		if len(ro.leaving) == 0 {

@@ -271,7 +271,7 @@ func TestAFencedReplicaEndsTheEngine(t *testing.T) {
 	}
 }
 
-func TestReadsGoElsewhereAndTheMemberIsExpelled(t *testing.T) {
+func TestFailedReadsAreRepeatedElsewhereAndTheMemberIsExpelled(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)
 	require.NoError(t, e.Backend().WriteAt(t.Context(), pattern(5, 4096), 0, false))
@@ -384,7 +384,7 @@ func (d *disk) setControlErr(op uint16, err error) {
 // stepUntil advances the time, one check of the watchdog at a time, until ok holds.
 func (r *rig) stepUntil(ok func() bool) {
 	r.t.Helper()
-	r.stepBy(membership.LookEvery, ok)
+	r.stepBy(membership.CheckInterval, ok)
 }
 
 func (r *rig) stepBy(step time.Duration, ok func() bool) {
@@ -399,7 +399,7 @@ func (r *rig) stepBy(step time.Duration, ok func() bool) {
 	}
 }
 
-func TestResyncGoesOnWithoutAMemberThatFails(t *testing.T) {
+func TestResyncContinuesWithoutAMemberThatFails(t *testing.T) {
 	for _, victim := range []string{"a", "b", "c"} { // a is the source
 		for _, kind := range []faulty.Kind{faulty.Read, faulty.Write, faulty.Flush} {
 			t.Run(fmt.Sprintf("%s of %s", kind, victim), func(t *testing.T) {
@@ -484,7 +484,7 @@ func (f *flushing) Flush(ctx context.Context) error {
 }
 
 // Writers continue while members are lost one after the other; every acknowledged write is on the remaining members.
-func TestWritersGoOnWhileMembersAreLost(t *testing.T) {
+func TestWritersContinueWhileMembersAreLost(t *testing.T) {
 	for _, wire := range []bool{false, true} {
 		t.Run(fmt.Sprintf("over the wire: %t", wire), func(t *testing.T) {
 			r := newRig(t, "a", "b", "c")

@@ -65,10 +65,10 @@ type fanout struct {
 
 // part is one member's part in a fanout.
 type part struct {
-	tell   func(error) // called with the outcome; created once
-	handed atomic.Bool // the member was given the request: without it, the member cannot be slow
-	ended  atomic.Bool // tell was called, or nothing waits for the outcome any longer
-	result membership.Result
+	onResult func(error) // called with the outcome; created once
+	isSent   atomic.Bool // the member was given the request: without it, the member cannot be slow
+	ended    atomic.Bool // onResult was called, or nothing waits for the outcome any longer
+	result   membership.Result
 	// left is nil unless the part was abandoned. It is closed when the member has ended the request after all.
 	left chan struct{}
 
@@ -90,11 +90,11 @@ func (m *mirror) newFanout(r request, ro *roster) *fanout {
 	if len(f.parts) < len(f.targets) {
 		f.parts = make([]part, len(f.targets))
 		for i := range f.parts {
-			f.parts[i].tell = func(err error) { f.answer(i, err) }
+			f.parts[i].onResult = func(err error) { f.answer(i, err) }
 		}
 	}
 	for i := range f.targets {
-		f.parts[i].handed.Store(false)
+		f.parts[i].isSent.Store(false)
 		f.parts[i].ended.Store(false)
 		f.parts[i].result = membership.Missed
 	}
@@ -114,8 +114,8 @@ func (f *fanout) release() {
 }
 
 // fan sends r to all members concurrently. It returns when all have answered, and when it is certain whether the change
-// may be acknowledged. uneven means that members may differ in the range.
-func (m *mirror) fan(r request) (err error, uneven bool) {
+// may be acknowledged. unequal means that members may differ in the range.
+func (m *mirror) fan(r request) (err error, unequal bool) {
 	cost := windowCost(&r)
 	m.window.enter(cost)
 	ro := m.roster.Load()
@@ -131,14 +131,14 @@ func (m *mirror) fan(r request) (err error, uneven bool) {
 		err = f.waitForEpoch()
 	}
 	f.awaitAbandoned()
-	return err, j.Uneven
+	return err, j.Unequal
 }
 
 // send gives the request to all targets concurrently. If a replica offers WriteAsync, send writes to it from this
 // goroutine, so that a usual write starts only one other goroutine. Other replicas get goroutines of their own, because
-// a local disk may hang, and this goroutine must not. A single member is served here, because no other member waits. A
-// target counts as handed the request before it is called. So a target that does not return from the call is slow, and
-// the targets after it are not.
+// a local disk may hang, and this goroutine must not. A single member is served here, because no other member waits.
+// isSent is set for a target before it is called. So a target that does not return from the call is slow, and the
+// targets after it are not.
 func (f *fanout) send() {
 	r := &f.request
 	if len(f.targets) == 1 {
@@ -150,7 +150,7 @@ func (f *fanout) send() {
 			continue
 		}
 		go func() {
-			f.parts[i].handed.Store(true)
+			f.parts[i].isSent.Store(true)
 			f.answer(i, r.perform(b))
 		}()
 	}
@@ -159,8 +159,8 @@ func (f *fanout) send() {
 	}
 	for i, b := range f.targets {
 		if b.async != nil {
-			f.parts[i].handed.Store(true)
-			b.async.WriteAsync(r.data, r.off, r.fua, f.parts[i].tell)
+			f.parts[i].isSent.Store(true)
+			b.async.WriteAsync(r.data, r.off, r.fua, f.parts[i].onResult)
 		}
 	}
 }
@@ -225,14 +225,14 @@ func (f *fanout) judge() membership.Judgement {
 		ro := f.mirror.roster.Load()
 		f.judging = f.judging[:0]
 		for i, t := range f.targets {
-			f.judging = append(f.judging, membership.Part{Standing: ro.standing(t), Result: f.parts[i].result})
+			f.judging = append(f.judging, membership.Part{Role: ro.role(t), Result: f.parts[i].result})
 		}
 		for _, t := range f.late {
-			f.judging = append(f.judging, membership.Part{Standing: ro.standing(t), Result: membership.Missed})
+			f.judging = append(f.judging, membership.Part{Role: ro.role(t), Result: membership.Missed})
 		}
 		j := membership.Judge(f.judging)
 		for _, i := range j.Expel {
-			f.mirror.failed(f.targets[i], lacks(f.parts[i].result))
+			f.mirror.failed(f.targets[i], errorOfResult(f.parts[i].result))
 		}
 		if len(j.Expel) == 0 || f.mirror.roster.Load() == ro {
 			return j
@@ -272,15 +272,15 @@ func (f *fanout) waitForEpoch() error {
 // an error has failed as a member. So has a member that makes the others wait too long.
 func (m *mirror) onServing(ro *roster, do func(b *member) error) error {
 	errs := make([]error, len(ro.serving))
-	var like likes
+	var peers peerRequests
 	var wg sync.WaitGroup
 	for i, b := range ro.serving {
 		wg.Go(func() {
-			w := m.watchdog.watchLike(&like, b)
+			w := m.watchdog.watchPeer(&peers, b)
 			if errs[i] = b.unlessStuck(func() error { return do(b) }); errs[i] != nil {
 				m.failed(b, errs[i])
 			} else {
-				m.watchdog.likeAnswered(&like)
+				m.watchdog.peerAnswered(&peers)
 			}
 			m.watchdog.forgetWait(w)
 		})

@@ -8,13 +8,13 @@ import (
 
 // gate counts the requests under way and decides whether new requests may enter. A new gate is shut with ESHUTDOWN.
 type gate struct {
-	mu     sync.Mutex
-	open   bool
-	reason error // guarded by mu; the answer while it is shut
-	failed bool  // guarded by mu; the engine may acknowledge nothing from now on
-	inside int   // guarded by mu
-	came   bool  // guarded by mu; a request came since the last call of wasBusy
-	empty  *sync.Cond
+	mu         sync.Mutex
+	open       bool
+	reason     error // guarded by mu; the answer while it is shut
+	failed     bool  // guarded by mu; the engine may acknowledge nothing from now on
+	inside     int   // guarded by mu
+	hadRequest bool  // guarded by mu; a request came since the last call of wasBusy
+	empty      *sync.Cond
 }
 
 func newGate() *gate {
@@ -31,7 +31,7 @@ func (g *gate) enter() error {
 		return g.reason
 	}
 	g.inside++
-	g.came = true
+	g.hadRequest = true
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (g *gate) wait() {
 func (g *gate) wasBusy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	busy := g.inside > 0 || g.came
-	g.came = false
+	busy := g.inside > 0 || g.hadRequest
+	g.hadRequest = false
 	return busy
 }

@@ -30,7 +30,7 @@ func (r *rig) awaitQueued(e *Engine, n int) {
 // A read hangs in the local disk, and a write of the same range waits for it. When that replica is expelled, the write
 // continues, and so does the clearing of marks. The read ends with the disk, and returns data that all members hold by
 // then.
-func TestAReadThatHangsHoldsUpNobodyElse(t *testing.T) {
+func TestAReadThatHangsDelaysNoOtherRequest(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
 	e, _ := r.run(1)

@@ -67,20 +67,20 @@ func (e *Engine) askAll(ctx context.Context, payload []byte) (asked []*member, a
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ro := e.mirror.roster.Load()
-	if verdict := e.standsLocked(ro); verdict != InForce {
+	if verdict := e.verdictLocked(ro); verdict != InForce {
 		return nil, nil, verdict
 	}
-	like, replies := &likes{}, make(chan error, len(ro.serving))
+	peers, replies := &peerRequests{}, make(chan error, len(ro.serving))
 	for _, m := range ro.serving {
-		e.tasks.Go(func() { replies <- e.askInForce(ctx, m, like, payload) })
+		e.tasks.Go(func() { replies <- e.askInForce(ctx, m, peers, payload) })
 	}
 	return ro.serving, replies, InForce
 }
 
-// standsLocked is the verdict that the engine can reach without a question. If no epoch in force or proposed lists a
+// verdictLocked is the verdict that the engine can reach without a question. If no epoch in force or proposed lists a
 // failed member, the serving members are all replicas that a successor could start with. While the engine runs, nothing
 // waits for its tasks yet, so new tasks may start. The caller holds mu.
-func (e *Engine) standsLocked(ro *roster) Verdict {
+func (e *Engine) verdictLocked(ro *roster) Verdict {
 	switch {
 	case e.ctx.Err() != nil:
 		return NotInForce
@@ -95,7 +95,7 @@ func (e *Engine) isInForce(asked []*member, verdict Verdict) Verdict {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ro := e.mirror.roster.Load()
-	switch now := e.standsLocked(ro); {
+	switch now := e.verdictLocked(ro); {
 	case now != InForce:
 		return now
 	case !slices.Equal(asked, ro.serving):
@@ -106,16 +106,16 @@ func (e *Engine) isInForce(asked []*member, verdict Verdict) Verdict {
 
 // askInForce asks one member. Each member has one question at a time, because the answer to an earlier question proves
 // nothing about a later time. The current question ends with the answer or the connection, even if ctx has ended.
-func (e *Engine) askInForce(ctx context.Context, m *member, like *likes, payload []byte) error {
+func (e *Engine) askInForce(ctx context.Context, m *member, peers *peerRequests, payload []byte) error {
 	select {
-	case m.asking <- struct{}{}:
-		defer func() { <-m.asking }()
+	case m.question <- struct{}{}:
+		defer func() { <-m.question }()
 	case <-m.dropped:
 		return errDropped
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	w := e.mirror.watchdog.watchLike(like, m)
+	w := e.mirror.watchdog.watchPeer(peers, m)
 	defer e.mirror.watchdog.forgetWait(w)
 	err := m.unlessStuck(func() error {
 		_, err := m.Control(background, membership.OpInForce, payload)
@@ -123,7 +123,7 @@ func (e *Engine) askInForce(ctx context.Context, m *member, like *likes, payload
 	})
 	switch {
 	case err == nil || errors.Is(err, nbd.ENOTSUP):
-		e.mirror.watchdog.likeAnswered(like)
+		e.mirror.watchdog.peerAnswered(peers)
 	case isFenced(err):
 		e.memberFailed(m, err)
 	}
@@ -137,10 +137,10 @@ func (e *Engine) askInForce(ctx context.Context, m *member, like *likes, payload
 func (e *Engine) Predecessor() (generation int64, age time.Duration, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.predecessorAsked.IsZero() {
+	if e.predecessorAskedAt.IsZero() {
 		return 0, 0, false
 	}
-	return e.cfg.Recorded.Generation, e.cfg.Clock.Since(e.predecessorAsked), true
+	return e.cfg.Recorded.Generation, e.cfg.Clock.Since(e.predecessorAskedAt), true
 }
 
 // learnPredecessor reads from the members' states when they were last asked. Only questions of the recorded epoch's
@@ -156,8 +156,8 @@ func (e *Engine) learnPredecessor(members candidates) {
 			continue
 		}
 		at := c.answered.Add(-time.Duration(last.AgoMillis) * time.Millisecond)
-		if e.predecessorAsked.IsZero() || at.Before(e.predecessorAsked) {
-			e.predecessorAsked = at
+		if e.predecessorAskedAt.IsZero() || at.Before(e.predecessorAskedAt) {
+			e.predecessorAskedAt = at
 		}
 	}
 }

@@ -21,20 +21,20 @@ const clearBatch = 256
 func (e *Engine) clearIntents() {
 	for {
 		select {
-		case <-e.mirror.regions.kick:
+		case <-e.mirror.regions.wake:
 		case <-e.quit:
 			return
 		case <-e.ctx.Done():
 			return
 		}
-		if !e.clearUntilRest() {
+		if !e.clearUntilIdle() {
 			return
 		}
 	}
 }
 
-// clearUntilRest returns false if the engine stops.
-func (e *Engine) clearUntilRest() bool {
+// clearUntilIdle returns false if the engine stops.
+func (e *Engine) clearUntilIdle() bool {
 	timer := e.cfg.Clock.NewTimer(e.cfg.QuietPeriod)
 	defer timer.Stop()
 	for {
@@ -48,7 +48,7 @@ func (e *Engine) clearUntilRest() bool {
 		if err := e.mirror.clearQuiet(); err != nil {
 			e.log.WithError(err).Debug("The engine could not clear intent marks; it tries again after the next period")
 		}
-		if e.mirror.regions.rest() {
+		if e.mirror.regions.isIdle() {
 			return true
 		}
 		timer.Reset(e.cfg.QuietPeriod)
@@ -61,14 +61,14 @@ func (m *mirror) clearQuiet() error { return m.flushAndClear(m.regions.newPeriod
 // clearAll clears every mark that may be cleared. No change may be under way.
 func (m *mirror) clearAll() error {
 	if ro := m.roster.Load(); len(ro.leaving) > 0 {
-		return errors.Join(errUnsettled, m.onServing(ro, func(b *member) error { return b.Flush(background) }))
+		return errors.Join(errMembersChanging, m.onServing(ro, func(b *member) error { return b.Flush(background) }))
 	}
 	return m.flushAndClear(m.regions.newPeriod(true))
 }
 
-// errUnsettled means that marks may not be cleared now: an epoch lists a member that has failed, and this member lacks
-// the changes in marked regions.
-var errUnsettled = errors.New("the members of the epoch are changing; the intent marks stay")
+// errMembersChanging means that marks may not be cleared now: an epoch lists a member that has failed, and this member
+// lacks the changes in marked regions.
+var errMembersChanging = errors.New("the members of the epoch are changing; the intent marks stay")
 
 // flushAndClear makes the changes in the runs durable and clears their marks. The runs were quiet before the flush
 // starts. After it, new changes are delayed; runs that are no longer quiet at that time stay marked. All runs stay
@@ -79,7 +79,7 @@ func (m *mirror) flushAndClear(runs []run) error {
 	}
 	ro := m.roster.Load()
 	if len(ro.leaving) > 0 {
-		return errUnsettled
+		return errMembersChanging
 	}
 	if err := m.onServing(ro, func(b *member) error { return b.Flush(background) }); err != nil {
 		return fmt.Errorf("flush before the intent marks are cleared: %w", err)
@@ -115,7 +115,7 @@ func (m *mirror) clearLocked(ro *roster, runs []run) error {
 		return nil
 	}
 	if m.roster.Load() != ro {
-		return errUnsettled
+		return errMembersChanging
 	}
 	if err := m.clearOn(ro, quiet); err != nil {
 		return err

@@ -43,7 +43,7 @@ func (r *rig) expectRest() {
 	r.t.Helper()
 	for looks := 0; r.clock.HasWaiters(); looks++ {
 		require.LessOrEqual(r.t, looks, 100, "a timer runs in an engine that has nothing to do")
-		r.clock.Step(membership.LookEvery)
+		r.clock.Step(membership.CheckInterval)
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -76,7 +76,7 @@ func (r *rig) quietTimerRuns(e *Engine) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	others := 0
-	if w.told {
+	if w.isWoken {
 		others = 1
 	}
 	return r.clock.Waiters() > others

@@ -14,9 +14,9 @@ import (
 // lack describes the data that a joining replica lacks.
 type lack struct {
 	only bitmap // regions; nil: all
-	// kept means that the progress of the copy may be kept. A member records the changes from now on, and no earlier
+	// canKeep means that the progress of the copy may be kept. A member records the changes from now on, and no earlier
 	// question is under way that could still start a record.
-	kept bool
+	canKeep bool
 }
 
 // lacking asks which data a joining replica lacks, for a rebuild that may end during this. Nothing can end a question
@@ -28,12 +28,12 @@ func (e *Engine) lacking(b *rebuild, target *member, base membership.Epoch) (lac
 	var lateErr error
 	e.tasks.Go(func() {
 		defer close(answered)
-		first := e.asking.TryLock()
+		first := e.lackingMu.TryLock()
 		if first {
-			defer e.asking.Unlock()
+			defer e.lackingMu.Unlock()
 		}
 		if late.only, lateErr = e.askLacking(target, base); lateErr == nil && first {
-			late.kept = late.only != nil || e.beginRecord(target)
+			late.canKeep = late.only != nil || e.beginRecord(target)
 		}
 	})
 	select {

@@ -59,7 +59,7 @@ func loseAndChange(r *rig, e *Engine, changed <-chan struct{}) {
 	c.io.Forget()
 }
 
-func TestAReplicaThatWasAwayGetsWhatItLacks(t *testing.T) {
+func TestAReplicaThatReturnsGetsOnlyTheDataThatItLacks(t *testing.T) {
 	all := []int64{0, 1, 2, 3, 4, 5, 6, 7}
 	for name, c := range map[string]struct {
 		spoil func(r *rig)
@@ -89,7 +89,7 @@ func TestAReplicaThatWasAwayGetsWhatItLacks(t *testing.T) {
 
 // A member that is left out because it could not read a region gets that region again: only a write repairs a bad
 // sector.
-func TestAReplicaThatCouldNotReadGetsThatAnew(t *testing.T) {
+func TestARangeThatCouldNotBeReadIsCopiedAgain(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.local = "c"
 	e, changed := r.run(1)

@@ -136,7 +136,7 @@ func TestAWriteThatMustBeDurableIsSoEverywhere(t *testing.T) {
 
 // The rebuild of b is held at its n-th flush. In that time a user writes and flushes. The user's flush was
 // acknowledged, so its data must be durable in b before an epoch lists b.
-func TestWhatUsersFlushedIsFlushedInACopyBeforeItIsAMember(t *testing.T) {
+func TestACopyIsFlushedBeforeItIsAMember(t *testing.T) {
 	for name, n := range map[string]int{"before the copy takes part in flushes": 1, "when it does": 2} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "a", "b")
@@ -172,7 +172,7 @@ func TestWhatUsersFlushedIsFlushedInACopyBeforeItIsAMember(t *testing.T) {
 }
 
 // A hole of the source is written to between the survey and its copy.
-func TestAHoleIsLookedAtAgainBeforeItIsMade(t *testing.T) {
+func TestAHoleIsCheckedAgainBeforeItIsPunched(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
 	r.disk("a").fill(t, 1, 0, 4*testRegion)

@@ -12,12 +12,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// storeAgain is how long the engine waits before it asks the last member again to store an epoch.
-const storeAgain = time.Second
+// storeRetryInterval is how long the engine waits before it asks the last member again to store an epoch.
+const storeRetryInterval = time.Second
 
 // memberFailed removes a member from the data path. It must not block, because it is called from the goroutine that
 // reads replies. From here on, no change is sent to the member. A change that it lacks is not acknowledged until an
-// epoch without it is in force (settle). The last member stays as long as its connection does: users receive its
+// epoch without it is in force (updateEpoch). The last member stays as long as its connection does: users receive its
 // errors. If the replica that is being rebuilt fails, only the rebuild ends.
 func (e *Engine) memberFailed(m *member, err error) {
 	if isFenced(err) {
@@ -29,9 +29,9 @@ func (e *Engine) memberFailed(m *member, err error) {
 	}
 	e.mu.Lock()
 	ro := e.mirror.roster.Load()
-	standing := ro.standing(m)
-	last := standing == membership.Serving && len(ro.serving) == 1
-	if e.ctx.Err() != nil || standing == membership.Leaving || standing == membership.Left || last {
+	role := ro.role(m)
+	last := role == membership.Serving && len(ro.serving) == 1
+	if e.ctx.Err() != nil || role == membership.Leaving || role == membership.Left || last {
 		e.mu.Unlock()
 		if last && m.isLost() {
 			e.fail(failure{
@@ -43,20 +43,20 @@ func (e *Engine) memberFailed(m *member, err error) {
 	}
 	e.mirror.roster.Store(ro.without(m))
 	e.state.set(MemberState{Name: m.name, Mode: ModeERR, Error: err.Error()})
-	if standing == membership.Joining {
+	if role == membership.Joining {
 		close(m.gone)
 	}
 	e.mu.Unlock()
 	m.drop()
 	e.log.WithError(err).WithField("replica", m.name).Warn("Replica failed")
-	e.unsettle()
+	e.wakeMemberChange()
 	e.cfg.OnChange()
 }
 
-// unsettle wakes changeMembers.
-func (e *Engine) unsettle() {
+// wakeMemberChange wakes changeMembers.
+func (e *Engine) wakeMemberChange() {
 	select {
-	case e.unstill <- struct{}{}:
+	case e.membersChanged <- struct{}{}:
 	default:
 	}
 }
@@ -65,28 +65,28 @@ func (e *Engine) unsettle() {
 func (e *Engine) changeMembers() {
 	for {
 		select {
-		case <-e.unstill:
+		case <-e.membersChanged:
 		case <-e.quit:
 			return
 		case <-e.ctx.Done():
 			return
 		}
-		if !e.settle(e.quit) {
+		if !e.updateEpoch(e.quit) {
 			return
 		}
 	}
 }
 
-// settle proposes epochs until one is in force that lists exactly the serving members. One proposal excludes all
-// members that failed before it. Members that fail later are expelled by the next proposal. settle returns false if the
-// engine ends or quit is closed first.
-func (e *Engine) settle(quit <-chan struct{}) bool {
+// updateEpoch proposes epochs until one is in force that lists exactly the serving members. One proposal excludes all
+// members that failed before it. Members that fail later are expelled by the next proposal. updateEpoch returns false
+// if the engine ends or quit is closed first.
+func (e *Engine) updateEpoch(quit <-chan struct{}) bool {
 	for {
 		next, needed := e.planNext()
 		if !needed {
 			return true
 		}
-		if !e.enact(next, quit) {
+		if !e.putInForce(next, quit) {
 			return false
 		}
 	}
@@ -120,11 +120,11 @@ func (e *Engine) planNext() (next membership.Epoch, needed bool) {
 	return membership.PlanJoin(current, b.target.name), true
 }
 
-// enact puts an epoch into force. It returns false if the engine ends or quit is closed first.
+// putInForce puts an epoch into force. It returns false if the engine ends or quit is closed first.
 //
 //	propose ── the API object records it ── each member stores it
 //	── changes that the expelled members lack may be acknowledged
-func (e *Engine) enact(next membership.Epoch, quit <-chan struct{}) bool {
+func (e *Engine) putInForce(next membership.Epoch, quit <-chan struct{}) bool {
 	recorded := make(chan struct{})
 	e.log.WithField("epoch", next.String()).Info("New epoch proposed")
 	e.update(func(s *State) {
@@ -162,7 +162,7 @@ func (e *Engine) store(epoch membership.Epoch, quit <-chan struct{}) bool {
 			continue // with the remaining members
 		}
 		e.log.WithError(err).WithField("full", len(full)).Warn("No replica can store the new epoch; the engine asks the replicas again")
-		if !e.pause(storeAgain, quit) {
+		if !e.pause(storeRetryInterval, quit) {
 			return false
 		}
 	}
@@ -206,13 +206,13 @@ func (e *Engine) pause(d time.Duration, quit <-chan struct{}) bool {
 // inForce publishes an epoch that the API object and all members hold, and releases the changes that waited for it.
 func (e *Engine) inForce(epoch membership.Epoch) {
 	e.mu.Lock()
-	ro, gone := e.mirror.roster.Load().settled(epoch)
+	ro, gone := e.mirror.roster.Load().withoutLeft(epoch)
 	e.mirror.roster.Store(ro)
 	e.state.Epoch = epoch
 	for _, m := range gone {
 		close(m.gone)
 	}
-	if b := e.rebuilding(); b != nil && b.target != nil && epoch.Has(b.target.name) && ro.standing(b.target) == membership.Serving {
+	if b := e.rebuilding(); b != nil && b.target != nil && epoch.Has(b.target.name) && ro.role(b.target) == membership.Serving {
 		e.state.set(MemberState{Name: b.target.name, Mode: ModeRW, Progress: 100})
 		b.joinOnce.Do(func() { close(b.joined) })
 	}

@@ -151,7 +151,7 @@ func (m *mirror) readFrom(b *member, failed []*member, p []byte, off int64, s *s
 // before the primary is expelled. If healthy members may differ in the range, it returns the primary.
 func (m *mirror) readable(ro *roster, off, length int64) int {
 	i := slices.IndexFunc(ro.serving, func(b *member) bool { return b.hanging.Load() == 0 })
-	if i < 0 || m.regions.isUneven(off, length) {
+	if i < 0 || m.regions.isUnequal(off, length) {
 		return ro.primary
 	}
 	return i
@@ -164,7 +164,7 @@ func (m *mirror) readable(ro *roster, off, length int64) int {
 func (m *mirror) readElsewhere(p []byte, off int64, s *span, leave func(error), ro *roster, source int, err error) error {
 	primary := ro.serving[source]
 	primary.readErrors.Add(1)
-	if m.regions.isUneven(off, int64(len(p))) && !primary.isLost() {
+	if m.regions.isUnequal(off, int64(len(p))) && !primary.isLost() {
 		return fmt.Errorf("read from replica %s: %w", primary.name, nbd.EIO)
 	}
 	failed, reasons := []*member{primary}, []error{fmt.Errorf("read %d bytes at offset %d: %w", len(p), off, err)}
@@ -280,8 +280,8 @@ func (m *mirror) change(r request) error {
 	}
 	m.regions.begin(r.off, r.length)
 	s := m.locks.lock(r.off, r.length, exclusive)
-	err, uneven := m.fan(r)
-	m.regions.end(r.off, r.length, uneven)
+	err, unequal := m.fan(r)
+	m.regions.end(r.off, r.length, unequal)
 	m.locks.unlock(s)
 	if failed := m.gate.leave(); failed != nil {
 		return failed

@@ -13,16 +13,16 @@ import (
 // engine. So while the engine waits, it asks these members, and it learns of the other engine as soon as it reaches one
 // of them again.
 const (
-	// overtakenRound is the time between two questions to a member, and overtakenPatience is how long one question may
-	// take.
-	overtakenRound, overtakenPatience = 2 * time.Second, 5 * time.Second
+	// overtakenInterval is the time between two questions to a member, and overtakenTimeout is how long one question
+	// may take.
+	overtakenInterval, overtakenTimeout = 2 * time.Second, 5 * time.Second
 )
 
 // awaitRecorded returns true when the API object has recorded the proposed epoch, and false if the engine ends or quit
 // is closed first.
 func (e *Engine) awaitRecorded(recorded, quit <-chan struct{}) bool {
 	for {
-		timer := e.cfg.Clock.NewTimer(overtakenRound)
+		timer := e.cfg.Clock.NewTimer(overtakenInterval)
 		select {
 		case <-recorded:
 			timer.Stop()
@@ -46,12 +46,12 @@ func (e *Engine) askLeaving() {
 		return
 	}
 	for _, m := range e.mirror.roster.Load().leaving {
-		if m.local || m.spec.Address == "" || !m.doubted.CompareAndSwap(false, true) {
+		if m.local || m.spec.Address == "" || !m.isBeingAsked.CompareAndSwap(false, true) {
 			continue
 		}
 		e.tasks.Go(func() {
-			defer m.doubted.Store(false)
-			ctx, cancel := context.WithTimeout(e.ctx, overtakenPatience)
+			defer m.isBeingAsked.Store(false)
+			ctx, cancel := context.WithTimeout(e.ctx, overtakenTimeout)
 			defer cancel()
 			if err := e.cfg.Refuses(ctx, m.spec); errors.Is(err, ErrFenced) {
 				e.fail(failure{

@@ -14,7 +14,7 @@ import (
 // The engine's node was cut off. The engine cannot tell the API object that it has lost a member, and a write waits for
 // that. When the member is reached again, it reports that another engine has the volume. Then the engine ends without
 // further action, and so does the write.
-func TestAnEngineThatWasOvertakenEndsByItself(t *testing.T) {
+func TestAnEngineThatWasOvertakenEndsWithoutHelp(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
 	asked, answers := make(chan Member), make(chan error)
@@ -40,7 +40,7 @@ func TestAnEngineThatWasOvertakenEndsByItself(t *testing.T) {
 	r.await(e, changed, "proposal", proposed)
 	next := func() Member {
 		for {
-			r.clock.Step(overtakenRound)
+			r.clock.Step(overtakenInterval)
 			select {
 			case m := <-asked:
 				return m
@@ -51,7 +51,7 @@ func TestAnEngineThatWasOvertakenEndsByItself(t *testing.T) {
 	for _, answer := range []error{nil, errors.New("connection refused"), fmt.Errorf("%w by nobody", context.DeadlineExceeded)} {
 		assert.Equal(t, "b", next().Name)
 		for range 3 {
-			r.clock.Step(overtakenRound)
+			r.clock.Step(overtakenInterval)
 			select {
 			case <-asked:
 				t.Fatal("it is asked again while a question is open")
@@ -73,7 +73,7 @@ func TestAnEngineThatWasOvertakenEndsByItself(t *testing.T) {
 }
 
 // While every member that an epoch lists serves, no member is asked: an idle volume costs nothing.
-func TestNobodyIsAskedWhileAllIsWell(t *testing.T) {
+func TestNoMemberIsAskedWhileNoneHasFailed(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, changed := r.run(1, func(c *Config) {
 		c.Refuses = func(context.Context, Member) error {
@@ -83,7 +83,7 @@ func TestNobodyIsAskedWhileAllIsWell(t *testing.T) {
 	})
 	_ = r.disk("b").current.Close()
 	r.await(e, changed, "expulsion", inEpoch("a"))
-	r.clock.Step(10 * overtakenRound)
+	r.clock.Step(10 * overtakenInterval)
 	require.NoError(t, writeOnes(e.Backend()))
 	require.NoError(t, e.Stop(t.Context()))
 }

@@ -161,7 +161,7 @@ func TestAWriteComesToAllMembersThoughOneTakesNothing(t *testing.T) {
 }
 
 // The call to one member blocks, so the next member gets the request late. Only the first member is slow.
-func TestAMemberIsNotBlamedForWhatItWasNotGiven(t *testing.T) {
+func TestAMemberThatGotNoRequestIsNotSlow(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.local = "a"
 	hung := make(chan struct{})

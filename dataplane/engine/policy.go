@@ -39,8 +39,8 @@ func classify(k kind, err error) membership.Result {
 	return membership.Broken
 }
 
-// lacks returns the error of a member that did not store a change.
-func lacks(r membership.Result) error {
+// errorOfResult returns the error of a member that did not store a change.
+func errorOfResult(r membership.Result) error {
 	switch r {
 	case membership.NoSpace:
 		return nbd.ENOSPC

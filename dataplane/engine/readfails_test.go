@@ -92,7 +92,7 @@ func TestAMemberThatCannotReadProvesNoOtherSlow(t *testing.T) {
 
 // After a change for which no member had space, members may differ. A read that fails there is not tried on another
 // member, because later reads could have other answers. But a member with a lost connection answers no later read.
-func TestAReadOfAnUnevenRegionGoesElsewhereOnlyWhenItsMemberIsLost(t *testing.T) {
+func TestAReadOfAnUnequalRegionIsRepeatedElsewhereOnlyWhenItsMemberIsLost(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lost: %t", lost), func(t *testing.T) {
 			r := newRig(t, "a", "b")

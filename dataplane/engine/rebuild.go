@@ -37,17 +37,17 @@ func (b *rebuild) String() string { return "replica " + b.spec.Name + " is being
 // the copy; 0 is no limit. If the replica is a member or is being rebuilt, AddReplica does nothing. ErrBusy: another
 // operation is under way, or the replica is just being expelled.
 func (e *Engine) AddReplica(session string, m Member, bytesPerSecond int64) error {
-	begun, err := e.beginRebuild(session, m, bytesPerSecond)
+	isStarted, err := e.beginRebuild(session, m, bytesPerSecond)
 	if err != nil {
 		return fmt.Errorf("add replica %s: %w", m.Name, err)
 	}
-	if begun {
+	if isStarted {
 		e.cfg.OnChange()
 	}
 	return nil
 }
 
-func (e *Engine) beginRebuild(session string, m Member, bytesPerSecond int64) (begun bool, err error) {
+func (e *Engine) beginRebuild(session string, m Member, bytesPerSecond int64) (isStarted bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ro := e.mirror.roster.Load()
@@ -59,7 +59,7 @@ func (e *Engine) beginRebuild(session string, m Member, bytesPerSecond int64) (b
 		return false, ErrNotRunning
 	case current != nil && current.spec.Name == m.Name && current.ctx.Err() == nil:
 		return false, nil
-	case known != nil && ro.standing(known) == membership.Serving:
+	case known != nil && ro.role(known) == membership.Serving:
 		return false, nil
 	case known != nil && e.operation == nil:
 		return false, fmt.Errorf("%w: the replica is being removed from the members", ErrBusy)
@@ -80,7 +80,7 @@ func (e *Engine) RemoveReplica(session, name string) error {
 	e.mu.Lock()
 	ro := e.mirror.roster.Load()
 	m, b := ro.find(name), e.rebuilding()
-	last := m != nil && ro.standing(m) == membership.Serving && len(ro.serving) == 1
+	last := m != nil && ro.role(m) == membership.Serving && len(ro.serving) == 1
 	e.mu.Unlock()
 	switch {
 	case session != e.cfg.Session:
@@ -229,7 +229,7 @@ func (e *Engine) finishRebuild(b *rebuild, target *member) error {
 	e.mu.Lock()
 	b.complete = true
 	e.mu.Unlock()
-	e.unsettle()
+	e.wakeMemberChange()
 	select {
 	case <-b.joined:
 	case <-target.dropped:

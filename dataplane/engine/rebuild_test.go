@@ -152,7 +152,7 @@ func TestAHoleThatWasFilledIsCopiedInChunks(t *testing.T) {
 	assert.Equal(t, slices.Repeat([]int64{copyChunkBytes}, 4), written, "bytes written at a time")
 }
 
-func TestAGateWasBusyIfARequestCame(t *testing.T) {
+func TestAGateWasBusyIfItHadARequest(t *testing.T) {
 	g := newGate()
 	g.serve()
 	assert.False(t, g.wasBusy())
@@ -276,7 +276,7 @@ func TestARebuildWithoutAReadableSourceFails(t *testing.T) {
 	assert.NoError(t, writeOnes(e.Backend()))
 }
 
-func TestATargetThatHangsIsGivenUp(t *testing.T) {
+func TestATargetThatHangsIsAbandoned(t *testing.T) {
 	for _, local := range []string{"a", "b"} {
 		t.Run(local+" is local", func(t *testing.T) {
 			r := newRig(t, "a", "b")

@@ -10,7 +10,7 @@ import (
 //
 //	dirty     a change was sent since the mark was cleared: every member may have the region marked
 //	recent    a change started or ended since the period started
-//	uneven    a change left healthy members different: the mark must stay, and the next start must make the region equal
+//	unequal   a change left healthy members different: the mark must stay, and the next start must make the region equal
 //
 // A period lasts as long as a region must be quiet. So a region that is dirty and not recent at the end of a period has
 // been quiet for one to two periods. A change sets recent when it starts *and* when it ends, before it releases its
@@ -18,26 +18,26 @@ import (
 // since the period started.
 type regions struct {
 	regionBytes int64
-	// kick receives when marks must be cleared and told is not set.
-	kick chan struct{}
+	// wake receives when marks must be cleared and isWoken is false.
+	wake chan struct{}
 
 	mu      sync.Mutex
 	regions int    // guarded by mu
 	dirty   bitmap // guarded by mu
 	recent  bitmap // guarded by mu
-	uneven  bitmap // guarded by mu
+	unequal bitmap // guarded by mu
 	// unflushed has regions in which a change started or ended since the flush of the joining replica started; nil if
 	// not needed. Guarded by mu.
 	unflushed bitmap
 	period    int  // guarded by mu; periods that have ended
-	told      bool // guarded by mu; kick was sent, and rest has not returned true since
+	isWoken   bool // guarded by mu; wake was sent to, and isIdle has not returned true since
 }
 
 func newRegions(size, regionBytes int64) *regions {
 	n := int((size-1)/regionBytes + 1) // size+regionBytes may exceed an int64
 	return &regions{
-		regionBytes: regionBytes, regions: n, kick: make(chan struct{}, 1),
-		dirty: newBitmap(n), recent: newBitmap(n), uneven: newBitmap(n),
+		regionBytes: regionBytes, regions: n, wake: make(chan struct{}, 1),
+		dirty: newBitmap(n), recent: newBitmap(n), unequal: newBitmap(n),
 	}
 }
 
@@ -57,7 +57,7 @@ func (r *regions) grow(size int64) {
 		return
 	}
 	r.regions, r.unflushed = n, nil
-	for _, b := range []*bitmap{&r.dirty, &r.recent, &r.uneven} {
+	for _, b := range []*bitmap{&r.dirty, &r.recent, &r.unequal} {
 		longer := newBitmap(n)
 		copy(longer, *b)
 		*b = longer
@@ -76,20 +76,20 @@ func (r *regions) begin(off, length int64) {
 	defer r.mu.Unlock()
 	r.dirty.set(from, to)
 	r.changedLocked(from, to)
-	if !r.told {
-		r.told = true
-		r.kick <- struct{}{}
+	if !r.isWoken {
+		r.isWoken = true
+		r.wake <- struct{}{}
 	}
 }
 
 // end records a change that all members have answered.
-func (r *regions) end(off, length int64, uneven bool) {
+func (r *regions) end(off, length int64, unequal bool) {
 	from, to := r.of(off, length)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changedLocked(from, to)
-	if uneven {
-		r.uneven.set(from, to)
+	if unequal {
+		r.unequal.set(from, to)
 	}
 }
 
@@ -108,9 +108,9 @@ func (r *regions) joined(indexes []int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dirty.add(indexes)
-	if !r.told {
-		r.told = true
-		r.kick <- struct{}{}
+	if !r.isWoken {
+		r.isWoken = true
+		r.wake <- struct{}{}
 	}
 }
 
@@ -122,13 +122,13 @@ func (r *regions) dirtyNow() (dirty bitmap, count int64) {
 	return slices.Clone(r.dirty), int64(r.regions)
 }
 
-// isUneven reports whether healthy members may differ in a range.
-func (r *regions) isUneven(off, length int64) bool {
+// isUnequal reports whether healthy members may differ in a range.
+func (r *regions) isUnequal(off, length int64) bool {
 	from, to := r.of(off, length)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := from; i < to; i++ {
-		if r.uneven.has(i) {
+		if r.unequal.has(i) {
 			return true
 		}
 	}
@@ -146,7 +146,7 @@ func (r *regions) newPeriod(all bool) []run {
 	}
 	quiet := make(bitmap, len(r.dirty))
 	for i := range quiet {
-		quiet[i] = r.dirty[i] &^ r.recent[i] &^ r.uneven[i]
+		quiet[i] = r.dirty[i] &^ r.recent[i] &^ r.unequal[i]
 	}
 	clear(r.recent)
 	return quiet.runs()
@@ -178,16 +178,16 @@ func (r *regions) cleared(indexes []int64) {
 	}
 }
 
-// rest reports whether there is nothing left to clear; then the next change sends a kick again.
-func (r *regions) rest() bool {
+// isIdle reports whether there is nothing left to clear; then the next change sends to wake again.
+func (r *regions) isIdle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.dirty {
-		if r.dirty[i]&^r.uneven[i] != 0 {
+		if r.dirty[i]&^r.unequal[i] != 0 {
 			return false
 		}
 	}
-	r.told = false
+	r.isWoken = false
 	return true
 }
 

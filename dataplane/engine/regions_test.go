@@ -111,20 +111,20 @@ func TestRegionsOfTheLargestVolume(t *testing.T) {
 	}
 }
 
-func TestRegionsKickOnceUntilAllIsClear(t *testing.T) {
+func TestRegionsWakeOnceUntilAllMarksAreCleared(t *testing.T) {
 	r := newRegions(1000, 100)
 	r.begin(0, 1)
 	r.begin(500, 1)
-	<-r.kick
-	require.False(t, r.rest(), "rests with dirty regions")
+	<-r.wake
+	require.False(t, r.isIdle(), "rests with dirty regions")
 	select {
-	case <-r.kick:
+	case <-r.wake:
 		t.Fatal("kicked twice")
 	default:
 	}
 	r.newPeriod(false)
 	r.cleared([]int64{0, 5})
-	require.True(t, r.rest(), "does not rest when all is clear")
+	require.True(t, r.isIdle(), "does not rest when all is clear")
 	r.begin(0, 1)
-	<-r.kick
+	<-r.wake
 }

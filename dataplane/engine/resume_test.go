@@ -47,7 +47,7 @@ func changeRegion1(r *rig, e *Engine) {
 	r.stepUntil(func() bool { return len(r.disk("a").marked()) == 0 && len(r.disk("b").marked()) == 0 })
 }
 
-func TestAnInterruptedFullCopyIsGoneOnWith(t *testing.T) {
+func TestAnInterruptedFullCopyContinues(t *testing.T) {
 	all, nothing := []int64{0, 1, 2, 3, 4, 5, 6, 7}, func(*rig) {}
 	refuse := func(name string, op uint16, err error) func(*rig) {
 		return func(r *rig) { r.disk(name).controlErr[op] = err }
@@ -168,7 +168,7 @@ func TestNothingIsKeptOfACopyWhileAMemberIsStillAsked(t *testing.T) {
 }
 
 // A member that has answered no longer prevents the clearing of marks.
-func TestTheNextCopyIsKeptToo(t *testing.T) {
+func TestTheProgressOfTheNextCopyIsKeptToo(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := interruptCopy(r, func(*rig) {})
 	c, g := r.disk("c"), faulty.NewGate()
@@ -258,7 +258,7 @@ func TestInterruptedCopiesUnderLoad(t *testing.T) {
 }
 
 // A region counts as copied when its last byte was copied; the last region of a volume may be short.
-func TestWhichRegionsACopyHasCopied(t *testing.T) {
+func TestHasCopied(t *testing.T) {
 	const size = 5*testRegion + 512
 	for name, c := range map[string]struct {
 		off, end int64

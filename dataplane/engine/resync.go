@@ -40,7 +40,7 @@ const (
 func (e *Engine) equalize(members candidates) *failure {
 	m := e.mirror
 	for {
-		if !e.settle(e.quit) {
+		if !e.updateEpoch(e.quit) {
 			return interrupted(e.ctx)
 		}
 		ro := m.roster.Load()
@@ -91,7 +91,7 @@ func (e *Engine) equalizeOnce(ro *roster, members candidates) error {
 		return fmt.Errorf("flush the replicas: %w", err)
 	}
 	if m.roster.Load() != ro {
-		return errUnsettled
+		return errMembersChanging
 	}
 	return m.clearOn(ro, marked.indexes())
 }

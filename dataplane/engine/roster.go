@@ -48,8 +48,8 @@ func (r *roster) without(m *member) *roster {
 	return newRoster(next)
 }
 
-// settled returns the roster without the leaving members that an epoch does not list, and these members.
-func (r *roster) settled(epoch membership.Epoch) (next *roster, gone []*member) {
+// withoutLeft returns the roster without the leaving members that an epoch does not list, and these members.
+func (r *roster) withoutLeft(epoch membership.Epoch) (next *roster, gone []*member) {
 	n := *r
 	n.leaving = nil
 	for _, m := range r.leaving {
@@ -71,8 +71,8 @@ func (r *roster) promoted() *roster {
 	return newRoster(next)
 }
 
-// standing returns the standing of a member.
-func (r *roster) standing(m *member) membership.Standing {
+// role returns the role of a member.
+func (r *roster) role(m *member) membership.Role {
 	switch {
 	case r.joining == m:
 		return membership.Joining
@@ -106,16 +106,16 @@ type member struct {
 	readErrors atomic.Int64
 	hanging    atomic.Int32 // number of its reads that take long; new reads go to other members
 
-	doubted atomic.Bool // the engine is asking it whether it has admitted a higher generation
-	// asking has one place: the question whether the generation is in force is under way.
-	asking   chan struct{}
+	isBeingAsked atomic.Bool // the engine is asking it whether it has admitted a higher generation
+	// question has one place: the question whether the generation is in force is under way.
+	question chan struct{}
 	dropOnce sync.Once
 	dropped  chan struct{} // closed when it has failed: then the connection must be closed
 	gone     chan struct{} // closed when no epoch lists it any longer; under Engine.mu
 }
 
 func newMember(spec Member, r Replica) *member {
-	m := &member{Replica: r, spec: spec, name: spec.Name, local: spec.Local, asking: make(chan struct{}, 1), dropped: make(chan struct{}), gone: make(chan struct{})}
+	m := &member{Replica: r, spec: spec, name: spec.Name, local: spec.Local, question: make(chan struct{}, 1), dropped: make(chan struct{}), gone: make(chan struct{})}
 	m.async, _ = r.(asyncWriter)
 	return m
 }
@@ -127,8 +127,8 @@ func (m *member) isDropped() bool { return isClosed(m.dropped) }
 // isLost reports whether the connection has ended.
 func (m *member) isLost() bool { return isClosed(m.Done()) }
 
-// ending returns the reason why the connection has ended, if the replica tells it.
-func (m *member) ending() error {
+// lostError returns the reason why the connection has ended, if the replica tells it.
+func (m *member) lostError() error {
 	if r, ok := m.Replica.(interface{ Err() error }); ok {
 		if err := r.Err(); err != nil {
 			return fmt.Errorf("the connection to it was lost: %w", err)

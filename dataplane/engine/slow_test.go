@@ -74,7 +74,7 @@ func TestAMemberThatIsSlowToReadIsExpelled(t *testing.T) {
 	assert.NoError(t, <-answered)
 }
 
-func TestTheTimesCanBeSet(t *testing.T) {
+func TestTheTimesAreConfigurable(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1, func(c *Config) { c.QuietPeriod, c.SlowAfter = time.Second, 400*time.Millisecond })
 	require.NoError(t, writeOnes(e.Backend()))
@@ -126,19 +126,19 @@ func (r *rig) look(e *Engine) {
 	state := func() (told bool, lastLook time.Time) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.told, w.lastLook
+		return w.isWoken, w.lastCheck
 	}
 	deadline := time.Now().Add(time.Minute)
 	for _, before := state(); ; time.Sleep(100 * time.Microsecond) {
 		require.False(r.t, time.Now().After(deadline), "the engine does not look")
 		switch told, last := state(); {
 		case !told:
-			r.clock.Step(membership.LookEvery)
+			r.clock.Step(membership.CheckInterval)
 			return
 		case last.After(before):
 			return
 		case r.clock.Waiters() == 2:
-			r.clock.Step(membership.LookEvery)
+			r.clock.Step(membership.CheckInterval)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestAnEngineThatWasPausedExpelsNobody(t *testing.T) {
 	r.clock.Step(time.Hour)
 	for looked := false; !looked; time.Sleep(100 * time.Microsecond) {
 		w.mu.Lock()
-		looked = w.lastLook.Equal(r.clock.Now())
+		looked = w.lastCheck.Equal(r.clock.Now())
 		w.mu.Unlock()
 	}
 	g.Open()

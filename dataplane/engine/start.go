@@ -37,10 +37,10 @@ func (e *Engine) start() *failure {
 	members := opened.only(epoch)
 	e.learnPredecessor(members)
 	e.tasks.Go(func() { opened.closeOthers(epoch) })
-	if f := e.layOut(members, func() { e.showMembers(epoch, opened) }); f != nil {
+	if f := e.addMembers(members, func() { e.showMembers(epoch, opened) }); f != nil {
 		return f
 	}
-	if !e.enact(epoch, e.quit) {
+	if !e.putInForce(epoch, e.quit) {
 		return interrupted(e.ctx)
 	}
 	return e.equalize(members)
@@ -74,9 +74,9 @@ func (e *Engine) memberNames() []string {
 	return names
 }
 
-// layOut adds the members to the data path, which stays shut, and shows them. Then it watches their connections. A
+// addMembers adds the members to the data path, which stays shut, and shows them. Then it watches their connections. A
 // connection may already be lost; from then on its failure is shown.
-func (e *Engine) layOut(members candidates, show func()) *failure {
+func (e *Engine) addMembers(members candidates, show func()) *failure {
 	var ro roster
 	for _, c := range members {
 		if c.state.RegionBytes != members[0].state.RegionBytes {
@@ -108,7 +108,7 @@ func (e *Engine) layOut(members candidates, show func()) *failure {
 func (e *Engine) watch(b *member) {
 	select {
 	case <-b.Done():
-		e.memberFailed(b, b.ending())
+		e.memberFailed(b, b.lostError())
 	case <-b.dropped:
 		if c, ok := b.Replica.(cutter); ok {
 			c.Cut(errDropped)
@@ -128,7 +128,7 @@ func (e *Engine) open() *failure {
 			return &failure{reason: ReasonFrontendFailed, err: fmt.Errorf("start the frontend: %w", err)}
 		}
 		e.mu.Lock()
-		e.frontended = true
+		e.isFrontendStarted = true
 		e.mu.Unlock()
 	}
 	size := e.offered()

@@ -87,13 +87,13 @@ func TestStopOfAStartThatHangs(t *testing.T) {
 	t.Cleanup(open)
 	<-arrived
 	e.Interrupt()
-	<-e.looped
+	<-e.loopsEnded
 	open()
 	assert.NoError(t, e.Stop(t.Context()))
 }
 
 // The comparison after an unclean stop continues without a member that hangs, even if this is the source.
-func TestResyncGoesOnWithoutAMemberThatHangs(t *testing.T) {
+func TestResyncContinuesWithoutAMemberThatHangs(t *testing.T) {
 	for _, kind := range []faulty.Kind{faulty.Read, faulty.Extents, faulty.Write, faulty.Flush} {
 		for _, victim := range []string{"a", "b"} { // a is the source
 			for _, local := range []string{"a", "b"} {
@@ -131,7 +131,7 @@ func TestResyncGoesOnWithoutAMemberThatHangs(t *testing.T) {
 
 // A rebuild to a disk of this machine that hangs is abandoned when its time is over or the replica is removed. Then
 // another rebuild may start. A replica that opens late is closed, and is not marked.
-func TestARebuildOntoADiskThatHangsIsGivenUp(t *testing.T) {
+func TestARebuildOntoADiskThatHangsIsAbandoned(t *testing.T) {
 	for _, removed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("removed: %t", removed), func(t *testing.T) {
 			r := newRig(t, "a", "c", "d")
@@ -161,7 +161,7 @@ func TestARebuildOntoADiskThatHangsIsGivenUp(t *testing.T) {
 }
 
 // The copy is flushed when no user waits for the replica, so no user would notice a flush that hangs.
-func TestARebuildWhoseFlushHangsIsGivenUp(t *testing.T) {
+func TestARebuildWhoseFlushHangsIsAbandoned(t *testing.T) {
 	for _, local := range []string{"a", "b"} {
 		t.Run(local+" is local", func(t *testing.T) {
 			r := newRig(t, "a", "b")

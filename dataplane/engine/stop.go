@@ -31,7 +31,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	before := e.beginStop()
 	if before.Phase == PhaseStarting {
 		e.fail(failure{reason: ReasonInterrupted, err: errors.New("the engine was stopped before it had started")})
-		e.await(ctx, e.looped)
+		e.await(ctx, e.loopsEnded)
 	}
 	if err := e.stopFrontendInTime(ctx); err != nil {
 		e.resume(before)
@@ -66,7 +66,7 @@ func (e *Engine) StopForce(ctx context.Context) error {
 	if e.ended {
 		return nil
 	}
-	e.await(ctx, e.looped)
+	e.await(ctx, e.loopsEnded)
 	err := e.abortFrontend(ctx)
 	e.end(ctx)
 	if err != nil {
@@ -150,7 +150,7 @@ func (e *Engine) stopFrontendInTime(ctx context.Context) error {
 
 func (e *Engine) stopFrontend(ctx context.Context) error {
 	e.mu.Lock()
-	started := e.frontended
+	started := e.isFrontendStarted
 	e.mu.Unlock()
 	if !started {
 		return nil
@@ -159,7 +159,7 @@ func (e *Engine) stopFrontend(ctx context.Context) error {
 		return err
 	}
 	e.mu.Lock()
-	e.frontended = false
+	e.isFrontendStarted = false
 	e.mu.Unlock()
 	return nil
 }
@@ -170,8 +170,8 @@ func (e *Engine) abortFrontend(ctx context.Context) error {
 		return e.stopFrontend(ctx)
 	}
 	e.mu.Lock()
-	started := e.frontended
-	e.frontended = false
+	started := e.isFrontendStarted
+	e.isFrontendStarted = false
 	e.mu.Unlock()
 	if !started {
 		return nil
@@ -195,7 +195,7 @@ func (e *Engine) finish(ctx context.Context) error {
 		return errors.New("a request did not finish in time")
 	}
 	close(e.quit)
-	if !e.await(ctx, e.looped) {
+	if !e.await(ctx, e.loopsEnded) {
 		return errors.New("a request did not finish in time")
 	}
 	e.mu.Lock()

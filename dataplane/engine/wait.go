@@ -27,8 +27,8 @@ type wait struct {
 
 var waitPool = sync.Pool{New: func() any { return new(wait) }}
 
-// likes are requests of one kind to several members: when one member has answered, the others are waited for.
-type likes struct {
+// peerRequests are requests of one kind to several members: when one member has answered, the others are waited for.
+type peerRequests struct {
 	waits    []*wait // guarded by watchdog.mu
 	answered bool    // guarded by watchdog.mu
 }
@@ -47,11 +47,11 @@ func (w *watchdog) watchRead(m *member, failed []*member, off int64, length int,
 func (w *watchdog) addLocked(r *wait) {
 	r.slot = len(w.waits)
 	w.waits = append(w.waits, r)
-	w.tellLocked()
+	w.wakeLocked()
 }
 
-// watchLike watches a request that was just given to a member, one of several.
-func (w *watchdog) watchLike(l *likes, m *member) *wait {
+// watchPeer watches a request that was just given to a member, one of several.
+func (w *watchdog) watchPeer(l *peerRequests, m *member) *wait {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
@@ -64,8 +64,8 @@ func (w *watchdog) watchLike(l *likes, m *member) *wait {
 	return r
 }
 
-// likeAnswered records that one of several members has answered.
-func (w *watchdog) likeAnswered(l *likes) {
+// peerAnswered records that one of several members has answered.
+func (w *watchdog) peerAnswered(l *peerRequests) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.answered = true
@@ -89,7 +89,7 @@ func (w *watchdog) answeredLocked(r *wait) {
 
 // whileOthersWait runs a request to a member after another member has answered a similar request.
 func (w *watchdog) whileOthersWait(m *member, do func() error) error {
-	r := w.watchLike(&likes{answered: true}, m)
+	r := w.watchPeer(&peerRequests{answered: true}, m)
 	defer w.forgetWait(r)
 	return m.unlessStuck(do)
 }
@@ -105,7 +105,7 @@ func (w *watchdog) whileProbed(m *member, off, length int64, do func() error) er
 // whileAlone runs a request to a replica that is being rebuilt. Only the rebuild waits for it. Its time is limited all
 // the same, because the next rebuild waits too.
 func (w *watchdog) whileAlone(m *member, do func() error) error {
-	r := w.watchLike(&likes{}, m)
+	r := w.watchPeer(&peerRequests{}, m)
 	w.mu.Lock()
 	r.limit = w.rule.AloneAfter()
 	w.mu.Unlock()
@@ -138,17 +138,17 @@ func (w *watchdog) forgetWait(r *wait) (holds bool) {
 // probe reads a small part of the range of a long read from the other members, concurrently, because any of them may
 // hang too.
 func (m *mirror) probe(r *wait) {
-	var asking sync.WaitGroup
+	var probes sync.WaitGroup
 	for _, b := range m.roster.Load().serving {
 		if b == r.member || b.isDropped() || slices.Contains(r.failed, b) {
 			continue
 		}
-		asking.Go(func() {
+		probes.Go(func() {
 			err := b.unlessStuck(func() error { return b.ReadAt(background, make([]byte, min(r.length, probeBytes)), r.off) })
 			if err == nil {
 				m.watchdog.answered(r)
 			}
 		})
 	}
-	asking.Wait()
+	probes.Wait()
 }

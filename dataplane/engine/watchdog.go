@@ -32,24 +32,24 @@ type watchdog struct {
 	failed func(*member, error)
 	unlock func(*span) // releases the range of a read that hangs
 	clock  clock.Clock
-	kick   chan struct{} // receives when there is a request to watch and told is not set
+	wake   chan struct{} // receives when there is a request to watch and isWoken is false
 
-	mu       sync.Mutex
-	fanouts  []*fanout // guarded by mu
-	waits    []*wait   // guarded by mu
-	told     bool      // guarded by mu; kick was sent, and rest has not returned true since
-	lastLook time.Time // guarded by mu
+	mu        sync.Mutex
+	fanouts   []*fanout // guarded by mu
+	waits     []*wait   // guarded by mu
+	isWoken   bool      // guarded by mu; wake was sent to, and isIdle has not returned true since
+	lastCheck time.Time // guarded by mu
 }
 
 func newWatchdog(c clock.Clock, rule membership.SlowRule, failed func(*member, error), unlock func(*span)) *watchdog {
-	return &watchdog{rule: rule, failed: failed, unlock: unlock, clock: c, kick: make(chan struct{}, 1)}
+	return &watchdog{rule: rule, failed: failed, unlock: unlock, clock: c, wake: make(chan struct{}, 1)}
 }
 
-func (w *watchdog) tellLocked() {
-	if !w.told {
-		w.told = true
-		w.lastLook = w.clock.Now()
-		w.kick <- struct{}{}
+func (w *watchdog) wakeLocked() {
+	if !w.isWoken {
+		w.isWoken = true
+		w.lastCheck = w.clock.Now()
+		w.wake <- struct{}{}
 	}
 }
 
@@ -61,13 +61,13 @@ func (w *watchdog) watch(f *fanout) {
 	for i := range f.targets {
 		p := &f.parts[i]
 		p.since, p.waited = time.Time{}, 0
-		if p.handed.Load() {
+		if p.isSent.Load() {
 			p.since = now
 		}
 	}
 	f.slot = len(w.fanouts)
 	w.fanouts = append(w.fanouts, f)
-	w.tellLocked()
+	w.wakeLocked()
 }
 
 // forget stops watching f, which may be a request that was never watched.
@@ -89,11 +89,11 @@ func (w *watchdog) run(ctx context.Context, probe func(*wait)) {
 	defer w.leaveAll(nbd.ESHUTDOWN)
 	for {
 		select {
-		case <-w.kick:
+		case <-w.wake:
 		case <-ctx.Done():
 			return
 		}
-		timer := w.clock.NewTimer(w.rule.LookEvery())
+		timer := w.clock.NewTimer(w.rule.CheckInterval())
 		for rest := false; !rest; {
 			select {
 			case <-timer.C():
@@ -101,59 +101,59 @@ func (w *watchdog) run(ctx context.Context, probe func(*wait)) {
 				timer.Stop()
 				return
 			}
-			for _, r := range w.look() {
+			for _, r := range w.checkWaits() {
 				probe(r)
 			}
-			if rest = w.rest(); !rest {
-				timer.Reset(w.rule.LookEvery())
+			if rest = w.isIdle(); !rest {
+				timer.Reset(w.rule.CheckInterval())
 			}
 		}
 		timer.Stop()
 	}
 }
 
-// rest reports whether nothing is left to watch; then the next request sends a kick again.
-func (w *watchdog) rest() bool {
+// isIdle reports whether nothing is left to watch; then the next request sends to wake again.
+func (w *watchdog) isIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.fanouts) > 0 || len(w.waits) > 0 {
 		return false
 	}
-	w.told = false
+	w.isWoken = false
 	return true
 }
 
-// look adds the time since the last check to each wait, fails the slow members, and returns the reads that must be
-// probed.
-func (w *watchdog) look() (probes []*wait) {
+// checkWaits adds the time since the last check to each wait, fails the slow members, and returns the reads that must
+// be probed.
+func (w *watchdog) checkWaits() (probes []*wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
 	for _, f := range w.fanouts {
 		for i := range f.targets {
-			w.lookAtPartLocked(f, i, now)
+			w.checkPartLocked(f, i, now)
 		}
 	}
 	for _, r := range w.waits {
-		if w.lookAtWaitLocked(r, now) {
+		if w.checkWaitLocked(r, now) {
 			probes = append(probes, r)
 		}
 	}
-	w.lastLook = now
+	w.lastCheck = now
 	return probes
 }
 
-// lookAtPartLocked checks one member's part in a request that another member has answered. The time counts from the
+// checkPartLocked checks one member's part in a request that another member has answered. The time counts from the
 // later of two events: another member had answered, and this member had been given the request. If a local member has
 // failed, its unanswered part is abandoned, because nothing can end a request that hangs in a disk.
-func (w *watchdog) lookAtPartLocked(f *fanout, i int, now time.Time) {
+func (w *watchdog) checkPartLocked(f *fanout, i int, now time.Time) {
 	t, p := f.targets[i], &f.parts[i]
 	switch {
 	case p.ended.Load():
 		return
 	case !p.since.IsZero():
-		p.waited = w.rule.Waited(p.waited, p.since, w.lastLook, now)
-	case p.handed.Load():
+		p.waited = w.rule.Waited(p.waited, p.since, w.lastCheck, now)
+	case p.isSent.Load():
 		p.since = now
 	}
 	if w.rule.IsSlow(p.waited) {
@@ -164,11 +164,11 @@ func (w *watchdog) lookAtPartLocked(f *fanout, i int, now time.Time) {
 	}
 }
 
-// lookAtWaitLocked checks a request to one member, and reports whether another member must be probed. A read that hangs
+// checkWaitLocked checks a request to one member, and reports whether another member must be probed. A read that hangs
 // in a local disk releases its range when the member has failed: its result will not be used.
-func (w *watchdog) lookAtWaitLocked(r *wait, now time.Time) (probe bool) {
+func (w *watchdog) checkWaitLocked(r *wait, now time.Time) (probe bool) {
 	if r.answered.IsZero() {
-		r.waited = w.rule.Waited(r.waited, r.began, w.lastLook, now)
+		r.waited = w.rule.Waited(r.waited, r.began, w.lastCheck, now)
 		if r.waited >= w.rule.ProbeAfter() && !r.noProbe {
 			r.noProbe, r.held, r.hangs = true, true, true
 			r.member.hanging.Add(1)
@@ -178,7 +178,7 @@ func (w *watchdog) lookAtWaitLocked(r *wait, now time.Time) (probe bool) {
 			w.failed(r.member, errTooLong)
 		}
 	} else {
-		r.waited = w.rule.Waited(r.waited, r.answered, w.lastLook, now)
+		r.waited = w.rule.Waited(r.waited, r.answered, w.lastCheck, now)
 		if w.rule.IsSlow(r.waited) {
 			w.failed(r.member, errSlow)
 		}

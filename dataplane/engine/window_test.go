@@ -55,7 +55,7 @@ func (p *plodder) work() {
 	p.rig.clock.Step(plodding)
 	for w := (*p.e).mirror.watchdog; ; time.Sleep(20 * time.Microsecond) {
 		w.mu.Lock()
-		late := w.told && p.rig.clock.Since(w.lastLook) > membership.LookEvery+plodding
+		late := w.isWoken && p.rig.clock.Since(w.lastCheck) > membership.CheckInterval+plodding
 		w.mu.Unlock()
 		if !late {
 			return
@@ -82,7 +82,7 @@ func (p *plodder) Flush(ctx context.Context) error {
 }
 
 // A slow disk that works is not expelled for the length of its queue, however many requests users have under way.
-func TestASlowDiskBesideAFastOneStays(t *testing.T) {
+func TestASlowDiskNextToAFastOneStays(t *testing.T) {
 	const writers, writes = 4000, 4800 // 19 s of work for the slow disk
 	r := newRig(t, "a", "b")
 	r.local = "a"

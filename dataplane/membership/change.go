@@ -72,8 +72,8 @@ const (
 	// SlowAfter is the time after which an unanswered request makes a member slow. It counts from another member's
 	// answer to the same request.
 	SlowAfter = 8 * time.Second
-	// LookEvery is how often an engine checks the requests that some members have answered and others have not.
-	LookEvery = SlowAfter / 8
+	// CheckInterval is how often an engine checks the requests that some members have answered and others have not.
+	CheckInterval = SlowAfter / 8
 )
 
 // SlowRule decides which members are slow. It is relative: without another member's answer there is no wait. So an
@@ -83,20 +83,20 @@ type SlowRule struct {
 	After time.Duration
 }
 
-// LookEvery is how often an engine checks: the constant LookEvery if After is SlowAfter.
-func (r SlowRule) LookEvery() time.Duration { return r.After / (SlowAfter / LookEvery) }
+// CheckInterval is how often an engine checks: the constant CheckInterval if After is SlowAfter.
+func (r SlowRule) CheckInterval() time.Duration { return r.After / (SlowAfter / CheckInterval) }
 
 // ProbeAfter is how long a read may take before the engine sends a similar read to another member. The answer shows
 // whether one member is slow or all members are.
-func (r SlowRule) ProbeAfter() time.Duration { return 2 * r.LookEvery() }
+func (r SlowRule) ProbeAfter() time.Duration { return 2 * r.CheckInterval() }
 
 // AloneAfter is how long a replica under rebuild may take for a request that no other replica gets at that time, such
 // as a flush of the copy.
 func (r SlowRule) AloneAfter() time.Duration { return 8 * r.After }
 
-// maxLook is the most that one check may add to a wait. If the engine checks later than that, it was not running
+// maxCheck is the most that one check may add to a wait. If the engine checks later than that, it was not running
 // itself, and answers that arrived in the meantime are still unread.
-func (r SlowRule) maxLook() time.Duration { return 2 * r.LookEvery() }
+func (r SlowRule) maxCheck() time.Duration { return 2 * r.CheckInterval() }
 
 // Waited returns how long a member has kept a request waiting since another member answered it. It counts only the time
 // in which the engine was running. before is the result of the last check, or zero at the first check. answered is when
@@ -106,7 +106,7 @@ func (r SlowRule) Waited(before time.Duration, answered, lastLook, now time.Time
 	if answered.After(lastLook) {
 		since = answered
 	}
-	return before + max(0, min(now.Sub(since), r.maxLook()))
+	return before + max(0, min(now.Sub(since), r.maxCheck()))
 }
 
 // IsSlow reports whether a member that has kept a request waiting for this time is slow.

@@ -107,9 +107,9 @@ func TestTheTimesOfTheSlowRuleKeepTheirRelation(t *testing.T) {
 		{80 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond},
 	} {
 		rule := SlowRule{After: tc.after}
-		assert.Equal(t, tc.look, rule.LookEvery(), tc.after)
+		assert.Equal(t, tc.look, rule.CheckInterval(), tc.after)
 		assert.Equal(t, tc.probe, rule.ProbeAfter(), tc.after)
-		assert.Equal(t, tc.most, rule.maxLook(), tc.after)
+		assert.Equal(t, tc.most, rule.maxCheck(), tc.after)
 		assert.False(t, rule.IsSlow(tc.after-1), tc.after)
 		assert.True(t, rule.IsSlow(tc.after), tc.after)
 	}

@@ -2,12 +2,12 @@ package membership
 
 import "slices"
 
-// Standing is the relation of a replica to the volume at the moment of a judgement.
-type Standing int
+// Role is the relation of a replica to the volume at the moment of a judgement.
+type Role int
 
 const (
 	// Serving: the replica is a member of the epoch in force, or of the proposed one, and has not failed.
-	Serving Standing = iota
+	Serving Role = iota
 	// Leaving: it has failed, and an epoch in force or proposed still lists it.
 	Leaving
 	// Joining: it is being rebuilt, and no epoch lists it.
@@ -34,8 +34,8 @@ const (
 
 // Part is one replica's part in a change. Every replica that is Serving or Leaving must have one.
 type Part struct {
-	Standing Standing
-	Result   Result
+	Role   Role
+	Result Result
 }
 
 // Answer is the reply to the user who requested a change.
@@ -62,9 +62,9 @@ type Judgement struct {
 	// epoch. A joining replica ends its rebuild. Expel never names the last serving replica. After acting on it the
 	// caller must judge again, because other replicas may have failed at the same time.
 	Expel []int
-	// Uneven says that several serving replicas may hold different data in the range. It must stay marked until it was
+	// Unequal says that several serving replicas may hold different data in the range. It must stay marked until it was
 	// made equal.
-	Uneven bool
+	Unequal bool
 }
 
 // Judge is the rule of acknowledgement: a change is acknowledged only when every replica that a successor might start
@@ -86,7 +86,7 @@ func Judge(parts []Part) Judgement {
 	var serving [Broken + 1]int
 	total := 0
 	for _, p := range parts {
-		if p.Standing == Serving {
+		if p.Role == Serving {
 			serving[p.Result]++
 			total++
 		}
@@ -95,14 +95,14 @@ func Judge(parts []Part) Judgement {
 	case serving[Stored] > 0:
 		return judgeStored(parts)
 	case total > 0 && serving[NoSpace] == total:
-		return Judgement{Answer: RefuseNoSpace, Uneven: total > 1, Expel: joining(parts)}
+		return Judgement{Answer: RefuseNoSpace, Unequal: total > 1, Expel: joining(parts)}
 	case total > 0 && serving[Unsupported] == total:
 		return Judgement{Answer: RefuseUnsupported, Expel: joining(parts, Unsupported)}
 	}
-	j := Judgement{Answer: RefuseBroken, Uneven: total > 1, Expel: joining(parts)}
+	j := Judgement{Answer: RefuseBroken, Unequal: total > 1, Expel: joining(parts)}
 	left := total
 	for i, p := range parts {
-		if p.Standing == Serving && (p.Result == Broken || p.Result == Missed) && left > 1 {
+		if p.Role == Serving && (p.Result == Broken || p.Result == Missed) && left > 1 {
 			j.Expel = append(j.Expel, i)
 			left--
 		}
@@ -114,13 +114,13 @@ func Judge(parts []Part) Judgement {
 func judgeStored(parts []Part) Judgement {
 	j := Judgement{Answer: Acknowledge}
 	for i, p := range parts {
-		if p.Result == Stored || p.Standing == Left {
+		if p.Result == Stored || p.Role == Left {
 			continue
 		}
-		if p.Standing != Joining {
+		if p.Role != Joining {
 			j.Answer = WaitForEpoch
 		}
-		if p.Standing != Leaving {
+		if p.Role != Leaving {
 			j.Expel = append(j.Expel, i)
 		}
 	}
@@ -128,10 +128,10 @@ func judgeStored(parts []Part) Judgement {
 }
 
 // joining returns the joining replicas, except those with one of these results.
-func joining(parts []Part, but ...Result) []int {
+func joining(parts []Part, except ...Result) []int {
 	var out []int
 	for i, p := range parts {
-		if p.Standing == Joining && !slices.Contains(but, p.Result) {
+		if p.Role == Joining && !slices.Contains(except, p.Result) {
 			out = append(out, i)
 		}
 	}

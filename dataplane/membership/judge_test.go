@@ -14,7 +14,7 @@ func TestJudge(t *testing.T) {
 		}
 		return parts
 	}
-	with := func(parts []Part, s Standing, r Result) []Part { return append(parts, Part{s, r}) }
+	with := func(parts []Part, s Role, r Result) []Part { return append(parts, Part{s, r}) }
 	for _, tc := range []struct {
 		name  string
 		parts []Part
@@ -28,12 +28,12 @@ func TestJudge(t *testing.T) {
 		{"a leaving one missed it → the answer waits", with(serves(Stored), Leaving, Missed), Judgement{Answer: WaitForEpoch}},
 		{"a leaving one stored it before it failed → acknowledged", with(serves(Stored), Leaving, Stored), Judgement{Answer: Acknowledge}},
 		{"one that has left missed it → acknowledged", with(serves(Stored), Left, Broken), Judgement{Answer: Acknowledge}},
-		{"all full → no space, nobody is expelled", serves(NoSpace, NoSpace), Judgement{Answer: RefuseNoSpace, Uneven: true}},
+		{"all full → no space, nobody is expelled", serves(NoSpace, NoSpace), Judgement{Answer: RefuseNoSpace, Unequal: true}},
 		{"the only one full → no space, nothing is uneven", serves(NoSpace), Judgement{Answer: RefuseNoSpace}},
 		{"all refuse the kind → refused", serves(Unsupported, Unsupported), Judgement{Answer: RefuseUnsupported}},
-		{"full and refused → an error, nobody is expelled", serves(Unsupported, NoSpace), Judgement{Answer: RefuseBroken, Uneven: true}},
-		{"full and broken → the broken one is expelled", serves(NoSpace, Broken), Judgement{Answer: RefuseBroken, Uneven: true, Expel: []int{1}}},
-		{"all broken → the last stays", serves(Broken, Broken, Broken), Judgement{Answer: RefuseBroken, Uneven: true, Expel: []int{0, 1}}},
+		{"full and refused → an error, nobody is expelled", serves(Unsupported, NoSpace), Judgement{Answer: RefuseBroken, Unequal: true}},
+		{"full and broken → the broken one is expelled", serves(NoSpace, Broken), Judgement{Answer: RefuseBroken, Unequal: true, Expel: []int{1}}},
+		{"all broken → the last stays", serves(Broken, Broken, Broken), Judgement{Answer: RefuseBroken, Unequal: true, Expel: []int{0, 1}}},
 		{"the only one broken → an error, it stays", serves(Broken), Judgement{Answer: RefuseBroken}},
 		{"stored only by one that is leaving → never acknowledged", with(serves(Broken), Leaving, Stored), Judgement{Answer: RefuseBroken}},
 		{"stored only by one that is joining → never acknowledged", with(serves(NoSpace), Joining, Stored), Judgement{Answer: RefuseNoSpace, Expel: []int{1}}},
@@ -49,13 +49,13 @@ func TestJudge(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got := Judge(tc.parts)
 			assert.Equal(t, tc.want.Answer, got.Answer)
-			assert.Equal(t, tc.want.Uneven, got.Uneven)
+			assert.Equal(t, tc.want.Unequal, got.Unequal)
 			assert.Equal(t, tc.want.Expel, got.Expel)
 		})
 	}
 }
 
-// The test covers every combination of standing and result for up to three replicas. A change is acknowledged at once
+// The test covers every combination of role and result for up to three replicas. A change is acknowledged at once
 // only if every replica that an epoch may list has it, and one serves. The last serving replica is never expelled. A
 // rebuild continues only if the joining replica has the whole change like the serving replicas, or nothing of it like
 // them.
@@ -65,24 +65,24 @@ func TestJudgeOverAllCombinations(t *testing.T) {
 		j := Judge(prefix)
 		serving, lacking, stored := 0, 0, 0
 		for i, p := range prefix {
-			listed := p.Standing == Serving || p.Standing == Leaving
+			listed := p.Role == Serving || p.Role == Leaving
 			if listed && p.Result != Stored {
 				lacking++
 			}
-			if p.Standing == Serving && p.Result == Stored {
+			if p.Role == Serving && p.Result == Stored {
 				stored++
 			}
-			if p.Standing == Serving && !slices.Contains(j.Expel, i) {
+			if p.Role == Serving && !slices.Contains(j.Expel, i) {
 				serving++
 			}
 			same := p.Result == Stored && (j.Answer == Acknowledge || j.Answer == WaitForEpoch) || p.Result == Unsupported && j.Answer == RefuseUnsupported
-			if p.Standing == Joining {
+			if p.Role == Joining {
 				assert.NotEqual(t, same, slices.Contains(j.Expel, i), "%v: the rebuild of %d: %+v", prefix, i, j)
 			}
 		}
 		assert.Equal(t, lacking == 0 && stored > 0, j.Answer == Acknowledge, "%v: %+v", prefix, j)
 		assert.Equal(t, lacking > 0 && stored > 0, j.Answer == WaitForEpoch)
-		assert.False(t, serving == 0 && slices.ContainsFunc(prefix, func(p Part) bool { return p.Standing == Serving }), "%v: the last is expelled", prefix)
+		assert.False(t, serving == 0 && slices.ContainsFunc(prefix, func(p Part) bool { return p.Role == Serving }), "%v: the last is expelled", prefix)
 		if len(prefix) == 3 {
 			return
 		}

@@ -101,8 +101,8 @@ func TestAQuestionOfAnOlderEngineIsNotTheNewOnes(t *testing.T) {
 	assert.Nil(t, a.before())
 }
 
-// The question is answered although the disk hangs in a write and in the replica's lane: a slow disk does not mute a
-// share.
+// The question is answered although the disk hangs in a write and in the replica's lane: a slow disk does not close the
+// port of a share.
 func TestTheQuestionWaitsForNoDisk(t *testing.T) {
 	for kind, name := range map[string]string{"write": dataName, "sync": metaTempName} {
 		f := memfs.New()

@@ -7,6 +7,6 @@
 //	rules      the explored protocol; a test shows that each weaker rule is wrong
 //
 // The former server is on the silent node, or is cut off together with it, so the client reaches it all the time. An
-// event that never happens stands for a crash or a pause. Package dataplane/membership/mutemodel models the members
-// that determine the age of the former server's last question.
+// event that never happens stands for a crash or a pause. Package dataplane/membership/partitionmodel models the
+// members that determine the age of the former server's last question.
 package lostmodel

@@ -114,7 +114,7 @@ func (s *shareSeries) leadOnThisKernel(ctx context.Context, t *testing.T) string
 
 // needsTables skips a failure that needs the share and one of its clients on the same node, if the node's kernel has no
 // nftables for IP. Without nftables, clients lose their locks when a share moves to that node or from it. The share
-// also never becomes mute (share/firewall).
+// also never closes its port (share/firewall).
 func (s *shareSeries) needsTables(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	if out, err := s.c.OnNode(ctx, node, "modprobe", "-n", "nft_chain_nat"); err != nil {

@@ -313,14 +313,14 @@ func (st *step) refuse(k int, w set) {
 func (e *engineState) parts(unless membership.Result) []membership.Part {
 	var out []membership.Part
 	for i := range replicas {
-		p := membership.Part{Standing: membership.Left, Result: unless}
+		p := membership.Part{Role: membership.Left, Result: unless}
 		switch {
 		case e.serving.has(i):
-			p.Standing = membership.Serving
+			p.Role = membership.Serving
 		case e.leaving.has(i):
-			p.Standing = membership.Leaving
+			p.Role = membership.Leaving
 		case int(e.target) == i+1:
-			p.Standing = membership.Joining
+			p.Role = membership.Joining
 		}
 		if e.applied.has(i) {
 			p.Result = membership.Stored

@@ -1,4 +1,4 @@
-package mutemodel
+package partitionmodel
 
 import "fmt"
 

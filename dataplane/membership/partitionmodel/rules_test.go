@@ -1,4 +1,4 @@
-package mutemodel
+package partitionmodel
 
 // rules is the protocol to explore: the zero value is the real protocol, and each field weakens one rule.
 type rules struct {
