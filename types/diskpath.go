@@ -22,18 +22,18 @@ var systemPath = regexp.MustCompile(SystemPathPattern)
 
 // The reasons why a path cannot be the path of a disk. Each is a clause that follows the path.
 var (
-	errPathRelative = errors.New("must be an absolute path")
-	errPathSystem   = errors.New("is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1")
+	ErrPathRelative = errors.New("must be an absolute path")
+	ErrPathSystem   = errors.New("is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1")
 )
 
 // CheckDiskPath returns an error if a directory cannot be a disk because of its path. Its content does not matter.
 // The error does not contain the path. A path that is not clean is treated like its clean form.
 func CheckDiskPath(p string) error {
 	if !path.IsAbs(p) {
-		return errPathRelative
+		return ErrPathRelative
 	}
 	if systemPath.MatchString(path.Clean(p)) {
-		return errPathSystem
+		return ErrPathSystem
 	}
 	return nil
 }

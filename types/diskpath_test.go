@@ -15,17 +15,15 @@ func TestCheckDiskPath(t *testing.T) {
 		"/", "/etc", "/etc/kubernetes/manifests", "/proc/1", "/sys", "/dev", "/dev/longhorn", "/boot", "/usr/local", "/bin", "/sbin", "/lib64",
 		"/run", "/run/longhorn", "/var", "/var/lib", "/var/run/x", "/var/lib/kubelet", "/var/lib/kubelet/pods", "/root", "//etc/", "/mnt/../etc", "/var/lib/etcd",
 	} {
-		assert.ErrorIs(t, CheckDiskPath(p), errPathSystem, p)
-		assert.Error(t, CheckSetting(SettingDefaultDataPath, p), p)
+		assert.ErrorIs(t, CheckDiskPath(p), ErrPathSystem, p)
 	}
 	for _, p := range []string{"", "mnt", "./mnt", "../etc"} {
-		assert.ErrorIs(t, CheckDiskPath(p), errPathRelative, p)
+		assert.ErrorIs(t, CheckDiskPath(p), ErrPathRelative, p)
 	}
 	for _, p := range []string{
 		"/var/lib/longhorn", "/var/lib/longhorn/", "/mnt/disk", "/mnt", "/data", "/opt/x", "/srv", "/home/u/disk", "/etcetera", "/devices", "/run-d", "/var/lib/kubelet2", "/mnt/etc",
 	} {
 		assert.NoError(t, CheckDiskPath(p), p)
-		assert.NoError(t, CheckSetting(SettingDefaultDataPath, p), p)
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 // for example apps/ReplicaSet. Kinds of the core group have no group.
 type PodOwners []string
 
-var podOwnerEntries = EntryRule{
+// PodOwnerEntries is the rule of the entries of PodOwners.
+var PodOwnerEntries = EntryRule{
 	Separator: ";", Pattern: `^([^/ ,]+/)?[^/ ,]+$`,
 	Says: "has the entry %q; each entry must be GROUP/KIND, as apps/StatefulSet, and entries are separated by semicolons",
 }
@@ -32,14 +33,15 @@ func ParsePodOwners(text string) (PodOwners, error) {
 			kind = group
 		}
 		if grouped && group == "" || kind == "" || strings.ContainsAny(kind, "/ ,") || strings.ContainsAny(group, " ,") {
-			return nil, fmt.Errorf(podOwnerEntries.Says, part)
+			return nil, fmt.Errorf(PodOwnerEntries.Says, part)
 		}
 		owners = append(owners, part)
 	}
 	return owners, nil
 }
 
-func checkPodOwners(text string) error {
+// CheckPodOwners checks such a list.
+func CheckPodOwners(text string) error {
 	_, err := ParsePodOwners(text)
 	return err
 }

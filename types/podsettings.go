@@ -107,7 +107,7 @@ func (s PodSettings) PriorityClass(builtIn string) string {
 
 // Tolerations returns the tolerations of the settings. The value has passed its check.
 func (s PodSettings) Tolerations() []corev1.Toleration {
-	list, _ := parseTolerations(s[SettingTaintToleration])
+	list, _ := ParseTolerations(s[SettingTaintToleration])
 	return list
 }
 
@@ -171,33 +171,11 @@ var (
 	}
 )
 
-// parseTolerations reads "key=value:Effect;key:Effect". Without a value any value is tolerated, without an effect any
-// effect. The error is a badEntry for the first entry that is not a toleration.
-func parseTolerations(text string) ([]corev1.Toleration, error) {
-	var list []corev1.Toleration
-	for _, part := range parts(text) {
-		t, err := parseToleration(part)
-		if err != nil {
-			return nil, &badEntry{strings.TrimSpace(part), err}
-		}
-		list = append(list, t)
-	}
-	return list, nil
-}
-
-// badEntry is an invalid entry of a list. err describes the fault, as the object of a sentence.
-type badEntry struct {
-	entry string
-	err   error
-}
-
-func (e *badEntry) Error() string { return fmt.Sprintf("the entry %q with %v", e.entry, e.err) }
-
 func checkTolerations(text string) error {
-	_, err := parseTolerations(text)
-	var bad *badEntry
+	_, err := ParseTolerations(text)
+	var bad *TolerationError
 	if errors.As(err, &bad) {
-		return fmt.Errorf(tolerationEntries.Says+"; this one has %w", bad.entry, bad.err)
+		return fmt.Errorf(tolerationEntries.Says+"; this one has %w", bad.Entry, bad.Err)
 	}
 	return err
 }
@@ -205,7 +183,7 @@ func checkTolerations(text string) error {
 // parseNodeSelector reads "key:value;key2:value2". An empty text gives a nil selector.
 func parseNodeSelector(text string) (map[string]string, error) {
 	var selector map[string]string
-	for _, part := range parts(text) {
+	for _, part := range Entries(text) {
 		key, value, found := strings.Cut(part, ":")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		if !found || len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {

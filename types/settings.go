@@ -81,17 +81,6 @@ type SettingDefinition struct {
 	values string
 }
 
-// EntryRule is the rule of the entries of a list. Spaces around an entry are ignored. The rule does not apply to
-// empty entries.
-type EntryRule struct {
-	Separator string
-	// Pattern is a regular expression that every valid entry matches.
-	Pattern string
-	// Says is the message for an entry that does not match. It follows "it ", and %q stands for the entry. An error
-	// of the setting's own rule starts with the same text.
-	Says string
-}
-
 // Settings lists the names of all settings, sorted.
 func Settings() []SettingName {
 	names := make([]SettingName, 0, len(settingDefinitions))

@@ -91,7 +91,7 @@ var settingDefinitions = []SettingDefinition{
 	{
 		Name: SettingDefaultDataPath, DisplayName: "Default Data Path", Category: SettingCategoryGeneral,
 		Type: SettingTypeString, Default: "/var/lib/longhorn", rule: CheckDiskPath, values: "an absolute path below `/`", Effect: SettingEffectNewDisks,
-		Pattern: "^/", PatternSays: errPathRelative.Error(), Never: SystemPathPattern, NeverSays: errPathSystem.Error(),
+		Pattern: "^/", PatternSays: ErrPathRelative.Error(), Never: SystemPathPattern, NeverSays: ErrPathSystem.Error(),
 		Description: "The directory that becomes the default disk of a new node. Existing disks are not changed.",
 	},
 	{
@@ -146,7 +146,7 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingAutoDeletePodBlacklist, DisplayName: "Black List for Auto Delete Pod When The Volume Is Detached Unexpectedly",
-		Category: SettingCategoryGeneral, Type: SettingTypeString, Default: "", rule: checkPodOwners, Entries: &podOwnerEntries, values: "`GROUP/KIND;GROUP/KIND`", Effect: SettingEffectAtOnce,
+		Category: SettingCategoryGeneral, Type: SettingTypeString, Default: "", rule: CheckPodOwners, Entries: &PodOwnerEntries, values: "`GROUP/KIND;GROUP/KIND`", Effect: SettingEffectAtOnce,
 		Description: "Kinds of controllers, such as apps/StatefulSet;apps/DaemonSet. auto-delete-pod-when-volume-detached-unexpectedly never restarts their pods. The pods of a Deployment belong to an apps/ReplicaSet.",
 	},
 	{
@@ -162,7 +162,7 @@ var settingDefinitions = []SettingDefinition{
 	},
 	{
 		Name: SettingRWXVolumeAllowedClients, DisplayName: "RWX Volume Allowed Clients", Category: SettingCategoryGeneral,
-		Type: SettingTypeString, Default: ShareClientsNodes, rule: checkShareClients, Entries: &shareClientEntries, values: "`nodes`, `any`, addresses, networks", Effect: SettingEffectAtOnce,
+		Type: SettingTypeString, Default: ShareClientsNodes, rule: CheckShareClients, Entries: &ShareClientEntries, values: "`nodes`, `any`, addresses, networks", Effect: SettingEffectAtOnce,
 		Description: "Clients that may mount shared volumes over NFS, separated by commas: nodes (the cluster's nodes), addresses, and networks such as 192.0.2.0/24; or any, which sets no limit. " +
 			"If the value is only nodes, no shared volume is published to a node until its daemon has reported the node's addresses. If the value also lists addresses or networks, publishing does not wait for these reports. " +
 			"A change reaches running shares within two minutes. It also cuts off mounted clients that are no longer allowed.",

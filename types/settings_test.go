@@ -104,6 +104,9 @@ func TestCheckSetting(t *testing.T) {
 			`setting blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly with invalid value "apps/StatefulSet,apps/DaemonSet": it has the entry "apps/StatefulSet,apps/DaemonSet"; each entry must be GROUP/KIND, as apps/StatefulSet, and entries are separated by semicolons`,
 		},
 		{"empty → valid, the default", "default-data-path", "", ""},
+		{"a directory of the system → refused", "default-data-path", "/etc", `setting default-data-path with invalid value "/etc": it is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1`},
+		{"any client and others → refused", "rwx-volume-allowed-clients", "any,nodes", `setting rwx-volume-allowed-clients with invalid value "any,nodes": it must contain nothing else if it contains any`},
+		{"networks of clients → valid", "rwx-volume-allowed-clients", "nodes,10.0.0.0/8", ""},
 		{"an unknown name → refused", "nix", "1", `setting "nix" does not exist`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package types
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -108,7 +107,7 @@ func ParseNFSSquash(text string) (NFSSquash, error) {
 // nil selector. The error names the parameter, the value and the rule.
 func ParseShareNodeSelector(text string) (map[string]string, error) {
 	selector := map[string]string{}
-	for _, part := range parts(text) {
+	for _, part := range Entries(text) {
 		key, value, found := strings.Cut(part, ":")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		if !found || len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
@@ -128,37 +127,10 @@ func ParseShareNodeSelector(text string) (map[string]string, error) {
 // ParseShareTolerations reads the parameter shareManagerTolerations, "key=value:Effect;key:Effect". Without a value any
 // value is tolerated, without an effect any effect. The error names the parameter, the value and the rule.
 func ParseShareTolerations(text string) ([]corev1.Toleration, error) {
-	list, err := parseTolerations(text)
+	list, err := ParseTolerations(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %q must be key=value:Effect or key:Effect, separated by ';', with an effect of NoSchedule, PreferNoSchedule or NoExecute; it has %w",
 			ParameterShareTolerations, text, err)
 	}
 	return list, nil
-}
-
-// parseToleration reads one entry. The error names the wrong part of it.
-func parseToleration(text string) (corev1.Toleration, error) {
-	taint, effect, _ := strings.Cut(text, ":")
-	key, value, hasValue := strings.Cut(strings.TrimSpace(taint), "=")
-	t := corev1.Toleration{Key: strings.TrimSpace(key), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffect(strings.TrimSpace(effect))}
-	if hasValue {
-		t.Operator, t.Value = corev1.TolerationOpEqual, strings.TrimSpace(value)
-	}
-	switch t.Effect {
-	case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
-	default:
-		return t, fmt.Errorf("the invalid effect %q", t.Effect) // scripts look for "invalid effect"
-	}
-	if len(validation.IsQualifiedName(t.Key)) > 0 {
-		return t, fmt.Errorf("the invalid key %q", t.Key)
-	}
-	if len(validation.IsValidLabelValue(t.Value)) > 0 {
-		return t, fmt.Errorf("the invalid value %q", t.Value)
-	}
-	return t, nil
-}
-
-// parts splits a text at ';' and omits empty parts.
-func parts(text string) []string {
-	return slices.DeleteFunc(strings.Split(text, ";"), func(part string) bool { return strings.TrimSpace(part) == "" })
 }

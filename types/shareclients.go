@@ -46,7 +46,8 @@ type ShareClients struct {
 	Networks []netip.Prefix
 }
 
-var shareClientEntries = EntryRule{
+// ShareClientEntries is the rule of the entries of ShareClients.
+var ShareClientEntries = EntryRule{
 	Separator: ",", Pattern: "^(" + ShareClientsNodes + "|" + ShareClientsAny + "|[0-9A-Fa-f:.]+(/[0-9]{1,3})?)$",
 	Says: "must be " + ShareClientsNodes + ", " + ShareClientsAny + ", addresses and networks, separated by ','; %q is none of them",
 }
@@ -64,7 +65,7 @@ func ParseShareClients(value string) (ShareClients, error) {
 		default:
 			network, err := ParseShareClient(word)
 			if err != nil {
-				return c, fmt.Errorf(shareClientEntries.Says, word)
+				return c, fmt.Errorf(ShareClientEntries.Says, word)
 			}
 			c.Networks = append(c.Networks, network)
 		}
@@ -76,7 +77,8 @@ func ParseShareClients(value string) (ShareClients, error) {
 	return c, nil
 }
 
-func checkShareClients(value string) error {
+// CheckShareClients checks a value for ParseShareClients.
+func CheckShareClients(value string) error {
 	_, err := ParseShareClients(value)
 	return err
 }

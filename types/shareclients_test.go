@@ -30,11 +30,11 @@ func TestParseShareClients(t *testing.T) {
 			got, err := ParseShareClients(c.value)
 			if c.err != "" {
 				require.EqualError(t, err, c.err)
-				require.ErrorContains(t, CheckSetting(SettingRWXVolumeAllowedClients, c.value), c.err)
+				require.ErrorContains(t, CheckShareClients(c.value), c.err)
 				return
 			}
 			require.NoError(t, err)
-			require.NoError(t, CheckSetting(SettingRWXVolumeAllowedClients, c.value))
+			require.NoError(t, CheckShareClients(c.value))
 			assert.Equal(t, c.want, got)
 		})
 	}

@@ -102,7 +102,7 @@ func TestTheDefinitionOfVolumesHasTheOptions(t *testing.T) {
 }
 
 func TestThePageOfSettingsNamesEachVolumeOption(t *testing.T) {
-	page, err := os.ReadFile(settingsDocument)
+	page, err := os.ReadFile("../docs/SETTINGS.md")
 	require.NoError(t, err)
 	_, parameters, found := strings.Cut(string(page), "\nParameters of a StorageClass: ")
 	require.True(t, found)
