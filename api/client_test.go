@@ -15,7 +15,7 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // newClient returns a client that calls the bench's server over TCP.
@@ -70,7 +70,7 @@ func TestTheClientLeadsAVolumeThroughItsLife(t *testing.T) {
 }
 
 func TestTheClientReadsNodesAndSettings(t *testing.T) {
-	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultReplicaCount, "2"))...)
+	b := newBench(t, append(threeNodes(), build.Setting(settings.DefaultReplicaCount, "2"))...)
 	c, ctx := newClient(t, b.server), t.Context()
 	nodes, err := c.Nodes(ctx)
 	require.NoError(t, err)
@@ -80,9 +80,9 @@ func TestTheClientReadsNodesAndSettings(t *testing.T) {
 	node, err := c.Node(ctx, "node-3")
 	require.NoError(t, err)
 	assert.Equal(t, "True", node.Conditions["Ready"].Status)
-	settings, err := c.Settings(ctx)
+	shown, err := c.Settings(ctx)
 	require.NoError(t, err)
-	assert.Len(t, settings, len(types.Settings()))
+	assert.Len(t, shown, len(settings.All()))
 	setting, err := c.UpdateSetting(ctx, "default-replica-count", "3")
 	require.NoError(t, err)
 	assert.Equal(t, `{"v1":"3","v2":"3"}`, setting.Value)

@@ -13,7 +13,7 @@ import (
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 func TestUnknownFieldsAreRefused(t *testing.T) {
@@ -33,7 +33,7 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name+" → refused", func(t *testing.T) {
-			b := newBench(t, append(threeNodes(), detached("vol"), build.Setting(types.SettingDefaultReplicaCount, "3"))...)
+			b := newBench(t, append(threeNodes(), detached("vol"), build.Setting(settings.DefaultReplicaCount, "3"))...)
 			w := do(t, b.server, c.method, c.path, c.body)
 			assert.Equal(t, 422, w.Code)
 			assert.Contains(t, decoded[v1.Error](t, w).Message, c.want)
@@ -44,7 +44,7 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 
 // TestWholeResourcesAreAccepted: Longhorn's clients send back what they read.
 func TestWholeResourcesAreAccepted(t *testing.T) {
-	b := newBench(t, append(threeNodes(), detached("vol"), build.Setting(types.SettingDefaultReplicaCount, "3"))...)
+	b := newBench(t, append(threeNodes(), detached("vol"), build.Setting(settings.DefaultReplicaCount, "3"))...)
 	for _, path := range []string{"/v1/nodes/node-1", "/v1/settings/default-replica-count"} {
 		w := do(t, b.server, "PUT", path, do(t, b.server, "GET", path, "").Body.String())
 		assert.Equal(t, 200, w.Code, w.Body)

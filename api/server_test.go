@@ -14,7 +14,7 @@ import (
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // The paths of the objects in the requests below.
@@ -338,7 +338,7 @@ func TestANodeIsDeletedOnlyWithoutItsKubernetesNode(t *testing.T) {
 }
 
 func TestUpdatesReachTheObjects(t *testing.T) {
-	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultReplicaCount, "3"))...)
+	b := newBench(t, append(threeNodes(), build.Setting(settings.DefaultReplicaCount, "3"))...)
 	w := do(t, b.server, "PUT", "/v1/nodes/node-1", `{"allowScheduling":false,"tags":["b","a"],"name":"ignored","zone":"ignored"}`)
 	n := decoded[v1.Node](t, w)
 	assert.Equal(t, 200, w.Code, w.Body)
@@ -393,7 +393,7 @@ func TestASettingPerDataEngine(t *testing.T) {
 }
 
 func TestASettingIsShownWithItsDefinition(t *testing.T) {
-	b := newBench(t, build.Setting(types.SettingNodeDrainPolicy, "whatever", func(s *longhorn.Setting) { s.Status.ValueInForce = "always-allow" }))
+	b := newBench(t, build.Setting(settings.NodeDrainPolicy, "whatever", func(s *longhorn.Setting) { s.Status.ValueInForce = "always-allow" }))
 	s := decoded[v1.Setting](t, do(t, b.server, "GET", "/v1/settings/node-drain-policy", ""))
 	want := v1.SettingDefinition{
 		DisplayName: "Node Drain Policy",

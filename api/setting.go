@@ -8,7 +8,7 @@ import (
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/manager"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // formerSettings are settings of early releases of Longhorn. Longhorn's clients read one of them. If the answer is
@@ -53,7 +53,7 @@ func settingOf(view manager.SettingView) *v1.Setting {
 	}
 }
 
-func definitionOf(d types.SettingDefinition) v1.SettingDefinition {
+func definitionOf(d settings.Definition) v1.SettingDefinition {
 	wire := v1.SettingDefinition{
 		DisplayName:        d.DisplayName,
 		Description:        d.Description,

@@ -10,7 +10,7 @@ import (
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 func TestBaseURL(t *testing.T) {
@@ -55,7 +55,7 @@ func TestEveryResponsePointsToTheSchemas(t *testing.T) {
 }
 
 func TestTheManagerURLIsWhatLinksBeginWith(t *testing.T) {
-	b := newBench(t, detached("vol"), build.Setting(types.SettingManagerURL, "https://lh.example:8443"))
+	b := newBench(t, detached("vol"), build.Setting(settings.ManagerURL, "https://lh.example:8443"))
 	w := do(t, b.server, "GET", "/v1/volumes", "", "X-Forwarded-Host: other.example", "X-API-request-url: http://third.example/v1")
 	assert.Equal(t, "https://lh.example:8443/v1/schemas", w.Header().Get("X-API-Schemas"))
 	assert.Contains(t, w.Body.String(), `"self":"https://lh.example:8443/v1/volumes/vol"`)

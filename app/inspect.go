@@ -19,6 +19,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/app/inspect"
 	"github.com/longhorn-lep/longhorn-manager/explain"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -285,7 +286,7 @@ func doctorNamespace(asked string, isSet bool, pod string) (string, error) {
 }
 
 func defaultDataPath() string {
-	d, _ := types.DefinitionOf(types.SettingDefaultDataPath)
+	d, _ := settings.DefinitionOf(settings.DefaultDataPath)
 	return d.Default
 }
 

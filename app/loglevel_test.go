@@ -13,6 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -22,7 +23,7 @@ func TestLogLevel(t *testing.T) {
 	} {
 		assert.Equal(t, want, logLevel(value, logrus.WarnLevel), value)
 	}
-	d, ok := types.DefinitionOf(types.SettingLogLevel)
+	d, ok := settings.DefinitionOf(settings.LogLevel)
 	require.True(t, ok)
 	for _, option := range d.Options {
 		_, err := logrus.ParseLevel(option)
@@ -32,7 +33,7 @@ func TestLogLevel(t *testing.T) {
 
 // TestTheLogFollowsTheSetting: with the default value, the log has the flag's level again.
 func TestTheLogFollowsTheSetting(t *testing.T) {
-	h := testutil.New(t, build.Setting(types.SettingLogLevel, "Debug"))
+	h := testutil.New(t, build.Setting(settings.LogLevel, "Debug"))
 	ctx, cancel := context.WithCancel(t.Context())
 	store := datastore.New(datastore.Options{Kube: h.Kube, Longhorn: h.Longhorn, Namespace: types.Namespace, Kinds: []datastore.Kind{datastore.Settings}})
 	store.Start(ctx)
@@ -45,14 +46,14 @@ func TestTheLogFollowsTheSetting(t *testing.T) {
 		require.Eventually(t, func() bool { return log.GetLevel() == level }, time.Minute, time.Millisecond)
 	}
 	has(logrus.DebugLevel)
-	settings := h.Longhorn.LonghornV1beta2().Settings(types.Namespace)
-	s, err := settings.Get(ctx, string(types.SettingLogLevel), metav1.GetOptions{})
+	client := h.Longhorn.LonghornV1beta2().Settings(types.Namespace)
+	s, err := client.Get(ctx, string(settings.LogLevel), metav1.GetOptions{})
 	require.NoError(t, err)
 	s.Value = "Error"
-	_, err = settings.Update(ctx, s, metav1.UpdateOptions{})
+	_, err = client.Update(ctx, s, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	has(logrus.ErrorLevel)
-	require.NoError(t, settings.Delete(ctx, s.Name, metav1.DeleteOptions{}))
+	require.NoError(t, client.Delete(ctx, s.Name, metav1.DeleteOptions{}))
 	has(logrus.InfoLevel)
 	cancel()
 	require.NoError(t, <-ended)

@@ -16,12 +16,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // isTrustedNetwork reports whether the REST API requires no credential. The default is that it requires one.
 func isTrustedNetwork(store *datastore.Datastore) bool {
-	return store.Setting(types.SettingRESTTrustedNetwork) == "true"
+	return store.Setting(settings.RESTTrustedNetwork) == "true"
 }
 
 // decideTrustedNetwork creates the setting if it does not exist. The value is true in an installation of an earlier
@@ -29,11 +29,11 @@ func isTrustedNetwork(store *datastore.Datastore) bool {
 // setting controller runs. Then the first leader of a new installation finds no setting that another leader has
 // processed, although users and daemons may have created settings and nodes.
 func decideTrustedNetwork(ctx context.Context, store *datastore.Datastore, namespace string, log *logrus.Entry) error {
-	_, err := store.Settings.GetRO(string(types.SettingRESTTrustedNetwork))
+	_, err := store.Settings.GetRO(string(settings.RESTTrustedNetwork))
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	settings, err := store.Settings.List(labels.Everything())
+	stored, err := store.Settings.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list settings: %w", err)
 	}
@@ -42,14 +42,14 @@ func decideTrustedNetwork(ctx context.Context, store *datastore.Datastore, names
 		return fmt.Errorf("list volumes: %w", err)
 	}
 	isProcessed := func(s *longhorn.Setting) bool { return len(s.Status.Conditions) > 0 }
-	upgraded := len(volumes) > 0 || slices.ContainsFunc(settings, isProcessed)
+	upgraded := len(volumes) > 0 || slices.ContainsFunc(stored, isProcessed)
 	_, err = store.Settings.Create(ctx, &longhorn.Setting{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: string(types.SettingRESTTrustedNetwork)}, Value: strconv.FormatBool(upgraded),
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: string(settings.RESTTrustedNetwork)}, Value: strconv.FormatBool(upgraded),
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create setting %s: %w", types.SettingRESTTrustedNetwork, err)
+		return fmt.Errorf("create setting %s: %w", settings.RESTTrustedNetwork, err)
 	}
-	log.WithField("value", upgraded).Infof("Created setting %s", types.SettingRESTTrustedNetwork)
+	log.WithField("value", upgraded).Infof("Created setting %s", settings.RESTTrustedNetwork)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (d *daemon) decideTrustedNetwork(ctx context.Context, store *datastore.Data
 			return err
 		}
 		if !d.env.Clock.Now().Before(end) {
-			d.env.Log.WithError(err).Warn("The API server refuses the setting " + string(types.SettingRESTTrustedNetwork) +
+			d.env.Log.WithError(err).Warn("The API server refuses the setting " + string(settings.RESTTrustedNetwork) +
 				", so the REST API requires credentials; if the CRDs are of an earlier version, apply the manifest of this version")
 			return nil
 		}

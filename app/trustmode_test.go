@@ -27,11 +27,12 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestTheModeIsOnAfterAnUpgradeAlone(t *testing.T) {
-	setting := func(name types.SettingName, value string, conditions ...longhorn.Condition) *longhorn.Setting {
+	setting := func(name settings.Name, value string, conditions ...longhorn.Condition) *longhorn.Setting {
 		return &longhorn.Setting{
 			ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: string(name)}, Value: value, Status: longhorn.SettingStatus{Conditions: conditions},
 		}
@@ -44,16 +45,16 @@ func TestTheModeIsOnAfterAnUpgradeAlone(t *testing.T) {
 	}{
 		{"nothing → off", nil, "false"},
 		{"people made a setting, and daemons their nodes, before the first leader → off", []runtime.Object{
-			setting(types.SettingDefaultReplicaCount, "2"), build.ReadyNode("node-1", "uuid-1"),
+			setting(settings.DefaultReplicaCount, "2"), build.ReadyNode("node-1", "uuid-1"),
 		}, "false"},
-		{"a leader of an earlier release kept the settings → on", []runtime.Object{setting(types.SettingDefaultReplicaCount, "2", valid)}, "true"},
+		{"a leader of an earlier release kept the settings → on", []runtime.Object{setting(settings.DefaultReplicaCount, "2", valid)}, "true"},
 		{"there are volumes → on", []runtime.Object{build.Volume("vol")}, "true"},
-		{"it was decided before → as it is", []runtime.Object{setting(types.SettingRESTTrustedNetwork, "false"), build.Volume("vol")}, "false"},
+		{"it was decided before → as it is", []runtime.Object{setting(settings.RESTTrustedNetwork, "false"), build.Volume("vol")}, "false"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := testutil.New(t, tc.objs...)
 			require.NoError(t, decideTrustedNetwork(t.Context(), h.Datastore(datastore.Options{}), types.Namespace, h.Log))
-			made, err := h.Longhorn.LonghornV1beta2().Settings(types.Namespace).Get(t.Context(), string(types.SettingRESTTrustedNetwork), metav1.GetOptions{})
+			made, err := h.Longhorn.LonghornV1beta2().Settings(types.Namespace).Get(t.Context(), string(settings.RESTTrustedNetwork), metav1.GetOptions{})
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, made.Value)
 		})

@@ -19,6 +19,7 @@ import (
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/k8s/client/clientset/versioned"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -185,9 +186,9 @@ func (d *Datastore) WaitForSync(ctx context.Context) error {
 	return fmt.Errorf("wait for the caches of %s: %w", strings.Join(missing, ", "), context.Cause(ctx))
 }
 
-// Setting returns the value in force of a setting, or "" if there is no such object; types.SettingValues turns that
+// Setting returns the value in force of a setting, or "" if there is no such object; settings.Values turns that
 // into the default.
-func (d *Datastore) Setting(name types.SettingName) string {
+func (d *Datastore) Setting(name settings.Name) string {
 	setting, err := d.Settings.GetRO(string(name))
 	if apierrors.IsNotFound(err) {
 		return ""
@@ -195,5 +196,5 @@ func (d *Datastore) Setting(name types.SettingName) string {
 	if err != nil { // only for a datastore that does not watch settings
 		panic("BUG: " + err.Error())
 	}
-	return types.ValueInForce(setting)
+	return settings.ValueInForce(setting)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -279,8 +280,8 @@ func TestWaitForSyncNamesWhatIsMissing(t *testing.T) {
 }
 
 func TestASettingThatIsMissingIsEmpty(t *testing.T) {
-	h := testutil.New(t, build.Setting(types.SettingDefaultReplicaCount, "2"))
+	h := testutil.New(t, build.Setting(settings.DefaultReplicaCount, "2"))
 	d := h.Datastore(datastore.Options{})
-	assert.Equal(t, "2", d.Setting(types.SettingDefaultReplicaCount))
-	assert.Empty(t, d.Setting(types.SettingDefaultDataPath))
+	assert.Equal(t, "2", d.Setting(settings.DefaultReplicaCount))
+	assert.Empty(t, d.Setting(settings.DefaultDataPath))
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
@@ -174,8 +175,8 @@ func TestNodesOfExamplesGetTheirDisks(t *testing.T) {
 	}
 	on := false
 	for _, s := range e.settings {
-		assert.NoError(t, types.CheckSetting(types.SettingName(s.Name), s.Value), s.Name)
-		on = on || s.Name == string(types.SettingCreateDefaultDiskLabeled) && s.Value == "true"
+		assert.NoError(t, settings.Check(settings.Name(s.Name), s.Value), s.Name)
+		on = on || s.Name == string(settings.CreateDefaultDiskLabeled) && s.Value == "true"
 	}
 	assert.True(t, on, "the setting that makes the manager read the annotation is off")
 }

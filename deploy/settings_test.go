@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -28,7 +29,7 @@ const (
 )
 
 // TestWhatIsMadeOfTheRegistry checks that three files agree with the registry of settings: the admission policy, the
-// chart's schema, and the samples. With the samples, test/policy compares the policy with types.CheckSetting.
+// chart's schema, and the samples. With the samples, test/policy compares the policy with settings.Check.
 func TestWhatIsMadeOfTheRegistry(t *testing.T) {
 	schema, err := os.ReadFile(schemaFile)
 	require.NoError(t, err)
@@ -50,13 +51,13 @@ func TestWhatIsMadeOfTheRegistry(t *testing.T) {
 }
 
 // registry returns the definitions of all settings, sorted by name.
-func registry() []types.SettingDefinition {
-	var all []types.SettingDefinition
-	for _, name := range types.Settings() {
+func registry() []settings.Definition {
+	var all []settings.Definition
+	for _, name := range settings.All() {
 		if name == settingOfTests {
 			continue
 		}
-		d, _ := types.DefinitionOf(name)
+		d, _ := settings.DefinitionOf(name)
 		all = append(all, d)
 	}
 	return all
@@ -65,7 +66,7 @@ func registry() []types.SettingDefinition {
 // settingOfTests exists only with the build tag next.
 const settingOfTests = "setting-of-the-next-release"
 
-// settingsPolicy returns the admission policy. It has the rules of types.CheckSetting as far as CEL can express them,
+// settingsPolicy returns the admission policy. It has the rules of settings.Check as far as CEL can express them,
 // in the same order and with the same texts.
 func settingsPolicy() string {
 	var b strings.Builder
@@ -102,7 +103,7 @@ spec:
     - name: value
       expression: "has(object.value) ? object.value : ''"
 `, made)
-	list := func(name string, of func(types.SettingDefinition) (string, bool)) {
+	list := func(name string, of func(settings.Definition) (string, bool)) {
 		fmt.Fprintf(&b, "    - name: %s\n      expression: >-\n        {\n", name)
 		var entries []string
 		for _, d := range registry() {
@@ -112,33 +113,33 @@ spec:
 		}
 		fmt.Fprintf(&b, "%s\n        }\n", strings.Join(entries, ",\n"))
 	}
-	ofType := func(kind types.SettingType) func(types.SettingDefinition) (string, bool) {
-		return func(d types.SettingDefinition) (string, bool) { return "true", d.Type == kind }
+	ofType := func(kind settings.Type) func(settings.Definition) (string, bool) {
+		return func(d settings.Definition) (string, bool) { return "true", d.Type == kind }
 	}
-	bound := func(n func(types.SettingDefinition) *int64) func(types.SettingDefinition) (string, bool) {
-		return func(d types.SettingDefinition) (string, bool) {
+	bound := func(n func(settings.Definition) *int64) func(settings.Definition) (string, bool) {
+		return func(d settings.Definition) (string, bool) {
 			if limit := n(d); limit != nil {
 				return strconv.FormatInt(*limit, 10), true
 			}
 			return "", false
 		}
 	}
-	list("perEngine", func(d types.SettingDefinition) (string, bool) { return "true", d.PerEngine })
-	list("readOnly", func(d types.SettingDefinition) (string, bool) { return celText(d.Default), d.ReadOnly })
-	list("options", func(d types.SettingDefinition) (string, bool) {
+	list("perEngine", func(d settings.Definition) (string, bool) { return "true", d.PerEngine })
+	list("readOnly", func(d settings.Definition) (string, bool) { return celText(d.Default), d.ReadOnly })
+	list("options", func(d settings.Definition) (string, bool) {
 		return "['" + strings.Join(d.Options, "', '") + "']", len(d.Options) > 0
 	})
-	list("whole", ofType(types.SettingTypeInt))
-	list("number", ofType(types.SettingTypeFloat))
-	list("flag", ofType(types.SettingTypeBool))
-	list("least", bound(func(d types.SettingDefinition) *int64 { return d.Minimum }))
-	list("most", bound(func(d types.SettingDefinition) *int64 { return d.Maximum }))
-	list("pattern", func(d types.SettingDefinition) (string, bool) { return celText(d.Pattern), d.Pattern != "" })
-	list("patternSays", func(d types.SettingDefinition) (string, bool) { return celText(d.PatternSays), d.Pattern != "" })
-	list("never", func(d types.SettingDefinition) (string, bool) { return celText(d.Never), d.Never != "" })
-	list("neverSays", func(d types.SettingDefinition) (string, bool) { return celText(d.NeverSays), d.Never != "" })
-	entries := func(text func(types.EntryRule) string) func(types.SettingDefinition) (string, bool) {
-		return func(d types.SettingDefinition) (string, bool) {
+	list("whole", ofType(settings.TypeInt))
+	list("number", ofType(settings.TypeFloat))
+	list("flag", ofType(settings.TypeBool))
+	list("least", bound(func(d settings.Definition) *int64 { return d.Minimum }))
+	list("most", bound(func(d settings.Definition) *int64 { return d.Maximum }))
+	list("pattern", func(d settings.Definition) (string, bool) { return celText(d.Pattern), d.Pattern != "" })
+	list("patternSays", func(d settings.Definition) (string, bool) { return celText(d.PatternSays), d.Pattern != "" })
+	list("never", func(d settings.Definition) (string, bool) { return celText(d.Never), d.Never != "" })
+	list("neverSays", func(d settings.Definition) (string, bool) { return celText(d.NeverSays), d.Never != "" })
+	entries := func(text func(types.EntryRule) string) func(settings.Definition) (string, bool) {
+		return func(d settings.Definition) (string, bool) {
 			if d.Entries == nil {
 				return "", false
 			}
@@ -229,15 +230,15 @@ func settingsSchema(t *testing.T) string {
 		require.NoError(t, err)
 		return fmt.Sprintf("        %q: %s", name, text)
 	}
-	var settings, parameters []string
+	var rules, parameters []string
 	for _, d := range registry() {
 		rule, has := schemaOf(d)
 		if !has {
 			continue
 		}
-		settings = append(settings, entry(string(d.Name), rule))
-		for _, name := range types.ChartNames(d.Name) {
-			settings = append(settings, entry(name, map[string]string{"$ref": "#/definitions/settings/properties/" + string(d.Name)}))
+		rules = append(rules, entry(string(d.Name), rule))
+		for _, name := range settings.ChartNames(d.Name) {
+			rules = append(rules, entry(name, map[string]string{"$ref": "#/definitions/settings/properties/" + string(d.Name)}))
 		}
 	}
 	for _, name := range types.ClassParameterNames() {
@@ -247,18 +248,18 @@ func settingsSchema(t *testing.T) string {
 	properties := func(entries []string) string {
 		return "      \"properties\": {\n" + strings.Join(entries, ",\n") + "\n      }\n    }"
 	}
-	return closed + properties(settings) + ",\n    \"parameters\": {\n" + closed +
+	return closed + properties(rules) + ",\n    \"parameters\": {\n" + closed +
 		"      \"patternProperties\": {\"^csi[.]storage[.]k8s[.]io/\": {\"type\": \"string\"}},\n" + properties(parameters) + "\n  }\n}\n"
 }
 
 // schemaOf returns the rule for a setting's value in a values file, where null and "" mean the default. For a text, the
 // rule is the pattern of the registry, if it has one. For a number in quotes, the rule checks the bounds if the
 // setting has both.
-func schemaOf(d types.SettingDefinition) (rule map[string]any, has bool) {
+func schemaOf(d settings.Definition) (rule map[string]any, has bool) {
 	switch {
 	case d.ReadOnly && d.Default == "":
 		return nil, false
-	case d.ReadOnly && d.Type == types.SettingTypeBool:
+	case d.ReadOnly && d.Type == settings.TypeBool:
 		return map[string]any{"enum": []any{d.Default == "true", d.Default, "", nil}}, true
 	case len(d.Options) > 0:
 		enum := []any{"", nil}
@@ -266,16 +267,16 @@ func schemaOf(d types.SettingDefinition) (rule map[string]any, has bool) {
 			enum = append(enum, o)
 		}
 		return map[string]any{"enum": enum}, true
-	case d.Type == types.SettingTypeBool:
+	case d.Type == settings.TypeBool:
 		return map[string]any{"enum": []any{true, false, "true", "false", "", nil}}, true
-	case d.Type == types.SettingTypeString:
+	case d.Type == settings.TypeString:
 		rule := map[string]any{"type": []string{"string", "null"}}
 		if d.Pattern != "" {
 			rule["pattern"] = "^$|" + d.Pattern
 		}
 		return rule, true
 	}
-	number := map[types.SettingType]string{types.SettingTypeInt: "integer", types.SettingTypeFloat: "number"}[d.Type]
+	number := map[settings.Type]string{settings.TypeInt: "integer", settings.TypeFloat: "number"}[d.Type]
 	rule = map[string]any{"type": []string{number, "string", "null"}, "pattern": inBounds(d)}
 	if d.Minimum != nil {
 		rule["minimum"] = *d.Minimum
@@ -287,7 +288,7 @@ func schemaOf(d types.SettingDefinition) (rule map[string]any, has bool) {
 }
 
 // inBounds returns the pattern for a number in quotes.
-func inBounds(d types.SettingDefinition) string {
+func inBounds(d settings.Definition) string {
 	digits := "[0-9]+"
 	if d.Maximum != nil {
 		var all []string
@@ -297,7 +298,7 @@ func inBounds(d types.SettingDefinition) string {
 		slices.Reverse(all)
 		digits = "(" + strings.Join(all, "|") + ")"
 	}
-	if d.Type == types.SettingTypeFloat {
+	if d.Type == settings.TypeFloat {
 		digits = "[0-9]+([.][0-9]+)?" // the manager checks the bounds
 	}
 	engines := ""
@@ -313,11 +314,11 @@ type sample struct {
 }
 
 // sampled contains the values to try, by the type of a setting.
-var sampled = map[types.SettingType][]string{
-	types.SettingTypeBool:  {"true", "false", "True", "yes", "1", " true"},
-	types.SettingTypeInt:   {"0", "-1", "007", "+3", "1.5", "1e1", "3 ", "3Gi", "999999999999999999", "9223372036854775808", "99999999999999999999"},
-	types.SettingTypeFloat: {"0", "-1", "+3", "1.5", ".5", "5.", "1e1", "1e99", "NaN", "Inf", "0x10", "3 ", "3Gi", "1_0"},
-	types.SettingTypeString: {
+var sampled = map[settings.Type][]string{
+	settings.TypeBool:  {"true", "false", "True", "yes", "1", " true"},
+	settings.TypeInt:   {"0", "-1", "007", "+3", "1.5", "1e1", "3 ", "3Gi", "999999999999999999", "9223372036854775808", "99999999999999999999"},
+	settings.TypeFloat: {"0", "-1", "+3", "1.5", ".5", "5.", "1e1", "1e99", "NaN", "Inf", "0x10", "3 ", "3Gi", "1_0"},
+	settings.TypeString: {
 		"allways-allow", "Disabled", `a "b" \c`, "/mnt/disk", "mnt/disk", "/", "/etc/x", "https://longhorn.example.com", "ftp://x", "https://x/y", "my-class",
 		"My Class", "a..b", "/etc/../mnt/x", "//etc", "/var/lib/longhorn/", "key=value:NoSchedule", "key=value", "key:value", "apps/StatefulSet", "a/b/c", "nodes", "nodes,192.0.2.0/24", "192.0.2.0/33",
 		"nodes, any", "2001:db8::/32 , ::1", "a/b = c : NoExecute; d", "key=value:Never;x", "key : value ; a/b:", "key:v;key:w", "; ;",
@@ -349,7 +350,7 @@ func samples(t *testing.T) string {
 		slices.Sort(values)
 		for _, v := range slices.Compact(values) {
 			s := sample{Setting: string(d.Name), Value: v}
-			if err := types.CheckSetting(d.Name, v); err != nil {
+			if err := settings.Check(d.Name, v); err != nil {
 				_, s.Rule, _ = strings.Cut(err.Error(), ": it ")
 			}
 			text, err := json.Marshal(s)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -60,9 +61,9 @@ func noNodes(s *Snapshot) []Finding {
 // condition yet, it checks the value against the registry.
 func ofSetting(s *Snapshot, setting *longhorn.Setting) []Finding {
 	c := types.FindCondition(setting.Status.Conditions, types.ConditionValid)
-	name := types.SettingName(setting.Name)
-	err := types.CheckSetting(name, setting.Value)
-	if _, known := types.DefinitionOf(name); known && err != nil && c.Status == longhorn.ConditionUnknown {
+	name := settings.Name(setting.Name)
+	err := settings.Check(name, setting.Value)
+	if _, known := settings.DefinitionOf(name); known && err != nil && c.Status == longhorn.ConditionUnknown {
 		c = longhorn.Condition{Type: types.ConditionValid, Status: longhorn.ConditionFalse, Reason: types.ReasonInvalidValue, Message: err.Error()}
 	}
 	return ofConditions(Object{Kind: KindSetting, Name: setting.Name}, s.place(), []longhorn.Condition{

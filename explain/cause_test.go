@@ -13,6 +13,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -155,7 +156,7 @@ func TestCausesComeBeforeConsequences(t *testing.T) {
 		}, []string{"replica v-r-3 DataDeleted: volume v", "node n3 KubernetesNodeCordoned"}},
 		{"a setting is invalid → a cause of its own, behind the errors", func(w *world) {
 			setting := &longhorn.Setting{}
-			setting.Name = string(types.SettingDefaultReplicaCount)
+			setting.Name = string(settings.DefaultReplicaCount)
 			condition(&setting.Status.Conditions, types.ConditionValid, longhorn.ConditionFalse, types.ReasonInvalidValue, "m")
 			w.Settings = append(w.Settings, setting)
 			w.nodeDies(3)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -34,8 +35,8 @@ func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	}
 	f.Next = degradedSteps(s, v, e, p)
 	if rebuildLimit(s) == 0 {
-		f.Why = append(f.Why, fmt.Sprintf("setting %s is 0, so no replica is rebuilt", types.SettingConcurrentReplicaRebuildPerNodeLimit))
-		f.Next = p.steps([]Step{{"Allow rebuilds", fmt.Sprintf(`kubectl -n {ns} patch lhs %s --type merge -p '{"value":""}'`, types.SettingConcurrentReplicaRebuildPerNodeLimit)}})
+		f.Why = append(f.Why, fmt.Sprintf("setting %s is 0, so no replica is rebuilt", settings.ConcurrentReplicaRebuildPerNodeLimit))
+		f.Next = p.steps([]Step{{"Allow rebuilds", fmt.Sprintf(`kubectl -n {ns} patch lhs %s --type merge -p '{"value":""}'`, settings.ConcurrentReplicaRebuildPerNodeLimit)}})
 	}
 	return []Finding{f}
 }
@@ -144,7 +145,7 @@ func awaited(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, r *longhorn.Re
 }
 
 func rebuildLimit(s *Snapshot) int64 {
-	return s.values().Int(types.SettingConcurrentReplicaRebuildPerNodeLimit)
+	return s.values().Int(settings.ConcurrentReplicaRebuildPerNodeLimit)
 }
 
 // progress describes how far a replica that is not a healthy replica has come in becoming one.
@@ -189,14 +190,14 @@ func amount(status longhorn.RebuildStatus) string {
 // away says how long a lost replica may come back before another replica is created.
 func away(s *Snapshot, v *longhorn.Volume) string {
 	if left := replacedIn(s, v); left > 0 {
-		return fmt.Sprintf("; if it does not come back, another replica is created in %s (%s)", left.Round(time.Second), types.SettingReplenishmentWaitIntervalS)
+		return fmt.Sprintf("; if it does not come back, another replica is created in %s (%s)", left.Round(time.Second), settings.ReplenishmentWaitIntervalS)
 	}
 	return ""
 }
 
 // replacedIn returns how long a lost replica of a volume may still come back before another replica is created.
 func replacedIn(s *Snapshot, v *longhorn.Volume) time.Duration {
-	wait := time.Duration(s.values().Int(types.SettingReplenishmentWaitIntervalS)) * time.Second
+	wait := time.Duration(s.values().Int(settings.ReplenishmentWaitIntervalS)) * time.Second
 	return types.Until(v.Status.LastDegradedAt, wait, s.Now)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/disk"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -162,7 +163,7 @@ func whyStays(s *Snapshot, r *longhorn.Replica) string {
 	case types.IsConditionTrue(v.Status.Conditions, types.ConditionDeviceInUse):
 		return "the volume is to be detached, but its device is in use; the replica moves when the volume is attached again"
 	case rebuildLimit(s) == 0:
-		return fmt.Sprintf("setting %s is 0, so no replica is rebuilt", types.SettingConcurrentReplicaRebuildPerNodeLimit)
+		return fmt.Sprintf("setting %s is 0, so no replica is rebuilt", settings.ConcurrentReplicaRebuildPerNodeLimit)
 	case types.IsStrictLocal(v):
 		return "the volume is strict-local, and can move only to another disk of the same node"
 	}

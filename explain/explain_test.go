@@ -14,6 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/disk"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -193,7 +194,7 @@ func TestNodesAreExplained(t *testing.T) {
 			name: "the node has no disk and no label → the label", ask: "node n1",
 			change: func(w *world) {
 				w.Nodes[0].Spec.Disks, w.Nodes[0].Status.DiskStatus = nil, nil
-				w.Settings = append(w.Settings, build.Setting(types.SettingCreateDefaultDiskLabeled, "true"))
+				w.Settings = append(w.Settings, build.Setting(settings.CreateDefaultDiskLabeled, "true"))
 			},
 			object: "node n1", severity: Warning, reason: "NoDisks", what: "no disk", why: types.LabelCreateDefaultDisk, command: "create-default-disk=true",
 		},
@@ -220,7 +221,7 @@ func TestNodesAreExplained(t *testing.T) {
 		{
 			name: "a setting is invalid → the rule, and the value in force", ask: "all",
 			change: func(w *world) {
-				w.Settings = append(w.Settings, build.Setting(types.SettingDefaultReplicaCount, "many", func(s *longhorn.Setting) {
+				w.Settings = append(w.Settings, build.Setting(settings.DefaultReplicaCount, "many", func(s *longhorn.Setting) {
 					condition(&s.Status.Conditions, types.ConditionValid, longhorn.ConditionFalse, types.ReasonInvalidValue, `value "many" is not a whole number; the value 3 stays in force`)
 				}))
 			},
@@ -229,7 +230,7 @@ func TestNodesAreExplained(t *testing.T) {
 		{
 			name: "a setting is invalid, and no daemon has said so yet → the rule", ask: "all",
 			change: func(w *world) {
-				w.Settings = append(w.Settings, build.Setting(types.SettingDefaultReplicaCount, "many"))
+				w.Settings = append(w.Settings, build.Setting(settings.DefaultReplicaCount, "many"))
 			},
 			object: "setting default-replica-count", severity: Warning, reason: types.ReasonInvalidValue, what: "is invalid", why: "is not a whole number", command: "patch lhs default-replica-count",
 		},

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -15,7 +16,7 @@ import (
 func manyNames() *world {
 	w := newWorld()
 	w.claimed()
-	w.Settings = append(w.Settings, build.Setting(types.SettingDefaultReplicaCount, "3"))
+	w.Settings = append(w.Settings, build.Setting(settings.DefaultReplicaCount, "3"))
 	same, other := &corev1.PersistentVolume{}, &corev1.PersistentVolume{}
 	same.Name, same.Spec.CSI = "v", &corev1.CSIPersistentVolumeSource{Driver: types.DriverName, VolumeHandle: "v"}
 	other.Name, other.Spec.CSI = "other", &corev1.CSIPersistentVolumeSource{Driver: "other.example", VolumeHandle: "x"}

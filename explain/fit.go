@@ -12,6 +12,7 @@ import (
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -55,7 +56,7 @@ func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Sto
 func noRoomFor(s *Snapshot, cluster scheduler.Snapshot, spec longhorn.VolumeSpec, size int64) *scheduler.Unschedulable {
 	_, err := scheduler.ScheduleAll(cluster, scheduler.Request{SizeBytes: size, NodeSelector: spec.NodeSelector, DiskSelector: spec.DiskSelector}, spec.NumberOfReplicas)
 	var u *scheduler.Unschedulable
-	if !errors.As(err, &u) || u.Placed > 0 && s.values().Bool(types.SettingAllowVolumeCreationWithDegradedAvailability) {
+	if !errors.As(err, &u) || u.Placed > 0 && s.values().Bool(settings.AllowVolumeCreationWithDegradedAvailability) {
 		return nil
 	}
 	return u
@@ -67,7 +68,7 @@ func specOf(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Stora
 	request := c.Spec.Resources.Requests[corev1.ResourceStorage]
 	spec := longhorn.VolumeSpec{
 		Size:                        longhorn.Bytes(request.Value()),
-		NumberOfReplicas:            int(s.values().Int(types.SettingDefaultReplicaCount)),
+		NumberOfReplicas:            int(s.values().Int(settings.DefaultReplicaCount)),
 		NodeSelector:                words(class.Parameters["nodeSelector"]),
 		DiskSelector:                words(class.Parameters["diskSelector"]),
 		ReplicaSoftAntiAffinity:     longhorn.AntiAffinity(class.Parameters["replicaSoftAntiAffinity"]),

@@ -6,13 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 func TestWhatMayHaveBeenMeantIsOffered(t *testing.T) {
 	w := newWorld()
 	w.claimed()
-	w.Settings = append(w.Settings, build.Setting(types.SettingDefaultReplicaCount, "3"))
+	w.Settings = append(w.Settings, build.Setting(settings.DefaultReplicaCount, "3"))
 	for want, ask := range map[string]func() ([]Finding, error){
 		`volume "data" does not exist; did you mean: explain claim shop/data`:                   func() ([]Finding, error) { return Volume(&w.Snapshot, "data") },
 		`volume "pv-1" does not exist; did you mean: explain pv pv-1`:                           func() ([]Finding, error) { return Volume(&w.Snapshot, "pv-1") },

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -107,7 +108,7 @@ func replacementSteps(s *Snapshot, n *longhorn.Node) []Step {
 		return nil
 	}
 	return []Step{{Text: fmt.Sprintf("If it does not come back, no action is needed for its replicas of %s while other nodes have a place: the first is replaced in %s (%s)",
-		plural(volumes, "volume"), first.Round(time.Second), types.SettingReplenishmentWaitIntervalS)}}
+		plural(volumes, "volume"), first.Round(time.Second), settings.ReplenishmentWaitIntervalS)}}
 }
 
 // ofNodeSpec reports fields of the node's spec that keep replicas off it.
@@ -136,10 +137,10 @@ func ofNodeSpec(s *Snapshot, n *longhorn.Node, o Object, p place) []Finding {
 
 func noDefaultDisk(s *Snapshot, n *longhorn.Node) []string {
 	kube := named(s.KubeNodes, n.Name)
-	if kube == nil || !s.values().Bool(types.SettingCreateDefaultDiskLabeled) || kube.Labels[types.LabelCreateDefaultDisk] != "" {
+	if kube == nil || !s.values().Bool(settings.CreateDefaultDiskLabeled) || kube.Labels[types.LabelCreateDefaultDisk] != "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("setting %s is on, and the Kubernetes node has no label %s", types.SettingCreateDefaultDiskLabeled, types.LabelCreateDefaultDisk)}
+	return []string{fmt.Sprintf("setting %s is on, and the Kubernetes node has no label %s", settings.CreateDefaultDiskLabeled, types.LabelCreateDefaultDisk)}
 }
 
 // ofDisksNode reports why a disk is unusable although the disk itself may be sound: its node or the data plane there

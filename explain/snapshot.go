@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -130,10 +131,10 @@ func (s *Snapshot) instanceManager(node string) *longhorn.InstanceManager {
 }
 
 // values returns the settings in force.
-func (s *Snapshot) values() types.SettingValues {
-	return func(name types.SettingName) string {
+func (s *Snapshot) values() settings.Values {
+	return func(name settings.Name) string {
 		if setting := named(s.Settings, string(name)); setting != nil {
-			return types.ValueInForce(setting)
+			return settings.ValueInForce(setting)
 		}
 		return ""
 	}

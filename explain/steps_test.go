@@ -9,6 +9,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -58,7 +59,7 @@ func TestStepsOfADegradedVolumeGoByItsCause(t *testing.T) {
 		}, "Fix what the error of replica v-r-3 names, often its disk or the network: the rebuild of replica v-r-3 is due in 1m40s" + rebuildStatus},
 		{"its turn has not come → which rebuild it waits for", func(w *world) {
 			w.lose(3, "", "")
-			w.Settings = append(w.Settings, build.Setting(types.SettingConcurrentReplicaRebuildPerNodeLimit, "1"))
+			w.Settings = append(w.Settings, build.Setting(settings.ConcurrentReplicaRebuildPerNodeLimit, "1"))
 			w.Volumes = append(w.Volumes, build.Volume("other", func(v *longhorn.Volume) { v.Status.KubernetesStatus = recorded }))
 			w.Engines = append(w.Engines, build.Engine("other", func(e *longhorn.Engine) {
 				e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"other-r-1": {IsRebuilding: true}}

@@ -9,6 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -132,7 +133,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 			name: "degraded, the node has a rebuild of another volume → its turn comes", ask: "volume v",
 			change: func(w *world) {
 				w.lose(3, "", "")
-				w.Settings = append(w.Settings, build.Setting(types.SettingConcurrentReplicaRebuildPerNodeLimit, "1"))
+				w.Settings = append(w.Settings, build.Setting(settings.ConcurrentReplicaRebuildPerNodeLimit, "1"))
 				w.Engines = append(w.Engines, build.Engine("other", func(e *longhorn.Engine) {
 					e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"other-r-1": {IsRebuilding: true}}
 				}))
@@ -145,7 +146,7 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 			name: "degraded, and rebuilds are turned off → the setting", ask: "volume v",
 			change: func(w *world) {
 				w.lose(3, "", "")
-				w.Settings = append(w.Settings, build.Setting(types.SettingConcurrentReplicaRebuildPerNodeLimit, "0"))
+				w.Settings = append(w.Settings, build.Setting(settings.ConcurrentReplicaRebuildPerNodeLimit, "0"))
 			},
 			object: "volume v", severity: Warning, reason: "Degraded", what: "2 of 3", why: "is 0, so no replica is rebuilt", command: "patch lhs concurrent-replica-rebuild-per-node-limit",
 		},

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 const gib = int64(1) << 30
@@ -63,10 +63,10 @@ func TestCapacityFollowsTheSettings(t *testing.T) {
 	size, err := newBench(t, threeNodes()...).Capacity(four, "")
 	require.NoError(t, err)
 	assert.Positive(t, size, "three of four replicas are enough")
-	size, err = newBench(t, append(threeNodes(), build.Setting(types.SettingAllowVolumeCreationWithDegradedAvailability, "false"))...).Capacity(four, "")
+	size, err = newBench(t, append(threeNodes(), build.Setting(settings.AllowVolumeCreationWithDegradedAvailability, "false"))...).Capacity(four, "")
 	require.NoError(t, err)
 	assert.Zero(t, size)
-	size, err = newBench(t, append(threeNodes(), build.Setting(types.SettingOverProvisioningPercentage, "0"))...).Capacity(VolumeRequest{}, "")
+	size, err = newBench(t, append(threeNodes(), build.Setting(settings.OverProvisioningPercentage, "0"))...).Capacity(VolumeRequest{}, "")
 	require.NoError(t, err)
 	assert.Zero(t, size)
 }

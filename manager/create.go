@@ -16,6 +16,7 @@ import (
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -106,7 +107,7 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 	if req.NumberOfReplicas < 0 || req.NumberOfReplicas > maxReplicas {
 		return nil, &Invalid{
 			Field: "numberOfReplicas", Value: strconv.Itoa(req.NumberOfReplicas),
-			Rule: fmt.Sprintf("must be 1 to %d, or 0 for the value of setting %s", maxReplicas, types.SettingDefaultReplicaCount),
+			Rule: fmt.Sprintf("must be 1 to %d, or 0 for the value of setting %s", maxReplicas, settings.DefaultReplicaCount),
 		}
 	}
 	if err := checkChoices(&req); err != nil {
@@ -143,7 +144,7 @@ func (m *Manager) newVolume(req VolumeRequest) (*Volume, error) {
 		},
 	}
 	types.SetVolumeOptions(&v.Spec, req.VolumeOptions)
-	types.FillCopies(&v.Spec, longhorn.DataLocality(m.settings().Text(types.SettingDefaultDataLocality)), int(m.settings().Int(types.SettingDefaultReplicaCount)))
+	types.FillCopies(&v.Spec, longhorn.DataLocality(m.settings().Text(settings.DefaultDataLocality)), int(m.settings().Int(settings.DefaultReplicaCount)))
 	if err := checkShared(v.Spec); err != nil {
 		return nil, err
 	}
@@ -284,7 +285,7 @@ func (m *Manager) place(v *Volume, snapshot scheduler.Snapshot, node string) err
 	}
 	_, err := scheduler.ScheduleAll(snapshot, request, v.Spec.NumberOfReplicas)
 	var u *scheduler.Unschedulable
-	if errors.As(err, &u) && u.Placed > 0 && m.settings().Bool(types.SettingAllowVolumeCreationWithDegradedAvailability) {
+	if errors.As(err, &u) && u.Placed > 0 && m.settings().Bool(settings.AllowVolumeCreationWithDegradedAvailability) {
 		return nil
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -84,7 +85,7 @@ func TestCreateVolumeReadsSizes(t *testing.T) {
 }
 
 func TestCreateVolumeWithDefaultsRecordsThemAll(t *testing.T) {
-	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultReplicaCount, "2"))...)
+	b := newBench(t, append(threeNodes(), build.Setting(settings.DefaultReplicaCount, "2"))...)
 	view, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1"})
 	require.NoError(t, err)
 	b.ExpectWrites("create volumes/vol")
@@ -104,7 +105,7 @@ func TestCreateVolumeWithDefaultsRecordsThemAll(t *testing.T) {
 }
 
 func TestCreateVolumeWithoutALocalityGetsTheSettings(t *testing.T) {
-	b := newBench(t, append(threeNodes(), build.Setting(types.SettingDefaultDataLocality, "best-effort"))...)
+	b := newBench(t, append(threeNodes(), build.Setting(settings.DefaultDataLocality, "best-effort"))...)
 	view, err := b.CreateVolume(t.Context(), VolumeRequest{Name: "vol", Size: "1"})
 	require.NoError(t, err)
 	assert.Equal(t, longhorn.DataLocalityBestEffort, view.Volume.Spec.DataLocality)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/explain"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -103,7 +104,7 @@ func reading[T metav1.Object](into *[]T, list func(labels.Selector) ([]T, error)
 // settingObjects returns the settings that exist as objects.
 func (m *Manager) settingObjects() ([]*longhorn.Setting, error) {
 	var list []*longhorn.Setting
-	for _, name := range types.Settings() {
+	for _, name := range settings.All() {
 		s, err := m.deps.Settings.GetRO(string(name))
 		if apierrors.IsNotFound(err) {
 			continue

@@ -23,7 +23,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // The API objects in views, so that the REST layer needs only this package.
@@ -167,13 +167,13 @@ func byName[T any](ctx context.Context, from datastore.LiveReader[T], name strin
 const maxNameLength = 253
 
 // settings returns the effective values; a setting without an object has its default.
-func (m *Manager) settings() types.SettingValues {
-	return func(name types.SettingName) string {
+func (m *Manager) settings() settings.Values {
+	return func(name settings.Name) string {
 		s, err := m.deps.Settings.GetRO(string(name))
 		if err != nil {
 			return ""
 		}
-		return types.ValueInForce(s)
+		return settings.ValueInForce(s)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -49,7 +50,7 @@ func (m *Manager) CreatePersistentVolume(ctx context.Context, volume string, req
 	case v.DeletionTimestamp != nil:
 		return VolumeView{}, conflict("volume %q is being deleted", volume)
 	}
-	if err := req.complete(volume, m.settings().Text(types.SettingDefaultStaticStorageClass)); err != nil {
+	if err := req.complete(volume, m.settings().Text(settings.DefaultStaticStorageClass)); err != nil {
 		return VolumeView{}, err
 	}
 	switch has, err := m.persistentVolume(volume); {

@@ -13,7 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // pvBench returns a cluster whose PersistentVolumes are also in the cache.
@@ -49,7 +49,7 @@ func TestCreatePersistentVolume(t *testing.T) {
 	v := detachedVolume("vol", func(v *longhorn.Volume) {
 		v.Spec.AccessMode, v.Spec.DiskSelector, v.Spec.NodeSelector = "rwx", []string{"ssd", "big"}, []string{"fast"}
 	})
-	b := pvBench(t, v, build.Setting(types.SettingDefaultStaticStorageClass, "by-hand"))
+	b := pvBench(t, v, build.Setting(settings.DefaultStaticStorageClass, "by-hand"))
 	_, err := b.CreatePersistentVolume(t.Context(), "vol", PersistentVolumeRequest{})
 	require.NoError(t, err)
 	b.ExpectWrites("create persistentvolumes/vol")

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // SettingView is a setting with its definition.
@@ -21,13 +21,13 @@ type SettingView struct {
 	// Applied is false while the value is refused or has no effect in this release, or while no controller has checked
 	// it yet.
 	Applied    bool
-	Definition types.SettingDefinition
+	Definition settings.Definition
 }
 
 // ListSettings returns all settings, sorted by name, including those that have no object.
 func (m *Manager) ListSettings() ([]SettingView, error) {
 	var views []SettingView
-	for _, name := range types.Settings() {
+	for _, name := range settings.All() {
 		view, err := m.Setting(string(name))
 		if err != nil {
 			return nil, err
@@ -39,7 +39,7 @@ func (m *Manager) ListSettings() ([]SettingView, error) {
 
 // Setting returns one setting.
 func (m *Manager) Setting(name string) (SettingView, error) {
-	definition, ok := types.DefinitionOf(types.SettingName(name))
+	definition, ok := settings.DefinitionOf(settings.Name(name))
 	if !ok {
 		return SettingView{}, notFound("setting", name)
 	}
@@ -51,7 +51,7 @@ func (m *Manager) Setting(name string) (SettingView, error) {
 	if apierrors.IsNotFound(err) {
 		return SettingView{
 			Name: name, Value: definition.Default, ValueInForce: definition.Default,
-			Applied: definition.Effect != types.SettingEffectNone, Definition: definition,
+			Applied: definition.Effect != settings.EffectNone, Definition: definition,
 		}, nil
 	}
 	if err != nil {
@@ -61,15 +61,15 @@ func (m *Manager) Setting(name string) (SettingView, error) {
 }
 
 // readOnlyValue returns the value of a setting that cannot be set.
-func (m *Manager) readOnlyValue(name types.SettingName) (string, error) {
+func (m *Manager) readOnlyValue(name settings.Name) (string, error) {
 	switch name {
-	case types.SettingCurrentVersion:
+	case settings.CurrentVersion:
 		return m.deps.Version, nil
-	case types.SettingDefaultEngineImage, types.SettingDefaultInstanceManagerImage:
+	case settings.DefaultEngineImage, settings.DefaultInstanceManagerImage:
 		view, err := m.EngineImage()
 		return view.Image, err
-	case types.SettingAutoSalvage, types.SettingDisableRevisionCounter, types.SettingV1DataEngine, types.SettingV2DataEngine:
-		definition, _ := types.DefinitionOf(name)
+	case settings.AutoSalvage, settings.DisableRevisionCounter, settings.V1DataEngine, settings.V2DataEngine:
+		definition, _ := settings.DefinitionOf(name)
 		return definition.Default, nil
 	}
 	panic("BUG: no value for the read-only setting " + string(name))
@@ -77,26 +77,26 @@ func (m *Manager) readOnlyValue(name types.SettingName) (string, error) {
 
 // ManagerURL returns the URL with which links start; "": links start with the address of each request.
 func (m *Manager) ManagerURL() string {
-	s, err := m.deps.Settings.GetRO(string(types.SettingManagerURL))
+	s, err := m.deps.Settings.GetRO(string(settings.ManagerURL))
 	if err != nil {
 		return ""
 	}
-	return types.ValueInForce(s)
+	return settings.ValueInForce(s)
 }
 
 // UpdateSetting sets the value of a setting; an empty value means the default.
 func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (SettingView, error) {
-	definition, ok := types.DefinitionOf(types.SettingName(name))
+	definition, ok := settings.DefinitionOf(settings.Name(name))
 	if !ok {
 		return SettingView{}, notFound("setting", name)
 	}
-	if definition.ReadOnly && definition.Default != "" && types.CheckSetting(definition.Name, value) == nil {
+	if definition.ReadOnly && definition.Default != "" && settings.Check(definition.Name, value) == nil {
 		return m.Setting(name) // the setting has this value
 	}
 	if definition.ReadOnly {
 		return SettingView{}, &Invalid{Field: "value", Rule: fmt.Sprintf("setting %s with invalid value %q: it cannot be set: the setting is read-only", name, value)}
 	}
-	if err := types.CheckSetting(types.SettingName(name), value); err != nil {
+	if err := settings.Check(settings.Name(name), value); err != nil {
 		return SettingView{}, &Invalid{Field: "value", Rule: err.Error()}
 	}
 	if err := m.checkPriorityClass(ctx, definition, value); err != nil {
@@ -134,8 +134,8 @@ func (m *Manager) UpdateSetting(ctx context.Context, name, value string) (Settin
 }
 
 // checkPriorityClass refuses the name of a PriorityClass that does not exist.
-func (m *Manager) checkPriorityClass(ctx context.Context, d types.SettingDefinition, value string) error {
-	if d.Name != types.SettingPriorityClass || value == "" {
+func (m *Manager) checkPriorityClass(ctx context.Context, d settings.Definition, value string) error {
+	if d.Name != settings.PriorityClass || value == "" {
 		return nil
 	}
 	_, err := m.deps.PriorityClasses.Live(ctx, value)
@@ -150,14 +150,14 @@ func (m *Manager) checkPriorityClass(ctx context.Context, d types.SettingDefinit
 	return nil
 }
 
-func settingView(s *longhorn.Setting, definition types.SettingDefinition) SettingView {
+func settingView(s *longhorn.Setting, definition settings.Definition) SettingView {
 	view := SettingView{
-		Name: s.Name, Value: s.Value, ValueInForce: types.ValueInForce(s), Applied: s.Status.Applied, Definition: definition,
+		Name: s.Name, Value: s.Value, ValueInForce: settings.ValueInForce(s), Applied: s.Status.Applied, Definition: definition,
 	}
 	if view.Value == "" {
 		view.Value = definition.Default
 	}
-	if types.IsPodSetting(definition.Name) && s.Status.ValueInForce != view.ValueInForce {
+	if settings.IsPodSetting(definition.Name) && s.Status.ValueInForce != view.ValueInForce {
 		view.Applied = false // no controller has checked yet whether pods have another value
 	}
 	return view

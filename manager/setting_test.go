@@ -10,18 +10,19 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 func TestListSettingsShowsAllWithTheirDefaults(t *testing.T) {
-	b := newBench(t, build.Setting(types.SettingDefaultReplicaCount, "5", func(s *longhorn.Setting) { s.Status.Applied = true }))
+	b := newBench(t, build.Setting(settings.DefaultReplicaCount, "5", func(s *longhorn.Setting) { s.Status.Applied = true }))
 	views, err := b.ListSettings()
 	require.NoError(t, err)
-	require.Len(t, views, len(types.Settings()))
+	require.Len(t, views, len(settings.All()))
 	got := map[string]string{}
 	for _, v := range views {
 		got[v.Name] = v.Value
-		assert.Equal(t, v.Applied, v.Definition.Effect != types.SettingEffectNone, "%s, which acts %q", v.Name, v.Definition.Effect)
+		assert.Equal(t, v.Applied, v.Definition.Effect != settings.EffectNone, "%s, which acts %q", v.Name, v.Definition.Effect)
 	}
 	assert.Equal(t, "5", got["default-replica-count"])
 	assert.Equal(t, "/var/lib/longhorn", got["default-data-path"])
@@ -29,14 +30,14 @@ func TestListSettingsShowsAllWithTheirDefaults(t *testing.T) {
 
 func TestUpdateSetting(t *testing.T) {
 	t.Run("there → its value is written", func(t *testing.T) {
-		b := newBench(t, build.Setting(types.SettingDefaultReplicaCount, "3"))
+		b := newBench(t, build.Setting(settings.DefaultReplicaCount, "3"))
 		view, err := b.UpdateSetting(t.Context(), "default-replica-count", "2")
 		require.NoError(t, err)
 		assert.Equal(t, "2", view.Value)
 		b.ExpectWrites("update settings/default-replica-count")
 	})
 	t.Run("the value it has → nothing is written", func(t *testing.T) {
-		b := newBench(t, build.Setting(types.SettingDefaultReplicaCount, "3"))
+		b := newBench(t, build.Setting(settings.DefaultReplicaCount, "3"))
 		_, err := b.UpdateSetting(t.Context(), "default-replica-count", "3")
 		require.NoError(t, err)
 		b.ExpectWrites()
@@ -48,7 +49,7 @@ func TestUpdateSetting(t *testing.T) {
 		b.ExpectWrites("create settings/default-replica-count")
 	})
 	t.Run("empty → the default", func(t *testing.T) {
-		b := newBench(t, build.Setting(types.SettingDefaultReplicaCount, "2"))
+		b := newBench(t, build.Setting(settings.DefaultReplicaCount, "2"))
 		view, err := b.UpdateSetting(t.Context(), "default-replica-count", "")
 		require.NoError(t, err)
 		assert.Equal(t, "3", view.Value)
@@ -71,7 +72,7 @@ func TestUpdateSetting(t *testing.T) {
 		b.ExpectWrites()
 	})
 	t.Run("no priority class → the built-in ones", func(t *testing.T) {
-		_, err := newBench(t, build.Setting(types.SettingPriorityClass, "ours")).UpdateSetting(t.Context(), "priority-class", "")
+		_, err := newBench(t, build.Setting(settings.PriorityClass, "ours")).UpdateSetting(t.Context(), "priority-class", "")
 		require.NoError(t, err)
 	})
 	t.Run("no option → refused with the options", func(t *testing.T) {
@@ -114,12 +115,12 @@ func TestInstanceManagerShowsWhatItRuns(t *testing.T) {
 
 func TestReadOnlySettingsCannotBeSet(t *testing.T) {
 	im := build.RunningInstanceManager("n1", "10.0.0.1", "u", func(im *longhorn.InstanceManager) { im.Spec.Image = "registry/longhorn-manager:1" })
-	b := newBench(t, im, build.Setting(types.SettingCurrentVersion, "made by hand"))
+	b := newBench(t, im, build.Setting(settings.CurrentVersion, "made by hand"))
 	b.deps.Version = "v1.2.3"
-	for name, want := range map[types.SettingName]string{
-		types.SettingCurrentVersion:              "v1.2.3",
-		types.SettingDefaultEngineImage:          "registry/longhorn-manager:1",
-		types.SettingDefaultInstanceManagerImage: "registry/longhorn-manager:1",
+	for name, want := range map[settings.Name]string{
+		settings.CurrentVersion:              "v1.2.3",
+		settings.DefaultEngineImage:          "registry/longhorn-manager:1",
+		settings.DefaultInstanceManagerImage: "registry/longhorn-manager:1",
 	} {
 		view, err := b.Setting(string(name))
 		require.NoError(t, err)
@@ -137,8 +138,8 @@ func TestReadOnlySettingsCannotBeSet(t *testing.T) {
 // A read-only setting without a value in readOnlyValue would crash the process.
 func TestEveryReadOnlySettingHasAValue(t *testing.T) {
 	b := newBench(t)
-	for _, name := range types.Settings() {
-		if d, _ := types.DefinitionOf(name); d.ReadOnly {
+	for _, name := range settings.All() {
+		if d, _ := settings.DefinitionOf(name); d.ReadOnly {
 			_, err := b.readOnlyValue(name)
 			assert.NoError(t, err, name)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -33,7 +34,7 @@ func TestCreateVolumeFillsInCopies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects := threeNodes()
 			if c.setting != "" {
-				objects = append(objects, build.Setting(types.SettingDefaultDataLocality, c.setting))
+				objects = append(objects, build.Setting(settings.DefaultDataLocality, c.setting))
 			}
 			view, err := newBench(t, objects...).CreateVolume(t.Context(), VolumeRequest{
 				Name: "vol", Size: "1Gi", DataLocality: c.locality, NumberOfReplicas: c.replicas, MustFit: true,

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -47,13 +48,13 @@ func shortage(d Disk, s Settings, size, required int64) string {
 	if d.StorageAvailable-required <= minimum {
 		return fmt.Sprintf("storageAvailable %s - required %s must be more than %s (%d%% of storageMaximum %s, setting %s)",
 			types.SizeText(d.StorageAvailable), types.SizeText(required), types.SizeText(minimum), s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum),
-			types.SettingMinimalAvailablePercentage)
+			settings.MinimalAvailablePercentage)
 	}
 	maximum := schedulableMaximum(d, s)
 	if d.StorageScheduled > maximum-size { // not scheduled+size, which could overflow
 		return fmt.Sprintf("storageScheduled %s + size %s must not exceed %s (%d%% of storageMaximum %s - storageReserved %s, setting %s)",
 			types.SizeText(d.StorageScheduled), types.SizeText(size), types.SizeText(maximum), s.OverProvisioningPercent, types.SizeText(d.StorageMaximum), types.SizeText(d.StorageReserved),
-			types.SettingOverProvisioningPercentage)
+			settings.OverProvisioningPercentage)
 	}
 	return ""
 }

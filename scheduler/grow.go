@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -42,7 +43,7 @@ func growthShortage(d Disk, s Settings, delta int64) string {
 	if d.StorageAvailable+d.StorageReserved-delta < minimum {
 		return fmt.Sprintf("storageAvailable %s + storageReserved %s - required %s must be at least %s (%d%% of storageMaximum %s, setting %s)",
 			types.SizeText(d.StorageAvailable), types.SizeText(d.StorageReserved), types.SizeText(delta), types.SizeText(minimum),
-			s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum), types.SettingMinimalAvailablePercentage)
+			s.MinimalAvailablePercent, types.SizeText(d.StorageMaximum), settings.MinimalAvailablePercentage)
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -42,21 +43,21 @@ func (o Objects) Snapshot(volume string, settings Settings) Snapshot {
 }
 
 // SettingsOf reads the scheduler's settings, and the volume's own values, which override them.
-func SettingsOf(values types.SettingValues, v *longhorn.VolumeSpec) Settings {
-	soft := func(own longhorn.AntiAffinity, setting types.SettingName) bool {
+func SettingsOf(values settings.Values, v *longhorn.VolumeSpec) Settings {
+	soft := func(own longhorn.AntiAffinity, setting settings.Name) bool {
 		if own == longhorn.AntiAffinityEnabled || own == longhorn.AntiAffinityDisabled {
 			return own == longhorn.AntiAffinityEnabled
 		}
 		return values.Bool(setting)
 	}
 	return Settings{
-		MinimalAvailablePercent: values.Int(types.SettingMinimalAvailablePercentage),
-		OverProvisioningPercent: values.Int(types.SettingOverProvisioningPercentage),
-		NodeSoftAntiAffinity:    soft(v.ReplicaSoftAntiAffinity, types.SettingReplicaSoftAntiAffinity),
-		ZoneSoftAntiAffinity:    soft(v.ReplicaZoneSoftAntiAffinity, types.SettingReplicaZoneSoftAntiAffinity),
-		DiskSoftAntiAffinity:    soft(v.ReplicaDiskSoftAntiAffinity, types.SettingReplicaDiskSoftAntiAffinity),
-		AllowEmptyNodeSelector:  values.Bool(types.SettingAllowEmptyNodeSelectorVolume),
-		AllowEmptyDiskSelector:  values.Bool(types.SettingAllowEmptyDiskSelectorVolume),
+		MinimalAvailablePercent: values.Int(settings.MinimalAvailablePercentage),
+		OverProvisioningPercent: values.Int(settings.OverProvisioningPercentage),
+		NodeSoftAntiAffinity:    soft(v.ReplicaSoftAntiAffinity, settings.ReplicaSoftAntiAffinity),
+		ZoneSoftAntiAffinity:    soft(v.ReplicaZoneSoftAntiAffinity, settings.ReplicaZoneSoftAntiAffinity),
+		DiskSoftAntiAffinity:    soft(v.ReplicaDiskSoftAntiAffinity, settings.ReplicaDiskSoftAntiAffinity),
+		AllowEmptyNodeSelector:  values.Bool(settings.AllowEmptyNodeSelectorVolume),
+		AllowEmptyDiskSelector:  values.Bool(settings.AllowEmptyDiskSelectorVolume),
 	}
 }
 

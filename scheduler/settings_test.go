@@ -6,12 +6,12 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 func TestSettingsOf(t *testing.T) {
-	values := func(set map[types.SettingName]string) types.SettingValues {
-		return func(name types.SettingName) string { return set[name] }
+	values := func(set map[settings.Name]string) settings.Values {
+		return func(name settings.Name) string { return set[name] }
 	}
 	byDefault := Settings{
 		MinimalAvailablePercent: 25, OverProvisioningPercent: 100,
@@ -19,14 +19,14 @@ func TestSettingsOf(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		set  map[types.SettingName]string
+		set  map[settings.Name]string
 		own  longhorn.VolumeSpec
 		want Settings
 	}{
 		{name: "nothing set → the defaults", want: byDefault},
 		{
 			name: "each set otherwise → each otherwise",
-			set: map[types.SettingName]string{
+			set: map[settings.Name]string{
 				"storage-minimal-available-percentage": "1", "storage-over-provisioning-percentage": "2", "replica-soft-anti-affinity": "true",
 				"replica-zone-soft-anti-affinity": "false", "replica-disk-soft-anti-affinity": "false",
 				"allow-empty-node-selector-volume": "false", "allow-empty-disk-selector-volume": "false",
@@ -35,7 +35,7 @@ func TestSettingsOf(t *testing.T) {
 		},
 		{
 			name: "the volume insists on nodes apart → the setting gives way",
-			set:  map[types.SettingName]string{"replica-soft-anti-affinity": "true"}, own: longhorn.VolumeSpec{ReplicaSoftAntiAffinity: longhorn.AntiAffinityDisabled}, want: byDefault,
+			set:  map[settings.Name]string{"replica-soft-anti-affinity": "true"}, own: longhorn.VolumeSpec{ReplicaSoftAntiAffinity: longhorn.AntiAffinityDisabled}, want: byDefault,
 		},
 		{
 			name: "the volume allows one node → the setting gives way",
@@ -48,13 +48,13 @@ func TestSettingsOf(t *testing.T) {
 		},
 		{
 			name: "the volume allows one zone and one disk → the settings give way",
-			set:  map[types.SettingName]string{"replica-zone-soft-anti-affinity": "false", "replica-disk-soft-anti-affinity": "false"},
+			set:  map[settings.Name]string{"replica-zone-soft-anti-affinity": "false", "replica-disk-soft-anti-affinity": "false"},
 			own:  longhorn.VolumeSpec{ReplicaZoneSoftAntiAffinity: longhorn.AntiAffinityEnabled, ReplicaDiskSoftAntiAffinity: longhorn.AntiAffinityEnabled},
 			want: byDefault,
 		},
 		{
 			name: "the volume follows the settings → they decide",
-			set:  map[types.SettingName]string{"replica-zone-soft-anti-affinity": "false", "replica-disk-soft-anti-affinity": "false"},
+			set:  map[settings.Name]string{"replica-zone-soft-anti-affinity": "false", "replica-disk-soft-anti-affinity": "false"},
 			own: longhorn.VolumeSpec{
 				ReplicaSoftAntiAffinity: longhorn.AntiAffinityIgnored, ReplicaZoneSoftAntiAffinity: longhorn.AntiAffinityIgnored, ReplicaDiskSoftAntiAffinity: longhorn.AntiAffinityIgnored,
 			},

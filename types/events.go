@@ -52,7 +52,7 @@ const (
 	// EventNodeWronglyDown is about a node that was alive when the leader declared it down.
 	EventNodeWronglyDown = "NodeWronglyDown"
 
-	// EventTrustedNetwork is about SettingRESTTrustedNetwork: the REST API stops requiring a credential, or requires
+	// EventTrustedNetwork is about the setting rest-trusted-network: the REST API stops requiring a credential, or requires
 	// one again.
 	EventTrustedNetwork = "TrustedNetwork"
 

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PodDeletionPolicy is a value of SettingNodeDownPodDeletionPolicy: which pods on a node that is down are deleted by
+// PodDeletionPolicy is a value of the setting node-down-pod-deletion-policy: which pods on a node that is down are deleted by
 // force.
 type PodDeletionPolicy string
 

@@ -31,7 +31,7 @@ const (
 	ShareClientsDirectory = "/etc/longhorn-share"
 )
 
-// The words of SettingRWXVolumeAllowedClients. The ConfigMap can contain ShareClientsAny, too.
+// The words of the setting rwx-volume-allowed-clients. The ConfigMap can contain ShareClientsAny, too.
 const (
 	ShareClientsNodes = "nodes"
 	ShareClientsAny   = "any"
@@ -52,7 +52,7 @@ var ShareClientEntries = EntryRule{
 	Says: "must be " + ShareClientsNodes + ", " + ShareClientsAny + ", addresses and networks, separated by ','; %q is none of them",
 }
 
-// ParseShareClients reads the value of SettingRWXVolumeAllowedClients: words and networks, separated by commas. An
+// ParseShareClients reads the value of the setting rwx-volume-allowed-clients: words and networks, separated by commas. An
 // error is a clause that follows the value.
 func ParseShareClients(value string) (ShareClients, error) {
 	var c ShareClients

@@ -18,6 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/explain"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/kmod"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
@@ -180,7 +181,7 @@ func examineDisk(f NodeFacts) Check {
 	r := f.Disk
 	check := Check{Name: "DefaultDisk"}
 	room := []explain.Step{{Text: "Mount a separate file system there, or choose another directory with the setting default-data-path", Command: "df -h " + r.Path}}
-	byDefault := func(types.SettingName) string { return "" }
+	byDefault := func(settings.Name) string { return "" }
 	fits, _, message := scheduler.DiskSchedulable(f.Node, scheduler.Disk{
 		Name: "default", Path: r.Path, Ready: true, StorageMaximum: r.StorageMaximum, StorageAvailable: r.StorageAvailable,
 	}, scheduler.SettingsOf(byDefault, &longhorn.VolumeSpec{}))

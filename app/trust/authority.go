@@ -18,6 +18,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -138,7 +139,7 @@ func (a *Authority) meta(name string) metav1.ObjectMeta {
 // setting returns the object of the Events: the setting rest-trusted-network.
 func (a *Authority) setting() *corev1.ObjectReference {
 	return &corev1.ObjectReference{
-		APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Setting", Namespace: a.Namespace, Name: string(types.SettingRESTTrustedNetwork),
+		APIVersion: longhorn.SchemeGroupVersion.String(), Kind: "Setting", Namespace: a.Namespace, Name: string(settings.RESTTrustedNetwork),
 	}
 }
 

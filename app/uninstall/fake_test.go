@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -38,7 +39,7 @@ type cluster struct {
 }
 
 var kindOf = map[Kind]string{
-	volumes: "Volume", engines: "Engine", replicas: "Replica", attachments: "VolumeAttachment", instanceManagers: "InstanceManager", shareManagers: "ShareManager", nodes: "Node", settings: "Setting",
+	volumes: "Volume", engines: "Engine", replicas: "Replica", attachments: "VolumeAttachment", instanceManagers: "InstanceManager", shareManagers: "ShareManager", nodes: "Node", globalSettings: "Setting",
 	definitions: "CustomResourceDefinition", namespaces: "Namespace", kubeNodes: "Node", pods: "Pod", services: "Service", daemonSets: "DaemonSet", deployments: "Deployment", replicaSets: "ReplicaSet",
 	budgets: "PodDisruptionBudget", configMaps: "ConfigMap", policies: "ValidatingAdmissionPolicy", policyBindings: "ValidatingAdmissionPolicyBinding", storageClasses: "StorageClass",
 	drivers: "CSIDriver", clusterRoles: "ClusterRole", clusterBindings: "ClusterRoleBinding", kubeAttachments: "VolumeAttachment",
@@ -191,8 +192,8 @@ func (c *cluster) install(manager bool, alive ...string) {
 	c.add(volumes, "v", nil, types.Finalizer)
 	c.add(engines, "v-e-0", nil, types.Finalizer).SetLabels(map[string]string{types.LabelVolume: "v"})
 	c.add(attachments, "v", nil)
-	c.add(settings, "default-replica-count", map[string]any{"value": "3"})
-	c.add(settings, string(types.SettingDeletingConfirmation), map[string]any{"value": "false"})
+	c.add(globalSettings, "default-replica-count", map[string]any{"value": "3"})
+	c.add(globalSettings, string(settings.DeletingConfirmation), map[string]any{"value": "false"})
 	if manager {
 		c.add(daemonSets, "longhorn-manager", nil)
 		c.add(daemonSets, "longhorn-csi-plugin", nil)
@@ -206,7 +207,7 @@ func (c *cluster) install(manager bool, alive ...string) {
 	c.addPersistentVolume("pv", types.DriverName, "v", provisionerFinalizer, attacherFinalizer, "kubernetes.io/pv-protection")
 	c.addPersistentVolume("pv-of-another", "another", "v", provisionerFinalizer, "external-attacher/another")
 	label := map[string]string{types.InstallationLabel: types.InstallationValue}
-	for _, resource := range []Kind{volumes, engines, replicas, attachments, instanceManagers, shareManagers, nodes, settings} {
+	for _, resource := range []Kind{volumes, engines, replicas, attachments, instanceManagers, shareManagers, nodes, globalSettings} {
 		c.add(definitions, resource.Resource+".longhorn.io", nil, "customresourcecleanup.apiextensions.k8s.io").SetLabels(label)
 	}
 	c.add(configMaps, types.StorageClassConfigMap, nil)
@@ -228,7 +229,7 @@ func (c *cluster) addPersistentVolume(name, driver, volume string, finalizers ..
 }
 
 func (c *cluster) confirm() {
-	c.get(settings, string(types.SettingDeletingConfirmation)).Object["value"] = "true"
+	c.get(globalSettings, string(settings.DeletingConfirmation)).Object["value"] = "true"
 }
 
 // step does what other components do in ten seconds.

@@ -38,7 +38,7 @@ var (
 	instanceManagers = longhornKind("instancemanagers")
 	shareManagers    = longhornKind("sharemanagers")
 	nodes            = longhornKind("nodes")
-	settings         = longhornKind("settings")
+	globalSettings   = longhornKind("settings")
 
 	definitions       = kind("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	namespaces        = kind("", "v1", "namespaces")
@@ -67,7 +67,7 @@ var (
 var dataKinds = []Kind{replicas, engines, volumes}
 
 // otherKinds are the other kinds of this product. Kinds that only another version has are found by their definitions.
-var otherKinds = []Kind{shareManagers, attachments, instanceManagers, nodes, settings}
+var otherKinds = []Kind{shareManagers, attachments, instanceManagers, nodes, globalSettings}
 
 // readOrder are the kinds that are read, in this order. Data is read after the components that create it. So if these
 // components were seen to be gone, everything that they created is seen, too.

@@ -195,7 +195,7 @@ func waited(k Kind, o Object) string {
 }
 
 func nodesAndSettings(s State, p *Plan) {
-	deleteAll(append(unknown(s.of(definitions)), nodes, settings)...)(s, p)
+	deleteAll(append(unknown(s.of(definitions)), nodes, globalSettings)...)(s, p)
 }
 
 // newVolumes deletes the components that provision volumes, and waits for their pods, which finish their work. The

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -63,7 +64,7 @@ func daemon(node string) Object {
 func kubeNode(name string, ready bool) Object { return Object{Name: name, Ready: ready} }
 
 func confirmed(w world) world {
-	return w.with(settings, Object{Name: string(types.SettingDeletingConfirmation), UID: "s", Value: "true"})
+	return w.with(globalSettings, Object{Name: string(settings.DeletingConfirmation), UID: "s", Value: "true"})
 }
 
 // did returns the steps of a plan.
@@ -94,7 +95,7 @@ func TestRefusals(t *testing.T) {
 		{"a replica whose volume is gone → refused", world{}.with(replicas, replica("v-r-1", "v", "a")), false, "there is data: replica v-r-1" + rest},
 		{"a replica that was never made → goes on", world{}.with(replicas, held(named("v-r-1"))), false, ""},
 		{"volumes, confirmed → goes on", confirmed(world{}.with(volumes, volume("v"))), false, ""},
-		{"volumes, the setting says false → refused", world{}.with(volumes, volume("v")).with(settings, Object{Name: string(types.SettingDeletingConfirmation), Value: "false"}), false, "there is data: volume v" + rest},
+		{"volumes, the setting says false → refused", world{}.with(volumes, volume("v")).with(globalSettings, Object{Name: string(settings.DeletingConfirmation), Value: "false"}), false, "there is data: volume v" + rest},
 		{"volumes, the settings are gone, by argument → goes on", world{}.with(volumes, volume("v")), true, ""},
 		{"another Longhorn → refused, even by argument", world{}.with(definitions, named("volumes.longhorn.io")), true, "definition volumes.longhorn.io belongs to another Longhorn"},
 		{"our definitions → goes on", world{}.with(definitions, Object{Name: "volumes.longhorn.io", Labels: label}), false, ""},
@@ -132,7 +133,7 @@ func TestAnInstallationInAnotherNamespaceIsRefused(t *testing.T) {
 		{"an engine → refused", world{}.with(engines, in(named("v-e-0"))), "engines v-e-0"},
 		{"a replica → refused", world{}.with(replicas, in(named("v-r-1"))), "replicas v-r-1"},
 		{"a node → refused", world{}.with(nodes, in(named("a"))), "nodes a"},
-		{"a setting → refused", world{}.with(settings, in(named("s"))), "settings s"},
+		{"a setting → refused", world{}.with(globalSettings, in(named("s"))), "settings s"},
 		{"our DaemonSet → refused", world{}.with(daemonSets, in(labelled(named("renamed"), label))), "daemonsets renamed"},
 		{"a manager's DaemonSet without our label → refused", world{}.with(daemonSets, in(labelled(named(types.AppManager), map[string]string{types.LabelApp: types.AppManager}))), "daemonsets longhorn-manager"},
 		{"an object of a later version's kind → refused", world{}.with(longhornKind("snapshots"), in(named("s"))), "snapshots s"},
@@ -425,7 +426,7 @@ func TestDataIsReadAfterItsCreators(t *testing.T) {
 // keep them, and with them the definition.
 func TestObjectsAreDeletedBeforeTheirDefinitions(t *testing.T) {
 	definition := Object{Name: "things.longhorn.io", UID: "d", Labels: map[string]string{types.InstallationLabel: types.InstallationValue}}
-	for _, k := range []Kind{attachments, instanceManagers, shareManagers, nodes, settings} {
+	for _, k := range []Kind{attachments, instanceManagers, shareManagers, nodes, globalSettings} {
 		t.Run(k.Resource, func(t *testing.T) {
 			w := world{}.with(definitions, definition).with(k, held(named("one")))
 			assert.Equal(t, []string{"delete " + k.Resource + "/one"}, did(plan(w.state())))

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // refusal returns the reason why nothing may be removed: another Longhorn is here, the installation is in another
@@ -38,7 +38,7 @@ func (s State) refusal() string {
 	}
 	slices.Sort(names)
 	return fmt.Sprintf("there is data:%sTo delete it permanently, set setting %s to true; "+
-		"if the settings no longer exist, give the uninstaller the argument --delete-volumes", listed(names, ". "), types.SettingDeletingConfirmation)
+		"if the settings no longer exist, give the uninstaller the argument --delete-volumes", listed(names, ". "), settings.DeletingConfirmation)
 }
 
 // misplaced returns in which other namespace the installation is. Cluster-scoped objects such as the definitions
@@ -56,8 +56,8 @@ func (s State) misplaced() string {
 }
 
 func (s State) isConfirmed() bool {
-	return s.Forced || slices.ContainsFunc(s.of(settings), func(o Object) bool {
-		return o.Name == string(types.SettingDeletingConfirmation) && o.Value == "true"
+	return s.Forced || slices.ContainsFunc(s.of(globalSettings), func(o Object) bool {
+		return o.Name == string(settings.DeletingConfirmation) && o.Value == "true"
 	})
 }
 

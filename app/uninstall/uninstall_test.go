@@ -100,8 +100,8 @@ func TestUninstallWithTheNamespaceTerminating(t *testing.T) {
 	c := newCluster(t)
 	c.install(true, "a", "b")
 	c.delete(namespaces.GroupVersionResource, types.Namespace)
-	for _, name := range c.names(settings) { // the settings are gone first, so none of them can confirm
-		c.delete(settings.GroupVersionResource, name)
+	for _, name := range c.names(globalSettings) { // the settings are gone first, so none of them can confirm
+		c.delete(globalSettings.GroupVersionResource, name)
 	}
 	for _, name := range c.names(daemonSets) {
 		c.delete(daemonSets.GroupVersionResource, name)
@@ -120,7 +120,7 @@ func TestUninstallWithTheDefinitionsBeingDeleted(t *testing.T) {
 		c.delete(definitions.GroupVersionResource, name)
 	}
 	c.step()
-	assert.Empty(t, c.names(settings), "the settings go first")
+	assert.Empty(t, c.names(globalSettings), "the settings go first")
 	assert.Equal(t, []string{"v"}, c.names(volumes), "what stands for data is held by its finalizer")
 	require.True(t, c.run(true).Done)
 	c.expectNothingLeft()

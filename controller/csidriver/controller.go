@@ -16,6 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -35,7 +36,7 @@ type Deps struct {
 
 	Drivers  Store
 	Settings queue.Events
-	Setting  types.SettingValues
+	Setting  settings.Values
 }
 
 // Controller maintains the CSIDriver. Create it with New, then call Run.
@@ -49,7 +50,7 @@ func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
 	c.queue = queue.New(queue.Options[string]{Name: "csi-driver", Env: deps.Env, Sync: c.sync})
 	err := c.queue.Watch(queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, func(s *longhorn.Setting) []string {
-		if s.Name != string(types.SettingCSIStorageCapacityTracking) {
+		if s.Name != string(settings.CSIStorageCapacityTracking) {
 			return nil
 		}
 		return []string{types.DriverName}
@@ -65,7 +66,7 @@ func New(deps Deps) (*Controller, error) {
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx) }
 
 func (c *Controller) sync(ctx context.Context, name string) (queue.Result, error) {
-	wanted := c.deps.Setting.Bool(types.SettingCSIStorageCapacityTracking)
+	wanted := c.deps.Setting.Bool(settings.CSIStorageCapacityTracking)
 	var r queue.Result
 	if wanted {
 		r.RequeueAfter = again

@@ -14,6 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -50,7 +51,7 @@ func TestTheDriverSaysWhatTheSettingSays(t *testing.T) {
 		{"off, and is on → off", "false", new(true), false, []string{"update csidrivers/driver.longhorn.io"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, controller := start(t, build.Setting(types.SettingCSIStorageCapacityTracking, c.setting), driver(c.is))
+			h, controller := start(t, build.Setting(settings.CSIStorageCapacityTracking, c.setting), driver(c.is))
 			r, err := controller.sync(t.Context(), types.DriverName)
 			require.NoError(t, err)
 			h.ExpectWrites(c.writes...)
@@ -64,7 +65,7 @@ func TestTheDriverSaysWhatTheSettingSays(t *testing.T) {
 }
 
 func TestWithoutADriverThereIsNothingToDo(t *testing.T) {
-	h, c := start(t, build.Setting(types.SettingCSIStorageCapacityTracking, "true"))
+	h, c := start(t, build.Setting(settings.CSIStorageCapacityTracking, "true"))
 	r, err := c.sync(t.Context(), types.DriverName)
 	require.NoError(t, err)
 	assert.Equal(t, again, r.RequeueAfter, "the manifests may make it later")

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // manyVolumes are attached volumes with three copies each, on nodes in turn.
 func manyVolumes(volumes, nodes int) Input {
-	in := Input{Policy: types.DrainBlockIfLastReplica, Now: now}
+	in := Input{Policy: settings.DrainBlockIfLastReplica, Now: now}
 	name := func(i int) string { return fmt.Sprintf("n%02d", i%nodes) }
 	for i := range nodes {
 		in.Nodes = append(in.Nodes, build.ReadyNode(name(i), "disk-"+name(i)))

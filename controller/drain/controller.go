@@ -15,6 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -64,7 +65,7 @@ type Deps struct {
 	Managers    ManagerStore
 	Budgets     BudgetStore
 	Settings    queue.Events
-	Setting     types.SettingValues
+	Setting     settings.Values
 }
 
 // Controller maintains the budgets of all instance managers. It runs in the leader.
@@ -127,7 +128,7 @@ func list[T any](how any, from Lister[T], into *[]T) (err error) {
 }
 
 func (c *Controller) gather(how any) (Input, error) {
-	in := Input{Policy: types.DrainPolicy(c.deps.Setting.Text(types.SettingNodeDrainPolicy)), Now: c.deps.Clock.Now()}
+	in := Input{Policy: settings.DrainPolicy(c.deps.Setting.Text(settings.NodeDrainPolicy)), Now: c.deps.Clock.Now()}
 	for _, read := range []func() error{
 		func() error { return list(how, c.deps.Volumes, &in.Volumes) },
 		func() error { return list(how, c.deps.Engines, &in.Engines) },
@@ -254,7 +255,7 @@ func (c *Controller) release(ctx context.Context, budgets []*policyv1.PodDisrupt
 
 // detach removes the tickets of users for nodes that are cordoned, if the setting says so.
 func (c *Controller) detach(ctx context.Context, in Input) error {
-	if c.deps.Setting(types.SettingDetachManuallyAttached) != "true" {
+	if c.deps.Setting(settings.DetachManuallyAttached) != "true" {
 		return nil
 	}
 	attachments, err := c.deps.Attachments.List(labels.Everything())

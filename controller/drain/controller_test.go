@@ -23,6 +23,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -244,8 +245,8 @@ func TestNothingIsReleasedUnseen(t *testing.T) {
 }
 
 func TestTheLastGoodCopyIsMarked(t *testing.T) {
-	h, c := begin(t, world(policy(types.DrainAlwaysAllow), stopped("v", "a", "b"), stopped("w", "a")))
-	h.Seed(build.Setting(types.SettingNodeDrainPolicy, string(types.DrainAlwaysAllow)))
+	h, c := begin(t, world(policy(settings.DrainAlwaysAllow), stopped("v", "a", "b"), stopped("w", "a")))
+	h.Seed(build.Setting(settings.NodeDrainPolicy, string(settings.DrainAlwaysAllow)))
 	h.CatchUp()
 	require.NoError(t, sync(t, c))
 	h.ExpectWrites("update replicas/w-r-a")
@@ -275,7 +276,7 @@ func TestVolumesAttachedByHandAreDetachedWhereTheSettingSaysSo(t *testing.T) {
 	for value, want := range map[string][]string{"true": {"update volumeattachments/v"}, "false": nil, "": nil, "yes": nil} {
 		t.Run("setting "+value, func(t *testing.T) {
 			in := world(cordoned("a", testutil.Now), func(in *Input) { in.Managers = in.Managers[:0] })
-			h := testutil.New(t, in.KubeNodes[0], va(), build.Setting(types.SettingDetachManuallyAttached, value))
+			h := testutil.New(t, in.KubeNodes[0], va(), build.Setting(settings.DetachManuallyAttached, value))
 			d := h.Datastore(datastore.Options{})
 			c, err := New(Deps{
 				Env: h.Env(), Volumes: d.Volumes, Attachments: d.VolumeAttachments, Engines: d.Engines, Replicas: d.Replicas,
@@ -301,7 +302,7 @@ func TestAWriteThatFailsStopsNoOther(t *testing.T) {
 	byHand := build.VolumeAttachment("w", func(va *longhorn.VolumeAttachment) {
 		va.Spec.AttachmentTickets = map[string]longhorn.AttachmentTicket{"p": {ID: "p", Type: longhorn.AttacherTypeAPI, NodeID: "a"}}
 	})
-	setting := build.Setting(types.SettingDetachManuallyAttached, "true")
+	setting := build.Setting(settings.DetachManuallyAttached, "true")
 	statusA := "update instancemanagers/" + types.InstanceManagerName("a") + "/status"
 	refused := errors.New("refused")
 

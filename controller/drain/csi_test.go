@@ -10,6 +10,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -38,7 +39,7 @@ func TestTheCSIControllerStaysWhileEnginesRun(t *testing.T) {
 	}{
 		{"no engine runs → there is none", world(stopped("v", "a", "b")), none},
 		{"an engine runs → made", world(attached("v", "a", "b")), created},
-		{"an engine runs, under always-allow → made", world(policy(types.DrainAlwaysAllow), attached("v", "a", "b")), created},
+		{"an engine runs, under always-allow → made", world(policy(settings.DrainAlwaysAllow), attached("v", "a", "b")), created},
 		{"an engine runs on a node that is cordoned, like all others → made", world(attached("v", "a", "b"), cordoned("a", now), cordoned("b", now), cordoned("c", now)), created},
 		{"an engine runs, and it is there → nothing", world(attached("v", "a", "b"), with(ours())), none},
 		{"an engine is stopping → it stays", world(attached("v", "a", "b"), stopping, with(ours())), none},
@@ -83,7 +84,7 @@ func TestTheCSIControllersBudget(t *testing.T) {
 // TestAClusterIsDrainedWhole: all nodes are cordoned. The CSI controller stays until it has detached the last volume.
 // Then it may be evicted, so that the drain of its node finishes.
 func TestAClusterIsDrainedWhole(t *testing.T) {
-	in := world(policy(types.DrainAlwaysAllow), attached("v", "a", "a"), cordoned("a", testutil.Now), cordoned("b", testutil.Now), cordoned("c", testutil.Now))
+	in := world(policy(settings.DrainAlwaysAllow), attached("v", "a", "a"), cordoned("a", testutil.Now), cordoned("b", testutil.Now), cordoned("c", testutil.Now))
 	h, c := begin(t, in)
 	require.NoError(t, sync(t, c))
 	assert.Contains(t, h.Writes(), "create "+budgetCSI)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -14,7 +15,7 @@ type hold struct {
 	engines []string // their engine runs on the node, or is about to
 	copies  []string // the node has a copy that the policy protects
 	strict  []string // of these, the volumes that are strict-local
-	policy  types.DrainPolicy
+	policy  settings.DrainPolicy
 }
 
 // volume is an engine, and the copies that have every acknowledged write.
@@ -71,7 +72,7 @@ func (in Input) protected(c cluster, volumes []volume) []*longhorn.Replica {
 		deleting[v.Name] = v.DeletionTimestamp != nil
 	}
 	var copies []*longhorn.Replica
-	if in.Policy == types.DrainBlockForEviction {
+	if in.Policy == settings.DrainBlockForEviction {
 		for _, r := range in.Replicas {
 			if r.DeletionTimestamp == nil && r.Spec.FailedAt == "" && !deleting[r.Spec.VolumeName] {
 				copies = append(copies, r)
@@ -94,9 +95,9 @@ func (in Input) protected(c cluster, volumes []volume) []*longhorn.Replica {
 // time evict pods before this controller knows of either, and neither copy is the last yet.
 func (in Input) protects(c cluster, r *longhorn.Replica, good []*longhorn.Replica) bool {
 	switch {
-	case in.Policy == types.DrainAlwaysAllow:
+	case in.Policy == settings.DrainAlwaysAllow:
 		return false
-	case in.Policy == types.DrainAllowIfStopped && !runs(r.Spec.DesireState, r.Status.CurrentState):
+	case in.Policy == settings.DrainAllowIfStopped && !runs(r.Spec.DesireState, r.Status.CurrentState):
 		return false
 	}
 	return !c.isCordoned(r.Spec.NodeID) || c.isLast(r.Spec.NodeID, good)
@@ -115,7 +116,7 @@ func (h *hold) explain() (reason, message string) {
 	switch {
 	case len(h.engines) > 0:
 		return types.ReasonEngineRuns, "attached to this node: " + listed(h.engines) + "; the node can be drained after each of them is detached"
-	case h.policy == types.DrainBlockForEviction:
+	case h.policy == settings.DrainBlockForEviction:
 		return types.ReasonHasReplicas, "this node has replicas of " + listed(h.copies) + "; the node can be drained after they are moved to other nodes" + h.keepsStrict()
 	}
 	return types.ReasonLastReplica,
@@ -128,7 +129,7 @@ func (h *hold) keepsStrict() string {
 		return ""
 	}
 	return fmt.Sprintf("; %s cannot move because dataLocality is strict-local: change dataLocality while detached, or set %s to %s",
-		listed(h.strict), types.SettingNodeDrainPolicy, types.DrainAllowIfStopped)
+		listed(h.strict), settings.NodeDrainPolicy, settings.DrainAllowIfStopped)
 }
 
 // most is how many volumes a message names.

@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Input is the state of the whole cluster. Nothing in it is modified.
 type Input struct {
-	Policy    types.DrainPolicy
+	Policy    settings.DrainPolicy
 	Managers  []*longhorn.InstanceManager
 	Volumes   []*longhorn.Volume
 	Engines   []*longhorn.Engine

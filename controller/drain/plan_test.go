@@ -13,6 +13,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -20,7 +21,7 @@ var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // world has nodes a, b and c, all ready, each with an instance manager.
 func world(changes ...func(*Input)) Input {
-	in := Input{Policy: types.DrainBlockIfLastReplica, Now: now}
+	in := Input{Policy: settings.DrainBlockIfLastReplica, Now: now}
 	for _, n := range []string{"a", "b", "c"} {
 		in.Nodes = append(in.Nodes, build.ReadyNode(n, "disk-"+n))
 		in.KubeNodes = append(in.KubeNodes, build.KubeNode(n))
@@ -32,7 +33,7 @@ func world(changes ...func(*Input)) Input {
 	return in
 }
 
-func policy(p types.DrainPolicy) func(*Input) { return func(in *Input) { in.Policy = p } }
+func policy(p settings.DrainPolicy) func(*Input) { return func(in *Input) { in.Policy = p } }
 
 // stopped is a volume that was attached once and is now detached, with members on these nodes.
 func stopped(volume string, nodes ...string) func(*Input) {
@@ -132,29 +133,29 @@ func TestWhichNodesAreKept(t *testing.T) {
 		{"nothing on any node → none is kept", world(), nil},
 		{"an engine runs → its node is kept, and those of its copies", world(attached("v", "a", "b", "c")), []string{"a", "b", "c"}},
 		{"an engine runs on a cordoned node → it is kept, and so are those of its copies", world(attached("v", "a", "a", "b"), cordoned("a", now)), []string{"a", "b"}},
-		{"an engine runs, under always-allow → its node is kept", world(policy(types.DrainAlwaysAllow), attached("v", "a", "a", "b")), []string{"a"}},
-		{"an engine shall run and does not yet → its node is kept", world(policy(types.DrainAlwaysAllow), attached("v", "a", "a", "b"), engine(func(e *longhorn.Engine) { e.Status.CurrentState = "" })), []string{"a"}},
-		{"an engine is stopping → its node is kept", world(policy(types.DrainAlwaysAllow), attached("v", "a", "a", "b"), engine(func(e *longhorn.Engine) {
+		{"an engine runs, under always-allow → its node is kept", world(policy(settings.DrainAlwaysAllow), attached("v", "a", "a", "b")), []string{"a"}},
+		{"an engine shall run and does not yet → its node is kept", world(policy(settings.DrainAlwaysAllow), attached("v", "a", "a", "b"), engine(func(e *longhorn.Engine) { e.Status.CurrentState = "" })), []string{"a"}},
+		{"an engine is stopping → its node is kept", world(policy(settings.DrainAlwaysAllow), attached("v", "a", "a", "b"), engine(func(e *longhorn.Engine) {
 			e.Spec.DesireState, e.Status.CurrentState = longhorn.DesireStateStopped, longhorn.InstanceStateStopping
 		})), []string{"a"}},
 		{"no node is cordoned → each healthy replica keeps its node", world(stopped("v", "a", "b")), []string{"a", "b"}},
-		{"no node is cordoned, attached, under allow-if-replica-is-stopped → each copy that runs keeps its node", world(policy(types.DrainAllowIfStopped), attached("v", "c", "a", "b")), []string{"a", "b", "c"}},
-		{"no node is cordoned, detached, under allow-if-replica-is-stopped → none is kept", world(policy(types.DrainAllowIfStopped), stopped("v", "a", "b")), nil},
-		{"no node is cordoned, attached, under always-allow → only the engine's node is kept", world(policy(types.DrainAlwaysAllow), attached("v", "c", "a", "b")), []string{"c"}},
+		{"no node is cordoned, attached, under allow-if-replica-is-stopped → each copy that runs keeps its node", world(policy(settings.DrainAllowIfStopped), attached("v", "c", "a", "b")), []string{"a", "b", "c"}},
+		{"no node is cordoned, detached, under allow-if-replica-is-stopped → none is kept", world(policy(settings.DrainAllowIfStopped), stopped("v", "a", "b")), nil},
+		{"no node is cordoned, attached, under always-allow → only the engine's node is kept", world(policy(settings.DrainAlwaysAllow), attached("v", "c", "a", "b")), []string{"c"}},
 		{"two drains at once, one node is seen cordoned → the other stays", world(attached("v", "c", "a", "b"), cordoned("a", now)), []string{"b", "c"}},
 		{"the engine's node and two with copies, of which one is cordoned → the others stay", world(attached("v", "c", "a", "b", "c"), cordoned("a", now)), []string{"b", "c"}},
 		{"two of three copies are on cordoned nodes → only the third is kept", world(stopped("v", "a", "b", "c"), cordoned("a", now), cordoned("b", now)), []string{"c"}},
-		{"cordoned, attached elsewhere, one of two that run, under allow-if-replica-is-stopped → it may go", world(policy(types.DrainAllowIfStopped), attached("v", "c", "a", "b"), cordoned("a", now)), []string{"b", "c"}},
+		{"cordoned, attached elsewhere, one of two that run, under allow-if-replica-is-stopped → it may go", world(policy(settings.DrainAllowIfStopped), attached("v", "c", "a", "b"), cordoned("a", now)), []string{"b", "c"}},
 		{"an engine elsewhere, the only member here → both are kept", world(attached("v", "a", "b")), []string{"a", "b"}},
 		{"detached, the only copy → its node is kept", world(stopped("v", "b")), []string{"b"}},
-		{"detached, the only copy, under always-allow → none is kept", world(policy(types.DrainAlwaysAllow), stopped("v", "b")), nil},
-		{"detached, the only copy, under allow-if-replica-is-stopped → none is kept", world(policy(types.DrainAllowIfStopped), stopped("v", "b")), nil},
-		{"detached, the only copy, under block-for-eviction-if-contains-last-replica → its node is kept", world(policy(types.DrainBlockForEvictionIfLastReplica), stopped("v", "b")), []string{"b"}},
-		{"attached elsewhere, the only copy, under allow-if-replica-is-stopped → both are kept", world(policy(types.DrainAllowIfStopped), attached("v", "a", "b")), []string{"a", "b"}},
-		{"attached elsewhere, the only copy, under always-allow → the engine's node is kept", world(policy(types.DrainAlwaysAllow), attached("v", "a", "b")), []string{"a"}},
-		{"two copies, under block-for-eviction → both are kept", world(policy(types.DrainBlockForEviction), stopped("v", "a", "b")), []string{"a", "b"}},
-		{"two copies, one on a cordoned node, under block-for-eviction → both are kept", world(policy(types.DrainBlockForEviction), stopped("v", "a", "b"), cordoned("a", now)), []string{"a", "b"}},
-		{"a failed copy, under block-for-eviction → the other is kept", world(policy(types.DrainBlockForEviction), stopped("v", "a", "b"), replica("v-r-a", failed)), []string{"b"}},
+		{"detached, the only copy, under always-allow → none is kept", world(policy(settings.DrainAlwaysAllow), stopped("v", "b")), nil},
+		{"detached, the only copy, under allow-if-replica-is-stopped → none is kept", world(policy(settings.DrainAllowIfStopped), stopped("v", "b")), nil},
+		{"detached, the only copy, under block-for-eviction-if-contains-last-replica → its node is kept", world(policy(settings.DrainBlockForEvictionIfLastReplica), stopped("v", "b")), []string{"b"}},
+		{"attached elsewhere, the only copy, under allow-if-replica-is-stopped → both are kept", world(policy(settings.DrainAllowIfStopped), attached("v", "a", "b")), []string{"a", "b"}},
+		{"attached elsewhere, the only copy, under always-allow → the engine's node is kept", world(policy(settings.DrainAlwaysAllow), attached("v", "a", "b")), []string{"a"}},
+		{"two copies, under block-for-eviction → both are kept", world(policy(settings.DrainBlockForEviction), stopped("v", "a", "b")), []string{"a", "b"}},
+		{"two copies, one on a cordoned node, under block-for-eviction → both are kept", world(policy(settings.DrainBlockForEviction), stopped("v", "a", "b"), cordoned("a", now)), []string{"a", "b"}},
+		{"a failed copy, under block-for-eviction → the other is kept", world(policy(settings.DrainBlockForEviction), stopped("v", "a", "b"), replica("v-r-a", failed)), []string{"b"}},
 		{"never started, so without data → none is kept", world(stopped("v", "b"), engine(func(e *longhorn.Engine) { e.Status.Epoch = nil })), nil},
 		{"cordoned, the other member is being rebuilt → the good one is kept", world(attached("v", "c", "a", "b"), cordoned("b", now), mode("v-r-a", longhorn.ReplicaModeWO)), []string{"b", "c"}},
 		{"cordoned, the other copy failed → the good one is kept", world(stopped("v", "a", "b"), cordoned("b", now), replica("v-r-a", failed)), []string{"b"}},
@@ -168,8 +169,8 @@ func TestWhichNodesAreKept(t *testing.T) {
 			in.Nodes[0].Status.DiskStatus["disk-1"] = s
 		}), []string{"a", "b"}},
 		{"the volume is being deleted → none is kept", world(stopped("v", "b"), func(in *Input) { in.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now} }), nil},
-		{"the volume is being deleted, under block-for-eviction → none is kept", world(policy(types.DrainBlockForEviction), stopped("v", "b"), func(in *Input) { in.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now} }), nil},
-		{"the copy is being deleted, under block-for-eviction → none is kept", world(policy(types.DrainBlockForEviction), stopped("v", "b"), replica("v-r-b", deleted)), nil},
+		{"the volume is being deleted, under block-for-eviction → none is kept", world(policy(settings.DrainBlockForEviction), stopped("v", "b"), func(in *Input) { in.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now} }), nil},
+		{"the copy is being deleted, under block-for-eviction → none is kept", world(policy(settings.DrainBlockForEviction), stopped("v", "b"), replica("v-r-b", deleted)), nil},
 		{"the volume's object is gone, its copy and record are there → its node is kept", world(stopped("v", "b"), func(in *Input) { in.Volumes = nil }), []string{"b"}},
 		{"a cordoned node has the other copy → the node that is not cordoned is kept", world(stopped("v", "a", "b"), cordoned("a", now)), []string{"b"}},
 		{"both are cordoned → the one cordoned last is kept", world(stopped("v", "a", "b"), cordoned("a", now), cordoned("b", now.Add(-time.Minute))), []string{"a"}},
@@ -279,12 +280,12 @@ func TestACordonedNodeSaysWhatItWaitsFor(t *testing.T) {
 				"volume w cannot move because dataLocality is strict-local: change dataLocality while detached, or set node-drain-policy to allow-if-replica-is-stopped"),
 		},
 		{
-			"cordoned, its copy is to be evicted, but strict-local → the same", world(cordoned("a", now), policy(types.DrainBlockForEviction), stopped("w", "a"), strictLocal),
+			"cordoned, its copy is to be evicted, but strict-local → the same", world(cordoned("a", now), policy(settings.DrainBlockForEviction), stopped("w", "a"), strictLocal),
 			condition("False", "HasReplicas", "this node has replicas of volume w; the node can be drained after they are moved to other nodes; "+
 				"volume w cannot move because dataLocality is strict-local: change dataLocality while detached, or set node-drain-policy to allow-if-replica-is-stopped"),
 		},
 		{
-			"cordoned, with copies of seven volumes → five are named", world(cordoned("a", now), policy(types.DrainBlockForEviction),
+			"cordoned, with copies of seven volumes → five are named", world(cordoned("a", now), policy(settings.DrainBlockForEviction),
 				stopped("v1", "a"), stopped("v2", "a"), stopped("v3", "a"), stopped("v4", "a"), stopped("v5", "a"), stopped("v6", "a"), stopped("v7", "a")),
 			condition("False", "HasReplicas", "this node has replicas of volumes v1, v2, v3, v4, v5 and 2 more; the node can be drained after they are moved to other nodes"),
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -166,7 +167,7 @@ func (c *Controller) member(ctx context.Context, e *longhorn.Engine, name string
 		return Member{}, fmt.Errorf("read replica %s: %w", name, err)
 	}
 	m := Member{Name: name, UID: string(r.UID), Address: e.Spec.ReplicaAddressMap[name]}
-	m.TLS = c.Setting.Bool(types.SettingDataPathEncryption) && !isOfEarlierRelease(r, m.Address)
+	m.TLS = c.Setting.Bool(settings.DataPathEncryption) && !isOfEarlierRelease(r, m.Address)
 	return m, nil
 }
 
@@ -177,7 +178,7 @@ func (c *Controller) addReplica(ctx context.Context, e *longhorn.Engine, name st
 	if err != nil {
 		return datastore.Needed(err)
 	}
-	bandwidth := c.Setting.Int(types.SettingRebuildingBandwidthMiBps) << 20
+	bandwidth := c.Setting.Int(settings.RebuildingBandwidthMiBps) << 20
 	queue.Log(ctx).WithField(logfields.Replica, name).Info("rebuilding a replica")
 	if err := c.DataPlane.AddReplica(ctx, e.Name, e.Status.Session, m, bandwidth); err != nil {
 		return fmt.Errorf("add replica %s: %w", name, err)

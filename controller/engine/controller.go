@@ -10,6 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -30,7 +31,7 @@ type Deps struct {
 	Replicas datastore.LiveReader[*longhorn.Replica] // of any node
 	// VolumeKey reads the key of a volume's data plane; a missing key is an error.
 	VolumeKey func(ctx context.Context, volume string) ([]byte, error)
-	Setting   types.SettingValues
+	Setting   settings.Values
 	DataPlane DataPlane
 	// Node is this daemon's node: the controller runs its engines.
 	Node string

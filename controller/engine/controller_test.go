@@ -20,6 +20,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -79,7 +80,7 @@ func (f *fakePlane) RecordEpoch(_ context.Context, _, _ string, e longhorn.Epoch
 func begin(t *testing.T, plane *fakePlane, objs ...runtime.Object) (*testutil.Harness, *Controller) {
 	t.Helper()
 	h := testutil.New(t, append(objs, build.PlacedReplica("vol-r-1", "vol", "m", "disk"), build.PlacedReplica("vol-r-2", "vol", "n", "disk-n"),
-		build.Setting(types.SettingRebuildingBandwidthMiBps, "3"),
+		build.Setting(settings.RebuildingBandwidthMiBps, "3"),
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: types.VolumeSecretName("vol")},
 			Data:       map[string][]byte{types.VolumeSecretKey: []byte("secret")},

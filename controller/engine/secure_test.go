@@ -9,6 +9,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -45,8 +46,8 @@ func TestTheSettingSaysWhetherMembersAreReachedOverTLS(t *testing.T) {
 		want bool
 	}{
 		{"no setting → TLS", nil, true},
-		{"true → TLS", []runtime.Object{build.Setting(types.SettingDataPathEncryption, "true")}, true},
-		{"false → none", []runtime.Object{build.Setting(types.SettingDataPathEncryption, "false")}, false},
+		{"true → TLS", []runtime.Object{build.Setting(settings.DataPathEncryption, "true")}, true},
+		{"false → none", []runtime.Object{build.Setting(settings.DataPathEncryption, "false")}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := wantedEngine()

@@ -16,6 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -47,7 +48,7 @@ type Deps struct {
 	Nodes     NodeStore
 	Volumes   datastore.Reader[*longhorn.Volume]
 	Settings  queue.Events
-	Setting   types.SettingValues
+	Setting   settings.Values
 	Workloads Workloads
 	// KubeNodes and Leases read from the API server.
 	KubeNodes datastore.LiveReader[*corev1.Node]
@@ -92,7 +93,7 @@ func whenNode(was, is *longhorn.Node) []string {
 
 // whenSetting returns the nodes for which the policy matters.
 func (c *Controller) whenSetting(s *longhorn.Setting) []string {
-	if s.Name != string(types.SettingNodeDownPodDeletionPolicy) {
+	if s.Name != string(settings.NodeDownPodDeletionPolicy) {
 		return nil
 	}
 	nodes, err := c.deps.Nodes.List(labels.Everything())
@@ -114,7 +115,7 @@ func (c *Controller) sync(ctx context.Context, node string) (queue.Result, error
 	if err != nil && !apierrors.IsNotFound(err) {
 		return queue.Result{}, err
 	}
-	policy := types.PodDeletionPolicy(c.deps.Setting.Text(types.SettingNodeDownPodDeletionPolicy))
+	policy := types.PodDeletionPolicy(c.deps.Setting.Text(settings.NodeDownPodDeletionPolicy))
 	if err != nil || !types.IsNodeNotReady(n) || policy == types.PodDeletionNone {
 		delete(c.beats, node)
 		return queue.Result{}, nil
@@ -241,7 +242,7 @@ func (c *Controller) remove(ctx context.Context, node string, u *user) error {
 	}
 	queue.Log(ctx).WithField(logfields.Node, node).WithField("pod", u.Namespace+"/"+u.Name).WithField("volumes", u.volumes).
 		Warn("Deleted a pod by force: its node is down")
-	why := fmt.Sprintf("node %s is down, the pod has not stopped within its grace period, and setting %s includes pods of this kind", node, types.SettingNodeDownPodDeletionPolicy)
+	why := fmt.Sprintf("node %s is down, the pod has not stopped within its grace period, and setting %s includes pods of this kind", node, settings.NodeDownPodDeletionPolicy)
 	owner := metav1.GetControllerOf(&u.Pod)
 	c.deps.Recorder.Eventf(&corev1.ObjectReference{
 		APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: u.Namespace, Name: owner.Name, UID: owner.UID,

@@ -21,6 +21,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -54,7 +55,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, policy types.PodDeletionPolicy, objs ...runtime.Object) *fixture {
 	t.Helper()
-	h := testutil.New(t, append(objs, build.Volume("vol"), build.Setting(types.SettingNodeDownPodDeletionPolicy, string(policy)))...)
+	h := testutil.New(t, append(objs, build.Volume("vol"), build.Setting(settings.NodeDownPodDeletionPolicy, string(policy)))...)
 	f := &fixture{Harness: h, events: &events{}}
 	workloads := datastore.NewWorkloads(h.Kube)
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}}
@@ -227,6 +228,6 @@ func TestWhatWakesTheController(t *testing.T) {
 	assert.Empty(t, whenNode(lost, lost))
 	assert.Empty(t, whenNode(lost, nil))
 	f := newFixture(t, types.PodDeletionNone, append(down(), build.ReadyNode("node-2", "u"))...)
-	assert.Equal(t, []string{"node-1"}, f.whenSetting(build.Setting(types.SettingNodeDownPodDeletionPolicy, "do-nothing")))
-	assert.Empty(t, f.whenSetting(build.Setting(types.SettingReplicaAutoBalance, "disabled")))
+	assert.Equal(t, []string{"node-1"}, f.whenSetting(build.Setting(settings.NodeDownPodDeletionPolicy, "do-nothing")))
+	assert.Empty(t, f.whenSetting(build.Setting(settings.ReplicaAutoBalance, "disabled")))
 }

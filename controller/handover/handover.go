@@ -17,6 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -38,7 +39,7 @@ type Deps struct {
 	Node    string // the leader's node
 	Nodes   datastore.Lister[*longhorn.Node]
 	Pods    datastore.Indexer[*corev1.Pod]
-	Setting types.SettingValues
+	Setting settings.Values
 }
 
 // Handover decides when the leader must leave its node.
@@ -64,7 +65,7 @@ func (h *Handover) Run(ctx context.Context) error {
 
 // isDue reads the caches. Failing to read something is no reason to leave.
 func (h *Handover) isDue() bool {
-	if !h.deps.Setting.Bool(types.SettingRWXVolumeFastFailover) {
+	if !h.deps.Setting.Bool(settings.RWXVolumeFastFailover) {
 		return false
 	}
 	nodes, err := h.deps.Nodes.List(labels.Everything())

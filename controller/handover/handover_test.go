@@ -14,6 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -70,7 +71,7 @@ func TestWhatKeepsALeader(t *testing.T) {
 	for name, change := range map[string]func(h *testutil.Harness){
 		"nothing":            func(*testutil.Harness) {},
 		"the share ended":    func(h *testutil.Harness) { h.Overwrite(share("a", corev1.PodFailed)) },
-		"the setting is off": func(h *testutil.Harness) { h.Seed(build.Setting(types.SettingRWXVolumeFastFailover, "false")) },
+		"the setting is off": func(h *testutil.Harness) { h.Seed(build.Setting(settings.RWXVolumeFastFailover, "false")) },
 		"a node is silent": func(h *testutil.Harness) {
 			h.Overwrite(build.ReadyNode("c", "3", func(n *longhorn.Node) { n.Status.Silence = &longhorn.NodeSilence{FoundAt: "2030-01-02T03:04:08Z"} }))
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -81,18 +82,18 @@ func (c *Controller) createPod(ctx context.Context, in Input) error {
 // built-in class, because the API server forbids a pod with a class that does not exist. If the API server refuses
 // both, the class is not the reason.
 func (c *Controller) createPodWith(ctx context.Context, in Input) error {
-	class := in.Settings[types.SettingPriorityClass]
+	class := in.Settings[settings.PriorityClass]
 	_, err := c.deps.Pods.Create(ctx, newPod(in.Manager, c.deps.Pod, in.Settings, in.Allocatable))
 	if class == "" || !apierrors.IsForbidden(err) {
 		return err
 	}
 	refused := err
-	if _, err := c.deps.Pods.Create(ctx, newPod(in.Manager, c.deps.Pod, in.Settings.Without(types.SettingPriorityClass), in.Allocatable)); err != nil {
+	if _, err := c.deps.Pods.Create(ctx, newPod(in.Manager, c.deps.Pod, in.Settings.Without(settings.PriorityClass), in.Allocatable)); err != nil {
 		return err
 	}
-	c.refuse(types.SettingPriorityClass, class)
+	c.refuse(settings.PriorityClass, class)
 	c.deps.Recorder.Eventf(in.Manager, corev1.EventTypeWarning, types.EventPodSettingRefused,
-		"the pod is created with class %s instead of the value of setting %s: %v", priorityClass, types.SettingPriorityClass, refused)
+		"the pod is created with class %s instead of the value of setting %s: %v", priorityClass, settings.PriorityClass, refused)
 	return nil
 }
 
@@ -103,10 +104,10 @@ func (c *Controller) deletePod(ctx context.Context, in Input, why string) error 
 	if err != nil {
 		return err
 	}
-	if wanted := in.Settings[types.SettingGuaranteedInstanceManagerCPU]; lacksCPU(in.Pod) {
-		c.refuse(types.SettingGuaranteedInstanceManagerCPU, wanted)
-		what := fmt.Sprintf("%s %% of its CPU that setting %s guarantees", wanted, types.SettingGuaranteedInstanceManagerCPU)
-		if types.IsOfNode(wanted) {
+	if wanted := in.Settings[settings.GuaranteedInstanceManagerCPU]; lacksCPU(in.Pod) {
+		c.refuse(settings.GuaranteedInstanceManagerCPU, wanted)
+		what := fmt.Sprintf("%s %% of its CPU that setting %s guarantees", wanted, settings.GuaranteedInstanceManagerCPU)
+		if settings.IsOfNode(wanted) {
 			what = fmt.Sprintf("%s CPU of its spec.instanceManagerCPURequest", wanted)
 		}
 		c.deps.Recorder.Eventf(in.Manager, corev1.EventTypeWarning, types.EventPodSettingRefused,

@@ -10,6 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -63,7 +64,7 @@ type Deps struct {
 	DataPlane        DataPlane
 
 	// Setting and KubeNodes determine the settings of new pods; Settings sends the events of changes.
-	Setting   types.SettingValues
+	Setting   settings.Values
 	Settings  queue.Events
 	KubeNodes datastore.Reader[*corev1.Node] // of this node
 }
@@ -75,7 +76,7 @@ type Controller struct {
 	queue *queue.Queue[string] // of one key, which is name
 	// refused are values of settings with which a pod could not be created or could not run. Only sync uses it, and
 	// one sync runs at a time.
-	refused types.PodSettings
+	refused settings.PodSettings
 	// refusals holds the API server's refusals of the pod or the InstanceManager, under name.
 	refusals queue.Refusals[string]
 }
@@ -98,7 +99,7 @@ func New(deps Deps) (*Controller, error) {
 		queue.Watch{Events: deps.Engines, Handler: always},
 		queue.Watch{Events: deps.Replicas, Handler: always},
 		queue.Watch{Events: deps.Settings, Handler: queue.Handler(c.queue, func(s *longhorn.Setting) []string {
-			if !types.IsPodSetting(types.SettingName(s.Name)) {
+			if !settings.IsPodSetting(settings.Name(s.Name)) {
 				return nil
 			}
 			return []string{c.name}
@@ -177,8 +178,8 @@ func (c *Controller) gather(node *longhorn.Node, manager *longhorn.InstanceManag
 // settings returns the settings in force, with the node's own CPU request, in thousandths, and without values that
 // were refused before: a data plane without a guarantee is better than none. It also returns the allocatable
 // resources of the node. While they are not known, no CPU can be guaranteed.
-func (c *Controller) settings(cpuOfNode int) (s types.PodSettings, allocatable corev1.ResourceList, err error) {
-	wanted := types.PodSettingsOf(c.deps.Setting, types.SettingPriorityClass, types.SettingGuaranteedInstanceManagerCPU).WithCPU(cpuOfNode)
+func (c *Controller) settings(cpuOfNode int) (s settings.PodSettings, allocatable corev1.ResourceList, err error) {
+	wanted := settings.PodSettingsOf(c.deps.Setting, settings.PriorityClass, settings.GuaranteedInstanceManagerCPU).WithCPU(cpuOfNode)
 	s = wanted
 	for name, value := range c.refused {
 		if wanted[name] == value {
@@ -187,7 +188,7 @@ func (c *Controller) settings(cpuOfNode int) (s types.PodSettings, allocatable c
 	}
 	node, err := c.deps.KubeNodes.GetRO(c.deps.Node)
 	if apierrors.IsNotFound(err) {
-		return s.Without(types.SettingGuaranteedInstanceManagerCPU), nil, nil
+		return s.Without(settings.GuaranteedInstanceManagerCPU), nil, nil
 	}
 	if err != nil {
 		return nil, nil, err
@@ -196,9 +197,9 @@ func (c *Controller) settings(cpuOfNode int) (s types.PodSettings, allocatable c
 }
 
 // refuse remembers that a setting's value cannot be applied, until the value changes or the daemon restarts.
-func (c *Controller) refuse(name types.SettingName, value string) {
+func (c *Controller) refuse(name settings.Name, value string) {
 	if c.refused == nil {
-		c.refused = types.PodSettings{}
+		c.refused = settings.PodSettings{}
 	}
 	c.refused[name] = value
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -44,7 +45,7 @@ func TestTheCPUThatANodeAsksForIsRecordedOnThePod(t *testing.T) {
 	f.mustSync()
 	f.CatchUp()
 	f.mustSync()
-	assert.Equal(t, asked("", "250m"), types.SettingsOfPod(made(f)))
+	assert.Equal(t, asked("", "250m"), settings.SettingsOfPod(made(f)))
 }
 
 func TestAPodMadeWithWhatItsNodeNoLongerAsksForIsReplacedWhenItIsIdle(t *testing.T) {

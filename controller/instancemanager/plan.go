@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -36,7 +37,7 @@ type Input struct {
 	Pod     *corev1.Pod // nil: there is none
 	Image   string      // requested
 	// Settings are the settings for a new pod.
-	Settings types.PodSettings
+	Settings settings.PodSettings
 	// Allocatable are the node's allocatable resources.
 	Allocatable corev1.ResourceList
 	// Process is nil while the data plane does not answer.
@@ -104,7 +105,7 @@ func plan(in Input, now time.Time) Plan {
 	if image := types.ContainerImage(in.Pod, containerName); image != in.Image && in.isIdle() {
 		p.Action = ActionDelete
 		p.Why = fmt.Sprintf("its image is %s, not %s, and it serves nothing", image, in.Image)
-	} else if made := types.SettingsOfPod(in.Pod); !made.Equal(in.Settings) && in.isIdle() {
+	} else if made := settings.SettingsOfPod(in.Pod); !made.Equal(in.Settings) && in.isIdle() {
 		p.Action = ActionDelete
 		p.Why = fmt.Sprintf("it was created with the settings %s, not %s, and it serves nothing", made.Annotation(), in.Settings.Annotation())
 	}

@@ -14,13 +14,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 const image = "example/longhorn:1"
 
 // asBefore are settings that result in the same pods as releases without such settings.
-var asBefore = types.PodSettings{types.SettingPriorityClass: "", types.SettingGuaranteedInstanceManagerCPU: "0"}
+var asBefore = settings.PodSettings{settings.PriorityClass: "", settings.GuaranteedInstanceManagerCPU: "0"}
 
 func stopped() *longhorn.InstanceManager { return build.InstanceManager("node-1") }
 

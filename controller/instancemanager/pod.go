@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -51,7 +52,7 @@ func managerLabels(node string) map[string]string {
 // newPod is the pod of an InstanceManager. It is bound to its node without the scheduler and tolerates every taint:
 // the node's data must be served on the node. It is not restarted in place, so a pod is one process, and the
 // process's end is visible. Its guaranteed CPU is a part of the allocatable CPU.
-func newPod(m *longhorn.InstanceManager, o PodOptions, s types.PodSettings, allocatable corev1.ResourceList) *corev1.Pod {
+func newPod(m *longhorn.InstanceManager, o PodOptions, s settings.PodSettings, allocatable corev1.ResourceList) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       m.Namespace,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -82,7 +83,7 @@ func TestADaemonThatHasJustStartedKeepsTheWordsOfTheRefusal(t *testing.T) {
 
 // The controller keeps using a class if a refusal has another cause.
 func TestARefusalWithEitherPriorityClassIsNotThatOfTheClass(t *testing.T) {
-	f := newFixture(t, build.Node("node-1"), stopped(), build.Setting(types.SettingPriorityClass, "own"))
+	f := newFixture(t, build.Node("node-1"), stopped(), build.Setting(settings.PriorityClass, "own"))
 	f.Fail("create", "pods", refusesPods(limitRange), refusesPods(limitRange))
 	f.mustRefuse()
 	f.ExpectEvents("Warning NotFound "+name+": its pod does not exist",

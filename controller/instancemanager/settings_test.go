@@ -14,11 +14,12 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-func asked(class, cpu string) types.PodSettings {
-	return types.PodSettings{types.SettingPriorityClass: class, types.SettingGuaranteedInstanceManagerCPU: cpu}
+func asked(class, cpu string) settings.PodSettings {
+	return settings.PodSettings{settings.PriorityClass: class, settings.GuaranteedInstanceManagerCPU: cpu}
 }
 
 func TestAPodIsMadeAsTheSettingsSay(t *testing.T) {
@@ -27,12 +28,12 @@ func TestAPodIsMadeAsTheSettingsSay(t *testing.T) {
 	assert.Equal(t, "ours", p.Spec.PriorityClassName)
 	assert.Equal(t, "500m", p.Spec.Containers[0].Resources.Requests.Cpu().String())
 	assert.Empty(t, p.Spec.Containers[0].Resources.Limits, "what is guaranteed is no limit")
-	assert.Equal(t, asked("ours", "12.5"), types.SettingsOfPod(p))
+	assert.Equal(t, asked("ours", "12.5"), settings.SettingsOfPod(p))
 	p = newPod(stopped(), PodOptions{}, asked("", "0"), allocatable)
 	assert.Equal(t, "system-node-critical", p.Spec.PriorityClassName)
 	assert.Empty(t, p.Spec.Containers[0].Resources.Requests)
 	p.Annotations = nil
-	assert.Equal(t, asked("", "0"), types.SettingsOfPod(p), "a pod of an earlier release")
+	assert.Equal(t, asked("", "0"), settings.SettingsOfPod(p), "a pod of an earlier release")
 }
 
 // The irreversible action: a setting must not stop a data plane that serves anything.
@@ -64,7 +65,7 @@ func kubeNode() *corev1.Node {
 	})
 }
 
-func (f *fixture) wanted() types.PodSettings {
+func (f *fixture) wanted() settings.PodSettings {
 	f.T.Helper()
 	s, _, err := f.settings(0)
 	require.NoError(f.T, err)
@@ -90,7 +91,7 @@ func begin(t *testing.T, objs ...runtime.Object) *fixture {
 }
 
 func TestAClassThatIsNotThereDoesNotKeepTheDataPlaneAway(t *testing.T) {
-	f := newFixture(t, build.Node("node-1"), kubeNode(), build.Setting(types.SettingPriorityClass, "gone"))
+	f := newFixture(t, build.Node("node-1"), kubeNode(), build.Setting(settings.PriorityClass, "gone"))
 	f.mustSync()
 	f.CatchUp()
 	f.Fail("create", "pods", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, name, assert.AnError))
@@ -98,10 +99,10 @@ func TestAClassThatIsNotThereDoesNotKeepTheDataPlaneAway(t *testing.T) {
 	p := made(f)
 	assert.Equal(t, "system-node-critical", p.Spec.PriorityClassName)
 	assert.Equal(t, "480m", p.Spec.Containers[0].Resources.Requests.Cpu().String(), "the other settings are followed")
-	assert.Equal(t, asked("", "12"), types.SettingsOfPod(p))
+	assert.Equal(t, asked("", "12"), settings.SettingsOfPod(p))
 	assert.Equal(t, asked("", "12"), f.wanted(), "the pod would be made anew for ever")
 
-	f.Overwrite(build.Setting(types.SettingPriorityClass, "other"))
+	f.Overwrite(build.Setting(settings.PriorityClass, "other"))
 	f.CatchUp()
 	assert.Equal(t, asked("other", "12"), f.wanted(), "a changed value is tried")
 }
@@ -109,7 +110,7 @@ func TestAClassThatIsNotThereDoesNotKeepTheDataPlaneAway(t *testing.T) {
 func TestANodeWithoutRoomForTheGuaranteeHasADataPlaneAllTheSame(t *testing.T) {
 	f := begin(t)
 	p := made(f)
-	require.Equal(t, asked("", "12"), types.SettingsOfPod(p))
+	require.Equal(t, asked("", "12"), settings.SettingsOfPod(p))
 	p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "requested 480, used 3900, capacity 4000"}
 	f.Overwrite(p)
 	f.CatchUp()
@@ -119,11 +120,11 @@ func TestANodeWithoutRoomForTheGuaranteeHasADataPlaneAllTheSame(t *testing.T) {
 	f.CatchUp()
 	f.mustSync()
 	p = made(f)
-	assert.Equal(t, asked("", "0"), types.SettingsOfPod(p))
+	assert.Equal(t, asked("", "0"), settings.SettingsOfPod(p))
 	assert.Empty(t, p.Spec.Containers[0].Resources.Requests)
 	assert.Equal(t, asked("", "0"), f.wanted(), "the pod would be made anew for ever")
 
-	f.Seed(build.Setting(types.SettingGuaranteedInstanceManagerCPU, "5"))
+	f.Seed(build.Setting(settings.GuaranteedInstanceManagerCPU, "5"))
 	f.CatchUp()
 	assert.Equal(t, asked("", "5"), f.wanted(), "a changed value is tried")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -42,7 +43,7 @@ type Deps struct {
 	KubeNodes datastore.WatchedReader[*corev1.Node]       // of this node
 	Replicas  datastore.WatchedIndexer[*longhorn.Replica] // of this node
 	Settings  datastore.WatchedReader[*longhorn.Setting]
-	Setting   types.SettingValues
+	Setting   settings.Values
 	Disks     Disks
 	Claims    ClaimStore
 
@@ -207,7 +208,7 @@ func (c *Controller) gather(node *longhorn.Node, log *logrus.Entry) (Input, erro
 		Replicas: replicas,
 		Settings: scheduler.SettingsOf(c.deps.Setting, &longhorn.VolumeSpec{}),
 
-		CordonedTakesCopies: c.deps.Setting(types.SettingDisableSchedulingOnCordoned) == "false",
+		CordonedTakesCopies: c.deps.Setting(settings.DisableSchedulingOnCordoned) == "false",
 	}
 	if c.deps.Environment != nil {
 		e := c.deps.Environment()

@@ -26,6 +26,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -139,7 +140,7 @@ func (f *fixture) live() *longhorn.Node {
 
 func TestANodeIsRegisteredOnceWithItsDefaultDisk(t *testing.T) {
 	f := newFixture(t, build.KubeNode("node-1"),
-		build.Setting(types.SettingDefaultDataPath, "/data"), build.Setting(types.SettingReservedPercentage, "10"))
+		build.Setting(settings.DefaultDataPath, "/data"), build.Setting(settings.ReservedPercentage, "10"))
 	f.disks.records["/data"] = found(withoutFile, func(r *disk.Record) { r.FSID = "00ab" })
 
 	f.mustSync()

@@ -24,6 +24,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -47,7 +48,7 @@ func asked(label, disks, tags string) *corev1.Node {
 }
 
 func labeledNodes() *longhorn.Setting {
-	return build.Setting(types.SettingCreateDefaultDiskLabeled, "true")
+	return build.Setting(settings.CreateDefaultDiskLabeled, "true")
 }
 
 // newDefaultsFixture has a node without disk, and two file systems of 100 GiB.

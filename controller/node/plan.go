@@ -11,6 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/disk"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -155,7 +156,7 @@ func schedulable(n *corev1.Node, cordonedTakesCopies bool) longhorn.Condition {
 	if n.Spec.Unschedulable && cordonedTakesCopies {
 		return longhorn.Condition{
 			Type: types.ConditionSchedulable, Status: longhorn.ConditionTrue,
-			Message: fmt.Sprintf("Kubernetes node %s is cordoned, but gets new replicas because setting %s is false", n.Name, types.SettingDisableSchedulingOnCordoned),
+			Message: fmt.Sprintf("Kubernetes node %s is cordoned, but gets new replicas because setting %s is false", n.Name, settings.DisableSchedulingOnCordoned),
 		}
 	}
 	if n.Spec.Unschedulable {

@@ -9,11 +9,11 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 func TestANodeIsRegisteredAfterTheConfigMapWasApplied(t *testing.T) {
-	f := newFixture(t, build.KubeNode("node-1"), build.Setting(types.SettingDefaultDataPath, "/var/lib/longhorn"),
+	f := newFixture(t, build.KubeNode("node-1"), build.Setting(settings.DefaultDataPath, "/var/lib/longhorn"),
 		build.ConfigMap("longhorn-default-setting", "default-setting.yaml", "default-data-path: /data\nstorage-reserved-percentage-for-default-disk: 200\n"))
 	f.disks.records["/data"] = found(withoutFile)
 
@@ -22,7 +22,7 @@ func TestANodeIsRegisteredAfterTheConfigMapWasApplied(t *testing.T) {
 
 	cm, err := f.store.DefaultSettings.Live(t.Context(), "longhorn-default-setting")
 	require.NoError(t, err)
-	f.Overwrite(build.Setting(types.SettingDefaultDataPath, "/data", func(s *longhorn.Setting) {
+	f.Overwrite(build.Setting(settings.DefaultDataPath, "/data", func(s *longhorn.Setting) {
 		s.Annotations = map[string]string{"longhorn.io/configmap-resource-version": cm.ResourceVersion}
 	}))
 	f.CatchUp()

@@ -14,6 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/node/defaults"
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -78,12 +79,12 @@ func (c *Controller) registered(err error) error {
 
 // labeledOnly is the setting create-default-disk-labeled-nodes.
 func (c *Controller) labeledOnly() bool {
-	return c.deps.Setting.Bool(types.SettingCreateDefaultDiskLabeled)
+	return c.deps.Setting.Bool(settings.CreateDefaultDiskLabeled)
 }
 
 // reservedPercent is the part of a disk that is reserved if its spec does not say.
 func (c *Controller) reservedPercent() int64 {
-	return c.deps.Setting.Int(types.SettingReservedPercentage)
+	return c.deps.Setting.Int(settings.ReservedPercentage)
 }
 
 // defaultDisk prepares the directory of the setting default-data-path and describes the disk in it. The disk is named
@@ -96,7 +97,7 @@ func (c *Controller) defaultDisk() (map[string]longhorn.DiskSpec, error) {
 }
 
 func (c *Controller) defaultDataPath() string {
-	return c.deps.Setting.Text(types.SettingDefaultDataPath)
+	return c.deps.Setting.Text(settings.DefaultDataPath)
 }
 
 // The default disk is tried again after firstDefaultRetry. After each further failure the time doubles.

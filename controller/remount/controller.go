@@ -14,6 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -50,7 +51,7 @@ type Deps struct {
 	Volumes   VolumeStore
 	Shares    datastore.WatchedReader[*longhorn.ShareManager]
 	Workloads Workloads
-	Setting   types.SettingValues
+	Setting   settings.Values
 }
 
 // Controller restarts workloads. Create it with New, then call Run.

@@ -20,6 +20,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -57,7 +58,7 @@ func newFixture(t *testing.T, v *longhorn.Volume, pods ...*corev1.Pod) *fixture 
 	f := &fixture{Harness: h, events: &events{}}
 	store := h.Datastore(datastore.Options{})
 	c, err := New(Deps{
-		Volumes: store.Volumes, Shares: store.ShareManagers, Workloads: workloads, Setting: settings(nil),
+		Volumes: store.Volumes, Shares: store.ShareManagers, Workloads: workloads, Setting: valuesWith(nil),
 		Env: queue.Env{Clock: h.Clock, Recorder: f.events, Log: h.Log},
 	})
 	require.NoError(t, err)
@@ -121,15 +122,15 @@ func TestANewRequestIsSeenTo(t *testing.T) {
 
 // This holds whatever the clocks of the nodes and of the leaders show.
 func TestANewLeaderDeletesNeitherReplacementsNorPodsThatWereSpared(t *testing.T) {
-	off := settings(map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"})
+	off := valuesWith(map[settings.Name]string{settings.AutoDeletePodWhenVolumeDetachedUnexpectedly: "false"})
 	for name, c := range map[string]struct {
-		setting types.SettingValues
+		setting settings.Values
 		seed    *corev1.Pod
 		writes  []string
 	}{
-		"a replacement":            {seed: pod("a", func(p *corev1.Pod) { p.UID = "uid-a-2" }), setting: settings(nil), writes: []string{"delete pods/a", "update volumes/vol"}},
+		"a replacement":            {seed: pod("a", func(p *corev1.Pod) { p.UID = "uid-a-2" }), setting: valuesWith(nil), writes: []string{"delete pods/a", "update volumes/vol"}},
 		"a pod that was spared":    {setting: off, writes: []string{"update volumes/vol"}},
-		"a pod that came meantime": {seed: pod("b"), setting: settings(nil), writes: []string{"delete pods/a", "update volumes/vol"}},
+		"a pod that came meantime": {seed: pod("b"), setting: valuesWith(nil), writes: []string{"delete pods/a", "update volumes/vol"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, remounted(), pod("a"))
@@ -141,7 +142,7 @@ func TestANewLeaderDeletesNeitherReplacementsNorPodsThatWereSpared(t *testing.T)
 				f.Seed(c.seed)
 			}
 			f.CatchUp()
-			next := f.next(settings(nil))
+			next := f.next(valuesWith(nil))
 			_, err := next.sync(t.Context(), "vol")
 			require.NoError(t, err)
 			f.ExpectWrites()
@@ -150,7 +151,7 @@ func TestANewLeaderDeletesNeitherReplacementsNorPodsThatWereSpared(t *testing.T)
 }
 
 // next is the controller of another leader, which sees the same cluster.
-func (f *fixture) next(setting types.SettingValues) *Controller {
+func (f *fixture) next(setting settings.Values) *Controller {
 	f.T.Helper()
 	deps := f.deps
 	deps.Setting = setting
@@ -164,7 +165,7 @@ func TestALeaderThatDiesBetweenTheRecordAndTheDeletionIsFollowed(t *testing.T) {
 	f := newFixture(t, remounted(), pod("a"))
 	f.record()
 	f.Seed(pod("b"))
-	_, err := f.next(settings(nil)).sync(t.Context(), "vol")
+	_, err := f.next(valuesWith(nil)).sync(t.Context(), "vol")
 	require.NoError(t, err)
 	f.ExpectWrites("delete pods/a", "update volumes/vol")
 }

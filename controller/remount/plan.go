@@ -12,6 +12,7 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -127,7 +128,7 @@ type Input struct {
 	// the pods on all nodes.
 	Pods []corev1.Pod
 	// Setting says whether pods may be deleted at all, and for which owners they may not.
-	Setting types.SettingValues
+	Setting settings.Values
 }
 
 // Plan says what to do, each list in the order of namespace and name.
@@ -166,18 +167,18 @@ func plan(in Input) Plan {
 }
 
 // whyKept says why a pod must not be deleted; "": it may be deleted.
-func whyKept(pod *corev1.Pod, setting types.SettingValues) string {
+func whyKept(pod *corev1.Pod, setting settings.Values) string {
 	if !isMadeAgain(pod) {
 		return "no controller would create the pod again"
 	}
-	if !setting.Bool(types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly) {
-		return fmt.Sprintf("setting %s is false", types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly)
+	if !setting.Bool(settings.AutoDeletePodWhenVolumeDetachedUnexpectedly) {
+		return fmt.Sprintf("setting %s is false", settings.AutoDeletePodWhenVolumeDetachedUnexpectedly)
 	}
 	owner := metav1.GetControllerOf(pod)
 	// The value in force has passed the same check, so an error is impossible. If there is one nevertheless, no pod is
 	// deleted.
-	if spared, err := types.ParsePodOwners(setting.Text(types.SettingAutoDeletePodBlacklist)); err != nil || spared.Has(owner) {
-		return fmt.Sprintf("setting %s excludes %s", types.SettingAutoDeletePodBlacklist, types.PodOwner(owner))
+	if spared, err := types.ParsePodOwners(setting.Text(settings.AutoDeletePodBlacklist)); err != nil || spared.Has(owner) {
+		return fmt.Sprintf("setting %s excludes %s", settings.AutoDeletePodBlacklist, types.PodOwner(owner))
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -58,13 +59,13 @@ func pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// settings returns the defaults, except for the given settings.
-func settings(given map[types.SettingName]string) types.SettingValues {
-	return func(name types.SettingName) string {
+// valuesWith returns the defaults, except for the given settings.
+func valuesWith(given map[settings.Name]string) settings.Values {
+	return func(name settings.Name) string {
 		if value, ok := given[name]; ok {
 			return value
 		}
-		d, _ := types.DefinitionOf(name)
+		d, _ := settings.DefinitionOf(name)
 		return d.Default
 	}
 }
@@ -119,7 +120,7 @@ func TestPlan(t *testing.T) {
 		name    string
 		claims  []*corev1.PersistentVolume
 		pod     *corev1.Pod
-		setting map[types.SettingName]string
+		setting map[settings.Name]string
 		unseen  bool // it did not exist when the request was seen
 		delete  bool
 		kept    string // why the user must restart it
@@ -138,20 +139,20 @@ func TestPlan(t *testing.T) {
 		{name: "of a node's own file → kept", pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" }), kept: "no controller would create the pod again"},
 		{
 			name: "the setting is off → kept", pod: pod("a"), kept: "setting auto-delete-pod-when-volume-detached-unexpectedly is false",
-			setting: map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"},
+			setting: map[settings.Name]string{settings.AutoDeletePodWhenVolumeDetachedUnexpectedly: "false"},
 		},
 		{
 			name: "the setting is off, did not exist then → stays", pod: pod("a"), unseen: true,
-			setting: map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"},
+			setting: map[settings.Name]string{settings.AutoDeletePodWhenVolumeDetachedUnexpectedly: "false"},
 		},
 		{
 			name: "its owner's kind is spared → kept", pod: pod("a"),
 			kept:    "setting blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly excludes apps/ReplicaSet",
-			setting: map[types.SettingName]string{types.SettingAutoDeletePodBlacklist: "apps/StatefulSet; apps/ReplicaSet"},
+			setting: map[settings.Name]string{settings.AutoDeletePodBlacklist: "apps/StatefulSet; apps/ReplicaSet"},
 		},
 		{
 			name: "another kind is spared → deleted", pod: pod("a"), delete: true,
-			setting: map[types.SettingName]string{types.SettingAutoDeletePodBlacklist: "apps/StatefulSet"},
+			setting: map[settings.Name]string{settings.AutoDeletePodBlacklist: "apps/StatefulSet"},
 		},
 		{name: "on another node → stays", pod: pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "node-2" })},
 		{name: "using another claim → stays", pod: pod("a", func(p *corev1.Pod) { p.Spec.Volumes[1].PersistentVolumeClaim.ClaimName = "other" })},
@@ -182,7 +183,7 @@ func TestPlan(t *testing.T) {
 			if c.claims == nil {
 				c.claims = []*corev1.PersistentVolume{bound()}
 			}
-			in := Input{Volume: remounted(), Request: types.Timestamp(requested), Claims: c.claims, Pods: []corev1.Pod{*c.pod}, Setting: settings(c.setting)}
+			in := Input{Volume: remounted(), Request: types.Timestamp(requested), Claims: c.claims, Pods: []corev1.Pod{*c.pod}, Setting: valuesWith(c.setting)}
 			if !c.unseen {
 				in.Recorded = []kubetypes.UID{c.pod.UID}
 			}
@@ -200,7 +201,7 @@ func TestPlan(t *testing.T) {
 func TestPlanIsInOrderAndNamesEachPodOnce(t *testing.T) {
 	second := bound(func(pv *corev1.PersistentVolume) { pv.Name, pv.Spec.ClaimRef.Name = "pv-2", "tmp" })
 	p := plan(Input{
-		Volume: remounted(), Request: types.Timestamp(requested), Claims: []*corev1.PersistentVolume{bound(), second}, Setting: settings(nil),
+		Volume: remounted(), Request: types.Timestamp(requested), Claims: []*corev1.PersistentVolume{bound(), second}, Setting: valuesWith(nil),
 		Recorded: []kubetypes.UID{"uid-a", "uid-b"},
 		Pods: []corev1.Pod{*pod("b"), *pod("a", func(p *corev1.Pod) {
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{

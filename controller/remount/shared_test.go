@@ -13,6 +13,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -67,13 +68,13 @@ func TestALossThatIsHeardOfLateIsActedUpon(t *testing.T) {
 }
 
 func TestPodsOfASharedVolumeAreLeftAlone(t *testing.T) {
-	off := settings(map[types.SettingName]string{types.SettingAutoDeletePodWhenVolumeDetachedUnexpectedly: "false"})
+	off := valuesWith(map[settings.Name]string{settings.AutoDeletePodWhenVolumeDetachedUnexpectedly: "false"})
 	for _, c := range []struct {
 		name    string
 		volume  func(*longhorn.Volume)
 		share   func(*longhorn.ShareManager)
 		since   time.Duration
-		setting types.SettingValues
+		setting settings.Values
 		want    queue.Result
 	}{
 		{name: "the engine ended, the share asks for nothing", share: func(s *longhorn.ShareManager) { s.Status.RemountRequestedAt = "" }},
@@ -205,7 +206,7 @@ func TestARequestForOneNodeConcernsItsPodsAlone(t *testing.T) {
 	for node, want := range map[string][]string{"": {"a", "b"}, "node-1": {"a"}, "node-2": {"b"}, "node-3": nil} {
 		in := Input{
 			Volume: remounted(shared), Request: types.Timestamp(requested), Node: node, Claims: []*corev1.PersistentVolume{bound()},
-			Pods: []corev1.Pod{*a, *b}, Setting: settings(nil),
+			Pods: []corev1.Pod{*a, *b}, Setting: valuesWith(nil),
 		}
 		var recorded, deleted []string
 		for _, uid := range witnesses(in) {

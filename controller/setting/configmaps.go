@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -42,7 +43,7 @@ func (c *Controller) keepConfigMaps(ctx context.Context, defaults *corev1.Config
 		return again, fmt.Errorf("read ConfigMap %s: %w", types.DefaultResourceConfigMap, err)
 	}
 	var problems []error
-	if err := types.CheckDefaultResource(resource); err != nil {
+	if err := settings.CheckDefaultResource(resource); err != nil {
 		problems = append(problems, err)
 	}
 	c.toldResource = c.tell(c.toldResource, resource, problems)

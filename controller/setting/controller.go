@@ -15,6 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -102,7 +103,7 @@ func New(deps Deps) (*Controller, error) {
 
 func allKeys() []key {
 	keys := []key{{configMap: true}}
-	for _, name := range types.Settings() {
+	for _, name := range settings.All() {
 		keys = append(keys, key{setting: string(name)})
 	}
 	return keys
@@ -118,7 +119,7 @@ func whenPod(was, is *corev1.Pod) []key {
 		pod = was
 	}
 	var keys []key
-	for name := range types.SettingsOfPod(pod) {
+	for name := range settings.SettingsOfPod(pod) {
 		keys = append(keys, key{setting: string(name)})
 	}
 	return keys
@@ -135,7 +136,7 @@ func (c *Controller) sync(ctx context.Context, k key) (queue.Result, error) {
 	if err != nil {
 		return queue.Result{}, err
 	}
-	defaults, problems := types.ReadDefaultSettings(cm)
+	defaults, problems := settings.ReadDefaultSettings(cm)
 	if k.configMap {
 		c.told = c.tell(c.told, cm, problems)
 		return c.keepConfigMaps(ctx, cm)
@@ -150,14 +151,14 @@ func (c *Controller) sync(ctx context.Context, k key) (queue.Result, error) {
 	if s != nil && c.deps.Settings.IsStale(s) {
 		return queue.Result{}, queue.ErrStale
 	}
-	in := Input{Name: types.SettingName(k.setting), Setting: s, Defaults: defaults, Now: c.deps.Clock.Now()}
-	if types.IsPodSetting(in.Name) {
+	in := Input{Name: settings.Name(k.setting), Setting: s, Defaults: defaults, Now: c.deps.Clock.Now()}
+	if settings.IsPodSetting(in.Name) {
 		if in.Pods, err = c.deps.Pods.List(labels.Everything()); err != nil {
 			return queue.Result{}, err
 		}
 	}
 	var again queue.Result
-	if class := types.ValueInForce(orEmpty(s)); in.Name == types.SettingPriorityClass && class != "" && c.deps.Classes != nil {
+	if class := settings.ValueInForce(orEmpty(s)); in.Name == settings.PriorityClass && class != "" && c.deps.Classes != nil {
 		again.RequeueAfter = classAgain
 		_, err := c.deps.Classes.Live(ctx, class)
 		if in.ClassMissing = apierrors.IsNotFound(err); err != nil && !in.ClassMissing && !apierrors.IsForbidden(err) { // with manifests of an earlier release

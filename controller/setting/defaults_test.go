@@ -12,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -22,10 +23,10 @@ func TestPlan(t *testing.T) {
 	object := func(name, value string, annotations map[string]string) *longhorn.Setting {
 		return &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Value: value}
 	}
-	defaults := types.DefaultSettings{Version: "7", Values: map[types.SettingName]string{"default-replica-count": "2", "engine-replica-timeout": "9"}}
+	defaults := settings.DefaultSettings{Version: "7", Values: map[settings.Name]string{"default-replica-count": "2", "engine-replica-timeout": "9"}}
 	for _, tc := range []struct {
 		name    string
-		setting types.SettingName
+		setting settings.Name
 		object  *longhorn.Setting
 		want    Plan
 	}{
@@ -86,7 +87,7 @@ func TestTheConfigMapIsAppliedOnceAndAgainWhenItChanges(t *testing.T) {
 	h, d, c := newController(t, build.Setting(path, "/mnt/user"), build.ConfigMap("longhorn-default-setting", "default-setting.yaml", count+": 2\n"))
 	syncAll(t, h, c, count, path)
 	h.ExpectWrites("create settings/default-replica-count", "update settings/default-data-path/status", "update settings/default-replica-count/status")
-	assert.Equal(t, int64(2), types.SettingValues(d.Setting).Int(count))
+	assert.Equal(t, int64(2), settings.Values(d.Setting).Int(count))
 	syncAll(t, h, c, count, path)
 	h.ExpectWrites()
 
@@ -164,5 +165,5 @@ func TestASettingOfAnotherReleaseIsLeftAlone(t *testing.T) {
 func TestTheQueueTellsSettingsAndTheConfigMapApart(t *testing.T) {
 	assert.Equal(t, "ConfigMap longhorn-default-setting", key{configMap: true}.String())
 	assert.Equal(t, "longhorn-default-setting", key{setting: "longhorn-default-setting"}.String())
-	assert.Len(t, allKeys(), 1+len(types.Settings()))
+	assert.Len(t, allKeys(), 1+len(settings.All()))
 }

@@ -10,15 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Input is everything that the decision about a setting is based on.
 type Input struct {
-	Name types.SettingName
+	Name settings.Name
 	// Setting is nil if there is no object.
 	Setting  *longhorn.Setting
-	Defaults types.DefaultSettings
+	Defaults settings.DefaultSettings
 	// Pods are the pods of this installation. The status of a setting for new pods names the pods that were created
 	// with another value.
 	Pods []*corev1.Pod
@@ -42,8 +43,8 @@ func plan(in Input) Plan {
 		status := statusOf(in)
 		return Plan{Status: &status}
 	}
-	definition, ok := types.DefinitionOf(in.Name)
-	if !ok || definition.Effect == types.SettingEffectNone || definition.ReadOnly {
+	definition, ok := settings.DefinitionOf(in.Name)
+	if !ok || definition.Effect == settings.EffectNone || definition.ReadOnly {
 		return Plan{} // a setting without effect gets no object, which would suggest an effect; REST shows read-only settings
 	}
 	return Plan{Create: &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Name: string(in.Name)}, Value: definition.Default}}
@@ -70,11 +71,11 @@ func statusOf(in Input) longhorn.SettingStatus {
 	c := in.valid()
 	status.Applied = c.Status == longhorn.ConditionTrue && c.Reason == ""
 	if c.Reason != types.ReasonUnknownName { // the value that another release wrote for its own setting stays
-		status.ValueInForce = types.ValueInForce(s)
+		status.ValueInForce = settings.ValueInForce(s)
 	}
 	status.Conditions, _ = types.SetCondition(status.Conditions, c, in.Now)
-	if s.Name == string(types.SettingRESTTrustedNetwork) {
-		status.Conditions = saysTrust(status.Conditions, types.ValueInForce(s) == "true", in.Now)
+	if s.Name == string(settings.RESTTrustedNetwork) {
+		status.Conditions = saysTrust(status.Conditions, settings.ValueInForce(s) == "true", in.Now)
 	}
 	return status
 }
@@ -97,14 +98,14 @@ func saysTrust(conditions []longhorn.Condition, isOn bool, now time.Time) []long
 func (in Input) valid() longhorn.Condition {
 	s := in.Setting
 	c := longhorn.Condition{Type: types.ConditionValid, Status: longhorn.ConditionFalse}
-	name, inForce := types.SettingName(s.Name), types.ValueInForce(s)
-	definition, ok := types.DefinitionOf(name)
+	name, inForce := settings.Name(s.Name), settings.ValueInForce(s)
+	definition, ok := settings.DefinitionOf(name)
 	if !ok {
 		c.Reason = types.ReasonUnknownName
 		c.Message = fmt.Sprintf("this release does not know setting %s and ignores it", name)
 		return c
 	}
-	if err := types.CheckSetting(name, s.Value); err != nil {
+	if err := settings.Check(name, s.Value); err != nil {
 		c.Reason = types.ReasonInvalidValue
 		c.Message = fmt.Sprintf("%v; the value %s stays in force", err, inForce)
 		return c
@@ -120,7 +121,7 @@ func (in Input) valid() longhorn.Condition {
 		c.Reason = types.ReasonWaitsForPods
 		c.Message = fmt.Sprintf("the value %s is valid and applies to new pods; %s created with another value: a pod that serves volumes is not restarted for a setting", inForce, listed(others))
 	}
-	if definition.Effect == types.SettingEffectNone {
+	if definition.Effect == settings.EffectNone {
 		c.Reason = types.ReasonNoEffectYet
 		c.Message = fmt.Sprintf("the value %s is valid, but this release does not act on the setting yet", inForce)
 	}
@@ -129,10 +130,10 @@ func (in Input) valid() longhorn.Condition {
 
 // madeOtherwise returns the names of the pods that were created with another value of a setting. It omits a pod that
 // was created with its node's own request, even if the node no longer has that request.
-func madeOtherwise(name types.SettingName, inForce string, pods []*corev1.Pod) []string {
+func madeOtherwise(name settings.Name, inForce string, pods []*corev1.Pod) []string {
 	var others []string
 	for _, pod := range pods {
-		if value, concerned := types.SettingsOfPod(pod)[name]; concerned && value != inForce && hasNotEnded(pod) && !types.IsOfNode(value) {
+		if value, concerned := settings.SettingsOfPod(pod)[name]; concerned && value != inForce && hasNotEnded(pod) && !settings.IsOfNode(value) {
 			others = append(others, pod.Name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -31,7 +32,7 @@ func TestASettingWaitsForPodsThatWereMadeWithAnotherValue(t *testing.T) {
 	const waits = " is valid and applies to new pods; "
 	for _, c := range []struct {
 		name    string
-		setting types.SettingName
+		setting settings.Name
 		value   string
 		pods    []*corev1.Pod
 		waits   string
@@ -78,7 +79,7 @@ func TestASettingWaitsForPodsThatWereMadeWithAnotherValue(t *testing.T) {
 
 func TestAPriorityClassThatIsNotThereIsTold(t *testing.T) {
 	sync := func(objs ...runtime.Object) (*testutil.Harness, longhorn.SettingStatus) {
-		h, d, c := newController(t, append(objs, build.Setting(types.SettingPriorityClass, "ours"))...)
+		h, d, c := newController(t, append(objs, build.Setting(settings.PriorityClass, "ours"))...)
 		r, err := c.sync(t.Context(), key{setting: "priority-class"})
 		require.NoError(t, err)
 		assert.Equal(t, classAgain, r.RequeueAfter, "a class is not watched")

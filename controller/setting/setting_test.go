@@ -15,6 +15,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestStatus(t *testing.T) {
 	cases := []struct {
 		name        string
-		setting     types.SettingName
+		setting     settings.Name
 		value, last string
 		status      longhorn.ConditionStatus
 		reason      string
@@ -80,7 +81,7 @@ func TestTheModeWithoutCredentialsIsACondition(t *testing.T) {
 		s.Status = statusOf(Input{Setting: s, Now: testutil.Now})
 		return types.FindCondition(s.Status.Conditions, "TrustedNetwork")
 	}
-	s := build.Setting(types.SettingRESTTrustedNetwork, "false")
+	s := build.Setting(settings.RESTTrustedNetwork, "false")
 	assert.Equal(t, longhorn.ConditionUnknown, said(s).Status)
 	s.Value = "true"
 	assert.Equal(t, longhorn.Condition{
@@ -106,8 +107,8 @@ func newController(t *testing.T, objs ...runtime.Object) (*testutil.Harness, *da
 }
 
 func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
-	h, d, c := newController(t, build.Setting(types.SettingDefaultReplicaCount, "2"))
-	for _, name := range types.Settings() {
+	h, d, c := newController(t, build.Setting(settings.DefaultReplicaCount, "2"))
+	for _, name := range settings.All() {
 		_, err := c.sync(t.Context(), key{setting: string(name)})
 		require.NoError(t, err)
 	}
@@ -134,13 +135,13 @@ func TestMissingSettingsAreMadeAndExistingOnesLeftAlone(t *testing.T) {
 		"create settings/storage-reserved-percentage-for-default-disk",
 		"create settings/system-managed-components-node-selector", "create settings/taint-toleration")
 	h.CatchUp()
-	assert.Equal(t, "25", d.Setting(types.SettingMinimalAvailablePercentage))
-	assert.Equal(t, "2", d.Setting(types.SettingDefaultReplicaCount))
+	assert.Equal(t, "25", d.Setting(settings.MinimalAvailablePercentage))
+	assert.Equal(t, "2", d.Setting(settings.DefaultReplicaCount))
 	h.ExpectEvents()
 }
 
 func TestABadValueIsToldEachTimeAndItsCureOnce(t *testing.T) {
-	h, d, c := newController(t, build.Setting(types.SettingDefaultReplicaCount, "x"))
+	h, d, c := newController(t, build.Setting(settings.DefaultReplicaCount, "x"))
 	sync := func() {
 		t.Helper()
 		_, err := c.sync(t.Context(), key{setting: "default-replica-count"})
@@ -179,7 +180,7 @@ func TestABadValueIsToldEachTimeAndItsCureOnce(t *testing.T) {
 }
 
 func TestALateCacheAndARefusedWriteAreTriedAgain(t *testing.T) {
-	h, _, c := newController(t, build.Setting(types.SettingDefaultReplicaCount, "2"))
+	h, _, c := newController(t, build.Setting(settings.DefaultReplicaCount, "2"))
 	h.Fail("update", "settings", errors.New("timeout"))
 	_, err := c.sync(t.Context(), key{setting: "default-replica-count"})
 	assert.Error(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -132,16 +133,16 @@ func (c *Controller) createService(ctx context.Context, s *corev1.Service) (*cor
 // built-in class, because users of the volume wait for the pod. A class that does not exist is such a case.
 func (c *Controller) makePod(ctx context.Context, in Input, pod *corev1.Pod) error {
 	_, err := c.Pods.Create(ctx, pod)
-	if !apierrors.IsForbidden(err) || in.Settings[types.SettingPriorityClass] == "" {
+	if !apierrors.IsForbidden(err) || in.Settings[settings.PriorityClass] == "" {
 		return err
 	}
 	refused := err
-	in.Settings = in.Settings.Without(types.SettingPriorityClass)
+	in.Settings = in.Settings.Without(settings.PriorityClass)
 	if _, err := c.Pods.Create(ctx, newPod(in)); err != nil {
 		return err
 	}
 	c.Recorder.Eventf(in.Volume, corev1.EventTypeWarning, types.EventPodSettingRefused,
-		"the API server refused the share's pod with the class of setting %s, so the pod was created with class %s: %v", types.SettingPriorityClass, priorityClass, refused)
+		"the API server refused the share's pod with the class of setting %s, so the pod was created with class %s: %v", settings.PriorityClass, priorityClass, refused)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -44,7 +45,7 @@ type ClientsInput struct {
 // names networks of its own, no node waits: the person who set them knows the addresses.
 func clientsOf(in ClientsInput) map[string]string {
 	if in.Allowed.Any {
-		return anyClient(types.ReasonClientsAllowedBySetting, fmt.Sprintf("setting %s is %s", types.SettingRWXVolumeAllowedClients, types.ShareClientsAny))
+		return anyClient(types.ReasonClientsAllowedBySetting, fmt.Sprintf("setting %s is %s", settings.RWXVolumeAllowedClients, types.ShareClientsAny))
 	}
 	data := map[string]string{}
 	clients := slices.Clone(in.Allowed.Networks)
@@ -70,7 +71,7 @@ func clientsOf(in ClientsInput) map[string]string {
 		}
 		data[types.ShareClientsKey] = linesOf(clients)
 		data[types.ShareClientsMessageKey] = fmt.Sprintf("the addresses of all nodes need %d bytes, but ConfigMap %s can hold only %d. So it lists only the nodes' InternalIPs and ExternalIPs. If clients use other addresses, add their networks to setting %s",
-			size, types.ShareClientsConfigMap, maxClientsBytes, types.SettingRWXVolumeAllowedClients)
+			size, types.ShareClientsConfigMap, maxClientsBytes, settings.RWXVolumeAllowedClients)
 	}
 	return data
 }

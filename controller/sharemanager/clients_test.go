@@ -20,6 +20,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -226,7 +227,7 @@ func TestWhetherClientsAreLimitedStaysUntilTheListIsSeen(t *testing.T) {
 // TestTheListFollowsNodesAndSetting: the ConfigMap is created, follows the nodes and the setting, and is restored after
 // it is deleted or changed.
 func TestTheListFollowsNodesAndSetting(t *testing.T) {
-	h := testutil.New(t, kube("a", "10.0.0.1"), says("a", "10.0.0.1", "10.1.1.1"), build.Setting(types.SettingRWXVolumeAllowedClients, "nodes"))
+	h := testutil.New(t, kube("a", "10.0.0.1"), says("a", "10.0.0.1", "10.1.1.1"), build.Setting(settings.RWXVolumeAllowedClients, "nodes"))
 	store := h.Datastore(datastore.Options{})
 	c, err := NewClients(ClientsDeps{
 		Env: h.Env(), Namespace: types.Namespace, ConfigMap: store.ShareClients, Nodes: store.Nodes, KubeNodes: store.KubeNodes,
@@ -267,7 +268,7 @@ func TestTheListFollowsNodesAndSetting(t *testing.T) {
 	h.Overwrite(says("a")) // a daemon of an earlier release wrote its status
 	h.CatchUp()
 	step("10.0.0.1\n10.1.1.3\n")
-	h.Overwrite(build.Setting(types.SettingRWXVolumeAllowedClients, "any"))
+	h.Overwrite(build.Setting(settings.RWXVolumeAllowedClients, "any"))
 	h.CatchUp()
 	step("any", "update configmaps/longhorn-share-clients")
 }

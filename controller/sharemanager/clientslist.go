@@ -12,6 +12,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -25,7 +26,7 @@ type ClientsDeps struct {
 	KubeNodes Reader[*corev1.Node]
 	Settings  queue.Events
 	// Setting returns the value in force, "" for the default.
-	Setting func(types.SettingName) string
+	Setting func(settings.Name) string
 }
 
 // Clients maintains the ConfigMap types.ShareClientsConfigMap, which the pods of all shares mount. It runs in the
@@ -74,7 +75,7 @@ func whenKubeAddresses(was, is *corev1.Node) []string {
 }
 
 func whenAllowed(s *longhorn.Setting) []string {
-	if s.Name != string(types.SettingRWXVolumeAllowedClients) {
+	if s.Name != string(settings.RWXVolumeAllowedClients) {
 		return nil
 	}
 	return theClients
@@ -122,7 +123,7 @@ func (c *Clients) sync(ctx context.Context, name string) (queue.Result, error) {
 func (c *Clients) tried(name string, err error) error {
 	err = queue.OfChild(err)
 	if c.refusals.Tried(name, err, c.deps.Clock.Now()) {
-		setting := &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Namespace: c.deps.Namespace, Name: string(types.SettingRWXVolumeAllowedClients)}}
+		setting := &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Namespace: c.deps.Namespace, Name: string(settings.RWXVolumeAllowedClients)}}
 		c.deps.Recorder.Event(setting, corev1.EventTypeWarning, types.ReasonChildRefused, queue.ChildRefusal(err))
 	}
 	return err
@@ -131,7 +132,7 @@ func (c *Clients) tried(name string, err error) error {
 func (c *Clients) gather() (ClientsInput, error) {
 	in := ClientsInput{Nodes: map[string]*longhorn.Node{}}
 	var err error
-	in.Allowed, err = types.ParseShareClients(types.SettingValues(c.deps.Setting).Text(types.SettingRWXVolumeAllowedClients))
+	in.Allowed, err = types.ParseShareClients(settings.Values(c.deps.Setting).Text(settings.RWXVolumeAllowedClients))
 	if err != nil {
 		return in, err
 	}

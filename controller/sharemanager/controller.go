@@ -17,6 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -131,7 +132,7 @@ type Deps struct {
 	// Owner is the node of this daemon, for status.ownerID.
 	Owner string
 	// Setting returns the values of settings with which pods are created.
-	Setting types.SettingValues
+	Setting settings.Values
 }
 
 // Controller serves all shared volumes. Create it with New, then call Run.

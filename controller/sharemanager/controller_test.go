@@ -22,6 +22,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -485,7 +486,7 @@ func TestAShareIsServedWithoutAClassThatIsNotThere(t *testing.T) {
 	in := used().with(func(in *Input) {
 		in.Share = in.Share.DeepCopy()
 		in.Share.Namespace = types.Namespace
-		in.Settings = types.PodSettings{types.SettingPriorityClass: "gone", types.SettingTaintToleration: "a:NoSchedule"}
+		in.Settings = settings.PodSettings{settings.PriorityClass: "gone", settings.TaintToleration: "a:NoSchedule"}
 	})
 	h, c := start(t)
 	h.Fail("create", "pods", apierrors.NewForbidden(corev1.Resource("pods"), "share-manager-vol", errors.New("no PriorityClass with name gone was found")))
@@ -494,11 +495,11 @@ func TestAShareIsServedWithoutAClassThatIsNotThere(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "system-cluster-critical", pod.Spec.PriorityClassName)
 	assert.Len(t, pod.Spec.Tolerations, 1, "the other settings are followed")
-	assert.Empty(t, types.SettingsOfPod(pod)[types.SettingPriorityClass])
+	assert.Empty(t, settings.SettingsOfPod(pod)[settings.PriorityClass])
 }
 
 func TestAPodThatIsRefusedWithTheBuiltInClassTooIsAFailure(t *testing.T) {
-	in := used().with(func(in *Input) { in.Settings = types.PodSettings{types.SettingPriorityClass: "gone"} })
+	in := used().with(func(in *Input) { in.Settings = settings.PodSettings{settings.PriorityClass: "gone"} })
 	h, c := start(t)
 	refused := apierrors.NewForbidden(corev1.Resource("pods"), "share-manager-vol", errors.New("exceeded quota"))
 	h.Fail("create", "pods", refused, refused)

@@ -14,13 +14,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // gather reads everything that a plan depends on.
 func (c *Controller) gather(ctx context.Context, share *longhorn.ShareManager) (Input, error) {
 	in := Input{Share: share, Owner: c.Owner, Now: c.Clock.Now(), Unmade: c.unmade.why(share.Name)}
-	in.Settings = types.PodSettingsOf(c.Setting, types.SettingPriorityClass, types.SettingTaintToleration, types.SettingSystemManagedNodeSelector)
+	in.Settings = settings.PodSettingsOf(c.Setting, settings.PriorityClass, settings.TaintToleration, settings.SystemManagedNodeSelector)
 	if v, err := c.Volumes.GetRO(share.Name); err == nil && isOf(share, v) {
 		in.Volume = v
 	} else if err != nil && !apierrors.IsNotFound(err) {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/backoff"
 )
@@ -68,7 +69,7 @@ type Input struct {
 	// the pod may be anywhere.
 	Topologies []corev1.TopologySelectorTerm
 	// Settings are those with which a new pod is created.
-	Settings types.PodSettings
+	Settings settings.PodSettings
 	// Refused says which parameter breaks a rule; "": none does.
 	Refused string
 	// Unmade says why the API server refused the pod when this process last tried to create it; "": it did not refuse,

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -25,7 +26,7 @@ func used() *situation {
 		Volume:     &longhorn.Volume{ObjectMeta: metav1.ObjectMeta{Name: "vol", UID: "volume"}, Spec: longhorn.VolumeSpec{AccessMode: longhorn.AccessModeReadWriteMany}},
 		Attachment: &longhorn.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "vol"}},
 		Owner:      "leader", Now: now,
-		Settings: types.PodSettings{types.SettingPriorityClass: "", types.SettingTaintToleration: "", types.SettingSystemManagedNodeSelector: ""},
+		Settings: settings.PodSettings{settings.PriorityClass: "", settings.TaintToleration: "", settings.SystemManagedNodeSelector: ""},
 	}}
 	s.Service = newService(s.Share)
 	s.Service.Spec.ClusterIP = "10.0.0.9"

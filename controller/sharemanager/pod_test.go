@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -85,11 +86,11 @@ func TestClientsMayWriteIfAClaimSaysSo(t *testing.T) {
 }
 
 func TestAPodFollowsTheSettingsAndTheStorageClass(t *testing.T) {
-	settings := types.PodSettings{
-		types.SettingPriorityClass: "ours", types.SettingTaintToleration: "only=storage:NoSchedule", types.SettingSystemManagedNodeSelector: "disk:hdd;zone:a",
+	given := settings.PodSettings{
+		settings.PriorityClass: "ours", settings.TaintToleration: "only=storage:NoSchedule", settings.SystemManagedNodeSelector: "disk:hdd;zone:a",
 	}
 	pod := newPod(used().with(func(in *Input) {
-		in.Settings = settings
+		in.Settings = given
 		in.Parameters = Parameters{NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: []corev1.Toleration{{Key: "any", Operator: "Exists"}}}
 	}).Input)
 	assert.Equal(t, "ours", pod.Spec.PriorityClassName)
@@ -97,8 +98,8 @@ func TestAPodFollowsTheSettingsAndTheStorageClass(t *testing.T) {
 	assert.Equal(t, []corev1.Toleration{
 		{Key: "any", Operator: "Exists"}, {Key: "only", Operator: "Equal", Value: "storage", Effect: "NoSchedule"},
 	}, pod.Spec.Tolerations)
-	assert.Equal(t, settings, types.SettingsOfPod(pod))
-	pod = newPod(used().with(func(in *Input) { in.Settings = settings }).Input)
+	assert.Equal(t, given, settings.SettingsOfPod(pod))
+	pod = newPod(used().with(func(in *Input) { in.Settings = given }).Input)
 	assert.Equal(t, map[string]string{"disk": "hdd", "zone": "a"}, pod.Spec.NodeSelector)
 }
 

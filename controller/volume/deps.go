@@ -6,7 +6,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // VolumeStore holds all volumes.
@@ -67,7 +67,7 @@ type Deps struct {
 	Secrets          SecretStore
 	Shares           ShareStore
 	Settings         queue.Events
-	Setting          types.SettingValues
+	Setting          settings.Values
 	// ShareImage is the image of new share managers.
 	ShareImage string
 	// Owner is the node of this daemon, for status.ownerID.

@@ -10,6 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -90,9 +91,9 @@ func TestADrainMovesCopies(t *testing.T) {
 	foreign := func(_ *longhorn.Engine, r *longhorn.Replica) {
 		r.OwnerReferences, r.Spec.VolumeName, r.Labels[types.LabelVolume] = nil, "other", "other"
 	}
-	for policy, want := range map[types.DrainPolicy]int{types.DrainBlockForEviction: 2, types.DrainBlockIfLastReplica: 1, types.DrainBlockForEvictionIfLastReplica: 1} {
+	for policy, want := range map[settings.DrainPolicy]int{settings.DrainBlockForEviction: 2, settings.DrainBlockIfLastReplica: 1, settings.DrainBlockForEvictionIfLastReplica: 1} {
 		t.Run(string(policy), func(t *testing.T) {
-			h, c := begin(t, append(cluster(2, foreign), build.Setting(types.SettingNodeDrainPolicy, string(policy)))...)
+			h, c := begin(t, append(cluster(2, foreign), build.Setting(settings.NodeDrainPolicy, string(policy)))...)
 			h.Overwrite(build.ReadyNode("b", "disk-b", cordonedNode))
 			h.CatchUp()
 			syncOf(t, h, c, nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -91,7 +92,7 @@ func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Inpu
 			nodes = append(nodes, r.Spec.NodeID)
 		}
 	}
-	in.Evicted = copies.EvictedOf(in.Facts, o.Nodes, types.DrainPolicy(c.deps.Setting.Text(types.SettingNodeDrainPolicy)))
+	in.Evicted = copies.EvictedOf(in.Facts, o.Nodes, settings.DrainPolicy(c.deps.Setting.Text(settings.NodeDrainPolicy)))
 	for _, r := range in.Replicas {
 		if stuck, _ := isStuck(in, r); stuck {
 			in.Evicted[r.Name] = true // a replica elsewhere that has the size replaces it

@@ -10,6 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -39,7 +40,7 @@ func underWay(in Input) Input {
 func TestNewVolumeWithoutRoomForAll(t *testing.T) {
 	const yes, no = longhorn.ConditionTrue, longhorn.ConditionFalse
 	lacks := func(n string) []string {
-		return []string{n + " of 3 replicas are scheduled", string(types.SettingAllowVolumeCreationWithDegradedAvailability), "anti-affinity cannot be satisfied"}
+		return []string{n + " of 3 replicas are scheduled", string(settings.AllowVolumeCreationWithDegradedAvailability), "anti-affinity cannot be satisfied"}
 	}
 	for _, tc := range []struct {
 		name   string
@@ -132,7 +133,7 @@ func TestNewVolumeOnOneNode(t *testing.T) {
 		t.Run("setting is "+tc.value, func(t *testing.T) {
 			objs := newVolumes(1, func(*longhorn.Volume) {})
 			if tc.value != "" {
-				objs = append(objs, build.Setting(types.SettingAllowVolumeCreationWithDegradedAvailability, tc.value))
+				objs = append(objs, build.Setting(settings.AllowVolumeCreationWithDegradedAvailability, tc.value))
 			}
 			h, c := placing(t, 1, objs...)
 			_, err := c.sync(t.Context(), "v000")
@@ -158,7 +159,7 @@ func TestSettingsFillInWhatANewVolumeDoesNotSay(t *testing.T) {
 	} {
 		t.Run("default-data-locality is "+value, func(t *testing.T) {
 			objs := newVolumes(1, func(v *longhorn.Volume) { v.Spec.DataLocality, v.Spec.NumberOfReplicas = "", 0 })
-			h, c := placing(t, 1, append(objs, build.Setting(types.SettingDefaultDataLocality, value), build.Setting(types.SettingDefaultReplicaCount, "2"))...)
+			h, c := placing(t, 1, append(objs, build.Setting(settings.DefaultDataLocality, value), build.Setting(settings.DefaultReplicaCount, "2"))...)
 			_, err := c.sync(t.Context(), "v000")
 			require.NoError(t, err)
 			h.ExpectWrites("update volumes/v000")

@@ -7,6 +7,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -207,7 +208,7 @@ func (p *Plan) awaitsFirst() {
 // before whether there is a place for them.
 func lacksAtRest(in Input) copies.Scheduling {
 	return copies.Scheduling{Status: longhorn.ConditionTrue, Reason: types.ReasonDegradedAvailability, Message: fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: missing replicas are scheduled when it is attached",
-		len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability)}
+		len(in.Replicas), in.Volume.Spec.NumberOfReplicas, settings.AllowVolumeCreationWithDegradedAvailability)}
 }
 
 // take adds a step towards the target to the plan.

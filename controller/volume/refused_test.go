@@ -14,6 +14,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -115,7 +116,7 @@ func TestAVolumeShowsThatItsDeviceIsInUse(t *testing.T) {
 // Two volumes want a rebuild on node b, which may run one at a time. The API server refuses the update of the first
 // one's engine.
 func TestAVolumeThatIsRefusedDoesNotHoldTheTurnOfOthers(t *testing.T) {
-	h, c := begin(t, append(returned(2), build.Setting(types.SettingConcurrentReplicaRebuildPerNodeLimit, "1"))...)
+	h, c := begin(t, append(returned(2), build.Setting(settings.ConcurrentReplicaRebuildPerNodeLimit, "1"))...)
 	refused := apierrors.NewForbidden(schema.GroupResource{Group: "longhorn.io", Resource: "engines"}, "v000-e-0", errors.New("a rule of the cluster's own"))
 	state := func() longhorn.ConditionStatus {
 		v, err := c.deps.Volumes.Live(t.Context(), "v000")
@@ -181,7 +182,7 @@ func TestARefusalEndsWhenAnObjectIsTakenOrNoneIsToBeWritten(t *testing.T) {
 		}, longhorn.ConditionFalse},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h, c := begin(t, append(returned(2), build.Setting(types.SettingConcurrentReplicaRebuildPerNodeLimit, "1"))...)
+			h, c := begin(t, append(returned(2), build.Setting(settings.ConcurrentReplicaRebuildPerNodeLimit, "1"))...)
 			v, err := c.deps.Volumes.Live(t.Context(), "v001")
 			require.NoError(t, err)
 			v.Status.Conditions = append(v.Status.Conditions, longhorn.Condition{Type: types.ConditionChildRefused, Status: longhorn.ConditionTrue})

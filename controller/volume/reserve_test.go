@@ -22,7 +22,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // newVolumes are volumes that have an engine and no replicas yet.
@@ -50,7 +50,7 @@ func placing(t *testing.T, nodes int, objs ...object.Object) (*testutil.Harness,
 	d := DepsOf(h.Datastore(datastore.Options{}))
 	d.Env, d.Owner = h.Env(), "leader"
 	setting := d.Setting
-	d.Setting = func(name types.SettingName) string {
+	d.Setting = func(name settings.Name) string {
 		runtime.Gosched() // between reading the room and deciding: allow other volumes to do the same
 		return setting(name)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -355,8 +356,8 @@ func TestCopiesOnWhatIsEvictedAreMovedAway(t *testing.T) {
 }
 
 func TestWhatIsReadForMovesOffFullDisks(t *testing.T) {
-	h, c := begin(t, append(cluster(2), build.Setting(types.SettingReplicaAutoBalance, "best-effort"),
-		build.Setting(types.SettingReplicaAutoBalanceDiskPressurePercentage, "50"))...)
+	h, c := begin(t, append(cluster(2), build.Setting(settings.ReplicaAutoBalance, "best-effort"),
+		build.Setting(settings.ReplicaAutoBalanceDiskPressurePercentage, "50"))...)
 	h.Overwrite(build.ReadyNode("a", "disk-a", build.WithDiskStatus("disk-1", "disk-a", func(d *longhorn.DiskStatus) { d.StorageAvailable = d.StorageMaximum / 2 })))
 	h.CatchUp()
 	v, err := c.deps.Volumes.GetRO("vol")
@@ -366,5 +367,5 @@ func TestWhatIsReadForMovesOffFullDisks(t *testing.T) {
 	assert.Equal(t, int64(50), in.DiskPressure)
 	assert.Equal(t, map[string]bool{"r1": true}, in.Pressed)
 	assert.Contains(t, in.Unsettled, "disk-b")
-	assert.Contains(t, c.whenSetting(build.Setting(types.SettingReplicaAutoBalanceDiskPressurePercentage, "60")), "vol")
+	assert.Contains(t, c.whenSetting(build.Setting(settings.ReplicaAutoBalanceDiskPressurePercentage, "60")), "vol")
 }

@@ -4,21 +4,21 @@ import (
 	"time"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 // readSettings fills in the values of the settings.
-func (in *Input) readSettings(s types.SettingValues) {
-	in.DefaultReplicaCount = int(s.Int(types.SettingDefaultReplicaCount))
-	in.DefaultLocality = longhorn.DataLocality(s.Text(types.SettingDefaultDataLocality))
-	in.AutoBalance = longhorn.AutoBalance(s.Text(types.SettingReplicaAutoBalance))
-	in.DiskPressure = s.Int(types.SettingReplicaAutoBalanceDiskPressurePercentage)
-	in.ReplenishmentWait = time.Duration(s.Int(types.SettingReplenishmentWaitIntervalS)) * time.Second
+func (in *Input) readSettings(s settings.Values) {
+	in.DefaultReplicaCount = int(s.Int(settings.DefaultReplicaCount))
+	in.DefaultLocality = longhorn.DataLocality(s.Text(settings.DefaultDataLocality))
+	in.AutoBalance = longhorn.AutoBalance(s.Text(settings.ReplicaAutoBalance))
+	in.DiskPressure = s.Int(settings.ReplicaAutoBalanceDiskPressurePercentage)
+	in.ReplenishmentWait = time.Duration(s.Int(settings.ReplenishmentWaitIntervalS)) * time.Second
 	in.RebuildLimit = rebuildLimit(s)
-	in.AllowDegraded = s.Bool(types.SettingAllowVolumeCreationWithDegradedAvailability)
+	in.AllowDegraded = s.Bool(settings.AllowVolumeCreationWithDegradedAvailability)
 }
 
 // rebuildLimit is the number of rebuilds that may run at once towards the disks of one node; 0 turns rebuilds off.
-func rebuildLimit(s types.SettingValues) int {
-	return int(s.Int(types.SettingConcurrentReplicaRebuildPerNodeLimit))
+func rebuildLimit(s settings.Values) int {
+	return int(s.Int(settings.ConcurrentReplicaRebuildPerNodeLimit))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -46,12 +47,12 @@ func (c *Controller) watch() error {
 }
 
 func (c *Controller) whenSetting(o metav1.Object) []string {
-	switch types.SettingName(o.GetName()) {
-	case types.SettingReplicaAutoBalance, types.SettingReplicaAutoBalanceDiskPressurePercentage:
+	switch settings.Name(o.GetName()) {
+	case settings.ReplicaAutoBalance, settings.ReplicaAutoBalanceDiskPressurePercentage:
 		return c.volumesThat(isAttached)
 	}
 	names := c.volumesThat(isWanting)
-	if o.GetName() != string(types.SettingNodeDrainPolicy) {
+	if o.GetName() != string(settings.NodeDrainPolicy) {
 		return names
 	}
 	nodes, err := c.deps.Nodes.List(labels.Everything())
@@ -280,7 +281,7 @@ func isAttached(v *longhorn.Volume) bool { return v.Status.State == longhorn.Vol
 // balance, changes of the free room on a disk do not wake a volume: they are frequent, and the volume checks at
 // intervals anyway (lookAgain in package copies).
 func (c *Controller) mayUsePlace(v *longhorn.Volume) bool {
-	setting := longhorn.AutoBalance(c.deps.Setting.Text(types.SettingReplicaAutoBalance))
+	setting := longhorn.AutoBalance(c.deps.Setting.Text(settings.ReplicaAutoBalance))
 	return isUnplaced(v) || isAttached(v) && copies.AutoBalanceOf(v, setting) != longhorn.AutoBalanceDisabled
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -126,7 +127,7 @@ func TestWhichVolumesOtherChangesWake(t *testing.T) {
 	})
 	t.Run("the drain policy changed → those without a place, and those with a replica on a cordoned node", func(t *testing.T) {
 		h, c := begin(t, append(cluster(2), unplacedVolumes()...)...)
-		drain, other := build.Setting(types.SettingNodeDrainPolicy, "block-for-eviction"), build.Setting(types.SettingDefaultReplicaCount, "2")
+		drain, other := build.Setting(settings.NodeDrainPolicy, "block-for-eviction"), build.Setting(settings.DefaultReplicaCount, "2")
 		assert.ElementsMatch(t, []string{"homeless", "partly"}, c.whenSetting(drain))
 		h.Overwrite(turnable(nodeCondition(types.ConditionSchedulable, longhorn.ConditionFalse, types.ReasonKubernetesNodeCordoned)))
 		h.CatchUp()
@@ -149,12 +150,12 @@ func TestWhatWakesABalancedVolume(t *testing.T) {
 		})
 	}
 	h, c := begin(t, attached("own", longhorn.AutoBalanceLeastEffort), attached("follows", longhorn.AutoBalanceIgnored), attached("never", longhorn.AutoBalanceDisabled),
-		build.Setting(types.SettingReplicaAutoBalance, "disabled"))
+		build.Setting(settings.ReplicaAutoBalance, "disabled"))
 	closed := turnable(func(n *longhorn.Node) { n.Spec.AllowScheduling = false })
 	assert.ElementsMatch(t, []string{"own"}, c.whenNode(closed, turnable()), "a node opened")
 	assert.Empty(t, c.whenNode(turnable(), turnable(diskStatus(func(d *longhorn.DiskStatus) { d.StorageAvailable++ }))), "a disk has more room, which is often")
 
-	setting := build.Setting(types.SettingReplicaAutoBalance, "best-effort")
+	setting := build.Setting(settings.ReplicaAutoBalance, "best-effort")
 	assert.ElementsMatch(t, []string{"own", "follows", "never"}, c.whenSetting(setting), "the setting changed")
 	h.Overwrite(setting)
 	h.CatchUp()

@@ -27,7 +27,7 @@ var rules = []rule{
 	},
 	{
 		"controller/node",
-		[]string{"controller/nodestate", "controller/queue", "datastore", "scheduler", "disk", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
+		[]string{"controller/nodestate", "controller/queue", "datastore", "scheduler", "disk", "dataplane/membership", "settings", "types", "k8s/apis/...", "util/..."},
 		"controllers meet in the API, not in each other's code; the data plane is reached through interfaces they declare",
 	},
 	{
@@ -42,7 +42,7 @@ var rules = []rule{
 	},
 	{
 		"controller/engine",
-		[]string{"controller/engineteardown", "controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
+		[]string{"controller/engineteardown", "controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership", "settings", "types", "k8s/apis/...", "util/..."},
 		"it shares with the leader's controller only the rules of an engine's teardown; controllers meet in the API, not in each other's code",
 	},
 	{
@@ -67,23 +67,23 @@ var rules = []rule{
 	},
 	{
 		"controller/volume/copies",
-		[]string{"controller/volume/children", "scheduler", "types", "k8s/apis/..."},
+		[]string{"controller/volume/children", "scheduler", "settings", "types", "k8s/apis/..."},
 		"which replicas a volume has and should have depends on values alone; the controller above it reads and writes the objects",
 	},
 	{
 		"controller/...",
-		[]string{"controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership", "types", "k8s/apis/...", "util/..."},
+		[]string{"controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership", "settings", "types", "k8s/apis/...", "util/..."},
 		"controllers meet in the API, not in each other's code; the data plane is reached through interfaces they declare",
 	},
 	{
 		"manager/...",
-		[]string{"datastore", "explain", "scheduler", "types", "k8s/apis/...", "util/..."},
+		[]string{"datastore", "explain", "scheduler", "settings", "types", "k8s/apis/...", "util/..."},
 		"use cases write intent; they know neither HTTP nor controllers nor the engines' wire",
 	},
 	{"metrics", []string{"types", "k8s/apis/..."}, "a scrape only reads what the caches hold: no verbs of the datastore, no controllers"},
 	{"api/v1", nil, "wire structs are shared with clients, who must need nothing else"},
 	{"api/client", []string{"api/v1"}, "a client must need nothing but the wire structs"},
-	{"api", []string{"manager", "types", "api/v1", "util/..."}, "handlers translate; objects and stores are behind manager"},
+	{"api", []string{"manager", "settings", "types", "api/v1", "util/..."}, "handlers translate; objects and stores are behind manager"},
 	{"ui", nil, "the page asks the REST API like any client; the program only holds its files"},
 	{"csi/sidecar", []string{"types", "util/..."}, "the loops speak CSI and Kubernetes; our own objects are the driver's business"},
 	{
@@ -93,7 +93,7 @@ var rules = []rule{
 	},
 	{
 		"datastore/...",
-		[]string{"k8s/apis/...", "k8s/client/...", "types", "util/..."},
+		[]string{"k8s/apis/...", "k8s/client/...", "settings", "types", "util/..."},
 		"the store has verbs, no policy: whoever decides imports it, not the other way round",
 	},
 
@@ -125,10 +125,10 @@ var rules = []rule{
 	{"share/...", []string{"types", "util/..."}, "what a share manager is made of: the parts know neither it nor each other"},
 
 	// The basis of both halves.
-	{"scheduler/...", []string{"k8s/apis/...", "types"}, "placement is values in, values out"},
+	{"scheduler/...", []string{"k8s/apis/...", "settings", "types"}, "placement is values in, values out"},
 	{
 		"explain/...",
-		[]string{"disk", "scheduler", "k8s/apis/...", "types", "util/mount"},
+		[]string{"disk", "scheduler", "k8s/apis/...", "settings", "types", "util/mount"},
 		"findings are values out of objects: the command line and a page of a browser show the same, so it knows no client, no store and no controller",
 	},
 	{"disk/...", []string{"util/..."}, "the scanner knows kernel files, not Kubernetes"},
@@ -136,6 +136,7 @@ var rules = []rule{
 	{"dataplane/layers/explore", []string{"dataplane/layers"}, "it explores the rules and nothing else"},
 	{"dataplane/layers/...", nil, "the rules of snapshots are explored alone, so they stand alone"},
 	{"dataplane/membership/...", nil, "the rules of who holds the data are explored alone, so they stand alone"},
+	{"settings", []string{"types", "k8s/apis/...", "util/..."}, "the registry must not depend on those who read settings"},
 	{"types/...", []string{"k8s/apis/...", "util/..."}, "the vocabulary must not depend on those who speak it"},
 	{"util/...", []string{"util/..."}, "leaf helpers have no domain words"},
 	{"k8s/apis/...", nil, "API types are imported by all"},
@@ -144,7 +145,7 @@ var rules = []rule{
 	// Tests and tools.
 	{
 		"internal/testutil/...",
-		[]string{"internal/testutil/...", "datastore", "k8s/...", "types", "controller/queue", "util/..."},
+		[]string{"internal/testutil/...", "datastore", "k8s/...", "settings", "types", "controller/queue", "util/..."},
 		"test helpers serve every controller and know none",
 	},
 	{"test/archtest", nil, "it only reads files"},
@@ -153,7 +154,7 @@ var rules = []rule{
 		[]string{"controller/...", "datastore", "internal/testutil/...", "k8s/apis/...", "types"},
 		"controllers that meet in the API, over a fake one",
 	},
-	{"deploy", []string{"types"}, "manifests are data; their test only compares names"},
+	{"deploy", []string{"settings", "types"}, "manifests are data; their test only compares names"},
 	{
 		"test/faults",
 		[]string{"dataplane/instance/...", "dataplane/engine/...", "dataplane/replica/...", "dataplane/nbd/...", "dataplane/membership"},
@@ -177,12 +178,12 @@ var rules = []rule{
 	},
 	{
 		"test/e2e",
-		[]string{"datastore", "test/...", "types", "k8s/...", "api/v1", "api/client", "util/..."},
+		[]string{"datastore", "test/...", "settings", "types", "k8s/...", "api/v1", "api/client", "util/..."},
 		"cluster tests use what users use; the datastore is tested on an API server, whose answers no fake can vouch for",
 	},
 	{
 		"test/...",
-		[]string{"test/...", "types", "k8s/...", "api/v1", "api/client", "util/..."},
+		[]string{"test/...", "settings", "types", "k8s/...", "api/v1", "api/client", "util/..."},
 		"cluster tests use what users use",
 	},
 }
@@ -209,7 +210,7 @@ var foreign = []struct {
 		"app/...", "datastore/...", "controller/...", "csi/...", "k8s/client/...", "internal/testutil/...", "util/election", "test/...",
 	}, "the API server is reached through datastore, or not at all"},
 	{"k8s.io/...", []string{
-		"app/...", "datastore/...", "controller/...", "manager/...", "csi/...", "types/...", "scheduler/...", "explain/...", "k8s/...", "internal/...", "test/...",
+		"app/...", "datastore/...", "controller/...", "manager/...", "csi/...", "settings", "types/...", "scheduler/...", "explain/...", "k8s/...", "internal/...", "test/...",
 		"api", "metrics", "util/...", "share/...",
 	}, "the data plane and the disk scanner must run without Kubernetes (a clock is no Kubernetes)"},
 	{"github.com/urfave/cli/...", []string{"app/..."}, "flags become config structs in app and nowhere else"},
@@ -239,4 +240,4 @@ var (
 
 // clockless lists the packages that must use an injected clock instead of the wall clock. The data plane is not among
 // them: it also waits for kernels and sockets.
-var clockless = []string{"controller/...", "datastore/...", "manager/...", "metrics", "scheduler/...", "disk/...", "dataplane/membership/...", "dataplane/layers/...", "types/..."}
+var clockless = []string{"controller/...", "datastore/...", "manager/...", "metrics", "scheduler/...", "disk/...", "dataplane/membership/...", "dataplane/layers/...", "settings", "types/..."}

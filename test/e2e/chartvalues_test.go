@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -46,18 +47,18 @@ func TestTheConfigMapOfSettingsHasDataOnlyWithValues(t *testing.T) {
 
 func TestTheChartTakesTheNamesThatLonghornsChartGivesSettings(t *testing.T) {
 	given := map[string]any{}
-	for _, name := range types.Settings() {
-		d, _ := types.DefinitionOf(name)
+	for _, name := range settings.All() {
+		d, _ := settings.DefinitionOf(name)
 		if !d.ReadOnly {
-			given[types.ChartNames(name)[0]] = d.Default
+			given[settings.ChartNames(name)[0]] = d.Default
 		}
 	}
 	values, err := json.Marshal(map[string]any{"defaultSettings": given})
 	require.NoError(t, err)
 	out, err := render(t, string(values))
 	require.NoError(t, err, out)
-	for _, name := range types.Settings() {
-		if d, _ := types.DefinitionOf(name); !d.ReadOnly {
+	for _, name := range settings.All() {
+		if d, _ := settings.DefinitionOf(name); !d.ReadOnly {
 			assert.Contains(t, out, "\n    "+string(name)+": ")
 		}
 	}

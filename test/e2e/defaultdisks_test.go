@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -110,7 +111,7 @@ func TestDefaultDisksAndNodeTags(t *testing.T) {
 	step("step 1: Longhorn is deployed", func(t *testing.T) {
 		c.Must(ctx, t, "-n", types.Namespace, "rollout", "status", "daemonset/longhorn-manager", "--timeout=60s")
 	})
-	api.set(ctx, t, types.SettingCreateDefaultDiskLabeled, "true") // step 2; reset only after the last step
+	api.set(ctx, t, settings.CreateDefaultDiskLabeled, "true") // step 2; reset only after the last step
 	step("step 2: the setting Create Default Disk on Labeled Nodes is enabled", func(t *testing.T) {
 		var s v1.Setting
 		api.do(ctx, t, http.MethodGet, "/settings/create-default-disk-labeled-nodes", nil, http.StatusOK, &s)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -38,7 +39,7 @@ func installByHelm(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 // finds the pod's volume.
 func liveByHelm(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	const setting = string(types.SettingDefaultReplicaCount)
+	const setting = string(settings.DefaultReplicaCount)
 	chart, err := filepath.Abs("../../deploy/chart")
 	require.NoError(t, err)
 	w := startWriter(ctx, t, c, namespace(ctx, t, c, "e2e-helm"), writing)

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -78,7 +79,7 @@ func (l *locality) createdDisabled(ctx context.Context, t *testing.T) {
 
 func (l *locality) createdUnspecified(volume string, setting longhorn.DataLocality) func(context.Context, *testing.T) {
 	return func(ctx context.Context, t *testing.T) {
-		l.api.set(ctx, t, types.SettingDefaultDataLocality, string(setting))
+		l.api.set(ctx, t, settings.DefaultDataLocality, string(setting))
 		l.create(ctx, t, v1.VolumeCreate{Name: volume, NumberOfReplicas: 2})
 		assert.Equal(t, setting, theVolume(ctx, t, l.c, volume).Spec.DataLocality)
 		node := l.attachElsewhere(ctx, t, volume)
@@ -129,7 +130,7 @@ func (l *locality) updatedToDisabled(ctx context.Context, t *testing.T) {
 func (l *locality) class(name, parameter, setting string, want longhorn.DataLocality) func(context.Context, *testing.T) {
 	return func(ctx context.Context, t *testing.T) {
 		if setting != "" {
-			l.api.set(ctx, t, types.SettingDefaultDataLocality, setting)
+			l.api.set(ctx, t, settings.DefaultDataLocality, setting)
 		}
 		parameters := `{numberOfReplicas: "1", staleReplicaTimeout: "2880", fromBackup: ""}`
 		if parameter != "" {
@@ -161,7 +162,7 @@ func (l *locality) class(name, parameter, setting string, want longhorn.DataLoca
 // ofAnOldVersion: a volume without the field counts as disabled, whatever the setting says.
 func (l *locality) ofAnOldVersion(ctx context.Context, t *testing.T) {
 	const volume = "testvol3"
-	l.api.set(ctx, t, types.SettingDefaultDataLocality, "best-effort")
+	l.api.set(ctx, t, settings.DefaultDataLocality, "best-effort")
 	l.act(ctx, t, volume, "detach", v1.DetachInput{})
 	waitVolume(ctx, t, l.c, volume, ".status.state", "detached")
 	l.c.Must(ctx, t, "-n", types.Namespace, "patch", "volumes.longhorn.io", volume, "--type=json", "-p", `[{"op": "remove", "path": "/spec/dataLocality"}]`)

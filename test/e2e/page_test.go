@@ -19,6 +19,7 @@ import (
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/test/page/browser"
 	"github.com/longhorn-lep/longhorn-manager/types"
@@ -245,7 +246,7 @@ func (p *webPage) changeLocality(ctx context.Context, t *testing.T) {
 // killReplica deletes one of two replicas, as a user may do by mistake. It slows the rebuild down, so that the page
 // shows it.
 func (p *webPage) killReplica(ctx context.Context, t *testing.T) {
-	p.api.set(ctx, t, types.SettingRebuildingBandwidthMiBps, "4")
+	p.api.set(ctx, t, settings.RebuildingBandwidthMiBps, "4")
 	p.c.MustOnNode(ctx, t, p.node, "dd", "if=/dev/urandom", "of=/dev/longhorn/"+pageVolume, "bs=1M", "count=96", "oflag=direct", "conv=notrunc,fsync", "status=none")
 	replicas := replicasOf(ctx, t, p.c, pageVolume)
 	i := slices.IndexFunc(replicas, func(r longhorn.Replica) bool { return r.Spec.NodeID != p.node })

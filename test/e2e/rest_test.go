@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -193,7 +194,7 @@ func (r restAPI) setTags(ctx context.Context, t *testing.T, node string, tags ..
 }
 
 // set sets a setting to a value until the test ends.
-func (r restAPI) set(ctx context.Context, t *testing.T, setting types.SettingName, value string) {
+func (r restAPI) set(ctx context.Context, t *testing.T, setting settings.Name, value string) {
 	t.Helper()
 	var before v1.Setting
 	path := "/settings/" + string(setting)

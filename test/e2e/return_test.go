@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/longhorn-lep/longhorn-manager/api/v1"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -30,8 +31,8 @@ func TestNodeReturnsWithManyReplicas(t *testing.T) {
 	c.DumpIfFailed(t)
 	api := restOf(ctx, t, c)
 	const lost, limit = "node-3", 5
-	api.set(ctx, t, types.SettingConcurrentReplicaRebuildPerNodeLimit, fmt.Sprint(limit))
-	api.set(ctx, t, types.SettingRebuildingBandwidthMiBps, "4") // a rebuild takes two seconds; many could overlap
+	api.set(ctx, t, settings.ConcurrentReplicaRebuildPerNodeLimit, fmt.Sprint(limit))
+	api.set(ctx, t, settings.RebuildingBandwidthMiBps, "4") // a rebuild takes two seconds; many could overlap
 	f := startFleet(ctx, t, c, api, lost)
 	f.write(ctx, t, "count=8")
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/test/e2e/cluster"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
@@ -137,7 +138,7 @@ func removeInstallation(ctx context.Context, t *testing.T, c *cluster.Cluster, r
 	require.Error(t, err)
 	require.Contains(t, log, "there is data: volume "+volume, "it was not refused")
 	if !slices.Contains(args, "--delete-volumes") {
-		c.Must(ctx, t, "-n", types.Namespace, "patch", "settings.longhorn.io", string(types.SettingDeletingConfirmation), "--type=merge", "-p", `{"value":"true"}`)
+		c.Must(ctx, t, "-n", types.Namespace, "patch", "settings.longhorn.io", string(settings.DeletingConfirmation), "--type=merge", "-p", `{"value":"true"}`)
 	}
 	log, err = uninstall(ctx, t, c, root, args...)
 	require.NoError(t, err, log)

@@ -46,8 +46,8 @@ func isLeft(setting, value string) bool {
 		strings.HasPrefix(value, "0x")
 }
 
-// TestThePolicyOfSettingsAgreesWithTheManager compares the policy with types.CheckSetting. deploy/settings_test.go
-// writes the samples, with the results of types.CheckSetting.
+// TestThePolicyOfSettingsAgreesWithTheManager compares the policy with settings.Check. deploy/settings_test.go
+// writes the samples, with the results of settings.Check.
 func TestThePolicyOfSettingsAgreesWithTheManager(t *testing.T) {
 	text, err := os.ReadFile("testdata/settings.json")
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -99,7 +100,7 @@ func unused(in Input) *Problem {
 	if !in.LabeledOnly {
 		return &Problem{
 			types.ReasonCreateDefaultDiskSettingOff,
-			ignored + "setting " + string(types.SettingCreateDefaultDiskLabeled) + " is false" + remedy("true"),
+			ignored + "setting " + string(settings.CreateDefaultDiskLabeled) + " is false" + remedy("true"),
 		}
 	}
 	label, ok := in.Labels[types.LabelCreateDefaultDisk]

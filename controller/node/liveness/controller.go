@@ -12,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -59,7 +60,7 @@ type Deps struct {
 	Replicas    datastore.Indexer[*longhorn.Replica]
 	// Leases are the Leases of nodes of an earlier release; nil: the leader may not watch them, so none counts.
 	Leases    LeaseStore
-	Setting   types.SettingValues
+	Setting   settings.Values
 	Questions Questions
 	// Answers reports whether any of these addresses (host:port) answers. A refusal counts as an answer. It must return
 	// when ctx is done.
@@ -183,7 +184,7 @@ func (d *Detector) podHandler() cache.ResourceEventHandler {
 // tick counts answers, asks the next questions and starts the judgements that are due. It does not block.
 func (d *Detector) tick(ctx context.Context) {
 	now := d.deps.Clock.Now()
-	isOn := d.deps.Setting.Bool(types.SettingRWXVolumeFastFailover)
+	isOn := d.deps.Setting.Bool(settings.RWXVolumeFastFailover)
 	d.mu.Lock()
 	rounds, silent := d.roundsLocked(now, isOn)
 	for _, node := range d.count.tick(now, rounds) {

@@ -23,6 +23,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -230,7 +231,7 @@ func TestWhatKeepsASilentNodeFromBeingCalledDown(t *testing.T) {
 			b.CatchUp()
 		}},
 		"its lease was renewed → no verdict": {change: func(b *bench) { b.renewals.see(nodeLease("x", "x", b.Clock.Now())) }},
-		"the setting is off → not asked":     {change: func(b *bench) { b.Seed(build.Setting(types.SettingRWXVolumeFastFailover, "false")); b.CatchUp() }},
+		"the setting is off → not asked":     {change: func(b *bench) { b.Seed(build.Setting(settings.RWXVolumeFastFailover, "false")); b.CatchUp() }},
 		"the leader's loop is late":          {change: func(b *bench) { b.Clock.Step(251 * time.Millisecond) }},
 	} {
 		t.Run(name, func(t *testing.T) {

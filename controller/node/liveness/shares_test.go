@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -51,7 +52,7 @@ func TestWhatIsNoSilenceOfAShare(t *testing.T) {
 		},
 		"questions are turned off": func(b *bench) {
 			b.ticks(20)
-			b.Seed(build.Setting(types.SettingRWXVolumeFastFailover, "false"))
+			b.Seed(build.Setting(settings.RWXVolumeFastFailover, "false"))
 			b.CatchUp()
 			b.ticks(1)
 		},

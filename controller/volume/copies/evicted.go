@@ -2,12 +2,13 @@ package copies
 
 import (
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // EvictedOf returns the replicas of a volume that must leave their disk: a user requested it, or their node is
 // cordoned and the drain policy moves them.
-func EvictedOf(in Facts, nodes []*longhorn.Node, policy types.DrainPolicy) map[string]bool {
+func EvictedOf(in Facts, nodes []*longhorn.Node, policy settings.DrainPolicy) map[string]bool {
 	cordoned := map[string]bool{}
 	for _, n := range nodes {
 		cordoned[n.Name] = types.IsNodeCordoned(n)
@@ -54,13 +55,13 @@ func isEvicted(nodes []*longhorn.Node, r *longhorn.Replica) bool {
 //
 // A cordoned node may still accept new copies, according to the setting disable-scheduling-on-cordoned-node. Such a
 // node keeps the copies that it has.
-func isMovedByDrain(policy types.DrainPolicy, in Facts, r *longhorn.Replica, cordoned map[string]bool) bool {
+func isMovedByDrain(policy settings.DrainPolicy, in Facts, r *longhorn.Replica, cordoned map[string]bool) bool {
 	switch {
 	case !cordoned[r.Spec.NodeID]:
 		return false
-	case policy == types.DrainBlockForEviction:
+	case policy == settings.DrainBlockForEviction:
 		return true
-	case policy != types.DrainBlockForEvictionIfLastReplica || in.Engine == nil:
+	case policy != settings.DrainBlockForEvictionIfLastReplica || in.Engine == nil:
 		return false
 	}
 	others, elsewhere := 0, 0

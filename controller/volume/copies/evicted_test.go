@@ -8,6 +8,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -19,12 +20,12 @@ func marked(_ *Facts, r *longhorn.Replica) {
 var cordonedNode = nodeCondition(types.ConditionSchedulable, longhorn.ConditionFalse, types.ReasonKubernetesNodeCordoned)
 
 func TestWhichCopiesLeaveACordonedNode(t *testing.T) {
-	const every, last = types.DrainBlockForEviction, types.DrainBlockForEvictionIfLastReplica
+	const every, last = settings.DrainBlockForEviction, settings.DrainBlockForEvictionIfLastReplica
 	unschedulable := nodeCondition(types.ConditionSchedulable, longhorn.ConditionFalse, "")
 	// The copies r1, r2, r3 of served are on nodes a, b, c.
 	for _, tc := range []struct {
 		name   string
-		policy types.DrainPolicy
+		policy settings.DrainPolicy
 		in     Facts
 		nodes  map[string]func(*longhorn.Node) // changes to nodes, by name
 		want   []string
@@ -33,9 +34,9 @@ func TestWhichCopiesLeaveACordonedNode(t *testing.T) {
 		{"a node is cordoned → its copy", every, served(2, member, member), map[string]func(*longhorn.Node){"b": cordonedNode}, []string{"r2"}},
 		{"two nodes are cordoned → both copies", every, served(2, member, member), map[string]func(*longhorn.Node){"a": cordonedNode, "b": cordonedNode}, []string{"r1", "r2"}},
 		{"a node takes no copies, and is not cordoned → none", every, served(2, member, member), map[string]func(*longhorn.Node){"b": unschedulable}, nil},
-		{"cordoned, under block-if-contains-last-replica → none", types.DrainBlockIfLastReplica, served(1, all(member, marked)), map[string]func(*longhorn.Node){"a": cordonedNode}, nil},
-		{"cordoned, under allow-if-replica-is-stopped → none", types.DrainAllowIfStopped, served(1, all(member, marked)), map[string]func(*longhorn.Node){"a": cordonedNode}, nil},
-		{"cordoned, under always-allow → none", types.DrainAlwaysAllow, served(1, all(member, marked)), map[string]func(*longhorn.Node){"a": cordonedNode}, nil},
+		{"cordoned, under block-if-contains-last-replica → none", settings.DrainBlockIfLastReplica, served(1, all(member, marked)), map[string]func(*longhorn.Node){"a": cordonedNode}, nil},
+		{"cordoned, under allow-if-replica-is-stopped → none", settings.DrainAllowIfStopped, served(1, all(member, marked)), map[string]func(*longhorn.Node){"a": cordonedNode}, nil},
+		{"cordoned, under always-allow → none", settings.DrainAlwaysAllow, served(1, all(member, marked)), map[string]func(*longhorn.Node){"a": cordonedNode}, nil},
 
 		{"only the last: cordoned, another one is good → none", last, served(2, member, member), map[string]func(*longhorn.Node){"b": cordonedNode}, nil},
 		{"only the last: cordoned, it is the last → that one", last, served(2, all(member, marked), once(0)), map[string]func(*longhorn.Node){"a": cordonedNode}, []string{"r1"}},
@@ -70,7 +71,7 @@ func TestWhichCopiesLeaveACordonedNode(t *testing.T) {
 func TestTheLastCopyMovesOffACordonedNodeOnce(t *testing.T) {
 	cordoned := []*longhorn.Node{build.ReadyNode("a", "disk-a", cordonedNode), build.ReadyNode("b", "disk-b")}
 	target := func(in Facts) Target {
-		in.Evicted = EvictedOf(in, cordoned, types.DrainBlockForEvictionIfLastReplica)
+		in.Evicted = EvictedOf(in, cordoned, settings.DrainBlockForEvictionIfLastReplica)
 		return targetFor(in)
 	}
 	first := target(served(1, all(member, marked)))

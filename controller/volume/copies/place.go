@@ -8,6 +8,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/scheduler"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -141,7 +142,7 @@ func PlaceFirst(in Facts, n int) ([]*longhorn.Replica, Scheduling) {
 func degraded(in Facts, lack *scheduler.Unschedulable) Scheduling {
 	next := scheduler.Unschedulable{Wanted: 1, Rejections: lack.Rejections}
 	return Scheduling{longhorn.ConditionTrue, types.ReasonDegradedAvailability, fmt.Sprintf("%d of %d replicas are scheduled, and setting %s allows the volume to be used with these: %s",
-		lack.Placed+len(in.Replicas), in.Volume.Spec.NumberOfReplicas, types.SettingAllowVolumeCreationWithDegradedAvailability, next.Error())}
+		lack.Placed+len(in.Replicas), in.Volume.Spec.NumberOfReplicas, settings.AllowVolumeCreationWithDegradedAvailability, next.Error())}
 }
 
 // PlaceAttached finds a place for the only replica of a volume that is attached to a node for the first time. The

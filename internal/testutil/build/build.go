@@ -11,6 +11,7 @@ import (
 	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -130,7 +131,7 @@ func ReadyNode(name, diskUUID string, changes ...func(*longhorn.Node)) *longhorn
 }
 
 // Setting returns a setting with the given value.
-func Setting(name types.SettingName, value string, changes ...func(*longhorn.Setting)) *longhorn.Setting {
+func Setting(name settings.Name, value string, changes ...func(*longhorn.Setting)) *longhorn.Setting {
 	return apply(&longhorn.Setting{ObjectMeta: metadata(string(name), nil), Value: value}, changes)
 }
 

@@ -1,4 +1,4 @@
-package types
+package settings
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // DefaultSettings are the values of settings in the ConfigMap DefaultSettingsConfigMap. Each version of the ConfigMap
@@ -21,20 +22,20 @@ type DefaultSettings struct {
 	// Version is the ConfigMap's resourceVersion.
 	Version string
 	// Values are valid values, for settings that this release knows.
-	Values map[SettingName]string
+	Values map[Name]string
 }
 
 // ReadDefaultSettings reads the ConfigMap; nil means that there is none. Each error names the setting, the value and
 // the rule, or describes the problem of the whole text. All settings without an error are in the DefaultSettings.
 func ReadDefaultSettings(cm *corev1.ConfigMap) (DefaultSettings, []error) {
-	d := DefaultSettings{Values: map[SettingName]string{}}
+	d := DefaultSettings{Values: map[Name]string{}}
 	if cm == nil {
 		return d, nil
 	}
 	d.Version = cm.ResourceVersion
-	entries, err := yamlMap(cm.Data[DefaultSettingsKey])
+	entries, err := yamlMap(cm.Data[types.DefaultSettingsKey])
 	if err != nil {
-		return d, []error{fmt.Errorf("key %s is not a YAML map of settings' names to values, none of it is applied: %w", DefaultSettingsKey, err)}
+		return d, []error{fmt.Errorf("key %s is not a YAML map of settings' names to values, none of it is applied: %w", types.DefaultSettingsKey, err)}
 	}
 	var problems []error
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
@@ -44,10 +45,10 @@ func ReadDefaultSettings(cm *corev1.ConfigMap) (DefaultSettings, []error) {
 		value, err := scalar(entries[key])
 		if err != nil {
 			problems = append(problems, fmt.Errorf("setting %s: %w", key, err))
-		} else if err := CheckSetting(SettingName(key), value); err != nil {
+		} else if err := Check(Name(key), value); err != nil {
 			problems = append(problems, err)
 		} else {
-			d.Values[SettingName(key)] = value
+			d.Values[Name(key)] = value
 		}
 	}
 	return d, problems
@@ -56,9 +57,9 @@ func ReadDefaultSettings(cm *corev1.ConfigMap) (DefaultSettings, []error) {
 // CheckDefaultResource returns an error if the ConfigMap DefaultResourceConfigMap sets a backup target, which has no
 // effect.
 func CheckDefaultResource(cm *corev1.ConfigMap) error {
-	entries, err := yamlMap(cm.Data[DefaultResourceKey])
+	entries, err := yamlMap(cm.Data[types.DefaultResourceKey])
 	if err != nil {
-		return fmt.Errorf("key %s is not a YAML map: %w", DefaultResourceKey, err)
+		return fmt.Errorf("key %s is not a YAML map: %w", types.DefaultResourceKey, err)
 	}
 	for _, name := range []string{"backup-target", "backup-target-credential-secret"} {
 		if value, _ := entries[name].(string); value != "" {
@@ -69,9 +70,9 @@ func CheckDefaultResource(cm *corev1.ConfigMap) error {
 }
 
 // Pending reports whether a Setting has yet to get its value. s is nil if the Setting has not been created yet.
-func (d DefaultSettings) Pending(name SettingName, s *longhorn.Setting) bool {
+func (d DefaultSettings) Pending(name Name, s *longhorn.Setting) bool {
 	_, given := d.Values[name]
-	return given && (s == nil || s.Annotations[AnnotationConfigMapVersion] != d.Version)
+	return given && (s == nil || s.Annotations[types.AnnotationConfigMapVersion] != d.Version)
 }
 
 // yamlMap parses YAML and keeps numbers as they are written. A duplicate key is an error.

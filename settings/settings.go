@@ -1,4 +1,4 @@
-package types
+package settings
 
 import (
 	"encoding/json"
@@ -9,54 +9,55 @@ import (
 	"strings"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// SettingName names a global setting.
-type SettingName string
+// Name names a global setting.
+type Name string
 
-// SettingType says how the text of a setting is parsed.
-type SettingType string
+// Type says how the text of a setting is parsed.
+type Type string
 
 // The types of settings, as clients see them.
 const (
-	SettingTypeString SettingType = "string"
-	SettingTypeInt    SettingType = "int"
-	SettingTypeFloat  SettingType = "float"
-	SettingTypeBool   SettingType = "bool"
+	TypeString Type = "string"
+	TypeInt    Type = "int"
+	TypeFloat  Type = "float"
+	TypeBool   Type = "bool"
 )
 
 // The categories of settings, as clients see them.
 const (
-	SettingCategoryGeneral    = "general"
-	SettingCategoryScheduling = "scheduling"
-	SettingCategoryDangerZone = "danger Zone"
-	SettingCategorySystemInfo = "system info"
+	CategoryGeneral    = "general"
+	CategoryScheduling = "scheduling"
+	CategoryDangerZone = "danger Zone"
+	CategorySystemInfo = "system info"
 )
 
-// SettingEffect says whether this release acts on a setting, and to which objects a new value applies.
-type SettingEffect string
+// Effect says whether this release acts on a setting, and to which objects a new value applies.
+type Effect string
 
-// The effects. A test compares them with the code: a setting has SettingEffectNone if, and only if, no code reads it.
+// The effects. A test compares them with the code: a setting has EffectNone if, and only if, no code reads it.
 const (
-	SettingEffectNone       SettingEffect = "no effect yet"
-	SettingEffectAtOnce     SettingEffect = "at once"
-	SettingEffectNewPods    SettingEffect = "on pods created later"
-	SettingEffectNewVolumes SettingEffect = "on volumes created later"
-	SettingEffectNewDisks   SettingEffect = "on default disks created later"
-	SettingEffectTold       SettingEffect = "only reports" // by REST alone: users cannot set it
+	EffectNone       Effect = "no effect yet"
+	EffectAtOnce     Effect = "at once"
+	EffectNewPods    Effect = "on pods created later"
+	EffectNewVolumes Effect = "on volumes created later"
+	EffectNewDisks   Effect = "on default disks created later"
+	EffectTold       Effect = "only reports" // by REST alone: users cannot set it
 )
 
-// SettingDefinition describes a setting completely. REST, validation, defaults and docs/SETTINGS.md use it.
-type SettingDefinition struct {
-	Name        SettingName
+// Definition describes a setting completely. REST, validation, defaults and docs/SETTINGS.md use it.
+type Definition struct {
+	Name        Name
 	DisplayName string
 	Description string
 	Category    string
-	Type        SettingType
+	Type        Type
 	Default     string
-	// Options are the allowed values of a SettingTypeString; empty: any text is allowed.
+	// Options are the allowed values of a TypeString; empty: any text is allowed.
 	Options []string
-	// Minimum and Maximum are the bounds of a SettingTypeInt or a SettingTypeFloat; nil: unbounded.
+	// Minimum and Maximum are the bounds of a TypeInt or a TypeFloat; nil: unbounded.
 	Minimum, Maximum *int64
 	// ReadOnly settings cannot be set. Package manager provides the values that they report.
 	ReadOnly bool
@@ -64,7 +65,7 @@ type SettingDefinition struct {
 	// such as
 	// {"v1":"3","v2":"3"}. The value of v1 is used.
 	PerEngine bool
-	Effect    SettingEffect
+	Effect    Effect
 	// Pattern is a regular expression that every valid value of a setting with a rule matches; empty: there is none.
 	// The admission policy and the chart's schema use it, because they cannot call the rule. For a value that does
 	// not match they report "it <PatternSays>".
@@ -74,16 +75,16 @@ type SettingDefinition struct {
 	Never, NeverSays string
 	// Entries is the rule of each entry of a setting that is a list; nil: the setting is not a list. It is used in
 	// the same way as Pattern.
-	Entries *EntryRule
+	Entries *types.EntryRule
 	// rule is a further rule besides type, options and bounds; nil: there is none.
 	// values tells the documentation which values rule allows.
 	rule   func(value string) error
 	values string
 }
 
-// Settings lists the names of all settings, sorted.
-func Settings() []SettingName {
-	names := make([]SettingName, 0, len(settingDefinitions))
+// All lists the names of all settings, sorted.
+func All() []Name {
+	names := make([]Name, 0, len(settingDefinitions))
 	for _, d := range settingDefinitions {
 		names = append(names, d.Name)
 	}
@@ -93,7 +94,7 @@ func Settings() []SettingName {
 
 // ChartNames returns the names of a setting in Longhorn's Helm chart. They are in camel case. An abbreviation such as
 // "url" is written in both ways: like any other word, and in capitals.
-func ChartNames(name SettingName) []string {
+func ChartNames(name Name) []string {
 	first, rest, _ := strings.Cut(string(name), "-")
 	camel, capitals := first, first
 	for _, word := range strings.Split(rest, "-") {
@@ -111,18 +112,18 @@ func ChartNames(name SettingName) []string {
 }
 
 // DefinitionOf returns a setting's definition and whether this release knows the setting.
-func DefinitionOf(name SettingName) (SettingDefinition, bool) {
-	i := slices.IndexFunc(settingDefinitions, func(d SettingDefinition) bool { return d.Name == name })
+func DefinitionOf(name Name) (Definition, bool) {
+	i := slices.IndexFunc(settingDefinitions, func(d Definition) bool { return d.Name == name })
 	if i < 0 {
-		return SettingDefinition{}, false
+		return Definition{}, false
 	}
 	return settingDefinitions[i], true
 }
 
-// CheckSetting returns an error that names the setting, the value and the broken rule, or nil. An empty value is
+// Check returns an error that names the setting, the value and the broken rule, or nil. An empty value is
 // valid: it means the default. All values are checked by this function, whether they come from kubectl, REST or the
 // ConfigMap.
-func CheckSetting(name SettingName, value string) error {
+func Check(name Name, value string) error {
 	d, ok := DefinitionOf(name)
 	if !ok {
 		return fmt.Errorf("setting %q does not exist", name)
@@ -134,7 +135,7 @@ func CheckSetting(name SettingName, value string) error {
 // last valid value, which the object's status stores, or the default if there is none. It is "" for a name that this
 // release does not know.
 func ValueInForce(s *longhorn.Setting) string {
-	d, ok := DefinitionOf(SettingName(s.Name))
+	d, ok := DefinitionOf(Name(s.Name))
 	if !ok {
 		return ""
 	}
@@ -149,26 +150,26 @@ func ValueInForce(s *longhorn.Setting) string {
 	return d.Default
 }
 
-// SettingValues returns the value in force of a setting. "" and invalid values are read as the default. The methods
+// Values returns the value in force of a setting. "" and invalid values are read as the default. The methods
 // convert the value to its type. They panic if the setting has another type or is not defined.
-type SettingValues func(SettingName) string
+type Values func(Name) string
 
-// Int reads a SettingTypeInt.
-func (v SettingValues) Int(name SettingName) int64 {
-	n, err := strconv.ParseInt(v.read(name, SettingTypeInt), 10, 64)
+// Int reads a TypeInt.
+func (v Values) Int(name Name) int64 {
+	n, err := strconv.ParseInt(v.read(name, TypeInt), 10, 64)
 	if err != nil {
 		panic("BUG: the default of setting " + string(name) + " is no number")
 	}
 	return n
 }
 
-// Bool reads a SettingTypeBool.
-func (v SettingValues) Bool(name SettingName) bool { return v.read(name, SettingTypeBool) == "true" }
+// Bool reads a TypeBool.
+func (v Values) Bool(name Name) bool { return v.read(name, TypeBool) == "true" }
 
-// Text reads a SettingTypeString.
-func (v SettingValues) Text(name SettingName) string { return v.read(name, SettingTypeString) }
+// Text reads a TypeString.
+func (v Values) Text(name Name) string { return v.read(name, TypeString) }
 
-func (v SettingValues) read(name SettingName, t SettingType) string {
+func (v Values) read(name Name, t Type) string {
 	d, ok := DefinitionOf(name)
 	if !ok || d.Type != t {
 		panic(fmt.Sprintf("BUG: setting %s is read as %s, and is %q", name, t, d.Type))
@@ -180,7 +181,7 @@ func (v SettingValues) read(name SettingName, t SettingType) string {
 	return d.plain(value)
 }
 
-func (d SettingDefinition) check(value string) error {
+func (d Definition) check(value string) error {
 	if value == "" {
 		return nil
 	}
@@ -191,7 +192,7 @@ func (d SettingDefinition) check(value string) error {
 	return nil
 }
 
-func (d SettingDefinition) checkValue(value string) error {
+func (d Definition) checkValue(value string) error {
 	value, err := d.perEngine(value)
 	switch {
 	case err != nil:
@@ -202,7 +203,7 @@ func (d SettingDefinition) checkValue(value string) error {
 		return fmt.Errorf("is none of %s", strings.Join(d.Options, ", "))
 	}
 	switch d.Type {
-	case SettingTypeInt:
+	case TypeInt:
 		n, err := strconv.ParseInt(value, 10, 64)
 		switch {
 		case err != nil:
@@ -212,7 +213,7 @@ func (d SettingDefinition) checkValue(value string) error {
 		case d.Maximum != nil && n > *d.Maximum:
 			return fmt.Errorf("should be less than or equal to %d", *d.Maximum)
 		}
-	case SettingTypeFloat:
+	case TypeFloat:
 		n, err := strconv.ParseFloat(value, 64)
 		switch {
 		case err != nil || math.IsNaN(n) || math.IsInf(n, 0):
@@ -222,7 +223,7 @@ func (d SettingDefinition) checkValue(value string) error {
 		case d.Maximum != nil && n > float64(*d.Maximum):
 			return fmt.Errorf("should be less than or equal to %d", *d.Maximum)
 		}
-	case SettingTypeBool:
+	case TypeBool:
 		if value != "true" && value != "false" {
 			return fmt.Errorf("is neither true nor false")
 		}
@@ -234,13 +235,13 @@ func (d SettingDefinition) checkValue(value string) error {
 }
 
 // plain returns a valid value without the JSON around it.
-func (d SettingDefinition) plain(value string) string {
+func (d Definition) plain(value string) string {
 	value, _ = d.perEngine(value)
 	return value
 }
 
 // perEngine returns the value of data engine v1 from the JSON of a PerEngine setting.
-func (d SettingDefinition) perEngine(value string) (string, error) {
+func (d Definition) perEngine(value string) (string, error) {
 	if !d.PerEngine || !strings.HasPrefix(value, "{") {
 		return value, nil
 	}
@@ -257,7 +258,7 @@ func (d SettingDefinition) perEngine(value string) (string, error) {
 // PerEngineText returns a value in the form that Longhorn's clients read. For a PerEngine setting this is JSON with
 // the value for each data engine. A value that already has this form, or that is incomplete JSON, is returned
 // unchanged.
-func (d SettingDefinition) PerEngineText(value string) string {
+func (d Definition) PerEngineText(value string) string {
 	if !d.PerEngine || strings.HasPrefix(value, "{") {
 		return value
 	}

@@ -1,4 +1,4 @@
-package types_test
+package settings_test
 
 import (
 	"testing"
@@ -8,31 +8,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 func TestEveryDefinitionIsComplete(t *testing.T) {
-	names := types.Settings()
+	names := settings.All()
 	require.IsIncreasing(t, names)
 	categories := []string{"general", "backup", "orphan", "scheduling", "snapshot", "system info", "danger Zone"}
 	for _, name := range names {
-		d, ok := types.DefinitionOf(name)
+		d, ok := settings.DefinitionOf(name)
 		require.True(t, ok, name)
 		assert.Equal(t, name, d.Name)
-		assert.NoError(t, types.CheckSetting(name, d.Default), "the default breaks the setting's own rules")
+		assert.NoError(t, settings.Check(name, d.Default), "the default breaks the setting's own rules")
 		assert.NotEmpty(t, d.DisplayName, name)
 		assert.Regexp(t, `\.$`, d.Description, name)
 		assert.Contains(t, categories, d.Category, name)
 		assert.NotEmpty(t, d.Effect, name)
-		assert.True(t, d.Type == types.SettingTypeInt || d.Type == types.SettingTypeFloat || d.Minimum == nil && d.Maximum == nil, "%s has bounds and is no number", name)
-		assert.True(t, d.Type == types.SettingTypeString || d.Options == nil, "%s has options and is no text", name)
+		assert.True(t, d.Type == settings.TypeInt || d.Type == settings.TypeFloat || d.Minimum == nil && d.Maximum == nil, "%s has bounds and is no number", name)
+		assert.True(t, d.Type == settings.TypeString || d.Options == nil, "%s has options and is no text", name)
 	}
 }
 
 func TestCheckSetting(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		setting types.SettingName
+		setting settings.Name
 		value   string
 		want    string // the error; empty: valid
 	}{
@@ -110,7 +110,7 @@ func TestCheckSetting(t *testing.T) {
 		{"an unknown name → refused", "nix", "1", `setting "nix" does not exist`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := types.CheckSetting(tc.setting, tc.value)
+			err := settings.Check(tc.setting, tc.value)
 			if tc.want == "" {
 				assert.NoError(t, err)
 				return
@@ -136,21 +136,21 @@ func TestValueInForce(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Name: tc.setting}, Value: tc.value, Status: longhorn.SettingStatus{ValueInForce: tc.last}}
-			assert.Equal(t, tc.want, types.ValueInForce(s))
+			assert.Equal(t, tc.want, settings.ValueInForce(s))
 		})
 	}
 }
 
 func TestSettingValuesHaveTheirTypes(t *testing.T) {
-	values := func(text string) types.SettingValues { return func(types.SettingName) string { return text } }
-	assert.Equal(t, int64(2), values("2").Int(types.SettingDefaultReplicaCount))
-	assert.Equal(t, int64(2), values(`{"v1":"2"}`).Int(types.SettingDefaultReplicaCount))
-	assert.Equal(t, int64(3), values("").Int(types.SettingDefaultReplicaCount), "missing → the default")
-	assert.Equal(t, int64(3), values("many").Int(types.SettingDefaultReplicaCount), "invalid → the default")
-	assert.True(t, values("true").Bool(types.SettingReplicaSoftAntiAffinity))
-	assert.False(t, values("").Bool(types.SettingReplicaSoftAntiAffinity))
-	assert.Equal(t, "/data", values("/data").Text(types.SettingDefaultDataPath))
-	assert.PanicsWithValue(t, `BUG: setting default-data-path is read as int, and is "string"`, func() { values("1").Int(types.SettingDefaultDataPath) })
+	values := func(text string) settings.Values { return func(settings.Name) string { return text } }
+	assert.Equal(t, int64(2), values("2").Int(settings.DefaultReplicaCount))
+	assert.Equal(t, int64(2), values(`{"v1":"2"}`).Int(settings.DefaultReplicaCount))
+	assert.Equal(t, int64(3), values("").Int(settings.DefaultReplicaCount), "missing → the default")
+	assert.Equal(t, int64(3), values("many").Int(settings.DefaultReplicaCount), "invalid → the default")
+	assert.True(t, values("true").Bool(settings.ReplicaSoftAntiAffinity))
+	assert.False(t, values("").Bool(settings.ReplicaSoftAntiAffinity))
+	assert.Equal(t, "/data", values("/data").Text(settings.DefaultDataPath))
+	assert.PanicsWithValue(t, `BUG: setting default-data-path is read as int, and is "string"`, func() { values("1").Int(settings.DefaultDataPath) })
 	assert.PanicsWithValue(t, `BUG: setting nix is read as bool, and is ""`, func() { values("1").Bool("nix") })
 }
 
@@ -163,7 +163,7 @@ func TestPerEngineText(t *testing.T) {
 		{"not per engine → plain", "log-level", "Debug", "Debug"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d, ok := types.DefinitionOf(types.SettingName(tc.setting))
+			d, ok := settings.DefinitionOf(settings.Name(tc.setting))
 			require.True(t, ok)
 			assert.Equal(t, tc.want, d.PerEngineText(tc.value))
 		})

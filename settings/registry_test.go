@@ -1,4 +1,4 @@
-package types
+package settings
 
 import (
 	"flag"
@@ -21,7 +21,7 @@ import (
 var update = flag.Bool("update", false, "write the table of docs/SETTINGS.md instead of comparing it")
 
 func TestAReadOnlySettingKeepsItsDefault(t *testing.T) {
-	d := SettingDefinition{Name: "told", Type: SettingTypeString, Default: "a", ReadOnly: true}
+	d := Definition{Name: "told", Type: TypeString, Default: "a", ReadOnly: true}
 	assert.NoError(t, d.check("a"))
 	assert.NoError(t, d.check(""))
 	assert.EqualError(t, d.check("b"), `setting told with invalid value "b": it cannot be set: the setting is read-only`)
@@ -37,29 +37,29 @@ func TestEffectsAreTrue(t *testing.T) {
 			continue
 		}
 		if used[identifier] {
-			assert.NotEqual(t, SettingEffectNone, d.Effect, "%s is used: say in the registry when it acts", identifier)
+			assert.NotEqual(t, EffectNone, d.Effect, "%s is used: say in the registry when it acts", identifier)
 		} else {
-			assert.Equal(t, SettingEffectNone, d.Effect, "no code uses %s", identifier)
+			assert.Equal(t, EffectNone, d.Effect, "no code uses %s", identifier)
 		}
 	}
 	assert.Len(t, settingConstants(t), len(settingDefinitions))
 }
 
-// settingConstants are the constants of type SettingName.
-func settingConstants(t *testing.T) map[string]SettingName {
+// settingConstants are the constants of type Name.
+func settingConstants(t *testing.T) map[string]Name {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "settings_registry.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "registry.go", nil, 0)
 	require.NoError(t, err)
-	constants := map[string]SettingName{}
+	constants := map[string]Name{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok {
 			return true
 		}
-		if typed, ok := spec.Type.(*ast.Ident); ok && typed.Name == "SettingName" {
+		if typed, ok := spec.Type.(*ast.Ident); ok && typed.Name == "Name" {
 			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 			require.NoError(t, err)
-			constants[spec.Names[0].Name] = SettingName(text)
+			constants[spec.Names[0].Name] = Name(text)
 		}
 		return true
 	})
@@ -75,7 +75,7 @@ func usedConstants(t *testing.T, root string) map[string]bool {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && slices.Contains([]string{".git", "types", "test", "internal", "k8s", "devcluster", "vendor", "bin"}, relative):
+		case entry.IsDir() && slices.Contains([]string{".git", "settings", "test", "internal", "k8s", "devcluster", "vendor", "bin"}, relative):
 			return filepath.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
@@ -86,7 +86,7 @@ func usedConstants(t *testing.T, root string) map[string]bool {
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if selector, ok := n.(*ast.SelectorExpr); ok {
-				if from, ok := selector.X.(*ast.Ident); ok && from.Name == "types" {
+				if from, ok := selector.X.(*ast.Ident); ok && from.Name == "settings" {
 					used[selector.Sel.Name] = true
 				}
 			}
@@ -95,13 +95,13 @@ func usedConstants(t *testing.T, root string) map[string]bool {
 		return nil
 	})
 	require.NoError(t, err)
-	require.True(t, used["SettingDefaultReplicaCount"], "the program was not found at %s", root)
+	require.True(t, used["DefaultReplicaCount"], "the program was not found at %s", root)
 	return used
 }
 
 const (
 	settingsDocument = "../docs/SETTINGS.md"
-	tableBegin       = "<!-- Generated from the registry by: go test ./types -run TestSettingsDocument -update -->\n"
+	tableBegin       = "<!-- Generated from the registry by: go test ./settings -run TestSettingsDocument -update -->\n"
 	tableEnd         = "<!-- End of the generated part. -->\n"
 )
 
@@ -118,7 +118,7 @@ func TestSettingsDocument(t *testing.T) {
 		require.NoError(t, os.WriteFile(settingsDocument, []byte(want), 0o644))
 		return
 	}
-	assert.Equal(t, want, string(text), "run: go test ./types -run TestSettingsDocument -update")
+	assert.Equal(t, want, string(text), "run: go test ./settings -run TestSettingsDocument -update")
 }
 
 func settingsTable() string {
@@ -135,7 +135,7 @@ func settingsTable() string {
 }
 
 // allowed describes the allowed values of a setting, beyond its type.
-func allowed(d SettingDefinition) string {
+func allowed(d Definition) string {
 	switch {
 	case d.ReadOnly:
 		return "read-only"
@@ -149,7 +149,7 @@ func allowed(d SettingDefinition) string {
 		return fmt.Sprintf("%d–%d", *d.Minimum, *d.Maximum)
 	case d.Minimum != nil:
 		return fmt.Sprintf("at least %d", *d.Minimum)
-	case d.Type == SettingTypeBool:
+	case d.Type == TypeBool:
 		return "`true`, `false`"
 	}
 	return d.values

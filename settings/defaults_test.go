@@ -1,4 +1,4 @@
-package types_test
+package settings_test
 
 import (
 	"testing"
@@ -8,40 +8,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/settings"
 )
 
 func TestReadDefaultSettings(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		text     string
-		values   map[types.SettingName]string
+		values   map[settings.Name]string
 		problems []string
 	}{
 		{name: "an empty text → nothing"},
 		{
 			name:   "texts, numbers and booleans → their text",
 			text:   "default-data-path: /mnt/longhorn\ndefault-replica-count: 2\nreplica-soft-anti-affinity: true\nstorage-over-provisioning-percentage: \"1000000\"\n",
-			values: map[types.SettingName]string{"default-data-path": "/mnt/longhorn", "default-replica-count": "2", "replica-soft-anti-affinity": "true", "storage-over-provisioning-percentage": "1000000"},
+			values: map[settings.Name]string{"default-data-path": "/mnt/longhorn", "default-replica-count": "2", "replica-soft-anti-affinity": "true", "storage-over-provisioning-percentage": "1000000"},
 		},
 		{
 			name:   "a large number → not rounded, not in powers of ten",
 			text:   "storage-over-provisioning-percentage: 10000000\n",
-			values: map[types.SettingName]string{"storage-over-provisioning-percentage": "10000000"},
+			values: map[settings.Name]string{"storage-over-provisioning-percentage": "10000000"},
 		},
 		{
 			name:   "Longhorn's form for each data engine → kept as it is",
 			text:   `default-replica-count: "{\"v1\":\"2\"}"`,
-			values: map[types.SettingName]string{"default-replica-count": `{"v1":"2"}`},
+			values: map[settings.Name]string{"default-replica-count": `{"v1":"2"}`},
 		},
 		{
 			name: "nothing behind the name → not said; an empty text → the default", text: "default-data-path:\ndefault-replica-count: \"\"\n",
-			values: map[types.SettingName]string{"default-replica-count": ""},
+			values: map[settings.Name]string{"default-replica-count": ""},
 		},
 		{
 			name:   "an unknown name, a bad value and a list → told, the rest is read",
 			text:   "priority-clas: high\ndefault-replica-count: 21\ndefault-data-path: [/a]\nreplica-soft-anti-affinity: true\n",
-			values: map[types.SettingName]string{"replica-soft-anti-affinity": "true"},
+			values: map[settings.Name]string{"replica-soft-anti-affinity": "true"},
 			problems: []string{
 				"setting default-data-path: the value must be a text, a number, true or false; put other YAML in quotes",
 				`setting default-replica-count with invalid value "21": it should be less than or equal to 20`,
@@ -63,7 +63,7 @@ func TestReadDefaultSettings(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, problems := types.ReadDefaultSettings(&corev1.ConfigMap{
+			got, problems := settings.ReadDefaultSettings(&corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}, Data: map[string]string{"default-setting.yaml": tc.text},
 			})
 			var texts []string
@@ -71,25 +71,25 @@ func TestReadDefaultSettings(t *testing.T) {
 				texts = append(texts, p.Error())
 			}
 			if tc.values == nil {
-				tc.values = map[types.SettingName]string{}
+				tc.values = map[settings.Name]string{}
 			}
-			assert.Equal(t, types.DefaultSettings{Version: "7", Values: tc.values}, got)
+			assert.Equal(t, settings.DefaultSettings{Version: "7", Values: tc.values}, got)
 			assert.Equal(t, tc.problems, texts)
 		})
 	}
-	none, problems := types.ReadDefaultSettings(nil)
+	none, problems := settings.ReadDefaultSettings(nil)
 	assert.Empty(t, none.Values)
 	assert.Empty(t, problems)
 }
 
 func TestPending(t *testing.T) {
-	d := types.DefaultSettings{Version: "7", Values: map[types.SettingName]string{"default-replica-count": "2"}}
+	d := settings.DefaultSettings{Version: "7", Values: map[settings.Name]string{"default-replica-count": "2"}}
 	given := func(version string) *longhorn.Setting {
 		return &longhorn.Setting{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"longhorn.io/configmap-resource-version": version}}}
 	}
 	for _, tc := range []struct {
 		name    string
-		setting types.SettingName
+		setting settings.Name
 		object  *longhorn.Setting
 		want    bool
 	}{

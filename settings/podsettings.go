@@ -1,4 +1,4 @@
-package types
+package settings
 
 import (
 	"encoding/json"
@@ -13,25 +13,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // PodSettings are the values in force of the settings that determine how the product's own pods are created. A
 // running pod keeps the values it was created with: it is never stopped because of a setting while it serves
 // anything. Its annotation AnnotationPodSettings has these values.
-type PodSettings map[SettingName]string
+type PodSettings map[Name]string
 
 // The settings that apply to each kind of pod. An instance manager is bound to its node and tolerates every taint, so
 // neither taints nor labels of nodes matter to it.
 var (
-	instanceManagerPodSettings = []SettingName{SettingPriorityClass, SettingGuaranteedInstanceManagerCPU}
-	sharePodSettings           = []SettingName{SettingPriorityClass, SettingTaintToleration, SettingSystemManagedNodeSelector}
+	instanceManagerPodSettings = []Name{PriorityClass, GuaranteedInstanceManagerCPU}
+	sharePodSettings           = []Name{PriorityClass, TaintToleration, SystemManagedNodeSelector}
 )
 
-// noCPU is the value of SettingGuaranteedInstanceManagerCPU that guarantees no CPU.
+// noCPU is the value of GuaranteedInstanceManagerCPU that guarantees no CPU.
 const noCPU = "0"
 
 // PodSettingsOf returns the values in force of these settings.
-func PodSettingsOf(v SettingValues, names ...SettingName) PodSettings {
+func PodSettingsOf(v Values, names ...Name) PodSettings {
 	s := PodSettings{}
 	for _, name := range names {
 		d, _ := DefinitionOf(name)
@@ -41,7 +43,7 @@ func PodSettingsOf(v SettingValues, names ...SettingName) PodSettings {
 }
 
 // IsPodSetting reports whether a setting determines how pods are created.
-func IsPodSetting(name SettingName) bool {
+func IsPodSetting(name Name) bool {
 	return slices.Contains(instanceManagerPodSettings, name) || slices.Contains(sharePodSettings, name)
 }
 
@@ -50,19 +52,19 @@ func IsPodSetting(name SettingName) bool {
 func SettingsOfPod(pod *corev1.Pod) PodSettings {
 	names := sharePodSettings
 	switch {
-	case pod.Labels[LabelInstanceManager] != "":
+	case pod.Labels[types.LabelInstanceManager] != "":
 		names = instanceManagerPodSettings
-	case pod.Labels[LabelShareManager] == "":
+	case pod.Labels[types.LabelShareManager] == "":
 		return nil
 	}
-	var said map[SettingName]string
-	if err := json.Unmarshal([]byte(pod.Annotations[AnnotationPodSettings]), &said); err != nil {
+	var said map[Name]string
+	if err := json.Unmarshal([]byte(pod.Annotations[types.AnnotationPodSettings]), &said); err != nil {
 		said = nil
 	}
 	s := PodSettings{}
 	for _, name := range names {
 		s[name] = said[name]
-		if s[name] == "" && name == SettingGuaranteedInstanceManagerCPU {
+		if s[name] == "" && name == GuaranteedInstanceManagerCPU {
 			s[name] = noCPU
 		}
 	}
@@ -83,14 +85,14 @@ func (s PodSettings) Annotation() string {
 
 // Without returns the same settings, except the named ones, which cannot be applied now. It replaces their values by
 // values that request nothing.
-func (s PodSettings) Without(names ...SettingName) PodSettings {
+func (s PodSettings) Without(names ...Name) PodSettings {
 	less := maps.Clone(s)
 	for _, name := range names {
 		if _, ok := less[name]; !ok {
 			continue
 		}
 		less[name] = ""
-		if name == SettingGuaranteedInstanceManagerCPU {
+		if name == GuaranteedInstanceManagerCPU {
 			less[name] = noCPU
 		}
 	}
@@ -99,7 +101,7 @@ func (s PodSettings) Without(names ...SettingName) PodSettings {
 
 // PriorityClass returns the priority class of the settings, or else the built-in one.
 func (s PodSettings) PriorityClass(builtIn string) string {
-	if class := s[SettingPriorityClass]; class != "" {
+	if class := s[PriorityClass]; class != "" {
 		return class
 	}
 	return builtIn
@@ -107,13 +109,13 @@ func (s PodSettings) PriorityClass(builtIn string) string {
 
 // Tolerations returns the tolerations of the settings. The value has passed its check.
 func (s PodSettings) Tolerations() []corev1.Toleration {
-	list, _ := ParseTolerations(s[SettingTaintToleration])
+	list, _ := types.ParseTolerations(s[TaintToleration])
 	return list
 }
 
 // NodeSelector returns the node selector of the settings; nil: none. The value has passed its check.
 func (s PodSettings) NodeSelector() map[string]string {
-	selector, _ := parseNodeSelector(s[SettingSystemManagedNodeSelector])
+	selector, _ := parseNodeSelector(s[SystemManagedNodeSelector])
 	return selector
 }
 
@@ -128,7 +130,7 @@ func (s PodSettings) WithCPU(milli int) PodSettings {
 		return s
 	}
 	other := maps.Clone(s)
-	other[SettingGuaranteedInstanceManagerCPU] = strconv.Itoa(milli) + ofNode
+	other[GuaranteedInstanceManagerCPU] = strconv.Itoa(milli) + ofNode
 	return other
 }
 
@@ -139,14 +141,14 @@ func IsOfNode(value string) bool { return strings.HasSuffix(value, ofNode) }
 // CPURequest returns the guaranteed CPU in whole thousandths of a CPU: a part of the node's allocatable CPU, or the
 // amount that the node itself requests. nil: no CPU is guaranteed.
 func (s PodSettings) CPURequest(allocatable corev1.ResourceList) *resource.Quantity {
-	if text, own := strings.CutSuffix(s[SettingGuaranteedInstanceManagerCPU], ofNode); own {
+	if text, own := strings.CutSuffix(s[GuaranteedInstanceManagerCPU], ofNode); own {
 		milli, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || milli <= 0 {
 			return nil
 		}
 		return resource.NewMilliQuantity(milli, resource.DecimalSI)
 	}
-	percent, err := strconv.ParseFloat(s[SettingGuaranteedInstanceManagerCPU], 64)
+	percent, err := strconv.ParseFloat(s[GuaranteedInstanceManagerCPU], 64)
 	milli := int64(math.Round(float64(allocatable.Cpu().MilliValue()) * percent / 100))
 	if err != nil || milli <= 0 {
 		return nil
@@ -161,19 +163,19 @@ const (
 )
 
 var (
-	tolerationEntries = EntryRule{
+	tolerationEntries = types.EntryRule{
 		Separator: ";", Pattern: `^` + qualified + `\s*(=\s*` + labelValue + `\s*)?(:\s*(NoSchedule|PreferNoSchedule|NoExecute)?)?$`,
 		Says: "has the entry %q; each entry must be key=value:Effect or key:Effect with an effect of NoSchedule, PreferNoSchedule or NoExecute, and entries are separated by semicolons",
 	}
-	nodeSelectorEntries = EntryRule{
+	nodeSelectorEntries = types.EntryRule{
 		Separator: ";", Pattern: `^` + qualified + `\s*:\s*` + labelValue + `$`,
 		Says: "has the entry %q; each entry must be key:value, a label of nodes, and entries are separated by semicolons",
 	}
 )
 
 func checkTolerations(text string) error {
-	_, err := ParseTolerations(text)
-	var bad *TolerationError
+	_, err := types.ParseTolerations(text)
+	var bad *types.TolerationError
 	if errors.As(err, &bad) {
 		return fmt.Errorf(tolerationEntries.Says+"; this one has %w", bad.Entry, bad.Err)
 	}
@@ -183,7 +185,7 @@ func checkTolerations(text string) error {
 // parseNodeSelector reads "key:value;key2:value2". An empty text gives a nil selector.
 func parseNodeSelector(text string) (map[string]string, error) {
 	var selector map[string]string
-	for _, part := range Entries(text) {
+	for _, part := range types.Entries(text) {
 		key, value, found := strings.Cut(part, ":")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		if !found || len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
