@@ -51,16 +51,23 @@ func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place)
 	var waits []string // what happens without help
 	lacksPlace := v.Spec.NumberOfReplicas > len(replicas)
 	for _, r := range replicas {
-		status := e.Status.RebuildStatus[r.Name]
+		status, im := e.Status.RebuildStatus[r.Name], s.instanceManager(r.Spec.NodeID)
 		disk, isFull := s.fullDisk(r)
 		switch {
 		case types.IsGoodCopy(e, r) || r.DeletionTimestamp != nil:
-		case r.Spec.NodeID == "":
-			lacksPlace = true
+		case r.Spec.NodeID == "", s.isDown(r.Spec.NodeID) && types.IsNodeGone(s.node(r.Spec.NodeID)):
+			lacksPlace = true // or another replica replaces the one whose node is gone
 		case !s.isReachable(r):
 			steps = append(steps, bringBackStep(s, v, r))
 		case status.IsRebuilding:
 			waits = append(waits, awaited(s, v, e, r))
+		case isStarting(im):
+			waits = append(waits, fmt.Sprintf("replica %s starts when the data plane of node %s has started", r.Name, r.Spec.NodeID))
+		case s.sees(ResourceInstanceManagers) && (im == nil || im.Status.CurrentState != longhorn.InstanceManagerStateRunning):
+			steps = append(steps, Step{
+				fmt.Sprintf("Fix the data plane of node %s, which has replica %s and does not run", r.Spec.NodeID, r.Name),
+				"kubectl longhorn explain node " + r.Spec.NodeID,
+			})
 		case isFull:
 			steps = append(steps, Step{
 				fmt.Sprintf("Free space on disk %s of node %s, which is full: replica %s is on it", disk, r.Spec.NodeID, r.Name),
@@ -82,7 +89,9 @@ func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place)
 	scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled)
 	said := placementSteps(s, v, scheduled.Reason, p)
 	switch {
-	case !lacksPlace || len(said) > 0:
+	case !lacksPlace:
+	case len(said) > 0:
+		steps = append(steps, Step{"Give the missing replica a place: follow the steps for " + scheduled.Reason, "kubectl longhorn explain volume {volume}"})
 	case len(rejections(s, v, "")) > 0:
 		steps = append(steps, placementSteps(s, v, types.ReasonReplicaSchedulingFailure, p)...)
 	default:

@@ -83,6 +83,22 @@ func TestStepsOfADegradedVolumeGoByItsCause(t *testing.T) {
 			w.disk(3, func(_ *longhorn.DiskSpec, s *longhorn.DiskStatus) { s.StorageAvailable = 0 })
 			w.diskSays(3, types.ConditionSchedulable, longhorn.ConditionFalse, types.ReasonDiskPressure, "m")
 		}, "Free space on disk disk-1 of node n3, which is full: replica v-r-3 is on it | kubectl longhorn explain disk disk-1 --node n3"},
+		{"its node is gone → another replica replaces it", func(w *world) {
+			w.lose(3, "", "").Status.CurrentState = longhorn.InstanceStateUnknown
+			w.Nodes[2].Name = "n4"
+		}, "No action needed: the manager creates and rebuilds the missing replicas" + rebuildStatus},
+		{"the data plane of its node is starting → it", func(w *world) {
+			w.lose(3, "", "").Status.CurrentState = longhorn.InstanceStateUnknown
+			w.starts(3, 0)
+		}, "No action needed: replica v-r-3 starts when the data plane of node n3 has started" + rebuildStatus},
+		{"the data plane of its node does not run → it", func(w *world) {
+			w.lose(3, "", "").Status.CurrentState = longhorn.InstanceStateUnknown
+			w.InstanceManagers[2].Status.CurrentState = longhorn.InstanceManagerStateError
+		}, "Fix the data plane of node n3, which has replica v-r-3 and does not run | kubectl longhorn explain node n3"},
+		{"a replica has no place, as the condition says → its steps", func(w *world) {
+			unplaced(func(w *world) { w.Nodes[2].Spec.AllowScheduling = false })(w)
+			w.v.Status.Robustness, w.e.Status.Epoch.Members = longhorn.VolumeRobustnessDegraded, w.e.Status.Epoch.Members[:2]
+		}, "Give the missing replica a place: follow the steps for ReplicaSchedulingFailure | kubectl longhorn explain volume v"},
 		{
 			"a node is down, and another replica is rebuilt → both", func(w *world) { down(w, 2); rebuilt(w, 3) },
 			"Bring back node n2, which has replica v-r-2; if it does not come back, another replica is created in 9m0s (replica-replenishment-wait-interval) | kubectl longhorn explain node n2\n" +
