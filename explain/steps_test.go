@@ -85,7 +85,8 @@ func TestStepsOfADegradedVolumeGoByItsCause(t *testing.T) {
 		}, "Free space on disk disk-1 of node n3, which is full: replica v-r-3 is on it | kubectl longhorn explain disk disk-1 --node n3"},
 		{"its node is gone → another replica replaces it", func(w *world) {
 			w.lose(3, "", "").Status.CurrentState = longhorn.InstanceStateUnknown
-			w.Nodes[2].Name = "n4"
+			w.Nodes = append(w.Nodes[:2], build.ReadyNode("n4", "uuid-n4"))
+			w.InstanceManagers = append(w.InstanceManagers, build.RunningInstanceManager("n4", "10.0.0.4", "process-n4"))
 		}, "No action needed: the manager creates and rebuilds the missing replicas" + rebuildStatus},
 		{"the data plane of its node is starting → it", func(w *world) {
 			w.lose(3, "", "").Status.CurrentState = longhorn.InstanceStateUnknown
