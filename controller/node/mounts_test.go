@@ -52,6 +52,9 @@ func (d asOfADevice) Scan(paths map[string]string) map[string]disk.Record {
 // With real mounts: each change is in the disk's condition within 5 s, nothing is written to the directory beneath, and
 // the disk is ready again when it is back.
 func TestALostMountShowsWithinFiveSeconds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes five seconds: not with -short")
+	}
 	if !mountns.Own(t) {
 		return
 	}

@@ -347,6 +347,9 @@ func TestWhatWakesTheList(t *testing.T) {
 }
 
 func TestAListThatDoesNotFitAConfigMapHasTheNodesOwnAddresses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a cluster of 3,000 nodes takes seconds: not with -short")
+	}
 	in := ClientsInput{Allowed: types.ShareClients{Nodes: true}, Nodes: map[string]*longhorn.Node{}}
 	for i := range 3000 {
 		name, address := fmt.Sprintf("n%d", i), fmt.Sprintf("10.%d.%d.1", i/250, i%250)

@@ -91,6 +91,9 @@ func TestTwoVolumesThatOneDiskCannotHoldBoth(t *testing.T) {
 // All volumes are planned at once, by as many workers as the controller has, and the cache shows none of the created
 // replicas.
 func TestABurstOfVolumesKeepsTheLimitsAndSpreads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("placing 500 volumes takes seconds: not with -short")
+	}
 	const volumes, nodes, workers = 500, 10, 4
 	_, c := placing(t, nodes, newVolumes(volumes, func(v *longhorn.Volume) { v.Spec.Size = 512 << 20 })...)
 	names := make(chan string, volumes)

@@ -190,6 +190,9 @@ func (r *rig) awaitCopy(e *Engine, there func() bool) {
 
 // Copies end at random moments while writers overlap. The same engine or the next one resumes them.
 func TestInterruptedCopiesUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the simulation of 16 copies takes seconds: not with -short")
+	}
 	kept := 0
 	for seed := range uint64(16) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

@@ -19,6 +19,14 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 )
 
+// notShort skips a test with -short: the time limit of a disk that hangs takes seconds.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the time limit of a disk that hangs takes seconds: not with -short")
+	}
+}
+
 // hangingNode has the disks /disk, which can be frozen, and /other.
 func hangingNode(t *testing.T, patience time.Duration, changes ...func(*Instance)) (*node, *freezer) {
 	t.Helper()
@@ -89,6 +97,7 @@ var hangs = []struct {
 }
 
 func TestADiskThatHangsIsRefusedAndHoldsUpNoOther(t *testing.T) {
+	notShort(t)
 	for _, tc := range hangs {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -137,6 +146,7 @@ func TestADiskThatHangsIsRefusedAndHoldsUpNoOther(t *testing.T) {
 }
 
 func TestAToolThatReadsAHungDiskIsRefused(t *testing.T) {
+	notShort(t)
 	n, f := hangingNode(t, 5*time.Second)
 	n.used(n.replicaSpec())
 	require.NoError(t, n.stopReplica(0))
@@ -156,6 +166,7 @@ func TestAToolThatReadsAHungDiskIsRefused(t *testing.T) {
 
 // The process stops, whatever operation a disk holds.
 func TestAShutdownWaitsForNoDisk(t *testing.T) {
+	notShort(t)
 	for _, tc := range hangs {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -185,6 +196,7 @@ func TestAShutdownWaitsForNoDisk(t *testing.T) {
 
 // A stop that is requested while the start hangs must not be answered before the start has ended.
 func TestAStopDoesNotOvertakeAStartThatHangs(t *testing.T) {
+	notShort(t)
 	n, f := hangingNode(t, 5*time.Second)
 	_, err := n.ReplicaCreate(t.Context(), n.replicaSpec())
 	require.NoError(t, err)
@@ -201,6 +213,7 @@ func TestAStopDoesNotOvertakeAStartThatHangs(t *testing.T) {
 
 // No operation is under way that would show the hang.
 func TestARequestThatHangsShowsOnItsReplicaAndDisk(t *testing.T) {
+	notShort(t)
 	n, f := hangingNode(t, 5*time.Second, func(i *Instance) { i.replicas.stuckEvery = 20 * time.Millisecond })
 	n.createReplica()
 	c, err := n.dialEngine("1/one")

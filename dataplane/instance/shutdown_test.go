@@ -71,6 +71,9 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 // A volume that cannot be stopped or flushed delays nothing else: the process stops, and other replicas are closed in
 // order.
 func TestAShutdownWaitsForNoEpoch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a shutdown that waits for its time limit takes seconds: not with -short")
+	}
 	for name, flags := range map[string]int{"its device is claimed": unix.O_EXCL, "its device is open": 0} {
 		t.Run(name, func(t *testing.T) {
 			home, device := stranded(t)

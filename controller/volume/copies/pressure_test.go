@@ -252,6 +252,9 @@ func TestCopiesLeaveADiskThatIsTooFull(t *testing.T) {
 // percentage by moves, and no copy moves twice. At the end, no copy is on a disk that is too full if another disk
 // could take it.
 func TestMovesOffFullDisksComeToRest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the simulation of 25 clusters takes seconds: not with -short")
+	}
 	const percent = 60
 	for seed := range uint64(25) {
 		rng := rand.New(rand.NewPCG(seed, 5))

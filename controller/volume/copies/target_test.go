@@ -166,6 +166,9 @@ func drawMixed(t *rapid.T) Facts {
 // From any initial state, a volume does not create and delete copies endlessly. At the end it has no more than the
 // requested number, and one of them where it is used, if there is a place.
 func TestAVolumeComesToRestHoweverItBegins(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the simulation of 100 volumes takes seconds: not with -short")
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		in := drawMixed(rt)
 		count := in.Volume.Spec.NumberOfReplicas

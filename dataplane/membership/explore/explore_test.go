@@ -94,6 +94,9 @@ const (
 )
 
 func TestEveryReachableStateKeepsTheInvariants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the search takes a minute: not with -short")
+	}
 	if raceEnabled {
 		t.Skip("nothing here runs side by side, and the race detector makes it twenty times slower; scripts/test.sh runs it without")
 	}
