@@ -62,17 +62,18 @@ image_root() {
 # unit runs four packages at a time, because half of them mostly wait. Tests without the race detector run in the
 # background. The histories under faults run last, alone: in them, a replica that does not answer for a tenth of a
 # second has failed. Without enough processor time it would never be rebuilt. The packages that take longest are named
-# first, because the packages start in this order.
+# first, because the packages start in this order. The background tests start before the page and the image's base are
+# built: they use neither, and on a new machine these take minutes and mostly wait.
 unit() {
 	local failed=0
-	page
-	image_root
 	echo "test: unit tests of the main module; those of devcluster, of the admission policies, of the alert rules, the whole search of the membership rules, which the race detector makes too slow, and what is fuzzed for a moment follow at the end"
 	beside dist/devcluster.log go -C devcluster test -timeout 15m ./...
 	beside dist/policy.log go -C test/policy test -timeout 15m ./...
 	beside dist/alerts.log go -C test/alerts test -timeout 15m ./...
 	beside dist/explore.log plain -v -run TestEveryReachableState ./dataplane/membership/explore
 	FUZZTIME=5s FUZZJOBS=1 beside dist/fuzz.log scripts/fuzz.sh ./disk ./controller/node/defaults
+	page
+	image_root
 	go test -race -p 4 -timeout 15m ./share ./dataplane/instance $(go list ./... | grep -vE '/test/(e2e|faults)$') || failed=1
 	besides || failed=1
 	go test -race -timeout 15m ./test/faults || failed=1
@@ -130,7 +131,7 @@ everyday() {
 }
 
 # e2e runs all cluster tests in three parallel processes, because all of them mostly wait. The processes run the groups
-# of test/e2e/groups_test.go. Before them, it tests the devices of the kernel's NBD client in a guest, alone: a guest
+# of test/e2e/groups_test.go, and take about the same time. Before them, it tests the devices of the kernel's NBD client in a guest, alone: a guest
 # gets no processor time while three clusters start. The documents' commands need another cluster, which is too much in
 # parallel with these: "long" runs them. e2e runs failed tests once more when all groups have finished.
 e2e() {
@@ -142,7 +143,7 @@ e2e() {
 	LONGHORN_E2E=required plain -timeout 30m ./test/guestdevices || failed=1
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
 	LONGHORN_E2E_GROUP=apart beside dist/apart.log cluster -timeout 75m -parallel 4
-	LONGHORN_E2E_GROUP=disruptive LONGHORN_E2E_NAME=e2e-disruptive beside dist/disruptive.log cluster -timeout 75m
+	LONGHORN_E2E_GROUP=disruptive,definitions LONGHORN_E2E_NAME=e2e-disruptive beside dist/disruptive.log cluster -timeout 75m
 	LONGHORN_E2E_GROUP=everyday,ordinary cluster -timeout 75m 2>&1 | tee dist/ordinary.log || clusters=1
 	besides || clusters=1
 	if [ $clusters -ne 0 ]; then

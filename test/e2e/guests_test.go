@@ -21,8 +21,11 @@ import (
 // Meanwhile, a writer makes records durable on a volume that has just grown. No record is lost, and the replicas are
 // equal in the end. A volume on the nodes' other disks is not affected by the faulty disk of its neighbour.
 func TestGuestsDisksAndNodesHang(t *testing.T) {
+	apart.declare(t)
+	hanging = make(chan struct{}) // before any parallel test continues
 	t.Parallel()
 	turnOfKernels(t)
+	close(hanging)
 	ctx, c := guests.get(t, apart)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 65*time.Minute)
 	t.Cleanup(cancel)

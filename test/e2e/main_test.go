@@ -75,6 +75,8 @@ var (
 	// kernels is locked while nodes with their own kernels work. Two such clusters at the same time would use all
 	// processors of a machine.
 	kernels sync.Mutex
+	// hanging is closed when TestGuestsDisksAndNodesHang has its turn. It is nil if that test does not run.
+	hanging chan struct{}
 )
 
 // turnOfKernels waits until the test may use nodes with their own kernels.
@@ -82,6 +84,19 @@ func turnOfKernels(t *testing.T) {
 	t.Helper()
 	kernels.Lock()
 	t.Cleanup(kernels.Unlock)
+}
+
+// afterHanging lets TestGuestsDisksAndNodesHang have its turn first. A test that waits for its turn occupies one of the
+// places of "go test -parallel", and TestSharedVolume takes minutes longer if it finds fewer free places. The wait is
+// bounded, because the other test may have no place yet.
+func afterHanging() {
+	if hanging == nil {
+		return
+	}
+	select {
+	case <-hanging:
+	case <-time.After(time.Minute):
+	}
 }
 
 func TestMain(m *testing.M) {

@@ -76,6 +76,7 @@ type share struct {
 // is restarted, and the address stays.
 func TestSharedVolume(t *testing.T) {
 	t.Parallel()
+	afterHanging()
 	turnOfKernels(t)
 	ctx, c := sharing.get(t, apart)
 	require.NoError(t, c.Apply(ctx, shareClass("shared", "ext4")))

@@ -172,7 +172,7 @@ func TestStrictLocalIsChanged(t *testing.T) {
 // TestAPIServerKnowsWhenAVolumeBecomesStrictLocal: a volume can become strict-local only while it is detached. The same
 // is true for the reverse change.
 func TestAPIServerKnowsWhenAVolumeBecomesStrictLocal(t *testing.T) {
-	ctx, c := apiOnly.get(t, ordinary)
+	ctx, c := apiOnly.get(t, definitions)
 	definitions(ctx, t, c)
 	// This may exist from an earlier run.
 	c.Must(ctx, t, "-n", types.Namespace, "delete", "volumes.longhorn.io/c-strict", "--ignore-not-found")

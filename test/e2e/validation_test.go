@@ -30,7 +30,7 @@ func object(kind, name, rest string) string {
 }
 
 func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
-	ctx, c := apiOnly.get(t, ordinary)
+	ctx, c := apiOnly.get(t, definitions)
 	definitions(ctx, t, c)
 	long := strings.Repeat("a", 41)
 	cases := []struct {
@@ -86,7 +86,7 @@ func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
 
 // TestAPIServerRefusesChanges checks the fields that may not change after the creation.
 func TestAPIServerRefusesChanges(t *testing.T) {
-	ctx, c := apiOnly.get(t, ordinary)
+	ctx, c := apiOnly.get(t, definitions)
 	definitions(ctx, t, c)
 	cases := []struct {
 		name, before, after, refusal string
@@ -114,7 +114,7 @@ func TestAPIServerRefusesChanges(t *testing.T) {
 // TestAPIServerKnowsWhenAnExpansionCanBeTakenBack: the size may grow once it is recorded, and must not shrink below the
 // recorded size.
 func TestAPIServerKnowsWhenAnExpansionCanBeTakenBack(t *testing.T) {
-	ctx, c := apiOnly.get(t, ordinary)
+	ctx, c := apiOnly.get(t, definitions)
 	definitions(ctx, t, c)
 	size := func(mib int) string { return object("Volume", "c-grows", fmt.Sprintf(`spec: {size: "%d"}`, mib<<20)) }
 	record := func(mib int) {
@@ -134,7 +134,7 @@ func TestAPIServerKnowsWhenAnExpansionCanBeTakenBack(t *testing.T) {
 }
 
 func TestDefaultsAreFilledIn(t *testing.T) {
-	ctx, c := apiOnly.get(t, ordinary)
+	ctx, c := apiOnly.get(t, definitions)
 	definitions(ctx, t, c)
 	require.NoError(t, c.Apply(ctx, object("Volume", "d-1", `spec: {size: "2097152"}`)))
 	v, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, "d-1", metav1.GetOptions{})
@@ -147,7 +147,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 
 // TestSelectableFields: a daemon can watch the objects of its node and no others.
 func TestSelectableFields(t *testing.T) {
-	ctx, c := apiOnly.get(t, ordinary)
+	ctx, c := apiOnly.get(t, definitions)
 	definitions(ctx, t, c)
 	for _, node := range []string{"here", "there"} {
 		for _, manifest := range []string{
@@ -165,7 +165,7 @@ func TestSelectableFields(t *testing.T) {
 }
 
 func TestSettingsCannotBeDeleted(t *testing.T) {
-	ctx, c := apiOnly.get(t, ordinary)
+	ctx, c := apiOnly.get(t, definitions)
 	definitions(ctx, t, c)
 	require.NoError(t, c.Apply(ctx, object("Setting", "default-data-path", `value: /var/lib/longhorn`)))
 	cluster.Eventually(ctx, t, 10*time.Second, "the policy about settings is known to the API server", func(ctx context.Context) error {
