@@ -191,6 +191,7 @@ func TestCheckTestsWhatChanged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			files := map[string]string{
 				".gitignore":       "/bin\n",
 				"bin/gofumpt":      "#!/usr/bin/env bash\nshift; grep -l unformatted \"$@\" || true\n",
