@@ -67,7 +67,7 @@ fuzz: ## every fuzz target for FUZZTIME (10s) each
 	@scripts/fuzz.sh
 
 .PHONY: image
-image: build ## dist/longhorn-manager.tar, the one image for all roles
+image: build ## dist/longhorn-manager.tar, the one image for all roles; ARCH=arm64: dist/longhorn-manager-arm64.tar
 	@scripts/image.sh
 
 .PHONY: generate

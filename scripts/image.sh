@@ -3,26 +3,41 @@
 # for `ctr -n k8s.io images import`. If Docker or Podman runs, it builds the image on the Dockerfile's own base.
 # Otherwise mmdebstrap builds the base from Debian packages, and buildah builds the rest. This needs root and a Debian
 # mirror, but no registry.
+# With ARCH=arm64 or ARCH=amd64, if that is not this machine's architecture: builds dist/longhorn-manager-$ARCH.tar. The
+# base then contains Debian's packages of that architecture. Their programs run in an emulator (QEMU) during the build.
 # Usage: scripts/image.sh [BINARY NAME TAR]     (BUILDER=docker|podman|buildah chooses; another binary: another image)
 #        scripts/image.sh root                  (prints the directory of the base, for tests: LONGHORN_IMAGE_ROOT)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-binary=${1:-bin/longhorn-manager}
+. scripts/arch.sh
+suffix= setup=scripts/setup platform=()
+if [ "$arch" != "$host" ]; then
+	suffix=-$arch setup="ARCH=$arch scripts/setup" platform=(--platform "linux/$arch")
+fi
+binary=${1:-$bin/longhorn-manager}
+library=$bin/ganesha-wake.so
 name=${2:-localhost/longhorn-manager:dev}
-out=${3:-dist/longhorn-manager.tar}
+out=${3:-dist/longhorn-manager$suffix.tar}
 suite=trixie
 backports=$suite-backports
 packages=e2fsprogs,xfsprogs,util-linux,mount,nfs-ganesha/$backports,nfs-ganesha-vfs/$backports # the Dockerfile's packages
 # unneeded are parts of these packages that the used parts do not need. The Dockerfile has the same list.
 unneeded='usr/share/perl usr/share/perl5 usr/lib/*/perl usr/lib/*/libperl.so* usr/lib/python3* usr/bin/python3* usr/share/python3 usr/sbin/xfs_scrub* usr/lib/*/libicu* usr/lib/*/gconv'
 cache=${XDG_CACHE_HOME:-/var/cache}/longhorn-image
-base=$suite-$(sha256sum <<<"$packages $unneeded" | cut -c1-12)
+base=$suite-$(sha256sum <<<"$packages $unneeded" | cut -c1-12)$suffix
 root=$cache/root-$base
 
 say() { echo "image: $*" >&3; }
 fail() { echo "image: $*" >&2; exit 1; }
-need() { command -v "$1" >/dev/null || fail "$1 is missing; run scripts/setup"; }
+need() { command -v "$1" >/dev/null || fail "$1 is missing; run $setup"; }
+
+# emulator makes sure that the kernel runs programs of $arch.
+emulator() {
+	local handler=/proc/sys/fs/binfmt_misc/qemu-${gnu%%-*}
+	[ "$arch" = "$host" ] || grep -qsx enabled "$handler" ||
+		fail "this kernel runs no programs of $arch ($handler is missing); run $setup"
+}
 
 choose_builder() {
 	local engine
@@ -69,13 +84,15 @@ sources() {
 
 # make_root installs Debian with the packages into the directory $root.
 make_root() {
-	local start=$SECONDS
+	local start=$SECONDS takes="about two minutes"
 	[ -d "$root" ] && return
 	need mmdebstrap
-	say "making the base from Debian packages ($suite, $packages); about two minutes, the first time only"
+	emulator
+	[ "$arch" = "$host" ] || takes="in an emulator, which takes ten minutes or longer"
+	say "making the base from Debian packages ($suite, $packages); $takes, the first time only"
 	rm -rf "$root.new" "$root.tar"
 	sources >"$cache/sources.list"
-	mmdebstrap --quiet --variant=essential --include="$packages" \
+	mmdebstrap --quiet --architectures="$arch" --variant=essential --include="$packages" \
 		--aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
@@ -97,6 +114,7 @@ make_base() {
 	store images -q "$name" >/dev/null 2>&1 && return
 	tar -C "$root" -cf "$cache/base.tar" .
 	container=$(store from --signature-policy "$cache/policy.json" scratch)
+	store config --arch "$arch" "$container"
 	store add --quiet "$container" "$cache/base.tar" / >/dev/null
 	store commit --quiet --rm --signature-policy "$cache/policy.json" "$container" "$name" >/dev/null
 	rm -f "$cache/base.tar"
@@ -113,10 +131,11 @@ alone() {
 build_with_buildah() {
 	need buildah
 	alone
+	emulator
 	prepare_store
 	make_root
 	make_base "localhost/longhorn-base:$base"
-	store bud --quiet --isolation chroot --pull-never --signature-policy "$cache/policy.json" \
+	store bud --quiet --arch "$arch" --isolation chroot --pull-never --signature-policy "$cache/policy.json" \
 		--build-arg "BASE=localhost/longhorn-base:$base" -t "$name" -f deploy/Dockerfile "$context" >/dev/null
 	store push --quiet --signature-policy "$cache/policy.json" "$name" "docker-archive:$out.new:$name"
 	store rmi --prune >/dev/null 2>&1 || true # removes the image that the new one replaced
@@ -130,27 +149,28 @@ if [ "$binary" = root ]; then
 	echo "$root"
 	exit 0
 fi
-[ -x "$binary" ] || fail "$binary is missing; run make build"
-[ -s bin/ganesha-wake.so ] || fail "bin/ganesha-wake.so is missing; run make build"
+for file in "$binary" "$library"; do
+	[ -s "$file" ] || fail "$file is missing; run make build${ARCH:+ ARCH=$ARCH}"
+done
 mkdir -p dist "$(dirname "$cache")"
 builder=${BUILDER:-$(choose_builder)}
-sum=$(cat <(sha256sum <"$binary") <(sha256sum <bin/ganesha-wake.so) <(sha256sum <deploy/Dockerfile) <(sha256sum <"$0") <(echo "$builder") | sha256sum)
+sum=$(cat <(sha256sum <"$binary") <(sha256sum <"$library") <(sha256sum <deploy/Dockerfile) <(sha256sum <"$0") <(echo "$builder$suffix") | sha256sum)
 if [ -s "$out" ] && [ "$(cat "$out.sum" 2>/dev/null)" = "$sum" ]; then
 	say "$out is up to date"
 	exit 0
 fi
 
 start=$SECONDS
-say "building $name with $builder"
+say "building $name for $arch with $builder"
 context=$(mktemp -d) # contains only the copied files: the repository may be large
 trap 'rm -rf "$context"' EXIT
 mkdir "$context/bin"
 cp "$binary" "$context/bin/longhorn-manager"
-cp bin/ganesha-wake.so "$context/bin/"
+cp "$library" "$context/bin/"
 rm -f "$out.new" "$out.sum"
 case $builder in
 docker | podman)
-	"$builder" build -q -t "$name" -f deploy/Dockerfile "$context" >/dev/null
+	"$builder" build -q "${platform[@]}" -t "$name" -f deploy/Dockerfile "$context" >/dev/null
 	"$builder" save -o "$out.new" "$name"
 	;;
 buildah) build_with_buildah ;;
