@@ -12,8 +12,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
 )
 
-// abortPatience is how long Abort waits for another operation on the device. That operation fails with the connection.
-const abortPatience = 5 * time.Second
+// abortTimeout is how long Abort waits for another operation on the device. That operation fails with the connection.
+const abortTimeout = 5 * time.Second
 
 // Abort implements Keeper.
 func (l *Local) Abort(_ context.Context, volume string) error {
@@ -38,7 +38,7 @@ func (s session) Abort(_ context.Context, volume string) error {
 // abort removes a device. It first makes the requests on the device fail, so the operation that holds op soon finishes.
 // If that takes longer, abort returns ErrServed. If the kernel cannot disconnect the device at this time, abort returns
 // that error. In both cases it removes the remaining parts later, because the caller may never call it again.
-func (l *Local) abort(k *kept) error {
+func (l *Local) abort(k *heldDevice) error {
 	l.removeNode(k)
 	if err := k.cut(); err != nil {
 		if k.nbd != nil { // the number of a FUSE connection may belong to another one later
@@ -46,7 +46,7 @@ func (l *Local) abort(k *kept) error {
 		}
 		return err
 	}
-	if !k.lock(abortPatience) {
+	if !k.lock(abortTimeout) {
 		l.removeLater(k)
 		return fmt.Errorf("volume %s: %w", k.held.Volume, ErrServed)
 	}
@@ -55,13 +55,13 @@ func (l *Local) abort(k *kept) error {
 
 // The pauses between attempts to remove a device that could not be removed at once.
 const (
-	removeSoon = 10 * time.Millisecond
-	removeLate = 5 * time.Second
+	removeRetryMin = 10 * time.Millisecond
+	removeRetryMax = 5 * time.Second
 )
 
 // removeLater starts one goroutine that removes a device as soon as possible. It is for devices that could not be
 // removed at once.
-func (l *Local) removeLater(k *kept) {
+func (l *Local) removeLater(k *heldDevice) {
 	l.mu.Lock()
 	again := k.removing
 	k.removing = true
@@ -70,7 +70,7 @@ func (l *Local) removeLater(k *kept) {
 		return
 	}
 	l.later.run(func(ctx context.Context) {
-		for pause := removeSoon; k.nbd != nil && k.nbd.disconnect() != nil; pause = min(2*pause, removeLate) {
+		for pause := removeRetryMin; k.nbd != nil && k.nbd.disconnect() != nil; pause = min(2*pause, removeRetryMax) {
 			if !pauseFor(ctx, pause) {
 				return
 			}
@@ -87,7 +87,7 @@ func (l *Local) removeLater(k *kept) {
 }
 
 // removeOnce removes a device unless it was removed before. The caller holds op; removeOnce releases it.
-func (l *Local) removeOnce(k *kept) error {
+func (l *Local) removeOnce(k *heldDevice) error {
 	defer func() { <-k.op }()
 	if l.find(k.held.Volume) != k {
 		return nil
@@ -95,9 +95,9 @@ func (l *Local) removeOnce(k *kept) error {
 	return l.remove(k)
 }
 
-// lock takes op, or returns false after patience.
-func (k *kept) lock(patience time.Duration) bool {
-	timer := time.NewTimer(patience)
+// lock takes op, or returns false after the timeout.
+func (k *heldDevice) lock(timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case k.op <- struct{}{}:
@@ -109,7 +109,7 @@ func (k *kept) lock(patience time.Duration) bool {
 
 // remove removes a device, in use or not. The caller holds op. If the kernel cannot disconnect the device at this time,
 // the Local still lists it, so that its volume gets no second device. It is then removed later.
-func (l *Local) remove(k *kept) error {
+func (l *Local) remove(k *heldDevice) error {
 	err := k.cut()
 	l.removeNode(k)
 	if k.nbd != nil {
@@ -141,43 +141,43 @@ const parkersAtOnce = 64
 func (l *Local) ServerEnded() {
 	l.mu.Lock()
 	l.server++
-	var unsettled []*kept
+	var pending []*heldDevice
 	var parking errgroup.Group
 	parking.SetLimit(parkersAtOnce)
-	parted := map[*kept]int{} // the turn of each device
+	parted := map[*heldDevice]int{} // the serverChanges of each device
 	for _, k := range l.devices {
-		k.turn++
+		k.serverChanges++
 		k.held.Served = false
 		if k.phase != keeping {
-			unsettled = append(unsettled, k)
+			pending = append(pending, k)
 		}
 		if k.nbd != nil {
-			parted[k] = k.turn
+			parted[k] = k.serverChanges
 		}
 	}
 	l.mu.Unlock()
-	for k, turn := range parted {
+	for k, serverChanges := range parted {
 		parking.Go(func() error {
-			l.park(k, turn)
+			l.park(k, serverChanges)
 			return nil
 		})
 	}
 	_ = parking.Wait()
-	for _, k := range unsettled {
+	for _, k := range pending {
 		l.awaitOperation(k)
 	}
 }
 
 // awaitOperation waits for the operation on a device. An operation that waits for the exited server can no longer get
 // an answer, so its connection is aborted.
-func (l *Local) awaitOperation(k *kept) {
+func (l *Local) awaitOperation(k *heldDevice) {
 	l.mu.Lock()
-	number, device, patience := k.held.Connection, k.nbd, time.Second
-	if k.phase == making {
-		patience = 0
+	number, device, timeout := k.held.Connection, k.nbd, time.Second
+	if k.phase == creating {
+		timeout = 0
 	}
 	l.mu.Unlock()
-	for !k.lock(patience) {
+	for !k.lock(timeout) {
 		var err error
 		switch {
 		case device != nil:
@@ -189,14 +189,14 @@ func (l *Local) awaitOperation(k *kept) {
 			l.opts.Log.WithError(err).WithField("device", k.held.Path).Error("An operation on a device did not end after the exit of its serving process")
 		}
 		l.mu.Lock()
-		number, device, patience = k.held.Connection, k.nbd, time.Second
+		number, device, timeout = k.held.Connection, k.nbd, time.Second
 		l.mu.Unlock()
 	}
 	<-k.op
 }
 
 // cut makes all requests on a device fail, now and later.
-func (k *kept) cut() error {
+func (k *heldDevice) cut() error {
 	if k.nbd != nil {
 		return k.nbd.disconnect()
 	}

@@ -30,7 +30,7 @@ func TestWhoMayAdoptADevice(t *testing.T) {
 		"while another one serves":                  {"vol-0", true, keeping, owner(2), ErrServed},
 		"the one that serves":                       {"vol-0", true, keeping, owner(1), ErrServed},
 		"while the device is removed":               {"vol-0", false, clearing, owner(2), ErrServed},
-		"while the device is made":                  {"vol-0", false, making, owner(2), ErrNotHeld},
+		"while the device is made":                  {"vol-0", false, creating, owner(2), ErrNotHeld},
 		"a lower generation":                        {"vol-0", false, keeping, owner(0), ErrFenced},
 		"another session of the same generation":    {"vol-0", false, keeping, other, ErrFenced},
 		"a lower generation, while another serves":  {"vol-0", true, keeping, owner(0), ErrFenced},
@@ -72,7 +72,7 @@ func TestWhoMayAdoptADevice(t *testing.T) {
 }
 
 // When a process exits, the requests that the keeper has not started are not performed.
-func TestAServerThatEndedIsRefusedEverything(t *testing.T) {
+func TestCallsOfAServerThatEndedAreRefused(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, k Keeper) error{
 		"attach": func(ctx context.Context, k Keeper) error {
 			_, err := k.Attach(ctx, Spec{Volume: "vol-9", SizeBytes: 1 << 20}, -1, -1)

@@ -25,25 +25,25 @@ func (s Spec) validate() error {
 // Attach implements Keeper.
 func (s session) Attach(_ context.Context, spec Spec, conn, file int) (Held, error) {
 	spec.Kind = KindFUSE
-	return s.attach(spec, func(k *kept) error { return s.make(k, conn, file) })
+	return s.attach(spec, func(k *heldDevice) error { return s.make(k, conn, file) })
 }
 
 // AttachSocket implements Keeper.
 func (s session) AttachSocket(_ context.Context, spec Spec, socket int) (Held, error) {
-	if makes, why := s.MakesNBD(); !makes {
-		return Held{}, fmt.Errorf("%w: %s", ErrNoNBD, why)
+	if makes, reason := s.MakesNBD(); !makes {
+		return Held{}, fmt.Errorf("%w: %s", ErrNoNBD, reason)
 	}
 	spec.Kind = KindNBD
-	return s.attach(spec, func(k *kept) error { return s.makeNBD(k, socket) })
+	return s.attach(spec, func(k *heldDevice) error { return s.makeNBD(k, socket) })
 }
 
 // attach creates a device by the function make, and keeps it.
-func (s session) attach(spec Spec, make func(*kept) error) (Held, error) {
+func (s session) attach(spec Spec, make func(*heldDevice) error) (Held, error) {
 	l := s.Local
 	if err := spec.validate(); err != nil {
 		return Held{}, err
 	}
-	k := &kept{op: oneAtATime(), conn: -1, held: Held{Spec: spec, Path: filepath.Join(l.opts.DeviceDir, spec.Volume), Served: true}}
+	k := &heldDevice{op: oneAtATime(), conn: -1, held: Held{Spec: spec, Path: filepath.Join(l.opts.DeviceDir, spec.Volume), Served: true}}
 	k.op <- struct{}{}
 	defer func() { <-k.op }()
 	l.mu.Lock()
@@ -61,7 +61,7 @@ func (s session) attach(spec Spec, make func(*kept) error) (Held, error) {
 		return Held{}, errors.Join(err, l.giveUp(k))
 	}
 	l.mu.Lock()
-	ended := k.turn > 0
+	ended := k.serverChanges > 0
 	k.phase = keeping
 	held := k.held
 	l.mu.Unlock()
@@ -72,7 +72,7 @@ func (s session) attach(spec Spec, make func(*kept) error) (Held, error) {
 }
 
 // giveUp removes the remaining parts of a device that could not be created.
-func (l *Local) giveUp(k *kept) error {
+func (l *Local) giveUp(k *heldDevice) error {
 	if k.nbd != nil {
 		return l.remove(k)
 	}
@@ -83,7 +83,7 @@ func (l *Local) giveUp(k *kept) error {
 func oneAtATime() chan struct{} { return make(chan struct{}, 1) }
 
 // make creates all parts of a device, or none.
-func (l *Local) make(k *kept, conn, file int) error {
+func (l *Local) make(k *heldDevice, conn, file int) error {
 	number, err := fuse.Number(file)
 	if err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 )
 
-// detachPatience is how long Detach waits for programs that open any new device for a moment, such as udev. detachPause
-// is the time between two checks.
+// detachTimeout is how long Detach waits for programs that open any new device for a moment, such as udev.
+// detachRetryInterval is the time between two checks.
 const (
-	detachPatience = time.Second
-	detachPause    = 50 * time.Millisecond
+	detachTimeout       = time.Second
+	detachRetryInterval = 50 * time.Millisecond
 )
 
 // Detach implements Keeper.
@@ -27,7 +27,7 @@ func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
 		l.mu.Unlock()
 		return err
 	}
-	turn, fenced := k.turn, k.held.Owner != owner
+	serverChanges, fenced := k.serverChanges, k.held.Owner != owner
 	l.mu.Unlock()
 	if fenced {
 		return fmt.Errorf("volume %s: %w", volume, ErrFenced)
@@ -37,12 +37,12 @@ func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
 	if l.find(volume) != k {
 		return nil // aborted while Detach waited
 	}
-	deadline := time.NewTimer(detachPatience)
+	deadline := time.NewTimer(detachTimeout)
 	defer deadline.Stop()
-	pause := time.NewTicker(detachPause)
+	pause := time.NewTicker(detachRetryInterval)
 	defer pause.Stop()
 	for {
-		err := l.tryDetach(k, turn)
+		err := l.tryDetach(k, serverChanges)
 		if !errors.Is(err, engine.ErrInUse) || errors.Is(err, errClaimed) {
 			return err
 		}
@@ -57,12 +57,12 @@ func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
 }
 
 // tryDetach removes the device if it is not in use. The caller holds op.
-func (l *Local) tryDetach(k *kept, turn int) error {
+func (l *Local) tryDetach(k *heldDevice, serverChanges int) error {
 	detach := k.detacher()
 	lost, err := detach(func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if k.turn != turn {
+		if k.serverChanges != serverChanges {
 			return ErrEnded
 		}
 		k.phase = clearing
@@ -85,14 +85,14 @@ func (l *Local) tryDetach(k *kept, turn int) error {
 }
 
 // detacher returns the function that removes the device if it is not in use.
-func (k *kept) detacher() func(proceed func() error, gone func()) (lost, err error) {
+func (k *heldDevice) detacher() func(proceed func() error, gone func()) (lost, err error) {
 	if k.nbd != nil {
 		return k.nbd.detach
 	}
 	return k.loop.detach
 }
 
-func (l *Local) removeNode(k *kept) {
+func (l *Local) removeNode(k *heldDevice) {
 	if err := removeNode(k.held.Path, k.held.Dev); err != nil {
 		l.opts.Log.WithError(err).Warn("Cannot remove the device node of a removed device")
 	}

@@ -119,8 +119,8 @@ func (f *Frontend) prepare(ctx context.Context, spec Spec) (start starter, done 
 			return nil, "", fmt.Errorf("remove the old device of volume %s: %w", spec.Volume, err)
 		}
 	}
-	if makes, why := f.opts.Keeper.MakesNBD(); !makes {
-		f.opts.Log.WithField("reason", why).Debug("The device is created with FUSE")
+	if makes, reason := f.opts.Keeper.MakesNBD(); !makes {
+		f.opts.Log.WithField("reason", reason).Debug("The device is created with FUSE")
 		return f.create, "Device created", nil
 	}
 	return f.createNBD, "Device created", nil

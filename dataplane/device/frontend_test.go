@@ -277,7 +277,7 @@ func TestBlockDeviceNodeOfSomethingElseIsNotReplaced(t *testing.T) {
 }
 
 // The node cannot be created, and another process already inspects the loop device, as udev does.
-func TestADeviceThatCannotBeMadeLeavesNoLoopDevice(t *testing.T) {
+func TestADeviceThatCannotBeCreatedLeavesNoLoopDevice(t *testing.T) {
 	onlyFUSE(t)
 	needDevices(t)
 	dir := t.TempDir()
@@ -309,7 +309,7 @@ func TestADeviceThatCannotBeMadeLeavesNoLoopDevice(t *testing.T) {
 	t.Errorf("%s is left", looker.path)
 }
 
-func TestStaleDevicesAreRemovedAndNothingElse(t *testing.T) {
+func TestOnlyStaleDevicesAreRemoved(t *testing.T) {
 	needDevices(t)
 	dir := t.TempDir()
 	f := local(dir)

@@ -33,8 +33,8 @@ type Local struct {
 	later *background
 
 	mu      sync.Mutex
-	devices map[string]*kept // guarded by mu; by volume
-	server  int              // guarded by mu; counts the processes that have served
+	devices map[string]*heldDevice // guarded by mu; by volume
+	server  int                    // guarded by mu; counts the processes that have served
 }
 
 // session is a Local as one serving process sees it. After that process has exited, the Local refuses all its requests
@@ -78,19 +78,19 @@ func (l *Local) Detach(ctx context.Context, volume string, owner Owner) error {
 }
 
 // findLocked returns the device of a volume, or nil. The caller holds mu.
-func (s session) findLocked(volume string) (*kept, error) {
+func (s session) findLocked(volume string) (*heldDevice, error) {
 	if s.number != s.server {
 		return nil, ErrEnded
 	}
-	if k := s.devices[volume]; k != nil && k.phase != making {
+	if k := s.devices[volume]; k != nil && k.phase != creating {
 		return k, nil
 	}
 	return nil, nil
 }
 
-// kept is one device of a Local. Operations that may wait for the kernel hold op, one at a time. The fields are guarded
-// by Local.mu, except loop, which belongs to the operation that holds op.
-type kept struct {
+// heldDevice is one device of a Local. Operations that may wait for the kernel hold op, one at a time. The fields are
+// guarded by Local.mu, except loop, which belongs to the operation that holds op.
+type heldDevice struct {
 	op   chan struct{} // contains one token while an operation is under way
 	held Held
 	conn int // descriptor of the FUSE connection; -1 when closed
@@ -101,15 +101,15 @@ type kept struct {
 	// removing says that a goroutine removes the device, because that was not possible at once. It is guarded by
 	// Local.mu.
 	removing bool
-	// turn counts the changes of the serving process. By it an operation detects that the process which requested it no
-	// longer serves.
-	turn int
+	// serverChanges counts the changes of the serving process. By it an operation detects that the process which
+	// requested it no longer serves.
+	serverChanges int
 }
 
 type phase int
 
 const (
-	making phase = iota
+	creating phase = iota
 	keeping
 	clearing // past the last point at which Detach can be undone
 )
@@ -127,7 +127,7 @@ func NewLocal(opts Options) *Local {
 	if opts.Log == nil {
 		opts.Log = silent()
 	}
-	return &Local{opts: opts, later: newBackground(), devices: map[string]*kept{}}
+	return &Local{opts: opts, later: newBackground(), devices: map[string]*heldDevice{}}
 }
 
 // Close removes all devices at once, as AbortAll does, and stops the background goroutines of the Local.
@@ -154,7 +154,7 @@ func (l *Local) List(context.Context) ([]Held, error) {
 	defer l.mu.Unlock()
 	all := []Held{}
 	for _, k := range l.devices {
-		if k.phase != making {
+		if k.phase != creating {
 			all = append(all, k.held)
 		}
 	}
@@ -162,16 +162,16 @@ func (l *Local) List(context.Context) ([]Held, error) {
 	return all, nil
 }
 
-func (l *Local) forget(k *kept) {
+func (l *Local) forget(k *heldDevice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.devices, k.held.Volume)
 }
 
-func (l *Local) find(volume string) *kept {
+func (l *Local) find(volume string) *heldDevice {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if k := l.devices[volume]; k != nil && k.phase != making {
+	if k := l.devices[volume]; k != nil && k.phase != creating {
 		return k
 	}
 	return nil
@@ -189,13 +189,13 @@ func (s session) Adopt(_ context.Context, volume string, owner Owner) (int, Held
 	if err != nil {
 		return -1, Held{}, err
 	}
-	k.turn++
+	k.serverChanges++
 	k.held.Owner, k.held.Served = owner, true
 	return fd, k.held, nil
 }
 
 // adoptableLocked returns the device of a volume if the owner may adopt it. The caller holds mu.
-func (s session) adoptableLocked(volume string, owner Owner, kind Kind) (*kept, error) {
+func (s session) adoptableLocked(volume string, owner Owner, kind Kind) (*heldDevice, error) {
 	k, err := s.findLocked(volume)
 	switch {
 	case err != nil:
@@ -226,13 +226,13 @@ func (s session) Leave(_ context.Context, volume string, owner Owner) error {
 		s.mu.Unlock()
 		return err
 	}
-	k.turn++
-	turn := k.turn
+	k.serverChanges++
+	serverChanges := k.serverChanges
 	s.mu.Unlock()
 	if k.nbd != nil {
-		s.park(k, turn) // before another process may adopt it
+		s.park(k, serverChanges) // before another process may adopt it
 	}
-	s.leave(k, turn)
+	s.leave(k, serverChanges)
 	return nil
 }
 

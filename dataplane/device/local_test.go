@@ -165,7 +165,7 @@ func TestLeaveWaitsForRequests(t *testing.T) {
 
 // The process that served exits while its device is being removed, and the last data waits for it. The removal is
 // abandoned, a successor gets the device, and nothing was lost.
-func TestARemovalWhoseServerEndsIsGivenUp(t *testing.T) {
+func TestARemovalWhoseServerEndsIsAbandoned(t *testing.T) {
 	onlyFUSE(t)
 	needDevices(t)
 	const size = 4 << 20

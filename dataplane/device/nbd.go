@@ -76,7 +76,7 @@ func (l *Local) RemoveLostNBD() {
 }
 
 // makeNBD creates all parts of a device from a socket. If it fails and k has an nbdDevice, the caller must remove that.
-func (l *Local) makeNBD(k *kept, socket int) error {
+func (l *Local) makeNBD(k *heldDevice, socket int) error {
 	own, err := fuse.Dup(socket) // its number is closed before that of the device, see lowestConnFD
 	if err != nil {
 		return err
@@ -165,9 +165,9 @@ func (d *nbdDevice) endConnectionLocked() {
 // working connection has no effect either. So another goroutine repeats the command until the kernel must have seen the
 // end. The caller does not wait for it: it has many devices to connect before the first request fails.
 const (
-	reconnectSoon  = time.Millisecond
-	reconnectLate  = 10 * time.Second
-	reconnectPause = 4 // factor from one pause to the next
+	reconnectRetryMin = time.Millisecond
+	reconnectRetryMax = 10 * time.Second
+	reconnectPause    = 4 // factor from one pause to the next
 )
 
 // errCut says that a device was aborted or removed.
@@ -213,7 +213,7 @@ func closeAll(fds ...int) {
 // connectAgain repeats the command to use the socket until the kernel must have seen the end of the earlier connection.
 // It also repeats a command that failed, because an earlier one may have had no effect.
 func (d *nbdDevice) connectAgain(ctx context.Context, number int) {
-	for pause := reconnectSoon; pause < reconnectLate; {
+	for pause := reconnectRetryMin; pause < reconnectRetryMax; {
 		if !pauseFor(ctx, pause) { // the kernel has nothing to wait on
 			return
 		}
@@ -240,26 +240,26 @@ func (d *nbdDevice) ask(number int) (asked bool, err error) {
 
 // The pauses between attempts to park a device. Until it is parked, its requests may fail soon.
 const (
-	parkSoon = 10 * time.Millisecond
-	parkLate = time.Second
+	parkRetryMin = 10 * time.Millisecond
+	parkRetryMax = time.Second
 )
 
-// park makes the requests of a device that no process serves wait, unless the device has another turn already. If that
-// fails because descriptors or memory are short, another goroutine repeats it. It stops when the device is parked, when
-// the device has another turn, when the device is known to be gone, or when the Local is closed.
-func (l *Local) park(k *kept, turn int) {
-	err := k.nbd.park(l.isTurn(k, turn))
-	if !isWorthAgain(err) {
+// park makes the requests of a device that no process serves wait, unless the serving process has changed already. If
+// that fails because descriptors or memory are short, another goroutine repeats it. It stops when the device is parked,
+// when the serving process has changed, when the device is known to be gone, or when the Local is closed.
+func (l *Local) park(k *heldDevice, serverChanges int) {
+	err := k.nbd.park(l.isSameServer(k, serverChanges))
+	if !isRetryable(err) {
 		return
 	}
 	log := l.opts.Log.WithField("device", k.held.Path)
 	log.WithError(err).Error("Cannot pause the requests of a device without a serving process; they fail soon, unless the next attempt succeeds")
 	l.later.run(func(ctx context.Context) {
-		for pause := parkSoon; isWorthAgain(err) && !k.nbd.isGone(); pause = min(2*pause, parkLate) {
+		for pause := parkRetryMin; isRetryable(err) && !k.nbd.isGone(); pause = min(2*pause, parkRetryMax) {
 			if !pauseFor(ctx, pause) {
 				return
 			}
-			err = k.nbd.park(l.isTurn(k, turn))
+			err = k.nbd.park(l.isSameServer(k, serverChanges))
 		}
 		if err == nil {
 			log.Info("The requests of a device without a serving process wait for its successor")
@@ -267,17 +267,17 @@ func (l *Local) park(k *kept, turn int) {
 	})
 }
 
-func isWorthAgain(err error) bool {
+func isRetryable(err error) bool {
 	return err != nil && !errors.Is(err, errCut) && !errors.Is(err, ErrEnded)
 }
 
-// isTurn returns a function that reports whether the device still has this turn: no process has adopted or left it
-// since, and its server has not exited.
-func (l *Local) isTurn(k *kept, turn int) func() bool {
+// isSameServer returns a function that reports whether the serving process has not changed: no process has adopted or
+// left it since, and its server has not exited.
+func (l *Local) isSameServer(k *heldDevice, serverChanges int) func() bool {
 	return func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return k.turn == turn
+		return k.serverChanges == serverChanges
 	}
 }
 
@@ -315,23 +315,23 @@ func (s session) AdoptSocket(_ context.Context, volume string, owner Owner, sock
 		_ = unix.Close(own)
 		return Held{}, err
 	}
-	k.turn++
+	k.serverChanges++
 	k.held.Owner, k.held.Served = owner, true
-	turn, held := k.turn, k.held
+	serverChanges, held := k.serverChanges, k.held
 	s.mu.Unlock()
-	if err := k.nbd.connect(own, -1, s.isTurn(k, turn)); err != nil {
-		s.park(k, turn) // before another process may adopt it
-		s.leave(k, turn)
+	if err := k.nbd.connect(own, -1, s.isSameServer(k, serverChanges)); err != nil {
+		s.park(k, serverChanges) // before another process may adopt it
+		s.leave(k, serverChanges)
 		return Held{}, err
 	}
 	return held, nil
 }
 
-// leave allows other processes to adopt a device, unless the device has another turn already.
-func (l *Local) leave(k *kept, turn int) {
+// leave allows other processes to adopt a device, unless the serving process has changed already.
+func (l *Local) leave(k *heldDevice, serverChanges int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if k.turn == turn {
+	if k.serverChanges == serverChanges {
 		k.held.Served = false
 	}
 }
@@ -384,7 +384,7 @@ func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err erro
 	claim.close()
 	<-claim.ended
 	if !d.isGone() {
-		stays := errors.Join(err, d.outliveUsers())
+		stays := errors.Join(err, d.keepAfterUsers())
 		if !d.isGone() {
 			return syncErr, errors.Join(fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse), stays)
 		}
@@ -411,36 +411,36 @@ func (d *nbdDevice) endWithUsers() error {
 
 // The pauses between attempts to let a device outlive its users.
 const (
-	outliveSoon = 10 * time.Millisecond
-	outliveLate = 5 * time.Second
+	outliveRetryMin = 10 * time.Millisecond
+	outliveRetryMax = 5 * time.Second
 )
 
-// outliveUsers undoes endWithUsers. If the kernel does not accept that, for example because memory is short, the device
-// is still in use, and the next user that closes it would remove it. So another goroutine repeats the command. It stops
-// when the kernel has accepted the command, when the device is cut or gone, when another attempt to detach it has
-// started, or when the Local is closed.
-func (d *nbdDevice) outliveUsers() error {
+// keepAfterUsers undoes endWithUsers. If the kernel does not accept that, for example because memory is short, the
+// device is still in use, and the next user that closes it would remove it. So another goroutine repeats the command.
+// It stops when the kernel has accepted the command, when the device is cut or gone, when another attempt to detach it
+// has started, or when the Local is closed.
+func (d *nbdDevice) keepAfterUsers() error {
 	d.mu.Lock()
 	attempt := d.detaching
 	d.mu.Unlock()
-	asked, err := d.askToOutlive(attempt)
+	asked, err := d.tryKeepAfterUsers(attempt)
 	if err == nil {
 		return nil
 	}
 	d.later.run(func(ctx context.Context) {
-		for pause := outliveSoon; asked && err != nil; pause = min(2*pause, outliveLate) {
+		for pause := outliveRetryMin; asked && err != nil; pause = min(2*pause, outliveRetryMax) {
 			if !pauseFor(ctx, pause) {
 				return
 			}
-			asked, err = d.askToOutlive(attempt)
+			asked, err = d.tryKeepAfterUsers(attempt)
 		}
 	})
 	return err
 }
 
-// askToOutlive tells the kernel once to let the device outlive its users. It does nothing if that is useless, or if it
-// would disturb another attempt to detach the device.
-func (d *nbdDevice) askToOutlive(attempt int) (asked bool, err error) {
+// tryKeepAfterUsers tells the kernel once to let the device outlive its users. It does nothing if that is useless, or
+// if it would disturb another attempt to detach the device.
+func (d *nbdDevice) tryKeepAfterUsers(attempt int) (asked bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.cut || d.detaching != attempt || d.isGone() {

@@ -133,7 +133,7 @@ func keepNBD(t *testing.T, f *fakeKernel, devices int) *Local {
 			blockNode: blockNode{path: filepath.Join(l.opts.LoopDir, "nbd"+v), held: -1}, link: f,
 			device: kernel.Device{Index: uint32(i), ID: l.nbdID(v)}, later: l.later, socket: socketTo(t), parked: -1,
 		}
-		l.devices[v] = &kept{op: oneAtATime(), conn: -1, phase: keeping, nbd: d, held: Held{
+		l.devices[v] = &heldDevice{op: oneAtATime(), conn: -1, phase: keeping, nbd: d, held: Held{
 			Spec: Spec{Volume: v, SizeBytes: 1 << 20, Kind: KindNBD, Owner: owner(1)}, Path: filepath.Join(l.opts.DeviceDir, v), Served: true,
 		}}
 		t.Cleanup(func() { _ = d.disconnect() })
@@ -183,7 +183,7 @@ func TestAllDevicesOfAServerThatEndedAreParkedAtOnce(t *testing.T) {
 		began := time.Now()
 		l.ServerEnded()
 		assert.LessOrEqual(t, time.Since(began), (devices+parkersAtOnce-1)/parkersAtOnce*f.takes, "%d devices were parked", devices)
-		time.Sleep(2 * reconnectLate)
+		time.Sleep(2 * reconnectRetryMax)
 		for _, k := range l.devices {
 			assertParked(t, f, k.nbd)
 			assert.LessOrEqual(t, f.count(k.nbd), 8, "commands for one device")
@@ -223,9 +223,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // awaitTurn waits until an operation has started a turn of a device.
-func awaitTurn(t *testing.T, l *Local, k *kept, turn int) {
+func awaitTurn(t *testing.T, l *Local, k *heldDevice, serverChanges int) {
 	t.Helper()
-	eventually(t, "operation", func() bool { return l.isTurn(k, turn)() })
+	eventually(t, "operation", func() bool { return l.isSameServer(k, serverChanges)() })
 }
 
 // Until the kernel has seen the end of a connection, it ignores another socket and does not report this.
@@ -235,7 +235,7 @@ func TestAKernelThatSeesTheEndOfAConnectionLateIsAskedAgain(t *testing.T) {
 		f.late = 6
 		l := keepNBD(t, f, 1)
 		l.ServerEnded()
-		time.Sleep(reconnectLate)
+		time.Sleep(reconnectRetryMax)
 		assertParked(t, f, l.devices["vol-0"].nbd)
 		disconnectAll(l)
 	})
@@ -254,14 +254,14 @@ func TestADeviceThatCouldNotBeAdoptedIsParkedAgain(t *testing.T) {
 		assert.ErrorIs(t, err, unix.ENOBUFS)
 		time.Sleep(5 * time.Second)
 		f.set(func() { f.refuse = nil })
-		time.Sleep(2 * parkLate)
+		time.Sleep(2 * parkRetryMax)
 		assertParked(t, f, d)
 		_, err = l.AdoptSocket(t.Context(), "vol-0", owner(3), socket)
 		require.NoError(t, err, "the next successor")
 		kernels, parked := d.ends()
 		assert.Equal(t, -1, parked)
 		assert.True(t, f.isUsing(d, kernels))
-		time.Sleep(2 * reconnectLate)
+		time.Sleep(2 * reconnectRetryMax)
 		now, _ := d.ends()
 		assert.Equal(t, kernels, now, "the attempts to park it did not end with the adoption")
 		require.NoError(t, unix.Close(socket))
@@ -270,7 +270,7 @@ func TestADeviceThatCouldNotBeAdoptedIsParkedAgain(t *testing.T) {
 }
 
 // An error that prevents parking passes, or the device disappears.
-func TestADeviceIsParkedUntilThatHoldsOrItIsGone(t *testing.T) {
+func TestParkingIsRepeatedUntilItSucceedsOrTheDeviceIsGone(t *testing.T) {
 	for name, end := range map[string]func(*fakeKernel, *Local){
 		"it holds":             func(f *fakeKernel, _ *Local) { f.set(func() { f.refuse = nil }) },
 		"the kernel ended it":  func(f *fakeKernel, _ *Local) { f.set(func() { f.gone = true }) },
@@ -288,7 +288,7 @@ func TestADeviceIsParkedUntilThatHoldsOrItIsGone(t *testing.T) {
 				tried := f.count(d)
 				assert.Greater(t, tried, 15, "attempts in 20 s")
 				end(f, l)
-				time.Sleep(2 * reconnectLate)
+				time.Sleep(2 * reconnectRetryMax)
 				if name == "it holds" || name == "another server ended" {
 					assertParked(t, f, d)
 				}
@@ -304,7 +304,7 @@ func TestADeviceIsParkedUntilThatHoldsOrItIsGone(t *testing.T) {
 
 // A process without descriptors cannot read sysfs. That proves nothing about the device, and its users would get
 // errors.
-func TestADeviceIsParkedThoughItIsNotKnownWhetherItIsThere(t *testing.T) {
+func TestADeviceWhoseStateIsUnknownIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeKernel()
 		f.refuse, f.blind = unix.EMFILE, unix.EMFILE
@@ -317,7 +317,7 @@ func TestADeviceIsParkedThoughItIsNotKnownWhetherItIsThere(t *testing.T) {
 			f.refuse = nil
 			f.late = tried + 4 // the kernel has not yet seen the end of the previous connection
 		})
-		time.Sleep(2 * reconnectLate)
+		time.Sleep(2 * reconnectRetryMax)
 		assertParked(t, f, d)
 		f.set(func() { f.blind = nil })
 		disconnectAll(l)
@@ -337,7 +337,7 @@ func TestAttemptsToParkEndWithTheKeeper(t *testing.T) {
 		tried := f.count(d)
 		time.Sleep(time.Minute)
 		assert.Equal(t, tried, f.count(d))
-		l.park(l.devices["vol-0"], l.devices["vol-0"].turn)
+		l.park(l.devices["vol-0"], l.devices["vol-0"].serverChanges)
 		time.Sleep(time.Minute)
 		assert.Equal(t, tried+1, f.count(d), "after the end nothing is repeated")
 	})
@@ -358,7 +358,7 @@ func TestAnAbortThatCouldNotDisconnectIsRepeated(t *testing.T) {
 		socket, _ := d.ends()
 		assert.Equal(t, -1, socket, "its users are served")
 		f.set(func() { f.blind = nil })
-		time.Sleep(2 * removeLate)
+		time.Sleep(2 * removeRetryMax)
 		assert.Nil(t, l.find("vol-0"))
 		assert.Equal(t, 1, f.ended[d.device.Index])
 		require.NoError(t, d.disconnect())
@@ -367,7 +367,7 @@ func TestAnAbortThatCouldNotDisconnectIsRepeated(t *testing.T) {
 }
 
 // A device that could be neither created nor disconnected may be in the kernel: the Local must not forget it.
-func TestADeviceThatCouldNotBeMadeIsRemoved(t *testing.T) {
+func TestADeviceThatCouldNotBeCreatedIsRemoved(t *testing.T) {
 	errTest := errors.New("no node")
 	for _, c := range []struct {
 		name string
@@ -390,7 +390,7 @@ func TestADeviceThatCouldNotBeMadeIsRemoved(t *testing.T) {
 				delete(l.devices, "vol-0")
 				s, spec := l.Session().(session), Spec{Volume: "vol-0", SizeBytes: 1 << 20, Kind: KindNBD, Owner: owner(1)}
 				attach := func() error {
-					_, err := s.attach(spec, func(k *kept) error {
+					_, err := s.attach(spec, func(k *heldDevice) error {
 						l.mu.Lock()
 						k.nbd = d
 						l.mu.Unlock()
@@ -404,7 +404,7 @@ func TestADeviceThatCouldNotBeMadeIsRemoved(t *testing.T) {
 				s = l.Session().(session)
 				assert.ErrorIs(t, attach(), ErrServed, "a second device of the volume")
 				f.set(func() { f.blind = nil })
-				time.Sleep(2 * removeLate)
+				time.Sleep(2 * removeRetryMax)
 				assert.Nil(t, l.find("vol-0"))
 				assert.Equal(t, 1, f.ended[d.device.Index])
 			})
@@ -455,7 +455,7 @@ func TestOperationsOfAServerThatEndedLeaveItsSuccessorsConnectionAlone(t *testin
 			awaitTurn(t, l, k, 1)
 			l.mu.Lock() // its server exits, and the successor adopts the device
 			l.server++
-			k.turn += 2
+			k.serverChanges += 2
 			k.held.Owner, k.held.Served = owner(3), true
 			l.mu.Unlock()
 			socket := socketTo(t)
@@ -522,10 +522,10 @@ func TestADeviceThatIsInUseOutlivesItsUsersThoughTheKernelRefusesThatFirst(t *te
 				assert.ErrorIs(t, err, engine.ErrInUse)
 				assert.ErrorIs(t, err, unix.ENOMEM)
 				asked := f.outlivesAsked(d)
-				time.Sleep(4 * outliveLate)
+				time.Sleep(4 * outliveRetryMax)
 				assert.Greater(t, f.outlivesAsked(d), asked+3, "it is not repeated")
 				tc.end(f, l)
-				time.Sleep(2 * outliveLate)
+				time.Sleep(2 * outliveRetryMax)
 				asked = f.outlivesAsked(d)
 				time.Sleep(time.Minute)
 				assert.Equal(t, asked, f.outlivesAsked(d), "it is repeated for ever")
@@ -543,12 +543,12 @@ func TestAnotherAttemptToDetachADeviceEndsTheOneBefore(t *testing.T) {
 		f.keepsEnd = unix.ENOMEM
 		d := keepNBD(t, f, 1).devices["vol-0"].nbd
 		require.NoError(t, d.endWithUsers())
-		require.ErrorIs(t, d.outliveUsers(), unix.ENOMEM)
+		require.ErrorIs(t, d.keepAfterUsers(), unix.ENOMEM)
 		require.NoError(t, d.endWithUsers())
 		f.set(func() { f.keepsEnd = nil })
-		time.Sleep(2 * outliveLate)
+		time.Sleep(2 * outliveRetryMax)
 		assert.True(t, f.endsWith(d))
-		require.NoError(t, d.outliveUsers())
+		require.NoError(t, d.keepAfterUsers())
 		assert.False(t, f.endsWith(d))
 	})
 }

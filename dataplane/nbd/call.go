@@ -33,7 +33,7 @@ type call struct {
 	covered coverage
 
 	notify func(error) // if set, called with the outcome instead of done; without Client.mu held
-	next   *call       // in Client.told
+	next   *call       // in Client.toNotify
 }
 
 // answer is the content of a reply, except success and the bytes of a read.
@@ -175,7 +175,7 @@ func (k *call) settleLocked() {
 			k.idle = nil
 		}
 	case k.replied && k.notify != nil:
-		k.next, k.client.told = k.client.told, k
+		k.next, k.client.toNotify = k.client.toNotify, k
 	case k.replied:
 		k.done <- struct{}{}
 	}
@@ -183,8 +183,8 @@ func (k *call) settleLocked() {
 
 // unlock releases mu, then calls notify of each call that was settled under it.
 func (c *Client) unlock() {
-	k := c.told
-	c.told = nil
+	k := c.toNotify
+	c.toNotify = nil
 	c.mu.Unlock()
 	for k != nil {
 		next, notify := k.next, k.notify
@@ -195,10 +195,10 @@ func (c *Client) unlock() {
 }
 
 // frameDone implements frameOwner.
-func (k *call) frameDone(f fate) {
+func (k *call) frameDone(f sendResult) {
 	c := k.client
 	c.mu.Lock()
-	if f == fateUnsent && !k.abandoned {
+	if f == frameUnsent && !k.abandoned {
 		// The queue had failed. So the connection has failed too, or will fail now, and the reader will find no such
 		// call.
 		delete(c.calls, k.req.Cookie)
@@ -208,7 +208,7 @@ func (k *call) frameDone(f fate) {
 	k.queued = false
 	k.settleLocked()
 	c.unlock()
-	if f == fateBroken {
+	if f == frameBroken {
 		c.fail(fmt.Errorf("send %s: the connection is broken", k.req.Type))
 	}
 }

@@ -87,12 +87,12 @@ type Client struct {
 	reading   chan struct{} // closed when the reader has returned
 	closeOnce sync.Once
 
-	mu     sync.Mutex
-	calls  map[uint64]*call // guarded by mu; unanswered requests, including abandoned ones
-	cookie uint64           // guarded by mu; of the last request
-	closed bool             // guarded by mu; Close was called
-	err    error            // guarded by mu; set when done is closed
-	told   *call            // guarded by mu; settled calls to notify when mu is released, see unlock
+	mu       sync.Mutex
+	calls    map[uint64]*call // guarded by mu; unanswered requests, including abandoned ones
+	cookie   uint64           // guarded by mu; of the last request
+	closed   bool             // guarded by mu; Close was called
+	err      error            // guarded by mu; set when done is closed
+	toNotify *call            // guarded by mu; settled calls to notify when mu is released, see unlock
 }
 
 var _ Backend = (*Client)(nil)
@@ -195,12 +195,12 @@ func (c *Client) Err() error {
 // goroutine of the Client has exited: closing the socket makes them exit, whatever the peer does.
 func (c *Client) Close() error {
 	c.closeOnce.Do(func() {
-		c.sayGoodbye()
-		patience := time.NewTimer(c.opts.CloseTimeout)
-		defer patience.Stop()
+		c.sendDisconnect()
+		timer := time.NewTimer(c.opts.CloseTimeout)
+		defer timer.Stop()
 		select {
 		case <-c.reading:
-		case <-patience.C:
+		case <-timer.C:
 		}
 		c.fail(ErrClosed)
 	})
@@ -219,8 +219,8 @@ func (c *Client) Close() error {
 // called as well; after Cut it does not wait for the server.
 func (c *Client) Cut(cause error) { c.fail(cause) }
 
-// sayGoodbye refuses further requests. It queues the DISC, unless the connection is already lost.
-func (c *Client) sayGoodbye() {
+// sendDisconnect refuses further requests. It queues the DISC, unless the connection is already lost.
+func (c *Client) sendDisconnect() {
 	c.mu.Lock()
 	c.closed = true
 	lost := c.err != nil
@@ -228,14 +228,14 @@ func (c *Client) sayGoodbye() {
 	if !lost {
 		head := make([]byte, requestLen)
 		request{Type: cmdDisc}.encode(head)
-		c.out.send(frame{head: head, owner: nobody{}})
+		c.out.send(frame{head: head, owner: noOwner{}})
 	}
 }
 
 // A frame that has no reply has this frameOwner.
-type nobody struct{}
+type noOwner struct{}
 
-func (nobody) frameDone(fate) {}
+func (noOwner) frameDone(sendResult) {}
 
 // maxRange is the longest range, in bytes, of one trim, zero or block status request. Lengths have 32 bits on the wire.
 const maxRange = 1 << 30

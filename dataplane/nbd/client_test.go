@@ -262,7 +262,7 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 	assert.ErrorIs(t, err, nbd.ErrClosed, "flush after close")
 }
 
-func TestCloseDoesNotWaitForEver(t *testing.T) {
+func TestCloseTimesOut(t *testing.T) {
 	x, _, gate := gated(t, faulty.Of(faulty.Write))
 	defer gate.Open()
 	_, path := listen(t, x, nbd.ServerOptions{})

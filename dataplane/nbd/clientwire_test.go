@@ -119,7 +119,7 @@ func TestClientTakesRepliesInAllForms(t *testing.T) {
 	}
 }
 
-func TestClientGivesUpAServerThatBreaksTheProtocol(t *testing.T) {
+func TestAClientDisconnectsFromAServerThatBreaksTheProtocol(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		plain bool
@@ -174,7 +174,7 @@ func TestCancelBeforeSendingIsCertain(t *testing.T) {
 	assert.Equal(t, byte(3), kind)
 }
 
-func TestCancelInTheMiddleOfAPayloadGivesTheConnectionUp(t *testing.T) {
+func TestCancelInTheMiddleOfAPayloadEndsTheConnection(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		start func(ctx context.Context, s *stub) error

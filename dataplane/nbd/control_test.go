@@ -66,7 +66,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-func TestManyControlsAndWritesSideBySide(t *testing.T) {
+func TestConcurrentControlsAndWrites(t *testing.T) {
 	_, path := listen(t, serving(&nbd.Export{Name: "v", Size: 1 << 20, Backend: echo{memory.New(1 << 20)}}), nbd.ServerOptions{})
 	c := dial(t, path, "v", nbd.DialOptions{})
 	var wg sync.WaitGroup

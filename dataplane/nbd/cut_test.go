@@ -29,7 +29,7 @@ func TestACallThatTheReaderHoldsIsNotUsedAgain(t *testing.T) {
 	close(c.reading)
 	k, err := c.register(request{Type: cmdControl}, nil, nil)
 	require.NoError(t, err)
-	k.frameDone(fateSent)
+	k.frameDone(frameSent)
 	held, _, err := c.find(k.req.Cookie) // the reader has read the header
 	require.NoError(t, err)
 	cause := errors.New("cut")
@@ -42,8 +42,8 @@ func TestACallThatTheReaderHoldsIsNotUsedAgain(t *testing.T) {
 	assert.Empty(t, k.done, "who uses the call now was told the outcome of another")
 }
 
-// TestMemoryIsGivenBackOnlyWhenTheSocketHasLetGo cuts a connection while the socket holds one of its writes.
-func TestMemoryIsGivenBackOnlyWhenTheSocketHasLetGo(t *testing.T) {
+// TestMemoryIsReleasedOnlyAfterTheSocketReleasedIt cuts a connection while the socket holds one of its writes.
+func TestMemoryIsReleasedOnlyAfterTheSocketReleasedIt(t *testing.T) {
 	v := newValve()
 	c := testClient(v)
 	close(c.reading)

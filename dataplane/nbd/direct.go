@@ -16,7 +16,7 @@ func (s *Server) ServeExport(conn net.Conn, e *Export) {
 	if c == nil {
 		return
 	}
-	s.lobby.leave(&c.guest)
+	s.unproved.leave(&c.unproved)
 	defer s.forget(c)
 	defer conn.Close()
 	c.transmit(e, false, false)
@@ -63,7 +63,7 @@ func (l *lateRead) answer(got []byte, err error) {
 }
 
 // frameDone implements frameOwner.
-func (l *lateRead) frameDone(fate) {
+func (l *lateRead) frameDone(sendResult) {
 	l.conn.slots.Release(1)
 	l.conn.room.Release(l.weight)
 	l.conn.tasks.Done()

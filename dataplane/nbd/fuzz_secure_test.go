@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// fuzzPatience limits the time of one input; a passing test does not wait for it.
-const fuzzPatience = time.Minute
+// fuzzTimeout limits the time of one input; a passing test does not wait for it.
+const fuzzTimeout = time.Minute
 
 // FuzzServerTLS plays a client that has completed the TLS handshake and then sends arbitrary bytes.
 func FuzzServerTLS(f *testing.F) {
@@ -30,7 +30,7 @@ func FuzzServerTLS(f *testing.F) {
 			Secrets: func() [][]byte { return [][]byte{secret} },
 		})
 		near, far := net.Pipe()
-		_ = near.SetDeadline(time.Now().Add(fuzzPatience))
+		_ = near.SetDeadline(time.Now().Add(fuzzTimeout))
 		var serving sync.WaitGroup
 		serving.Go(func() { s.ServeConn(far) })
 		h := &clientHandshake{conn: near, in: bufio.NewReader(near), name: "zero", secret: secret, tls: true}
@@ -77,8 +77,8 @@ func FuzzClientTLS(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		near, far := net.Pipe()
-		_ = near.SetDeadline(time.Now().Add(fuzzPatience))
-		_ = far.SetDeadline(time.Now().Add(fuzzPatience))
+		_ = near.SetDeadline(time.Now().Add(fuzzTimeout))
+		_ = far.SetDeadline(time.Now().Add(fuzzTimeout))
 		var serving sync.WaitGroup
 		serving.Go(func() {
 			defer far.Close()

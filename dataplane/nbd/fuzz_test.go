@@ -191,7 +191,7 @@ func FuzzClientReplies(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			k.frameDone(fateSent)
+			k.frameDone(frameSent)
 			calls = append(calls, k)
 		}
 		c.readReplies() // returns, at the latest, at the end of the input

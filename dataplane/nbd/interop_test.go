@@ -113,7 +113,7 @@ func TestNbdinfoUnderstandsTheServer(t *testing.T) {
 	assert.True(t, slices.EqualFunc(got, want, slices.Equal[[]string]), "nbdinfo maps %v", got)
 }
 
-func TestNbdcopyThereAndBack(t *testing.T) {
+func TestNbdcopyBothWays(t *testing.T) {
 	const size = 24 << 20
 	from, content := randomFile(t, size)
 	m := memory.New(size)

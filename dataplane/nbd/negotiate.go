@@ -15,8 +15,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// errGoodbye ends a negotiation in which the client opened no export, without any error.
-var errGoodbye = errors.New("the client ended the handshake")
+// errClientLeft ends a negotiation in which the client opened no export, without any error.
+var errClientLeft = errors.New("the client ended the handshake")
 
 // negotiator is the server's side of one handshake. It runs in the connection's only goroutine.
 type negotiator struct {
@@ -95,7 +95,7 @@ func (n *negotiator) option(ctx context.Context) (*Export, error) {
 		return n.goOrInfo(ctx, opt, data)
 	case optAbort:
 		n.reply(opt, repAck, "")
-		return nil, errors.Join(n.flush(), errGoodbye)
+		return nil, errors.Join(n.flush(), errClientLeft)
 	case optList:
 		n.list(ctx, data)
 	case optStructuredReply:

@@ -164,8 +164,8 @@ func TestAPeerThatDoesNotReadIsNotCut(t *testing.T) {
 	}
 }
 
-// TestTheWatchRestsWhenEverythingWasTaken shows that an idle connection is not checked.
-func TestTheWatchRestsWhenEverythingWasTaken(t *testing.T) {
+// TestThePeerWatchIsIdleWhenEverythingWasTaken shows that an idle connection is not checked.
+func TestThePeerWatchIsIdleWhenEverythingWasTaken(t *testing.T) {
 	q, theirs := watched(t)
 	to := newFates()
 	for range 2 { // and that the next request wakes it

@@ -199,7 +199,7 @@ func (r *recordConn) heldBytes() int {
 	return len(*r.held)
 }
 
-// take returns the held records, or nil. After sending them the caller must pass the buffer to giveBack.
+// take returns the held records, or nil. After sending them the caller must pass the buffer to requeue.
 func (r *recordConn) take() *[]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +208,7 @@ func (r *recordConn) take() *[]byte {
 	return b
 }
 
-// giveBack returns a buffer of take to the pool.
+// requeue returns a buffer of take to the pool.
 func giveBack(b *[]byte) {
 	*b = (*b)[:0]
 	heldPool.Put(b)

@@ -425,7 +425,7 @@ func TestProofsOverTLS(t *testing.T) {
 	assert.Len(t, x.opens(), 1)
 }
 
-func TestHandshakesThatGoWrong(t *testing.T) {
+func TestFailedHandshakes(t *testing.T) {
 	opts := securing(true, "vol")
 	opts.HandshakeTimeout = 300 * time.Millisecond
 	x := serving(memory.New(1 << 20).Export("vol"))

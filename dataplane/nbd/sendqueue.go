@@ -29,19 +29,19 @@ func (f frame) after(n int) frame {
 	return f
 }
 
-// frameOwner learns the fate of its frame by one call, without any lock held. After that the frame's bytes are no
+// frameOwner learns the result of its frame by one call, without any lock held. After that the frame's bytes are no
 // longer used.
 type frameOwner interface {
-	frameDone(f fate)
+	frameDone(f sendResult)
 }
 
-// fate is the outcome of a frame.
-type fate int
+// sendResult is the outcome of a frame.
+type sendResult int
 
 const (
-	fateSent   fate = iota // every byte was given to the kernel
-	fateBroken             // the connection failed while it was being written
-	fateUnsent             // the connection had failed before its first byte
+	frameSent   sendResult = iota // every byte was given to the kernel
+	frameBroken                   // the connection failed while it was being written
+	frameUnsent                   // the connection had failed before its first byte
 )
 
 // sendQueue writes frames to a connection, whole and one after another. No sender blocks in the socket:
@@ -73,7 +73,7 @@ type sendQueue struct {
 	failed  bool    // guarded by mu
 	cause   error   // guarded by mu; the reason of the failure
 
-	patience atomic.Int64 // nanoseconds that one write may take, see hurry; 0: no limit
+	writeLimit atomic.Int64 // nanoseconds that one write may take, see limitWrites; 0: no limit
 
 	batch   []frame // being sent; the first may have been sent in part
 	vec     [][]byte
@@ -111,7 +111,7 @@ func (q *sendQueue) send(f frame) {
 	switch {
 	case q.failed:
 		q.mu.Unlock()
-		f.owner.frameDone(fateUnsent)
+		f.owner.frameDone(frameUnsent)
 		return
 	case q.writing || q.raw == nil || q.secure != nil:
 		q.pending = append(q.pending, f)
@@ -169,40 +169,40 @@ func (q *sendQueue) endOffer(n int, err error) {
 	rest := q.batch
 	for len(rest) > 0 && n >= rest[0].size() {
 		n -= rest[0].size()
-		rest[0].owner.frameDone(fateSent)
+		rest[0].owner.frameDone(frameSent)
 		rest[0], rest = frame{}, rest[1:]
 	}
 	if err != nil {
 		q.fail(fmt.Errorf("send: %w", err))
 	}
-	if q.giveBack(rest, n) {
+	if q.requeue(rest, n) {
 		return
 	}
 	for i, f := range rest { // the socket stays taken: nothing more is sent
 		if i == 0 && n > 0 {
-			f.owner.frameDone(fateBroken)
+			f.owner.frameDone(frameBroken)
 		} else {
-			f.owner.frameDone(fateUnsent)
+			f.owner.frameDone(frameUnsent)
 		}
 	}
 	clear(q.batch)
 }
 
-// giveBack releases the socket after an offer. The kernel took only the first n bytes of rest. giveBack returns false
+// requeue releases the socket after an offer. The kernel took only the first n bytes of rest. requeue returns false
 // if the queue has failed.
-func (q *sendQueue) giveBack(rest []frame, n int) bool {
+func (q *sendQueue) requeue(rest []frame, n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.failed {
 		return false
 	}
-	begun := min(n, 1) // of rest[0]
-	q.pending = slices.Insert(q.pending, 0, rest[begun:]...)
-	if begun > 0 {
+	started := min(n, 1) // of rest[0]
+	q.pending = slices.Insert(q.pending, 0, rest[started:]...)
+	if started > 0 {
 		q.batch[0] = rest[0].after(n)
 	}
-	clear(q.batch[begun:])
-	q.batch, q.writing = q.batch[:begun], false
+	clear(q.batch[started:])
+	q.batch, q.writing = q.batch[:started], false
 	if len(q.pending) > 0 || len(q.batch) > 0 {
 		q.startWriterLocked()
 	}
@@ -254,9 +254,9 @@ func (q *sendQueue) takeBatch() bool {
 
 // sendBatch writes the batch and informs the owners.
 func (q *sendQueue) sendBatch() {
-	f := fateSent
+	f := frameSent
 	if err := q.writeBatch(); err != nil {
-		f = fateBroken
+		f = frameBroken
 		q.fail(fmt.Errorf("send: %w", err))
 	}
 	for i := range q.batch {
@@ -312,15 +312,15 @@ func (q *sendQueue) gather() {
 	}
 }
 
-// hurry limits the time of every write from now on, including the write under way. It is for a peer that will send no
-// further request and must only take its replies.
-func (q *sendQueue) hurry(patience time.Duration) {
-	q.patience.Store(int64(patience))
+// limitWrites limits the time of every write from now on, including the write under way. It is for a peer that will
+// send no further request and must only take its replies.
+func (q *sendQueue) limitWrites(limit time.Duration) {
+	q.writeLimit.Store(int64(limit))
 	q.extend()
 }
 
 func (q *sendQueue) extend() {
-	if p := time.Duration(q.patience.Load()); p > 0 {
+	if p := time.Duration(q.writeLimit.Load()); p > 0 {
 		_ = q.conn.SetWriteDeadline(time.Now().Add(p))
 	}
 }
@@ -347,7 +347,7 @@ func (q *sendQueue) fail(cause error) {
 	}
 	_ = q.conn.Close()
 	for i := range unsent {
-		unsent[i].owner.frameDone(fateUnsent)
+		unsent[i].owner.frameDone(frameUnsent)
 	}
 }
 

@@ -70,7 +70,7 @@ type owner struct {
 	to   *fates
 }
 
-func (o owner) frameDone(f fate) {
+func (o owner) frameDone(f sendResult) {
 	o.to.mu.Lock()
 	defer o.to.mu.Unlock()
 	o.to.told = append(o.to.told, o.name+[]string{" sent", " broken", " unsent"}[f])
@@ -312,7 +312,7 @@ func unixPair(t *testing.T) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-func TestAQueueThatFailsTellsEachOwnerOnce(t *testing.T) {
+func TestAQueueThatFailsNotifiesEachOwnerOnce(t *testing.T) {
 	ours, _ := tcpPair(t)
 	q, to := newSendQueue(ours), newFates()
 	q.send(to.frame("a", random(large)))
@@ -429,7 +429,7 @@ func TestAnOfferThatIsTakenInPart(t *testing.T) {
 	}
 }
 
-func TestTheWriterBeginsWithWhatWasBegun(t *testing.T) {
+func TestTheWriterFirstSendsTheRestOfAFrame(t *testing.T) {
 	ours, theirs := tcpPair(t)
 	q, to := newSendQueue(ours), newFates()
 	q.batch = []frame{to.frame("a", "A").after(1)}
@@ -443,13 +443,13 @@ func TestTheWriterBeginsWithWhatWasBegun(t *testing.T) {
 	assert.Equal(t, []string{"a sent", "b sent", "c sent", "d sent"}, to.all())
 }
 
-// TestAHurryBoundsEachWriteByItself waits for a deadline between two writes.
-func TestAHurryBoundsEachWriteByItself(t *testing.T) {
+// TestAWriteLimitAppliesToEachWrite waits for a deadline between two writes.
+func TestAWriteLimitAppliesToEachWrite(t *testing.T) {
 	for name, pair := range map[string]func(*testing.T) (net.Conn, net.Conn){"offered": tcpPair, "by the writer": func(*testing.T) (net.Conn, net.Conn) { return net.Pipe() }} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := pair(t)
 			q, to := newSendQueue(ours), newFates()
-			q.hurry(time.Hour)
+			q.limitWrites(time.Hour)
 			_ = ours.SetWriteDeadline(time.Unix(1, 0))
 			q.send(to.frame("a", "A"))
 			_, err := io.ReadFull(theirs, make([]byte, 2))

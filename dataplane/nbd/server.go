@@ -74,12 +74,12 @@ type Server struct {
 	base  context.Context
 	abort context.CancelFunc
 
-	tls    *serverTLS   // nil if not offered
-	lobby  lobby        // the members of conns that have proved no secret
-	sparse *sparseLog   // for messages that a peer can cause before it has an export
-	inside atomic.Int64 // requests in their Backend
+	tls      *serverTLS    // nil if not offered
+	unproved unprovedConns // the members of conns that have proved no secret
+	sparse   *sparseLog    // for messages that a peer can cause before it has an export
+	inside   atomic.Int64  // requests in their Backend
 
-	farewell time.Duration // the constant, except in tests
+	lastWriteTimeout time.Duration // the constant, except in tests
 
 	mu        sync.Mutex
 	stopping  bool                      // guarded by mu
@@ -92,7 +92,7 @@ type Server struct {
 func NewServer(e Exporter, opts ServerOptions) *Server {
 	s := &Server{
 		exporter: e, opts: opts.withDefaults(),
-		lobby: lobby{places: maxUnproved}, sparse: newSparseLog(), farewell: farewell,
+		unproved: unprovedConns{limit: maxUnproved}, sparse: newSparseLog(), lastWriteTimeout: lastWriteTimeout,
 		listeners: map[net.Listener]struct{}{}, conns: map[*serverConn]struct{}{}, empty: make(chan struct{}),
 	}
 	if s.opts.Secrets != nil {
@@ -214,7 +214,7 @@ func (s *Server) admit(conn net.Conn) *serverConn {
 	}
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
-	if s.lobby.enter(&c.guest) {
+	if s.unproved.enter(&c.unproved) {
 		s.sparse.log(s.opts.Log, logrus.WarnLevel, "Closed an unauthenticated connection because there were too many")
 	}
 	return c

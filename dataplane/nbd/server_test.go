@@ -262,7 +262,7 @@ func TestShutdownAnswersWhatIsUnderWay(t *testing.T) {
 	assert.ErrorIs(t, c.Flush(within(t)), nbd.ErrNotSent, "flush after the end")
 }
 
-func TestShutdownOutOfPatienceCancelsBackends(t *testing.T) {
+func TestAShutdownThatTimesOutCancelsBackends(t *testing.T) {
 	x, _, gate := gated(t, faulty.Of(faulty.Write))
 	defer gate.Open()
 	s, path := listen(t, x, nbd.ServerOptions{})

@@ -19,11 +19,11 @@ import (
 //	reader:  header -> validate -> wait for room -> payload -> go handle
 //	handle:  Backend -> reply into the send queue -> (written) -> room released
 type serverConn struct {
-	server *Server
-	conn   net.Conn
-	in     source
-	log    *logrus.Entry
-	guest  guest // until the peer has proved a secret or has an export
+	server   *Server
+	conn     net.Conn
+	in       source
+	log      *logrus.Entry
+	unproved unprovedConn // until the peer has proved a secret or has an export
 
 	deadline time.Time // of the handshake
 
@@ -42,8 +42,8 @@ type serverConn struct {
 
 func newServerConn(s *Server, conn net.Conn) *serverConn {
 	return &serverConn{
-		guest:  guest{from: lobbyAddress(conn.RemoteAddr()), cut: func() { _ = conn.Close() }},
-		server: s, conn: conn, in: newSource(conn), out: newSendQueue(conn),
+		unproved: unprovedConn{from: hostOf(conn.RemoteAddr()), cut: func() { _ = conn.Close() }},
+		server:   s, conn: conn, in: newSource(conn), out: newSendQueue(conn),
 		log:   s.opts.Log.WithField("remote", conn.RemoteAddr().String()),
 		slots: semaphore.NewWeighted(s.opts.MaxInFlight), room: semaphore.NewWeighted(s.opts.MaxInFlightBytes),
 	}
@@ -89,7 +89,7 @@ func (c *serverConn) transmit(exp *Export, structured, blockStatus bool) {
 	c.log.Debug("A connection opened an export")
 
 	err := c.readRequests()
-	c.out.hurry(c.server.farewell)
+	c.out.limitWrites(c.server.lastWriteTimeout)
 	c.tasks.Wait()
 	c.out.wait()
 	c.log.WithField("reason", c.out.explain(err)).Debug("A connection ended")
@@ -98,27 +98,27 @@ func (c *serverConn) transmit(exp *Export, structured, blockStatus bool) {
 	}
 }
 
-// farewell limits each write of the remaining replies to a peer that can send no further request. A write to any other
-// peer has no limit: the peer may be slow, and the memory that it can make the server hold is limited.
-const farewell = 10 * time.Second
+// lastWriteTimeout limits each write of the remaining replies to a peer that can send no further request. A write to
+// any other peer has no limit: the peer may be slow, and the memory that it can make the server hold is limited.
+const lastWriteTimeout = 10 * time.Second
 
 // negotiate runs the handshake. The export is nil if the peer opened none.
 func (c *serverConn) negotiate() (*negotiator, *Export) {
-	defer c.server.lobby.leave(&c.guest)
+	defer c.server.unproved.leave(&c.unproved)
 	c.deadline = time.Now().Add(c.server.opts.HandshakeTimeout)
 	c.setDeadline(c.deadline)
 	n := &negotiator{
 		exporter: c.server.exporter, conn: c.conn, in: c.in, log: c.log, sparse: c.server.sparse,
 		auth: authenticator{secret: c.server.opts.Secret, secrets: c.server.opts.Secrets},
 		tls:  c.server.tls, tlsOnly: c.server.opts.TLSOnly, drop: func() { _ = c.conn.Close() },
-		proved: func() { c.server.lobby.leave(&c.guest) },
+		proved: func() { c.server.unproved.leave(&c.unproved) },
 		opened: func(took time.Duration) { // the peer cannot influence how long it took
 			c.deadline = c.deadline.Add(took)
 			c.setDeadline(c.deadline)
 		},
 	}
 	exp, err := n.run(c.server.base)
-	if err != nil && !errors.Is(err, errGoodbye) && !errors.Is(err, io.EOF) {
+	if err != nil && !errors.Is(err, errClientLeft) && !errors.Is(err, io.EOF) {
 		c.server.sparse.log(c.log.WithError(err), logrus.DebugLevel, "A handshake ended without an export")
 	}
 	return n, exp
@@ -137,7 +137,7 @@ func (c *serverConn) readRequests() error {
 			return err
 		}
 		if r.Type == cmdDisc {
-			return errGoodbye
+			return errClientLeft
 		}
 		if err := c.accept(r); err != nil {
 			return err
@@ -182,7 +182,7 @@ func (c *serverConn) accept(r request) error {
 		}
 	}
 	if err != nil { // cut in the middle of a payload: this was no request
-		t.frameDone(fateUnsent)
+		t.frameDone(frameUnsent)
 		return fmt.Errorf("read the payload: %w", err)
 	}
 	go t.handle()
@@ -322,7 +322,7 @@ func (t *task) errorReply() (head, payload []byte) {
 }
 
 // frameDone releases everything that the request held. It no longer matters whether the reply was sent.
-func (t *task) frameDone(fate) {
+func (t *task) frameDone(sendResult) {
 	c := t.conn
 	if t.buf != nil {
 		t.buf.release()

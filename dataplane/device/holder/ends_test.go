@@ -294,7 +294,7 @@ func TestAReplacementWhoseExecutableIsGoneIsFollowedByTheFirst(t *testing.T) {
 	require.NoError(t, r.terminate())
 }
 
-func TestHowOftenAProcessIsStarted(t *testing.T) {
+func TestRestartsOfAProcess(t *testing.T) {
 	dir := t.TempDir()
 	once := filepath.Join(dir, "once")
 	require.NoError(t, os.WriteFile(once, []byte("#!/bin/sh\nrm "+once+"\nexit 7\n"), 0o700))
@@ -313,10 +313,10 @@ func TestHowOftenAProcessIsStarted(t *testing.T) {
 }
 
 // A process dies repeatedly. The holder stops starting it, and exits with its code.
-func TestAProcessThatDiesTooOftenIsGivenUp(t *testing.T) {
+func TestAProcessThatDiesTooOftenEndsTheHolder(t *testing.T) {
 	err := Run(t.Context(), Options{Command: []string{"/bin/sh", "-c", "exit 7"}, limits: limits{deaths: 3, backoff: time.Millisecond}})
 	var exit *ExitError
 	require.ErrorAs(t, err, &exit)
 	assert.Equal(t, 7, exit.Code)
-	assert.Contains(t, exit.Why, "too often")
+	assert.Contains(t, exit.Reason, "too often")
 }

@@ -67,12 +67,12 @@ func (l limits) withDefaults() limits {
 
 // ExitError describes how the last serving process exited, when the holder exits with it.
 type ExitError struct {
-	Code int
-	Why  string
+	Code   int
+	Reason string
 }
 
 func (e *ExitError) Error() string {
-	return fmt.Sprintf("the serving process exited with code %d: %s", e.Code, e.Why)
+	return fmt.Sprintf("the serving process exited with code %d: %s", e.Code, e.Reason)
 }
 
 // holder is the state of Run. The goroutine of Run owns all fields except status.
@@ -133,11 +133,11 @@ func Run(ctx context.Context, opts Options) error {
 		h.log.WithError(err).Warn("Cannot find out whether this kernel resends requests; devices are removed when the process that serves them exits")
 	}
 	h.resends = h.successions
-	if makes, why := h.devices.MakesNBD(); makes {
+	if makes, reason := h.devices.MakesNBD(); makes {
 		h.successions = true
 		h.log.Info("Devices are created with NBD")
 	} else {
-		h.log.WithField("reason", why).Info("Devices are created with FUSE")
+		h.log.WithField("reason", reason).Info("Devices are created with FUSE")
 	}
 	h.log.WithField("successions", h.successions).Info("Holder is starting")
 	defer h.removeLost()()
@@ -194,21 +194,21 @@ func (h *holder) run(ctx context.Context) error {
 
 // afterTrial settles a replacement: either the program that was told to leave has left, or the program on trial has
 // failed.
-func (h *holder) afterTrial(end ending) bool {
+func (h *holder) afterTrial(end exit) bool {
 	switch t := h.trial; {
 	case end.replacement != nil:
 		h.trial, h.current = end.replacement, end.replacement.next
 		h.log.WithField("version", h.current.version).Info("Serving process exited and is replaced by another version")
 		return true
 	case t != nil:
-		h.concludeTrial(fmt.Errorf("version %s failed: %s", t.next.version, end))
+		h.endTrial(fmt.Errorf("version %s failed: %s", t.next.version, end))
 		return true
 	}
 	return false
 }
 
-// concludeTrial keeps the program on trial, or goes back to the previous program.
-func (h *holder) concludeTrial(failure error) {
+// endTrial keeps the program on trial, or goes back to the previous program.
+func (h *holder) endTrial(failure error) {
 	t := h.trial
 	h.trial = nil
 	unused := t.last
@@ -231,23 +231,23 @@ func (h *holder) concludeTrial(failure error) {
 // mayStartAgain is mayRestart for a process that could not be started. Memory or descriptors may be short for a moment,
 // and the devices wait. If the executable is a copy that has disappeared, it does not come back. Then the holder uses
 // the executable with which it was itself started.
-func (h *holder) mayStartAgain(ctx context.Context, why error) bool {
-	if h.current.own && errors.Is(why, fs.ErrNotExist) {
+func (h *holder) mayStartAgain(ctx context.Context, reason error) bool {
+	if h.current.own && errors.Is(reason, fs.ErrNotExist) {
 		h.log.WithField("version", h.current.version).Error("The executable of the serving process no longer exists; the holder uses its first executable")
 		h.current = h.opts.first()
 	}
-	return h.isWorthATry(ctx, h.log.WithError(why), "The start of the serving process failed", 0)
+	return h.mayTryAgain(ctx, h.log.WithError(reason), "The start of the serving process failed", 0)
 }
 
 // mayRestart waits before the next start of a process that died. It does not wait before the first restart within a
 // while. It returns false if the process died too often, or if ctx is done.
-func (h *holder) mayRestart(ctx context.Context, end ending) bool {
-	return h.isWorthATry(ctx, h.log.WithField("end", end.String()), "The serving process died", end.after)
+func (h *holder) mayRestart(ctx context.Context, end exit) bool {
+	return h.mayTryAgain(ctx, h.log.WithField("end", end.String()), "The serving process died", end.after)
 }
 
-// isWorthATry counts the exit of a serving process that ran for the given time. It waits until the next process should
+// mayTryAgain counts the exit of a serving process that ran for the given time. It waits until the next process should
 // start, and reports whether another start is allowed.
-func (h *holder) isWorthATry(ctx context.Context, log *logrus.Entry, what string, ran time.Duration) bool {
+func (h *holder) mayTryAgain(ctx context.Context, log *logrus.Entry, what string, ran time.Duration) bool {
 	now := time.Now()
 	h.deaths = append(h.deaths, now)
 	for now.Sub(h.deaths[0]) > h.opts.limits.window {

@@ -27,15 +27,15 @@ type process struct {
 	socket  sync.WaitGroup
 }
 
-// ending describes how a serving process ended.
-type ending struct {
-	state       *os.ProcessState // nil if it is not reaped yet, see onlyAsideLeft
+// exit describes how a serving process ended.
+type exit struct {
+	state       *os.ProcessState // nil if it is not reaped yet, see hasOnlyHelperThreads
 	after       time.Duration
 	replacement *trial // the replacement for which the holder told it to leave
 	reason      string // why the holder killed it
 }
 
-func (e ending) String() string {
+func (e exit) String() string {
 	state := "killed; one of its threads waits for a disk on one of its devices"
 	if e.state != nil {
 		state = e.state.String()
@@ -47,9 +47,9 @@ func (e ending) String() string {
 }
 
 // error returns the result of Run when it ends with the process.
-func (e ending) error(why string) error {
+func (e exit) error(reason string) error {
 	if e.state == nil {
-		return &ExitError{Code: 128 + int(syscall.SIGKILL), Why: why}
+		return &ExitError{Code: 128 + int(syscall.SIGKILL), Reason: reason}
 	}
 	code := e.state.ExitCode()
 	if status, ok := e.state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -58,7 +58,7 @@ func (e ending) error(why string) error {
 	if code == 0 {
 		return nil
 	}
-	return &ExitError{Code: code, Why: why}
+	return &ExitError{Code: code, Reason: reason}
 }
 
 // start starts a serving process with one end of a socket pair.
@@ -104,9 +104,9 @@ func (p *process) close() {
 
 func (p *process) signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// isDying reports whether the process was killed and still exists: one of its threads waits in the kernel for something
-// else.
-func (p *process) isDying() bool {
+// isExiting reports whether the process was killed and still exists: one of its threads waits in the kernel for
+// something else.
+func (p *process) isExiting() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return false
@@ -129,9 +129,9 @@ func (p *process) isDying() bool {
 	return false
 }
 
-// onlyAsideLeft reports whether only threads are left of a dying process that are named thread.Aside. A successor need
-// not wait for these.
-func (p *process) onlyAsideLeft() bool {
+// hasOnlyHelperThreads reports whether only threads are left of an exiting process that are named thread.Aside. A
+// successor need not wait for these.
+func (p *process) hasOnlyHelperThreads() bool {
 	dir := fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)
 	tasks, err := os.ReadDir(dir)
 	if err != nil {
@@ -156,18 +156,18 @@ func (p *process) onlyAsideLeft() bool {
 
 // serve runs one serving process. It returns when the process is reaped, or when a successor need not wait for the
 // threads that are left.
-func (h *holder) serve(ctx context.Context) (ending, error) {
+func (h *holder) serve(ctx context.Context) (exit, error) {
 	p, err := h.start()
 	if err != nil && h.trial != nil {
-		h.concludeTrial(err)
+		h.endTrial(err)
 		p, err = h.start()
 	}
 	if err != nil {
-		return ending{}, err
+		return exit{}, err
 	}
 	h.started = true
 	h.began(p)
-	end := ending{}
+	end := exit{}
 	w := watch{h: h, p: p, end: &end}
 	w.until(ctx)
 	p.close()
@@ -185,11 +185,11 @@ func (h *holder) serve(ctx context.Context) (ending, error) {
 type watch struct {
 	h   *holder
 	p   *process
-	end *ending
+	end *exit
 
-	ready     bool
-	dyingFrom time.Time // when the holder first saw that it was dying
-	cut       bool      // it lost its devices, because it may hang in one
+	ready        bool
+	exitingSince time.Time // when the holder first saw that it was exiting
+	cut          bool      // it lost its devices, because it may hang in one
 }
 
 // until returns when the process is reaped, or when only threads are left that a successor need not wait for.
@@ -240,7 +240,7 @@ func (w *watch) prove() {
 	switch {
 	case w.h.trial == nil || w.end.replacement != nil:
 	case w.ready:
-		w.h.concludeTrial(nil)
+		w.h.endTrial(nil)
 	default:
 		w.end.reason = "it was not ready in time"
 		w.p.signal(syscall.SIGKILL)
@@ -253,19 +253,19 @@ func (w *watch) prove() {
 // that case no successor starts before the process is reaped, however long that takes: the thread's pending writes
 // would be applied after those of its successor.
 func (w *watch) look() (left bool) {
-	if !w.p.isDying() {
-		w.dyingFrom = time.Time{}
+	if !w.p.isExiting() {
+		w.exitingSince = time.Time{}
 		return false
 	}
 	log := w.h.log.WithField("pid", w.p.cmd.Process.Pid)
-	if w.h.successions && w.p.onlyAsideLeft() {
+	if w.h.successions && w.p.hasOnlyHelperThreads() {
 		log.Warn("A thread of the killed serving process waits for a disk on one of its devices; its successor starts now")
 		return true
 	}
-	if w.dyingFrom.IsZero() {
-		w.dyingFrom = time.Now()
+	if w.exitingSince.IsZero() {
+		w.exitingSince = time.Now()
 	}
-	since := time.Since(w.dyingFrom)
+	since := time.Since(w.exitingSince)
 	if since < w.h.opts.limits.stuck || w.cut {
 		return false
 	}

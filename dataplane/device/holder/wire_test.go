@@ -77,7 +77,7 @@ func TestTwoRequestsOfOneIDAreBothAnswered(t *testing.T) {
 }
 
 // A process that sent a packet which the holder cannot receive must not wait for the answer.
-func TestWhoSendsWhatCannotBeTakenIsCut(t *testing.T) {
+func TestAPeerThatSendsAnInvalidMessageIsDisconnected(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer null.Close()
@@ -107,7 +107,7 @@ func TestWhoSendsWhatCannotBeTakenIsCut(t *testing.T) {
 }
 
 // The holder drops an answer that does not fit, and continues.
-func TestAnAnswerThatDoesNotFitEndsNothing(t *testing.T) {
+func TestAnAnswerOfTheWrongKindIsIgnored(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	h := &holder{log: logrus.NewEntry(log), devices: device.NewLocal(device.Options{})}

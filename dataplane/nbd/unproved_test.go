@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestALobbyThatIsFullCutsTheOldestOfTheAddressWithTheMost(t *testing.T) {
+func TestTooManyUnprovedConnectionsCutTheOldestOfTheAddressWithTheMost(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		arrive []string // address and name; "-name" leaves
@@ -27,16 +27,16 @@ func TestALobbyThatIsFullCutsTheOldestOfTheAddressWithTheMost(t *testing.T) {
 		{"one that was cut leaves → no place is free that was not", []string{"a1", "a2", "a3", "a4", "-a1", "a5"}, []string{"a1", "a2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := lobby{places: 3}
+			l := unprovedConns{limit: 3}
 			var cut []string
-			guests := map[string]*guest{}
+			guests := map[string]*unprovedConn{}
 			for _, name := range c.arrive {
 				if name[0] == '-' {
 					l.leave(guests[name[1:]])
 					l.leave(guests[name[1:]]) // may be repeated
 					continue
 				}
-				g := &guest{from: name[:1], cut: func() { cut = append(cut, name) }}
+				g := &unprovedConn{from: name[:1], cut: func() { cut = append(cut, name) }}
 				guests[name] = g
 				before := len(cut)
 				told := l.enter(g)
@@ -47,14 +47,14 @@ func TestALobbyThatIsFullCutsTheOldestOfTheAddressWithTheMost(t *testing.T) {
 	}
 }
 
-func TestGuestsAreCountedByHost(t *testing.T) {
+func TestUnprovedConnectionsAreCountedByHost(t *testing.T) {
 	for want, a := range map[string]net.Addr{
 		"10.1.2.3": &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 4711},
 		"fd00::1":  &net.TCPAddr{IP: net.ParseIP("fd00::1"), Port: 4711},
 		"unix":     &net.UnixAddr{Net: "unix"},
 		"pipe":     pipeAddr(),
 	} {
-		assert.Equal(t, want, lobbyAddress(a), a)
+		assert.Equal(t, want, hostOf(a), a)
 	}
 }
 
@@ -149,13 +149,13 @@ func TestOptionsOfOneHandshakeAreBounded(t *testing.T) {
 	assert.Equal(t, optionLen, len(in.rest)+c.in.Buffered(), "bytes of options are left")
 }
 
-// TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut has a peer that requests more than the kernel holds, says goodbye,
+// TestAPeerThatTakesNoRepliesAfterItsDisconnectIsCut has a peer that requests more than the kernel holds, disconnects,
 // and reads nothing.
-func TestAPeerThatTakesNoRepliesAfterItsGoodbyeIsCut(t *testing.T) {
+func TestAPeerThatTakesNoRepliesAfterItsDisconnectIsCut(t *testing.T) {
 	ours, theirs := unixPair(t)
 	closed := make(chan struct{})
 	s := NewServer(closing{closed}, ServerOptions{})
-	s.farewell = time.Millisecond
+	s.lastWriteTimeout = time.Millisecond
 	served := make(chan struct{})
 	go func() { s.ServeConn(theirs); close(served) }()
 	requests := make([]request, 32)
@@ -197,12 +197,12 @@ func (x waitsToOpen) Open(ctx context.Context, name string, c ConnInfo) (*Export
 	return x.zeroExporter.Open(ctx, name, c)
 }
 
-// TestAPeerThatHasProvedItselfIsNotCut fills a lobby with one place while an engine that has proved the secret waits
+// TestAPeerThatHasProvedItselfIsNotCut fills the only slot while an engine that has proved the secret waits
 // for the gate.
 func TestAPeerThatHasProvedItselfIsNotCut(t *testing.T) {
 	x := waitsToOpen{arrived: make(chan struct{}, 1), open: make(chan struct{})}
 	s := NewServer(x, ServerOptions{Secret: func(string) ([]byte, bool) { return []byte("s"), true }})
-	s.lobby.places = 1
+	s.unproved.limit = 1
 	ended := make(chan struct{}, 3)
 	connect := func() net.Conn {
 		ours, theirs := net.Pipe()

@@ -13,58 +13,59 @@ import (
 // goroutine, its read buffer, and the one option that it is sending: at most 90 KiB.
 const maxUnproved = 256
 
-// lobby holds the connections that have proved nothing yet. If there is one too many, the lobby cuts the oldest
+// unprovedConns holds the connections that have proved nothing yet. If there is one too many, it cuts the oldest
 // connection of the address that has the most. So a flood from one address displaces its own connections and no others.
-// Consider a handshake from the same address, or in a flood from more addresses than there are places. It survives if
-// it proves its secret before as many newcomers have come as there are places. The proof takes two round trips (three
-// over TLS).
-type lobby struct {
-	places int
+// Consider a handshake from the same address, or in a flood from more addresses than the limit. It survives if
+// it proves its secret before as many new connections have come as the limit allows. The proof takes two round trips
+// (three over TLS).
+type unprovedConns struct {
+	limit int
 
 	mu      sync.Mutex
-	arrived uint64              // guarded by mu
-	waiting map[string][]*guest // guarded by mu; by address, in the order of arrival; no empty lists
-	n       int                 // guarded by mu; guests
+	arrived uint64                     // guarded by mu
+	waiting map[string][]*unprovedConn // guarded by mu; by address, in the order of arrival; no empty lists
+	n       int                        // guarded by mu; connections
 }
 
-// guest is one connection in a lobby.
-type guest struct {
+// unprovedConn is one connection that has not proved a secret.
+type unprovedConn struct {
 	from    string
 	arrival uint64
 	cut     func()
 }
 
-// enter adds a newcomer, and cuts one guest if there are too many. It reports whether it has cut one.
-func (l *lobby) enter(g *guest) (cut bool) {
+// enter adds a connection, and cuts one connection if there are too many. It reports whether it has cut one.
+func (l *unprovedConns) enter(g *unprovedConn) (cut bool) {
 	l.mu.Lock()
 	l.arrived++
 	g.arrival = l.arrived
 	if l.waiting == nil {
-		l.waiting = map[string][]*guest{}
+		l.waiting = map[string][]*unprovedConn{}
 	}
 	l.waiting[g.from] = append(l.waiting[g.from], g)
 	l.n++
-	var victim *guest
-	if l.n > l.places {
-		victim = l.victimLocked()
-		l.removeLocked(victim)
+	var evicted *unprovedConn
+	if l.n > l.limit {
+		evicted = l.oldestLocked()
+		l.removeLocked(evicted)
 	}
 	l.mu.Unlock()
-	if victim == nil {
+	if evicted == nil {
 		return false
 	}
-	victim.cut()
+	evicted.cut()
 	return true
 }
 
-// leave removes a guest that has proved itself or has left. It may be called repeatedly, also for a guest that was cut.
-func (l *lobby) leave(g *guest) {
+// leave removes a connection that has proved its secret or has ended. It may be called repeatedly, also for one that
+// was cut.
+func (l *unprovedConns) leave(g *unprovedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.removeLocked(g)
 }
 
-func (l *lobby) removeLocked(g *guest) {
+func (l *unprovedConns) removeLocked(g *unprovedConn) {
 	list := l.waiting[g.from]
 	i := slices.Index(list, g)
 	if i < 0 {
@@ -78,21 +79,21 @@ func (l *lobby) removeLocked(g *guest) {
 	l.waiting[g.from] = list
 }
 
-// victimLocked returns the oldest guest of the address with the most guests. Among several such addresses it takes the
-// guest that came first.
-func (l *lobby) victimLocked() (victim *guest) {
+// oldestLocked returns the oldest connection of the address with the most connections. Among several such addresses it
+// takes the connection that came first.
+func (l *unprovedConns) oldestLocked() (oldest *unprovedConn) {
 	most := 0
 	for _, list := range l.waiting {
-		if len(list) > most || len(list) == most && list[0].arrival < victim.arrival {
-			most, victim = len(list), list[0]
+		if len(list) > most || len(list) == most && list[0].arrival < oldest.arrival {
+			most, oldest = len(list), list[0]
 		}
 	}
-	return victim
+	return oldest
 }
 
-// lobbyAddress returns the key by which guests are counted: the host of a network address. Guests on networks without
-// hosts are counted together.
-func lobbyAddress(a net.Addr) string {
+// hostOf returns the key by which connections are counted: the host of a network address. Connections on networks
+// without hosts are counted together.
+func hostOf(a net.Addr) string {
 	if host, _, err := net.SplitHostPort(a.String()); err == nil {
 		return host
 	}
