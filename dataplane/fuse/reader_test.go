@@ -40,7 +40,7 @@ func (k *kernel) waiting() int {
 
 // Many requests hang. After each of them another request is read and answered. Then all are answered, and no surplus
 // reader remains.
-func TestRequestsThatHangKeepNoOtherFromBeingServed(t *testing.T) {
+func TestRequestsThatHangDelayNoOther(t *testing.T) {
 	k := newKernel(t)
 	release := k.holdWrites()
 	const hang = 50
@@ -92,7 +92,7 @@ func TestTheNextRequestIsTakenWithoutThePoller(t *testing.T) {
 }
 
 // If no request comes for some time, one reader remains, in Go's poller; it takes the next request.
-func TestAConnectionAtRestHasOneReaderAndNoThread(t *testing.T) {
+func TestAnIdleConnectionHasOneReaderAndNoThread(t *testing.T) {
 	k := newKernelWith(t, func(s *Server) { s.warm = time.Millisecond })
 	for range 5 {
 		status, _ := k.ask(opFsync, imageNode, make([]byte, 16))
@@ -196,7 +196,7 @@ func TestARequestWakesOneWaiter(t *testing.T) {
 }
 
 // After a connection was at rest, a request wakes nothing in Go's poller until the connection rests again.
-func TestAPollThatIsNotAtRestLeavesGosPollerAlone(t *testing.T) {
+func TestABusyPollDoesNotUseGosPoller(t *testing.T) {
 	p, theirs := newTestPoll(t)
 	rested := make(chan struct{}, 100)
 	p.rested = func() { rested <- struct{}{} }

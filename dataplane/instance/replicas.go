@@ -33,13 +33,13 @@ type replicaHost struct {
 	decoy []byte
 
 	mu         sync.Mutex
-	hosted     map[string]*hosted          // guarded by mu
-	parked     map[string]*parked          // guarded by mu; never a name that is in hosted
-	distrusted map[string]struct{}         // guarded by mu; uids, see distrust
-	asked      map[string]*replica.Asked   // guarded by mu; of each replica, by UID, since its first opening
-	paces      map[string]*replica.Pace    // guarded by mu; by UUID of the disk, since a replica on it was first opened
-	stuck      map[string]*proto.DiskState // guarded by mu; by replica, see lookForStuck
-	stopping   bool                        // guarded by mu
+	hosted     map[string]*hosted                // guarded by mu
+	parked     map[string]*parked                // guarded by mu; never a name that is in hosted
+	distrusted map[string]struct{}               // guarded by mu; uids, see distrust
+	asked      map[string]*replica.QuestionTimes // guarded by mu; of each replica, by UID, since its first opening
+	paces      map[string]*replica.Pace          // guarded by mu; by UUID of the disk, since a replica on it was first opened
+	stuck      map[string]*proto.DiskState       // guarded by mu; by replica, see lookForStuck
+	stopping   bool                              // guarded by mu
 }
 
 // hosted is one replica that was started and not stopped. It is never changed: an entry is replaced.
@@ -54,7 +54,7 @@ func newReplicaHost(disks *diskGuard, boot string, c *changes, log *logrus.Entry
 	h := &replicaHost{
 		disks: disks, boot: boot, changes: c, log: log, calls: newDiskCalls(c.notifyAll), closeTimeout: replicaCloseTimeout, stuckEvery: stuckInterval, decoy: make([]byte, 32),
 		hosted: map[string]*hosted{}, parked: map[string]*parked{}, distrusted: map[string]struct{}{}, paces: map[string]*replica.Pace{},
-		asked: map[string]*replica.Asked{},
+		asked: map[string]*replica.QuestionTimes{},
 	}
 	_, _ = rand.Read(h.decoy) // never fails
 	return h
@@ -214,13 +214,13 @@ func (h *replicaHost) options(s *proto.ReplicaSpec) replica.Options {
 	}
 	asked := h.asked[s.GetUid()]
 	if asked == nil {
-		asked = replica.NewAsked()
+		asked = replica.NewQuestionTimes()
 		h.asked[s.GetUid()] = asked
 	}
 	return replica.Options{
 		BootID: h.boot, Distrust: distrusted,
 		OnChange: func() { h.changes.notifyReplica(s.GetName()) }, OnProgress: func() { h.calls.progressed(s.GetName()) },
-		Pace: pace, Asked: asked, Log: h.logOf(s),
+		Pace: pace, Questions: asked, Log: h.logOf(s),
 	}
 }
 

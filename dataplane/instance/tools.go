@@ -91,7 +91,7 @@ func exportView(export string, r *replica.Replica, release func(), err error, c 
 // describe returns the information for a person who reads a replica.
 func describe(r *replica.Replica) string {
 	text := "replica of volume " + r.Volume()
-	if caution := r.Caution(); caution != "" {
+	if caution := r.Warning(); caution != "" {
 		text += ": " + caution
 	}
 	return text

@@ -81,29 +81,29 @@ func (r *Replica) Refuses(generation int64, session string) error {
 	return nil
 }
 
-// takeTurn waits until no other admission, fence or Close is under way. This includes calls that were abandoned by
-// their callers. The goroutine that has the turn must return it.
-func (r *Replica) takeTurn(ctx context.Context, asked string) error {
+// lockAdmission waits until no other admission, fence or Close is under way. This includes calls that were abandoned by
+// their callers. The goroutine that holds the lock must release it.
+func (r *Replica) lockAdmission(ctx context.Context, operation string) error {
 	select {
-	case r.turn <- struct{}{}:
+	case r.admission <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return r.gaveUp(asked, ctx.Err())
+		return r.hangError(operation, ctx.Err())
 	}
 }
 
-func (r *Replica) giveTurn() { <-r.turn }
+func (r *Replica) unlockAdmission() { <-r.admission }
 
 // admit shuts the older session out while the caller waits. Then the lane makes the new generation durable. The lane
-// takes over the turn. So if the caller leaves, the lane still replaces the metadata and admits no engine. The next
+// takes over that lock. So if the caller leaves, the lane still replaces the metadata and admits no engine. The next
 // admission reads the metadata only after that.
 func (r *Replica) admit(ctx context.Context, generation int64, session string) (*Session, error) {
-	if err := r.takeTurn(ctx, "admit an engine"); err != nil {
+	if err := r.lockAdmission(ctx, "admit an engine"); err != nil {
 		return nil, err
 	}
 	before, how, err := r.clearTheWay(ctx, generation, session)
 	if err != nil {
-		r.giveTurn()
+		r.unlockAdmission()
 		return nil, err
 	}
 	var s *Session
@@ -112,7 +112,7 @@ func (r *Replica) admit(ctx context.Context, generation int64, session string) (
 		what:    "record the generation",
 		work:    func() error { return r.recordAdmission(generation, session, how) },
 		deliver: func() { s, refused = r.install(generation, session, before) },
-		over:    r.giveTurn,
+		over:    r.unlockAdmission,
 	})
 	r.changed()
 	if err == nil {
@@ -121,7 +121,8 @@ func (r *Replica) admit(ctx context.Context, generation int64, session string) (
 	return s, err
 }
 
-// clearTheWay decides on an admission and waits until the previous session has ended. The caller has the turn.
+// clearTheWay decides on an admission and waits until the previous session has ended. The caller holds the admission
+// lock.
 func (r *Replica) clearTheWay(ctx context.Context, generation int64, session string) (Meta, admission, error) {
 	r.mu.Lock()
 	held, current, err := r.meta, r.current, r.unusableLocked()
@@ -176,7 +177,7 @@ func (r *Replica) install(generation int64, session string, before Meta) (*Sessi
 		s.lastBootID = before.BootID
 	}
 	r.current = s
-	r.opts.Asked.admitted(generation) // no request of an older session is under way now
+	r.opts.Questions.admitted(generation) // no request of an older session is under way now
 	for v := range r.views {
 		v.end(ErrInUse)
 	}
@@ -200,7 +201,7 @@ func (s *Session) await(ctx context.Context, generation int64) error {
 	case <-s.gate.drained:
 		return nil
 	case <-ctx.Done():
-		return s.replica.gaveUp(fmt.Sprintf("wait for the requests of generation %d to end", s.generation), ctx.Err())
+		return s.replica.hangError(fmt.Sprintf("wait for the requests of generation %d to end", s.generation), ctx.Err())
 	}
 }
 

@@ -232,7 +232,7 @@ func TestControl(t *testing.T) {
 }
 
 // If the metadata cannot hold an epoch, the engine that sent the epoch is at fault, not the disk.
-func TestAnEpochThatIsTooLargeIsRefusedAndTheReplicaGoesOn(t *testing.T) {
+func TestAnEpochThatIsTooLargeIsRefusedAndTheReplicaContinues(t *testing.T) {
 	r := newHostReplica(t, mib)
 	s := admit(t, r, 1, "s")
 	before := membership.NewEpoch(1, 1, []string{"a"})

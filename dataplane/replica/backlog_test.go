@@ -94,7 +94,7 @@ func TestAWriteOutThatProceedsMakesRoom(t *testing.T) {
 }
 
 // Writers that wait for room continue as soon as the kernel reports less data, although nothing was written out.
-func TestWhatTheKernelHasNoMoreMakesRoom(t *testing.T) {
+func TestDataThatTheKernelWroteOutMakesRoom(t *testing.T) {
 	_, r, s := boundedReplica(t)
 	f := tell(r, 0)
 	r.out.written.Add(1 << 20) // while no goroutine reads it
@@ -104,7 +104,7 @@ func TestWhatTheKernelHasNoMoreMakesRoom(t *testing.T) {
 }
 
 // If the kernel no longer has some data, it may have failed to write it out and dropped it. So a read checks for this.
-func TestWhatTheKernelHasNoMoreIsNotTakenForStored(t *testing.T) {
+func TestDataThatTheKernelDroppedDoesNotCountAsStored(t *testing.T) {
 	f, r, s := boundedReplica(t)
 	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))
 	require.NoError(t, s.Flush(t.Context()))

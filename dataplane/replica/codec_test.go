@@ -20,7 +20,7 @@ func fullMeta() Meta {
 	}
 }
 
-func TestMetaComesBackAsItWas(t *testing.T) {
+func TestMetaRoundTrip(t *testing.T) {
 	b, err := fullMeta().encode()
 	require.NoError(t, err)
 	got, err := decodeMeta(b)
@@ -76,7 +76,7 @@ func TestRegionBytesKeepsMapsSmall(t *testing.T) {
 	assert.LessOrEqual(t, got, int64(64<<10), "the largest map takes %d bytes", got)
 }
 
-func TestIntentImageComesBackAsItWas(t *testing.T) {
+func TestIntentImageRoundTrip(t *testing.T) {
 	want := []int64{0, 7, 8, 4031, 4032, 9998, 9999}
 	m := newIntentImage("uid", 4<<20, 10000)
 	for _, r := range want {

@@ -35,11 +35,11 @@ func (s *Session) Control(ctx context.Context, op uint16, payload []byte) ([]byt
 		if err := unmarshal(payload, &question); err != nil {
 			return nil, err
 		}
-		s.replica.opts.Asked.heard(s.generation, question.Limited)
+		s.replica.opts.Questions.record(s.generation, question.Limited)
 		return nil, nil
 	}
 	var reply []byte
-	c, err := s.asked(op, payload, &reply)
+	c, err := s.controlCall(op, payload, &reply)
 	if err != nil {
 		leave()
 		return nil, err
@@ -52,9 +52,9 @@ func (s *Session) Control(ctx context.Context, op uint16, payload []byte) ([]byt
 	return reply, nil
 }
 
-// asked decodes an operation that changes something on the disk, or one that reads state which such operations change.
-// reply is set when the call has been delivered.
-func (s *Session) asked(op uint16, payload []byte, reply *[]byte) (call, error) {
+// controlCall decodes an operation that changes something on the disk, or one that reads state which such operations
+// change. reply is set when the call has been delivered.
+func (s *Session) controlCall(op uint16, payload []byte, reply *[]byte) (call, error) {
 	switch op {
 	case membership.OpRecordEpoch:
 		var e membership.Epoch
@@ -96,7 +96,7 @@ func (s *Session) state() membership.State {
 		BootID: s.lastBootID, Clean: s.wasClean, CacheKept: r.cacheKept, Rebuilding: r.meta.Rebuilding, Base: r.baseLocked(),
 		ReadsDisk:  true, // see Replica.confirm
 		WritesLost: !r.cacheKept && r.opts.BootID != "",
-		LastAsked:  r.opts.Asked.before(),
+		LastAsked:  r.opts.Questions.before(),
 	}
 }
 

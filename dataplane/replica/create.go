@@ -38,7 +38,7 @@ func createIn(parent fsys.Dir, dir, name string, spec Spec) error {
 	if err := clearLeftover(parent, temp, spec.UID); err != nil {
 		return fmt.Errorf("remove the leftovers of an interrupted creation: %w", err)
 	}
-	if err := fill(parent, temp, spec); err != nil {
+	if err := createFiles(parent, temp, spec); err != nil {
 		return errors.Join(fmt.Errorf("create replica directory %s: %w", dir, err), clearLeftover(parent, temp, spec.UID))
 	}
 	err := parent.RenameNew(temp, name)
@@ -83,8 +83,8 @@ func confirmCreated(parent fsys.Dir, dir, name string, spec Spec) (bool, error) 
 	return true, nil
 }
 
-// fill creates a directory with a new replica's files. All of it is durable except the directory's own name.
-func fill(parent fsys.Dir, temp string, spec Spec) error {
+// createFiles creates a directory with a new replica's files. All of it is durable except the directory's own name.
+func createFiles(parent fsys.Dir, temp string, spec Spec) error {
 	if err := parent.Mkdir(temp); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func fill(parent fsys.Dir, temp string, spec Spec) error {
 
 // ownFiles are the names that may be in a replica's directory, in the order in which they are removed. The metadata is
 // removed last, because it names the owner of the directory.
-var ownFiles = []string{dataName, besideName, changesName, intentName, metaTempName, metaName}
+var ownFiles = []string{dataName, intentTempName, changesName, intentName, metaTempName, metaName}
 
 // clearLeftover removes a directory with the name that an interrupted Create or Remove of a uid leaves, if it exists.
 // If the directory contains something that cannot belong to that uid, clearLeftover refuses with ErrForeign before it

@@ -160,7 +160,7 @@ func TestAReplicaThatLostItsDiskWritesNothingMore(t *testing.T) {
 	got := r.State().Failure
 	assert.ErrorIs(t, got, error(lost))
 	assert.Equal(t, DiskUnmounted, ReasonOf(got))
-	assert.Equal(t, "not current: its disk was lost while it was open", r.Caution())
+	assert.Equal(t, "not current: its disk was lost while it was open", r.Warning())
 	require.NoError(t, s.Close())
 	require.NoError(t, r.Close(ctx))
 	assert.Equal(t, before, treeHash(t, top), "something was written after the disk was lost")
@@ -278,7 +278,7 @@ func TestADiskThatGoesAwayBetweenTwoStepsIsWrittenToAndNotWhatIsBeneath(t *testi
 	}
 }
 
-func TestASightingTellsWhatAPathLeadsTo(t *testing.T) {
+func TestASightingIdentifiesTheDirectory(t *testing.T) {
 	if !mountns.Own(t) {
 		return
 	}

@@ -46,7 +46,7 @@ func (r *Replica) dropCache() error {
 	data, marked := r.out.File, r.markedRanges()
 	lost := r.syncInPieces(data, marked)
 	if lost != nil {
-		if err := errors.Join(r.hearOfLoss(lost), data.Datasync()); err != nil {
+		if err := errors.Join(r.recordLoss(lost), data.Datasync()); err != nil {
 			return err
 		}
 	}
@@ -64,19 +64,19 @@ func (r *Replica) dropCache() error {
 		}
 	}
 	if err := r.errors.WriteError(); err != nil {
-		return r.hearOfLoss(err)
+		return r.recordLoss(err)
 	}
 	return nil
 }
 
-// hearOfLoss records that writes from before this opening are lost. The kernel has reported this for the last time. The
+// recordLoss records that writes from before this opening are lost. The kernel has reported this for the last time. The
 // opening may still be refused, or its process killed, and the next opening must know of the loss. If the disk lacks
 // the space for the record, the opening is not refused. A refusal would not inform the next process either. And an
 // admission needs the same space: it stores the record together with the engine's generation, or admits no engine.
-func (r *Replica) hearOfLoss(cause error) error {
+func (r *Replica) recordLoss(cause error) error {
 	r.mu.Lock()
-	again, recorded := r.heardOfLoss, r.meta.BootID == ""
-	r.cacheKept, r.heardOfLoss = false, true
+	again, recorded := r.isLossReported, r.meta.BootID == ""
+	r.cacheKept, r.isLossReported = false, true
 	r.mu.Unlock()
 	if !again && r.opts.Log != nil {
 		r.opts.Log.WithError(cause).Warn("Writes that were made before the replica was opened are lost")

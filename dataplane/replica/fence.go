@@ -19,12 +19,12 @@ func (r *Replica) Fence(ctx context.Context, generation int64) error {
 	if r.opts.ReadOnly {
 		return fmt.Errorf("replica %s: fence: %w", r.name, ErrReadOnly)
 	}
-	if err := r.takeTurn(ctx, "fence"); err != nil {
+	if err := r.lockAdmission(ctx, "fence"); err != nil {
 		return fmt.Errorf("replica %s: fence with generation %d: %w", r.name, generation, err)
 	}
 	due, err := r.shutOut(ctx, generation)
 	if err != nil || !due {
-		r.giveTurn()
+		r.unlockAdmission()
 	} else {
 		err = r.lane.run(ctx, call{
 			what: "record the fence",
@@ -33,7 +33,7 @@ func (r *Replica) Fence(ctx context.Context, generation int64) error {
 				r.changed()
 				return err
 			},
-			over: r.giveTurn,
+			over: r.unlockAdmission,
 		})
 	}
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *Replica) Fence(ctx context.Context, generation int64) error {
 }
 
 // shutOut ends the session of an older generation and waits for its requests; due is false if nothing must be recorded.
-// The caller has the turn.
+// The caller holds the admission lock.
 func (r *Replica) shutOut(ctx context.Context, generation int64) (due bool, err error) {
 	r.mu.Lock()
 	held, current, closed := r.meta, r.current, r.closed

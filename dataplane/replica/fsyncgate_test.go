@@ -157,7 +157,7 @@ func TestADiskThatRefusesTheRecordOfALossIsAskedOnceBeforeTheClose(t *testing.T)
 
 // The write-out in the background fails while no process has the replica open. The kernel reports the failure to the
 // next opening.
-func TestAnOpeningHearsOfAFailureThatNoOtherHasHeardOf(t *testing.T) {
+func TestAnOpeningReportsAFailureThatWasNotReportedYet(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		f, r := newMemReplica(t, 16*mib)
 		s := admit(t, r, 1, "s")
@@ -245,7 +245,7 @@ func TestARecordThatWasNotSyncedIsWrittenAgainAtTheNextOpening(t *testing.T) {
 		lose func(f *memfs.FS)
 	}{
 		{"killed before its sync", func(*memfs.FS) {}},
-		{"killed before its sync, and the write-out fails", func(f *memfs.FS) { f.LoseUnsynced(besideName) }},
+		{"killed before its sync, and the write-out fails", func(f *memfs.FS) { f.LoseUnsynced(intentTempName) }},
 	} {
 		for seed := range uint64(20) {
 			f, r := newMemReplica(t, 16*mib)
@@ -255,7 +255,7 @@ func TestARecordThatWasNotSyncedIsWrittenAgainAtTheNextOpening(t *testing.T) {
 			require.NoError(t, record(s, membership.NewEpoch(1, 2, []string{r.name})))
 			require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
 			f.Before(func(op memfs.Op) error {
-				if op.Kind == "datasync" && op.Name == besideName {
+				if op.Kind == "datasync" && op.Name == intentTempName {
 					return memfs.ErrCrashed // after the write of the bit
 				}
 				return nil

@@ -14,12 +14,12 @@ import (
 // half is empty.
 type gate struct {
 	state   atomic.Int64 // the numbers of requests inside, in two halves, plus shutBit once it is shut
-	half    atomic.Int64 // the value that enter adds to state: 1, or otherHalf
+	unit    atomic.Int64 // the value that enter adds to state: 1, or otherHalf
 	once    sync.Once
 	drained chan struct{}
 
 	mu      sync.Mutex
-	changed time.Time // guarded by mu; the time when half was changed
+	changed time.Time // guarded by mu; the time when unit was changed
 }
 
 const (
@@ -32,13 +32,13 @@ type ticket int64
 
 func newGate() *gate {
 	g := &gate{drained: make(chan struct{})}
-	g.half.Store(1)
+	g.unit.Store(1)
 	return g
 }
 
 // enter reports whether the caller is inside; if so, the caller must leave.
 func (g *gate) enter() (ticket, bool) {
-	t := g.half.Load()
+	t := g.unit.Load()
 	if g.state.Add(t)&shutBit == 0 {
 		return ticket(t), true
 	}
@@ -74,7 +74,7 @@ func (g *gate) isDrained() bool {
 func (g *gate) look(now time.Time) time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	other := otherHalf + 1 - g.half.Load()
+	other := otherHalf + 1 - g.unit.Load()
 	inside := g.state.Load() &^ shutBit
 	if other == 1 {
 		inside %= otherHalf
@@ -84,7 +84,7 @@ func (g *gate) look(now time.Time) time.Time {
 	if inside > 0 {
 		return g.changed
 	}
-	g.half.Store(other)
+	g.unit.Store(other)
 	g.changed = now
 	return time.Time{}
 }

@@ -54,8 +54,8 @@ func (r *Replica) grow(to int64) error {
 	if err == nil {
 		err = checkGrowth(from, r.regionBytes, to)
 	}
-	if begun := r.growsTo(); err == nil && to < begun {
-		err = fmt.Errorf("the replica has already started to grow to %d bytes", begun)
+	if started := r.growsTo(); err == nil && to < started {
+		err = fmt.Errorf("the replica has already started to grow to %d bytes", started)
 	}
 	if err == nil {
 		err = r.growFrom(from, to)
@@ -127,11 +127,11 @@ func (r *Replica) lengthenIntents(regions int64) (replaced bool, err error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	image := r.intents.longer(r.meta.UID, regions)
-	if err := r.dir.Unlink(besideName); err != nil && !errors.Is(err, syscall.ENOENT) {
+	if err := r.dir.Unlink(intentTempName); err != nil && !errors.Is(err, syscall.ENOENT) {
 		return false, fmt.Errorf("write the intent map: %w", err)
 	}
-	if err := writeNew(r.dir, besideName, image.b); err != nil {
-		_ = r.dir.Unlink(besideName) // best effort: the next attempt removes it again
+	if err := writeNew(r.dir, intentTempName, image.b); err != nil {
+		_ = r.dir.Unlink(intentTempName) // best effort: the next attempt removes it again
 		return false, fmt.Errorf("write the intent map: %w", err)
 	}
 	r.files.Lock()
@@ -143,7 +143,7 @@ func (r *Replica) lengthenIntents(regions int64) (replaced bool, err error) {
 }
 
 func (r *Replica) replaceIntents(image intentImage) error {
-	if err := r.dir.Rename(besideName, intentName); err != nil {
+	if err := r.dir.Rename(intentTempName, intentName); err != nil {
 		return err
 	}
 	if err := r.dir.Sync(); err != nil {

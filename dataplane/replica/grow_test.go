@@ -18,7 +18,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
-func TestGrowWithAnEngineInside(t *testing.T) {
+func TestGrowWithAnAdmittedEngine(t *testing.T) {
 	ctx := context.Background()
 	top := t.TempDir()
 	makeDisk(t, top, diskA)

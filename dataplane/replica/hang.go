@@ -21,11 +21,11 @@ const closeWait = 5 * time.Second
 
 // HangError is the error of a caller that has stopped waiting for a disk that has not answered.
 type HangError struct {
-	// Asked is the operation that the caller requested.
-	Asked string
-	// If Begun is true, the disk has the operation, which may still happen; the error wraps nbd.ErrUnknownOutcome. Otherwise no
-	// part of the operation has happened, and none will.
-	Begun bool
+	// Operation is the operation that the caller requested.
+	Operation string
+	// If Started is true, the disk has the operation, which may still happen; the error wraps nbd.ErrUnknownOutcome.
+	// Otherwise no part of the operation has happened, and none will.
+	Started bool
 	// Call is the call that the disk has not answered, and Since is its start. They are "" and the zero time if the
 	// disk has answered by now.
 	Call  string
@@ -37,18 +37,18 @@ type HangError struct {
 // Error names the operation, whether it may still happen, and since when the disk has not answered.
 func (e *HangError) Error() string {
 	state := "the operation did not start"
-	if e.Begun {
+	if e.Started {
 		state = "it is unknown whether the operation was done"
 	}
 	if e.Since.IsZero() {
-		return fmt.Sprintf("%s: %s: %v", e.Asked, state, e.Err)
+		return fmt.Sprintf("%s: %s: %v", e.Operation, state, e.Err)
 	}
-	return fmt.Sprintf("%s: %s: the disk has not answered since %s (operation: %s): %v", e.Asked, state, e.Since.UTC().Format(time.RFC3339), e.Call, e.Err)
+	return fmt.Sprintf("%s: %s: the disk has not answered since %s (operation: %s): %v", e.Operation, state, e.Since.UTC().Format(time.RFC3339), e.Call, e.Err)
 }
 
 // Unwrap returns the cause, and also nbd.ErrUnknownOutcome if it is unknown whether the operation happened.
 func (e *HangError) Unwrap() []error {
-	if e.Begun {
+	if e.Started {
 		return []error{nbd.ErrUnknownOutcome, e.Err}
 	}
 	return []error{e.Err}
@@ -83,8 +83,8 @@ func (r *Replica) StuckSince() (since time.Time, what string) {
 	return since, what
 }
 
-// gaveUp is the error of a caller that left before the requested call started.
-func (r *Replica) gaveUp(asked string, cause error) error {
+// hangError is the error of a caller that left before the requested call started.
+func (r *Replica) hangError(operation string, cause error) error {
 	since, what := r.StuckSince()
-	return &HangError{Asked: asked, Since: since, Call: what, Err: cause}
+	return &HangError{Operation: operation, Since: since, Call: what, Err: cause}
 }

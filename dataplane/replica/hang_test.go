@@ -61,7 +61,7 @@ func wantHang(t *testing.T, err error, begun bool) {
 	t.Helper()
 	var h *HangError
 	switch {
-	case !errors.As(err, &h) || h.Begun != begun || errors.Is(err, nbd.ErrUnknownOutcome) != begun:
+	case !errors.As(err, &h) || h.Started != begun || errors.Is(err, nbd.ErrUnknownOutcome) != begun:
 		t.Errorf("error %v, want one of a disk that hangs, begun %t", err, begun)
 	case !errors.Is(err, context.Canceled) || ReasonOf(err) != DiskNotResponding:
 		t.Errorf("error %v with reason %q", err, ReasonOf(err))
@@ -83,7 +83,7 @@ func stuckAdmission(t *testing.T) (r *Replica, release func()) {
 	return r, release
 }
 
-func TestAnAdmissionThatIsAbandonedLetsNobodyInWhenTheDiskAnswers(t *testing.T) {
+func TestAnAbandonedAdmissionAdmitsNoEngineWhenTheDiskAnswers(t *testing.T) {
 	r, release := stuckAdmission(t)
 	got := r.State()
 	assert.Equal(t, int64(3), got.Generation)
@@ -93,7 +93,7 @@ func TestAnAdmissionThatIsAbandonedLetsNobodyInWhenTheDiskAnswers(t *testing.T) 
 	wantHang(t, err, false)
 	wantHang(t, r.Fence(expired(), 7), false)
 	wantHang(t, r.Close(expired()), false)
-	assert.Len(t, r.lane.places, 1, "calls are under way")
+	assert.Len(t, r.lane.slots, 1, "calls are under way")
 	release()
 	waitFor(t, func() bool { return r.State().Generation == 5 })
 	assert.False(t, r.State().Connected, "an engine is in that has left")
@@ -140,7 +140,7 @@ func TestAnAdmissionDuringWhichTheDiskIsLostIsRefused(t *testing.T) {
 	assert.False(t, r.State().Connected, "an engine is in")
 }
 
-func TestAFenceThatIsAbandonedShutsOutAllTheSame(t *testing.T) {
+func TestAnAbandonedFenceStillShutsOut(t *testing.T) {
 	f, r := newMemReplica(t, 8*mib)
 	s := admit(t, r, 1, "one")
 	asked, release := hang(t, f, "sync", metaTempName)
@@ -218,7 +218,7 @@ func TestTheMarksAreShownWhileTheyAreBeingCleared(t *testing.T) {
 	assert.Equal(t, int64(1), got.Generation)
 }
 
-func TestAClosingThatHangsGoesOnAndMayBeAskedForAgain(t *testing.T) {
+func TestACloseThatHangsContinuesAndMayBeRequestedAgain(t *testing.T) {
 	f, r := newMemReplica(t, 8*mib)
 	s := admit(t, r, 1, "s")
 	require.NoError(t, s.WriteAt(context.Background(), make([]byte, 512), 0, false))

@@ -52,9 +52,9 @@ func openParent(fs fsys.FS, dir string) (fsys.Dir, string, error) {
 	return parent, name, nil
 }
 
-// Caution says in a few words why a person who reads this replica should not use it as the volume's data. It is "" if
+// Warning says in a few words why a person who reads this replica should not use it as the volume's data. It is "" if
 // the replica knows no reason. Only the volume's record shows whether the replica is still a member.
-func (r *Replica) Caution() string {
+func (r *Replica) Warning() string {
 	r.mu.Lock()
 	m, failure, closed := r.meta, r.failure, r.closed
 	r.mu.Unlock()

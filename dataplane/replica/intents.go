@@ -113,8 +113,8 @@ func (m *intents) commit() error {
 	return nil
 }
 
-// settle makes the intended content of the file durable, including parts that an earlier call could not write.
-func (m *intents) settle() error {
+// makeDurable makes the intended content of the file durable, including parts that an earlier call could not write.
+func (m *intents) makeDurable() error {
 	if err := m.commit(); err != nil {
 		return err
 	}

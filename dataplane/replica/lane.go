@@ -14,8 +14,8 @@ import (
 // however many callers come and leave. A replica's lane has one place, so operations on its metadata run in the order
 // in which the places were given.
 type lane struct {
-	places chan struct{} // has an entry for each call under way
-	clock  clock.PassiveClock
+	slots chan struct{} // has an entry for each call under way
+	clock clock.PassiveClock
 
 	mu    sync.Mutex
 	calls map[*call]time.Time // guarded by mu; the calls under way, with their start times
@@ -35,8 +35,8 @@ type call struct {
 	over func()
 }
 
-func newLane(places int, c clock.PassiveClock) *lane {
-	return &lane{places: make(chan struct{}, places), clock: c, calls: map[*call]time.Time{}}
+func newLane(slots int, c clock.PassiveClock) *lane {
+	return &lane{slots: make(chan struct{}, slots), clock: c, calls: map[*call]time.Time{}}
 }
 
 // run returns the result of the call, or a *HangError if ctx ends first. The goroutine ends when the disk answers.
@@ -61,7 +61,7 @@ func (l *lane) run(ctx context.Context, c call) error {
 	case <-ctx.Done():
 	}
 	if decided.CompareAndSwap(false, true) {
-		return &HangError{Asked: c.what, Begun: true, Since: began, Call: c.what, Err: ctx.Err()}
+		return &HangError{Operation: c.what, Started: true, Since: began, Call: c.what, Err: ctx.Err()}
 	}
 	return <-result // the result was delivered and arrives in a moment
 }
@@ -79,7 +79,7 @@ func (l *lane) enter(ctx context.Context, c *call) (began time.Time, err error) 
 	err = ctx.Err() // a caller whose context has ended must not start by chance
 	if err == nil {
 		select {
-		case l.places <- struct{}{}:
+		case l.slots <- struct{}{}:
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			began = l.clock.Now()
@@ -93,7 +93,7 @@ func (l *lane) enter(ctx context.Context, c *call) (began time.Time, err error) 
 		c.over()
 	}
 	since, what := l.oldest()
-	return time.Time{}, &HangError{Asked: c.what, Since: since, Call: what, Err: err}
+	return time.Time{}, &HangError{Operation: c.what, Since: since, Call: what, Err: err}
 }
 
 func (l *lane) leave(c *call) {
@@ -103,7 +103,7 @@ func (l *lane) leave(c *call) {
 	if c.over != nil {
 		c.over()
 	}
-	<-l.places
+	<-l.slots
 }
 
 // oldest is the call that has been under way for the longest time; the zero time if there is none.

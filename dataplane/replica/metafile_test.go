@@ -36,7 +36,7 @@ func namesIn(t *testing.T, dir string) []string {
 
 // Two releases take turns with a directory, as in an update and a downgrade. Each reads the files of the other. There
 // is never a name that would make the first release refuse the removal.
-func TestTheFirstReleaseAndThisOneTakeTurns(t *testing.T) {
+func TestTheFirstReleaseAndThisOneAlternate(t *testing.T) {
 	ctx := context.Background()
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)
 	require.NoError(t, Create(fsys.Host{}, dir, spec))
@@ -69,7 +69,7 @@ func TestAReplicaOfTheFirstReleaseGetsItsSpareAlsoWhenTheSameEngineComesBack(t *
 	assert.Contains(t, namesIn(t, dir), metaTempName)
 }
 
-func TestMetadataThatIsLargerThanTheSpareTakesTheLongWay(t *testing.T) {
+func TestMetadataThatIsLargerThanTheSpareIsWrittenToANewFile(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
 	members := []string{}
@@ -183,7 +183,7 @@ func TestMetadataThatIsReplacedWhileItIsReadIsReadAgain(t *testing.T) {
 }
 
 // A spare without allocated blocks reserves no room.
-func TestASpareThatIsAHoleIsMadeAnew(t *testing.T) {
+func TestASpareThatIsAHoleIsCreatedAgain(t *testing.T) {
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 16*mib)
 	require.NoError(t, Create(fsys.Host{}, dir, spec))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, metaTempName), nil, 0o600))

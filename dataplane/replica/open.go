@@ -35,9 +35,9 @@ type Options struct {
 	Log *logrus.Entry
 	// Pace is the pace of the disk, which its replicas share; nil: the replica has its own.
 	Pace *Pace
-	// Asked remembers over several openings when engines asked. If it is nil, the replica remembers this for this
-	// opening only.
-	Asked *Asked
+	// Questions remembers over several openings when engines asked. If it is nil, the replica remembers this for
+	// this opening only.
+	Questions *QuestionTimes
 	// Clock measures how long the disk has not answered; nil is the real clock.
 	Clock clock.Clock
 }
@@ -68,9 +68,9 @@ type Replica struct {
 	// for writing while marks are cleared.
 	writing sync.RWMutex
 
-	// turn has an entry while an admission, a fence or a Close is under way. Their callers pass the turn on to the
+	// admission has an entry while an admission, a fence or a Close is under way. Their callers pass it on to the
 	// lane.
-	turn chan struct{}
+	admission chan struct{}
 	// lane has one place: it runs all calls that replace metadata or clear marks, one after another.
 	lane     *lane
 	metas    metaStore // used in the lane
@@ -80,8 +80,8 @@ type Replica struct {
 	mu        sync.Mutex
 	meta      Meta // guarded by mu; replaced only in the lane
 	cacheKept bool // guarded by mu; see State
-	// heardOfLoss means that the opening learned of lost writes from before the opening. Guarded by mu.
-	heardOfLoss bool
+	// isLossReported means that the opening learned of lost writes from before the opening. Guarded by mu.
+	isLossReported bool
 	// renewing means that a rebuild was started in this opening. So when it ends, all of the data is of this boot.
 	// Guarded by mu.
 	renewing bool
@@ -120,8 +120,8 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	if opts.Pace == nil {
 		opts.Pace = NewPace()
 	}
-	if opts.Asked == nil {
-		opts.Asked = NewAsked()
+	if opts.Questions == nil {
+		opts.Questions = NewQuestionTimes()
 	}
 	d, m, err := identify(parent, dir, name, want)
 	if err != nil {
@@ -136,7 +136,7 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	r := &Replica{
 		dirPath: dir, name: m.Name, regionBytes: m.RegionBytes, opts: opts, dir: d, meta: m,
-		turn: make(chan struct{}, 1), metas: metaStore{dir: d}, lane: newLane(1, opts.Clock), views: map[*View]struct{}{},
+		admission: make(chan struct{}, 1), metas: metaStore{dir: d}, lane: newLane(1, opts.Clock), views: map[*View]struct{}{},
 	}
 	if !opts.ReadOnly && m.GrowsTo > want.SizeBytes {
 		return nil, errors.Join(refuse(dir, SizeMismatch, "the replica grows to %d bytes, but the requested size is %d bytes", m.GrowsTo, want.SizeBytes), d.Close())
@@ -162,7 +162,7 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 		_ = r.lane.run(context.Background(), call{what: "close", work: r.abandon})
 		var refused *RefusedError
 		if errors.As(err, &refused) {
-			refused.WritesLost = r.heardOfLoss
+			refused.WritesLost = r.isLossReported
 		}
 		return nil, err
 	}

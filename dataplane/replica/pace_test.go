@@ -53,7 +53,7 @@ func TestTheDiskShowsHowMuchMayBeUnsettled(t *testing.T) {
 }
 
 // Three replicas of one disk write out at the same time. Together they show the same pace as one replica would alone.
-func TestThoseSideBySideShareTheTime(t *testing.T) {
+func TestConcurrentWritersShareTheTime(t *testing.T) {
 	for _, tc := range []struct {
 		took time.Duration // total time of all three
 		want int64

@@ -41,7 +41,7 @@ func encrypt(t *testing.T, dir string) {
 }
 
 // The kernel opens an encrypted file of ext4 for direct reads and writes, but lets the cache do them.
-func TestARealKernelWhoseDirectWritesGoToTheCacheIsNotBelieved(t *testing.T) {
+func TestARealKernelWhoseDirectWritesGoToTheCacheIsNotTrusted(t *testing.T) {
 	if !mountns.Own(t) {
 		return
 	}

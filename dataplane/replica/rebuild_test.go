@@ -71,7 +71,7 @@ func TestTheMarkOfARebuildLastsUntilAnEpochListsTheReplica(t *testing.T) {
 	assert.False(t, askState(t, s).Rebuilding, "the mark came back")
 }
 
-func TestOnlyTheEngineThatIsInMayBeginARebuild(t *testing.T) {
+func TestOnlyTheAdmittedEngineMayStartARebuild(t *testing.T) {
 	r := newHostReplica(t, mib)
 	old := admit(t, r, 1, "old")
 	s := admit(t, r, 2, "new")
@@ -186,7 +186,7 @@ func TestWhatIsOpenedForReadingAloneIsNotTouched(t *testing.T) {
 			require.Equal(t, spec, found)
 			r, err = Open(fsys.Host{}, dir, found, Options{ReadOnly: true})
 			require.NoError(t, err)
-			assert.Equal(t, tc.caution, r.Caution())
+			assert.Equal(t, tc.caution, r.Warning())
 			_, err = r.Admit(ctx, 9, "s")
 			assert.ErrorIs(t, err, ErrReadOnly, "an engine was let in")
 			assert.ErrorIs(t, r.Fence(ctx, 9), ErrReadOnly)
@@ -214,7 +214,7 @@ func TestADamagedReplicaCanStillBeReadIfItsDataIsThere(t *testing.T) {
 	r, err := Open(fsys.Host{}, dir, spec, Options{ReadOnly: true})
 	require.NoError(t, err)
 	defer r.Close(context.Background())
-	assert.Contains(t, r.Caution(), "intent map cannot be read")
+	assert.Contains(t, r.Warning(), "intent map cannot be read")
 	v, err := r.View()
 	require.NoError(t, err)
 	got := make([]byte, 512)

@@ -47,7 +47,7 @@ func TestAnOpeningThatIsRefusedDoesNotHideThatWritesAreLost(t *testing.T) {
 }
 
 // If the disk does not record the loss, the caller is informed.
-func TestALossThatCannotBeRecordedIsToldWithTheRefusal(t *testing.T) {
+func TestALossThatCannotBeRecordedIsReportedWithTheRefusal(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
 	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, false))

@@ -16,7 +16,8 @@ type State struct {
 	Epoch      membership.Epoch // as recorded in this replica
 	Connected  bool             // an engine has the gate
 	Rebuilding bool             // the data is being replaced and not complete
-	// CacheKept means that no write can be missing, synced or not. It is false after a failure that may have lost writes.
+	// CacheKept means that no write can be missing, synced or not. It is false after a failure that may have lost
+	// writes.
 	CacheKept bool
 	SizeBytes int64
 	// GrowFailure is the reason why the replica is smaller than requested; nil when the last attempt to grow worked.
@@ -73,7 +74,7 @@ func (r *Replica) fail(cause error) {
 		r.opts.Log.WithError(cause).Error("A write to the disk failed; the replica stops serving")
 	}
 	if counts || loss {
-		r.forgetSoon()
+		r.forgetBootInBackground()
 	}
 }
 
@@ -127,14 +128,14 @@ func (r *Replica) Close(ctx context.Context) error {
 }
 
 func (r *Replica) close(ctx context.Context) error {
-	if err := r.takeTurn(ctx, "close"); err != nil {
+	if err := r.lockAdmission(ctx, "close"); err != nil {
 		return err
 	}
 	if err := r.drain(ctx); err != nil {
-		r.giveTurn()
+		r.unlockAdmission()
 		return err
 	}
-	return r.lane.run(ctx, call{what: "close", work: r.letGo, over: r.giveTurn})
+	return r.lane.run(ctx, call{what: "close", work: r.letGo, over: r.unlockAdmission})
 }
 
 // letGo is the part of Close that needs the disk. The caller is in the lane.
@@ -144,7 +145,7 @@ func (r *Replica) letGo() (err error) {
 	}
 	r.released = true
 	if !r.opts.ReadOnly {
-		err = r.settle()
+		err = r.makeDurable()
 	}
 	r.closeFiles()
 	r.changed()
@@ -152,7 +153,7 @@ func (r *Replica) letGo() (err error) {
 }
 
 // drain ends sessions and views, waits until no request is under way, and then marks the replica closed. The caller has
-// the turn, so no session comes in. If a view comes in, the next round ends it.
+// the admission lock, so no session comes in. If a view comes in, the next round ends it.
 func (r *Replica) drain(ctx context.Context) error {
 	for {
 		r.mu.Lock()
@@ -176,7 +177,7 @@ func (r *Replica) drain(ctx context.Context) error {
 			select {
 			case <-g.drained:
 			case <-ctx.Done():
-				return r.gaveUp("wait for requests to end", ctx.Err())
+				return r.hangError("wait for requests to end", ctx.Err())
 			}
 		}
 		r.mu.Lock()
@@ -188,8 +189,8 @@ func (r *Replica) drain(ctx context.Context) error {
 	}
 }
 
-// settle makes everything durable and records it.
-func (r *Replica) settle() error {
+// makeDurable makes everything durable and records it.
+func (r *Replica) makeDurable() error {
 	r.mu.Lock()
 	clean, failure, lost := r.meta.Clean, r.failure, r.lost
 	r.mu.Unlock()
@@ -205,7 +206,7 @@ func (r *Replica) settle() error {
 	}
 	err := r.syncs.do()
 	if err == nil {
-		err = r.intents.settle()
+		err = r.intents.makeDurable()
 	}
 	switch {
 	case err != nil:

@@ -62,7 +62,7 @@ func TestAReplicaThatLacksAllKnowsWhatACopyHasLeft(t *testing.T) {
 	next := epoch(3, 2, self, "b", "c")
 	require.NoError(t, record(s, next))
 	assert.Equal(t, next, s.state().Base)
-	_, err := r.dir.Lookup(besideName)
+	_, err := r.dir.Lookup(intentTempName)
 	assert.ErrorIs(t, err, syscall.ENOENT, "of no use any more")
 }
 
@@ -163,7 +163,7 @@ func TestARecordForACopyThatCannotBeWritten(t *testing.T) {
 					require.NoError(t, order()) // so that the file exists
 				}
 				f.Before(func(op memfs.Op) error {
-					if op.Name == besideName && op.Kind == kind {
+					if op.Name == intentTempName && op.Kind == kind {
 						return syscall.EIO
 					}
 					return nil
@@ -171,7 +171,7 @@ func TestARecordForACopyThatCannotBeWritten(t *testing.T) {
 				require.ErrorIs(t, order(), nbd.EINVAL)
 				f.Before(nil)
 				require.NoError(t, r.State().Failure)
-				_, err := r.dir.Lookup(besideName)
+				_, err := r.dir.Lookup(intentTempName)
 				require.ErrorIs(t, err, syscall.ENOENT)
 			})
 		}

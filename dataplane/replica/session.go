@@ -23,7 +23,7 @@ type Session struct {
 
 	endOnce   sync.Once
 	done      chan struct{} // closed when ended; ending is set
-	ending    error
+	endReason error
 	closeOnce sync.Once
 	closed    chan struct{} // closed when the owner has called Close; requests may still be under way
 }
@@ -43,7 +43,7 @@ func (s *Session) Done() <-chan struct{} { return s.done }
 func (s *Session) Err() error {
 	select {
 	case <-s.done:
-		return s.ending
+		return s.endReason
 	default:
 		return nil
 	}
@@ -85,14 +85,14 @@ func (r *Replica) awaitDrained(g *gate) error {
 	case <-g.drained:
 		return nil
 	case <-limit.C():
-		return r.gaveUp("wait for requests to end", ErrBusy)
+		return r.hangError("wait for requests to end", ErrBusy)
 	}
 }
 
 // end admits no further request. It does not wait.
-func (s *Session) end(why error) {
+func (s *Session) end(reason error) {
 	s.endOnce.Do(func() {
-		s.ending = why
+		s.endReason = reason
 		s.gate.shut()
 		close(s.done)
 	})
@@ -104,26 +104,26 @@ func (s *Session) begin() (ticket, error) {
 		return t, nil
 	}
 	<-s.done
-	return 0, shutdown(s.replica, s.ending)
+	return 0, shutdown(s.replica, s.endReason)
 }
 
 // shutdown is the error of a request that came too late. It is ESHUTDOWN for callers that check the number. It is
 // ErrFenced, ErrFailed or ErrClosed for callers that can see these. If a disk error ended the session, its number is
 // not visible, because this request has not encountered that error.
-func shutdown(r *Replica, why error) error {
-	return &endedError{wire: &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: fmt.Sprintf("replica %s: %v", r.name, why)}, why: why}
+func shutdown(r *Replica, reason error) error {
+	return &endedError{wire: &nbd.Error{Errno: nbd.ESHUTDOWN, Msg: fmt.Sprintf("replica %s: %v", r.name, reason)}, reason: reason}
 }
 
 type endedError struct {
-	wire *nbd.Error
-	why  error
+	wire   *nbd.Error
+	reason error
 }
 
 func (e *endedError) Error() string { return e.wire.Error() }
 func (e *endedError) Unwrap() error { return e.wire }
 
 func (e *endedError) Is(target error) bool {
-	return (target == ErrFenced || target == ErrFailed || target == ErrClosed) && errors.Is(e.why, target)
+	return (target == ErrFenced || target == ErrFailed || target == ErrClosed) && errors.Is(e.reason, target)
 }
 
 // ReadAt fills p. A failed read proves nothing about writes, so the replica continues. But ReadAt marks the regions of
@@ -247,7 +247,7 @@ func (r *Replica) extents(off, length int64) ([]nbd.Extent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list extents of replica %s: %w", r.name, err)
 	}
-	if err := r.believe(); err != nil { // data that could not be written out may look like a hole
+	if err := r.checkRead(); err != nil { // data that could not be written out may look like a hole
 		return nil, err
 	}
 	return found, nil
@@ -267,7 +267,7 @@ func (r *Replica) read(p []byte, off int64) error {
 	if err := r.data.ReadAt(p, off); err != nil {
 		return fmt.Errorf("read replica %s: %w", r.name, err)
 	}
-	return r.believe()
+	return r.checkRead()
 }
 
 // markUnreadable marks the range that could not be read. If the disk refuses that, the replica does not report its base
@@ -290,11 +290,11 @@ func (r *Replica) markUnreadable(off, length int64) {
 	}
 }
 
-// believe reports whether the result of a read may be returned. If the kernel could not write data out, it may drop
+// checkRead reports whether the result of a read may be returned. If the kernel could not write data out, it may drop
 // this data, and then a read returns the earlier bytes from the disk. The kernel reports the failure in each opening of
-// the file before it can drop anything. So while some data is unsettled, believe checks for a failure after each read.
-// A read that the disk was serving when the replica failed is refused as well.
-func (r *Replica) believe() error {
+// the file before it can drop anything. So while some data is unsettled, checkRead checks for a failure after each
+// read. A read that the disk was serving when the replica failed is refused as well.
+func (r *Replica) checkRead() error {
 	switch {
 	case r.out == nil:
 		return nil // nothing is written in an opening for reading only

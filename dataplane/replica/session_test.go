@@ -98,7 +98,7 @@ func TestALongRangeThatEndsOutsideOfTheReplicaChangesNothing(t *testing.T) {
 
 // If there was no space for a mark, the region is not marked. The next write to the region sets the mark again, and it
 // stays.
-func TestAMarkThatFoundNoSpaceIsMadeByTheNextWrite(t *testing.T) {
+func TestAMarkWithoutSpaceIsRepeatedByTheNextWrite(t *testing.T) {
 	ctx := context.Background()
 	for _, step := range []string{"write", "datasync"} {
 		f, r := newMemReplica(t, 16*mib)
@@ -121,7 +121,7 @@ func TestAMarkThatFoundNoSpaceIsMadeByTheNextWrite(t *testing.T) {
 }
 
 // Marks that could not be cleared on the disk are cleared there when the replica is closed as clean, at the latest.
-func TestAMarkThatWasNotClearedForWantOfSpaceIsGoneAfterAClosingInOrder(t *testing.T) {
+func TestAMarkThatWasNotClearedWithoutSpaceIsClearedByAnOrderlyClose(t *testing.T) {
 	ctx := context.Background()
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
@@ -270,7 +270,7 @@ func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
 }
 
 // An engine with a local replica gets the error itself, not its number on the wire. It must draw the same conclusion.
-func TestAQuotaIsNoSpace(t *testing.T) {
+func TestAnExceededQuotaCountsAsNoSpace(t *testing.T) {
 	ctx := context.Background()
 	for _, errno := range []syscall.Errno{syscall.EDQUOT, syscall.EFBIG} {
 		for _, step := range []struct {

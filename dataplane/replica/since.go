@@ -23,7 +23,7 @@ import (
 //	marked by the member                   changes that it has, and that are not cleared yet
 //	recorded by the member                 changes with marks that were cleared since
 //
-// The record is in a file next to the intent map (besideName), as long as it is useful:
+// The record is in a file next to the intent map (intentTempName), as long as it is useful:
 //
 //	0      4096  head: magic "LHSINCEM", version 1, length of the payload, payload (sinceHead as JSON), zeroes,
 //	             CRC32C of all before
@@ -127,18 +127,18 @@ func openSince(dir fsys.Dir, m Meta) (*since, error) {
 		return s, err
 	}
 	regions := regionCount(m.SizeBytes, m.RegionBytes)
-	b, err := readFile(dir, besideName, sinceHeadBytes+intentFileBytes(regions))
+	b, err := readFile(dir, intentTempName, sinceHeadBytes+intentFileBytes(regions))
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, fsys.ErrNotRegular) {
 		return s, nil
 	}
 	if err == nil {
 		s.head, s.image, err = decodeSince(b, m)
-		if err != nil || !s.head.goesWith(m) {
+		if err != nil || !s.head.matches(m) {
 			s.head = sinceHead{}
 			// From before something else happened, or the next intent map of a replica that grows.
 			return s, nil
 		}
-		s.file, err = dir.OpenFile(besideName, fsys.ReadWrite)
+		s.file, err = dir.OpenFile(intentTempName, fsys.ReadWrite)
 	}
 	if err == nil {
 		err = rewrite(s.file, b)
@@ -164,10 +164,10 @@ func adoptChanges(dir fsys.Dir, m Meta) error {
 	}
 	var remove []string
 	switch {
-	case err == nil && !head.goesWith(m):
+	case err == nil && !head.matches(m):
 		remove = []string{changesName}
-	case err != nil || dir.Rename(changesName, besideName) != nil:
-		remove = []string{changesName, besideName} // the latter may go with the metadata, too, and is older
+	case err != nil || dir.Rename(changesName, intentTempName) != nil:
+		remove = []string{changesName, intentTempName} // the latter may go with the metadata, too, and is older
 	}
 	for _, name := range remove {
 		if err := dir.Unlink(name); err != nil && !errors.Is(err, syscall.ENOENT) {
@@ -180,7 +180,7 @@ func adoptChanges(dir fsys.Dir, m Meta) error {
 	return nil
 }
 
-func (h sinceHead) goesWith(m Meta) bool {
+func (h sinceHead) matches(m Meta) bool {
 	return h.Generation == m.Generation && h.Session == m.Session && h.Epoch.Equal(m.Epoch)
 }
 
@@ -250,12 +250,12 @@ func (s *since) create(head []byte, m Meta) error {
 		return err
 	}
 	image := newIntentImage(m.UID, m.RegionBytes, regionCount(m.SizeBytes, m.RegionBytes))
-	err := writeNew(s.dir, besideName, slices.Concat(head, image.b))
+	err := writeNew(s.dir, intentTempName, slices.Concat(head, image.b))
 	if err == nil {
 		err = s.dir.Sync()
 	}
 	if err == nil {
-		s.file, err = s.dir.OpenFile(besideName, fsys.ReadWrite)
+		s.file, err = s.dir.OpenFile(intentTempName, fsys.ReadWrite)
 	}
 	s.image = image
 	return err
@@ -267,7 +267,7 @@ func (s *since) drop() error {
 	s.mu.Lock()
 	s.head = sinceHead{}
 	s.mu.Unlock()
-	err := s.dir.Unlink(besideName)
+	err := s.dir.Unlink(intentTempName)
 	if errors.Is(err, syscall.ENOENT) {
 		return nil
 	}

@@ -186,7 +186,7 @@ func TestAMemberKnowsWhatWasChangedSinceAnotherWasLeftOut(t *testing.T) {
 	_, known, err := asked(s, "c", lastOfC)
 	require.NoError(t, err)
 	assert.False(t, known, "of one that is a member")
-	_, err = r.dir.Lookup(besideName)
+	_, err = r.dir.Lookup(intentTempName)
 	assert.ErrorIs(t, err, syscall.ENOENT, "the file is of no use any more")
 	require.NoError(t, r.Close(t.Context()))
 	require.NoError(t, Remove(f, crashDir, "uid-1"))
@@ -238,7 +238,7 @@ func TestAReplicaThatIsLeftOutKnowsItsBase(t *testing.T) {
 	next := epoch(3, 2, self, "b")
 	require.NoError(t, record(s, next))
 	assert.Equal(t, next, s.state().Base, "when it is a member again")
-	_, err := r.dir.Lookup(besideName)
+	_, err := r.dir.Lookup(intentTempName)
 	assert.ErrorIs(t, err, syscall.ENOENT)
 }
 
@@ -247,7 +247,7 @@ func renamed(t *testing.T, f *memfs.FS) {
 	t.Helper()
 	d, err := f.OpenDir(crashDir)
 	require.NoError(t, err)
-	require.NoError(t, d.Rename(besideName, changesName))
+	require.NoError(t, d.Rename(intentTempName, changesName))
 	require.NoError(t, d.Sync())
 	require.NoError(t, d.Close())
 }
@@ -270,7 +270,7 @@ func TestTheRecordOfALaterReleaseIsTakenOver(t *testing.T) {
 	for name, beside := range map[string]func(*testing.T, fsys.Dir){
 		"alone": nil,
 		"beside an intent map of a replica that did not grow": func(t *testing.T, d fsys.Dir) {
-			require.NoError(t, writeNew(d, besideName, []byte("half a map")))
+			require.NoError(t, writeNew(d, intentTempName, []byte("half a map")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestARecordThatCannotBeTakenOverIsRemovedOrStopsTheOpening(t *testing.T) {
 			require.NoError(t, r.Close(t.Context()))
 			renamed(t, f)
 			f.Before(func(op memfs.Op) error {
-				if op.Kind == "rename" && op.Name == besideName || op.Kind == "unlink" && op.Name == changesName && !removable {
+				if op.Kind == "rename" && op.Name == intentTempName || op.Kind == "unlink" && op.Name == changesName && !removable {
 					return syscall.EIO
 				}
 				return nil
@@ -327,12 +327,12 @@ func TestAnEarlierRecordDoesNotTakeThePlaceOfTheLaterReleases(t *testing.T) {
 	require.NoError(t, r.Close(t.Context()))
 	d, err := f.OpenDir(crashDir)
 	require.NoError(t, err)
-	b, err := readFile(d, besideName, 1<<20)
+	b, err := readFile(d, intentTempName, 1<<20)
 	require.NoError(t, err)
 	require.NoError(t, writeNew(d, changesName, b))
 	require.NoError(t, d.Close())
 	f.Before(func(op memfs.Op) error {
-		if op.Kind == "rename" && op.Name == besideName {
+		if op.Kind == "rename" && op.Name == intentTempName {
 			return syscall.EIO
 		}
 		return nil
@@ -351,7 +351,7 @@ func TestARecordOfALaterReleaseThatIsOverLeavesTheValidOne(t *testing.T) {
 	require.NoError(t, r.Close(t.Context()))
 	d, err := f.OpenDir(crashDir)
 	require.NoError(t, err)
-	b, err := readFile(d, besideName, 1<<20)
+	b, err := readFile(d, intentTempName, 1<<20)
 	require.NoError(t, err)
 	head, _, err := decodeSince(b, r.meta)
 	require.NoError(t, err)
@@ -374,7 +374,7 @@ func TestAReplicaWithTheRecordOfALaterReleaseIsRemoved(t *testing.T) {
 
 // A release that does not know the file clears marks without a record. It must have changed the metadata before that,
 // and this shows in the head.
-func TestARecordThatAnotherReleaseHasPassedIsNotBelieved(t *testing.T) {
+func TestARecordThatAnotherReleaseHasPassedIsNotUsed(t *testing.T) {
 	for name, pass := range map[string]func(*Meta){
 		"an engine of a higher generation":    func(m *Meta) { m.Generation = 2 },
 		"another session":                     func(m *Meta) { m.Session = "other" },
@@ -414,7 +414,7 @@ func TestARecordThatCannotBeWrittenIsRemoved(t *testing.T) {
 					r, s := awaySince(t, f)
 					require.NoError(t, put(s, 3))
 					f.Before(func(op memfs.Op) error {
-						if op.Name == besideName && (op.Kind == kind || op.Kind == "unlink" && !removable) {
+						if op.Name == intentTempName && (op.Kind == kind || op.Kind == "unlink" && !removable) {
 							return syscall.EIO
 						}
 						return nil
@@ -428,7 +428,7 @@ func TestARecordThatCannotBeWrittenIsRemoved(t *testing.T) {
 					}
 					require.NoError(t, err)
 					require.NoError(t, r.State().Failure)
-					_, err = r.dir.Lookup(besideName)
+					_, err = r.dir.Lookup(intentTempName)
 					require.ErrorIs(t, err, syscall.ENOENT)
 					f.Crash(rand.New(rand.NewPCG(1, 0))) // loses unsynced data: the name might return
 					r = openReplica(t, f, crashDir, testSpec("uid-1", crashSize), testBoot)
@@ -508,7 +508,7 @@ func TestAReplicaThatCannotRemoveItsRecordDoesNotGrow(t *testing.T) {
 	}
 }
 
-func TestWhatIsHalfACopyIsTheContentOfNoEpoch(t *testing.T) {
+func TestAnIncompleteCopyIsTheContentOfNoEpoch(t *testing.T) {
 	_, s := awaySince(t, newCrashDisk(t))
 	beginRebuild(t, s)
 	assert.Zero(t, s.state().Base)

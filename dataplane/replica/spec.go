@@ -75,10 +75,10 @@ const (
 	metaName     = "replica.meta"
 	metaTempName = "replica.meta.tmp" // the spare; see metaStore
 	intentName   = "intent.map"
-	// besideName is the next intent map while the replica grows (grow.go), else the changes since a member was left out
-	// (since.go). Both have one name, because a release that does not know since.go removes a directory only if it
+	// intentTempName is the next intent map while the replica grows (grow.go), else the changes since a member was left
+	// out (since.go). Both have one name, because a release that does not know since.go removes a directory only if it
 	// knows all names in it.
-	besideName = "intent.map.tmp"
+	intentTempName = "intent.map.tmp"
 	// changesName is the name of the record of since.go in the next release, because people delete files with names
 	// that end in tmp. This release renames the file to the old name, so that both releases can run on a node one after
 	// the other, in any order.

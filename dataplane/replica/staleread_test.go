@@ -76,7 +76,7 @@ func TestAReadAfterTheKernelFailedToWriteOutIsRefused(t *testing.T) {
 	assert.Error(t, r.State().Failure)
 }
 
-func TestAFailureInTheBackgroundIsNoticedByWhoeverComesFirst(t *testing.T) {
+func TestAFailureInTheBackgroundIsReportedToTheNextCaller(t *testing.T) {
 	read := func(s *Session) error { return s.ReadAt(t.Context(), make([]byte, 512), 0) }
 	flush := func(s *Session) error { return s.Flush(t.Context()) }
 	extents := func(s *Session) error {

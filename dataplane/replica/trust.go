@@ -87,10 +87,10 @@ func (r *Replica) keep() {
 	r.cacheKept = r.failure == nil
 }
 
-// forgetSoon runs forgetBoot in the lane. It does not wait for the close, because the process may be killed before the
-// close. Then the next opening would assume that the replica has kept everything. The goroutine ends after the calls
-// that are in the lane before it.
-func (r *Replica) forgetSoon() {
+// forgetBootInBackground runs forgetBoot in the lane. It does not wait for the close, because the process may be killed
+// before the close. Then the next opening would assume that the replica has kept everything. The goroutine ends after
+// the calls that are in the lane before it.
+func (r *Replica) forgetBootInBackground() {
 	go func() {
 		_ = r.lane.run(context.Background(), call{what: "record that writes were lost", work: func() error {
 			if !r.released {

@@ -151,7 +151,7 @@ func TestTheEndOfARebuildOfAnEarlierOpeningMakesNothingGood(t *testing.T) {
 // The epoch that ends a rebuild waits for another call, and a write-out fails at the same time. This may lose data that
 // the rebuild wrote. So the metadata must never name this boot, not even for a moment, because the process may be
 // killed at that time.
-func TestTheEndOfARebuildMakesNothingGoodAfterAFailure(t *testing.T) {
+func TestTheEndOfARebuildRestoresNoTrustAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, r := newMemReplica(t, 16*mib)
 		mark(t, admit(t, r, 1, "s"))
@@ -160,7 +160,7 @@ func TestTheEndOfARebuildMakesNothingGoodAfterAFailure(t *testing.T) {
 		require.NoError(t, err)
 		s := admit(t, r, 2, "s2")
 		beginRebuild(t, s)
-		r.lane.places <- struct{}{} // another call has the lane
+		r.lane.slots <- struct{}{} // another call has the lane
 		recorded := make(chan error, 1)
 		go func() { recorded <- record(s, membership.NewEpoch(2, 1, []string{r.name})) }()
 		synctest.Wait()
@@ -175,7 +175,7 @@ func TestTheEndOfARebuildMakesNothingGoodAfterAFailure(t *testing.T) {
 			}
 			return nil
 		})
-		<-r.lane.places
+		<-r.lane.slots
 		require.NoError(t, <-recorded)
 		synctest.Wait()
 		f.Before(nil)
@@ -265,7 +265,7 @@ func TestAReplicaWhoseLastSyncFailedIsNotTrusted(t *testing.T) {
 
 // The engine that was inside when the replica was closed in order returns in the same boot. Only "closed in order"
 // changes.
-func TestAReplicaThatWasClosedInOrderIsCleanNoMoreWhenTheSameEngineComesBack(t *testing.T) {
+func TestACleanReplicaIsUncleanAfterTheSameEngineReturns(t *testing.T) {
 	ctx := context.Background()
 	f, r := newMemReplica(t, 16*mib)
 	spec := testSpec("uid-1", 16*mib)

@@ -9,11 +9,11 @@ import (
 
 // View is read access to a replica while no engine is connected. It never delays an engine: an admission ends it.
 type View struct {
-	replica *Replica
-	gate    *gate
-	once    sync.Once
-	done    chan struct{}
-	ending  error // set before done is closed
+	replica   *Replica
+	gate      *gate
+	once      sync.Once
+	done      chan struct{}
+	endReason error // set before done is closed
 }
 
 // View opens the replica for reading; ErrInUse while an engine is connected. The caller must Close the View.
@@ -50,9 +50,9 @@ func (v *View) Close() error {
 }
 
 // end does not wait, and takes no lock.
-func (v *View) end(why error) {
+func (v *View) end(reason error) {
 	v.once.Do(func() {
-		v.ending = why
+		v.endReason = reason
 		v.gate.shut()
 		close(v.done)
 	})
@@ -63,7 +63,7 @@ func (v *View) begin() (ticket, error) {
 		return t, nil
 	}
 	<-v.done
-	return 0, shutdown(v.replica, v.ending)
+	return 0, shutdown(v.replica, v.endReason)
 }
 
 // ReadAt fills p.

@@ -55,7 +55,7 @@ type writeback struct {
 
 	written, settled atomic.Int64
 	absorbed         atomic.Int64 // last known value; grows under mu
-	isTold           atomic.Bool  // the kernel answers such questions
+	isMeasurable     atomic.Bool  // the kernel answers such questions
 	isBusy           atomic.Bool  // counted by pace; changes under mu
 	running          atomic.Bool
 	goroutine        sync.WaitGroup // the goroutine that writes out, while running
@@ -79,7 +79,7 @@ func (w *writeback) backlog() int64 {
 
 // isWorthIt reports whether the backlog should be measured, and written out if it is as large as it seems.
 func (w *writeback) isWorthIt() bool {
-	if w.isTold.Load() {
+	if w.isMeasurable.Load() {
 		return w.backlog() >= w.pace.share()/16*askFrom
 	}
 	return w.backlog() >= w.pace.share()/16*guessedFrom
@@ -152,7 +152,7 @@ func (w *writeback) writeOut() {
 
 // once writes out, unless the kernel has much less data than was counted.
 func (w *writeback) once() error {
-	if told := w.absorb(); told && w.backlog() < w.pace.share()/16*writeFrom {
+	if isMeasured := w.measure(); isMeasured && w.backlog() < w.pace.share()/16*writeFrom {
 		return nil
 	}
 	w.setBegan(w.clock.Now())
@@ -161,12 +161,12 @@ func (w *writeback) once() error {
 	var looking sync.WaitGroup
 	defer looking.Wait()
 	defer close(over)
-	looking.Go(func() { w.look(over) })
+	looking.Go(func() { w.measureUntil(over) })
 	return w.settleBy(w.File.WriteBack)
 }
 
-// look makes room for waiting callers while the write-out proceeds, until it is over.
-func (w *writeback) look(over <-chan struct{}) {
+// measureUntil makes room for waiting callers while the write-out proceeds, until it is over.
+func (w *writeback) measureUntil(over <-chan struct{}) {
 	pause := time.NewTimer(lookPause)
 	defer pause.Stop()
 	for {
@@ -178,7 +178,7 @@ func (w *writeback) look(over <-chan struct{}) {
 		took := time.Duration(0)
 		if !w.hasRoom() {
 			began := time.Now()
-			if !w.absorb() {
+			if !w.measure() {
 				return
 			}
 			took = time.Since(began)
@@ -187,12 +187,12 @@ func (w *writeback) look(over <-chan struct{}) {
 	}
 }
 
-// absorb asks the kernel how much of the counted data it still has. If the kernel does not answer, absorb assumes all
+// measure asks the kernel how much of the counted data it still has. If the kernel does not answer, measure assumes all
 // of it.
-func (w *writeback) absorb() (told bool) {
+func (w *writeback) measure() (isMeasured bool) {
 	covered := w.written.Load() // read before the question: later writes are counted separately
 	has, err := w.File.Unwritten()
-	w.isTold.Store(err == nil)
+	w.isMeasurable.Store(err == nil)
 	if err != nil {
 		return false
 	}

@@ -64,7 +64,7 @@ func TestAFlushMakesRoom(t *testing.T) {
 	require.NoError(t, s.WriteAt(t.Context(), make([]byte, 4096), 0, false))
 }
 
-func TestWritersThatWaitForRoomAreLetGoWithTheirSession(t *testing.T) {
+func TestWritersThatWaitForRoomEndWithTheirSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, r, s := boundedReplica(t)
 		asked, release := hang(t, f, "writeback", dataName)

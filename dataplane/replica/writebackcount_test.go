@@ -56,13 +56,13 @@ func TestWhatIsWrittenDuringTheQuestionIsNotAbsorbed(t *testing.T) {
 		w.written.Add(512)
 		return 0, nil
 	}
-	require.True(t, w.absorb())
+	require.True(t, w.measure())
 	assert.EqualValues(t, 512, w.backlog())
 }
 
 // A write that finds a write-out running leaves the work to that write-out, even if the write-out is about to end. Each
 // round writes at a different time.
-func TestAWriteBesideTheEndOfAWriteOutIsWrittenOut(t *testing.T) {
+func TestAWriteAtTheEndOfAWriteOutIsWrittenOut(t *testing.T) {
 	f, w := newCounted(t)
 	var asked atomic.Bool
 	f.unwritten = func() (int64, error) {

@@ -27,7 +27,7 @@ import (
 // gets the lock, even after the process was killed. For this reason its successor need not wait for such threads
 // (thread.Aside). Host serves all other file systems.
 //
-// A call that hangs delays all later calls of its thread, except Close. Close waits for closePatience at most. A
+// A call that hangs delays all later calls of its thread, except Close. Close waits for closeTimeout at most. A
 // descriptor that was closed while another call hung is closed when that call has ended.
 type Aside struct {
 	Host
@@ -105,9 +105,9 @@ type aside struct {
 	closed bool // guarded by mu
 }
 
-// closePatience is how long Close waits behind another call of the thread. It is safe to close later: the lock of a
+// closeTimeout is how long Close waits behind another call of the thread. It is safe to close later: the lock of a
 // directory stays as long as a call below the directory is under way.
-const closePatience = time.Second
+const closeTimeout = time.Second
 
 // asideThread is a thread that ends with its last descriptor.
 type asideThread struct {
@@ -183,7 +183,7 @@ func (d *aside) leave() {
 	}
 }
 
-// close closes the descriptor after its current calls have ended; it does not wait for them. It waits for closePatience
+// close closes the descriptor after its current calls have ended; it does not wait for them. It waits for closeTimeout
 // at most for calls on other descriptors of the thread.
 func (d *aside) close() error {
 	d.mu.Lock()
@@ -201,12 +201,12 @@ func (d *aside) close() error {
 	if d.thread.isLate() {
 		return nil
 	}
-	patience := time.NewTimer(closePatience)
-	defer patience.Stop()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
 	select {
 	case err := <-ended:
 		return err
-	case <-patience.C:
+	case <-timer.C:
 		return d.thread.giveUp(ended)
 	}
 }

@@ -153,7 +153,7 @@ func asideOf(t *testing.T, d any) *aside {
 // A call on one file hangs. The first close of another file of its directory waits for a moment. The later closes,
 // including the directory's, do not wait. When the call has ended, and not before, everything is closed, including the
 // lock.
-func TestACallThatHangsHoldsUpNoClose(t *testing.T) {
+func TestACallThatHangsDelaysNoClose(t *testing.T) {
 	path := t.TempDir()
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(path, &st))
@@ -193,7 +193,7 @@ func TestACallThatHangsHoldsUpNoClose(t *testing.T) {
 			t.Fatal("a close waits for the call")
 		}
 	}
-	assert.GreaterOrEqual(t, time.Since(began), closePatience, "nothing was waited for")
+	assert.GreaterOrEqual(t, time.Since(began), closeTimeout, "nothing was waited for")
 	require.ErrorIs(t, files[1].Close(), os.ErrClosed)
 	other, err := fs.OpenDir(path)
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestACallThatHangsHoldsUpNoClose(t *testing.T) {
 
 // A directory on a served device is opened in a thread of its own or not at all. After any error, the process never
 // uses the directory that it sees itself under the same path.
-func TestWhatMustBeAsideIsNotOpenedOtherwise(t *testing.T) {
+func TestAServedDirectoryIsOpenedOnlyInAThread(t *testing.T) {
 	if !mountns.Own(t) {
 		return
 	}

@@ -36,11 +36,11 @@ func (d direct) control(do func(fd int) error) error {
 	if err != nil {
 		return err
 	}
-	var said error
-	if raw.Control(func(fd uintptr) { said = do(int(fd)) }) != nil {
+	var result error
+	if raw.Control(func(fd uintptr) { result = do(int(fd)) }) != nil {
 		return os.ErrClosed // no other reason exists
 	}
-	return said
+	return result
 }
 
 func (d direct) readAt(p []byte, off int64) (int, error)  { return d.file.ReadAt(p, off) }

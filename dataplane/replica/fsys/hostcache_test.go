@@ -123,7 +123,7 @@ func TestAPartThatWasNotCachedOnceIsNotReportedWhenItIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestBothWaysToAskFindTheSameParts(t *testing.T) {
+func TestBothQueriesFindTheSameParts(t *testing.T) {
 	f := fileInCache(t)
 	for _, ranges := range [][]Range{
 		wholeFile,

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestDirectWritesThatTheCacheDoesAreTold(t *testing.T) {
+func TestDirectWritesByTheCacheAreReported(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		file unix.Statx_t

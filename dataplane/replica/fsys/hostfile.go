@@ -127,13 +127,13 @@ func (f *hostFile) Unwritten() (int64, error) {
 	return int64(pages.Dirty+pages.Writeback) * int64(os.Getpagesize()), err
 }
 
-// farAway is an offset beyond the end of any file.
-const farAway = 1 << 62
+// maxOffset is an offset beyond the end of any file.
+const maxOffset = 1 << 62
 
 // WriteError waits for the write-out of a page that does not exist. So the call only checks the file's errors.
 func (f *hostFile) WriteError() error {
 	return f.call("write back", func(fd int) error {
-		return unix.SyncFileRange(fd, farAway, 1, unix.SYNC_FILE_RANGE_WAIT_BEFORE)
+		return unix.SyncFileRange(fd, maxOffset, 1, unix.SYNC_FILE_RANGE_WAIT_BEFORE)
 	})
 }
 

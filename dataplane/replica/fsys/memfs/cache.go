@@ -53,7 +53,7 @@ func (f *FS) Evict(file string) {
 	defer f.mu.Unlock()
 	f.root.each("/", file, func(n *fileNode) {
 		n.evict(func(int64) bool { return true })
-		n.heard = n.errors
+		n.reported = n.errors
 	})
 }
 
@@ -93,18 +93,18 @@ func (n *fileNode) lose() {
 }
 
 // evict drops the sectors for which goes returns true.
-func (n *fileNode) evict(goes func(sector int64) bool) {
+func (n *fileNode) evict(isEvicted func(sector int64) bool) {
 	for i := range n.lost {
-		if goes(i) {
+		if isEvicted(i) {
 			keep(n.content, i, n.durableBytes[i])
 			delete(n.lost, i)
 		}
 	}
 }
 
-// toldAtOpening is the number of the last error that a new opening does not report.
-func (n *fileNode) toldAtOpening() int {
-	if n.heard != n.errors {
+// reportedAtOpening is the number of the last error that a new opening does not report.
+func (n *fileNode) reportedAtOpening() int {
+	if n.reported != n.errors {
 		return n.errors - 1
 	}
 	return n.errors
@@ -112,10 +112,10 @@ func (n *fileNode) toldAtOpening() int {
 
 // writeErrorLocked reports once that some data could not be written out.
 func (f *file) writeErrorLocked() error {
-	if f.told == f.node.errors {
+	if f.reported == f.node.errors {
 		return nil
 	}
-	f.told, f.node.heard = f.node.errors, f.node.errors
+	f.reported, f.node.reported = f.node.errors, f.node.errors
 	return syscall.EIO
 }
 

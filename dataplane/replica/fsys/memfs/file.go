@@ -25,9 +25,9 @@ type fileNode struct {
 	unsynced              map[int64]bool
 	// lost has the sectors that could not be written out: content has the written data, and the disk has the earlier
 	// data.
-	lost   map[int64]bool
-	errors int // counts failed write-outs
-	heard  int // number of the last error that any opening has reported
+	lost     map[int64]bool
+	errors   int // counts failed write-outs
+	reported int // number of the last error that any opening has reported
 }
 
 func newFile(inode uint64) *fileNode {
@@ -39,12 +39,12 @@ func newFile(inode uint64) *fileNode {
 func (n *fileNode) number() uint64 { return n.inode }
 
 type file struct {
-	fs    *FS
-	node  *fileNode
-	name  string
-	path  string
-	epoch int
-	told  int // number of the node's last error that this opening has reported
+	fs       *FS
+	node     *fileNode
+	name     string
+	path     string
+	epoch    int
+	reported int // number of the node's last error that this opening has reported
 }
 
 func (f *file) enter(kind string) error {
@@ -270,7 +270,7 @@ func (n *fileNode) crash(rng *rand.Rand) {
 		n.durableSize = n.size
 	}
 	n.size, n.unsynced, n.lost, n.content = n.durableSize, map[int64]bool{}, map[int64]bool{}, map[int64]*sector{}
-	n.heard = n.errors
+	n.reported = n.errors
 	for i, s := range n.durableBytes {
 		n.content[i] = s
 	}

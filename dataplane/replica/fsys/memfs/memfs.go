@@ -34,8 +34,8 @@ var ErrCrashed = errors.New("the machine has no power")
 type Op struct {
 	// N counts the steps from 1.
 	N int
-	// Kind is one of create mkdir rename exchange unlink rmdir write truncate punch zero writeback datasync sync dropcache
-	// writethrough syncdir.
+	// Kind is one of create mkdir rename exchange unlink rmdir write truncate punch zero writeback datasync sync
+	// dropcache writethrough syncdir.
 	Kind string
 	// Name is the last element of the name that the step concerns.
 	Name string
@@ -247,7 +247,7 @@ func (d *dir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
 	case nil:
 		return nil, syscall.ENOENT
 	case *fileNode:
-		return &file{fs: d.fs, node: n, name: name, path: path.Join(d.path, name), epoch: d.epoch, told: n.toldAtOpening()}, nil
+		return &file{fs: d.fs, node: n, name: name, path: path.Join(d.path, name), epoch: d.epoch, reported: n.reportedAtOpening()}, nil
 	}
 	return nil, fsys.ErrNotRegular
 }

@@ -34,12 +34,12 @@ func lastAsked(t *testing.T, s *Session) *membership.LastAsked {
 // moves.
 func TestAReplicaRemembersWhenEnginesAsked(t *testing.T) {
 	now := time.Hour
-	asked := NewAsked()
+	asked := NewQuestionTimes()
 	asked.now = func() time.Duration { return now }
 	dir, spec := filepath.Join(t.TempDir(), "r"), testSpec("uid-1", 8*mib)
 	require.NoError(t, Create(fsys.Host{}, dir, spec))
-	open := func(asked *Asked) *Replica {
-		r, err := Open(fsys.Host{}, dir, spec, Options{BootID: testBoot, Asked: asked})
+	open := func(asked *QuestionTimes) *Replica {
+		r, err := Open(fsys.Host{}, dir, spec, Options{BootID: testBoot, Questions: asked})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = r.Close(context.Background()) })
 		return r
@@ -93,10 +93,10 @@ func TestAReplicaRemembersWhenEnginesAsked(t *testing.T) {
 }
 
 // The gate admits no request of an older session. If one came all the same, it would not count for the admitted engine.
-func TestAQuestionOfAnOlderEngineIsNotTheNewOnes(t *testing.T) {
-	a := NewAsked()
+func TestAQuestionOfAnOlderEngineDoesNotCountForTheNewEngine(t *testing.T) {
+	a := NewQuestionTimes()
 	a.admitted(5)
-	a.heard(4, true)
+	a.record(4, true)
 	a.admitted(6)
 	assert.Nil(t, a.before())
 }
