@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/manager"
 )
 
-func TestWhoUsedAVolumeLastIsShownWhileNobodyDoes(t *testing.T) {
+func TestTheLastUserOfAnUnusedVolumeIsShown(t *testing.T) {
 	last := longhorn.KubernetesStatus{
 		PVName: "pv-1", PVStatus: "Bound", Namespace: "ns", PVCName: "data", LastPodRefAt: "2030-01-02T03:04:05Z",
 		WorkloadsStatus: []longhorn.WorkloadStatus{{PodName: "db-0", PodStatus: "Running", WorkloadName: "db", WorkloadType: "StatefulSet"}},

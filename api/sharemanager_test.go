@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-func TestAShareManagerTellsWhereItServes(t *testing.T) {
+func TestAShareManagerShowsItsEndpoint(t *testing.T) {
 	idle := &longhorn.ShareManager{ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "idle"}}
 	served := &longhorn.ShareManager{
 		ObjectMeta: metav1.ObjectMeta{Namespace: types.Namespace, Name: "vol"},

@@ -131,8 +131,8 @@ func TestADaemonAnswersNoOneWithoutACredential(t *testing.T) {
 	}
 }
 
-// TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate: a daemon creates no certificate of its own.
-func TestADaemonServesNoTLSBeforeTheLeaderMadeACertificate(t *testing.T) {
+// TestADaemonServesNoTLSBeforeTheLeaderCreatedACertificate: a daemon creates no certificate of its own.
+func TestADaemonServesNoTLSBeforeTheLeaderCreatedACertificate(t *testing.T) {
 	h := testutil.New(t)
 	identity := trust.NewIdentity(h.Kube, types.Namespace, func() bool { return false }, h.Clock)
 	near, far := net.Pipe()

@@ -52,9 +52,9 @@ type clientID struct {
 	timeout time.Duration
 	log     *logrus.Entry
 
-	mu     sync.Mutex
-	waited bool   // guarded by mu, like told
-	told   string // the last message about a failure or about the identifier
+	mu          sync.Mutex
+	waited      bool   // guarded by mu, like lastMessage
+	lastMessage string // about a failure or about the identifier
 }
 
 func newClientID(o NodeOptions, mounts *mount.System) *clientID {
@@ -83,11 +83,11 @@ func (c *clientID) beforeMount() {
 	}
 	err = errors.Join(err, c.recordHeld(holds))
 	switch {
-	case err != nil && c.told != err.Error():
-		c.told = err.Error()
+	case err != nil && c.lastMessage != err.Error():
+		c.lastMessage = err.Error()
 		c.log.WithError(err).Warn("Mounting a share although the identifier of this node's NFS client is not known")
-	case err == nil && c.told != holds:
-		c.told = holds
+	case err == nil && c.lastMessage != holds:
+		c.lastMessage = holds
 		c.log.WithField("identifier", holds).Info("Servers of shares know this node's NFS client by this identifier")
 	}
 }

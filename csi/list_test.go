@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestListVolumesTellsWhereTheyArePublished(t *testing.T) {
+func TestListVolumesShowsWhereTheyArePublished(t *testing.T) {
 	f := newFakeService("n1")
 	ours := ticketID("pvc-2", testDriver, "n1")
 	f.edit("pvc-2", func(v *Volume) {

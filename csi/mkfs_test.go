@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMkfsParamsAreHeldAgainstTheFileSystemThatIsMade(t *testing.T) {
+func TestMkfsParamsMustFitTheFileSystem(t *testing.T) {
 	_, err := parseParameters(map[string]string{"fsType": "xfs", "mkfsParams": "-O 64bit"})
 	require.ErrorContains(t, err, `parameter mkfsParams: value "-O 64bit" has the option "-O", which mkfs.xfs may not be given`)
 	p, err := parseParameters(map[string]string{"mkfsParams": "-O 64bit"})

@@ -61,9 +61,9 @@ func runController(ctx context.Context, t *testing.T, kube *fake.Clientset, f *f
 	}
 }
 
-// TestRunControllerMakesAVolumeForAClaim goes from a claim to the manager, through provisioner, unix socket and
+// TestRunControllerCreatesAVolumeForAClaim goes from a claim to the manager, through provisioner, unix socket and
 // controller service.
-func TestRunControllerMakesAVolumeForAClaim(t *testing.T) {
+func TestRunControllerCreatesAVolumeForAClaim(t *testing.T) {
 	kube := clusterWith("400Mi", map[string]string{"numberOfReplicas": "2", "fsType": "xfs", "snapshotDataIntegrity": "enabled", "flavour": "vanilla"})
 	f := newFakeService()
 	f.instant = true

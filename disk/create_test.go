@@ -21,7 +21,7 @@ func scanOne(root, path string) Record {
 	return Scan(root, map[string]string{"d": path})["d"]
 }
 
-func TestCreateMakesADurableFileAndTheReplicasDirectory(t *testing.T) {
+func TestCreateWritesADurableFileAndTheReplicasDirectory(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, Create(root, scanOne(root, "/"), NewConfig("d", uuidA)))
 	rec := scanOne(root, "/")

@@ -65,7 +65,7 @@ func TestScanReadsTheUUIDFileOfEachDirectory(t *testing.T) {
 	}
 }
 
-func TestScanTellsWhetherReplicasCanBeOpened(t *testing.T) {
+func TestScanReportsWhetherReplicasCanBeOpened(t *testing.T) {
 	root := t.TempDir()
 	for name, tc := range map[string]struct {
 		make    func(path string) error
@@ -91,7 +91,7 @@ func TestScanTellsWhetherReplicasCanBeOpened(t *testing.T) {
 	}
 }
 
-func TestScanTellsWhetherAFilesystemIsReadOnly(t *testing.T) {
+func TestScanReportsWhetherAFilesystemIsReadOnly(t *testing.T) {
 	for options, want := range map[string]bool{
 		"rw,relatime": false, "ro,relatime": true, "rw,emergency_ro": true, "rw,errors=remount-ro": false, "rw,shutdown": true, "": false,
 	} {
@@ -113,7 +113,7 @@ func TestScanTellsWhetherAFilesystemIsReadOnly(t *testing.T) {
 	assert.True(t, scan(), "a read-only one is not noticed")
 }
 
-func TestScanTellsWhetherAFilesystemIsMountedThere(t *testing.T) {
+func TestScanReportsWhetherAFilesystemIsMountedThere(t *testing.T) {
 	got := Scan("/", map[string]string{"root": "/", "plain": t.TempDir()})
 	assert.False(t, got["root"].InsideMount, "a file system is mounted at /")
 	assert.True(t, got["plain"].InsideMount, "none is mounted at a new directory")
@@ -165,7 +165,7 @@ func TestScanRefusesInvalidUUIDFiles(t *testing.T) {
 	}
 }
 
-func TestScanTellsFilesystemsApart(t *testing.T) {
+func TestScanDistinguishesFilesystems(t *testing.T) {
 	tempDir := t.TempDir()
 	records := Scan("/", map[string]string{"a": tempDir, "b": filepath.Dir(tempDir), "proc": "/proc"})
 	a, b, proc := records["a"], records["b"], records["proc"]

@@ -15,7 +15,7 @@ import (
 const gib = int64(1) << 30
 
 // The disks of threeNodes have 100 GiB. No result may exceed that, and a quarter must stay free.
-func TestCapacityIsTheLargestVolumeThatIsMade(t *testing.T) {
+func TestCapacityIsTheLargestPossibleVolume(t *testing.T) {
 	strict := VolumeRequest{DataLocality: "strict-local"}
 	for _, c := range []struct {
 		name string

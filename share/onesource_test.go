@@ -16,7 +16,7 @@ import (
 )
 
 // A client keeps its record when its address changes, as when the share moves to the client's node.
-func TestAClientIsKnownWhateverItsAddress(t *testing.T) {
+func TestAClientIsKnownByAnyAddress(t *testing.T) {
 	if !own(t) {
 		return
 	}

@@ -104,7 +104,7 @@ func serve(ctx context.Context, o Options, v *volume, e *entrance, health *healt
 	// A volume that failed, or that another share manager may have by now, gets no flush from here. The replicas would
 	// refuse it, or it would wait for long. All data that the server reported to clients as durable is on disk. Clients
 	// send the rest again to a new server.
-	orderly := (err == nil || errors.Is(err, ErrServerDies)) && !port.isClosed()
+	orderly := (err == nil || errors.Is(err, ErrServerExits)) && !port.isClosed()
 	request := terminateTimeout
 	if err != nil || !orderly {
 		request = 0

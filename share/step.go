@@ -13,8 +13,8 @@ var (
 	// ErrStalled means that this process did not run for longer than its clients' leases last, so that another share
 	// manager may have taken its place.
 	ErrStalled = errors.New("this process did not run for longer than the lease")
-	// ErrServerDies means that the NFS server exits again and again.
-	ErrServerDies = errors.New("the NFS server exits again and again")
+	// ErrServerExits means that the NFS server exits again and again.
+	ErrServerExits = errors.New("the NFS server exits again and again")
 	// ErrServerStuck means that the NFS server was killed and does not exit.
 	ErrServerStuck = errors.New("the NFS server was killed but does not exit")
 	// ErrVolumeHangs means that the volume does not answer.
@@ -292,7 +292,7 @@ func (w *watch) exited(now time.Duration) error {
 	}
 	w.phase, w.probing = stopped, false
 	if len(w.exits) >= w.t.maxExits || w.neverAnswered >= w.t.maxExits {
-		return fmt.Errorf("%w: %d exits within %s, %d servers in succession without an answer", ErrServerDies, len(w.exits), w.t.exitWindow, w.neverAnswered)
+		return fmt.Errorf("%w: %d exits within %s, %d servers in succession without an answer", ErrServerExits, len(w.exits), w.t.exitWindow, w.neverAnswered)
 	}
 	return nil
 }

@@ -324,7 +324,7 @@ func TestAServerThatDiesIsStartedAgain(t *testing.T) {
 			s.good()
 		}
 	}
-	assert.ErrorIs(t, s.w.exited(s.now), ErrServerDies, "the fifth death within a minute")
+	assert.ErrorIs(t, s.w.exited(s.now), ErrServerExits, "the fifth death within a minute")
 }
 
 func TestRareExitsAreTolerated(t *testing.T) {
@@ -352,7 +352,7 @@ func TestServersThatNeverAnswerEndTheShareManager(t *testing.T) {
 		s.good()
 		err = s.w.exited(s.now)
 	}
-	assert.ErrorIs(t, err, ErrServerDies)
+	assert.ErrorIs(t, err, ErrServerExits)
 }
 
 func TestOutcomesOfAFormerServerAreIgnored(t *testing.T) {

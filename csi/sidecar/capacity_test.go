@@ -164,9 +164,9 @@ func TestWithoutItsObjectNothingIsPublished(t *testing.T) {
 	assert.Empty(t, published(t, kube))
 }
 
-// TestObjectsThatNobodyReadsAreRemoved: an earlier release published one object for all nodes, also for classes without
-// WaitForFirstConsumer.
-func TestObjectsThatNobodyReadsAreRemoved(t *testing.T) {
+// TestCapacityObjectsOfAnEarlierReleaseAreRemoved: an earlier release published one object for all nodes, also for
+// classes without WaitForFirstConsumer.
+func TestCapacityObjectsOfAnEarlierReleaseAreRemoved(t *testing.T) {
 	m := &measured{sizes: map[string]int64{"": 3 << 30}}
 	c, kube := capacitiesOver(t, m, true, capacityClass("far", driverName, "disabled"), immediate(nil))
 	for _, class := range []string{"far", "immediate-unset"} {

@@ -58,7 +58,7 @@ func (s session) attach(spec Spec, make func(*heldDevice) error) (Held, error) {
 	l.devices[spec.Volume] = k
 	l.mu.Unlock()
 	if err := make(k); err != nil {
-		return Held{}, errors.Join(err, l.giveUp(k))
+		return Held{}, errors.Join(err, l.removeIncomplete(k))
 	}
 	l.mu.Lock()
 	ended := k.serverChanges > 0
@@ -71,8 +71,8 @@ func (s session) attach(spec Spec, make func(*heldDevice) error) (Held, error) {
 	return held, nil
 }
 
-// giveUp removes the remaining parts of a device that could not be created.
-func (l *Local) giveUp(k *heldDevice) error {
+// removeIncomplete removes the remaining parts of a device that could not be created.
+func (l *Local) removeIncomplete(k *heldDevice) error {
 	if k.nbd != nil {
 		return l.remove(k)
 	}

@@ -202,7 +202,7 @@ func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
 	}
 }
 
-func TestBlockDeviceStopsOnlyWhenNobodyUsesIt(t *testing.T) {
+func TestBlockDeviceStopsOnlyWithoutUsers(t *testing.T) {
 	const size = 4 << 20
 	f, path := blockDevice(t, size, memory.New(size))
 	loop := loopOf(t, path)

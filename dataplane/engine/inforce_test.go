@@ -124,7 +124,7 @@ func TestAMemberThatAnswersNoQuestionIsExpelled(t *testing.T) {
 }
 
 // Complete answers do not count if a member has failed in between, because the object may list other members by then.
-func TestAChangeOfMembersMeanwhileLeavesItUnconfirmed(t *testing.T) {
+func TestAConcurrentChangeOfMembersLeavesItUnconfirmed(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	e, changed := r.run(1)
 	arrived, release := r.hold("c")

@@ -69,7 +69,7 @@ func TestScatteredBlocksAreCopiedTogether(t *testing.T) {
 }
 
 // Requests of users wait behind the piece that is being copied.
-func TestACopyIsMadeInSmallPiecesWhileUsersHaveRequests(t *testing.T) {
+func TestACopyUsesSmallPiecesWhileUsersHaveRequests(t *testing.T) {
 	for busy, want := range map[bool][]int64{
 		false: {copyChunkBytes},
 		true:  slices.Repeat([]int64{busyChunkBytes}, copyChunkBytes/busyChunkBytes),

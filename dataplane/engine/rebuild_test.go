@@ -317,7 +317,7 @@ func TestTheMarkComesBeforeTheFirstByte(t *testing.T) {
 
 // A replica that stored the epoch in force knows that it is not a member. It still knows this if the API object is
 // restored to an epoch that lists it.
-func TestAReplicaIsToldTheEpochBeforeItsRebuild(t *testing.T) {
+func TestAReplicaGetsTheEpochBeforeItsRebuild(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a", "b"})
 	r.disk("b").refuse = errors.New("nobody there")

@@ -145,7 +145,7 @@ func (r *rig) look(e *Engine) {
 
 // The engine's process is paused for a long time, between the answers of two members. Afterwards the second answer is
 // available.
-func TestAnEngineThatWasPausedExpelsNobody(t *testing.T) {
+func TestAPausedEngineExpelsNoMember(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)
 	g := faulty.NewGate()

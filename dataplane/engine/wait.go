@@ -12,7 +12,7 @@ type wait struct {
 	failed      []*member // members that failed this read, and are not probed
 	off, length int64     // range of a read
 	span        *span     // guarded by watchdog.mu, like all below; the range that a user's read holds
-	// leave answers a user's read if its caller cannot wait; nil: the caller waits. See giveBackLocked.
+	// leave answers a user's read if its caller cannot wait; nil: the caller waits. See releaseReadLocked.
 	leave    func(error)
 	began    time.Time     // when the member received the request
 	answered time.Time     // when another member answered a similar request, or a probe of it

@@ -184,14 +184,14 @@ func (w *watchdog) checkWaitLocked(r *wait, now time.Time) (probe bool) {
 		}
 	}
 	if r.span != nil && r.member.local && r.member.isDropped() {
-		w.giveBackLocked(r, nil)
+		w.releaseReadLocked(r, nil)
 	}
 	return probe
 }
 
-// giveBackLocked releases the range of a read that hangs: its result will not be used. If its caller cannot wait for
+// releaseReadLocked releases the range of a read that hangs: its result will not be used. If its caller cannot wait for
 // that, another goroutine answers: with why, or, if that is nil, with the result of another read.
-func (w *watchdog) giveBackLocked(r *wait, why error) {
+func (w *watchdog) releaseReadLocked(r *wait, why error) {
 	w.unlock(r.span)
 	r.span, r.overdue = nil, true
 	if leave := r.leave; leave != nil {
@@ -206,7 +206,7 @@ func (w *watchdog) leaveAll(why error) {
 	defer w.mu.Unlock()
 	for _, r := range w.waits {
 		if r.span != nil && r.leave != nil && r.member.local {
-			w.giveBackLocked(r, why)
+			w.releaseReadLocked(r, why)
 		}
 	}
 }

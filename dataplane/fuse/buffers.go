@@ -64,14 +64,14 @@ func (s *share) get() (*buffer, error) {
 	p.mu.Unlock()
 	b, err := unix.Mmap(-1, 0, p.size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
-		s.giveBack(nil)
+		s.put(nil)
 		return nil, fmt.Errorf("allocate a buffer: %w", err)
 	}
 	_ = unix.Mlock(b) // without the right to lock, a machine without swap also keeps them resident
 	return &buffer{bytes: b, share: s}, nil
 }
 
-func (s *share) giveBack(b []byte) {
+func (s *share) put(b []byte) {
 	p := s.pool
 	p.mu.Lock()
 	s.used--
@@ -89,7 +89,7 @@ func (s *share) giveBack(b []byte) {
 
 // discount stops counting a buffer while a disk may still write to its memory, so that the server can take another
 // buffer. The memory serves nothing else: its owner unmaps it, before or after.
-func (b *buffer) discount() { b.share.giveBack(nil) }
+func (b *buffer) discount() { b.share.put(nil) }
 
 func (b *buffer) unmap() { _ = unix.Munmap(b.bytes) }
 
@@ -99,7 +99,7 @@ type buffer struct {
 	share *share
 }
 
-func (b *buffer) release() { b.share.giveBack(b.bytes) }
+func (b *buffer) release() { b.share.put(b.bytes) }
 
 // reply returns room for a reply with n bytes of data: the header, right before the page, and the data.
 func (b *buffer) reply(n int) (whole, data []byte) {

@@ -97,9 +97,9 @@ func (p *poll) close() {
 }
 
 // wait returns false if nothing came in time.
-func (w *waiter) wait(patience time.Duration) bool {
+func (w *waiter) wait(timeout time.Duration) bool {
 	for {
-		n, err := unix.EpollWait(w.epoll, w.event[:], int(patience.Milliseconds()))
+		n, err := unix.EpollWait(w.epoll, w.event[:], int(timeout.Milliseconds()))
 		if !errors.Is(err, unix.EINTR) {
 			return n > 0
 		}

@@ -62,7 +62,7 @@ func (c *Client) do(ctx context.Context, r request, data []byte) (answer, error)
 	case <-k.done:
 		return k.result()
 	case <-ctx.Done():
-		return c.giveUp(ctx, k)
+		return c.abandon(ctx, k)
 	}
 }
 
@@ -122,8 +122,8 @@ func (k *call) result() (answer, error) {
 	return a, err
 }
 
-// giveUp finishes a call after its context is done. The documentation of Client lists the guarantees.
-func (c *Client) giveUp(ctx context.Context, k *call) (answer, error) {
+// abandon finishes a call after its context is done. The documentation of Client lists the guarantees.
+func (c *Client) abandon(ctx context.Context, k *call) (answer, error) {
 	op := k.req.Type
 	c.mu.Lock()
 	switch {

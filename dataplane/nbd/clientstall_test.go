@@ -135,7 +135,7 @@ func TestCutEndsEverythingAtOnce(t *testing.T) {
 	}
 }
 
-func TestCloseIsBoundedWhateverThePeerDoes(t *testing.T) {
+func TestCloseHasATimeLimitForEveryPeer(t *testing.T) {
 	for name, pair := range transports {
 		for _, c := range stalls {
 			t.Run(name+"/"+c.name, func(t *testing.T) {

@@ -209,7 +209,7 @@ func (r *recordConn) take() *[]byte {
 }
 
 // requeue returns a buffer of take to the pool.
-func giveBack(b *[]byte) {
+func putRecordBuffer(b *[]byte) {
 	*b = (*b)[:0]
 	heldPool.Put(b)
 }

@@ -291,7 +291,7 @@ func (q *sendQueue) writeSealed() error {
 	if sealed == nil {
 		return nil
 	}
-	defer giveBack(sealed)
+	defer putRecordBuffer(sealed)
 	q.extend()
 	if q.watch != nil {
 		q.watch.arm()

@@ -302,8 +302,8 @@ func (c cancellable) WriteAt(ctx context.Context, _ []byte, _ int64, _ bool) err
 	return ctx.Err()
 }
 
-// TestNoClientIsToldThatItsRequestWasCancelled checks this because the outcome of such a request is unknown.
-func TestNoClientIsToldThatItsRequestWasCancelled(t *testing.T) {
+// TestNoClientGetsACancellationAsItsAnswer checks this because the outcome of such a request is unknown.
+func TestNoClientGetsACancellationAsItsAnswer(t *testing.T) {
 	backend := cancellable{arrived: make(chan context.Context, 1)}
 	s := nbd.NewServer(serving(&nbd.Export{Name: "vol", Size: 1 << 20, Backend: backend}), nbd.ServerOptions{})
 	ours, theirs := net.Pipe()

@@ -35,7 +35,7 @@ func consumers(r *Replica) map[string]func() error {
 	}
 }
 
-func TestAFlushFailsWhenAnotherCallWasToldThatItsDataIsLost(t *testing.T) {
+func TestAFlushFailsAfterTheLossWasReportedToAnotherCall(t *testing.T) {
 	for _, name := range []string{"a write-out", "a sync", "a trim", "zeroes"} {
 		t.Run(name, func(t *testing.T) {
 			f, r := newMemReplica(t, 16*mib)
@@ -49,7 +49,7 @@ func TestAFlushFailsWhenAnotherCallWasToldThatItsDataIsLost(t *testing.T) {
 	}
 }
 
-func TestNothingIsSettledWhenAnotherCallWasToldThatItIsLost(t *testing.T) {
+func TestNothingIsSettledAfterTheLossWasReportedToAnotherCall(t *testing.T) {
 	for _, settle := range []string{"a sync", "a write-out"} {
 		t.Run(settle, func(t *testing.T) {
 			f, r := newMemReplica(t, 16*mib)

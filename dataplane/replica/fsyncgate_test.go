@@ -180,7 +180,7 @@ func TestAnOpeningReportsAFailureThatWasNotReportedYet(t *testing.T) {
 }
 
 // Nothing is unsettled after an opening: it makes the writes of a killed process durable.
-func TestAnOpeningMakesDurableWhatAKilledProcessWrote(t *testing.T) {
+func TestAnOpeningSyncsTheWritesOfAKilledProcess(t *testing.T) {
 	for seed := range uint64(20) {
 		f, r := newMemReplica(t, 16*mib)
 		s := admit(t, r, 1, "s")

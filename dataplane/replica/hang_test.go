@@ -286,7 +286,7 @@ func TestTheSameSessionComesBackOnlyWhenItsRequestHasEnded(t *testing.T) {
 	require.NoError(t, second.Close())
 }
 
-func TestAGateTellsRequestsThatStayFromThoseThatComeAndGo(t *testing.T) {
+func TestAGateDistinguishesLongRequestsFromShortOnes(t *testing.T) {
 	g := newGate()
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
 	old, _ := g.enter()

@@ -80,7 +80,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-func TestCreateMakesNoDirectoryAboveTheReplica(t *testing.T) {
+func TestCreateCreatesNoParentDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "unmounted", "replicas", "r")
 	err := Create(fsys.Host{}, dir, testSpec("u", mib))
 	assert.Equal(t, DiskMissing, ReasonOf(err), err)

@@ -15,7 +15,7 @@ import (
 
 // A real kernel reports the failure to the write-out. Then it reports nothing to a flush, which uses the same opening
 // of the data.
-func TestARealKernelTellsOnlyTheWriteOutAndTheFlushFails(t *testing.T) {
+func TestARealKernelReportsALossOnlyToTheWriteOutAndTheFlushFails(t *testing.T) {
 	if !mountns.Own(t) {
 		return
 	}

@@ -233,7 +233,7 @@ func (l *copyLife) live(f *memfs.FS) error {
 
 // After a crash at any step, with any part of the unsynced data lost, the target of a full copy shows that its data is
 // worthless. If it names a base, the regions that it does not have are marked.
-func TestACrashNeverMakesACopyWorthMoreThanItIs(t *testing.T) {
+func TestACrashNeverMakesACopyCountForMoreThanItHas(t *testing.T) {
 	f := newCrashDisk(t)
 	first := f.Steps()
 	require.NoError(t, (&copyLife{}).live(f))

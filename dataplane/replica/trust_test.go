@@ -91,7 +91,7 @@ func expectKept(t *testing.T, s *Session, want bool) {
 
 // The machine lost power once, and the lost data was written again. From then on the replica is as good as any other:
 // when the engine's machine loses power next, this replica has kept everything.
-func TestWhatWasMadeGoodAfterALossOfPowerIsTrustedAgain(t *testing.T) {
+func TestAReplicaRepairedAfterALossOfPowerIsTrustedAgain(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
 		name string
@@ -127,7 +127,7 @@ func TestAReplicaWithAMarkFromBeforeTheLossOfPowerIsNotTrusted(t *testing.T) {
 // The copy was complete, and the object recorded the epoch that lists the replica. Then the replica's machine lost
 // power, and with it the later acknowledged writes. A later engine stores the epoch, but this does not restore these
 // writes.
-func TestTheEndOfARebuildOfAnEarlierOpeningMakesNothingGood(t *testing.T) {
+func TestTheEndOfARebuildOfAnEarlierOpeningRestoresNoTrust(t *testing.T) {
 	o := newReopening(t)
 	s := o.open(Options{BootID: otherBoot})
 	beginRebuild(t, s)
@@ -187,7 +187,7 @@ func TestTheEndOfARebuildRestoresNoTrustAfterAFailure(t *testing.T) {
 }
 
 // The caller's knowledge about a disk is kept beyond the opening: the metadata contains it from the admission on.
-func TestAReplicaThatIsDistrustedOnceStaysSoUntilItIsMadeGood(t *testing.T) {
+func TestADistrustedReplicaStaysSoUntilItIsRepaired(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		makeGood func(t *testing.T, s *Session)

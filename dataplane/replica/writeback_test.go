@@ -105,7 +105,7 @@ func TestAWriteOutThatFailsEndsTheReplica(t *testing.T) {
 }
 
 // A sync settles data that was written before it started, and no data that was written during it.
-func TestASyncDoesNotSettleWhatIsWrittenMeanwhile(t *testing.T) {
+func TestASyncDoesNotSettleConcurrentWrites(t *testing.T) {
 	f, r, s := boundedReplica(t)
 	require.NoError(t, s.WriteAt(t.Context(), make([]byte, 1024), 0, false))
 	asked, release := hang(t, f, "datasync", dataName)
@@ -177,7 +177,7 @@ func (f *countedPieces) Datasync() error {
 	return f.File.Datasync()
 }
 
-func TestAWriteOutDoesNotSettleWhatIsWrittenMeanwhile(t *testing.T) {
+func TestAWriteOutDoesNotSettleConcurrentWrites(t *testing.T) {
 	f, r, s := boundedReplica(t)
 	asked, release := hang(t, f, "writeback", dataName)
 	for i := range int64(3) {

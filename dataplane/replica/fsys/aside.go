@@ -207,7 +207,7 @@ func (d *aside) close() error {
 	case err := <-ended:
 		return err
 	case <-timer.C:
-		return d.thread.giveUp(ended)
+		return d.thread.noteTimeout(ended)
 	}
 }
 
@@ -231,8 +231,8 @@ func (t *asideThread) isLate() bool {
 	return t.late
 }
 
-// giveUp records that a Close has timed out, unless the close has just ended.
-func (t *asideThread) giveUp(ended <-chan error) error {
+// noteTimeout records that a Close has timed out, unless the close has just ended.
+func (t *asideThread) noteTimeout(ended <-chan error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestTheKernelTellsWhatItHasNotWrittenOut(t *testing.T) {
+func TestTheKernelReportsUnwrittenData(t *testing.T) {
 	opened, err := os.OpenFile(filepath.Join(t.TempDir(), "data"), os.O_CREATE|os.O_RDWR, 0o600)
 	require.NoError(t, err)
 	f := &hostFile{direct{file: opened}}
