@@ -199,7 +199,7 @@ func (r *recordConn) heldBytes() int {
 	return len(*r.held)
 }
 
-// take returns the held records, or nil. After sending them the caller must pass the buffer to requeue.
+// take returns the held records, or nil. After sending them the caller must pass the buffer to putRecordBuffer.
 func (r *recordConn) take() *[]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +208,7 @@ func (r *recordConn) take() *[]byte {
 	return b
 }
 
-// requeue returns a buffer of take to the pool.
+// putRecordBuffer returns a buffer of take to the pool.
 func putRecordBuffer(b *[]byte) {
 	*b = (*b)[:0]
 	heldPool.Put(b)

@@ -10,7 +10,7 @@ import (
 )
 
 // Step moves the replicas of a volume that is served towards the target, as far as this is possible now. Its parts
-// do not depend on each other, except Release: a step that does anything else deletes no replica.
+// do not depend on each other, except GiveUp: a step that does anything else deletes no replica.
 type Step struct {
 	Replicas  []*longhorn.Replica // their specs change
 	Engine    *longhorn.Engine    // its replica addresses change; nil: they do not
