@@ -208,7 +208,7 @@ func TestNodeLifeOfASharedVolume(t *testing.T) {
 	}, h.nfs.calls)
 }
 
-func TestHowAShareIsMounted(t *testing.T) {
+func TestMountOptionsOfAShare(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(h *sharedHost)

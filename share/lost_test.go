@@ -341,9 +341,9 @@ func TestAnOldRoundDoesNotCount(t *testing.T) {
 	assert.NoDirExists(t, record)
 }
 
-// TestWhatAProcessReportsAboutItsList: a process that may not use its list does not know what the previous process
+// TestAUsedListReportsThatAllMayBeRemoved: a process that may not use its list does not know what the previous process
 // removed, and reports that all may be removed.
-func TestWhatAProcessReportsAboutItsList(t *testing.T) {
+func TestAUsedListReportsThatAllMayBeRemoved(t *testing.T) {
 	v, record := recoveryOn(t, deadClient)
 	o := Options{LostClients: listAfter(7), Log: quiet()}
 	first := takeLostClients(o, v)

@@ -184,7 +184,7 @@ func ofVolume(pv string) func(*storagev1.VolumeAttachment) {
 	return func(va *storagev1.VolumeAttachment) { va.Spec.Source.PersistentVolumeName = &pv }
 }
 
-func TestNothingIsUnpublishedOnAnAPIServersError(t *testing.T) {
+func TestAnErrorOfTheAPIServerUnpublishesNothing(t *testing.T) {
 	for _, resource := range []string{"volumeattachments", "nodes"} {
 		t.Run(resource, func(t *testing.T) {
 			w := newAttachedWorld(t)

@@ -86,7 +86,7 @@ func TestReadsGoElsewhereWhileOneHangs(t *testing.T) {
 }
 
 // If healthy members may differ, two reads must not have different answers, so no read goes to another member.
-func TestNoReadGoesElsewhereWhereMembersMayDiffer(t *testing.T) {
+func TestAReadIsNotRepeatedElsewhereWhereMembersMayDiffer(t *testing.T) {
 	r := newRig(t, "a", "b")
 	r.local = "a"
 	e, _ := r.run(1)

@@ -137,7 +137,7 @@ func TestMarksOfACopyAreClearedAfterItsFlush(t *testing.T) {
 
 // A member that answers late may start its record late. Until it has answered, the marks of copies stay, including
 // marks of the next copy.
-func TestNothingIsKeptOfACopyWhileAMemberIsStillAsked(t *testing.T) {
+func TestACopysProgressIsNotKeptWhileAMemberIsAsked(t *testing.T) {
 	r := newRig(t, "a", "b", "c")
 	r.recorded = membership.NewEpoch(1, 1, []string{"a"})
 	r.disk("a").fill(t, 1, 0, testSize)

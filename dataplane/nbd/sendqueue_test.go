@@ -135,7 +135,7 @@ func TestSendQueue(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOfAFrame(t *testing.T) {
+func TestTheRestOfAFrame(t *testing.T) {
 	for n, want := range []string{"head|load", "ead|load", "ad|load", "d|load", "|load", "|oad", "|ad", "|d", "|"} {
 		f := frame{head: []byte("head"), payload: []byte("load")}.after(n)
 		got := string(f.head) + "|" + string(f.payload)

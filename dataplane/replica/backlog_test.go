@@ -46,7 +46,7 @@ func writeBlocks(t *testing.T, r *Replica, s *Session, n int) {
 }
 
 // The kernel has one copy of a block that is overwritten, so a flush finds the block once.
-func TestWhatWasOverwrittenIsNotWrittenOut(t *testing.T) {
+func TestOverwrittenDataIsNotWrittenOut(t *testing.T) {
 	_, r, s := boundedReplica(t) // with a limit of 16 KiB
 	f := tell(r, 4096)
 	writeBlocks(t, r, s, 41)
@@ -56,7 +56,7 @@ func TestWhatWasOverwrittenIsNotWrittenOut(t *testing.T) {
 	assert.Equal(t, int64(4096), r.out.backlog())
 }
 
-func TestWhatTheKernelHasIsWrittenOut(t *testing.T) {
+func TestUnwrittenDataOfTheKernelIsWrittenOut(t *testing.T) {
 	_, r, s := boundedReplica(t)
 	f := tell(r, 13<<10)
 	writeBlocks(t, r, s, 1)

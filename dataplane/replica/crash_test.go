@@ -311,7 +311,7 @@ func TestACrashAtAnyStepKeepsEveryPromise(t *testing.T) {
 
 // A process that is killed at any step leaves the next process the data in the kernel, durable or not. The data that
 // the next process relies on must also survive a loss of power.
-func TestWhatAKilledProcessLeftIsDurableBeforeItIsReliedOn(t *testing.T) {
+func TestWritesOfAKilledProcessAreSyncedBeforeUse(t *testing.T) {
 	atAnyStep(t, func(f *memfs.FS, a *acknowledged) error {
 		f.Kill()
 		r, err := Open(f, crashDir, testSpec("uid-1", crashSize), Options{BootID: a.boot})

@@ -27,7 +27,7 @@ func readAll(t *testing.T, s *Session) []byte {
 }
 
 // The part of the data that stays cached is either dropped or made durable: later reads return the same content.
-func TestWhatStaysCachedIsMadeDurable(t *testing.T) {
+func TestDataThatStaysCachedIsMadeDurable(t *testing.T) {
 	for _, power := range []bool{false, true} {
 		f, r := newMemReplica(t, 16*mib)
 		s := admit(t, r, 1, "s")
@@ -94,7 +94,7 @@ func TestAReplicaOfWhichAPartStaysCachedIsRefusedWhereThatCannotBeWritten(t *tes
 	assert.Equal(t, stampBlock(2), readBlock(t, s))
 }
 
-func TestNothingIsWrittenAtAnOpeningAfterAnOrderlyClose(t *testing.T) {
+func TestAnOpeningAfterAnOrderlyCloseWritesNothing(t *testing.T) {
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")
 	require.NoError(t, s.WriteAt(t.Context(), stampBlock(1), 0, true))
@@ -172,7 +172,7 @@ func TestAnOpeningReportsProgressForEachPieceThatIsWrittenOut(t *testing.T) {
 // zeroes, flushes, marks that are cleared as an engine does it, write-outs that fail in syncs and between them, kills
 // and closings. Parts of the data are in use at each opening. After each opening nothing is cached that the disk lacks,
 // marked or not.
-func TestNoOpeningLeavesAnythingCachedThatTheDiskLacks(t *testing.T) {
+func TestAnOpeningLeavesOnlyDataOfTheDiskInTheCache(t *testing.T) {
 	writtenAgain := 0
 	for seed := range uint64(300) {
 		h := newCacheHistory(t, seed)

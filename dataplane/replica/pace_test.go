@@ -77,7 +77,7 @@ func TestConcurrentWritersShareTheTime(t *testing.T) {
 }
 
 // A failed write-out is not measured, and a write-out that hangs does not make the others look fast.
-func TestWhatFailedOrHangsShowsNothing(t *testing.T) {
+func TestFailedAndHangingWriteOutsAreNotMeasured(t *testing.T) {
 	p := NewPace()
 	c := testclock.NewFakePassiveClock(time.Unix(1000, 0))
 	p.writes(mib, c) // hangs

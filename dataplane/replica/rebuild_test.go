@@ -157,7 +157,7 @@ func TestAFenceWaitsForTheRequestUnderWay(t *testing.T) {
 	require.NoError(t, old.Close())
 }
 
-func TestWhatIsOpenedForReadingAloneIsNotTouched(t *testing.T) {
+func TestAReadOnlyOpeningChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
 		name    string

@@ -66,7 +66,7 @@ func TestAReplicaThatLacksAllKnowsWhatACopyHasLeft(t *testing.T) {
 	assert.ErrorIs(t, err, syscall.ENOENT, "of no use any more")
 }
 
-func TestWhatCannotBeTheBaseOfACopyIsRefused(t *testing.T) {
+func TestAnInvalidBaseOfACopyIsRefused(t *testing.T) {
 	_, s := copiedTo(t, newCrashDisk(t))
 	for name, e := range map[string]membership.Epoch{
 		"none":                     {},

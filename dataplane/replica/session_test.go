@@ -203,7 +203,7 @@ func TestConcurrentFirstWritesShareTheirMarks(t *testing.T) {
 	assert.Equal(t, 2, syncs, "41 first writes took %d syncs of the map", syncs)
 }
 
-func TestWhenAStepFailsTheReplicaStopsUnlessItOnlyWantsSpace(t *testing.T) {
+func TestAFailedStepStopsTheReplicaUnlessItOnlyLacksSpace(t *testing.T) {
 	ctx := context.Background()
 	write := func(s *Session) error { return s.WriteAt(ctx, make([]byte, 512), 0, false) }
 	record := func(s *Session) error {
@@ -300,7 +300,7 @@ func TestAnExceededQuotaCountsAsNoSpace(t *testing.T) {
 	}
 }
 
-func TestWhereHolesCannotBePunchedZeroesAreWritten(t *testing.T) {
+func TestZeroesAreWrittenWhereHolesCannotBePunched(t *testing.T) {
 	ctx := context.Background()
 	f, r := newMemReplica(t, 16*mib)
 	s := admit(t, r, 1, "s")

@@ -24,7 +24,7 @@ func epoch(generation, counter int64, members ...string) membership.Epoch {
 	return membership.NewEpoch(generation, counter, members)
 }
 
-func TestWhatAReplicaKnowsAfterAnEpoch(t *testing.T) {
+func TestTheRecordOfAReplicaAfterAnEpoch(t *testing.T) {
 	all, without := epoch(1, 1, self, "b", "c"), epoch(1, 2, self, "b")
 	away := sinceRecord{Away: map[string]membership.Epoch{"c": all}}
 	base := sinceRecord{Base: all}

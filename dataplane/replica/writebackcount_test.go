@@ -49,7 +49,7 @@ func TestAWriteThatFailedIsUnsettled(t *testing.T) {
 }
 
 // The kernel's answer is older than a write that ends during the question.
-func TestWhatIsWrittenDuringTheQuestionIsNotAbsorbed(t *testing.T) {
+func TestDataWrittenDuringAMeasurementIsNotCounted(t *testing.T) {
 	f, w := newCounted(t)
 	w.written.Add(4096)
 	f.unwritten = func() (int64, error) {

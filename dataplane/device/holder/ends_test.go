@@ -20,7 +20,7 @@ import (
 // Holder and serving process die at once, with data in the page cache of the device, and in the middle of a removal
 // that writes such data back. Nothing hangs, and the loop device is free. For NBD devices,
 // TestTheNextHolderEndsWhatOneThatDiedHasLeft tests this: the holder does not have them open.
-func TestNothingHangsWhenHolderAndServingProcessDieAtOnce(t *testing.T) {
+func TestADeviceIsFreedWhenHolderAndServingProcessDieTogether(t *testing.T) {
 	for _, removing := range []bool{false, true} {
 		name := "in peace"
 		if removing {

@@ -300,7 +300,7 @@ func TestAConnectionIsUsedAgainUnlessItFailed(t *testing.T) {
 	}
 }
 
-func TestWhatTheKernelRefuses(t *testing.T) {
+func TestRefusalsOfTheKernel(t *testing.T) {
 	d := Device{Index: 3, ID: "longhorn:n/v"}
 	l, _ := fake(t, unix.EINVAL)
 	assert.ErrorIs(t, l.Reconnect(d, 9), unix.EINVAL)

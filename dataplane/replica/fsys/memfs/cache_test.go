@@ -33,7 +33,7 @@ func firstByte(t *testing.T, f fsys.File) byte {
 	return b[0]
 }
 
-func TestWhatCouldNotBeWrittenOutIsReadableUntilItIsEvicted(t *testing.T) {
+func TestDataThatCouldNotBeWrittenOutIsReadableUntilItIsEvicted(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		lose func(t *testing.T, f *FS, a fsys.File)
@@ -57,7 +57,7 @@ func TestWhatCouldNotBeWrittenOutIsReadableUntilItIsEvicted(t *testing.T) {
 	}
 }
 
-func TestWhatWasLostIsGoneAfterACrash(t *testing.T) {
+func TestLostDataIsGoneAfterACrash(t *testing.T) {
 	f, _, _ := twice(t)
 	f.LoseUnsynced("a")
 	f.Crash(rand.New(rand.NewPCG(1, 0)))
@@ -65,7 +65,7 @@ func TestWhatWasLostIsGoneAfterACrash(t *testing.T) {
 	assert.EqualValues(t, 1, firstByte(t, must(d.OpenFile("a", fsys.ReadOnly))(t)))
 }
 
-func TestWhatWasLostAndIsWrittenAgainIsSynced(t *testing.T) {
+func TestLostDataThatIsWrittenAgainIsSynced(t *testing.T) {
 	f, d, a := twice(t)
 	f.FailSync("a", 1)
 	require.Error(t, a.Sync())
@@ -76,7 +76,7 @@ func TestWhatWasLostAndIsWrittenAgainIsSynced(t *testing.T) {
 }
 
 // ext4 writes the page again, but leaves its extent unwritten.
-func TestWhatWasLostOverAHoleStaysLostUntilItIsWrittenThrough(t *testing.T) {
+func TestDataLostOverAHoleStaysLostUntilItIsWrittenThrough(t *testing.T) {
 	f, d, a := twice(t)
 	no(t, a.WriteAt(bytes.Repeat([]byte{3}, 1024), 512))
 	f.FailSync("a", 1)
