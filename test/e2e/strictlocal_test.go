@@ -173,7 +173,7 @@ func TestStrictLocalIsChanged(t *testing.T) {
 // is true for the reverse change.
 func TestAPIServerKnowsWhenAVolumeBecomesStrictLocal(t *testing.T) {
 	ctx, c := apiOnly.get(t, definitions)
-	definitions(ctx, t, c)
+	installDefinitions(ctx, t, c)
 	// This may exist from an earlier run.
 	c.Must(ctx, t, "-n", types.Namespace, "delete", "volumes.longhorn.io/c-strict", "--ignore-not-found")
 	require.NoError(t, c.Apply(ctx, object("Volume", "c-strict", `spec: {size: "2097152", numberOfReplicas: 1}`)))
