@@ -143,7 +143,7 @@ e2e() {
 	LONGHORN_E2E=required plain -timeout 30m ./test/guestdevices || failed=1
 	echo "test: the whole on clusters, and their failures; what runs on clusters of its own, and what changes nodes, follow at the end"
 	LONGHORN_E2E_GROUP=apart beside dist/apart.log cluster -timeout 75m -parallel 4
-	LONGHORN_E2E_GROUP=disruptive,definitions LONGHORN_E2E_NAME=e2e-disruptive beside dist/disruptive.log cluster -timeout 75m
+	LONGHORN_E2E_GROUP=disruptive,schema LONGHORN_E2E_NAME=e2e-disruptive beside dist/disruptive.log cluster -timeout 75m
 	LONGHORN_E2E_GROUP=everyday,ordinary cluster -timeout 75m 2>&1 | tee dist/ordinary.log || clusters=1
 	besides || clusters=1
 	if [ $clusters -ne 0 ]; then

@@ -22,7 +22,7 @@ import (
 // needs.)
 func TestADaemonIsHeldToItsNode(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
-	installDefinitions(ctx, t, c)
+	definitions(ctx, t, c)
 	as := "--as=system:serviceaccount:" + types.Namespace + ":longhorn-manager"
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(object("Node", "not-mine", "")), 0o600))
@@ -50,7 +50,7 @@ func TestADaemonIsHeldToItsNode(t *testing.T) {
 // limits its writes to its own node (test/policy).
 func TestTheRightsOfADaemon(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
-	installDefinitions(ctx, t, c)
+	definitions(ctx, t, c)
 	account := "--as=system:serviceaccount:" + types.Namespace + ":longhorn-manager"
 	anywhere := rightsOf(ctx, t, c, "default", account)
 	assert.Equal(t, []string{

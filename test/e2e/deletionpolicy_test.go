@@ -22,7 +22,7 @@ import (
 // TestWhatHoldsDataIsNotDeletedByHand checks the answers of a real API server to kubectl delete.
 func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
-	installDefinitions(ctx, t, c)
+	definitions(ctx, t, c)
 	api := c.Longhorn.LonghornV1beta2()
 	in := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: types.Namespace}

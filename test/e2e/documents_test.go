@@ -25,7 +25,7 @@ import (
 // the examples.
 func TestTheDocumentsManifests(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
-	installDefinitions(ctx, t, c)
+	definitions(ctx, t, c)
 	pages, err := docs.Pages(apiOnly.options.Root)
 	require.NoError(t, err)
 	taken := 0

@@ -19,7 +19,7 @@ import (
 // data.
 func TestEnginesAreNotDeletedByHand(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
-	installDefinitions(ctx, t, c)
+	definitions(ctx, t, c)
 	engines := c.Longhorn.LonghornV1beta2().Engines(types.Namespace)
 	makeEngine := func(name string, epoch *longhorn.Epoch) {
 		t.Helper()

@@ -17,8 +17,8 @@ const (
 	everyday group = "everyday"
 	// ordinary tests share a cluster. They break at most a process or a disk.
 	ordinary group = "ordinary"
-	// definitions tests need only an API server. They check what the definitions accept and refuse, and their defaults.
-	definitions group = "definitions"
+	// schema tests need only an API server. They check what the definitions accept and refuse, and their defaults.
+	schema group = "schema"
 	// disruptive tests share a cluster. They change its release, or its nodes while a writer runs.
 	disruptive group = "disruptive"
 	// apart are tests with their own cluster: nine nodes, nodes with their own kernels, the uninstaller.
@@ -27,7 +27,7 @@ const (
 	long group = "long"
 )
 
-var groups = []group{everyday, ordinary, definitions, disruptive, apart, long}
+var groups = []group{everyday, ordinary, schema, disruptive, apart, long}
 
 // wanted are the groups that run, separated by commas in the environment. If it is empty, all groups run.
 var wanted = groupsIn(os.Getenv("LONGHORN_E2E_GROUP"))

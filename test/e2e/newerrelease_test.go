@@ -180,7 +180,7 @@ func merged(o, over map[string]any) map[string]any {
 // TestAPIServerKeepsWhatANewerReleaseWrote: the definitions come from a newer release, and this release writes.
 func TestAPIServerKeepsWhatANewerReleaseWrote(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
-	installDefinitions(ctx, t, c)
+	definitions(ctx, t, c)
 	newerRelease(ctx, t, c)
 	o := datastore.Options{
 		Kube: c.Kube, Longhorn: c.Longhorn, Namespace: types.Namespace,
@@ -279,7 +279,7 @@ func (n newerCase[T]) gone(ctx context.Context, t *testing.T, c *cluster.Cluster
 // TestAPIServerRefusesAStaleLease checks the kind of Kubernetes with which the product fences.
 func TestAPIServerRefusesAStaleLease(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
-	installDefinitions(ctx, t, c)
+	definitions(ctx, t, c)
 	o := datastore.Options{Kube: c.Kube, Longhorn: c.Longhorn, Namespace: types.Namespace}
 	leases, late := datastore.New(o).Leases, datastore.New(o).Leases
 	holder, other := "a", "b"

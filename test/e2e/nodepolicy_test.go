@@ -37,7 +37,7 @@ func nodeNotReady(reason string, s longhorn.NodeStatus) longhorn.NodeStatus {
 // TestDisksInUseStayWithTheirNode checks what kubectl may do to a node whose disks hold replicas.
 func TestDisksInUseStayWithTheirNode(t *testing.T) {
 	ctx, c := apiOnly.get(t, ordinary)
-	installDefinitions(ctx, t, c)
+	definitions(ctx, t, c)
 	nodes := c.Longhorn.LonghornV1beta2().Nodes(types.Namespace)
 	made := 0
 	makeNode := func(status longhorn.NodeStatus) string {

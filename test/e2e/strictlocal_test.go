@@ -172,8 +172,8 @@ func TestStrictLocalIsChanged(t *testing.T) {
 // TestAPIServerKnowsWhenAVolumeBecomesStrictLocal: a volume can become strict-local only while it is detached. The same
 // is true for the reverse change.
 func TestAPIServerKnowsWhenAVolumeBecomesStrictLocal(t *testing.T) {
-	ctx, c := apiOnly.get(t, definitions)
-	installDefinitions(ctx, t, c)
+	ctx, c := apiOnly.get(t, schema)
+	definitions(ctx, t, c)
 	// This may exist from an earlier run.
 	c.Must(ctx, t, "-n", types.Namespace, "delete", "volumes.longhorn.io/c-strict", "--ignore-not-found")
 	require.NoError(t, c.Apply(ctx, object("Volume", "c-strict", `spec: {size: "2097152", numberOfReplicas: 1}`)))

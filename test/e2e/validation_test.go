@@ -16,9 +16,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// installDefinitions installs deploy/longhorn.yaml on the API server that has no nodes, and waits until the API server knows
+// definitions installs deploy/longhorn.yaml on the API server that has no nodes, and waits until the API server knows
 // all of it. Every test may call it.
-func installDefinitions(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+func definitions(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	c.Must(ctx, t, "apply", "-f", filepath.Join(apiOnly.options.Root, "deploy/longhorn.yaml"))
 	c.Must(ctx, t, "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
@@ -30,8 +30,8 @@ func object(kind, name, rest string) string {
 }
 
 func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
-	ctx, c := apiOnly.get(t, definitions)
-	installDefinitions(ctx, t, c)
+	ctx, c := apiOnly.get(t, schema)
+	definitions(ctx, t, c)
 	long := strings.Repeat("a", 41)
 	cases := []struct {
 		name     string
@@ -86,8 +86,8 @@ func TestAPIServerRefusesWhatMakesNoSense(t *testing.T) {
 
 // TestAPIServerRefusesChanges checks the fields that may not change after the creation.
 func TestAPIServerRefusesChanges(t *testing.T) {
-	ctx, c := apiOnly.get(t, definitions)
-	installDefinitions(ctx, t, c)
+	ctx, c := apiOnly.get(t, schema)
+	definitions(ctx, t, c)
 	cases := []struct {
 		name, before, after, refusal string
 	}{
@@ -114,8 +114,8 @@ func TestAPIServerRefusesChanges(t *testing.T) {
 // TestAPIServerKnowsWhenAnExpansionCanBeTakenBack: the size may grow once it is recorded, and must not shrink below the
 // recorded size.
 func TestAPIServerKnowsWhenAnExpansionCanBeTakenBack(t *testing.T) {
-	ctx, c := apiOnly.get(t, definitions)
-	installDefinitions(ctx, t, c)
+	ctx, c := apiOnly.get(t, schema)
+	definitions(ctx, t, c)
 	size := func(mib int) string { return object("Volume", "c-grows", fmt.Sprintf(`spec: {size: "%d"}`, mib<<20)) }
 	record := func(mib int) {
 		c.Must(ctx, t, "patch", "volumes.longhorn.io/c-grows", "-n", types.Namespace, "--subresource=status", "--type=merge", "-p", fmt.Sprintf(`{"status":{"size":"%d"}}`, mib<<20))
@@ -134,8 +134,8 @@ func TestAPIServerKnowsWhenAnExpansionCanBeTakenBack(t *testing.T) {
 }
 
 func TestDefaultsAreFilledIn(t *testing.T) {
-	ctx, c := apiOnly.get(t, definitions)
-	installDefinitions(ctx, t, c)
+	ctx, c := apiOnly.get(t, schema)
+	definitions(ctx, t, c)
 	require.NoError(t, c.Apply(ctx, object("Volume", "d-1", `spec: {size: "2097152"}`)))
 	v, err := c.Longhorn.LonghornV1beta2().Volumes(types.Namespace).Get(ctx, "d-1", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -147,8 +147,8 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 
 // TestSelectableFields: a daemon can watch the objects of its node and no others.
 func TestSelectableFields(t *testing.T) {
-	ctx, c := apiOnly.get(t, definitions)
-	installDefinitions(ctx, t, c)
+	ctx, c := apiOnly.get(t, schema)
+	definitions(ctx, t, c)
 	for _, node := range []string{"here", "there"} {
 		for _, manifest := range []string{
 			object("Replica", "s-r-"+node, fmt.Sprintf(`spec: {volumeName: s, volumeSize: "2097152", nodeID: %s}`, node)),
@@ -165,8 +165,8 @@ func TestSelectableFields(t *testing.T) {
 }
 
 func TestSettingsCannotBeDeleted(t *testing.T) {
-	ctx, c := apiOnly.get(t, definitions)
-	installDefinitions(ctx, t, c)
+	ctx, c := apiOnly.get(t, schema)
+	definitions(ctx, t, c)
 	require.NoError(t, c.Apply(ctx, object("Setting", "default-data-path", `value: /var/lib/longhorn`)))
 	cluster.Eventually(ctx, t, 10*time.Second, "the policy about settings is known to the API server", func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, "-n", types.Namespace, "delete", "settings.longhorn.io", "default-data-path", "--dry-run=server")
