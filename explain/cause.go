@@ -17,9 +17,9 @@ type Cause struct {
 // Causes explains the whole cluster like All, but in order of causes.
 func Causes(s *Snapshot) []Cause { return CausesOf(s, All(s)) }
 
-// CausesOf orders the findings of All by causes: findings that probably follow from the failure of an object below, such
-// as a node or a disk, are listed as its consequences. The worst cause is first: the one with the worst finding among
-// itself and its consequences, then the one with the most consequences.
+// CausesOf orders the findings of All by causes: findings that probably follow from the failure of an object below,
+// such as a node or a disk, are listed as its consequences. The worst cause is first: the one with the worst finding
+// among itself and its consequences, then the one with the most consequences.
 func CausesOf(s *Snapshot, found []Finding) []Cause {
 	roots := rootsOf(s, found)
 	causes := make([]Cause, 0, len(found))

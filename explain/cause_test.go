@@ -40,7 +40,8 @@ func (w *world) nodeDies(node int) {
 	w.lose(node, "", "").Status.CurrentState = longhorn.InstanceStateStopped
 }
 
-// more adds a volume that is attached to a node, with a replica on each of the three nodes. The replica on n3 has failed.
+// more adds a volume that is attached to a node, with a replica on each of the three nodes. The replica on n3 has
+// failed.
 func (w *world) more(name, node string) (*longhorn.Volume, *longhorn.Engine) {
 	v := build.Volume(name, func(v *longhorn.Volume) {
 		v.Spec.NodeID, v.Status.CurrentNodeID = node, node
@@ -65,8 +66,8 @@ func (w *world) more(name, node string) (*longhorn.Volume, *longhorn.Engine) {
 	return v, e
 }
 
-// TestADeadNodeIsOneCause has a dead node n3 with replicas of three volumes, the engine of one of them, and the share of
-// another one.
+// TestADeadNodeIsOneCause has a dead node n3 with replicas of three volumes, the engine of one of them, and the share
+// of another one.
 func TestADeadNodeIsOneCause(t *testing.T) {
 	im := "instance manager " + types.InstanceManagerName("n3")
 	volumes := "volume a, volume b, volume v"

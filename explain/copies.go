@@ -113,10 +113,11 @@ const manyRebuilds = 3
 
 // fullDisk returns the name of a replica's disk, and whether it is full.
 func (s *Snapshot) fullDisk(r *longhorn.Replica) (name string, isFull bool) {
-	for _, o := range s.diskOf(r) {
-		return o.Name, isFullDisk(s.node(o.Node).Status.DiskStatus[o.Name])
+	on := s.diskOf(r)
+	if len(on) == 0 {
+		return "", false
 	}
-	return "", false
+	return on[0].Name, isFullDisk(s.node(on[0].Node).Status.DiskStatus[on[0].Name])
 }
 
 // bringBackStep returns the step for a replica that cannot be reached, and what happens if it does not come back.

@@ -128,13 +128,13 @@ func (s *Snapshot) claimsInMessages() func(message string) string {
 		end := 0
 		for _, at := range volumesInMessage.FindAllStringIndex(message, -1) {
 			text = append(text, message[end:at[0]]...)
-			names := message[at[0]:at[1]]
+			list := message[at[0]:at[1]]
 			end = at[1]
 			if end < len(message) && slices.Contains([]byte("/."), message[end]) && end+1 < len(message) && message[end+1] != ' ' {
-				text = append(text, names...) // the last word is a part of a claim or a path
+				text = append(text, list...) // the last word is a part of a claim or a path
 				continue
 			}
-			text = append(text, nameInMessage.ReplaceAllStringFunc(names, func(name string) string {
+			text = append(text, nameInMessage.ReplaceAllStringFunc(list, func(name string) string {
 				if title, ok := texts[name]; ok {
 					return title
 				}
