@@ -37,9 +37,12 @@ const (
 	followTimeout            = 2 * time.Second
 	followShortTimeoutPeriod = 30 * time.Second
 	// abortedPause is how long a request of Linux's NFS client waits if the connection that it was opening is closed
-	// (call_connect_status in net/sunrpc/clnt.c). Its other requests connect again at once, but a lost request delays
-	// the client's return.
+	// (call_connect_status in net/sunrpc/clnt.c). Its other requests connect again at once, but the client returns only
+	// with this request.
 	abortedPause = 3 * time.Second
+	// soonRetry is the longest time between two tries of a connection at its start, since Linux 6.5. Earlier kernels
+	// try 1, 3, 7 and 15 s after the first try.
+	soonRetry = time.Second
 )
 
 // follower redirects the node's connections from the former pod of a share to the next one.
@@ -57,9 +60,16 @@ const (
 //	a connection of the follower's ─► the Service's address ──► the pod to which the Service leads now: it accepted
 //	the kernel client's connection ─► the same address      ──► another pod: the former one
 //
-// It closes an established connection. A connection that is being opened is closed, too, unless the kernel sends its
-// first packet again sooner than a client returns after a closed one (abortedPause). Then the follower only makes the
-// kernel forget where the connection leads, so this packet goes to the next pod.
+// What it does depends on the connection:
+//
+//	state                    leads to the former pod                leads to the next pod
+//	-------------------------------------------------------------------------------------
+//	established              closed                                 -
+//	opening, retry in 1 s    forgotten: the retry goes to the next  -
+//	opening, retry in 3 s    closed                                 -
+//	opening, a later retry   closed                                 closed: its last try was lost
+//
+// A client whose connection was closed while it was being opened returns after 3 s (abortedPause).
 //
 // It redirects a connection only when another pod has accepted a connection: a share's next pod accepts connections
 // before its server runs, and keeps the requests for the server. A share has one pod at a time, named after the volume,
@@ -248,22 +258,54 @@ func (f *follower) redirect(server, pod netip.AddrPort) error {
 	}
 	var failed error
 	for _, c := range connections {
-		if c.pod == pod {
-			continue
-		}
 		log := f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": c.pod, "pod": pod})
-		if c.Opening && c.Retry <= abortedPause {
-			failed = errors.Join(failed, f.network.Forget(c.Flow))
-			log.Info("A connection that was being opened to the former pod of a share now leads to the next pod")
+		act := c.actionFor(pod)
+		switch act {
+		case leaveIt:
+			continue
+		case forgetIt:
+			err = f.network.Forget(c.Flow)
+		case closeIt, closeLate:
+			err = f.network.Break(c.Flow)
+		}
+		if err != nil {
+			failed = errors.Join(failed, err) // a mount may have several connections, and all must lead to this pod
 			continue
 		}
-		if err := f.network.Break(c.Flow); err != nil {
-			failed = errors.Join(failed, err) // a mount may have several connections, and all must lead to the pod that serves
-			continue
-		}
-		log.Warn("Closed a connection to the former pod of a share")
+		log.Warn(actionTexts[act])
 	}
 	return failed
+}
+
+// followAction is what the follower does with a connection.
+type followAction int
+
+const (
+	leaveIt followAction = iota
+	forgetIt
+	closeIt
+	closeLate
+)
+
+var actionTexts = map[followAction]string{
+	forgetIt:  "A connection that was being opened to the former pod of a share now leads to the next pod",
+	closeIt:   "Closed a connection to the former pod of a share",
+	closeLate: "Closed a connection to a share that would be tried again too late",
+}
+
+// actionFor decides what to do with a connection when the Service leads to a pod that accepts connections. The table
+// at follower has the reasons.
+func (c shareConnection) actionFor(pod netip.AddrPort) followAction {
+	switch {
+	case c.pod == pod && c.Opening && c.Retry > abortedPause:
+		return closeLate
+	case c.pod == pod:
+		return leaveIt
+	case c.Opening && c.Retry <= soonRetry:
+		return forgetIt
+	default:
+		return closeIt
+	}
 }
 
 // nodeNetwork is a network, named by a file such as /host/proc/1/ns/net.
