@@ -71,7 +71,7 @@ image: build ## dist/longhorn-manager.tar, the one image for all roles; ARCH=arm
 	@scripts/image.sh
 
 .PHONY: generate
-generate: ## make all generated code anew
+generate: ## generate all generated code again
 	@scripts/generate.sh
 
 .PHONY: verify
@@ -79,7 +79,7 @@ verify: ## generated code, manifests and module files are what they should be; l
 	@scripts/verify.sh
 
 .PHONY: check
-check: ## before a commit, what changed against main: format, vet, prose and short tests, in about a minute
+check: ## before a commit: format, vet, prose and short tests of the files that differ from main; about a minute
 	@scripts/check.sh
 
 .PHONY: lint

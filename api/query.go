@@ -36,7 +36,8 @@ func (r Route) parameters() ([]string, bool) {
 }
 
 // checkQuery refuses the first query parameter, in order, that the route does not have. The parameter may be a typing
-// error, and without it the request means something else, such as a change to any version of the spec.
+// error. If it were ignored, the request would mean something else: without ifSpecVersion, it would change any version
+// of the spec.
 func checkQuery(route Route, r *http.Request) error {
 	known, isChecked := route.parameters()
 	if !isChecked {

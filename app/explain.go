@@ -202,7 +202,7 @@ func explainMatch(ctx context.Context, c *cli.Command, cluster inspect.Cluster, 
 	return show(c, s, m.Words(), found)
 }
 
-// show prints findings about an object, which about names by its kind and name.
+// show prints findings about an object. about is the kind and the name of the object.
 func show(c *cli.Command, s *explain.Snapshot, about string, found []explain.Finding) error {
 	if c.String("output") == outputJSON {
 		return writeJSON(c.Root().Writer, explained{about, append([]explain.Finding{}, found...), s.Unseen})

@@ -17,7 +17,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/util/nfsidentifier"
 )
 
-// Servers know the node's NFS client by a name (types/nfsidentifier.go). The kernel creates the name at the first mount
+// Servers know the node's NFS client by a name (util/nfsidentifier). The kernel creates the name at the first mount
 // of a server, and it stays as long as that server has a mount. So the process that mounts a share sets the identifier
 // in the name just before the mount. That process does not know the cluster. So the node's daemon leaves a file with
 // the identifier to set, and reads in another file which identifier is in force.
@@ -131,8 +131,8 @@ func (c *clientID) wanted() (string, error) {
 	}
 }
 
-// recordHeld stores for the daemon which identifier the clients of all shares have, if the next client is created with
-// the present identifier.
+// recordHeld writes a file for the daemon: the identifier that the NFS clients of all shares have, on condition that
+// the next client gets the present identifier as well.
 func (c *clientID) recordHeld(holds string) error {
 	path := filepath.Join(c.dir, types.NFSClientHeld)
 	before, err := os.ReadFile(path)

@@ -216,7 +216,7 @@ func (f *follower) checkShare(ctx context.Context, server netip.Addr, p *followe
 // tell logs an error once.
 func (f *follower) tell(err error) {
 	if f.failed.NoteError(err) {
-		f.log.WithError(err).Warn("Cannot close the connections to the former pod of a share")
+		f.log.WithError(err).Warn("Cannot redirect connections to the next pod of a share")
 	}
 }
 

@@ -64,7 +64,7 @@ func (f *follower) isNewServer(p *followedShare, pod netip.AddrPort, conn net.Co
 	return !isFirst
 }
 
-// maxTouches is how many touches may be under way: if a server exits again, a touch of it waits in the kernel for the
+// maxTouches is how many touches may run at the same time: if a server exits again, a touch waits in the kernel for the
 // next server.
 const maxTouches = 32
 

@@ -4,10 +4,10 @@
 //	controllers, manager ──► Store[T] ──► cache ◄── list+watch ── API server
 //	                            └──────── patches, live reads ───────►
 //
-// Each verb is written once, in Store. A kind is a few lines in datastore.go. A consumer composes the verbs that it needs
-// from the interfaces in verbs.go. Reads come from a cache that is always a little old. So a Store remembers its writes
-// (observed.go) and reports when the cache does not show them yet: then a caller requeues, and never waits. A Datastore
-// of one node watches only the objects of that node, where the API server can select by a field.
+// Each verb is written once, in Store. A kind is a few lines in datastore.go. A consumer composes the verbs that it
+// needs from the interfaces in verbs.go. Reads come from a cache that is always a little old. So a Store remembers its
+// writes (observed.go) and reports when the cache does not show them yet: then a caller requeues, and never waits. A
+// Datastore of one node watches only the objects of that node, where the API server can select by a field.
 //
 // An object that leaves the selection looks deleted. Absence from such a cache proves nothing: a caller that would act
 // on it must call Live first.

@@ -30,7 +30,7 @@ var engineAdvice = map[cause]advice{
 	{KindEngine, types.ConditionInstanceCreation, types.ReasonKeyMissing}:     {Broken, "the engine of volume {volume} cannot start: the Secret with the volume's key is gone", []Step{keyGone}, false},
 	{KindEngine, types.ConditionInstanceCreation, types.ReasonEngineGone}:     {Warning, "the engine of volume {volume} was lost with its process, and is started again", []Step{itself, dpLog}, false},
 	{KindEngine, types.ConditionInstanceCreation, types.ReasonEngineSucceeds}: {Info, "the process of the engine of volume {volume} has exited; its device is kept, and the next engine takes it over", []Step{itself}, false},
-	{KindEngine, types.ConditionInstanceCreation, types.ReasonEngineNodeDown}: {Warning, "the engine of volume {volume} was abandoned because its node did not answer", []Step{asNode}, false},
+	{KindEngine, types.ConditionInstanceCreation, types.ReasonEngineNodeDown}: {Warning, "the engine of volume {volume} is assumed to be stopped because its node did not answer", []Step{asNode}, false},
 	{KindEngine, types.ConditionInstanceCreation, types.ReasonTimedOut}:       {Warning, "the instance manager of node {node} did not answer in time for the engine of volume {volume}", []Step{asNode, dpLog}, false},
 	{KindEngine, types.ConditionInstanceCreation, engineNoMembers}:            {Broken, "the engine of volume {volume} has no replica to start with", []Step{seeCopies}, false},
 	{KindEngine, types.ConditionInstanceCreation, engineMemberMissing}:        {Broken, "the engine of volume {volume} could not open any replica that has all its data", []Step{bringBack, seeCopies}, false},
@@ -77,7 +77,7 @@ var replicaAdvice = map[cause]advice{
 	{KindReplica, types.ConditionInstanceCreation, types.ReasonTimedOut}: {Warning, "the instance manager of node {node} did not answer in time for replica {replica}", []Step{asNode, dpLog}, false},
 	{KindReplica, types.ConditionInstanceCreation, engineFenced}:         {Info, "replica {replica} has admitted a later engine", []Step{itself}, false},
 	{KindReplica, types.ConditionRemovalRefused, ""}: {Warning, "replica {replica} is being deleted, but its data cannot be removed", []Step{
-		{"Fix what the message names; retried automatically", "kubectl -n {ns} describe lhr {replica}"}, asNode,
+		{"Fix the problem that the message names; the manager then retries automatically", "kubectl -n {ns} describe lhr {replica}"}, asNode,
 	}, false},
 	{KindReplica, types.ConditionRemovable, types.ReasonLastReplica}: {Warning, "replica {replica} is being deleted, but is retained: it is the last healthy replica of volume {volume}", []Step{
 		{"Wait until another replica is healthy, or delete the volume if its data is not needed", "kubectl longhorn explain volume {volume}"},

@@ -76,7 +76,7 @@ var nodeAdvice = map[cause]advice{
 		{"Set it to true for the default disk, or to config for the disks of the annotation", "kubectl label --overwrite node {node} node.longhorn.io/create-default-disk=true"},
 	}, false},
 	{KindNode, types.ConditionDefaultDisksConfig, types.ReasonDefaultDiskFailed}: {Warning, "the default disk of node {node} could not be created", []Step{
-		{"Fix what the message names; retried automatically", ""}, runDoctor,
+		{"Fix the problem that the message names; the manager then retries automatically", ""}, runDoctor,
 	}, false},
 	{KindNode, types.ConditionDefaultDisksConfigUsed, types.ReasonCreateDefaultDiskSettingOff}: {Info, "the annotation with the default disks of node {node} is not used: the setting create-default-disk-labeled-nodes is off", []Step{
 		{"Turn the setting on, if the annotation is to be used; it is used only while the node has no disk", `kubectl -n {ns} patch lhs create-default-disk-labeled-nodes --type merge -p '{"value":"true"}'`},

@@ -124,7 +124,7 @@ func TestADeadNodeIsOneCause(t *testing.T) {
 			tc.change(w)
 			causes := Causes(&w.Snapshot)
 			assert.Equal(t, []string{"node n3 KubernetesNodeNotReady: " + tc.want}, told(causes))
-			assert.Contains(t, causes[0].Next[len(causes[0].Next)-1].Text, "the first is replaced in 9m0s", "the node")
+			assert.Contains(t, causes[0].Next[len(causes[0].Next)-1].Text, "the first in 9m0s", "the node")
 		})
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// degraded reports how many healthy replicas an attached volume lacks, and why each other copy is not good yet.
+// degraded reports how many healthy replicas an attached volume lacks, and why each other replica is not healthy yet.
 func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	if v.Status.State != longhorn.VolumeStateAttached || v.Status.Robustness != longhorn.VolumeRobustnessDegraded {
 		return nil
@@ -65,7 +65,7 @@ func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place)
 			waits = append(waits, fmt.Sprintf("replica %s starts when the data plane of node %s has started", r.Name, r.Spec.NodeID))
 		case s.sees(ResourceInstanceManagers) && (im == nil || im.Status.CurrentState != longhorn.InstanceManagerStateRunning):
 			steps = append(steps, Step{
-				fmt.Sprintf("Fix the data plane of node %s, which has replica %s and does not run", r.Spec.NodeID, r.Name),
+				fmt.Sprintf("Fix the data plane of node %s, which does not run: replica %s is on that node", r.Spec.NodeID, r.Name),
 				"kubectl longhorn explain node " + r.Spec.NodeID,
 			})
 		case isFull:
@@ -80,7 +80,7 @@ func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place)
 			})
 		case status.Error != "" && r.Spec.RebuildRetryCount >= manyRebuilds:
 			steps = append(steps, Step{
-				fmt.Sprintf("Fix what the error of replica %s names, often its disk or the network: %s", r.Name, awaited(s, v, e, r)), seeRebuilds,
+				fmt.Sprintf("Fix the cause of the failed rebuilds of replica %s, often its disk or the network (see its error above). Next: %s", r.Name, awaited(s, v, e, r)), seeRebuilds,
 			})
 		default:
 			waits = append(waits, awaited(s, v, e, r))
@@ -101,14 +101,14 @@ func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place)
 	case len(waits) > 0 && len(steps) == 0:
 		return []Step{{"No action needed: " + strings.Join(waits, "; "), seeRebuilds}}
 	case len(waits) > 0:
-		return append(p.steps(steps), Step{"Wait for the others: " + strings.Join(waits, "; "), seeRebuilds})
+		return append(p.steps(steps), Step{"Wait for the other replicas: " + strings.Join(waits, "; "), seeRebuilds})
 	case len(steps) == 0:
 		return p.steps([]Step{seeCopies})
 	}
 	return p.steps(steps)
 }
 
-// manyRebuilds is the number of failed rebuilds in a row from which on a cause must be looked for.
+// manyRebuilds is how many rebuilds in a row must have failed before the user is asked to look for the cause.
 const manyRebuilds = 3
 
 // fullDisk returns the name of a replica's disk, and whether it is full.
@@ -158,7 +158,7 @@ func rebuildLimit(s *Snapshot) int64 {
 	return s.values().Int(settings.ConcurrentReplicaRebuildPerNodeLimit)
 }
 
-// progress describes how far a replica that is not a healthy replica has come in becoming one.
+// progress describes how far the rebuild of a replica is, or why it does not run. The replica is not healthy yet.
 func progress(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, r *longhorn.Replica) string {
 	status, rebuilds := e.Status.RebuildStatus[r.Name]
 	switch {

@@ -85,7 +85,7 @@ func fullDiskSteps(s *Snapshot, status longhorn.DiskStatus) []Step {
 	if largest != nil {
 		see.Text += fmt.Sprintf(". The disk has %s; the largest is %s, of %s at most", plural(count, "replica"), s.replicaText(largest.Name, largest.Spec.VolumeName), types.SizeText(int64(largest.Spec.VolumeSize)))
 	}
-	return append(steps, see, Step{"Or add a disk to the node, then evict replicas from this one", "kubectl -n {ns} edit lhn {node}"})
+	return append(steps, see, Step{"Or add a disk to the node, then evict replicas from the full disk", "kubectl -n {ns} edit lhn {node}"})
 }
 
 func plural(n int, noun string) string {
@@ -115,7 +115,7 @@ func sharesFilesystem(n *longhorn.Node, name string) bool {
 
 // sharedFilesystem adapts the finding of a disk that has the file system of another disk.
 func sharedFilesystem(n *longhorn.Node, name string, f Finding, p place) Finding {
-	f.Severity, f.What = Warning, p.fill("disk {disk} of node {node} has the file system of another disk: a file system can be one disk only")
+	f.Severity, f.What = Warning, p.fill("disk {disk} of node {node} has the file system of another disk: each disk needs its own file system")
 	for _, other := range samePath(n, name) {
 		f.Why = append(f.Why, fmt.Sprintf("disk %s of this node has the same path, %s", other, n.Spec.Disks[name].Path))
 	}
@@ -123,7 +123,7 @@ func sharedFilesystem(n *longhorn.Node, name string, f Finding, p place) Finding
 	if n.Status.DiskStatus[name].DiskUUID == "" {
 		takeOut = Step{"Remove this entry from the node's spec: it has no replicas", takeOutDisk}
 	}
-	f.Next = p.steps([]Step{takeOut, {"Or, if it is to be a disk of its own, mount another file system at its path", "findmnt -T {path}"}})
+	f.Next = p.steps([]Step{takeOut, {"Or, to use it as a separate disk, mount another file system at its path", "findmnt -T {path}"}})
 	return f
 }
 

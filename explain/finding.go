@@ -104,8 +104,8 @@ func sorted(s *Snapshot, list []Finding) []Finding {
 // place has the values for the words in braces in texts of advice, such as {node}.
 type place map[string]string
 
-// inSentences is the start of the keys in a place for words that sentences replace by another value than commands:
-// users know a volume by its claim, and commands need its name.
+// inSentences is the prefix of the key of a word that has another value in sentences than in commands: users know a
+// volume by its claim, and commands need its name.
 const inSentences = "in sentences: "
 
 // fill replaces the words in a sentence.

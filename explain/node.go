@@ -107,7 +107,7 @@ func replacementSteps(s *Snapshot, n *longhorn.Node) []Step {
 	if volumes == 0 {
 		return nil
 	}
-	return []Step{{Text: fmt.Sprintf("If it does not come back, no action is needed for its replicas of %s while other nodes have a place: the first is replaced in %s (%s)",
+	return []Step{{Text: fmt.Sprintf("If the node does not come back, its replicas of %s are created on other nodes that have a place, the first in %s (%s). This needs no action",
 		plural(volumes, "volume"), first.Round(time.Second), settings.ReplenishmentWaitIntervalS)}}
 }
 
@@ -143,7 +143,7 @@ func noDefaultDisk(s *Snapshot, n *longhorn.Node) []string {
 	return []string{fmt.Sprintf("setting %s is on, and the Kubernetes node has no label %s", settings.CreateDefaultDiskLabeled, types.LabelCreateDefaultDisk)}
 }
 
-// ofDisksNode reports why a disk is unusable although the disk itself may be sound: its node or the data plane there
+// ofDisksNode reports why a disk is unusable although the disk itself may be healthy: its node or the data plane there
 // does not serve it, or the node's spec keeps replicas off it.
 func ofDisksNode(s *Snapshot, n *longhorn.Node) []Finding {
 	o, p := Object{Kind: KindNode, Name: n.Name}, nodePlace(s, n.Name)
@@ -194,10 +194,10 @@ func startingSteps(s *Snapshot, im *longhorn.InstanceManager, p place) []Step {
 	since := types.FindCondition(im.Status.Conditions, types.ConditionPodReady).LastTransitionTime
 	left := types.Until(since, startsWithin, s.Now)
 	if left == 0 {
-		return p.steps([]Step{{"It has not been running for more than " + startsWithin.String() + ": see what its pod waits for", describePod.Command}})
+		return p.steps([]Step{{"The data plane has not started within " + startsWithin.String() + ": see what its pod waits for", describePod.Command}})
 	}
 	return p.steps([]Step{{
-		fmt.Sprintf("No action needed: the data plane has not been running for %s, and may need %s to start. If it needs longer, see what its pod waits for", max(0, startsWithin-left).Round(time.Second), startsWithin),
+		fmt.Sprintf("No action needed: the data plane has been starting for %s, and may take %s. If it takes longer, see what its pod waits for", max(0, startsWithin-left).Round(time.Second), startsWithin),
 		describePod.Command,
 	}})
 }

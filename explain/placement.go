@@ -97,7 +97,7 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 	for _, r := range s.replicasOf(v.Name) {
 		if r.Spec.EvictionRequested && r.Spec.NodeID != "" {
 			steps = append(steps, Step{
-				fmt.Sprintf("Replica %s is being evicted from node %s: or cancel the eviction, at the node or the disk (evictionRequested: false)", r.Name, r.Spec.NodeID),
+				fmt.Sprintf("Or cancel the eviction of replica %s from node %s: set evictionRequested to false at the node or the disk", r.Name, r.Spec.NodeID),
 				"kubectl -n {ns} edit lhn " + r.Spec.NodeID,
 			})
 			break
@@ -131,7 +131,7 @@ func absentSteps(s *Snapshot) []Step {
 	}{
 		{nodes, "Bring back the nodes that are not ready: "},
 		{managers, "Fix the nodes whose data plane does not run: "},
-		{disks, "Fix the disks of nodes without a disk that is ready: "},
+		{disks, "Fix a disk on each of these nodes, which have no ready disk: "},
 		{starting, "Wait for the nodes whose data plane is starting: "},
 	} {
 		if len(c.nodes) > 0 {

@@ -140,7 +140,8 @@ func (s *Snapshot) values() settings.Values {
 	}
 }
 
-// place returns the values that every text can use, and more. setVolume adds a volume.
+// place returns the values that every text can use, and those in more: a word and its value in turn. setVolume adds a
+// volume.
 func (s *Snapshot) place(more ...string) place {
 	p := place{"ns": s.Namespace}
 	for i := 0; i+1 < len(more); i += 2 {

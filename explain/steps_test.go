@@ -56,7 +56,7 @@ func TestStepsOfADegradedVolumeGoByItsCause(t *testing.T) {
 			r := w.lose(3, "", "")
 			r.Spec.RebuildRetryCount, r.Spec.ServedUUID = 4, r.Status.UUID
 			w.e.Status.RebuildStatus = map[string]longhorn.RebuildStatus{"v-r-3": {Error: "connection reset"}}
-		}, "Fix what the error of replica v-r-3 names, often its disk or the network: the rebuild of replica v-r-3 is due in 1m40s" + rebuildStatus},
+		}, "Fix the cause of the failed rebuilds of replica v-r-3, often its disk or the network (see its error above). Next: the rebuild of replica v-r-3 is due in 1m40s" + rebuildStatus},
 		{"its turn has not come → which rebuild it waits for", func(w *world) {
 			w.lose(3, "", "")
 			w.Settings = append(w.Settings, build.Setting(settings.ConcurrentReplicaRebuildPerNodeLimit, "1"))
@@ -95,7 +95,7 @@ func TestStepsOfADegradedVolumeGoByItsCause(t *testing.T) {
 		{"the data plane of its node does not run → it", func(w *world) {
 			w.lose(3, "", "").Status.CurrentState = longhorn.InstanceStateUnknown
 			w.InstanceManagers[2].Status.CurrentState = longhorn.InstanceManagerStateError
-		}, "Fix the data plane of node n3, which has replica v-r-3 and does not run | kubectl longhorn explain node n3"},
+		}, "Fix the data plane of node n3, which does not run: replica v-r-3 is on that node | kubectl longhorn explain node n3"},
 		{"a replica has no place, as the condition says → its steps", func(w *world) {
 			unplaced(func(w *world) { w.Nodes[2].Spec.AllowScheduling = false })(w)
 			w.v.Status.Robustness, w.e.Status.Epoch.Members = longhorn.VolumeRobustnessDegraded, w.e.Status.Epoch.Members[:2]
@@ -103,7 +103,7 @@ func TestStepsOfADegradedVolumeGoByItsCause(t *testing.T) {
 		{
 			"a node is down, and another replica is rebuilt → both", func(w *world) { down(w, 2); rebuilt(w, 3) },
 			"Bring back node n2, which has replica v-r-2; if it does not come back, another replica is created in 9m0s (replica-replenishment-wait-interval) | kubectl longhorn explain node n2\n" +
-				"Wait for the others: the rebuild of replica v-r-3 is at 42 % of 256 MiB" + rebuildStatus,
+				"Wait for the other replicas: the rebuild of replica v-r-3 is at 42 % of 256 MiB" + rebuildStatus,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestStepsWithoutAPlaceNameWhatIsAway(t *testing.T) {
 		}, "Fix the nodes whose data plane does not run: n3 | kubectl longhorn explain node n3"},
 		{"a disk is not ready", func(w *world) {
 			w.diskSays(3, types.ConditionReady, longhorn.ConditionFalse, "NoDiskInfo", "m")
-		}, "Fix the disks of nodes without a disk that is ready: n3 | kubectl longhorn explain node n3"},
+		}, "Fix a disk on each of these nodes, which have no ready disk: n3 | kubectl longhorn explain node n3"},
 		{"a disk has too little space", func(w *world) { w.v.Spec.Size = 300 * build.GiB }, "Free space on a disk, or add a disk: a replica needs a place for 300 GiB | kubectl longhorn explain node n3"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -153,8 +153,8 @@ func TestStepsOfADataPlaneThatStartsGoByItsTime(t *testing.T) {
 	im := types.InstanceManagerName("n3")
 	describe := " | kubectl -n longhorn-system describe pod " + im
 	for since, want := range map[time.Duration]string{
-		12 * time.Second: "No action needed: the data plane has not been running for 12s, and may need 2m0s to start. If it needs longer, see what its pod waits for" + describe,
-		time.Hour:        "It has not been running for more than 2m0s: see what its pod waits for" + describe,
+		12 * time.Second: "No action needed: the data plane has been starting for 12s, and may take 2m0s. If it takes longer, see what its pod waits for" + describe,
+		time.Hour:        "The data plane has not started within 2m0s: see what its pod waits for" + describe,
 	} {
 		w := newWorld()
 		w.starts(3, since)
@@ -172,7 +172,7 @@ func TestStepsOfAFullDiskNameItsLargestReplica(t *testing.T) {
 	w.Replicas[2].Spec.VolumeSize = 20 << 30
 	assert.Equal(t, "On the node, delete files that do not belong to Longhorn, or enlarge the file system: 0 bytes of its 100 GiB are free | df -h /var/lib/longhorn; du -xsh /var/lib/longhorn/*\n"+
 		"See which replicas use the space, and evict or delete those that are not needed. The disk has 1 replica; the largest is v-r-3 of shop/data, of 20 GiB at most | kubectl -n longhorn-system get lhr -l longhorndiskuuid=uuid-n3\n"+
-		"Or add a disk to the node, then evict replicas from this one | kubectl -n longhorn-system edit lhn n3",
+		"Or add a disk to the node, then evict replicas from the full disk | kubectl -n longhorn-system edit lhn n3",
 		stepsOf(t, w, "disk disk-1 on node n3", types.ReasonDiskPressure))
 }
 

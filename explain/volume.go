@@ -210,7 +210,7 @@ func ofLocality(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	}
 	why := lacksOf(s, v, node)
 	if v.Status.FrontendDisabled {
-		why = append(why, "it is attached without a device, so no copy is created there")
+		why = append(why, "it is attached without a device, so no replica is created there")
 	}
 	next := Step{"Free space on the node, or on one of its disks", "kubectl longhorn explain node {node}"}
 	switch {
@@ -219,7 +219,7 @@ func ofLocality(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
 	case len(why) == 0:
 		next.Text = "No action needed: a replica is created on node {node} and rebuilt"
 	}
-	return []Finding{{o, Info, "NoLocalReplica", p.fill("volume {volume} is best-effort, but has no healthy replica on node " + node + ", where it is used"), why, place{"node": node, "ns": s.Namespace}.steps([]Step{next})}}
+	return []Finding{{o, Info, "NoLocalReplica", p.fill("volume {volume} has data locality best-effort, but no healthy replica on node " + node + ", where it is used"), why, place{"node": node, "ns": s.Namespace}.steps([]Step{next})}}
 }
 
 // ofTickets explains each ticket of the volume that is not satisfied.

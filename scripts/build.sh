@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds bin/longhorn-manager (static, all roles, with the web page), its name as a plugin of kubectl
 # (bin/kubectl-longhorn), bin/ganesha-wake.so, which is also in the image, and bin/devcluster.
-# With ARCH=arm64 or ARCH=amd64, if that is not this machine's architecture: builds only the first and the third, into
-# bin/$ARCH.
+# With ARCH=arm64 or ARCH=amd64, if that is not this machine's architecture: builds only longhorn-manager and
+# ganesha-wake.so, into bin/$ARCH.
 # Usage: scripts/build.sh [manager|devcluster]     (PAGE=none: without the page, for machines without npm)
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -20,10 +20,10 @@ base() {
 			return
 		fi
 	done
-	fail "there is no revision $*; name another one: scripts/check.sh REVISION"
+	fail "none of these revisions exists: $*; name another one: scripts/check.sh REVISION"
 }
 
-# changed prints the files that differ from the commit, with those that are deleted or new.
+# changed prints the files that differ from the commit, including deleted and new files.
 changed() {
 	git -c core.quotePath=false diff --no-renames --name-only "$1"
 	git -c core.quotePath=false ls-files --others --exclude-standard
@@ -60,7 +60,7 @@ module() {
 	echo "$dir"
 }
 
-# importers prints the packages of a module that import one of the packages directly, in their tests too.
+# importers prints the packages of a module that import one of the packages directly, also only in their tests.
 importers() { # importers MODULE PACKAGE...
 	go -C "$1" list -e -f '{{$p := .ImportPath}}{{range .Imports}}{{.}} {{$p}}
 {{end}}{{range .TestImports}}{{.}} {{$p}}
@@ -123,7 +123,7 @@ say "${#files[@]} files differ from $(git log -1 --format='%h (%s)' "$since")"
 formatted=() prose=() directories=()
 for file in "${files[@]}"; do
 	case $file in
-	*go.mod | *go.sum) say "$file changed: only make unit tests all that depends on it" ;;
+	*go.mod | *go.sum) say "$file changed: run make unit, which tests everything that depends on it" ;;
 	esac
 	mapfile -t -O ${#directories[@]} directories < <(directory "$file")
 	[ -e "$file" ] || continue
@@ -156,7 +156,7 @@ for module in . devcluster test/policy test/alerts; do
 done
 
 if [ ${#failed[@]} -gt 0 ]; then
-	printf 'check: wrong: %s\n' "${failed[@]}" >&2
+	printf 'check: failed: %s\n' "${failed[@]}" >&2
 	exit 1
 fi
 say "nothing wrong, after $SECONDS s"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the Go program in the current directory. Every 10 s it prints how many packages are compiled, because the first
 # build takes minutes.
-# Usage: scripts/gobuild.sh OUTPUT [FLAG...]       (FLAG: of "go build"; PROGRESS=SECONDS: prints at other times)
+# Usage: scripts/gobuild.sh OUTPUT [FLAG...]       (FLAG: of "go build"; PROGRESS=SECONDS: prints at this interval)
 set -euo pipefail
 output=$1
 shift

@@ -131,9 +131,10 @@ everyday() {
 }
 
 # e2e runs all cluster tests in three parallel processes, because all of them mostly wait. The processes run the groups
-# of test/e2e/groups_test.go, and take about the same time. Before them, it tests the devices of the kernel's NBD client in a guest, alone: a guest
-# gets no processor time while three clusters start. The documents' commands need another cluster, which is too much in
-# parallel with these: "long" runs them. e2e runs failed tests once more when all groups have finished.
+# of test/e2e/groups_test.go, and take about the same time. Before them, it tests the devices of the kernel's NBD client
+# in a guest, alone: a guest gets no processor time while three clusters start. The documents' commands need another
+# cluster, which is too much in parallel with these: "long" runs them. e2e runs failed tests once more when all groups
+# have finished.
 e2e() {
 	local failed=0 clusters=0
 	page

@@ -10,6 +10,6 @@ func init() {
 	settingDefinitions = append(settingDefinitions, Definition{
 		Name: OfNextRelease, DisplayName: "Setting of the Next Release", Category: CategoryGeneral,
 		Type: TypeInt, Default: "1", Minimum: bound(1), Effect: EffectAtOnce,
-		Description: "Nothing. Tests see whether a release that does not know the setting leaves it alone.",
+		Description: "None. Tests check that a release that does not know the setting does not change it.",
 	})
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // entrance is the NFS port and its rules, without a server. It is opened first: clients find this pod before the volume
-// is here.
+// is attached here.
 //
 //	refusals dropped ► only listed clients ► one source address ► port open ► volume mounted ► server
 //	                                                              clients connect and wait     answers

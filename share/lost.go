@@ -20,8 +20,8 @@ const (
 	// servesTimeout is the time limit for one small write before the first client is served. A question takes no
 	// longer than that.
 	servesTimeout = time.Second
-	// dialTimeout is the time limit for a new connection to a node that may be down. tries is how often the last round
-	// tries one: a packet may be lost.
+	// dialTimeout is the time limit for a new connection to a node that may be down. dialAttempts is how often the last
+	// round tries one: a packet may be lost.
 	dialTimeout  = 250 * time.Millisecond
 	dialAttempts = 2
 	// maxFormerAge is the greatest allowed time since the former server last asked. In a shorter time no leader of an

@@ -171,8 +171,8 @@ func TestTheServerWaitsForAClientThatMayBeThere(t *testing.T) {
 	}
 }
 
-// TestANodeThatComesBackDuringTheWait: the record of its client stays. The node gets an address while the former server
-// becomes mute.
+// TestANodeThatComesBackDuringTheWait: the record of its client stays. The node gets an address before it is certain
+// that the former server reaches no client.
 func TestANodeThatComesBackDuringTheWait(t *testing.T) {
 	l := newLostTest(t)
 	if l == nil {
@@ -265,7 +265,7 @@ func TestWhichNodesAreUnreachable(t *testing.T) {
 			assert.Equal(t, tc.want, silent)
 			assert.Zero(t, d.rounds["c1"], "a client without a record is nobody's to wait for")
 			if len(tc.want) > 0 {
-				assert.GreaterOrEqual(t, lastRound-began, wait, "the last round begins when the former server is mute")
+				assert.GreaterOrEqual(t, lastRound-began, wait, "the last round starts when the former server reaches no client")
 				assert.Greater(t, d.rounds["b1"], dialAttempts, "it is tried while the server waits, too")
 			}
 		})

@@ -32,7 +32,7 @@ type confirmation struct {
 	at time.Duration
 }
 
-// portGuard is a firewall.Gatekeeper.
+// portGuard is a firewall.PortGuard, or its fake in tests.
 type portGuard interface {
 	Run(ctx context.Context) error
 	IsClosed() bool

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PodDeletionPolicy is a value of the setting node-down-pod-deletion-policy: which pods on a node that is down are deleted by
-// force.
+// PodDeletionPolicy is a value of the setting node-down-pod-deletion-policy: which pods on a node that is down are
+// deleted by force.
 type PodDeletionPolicy string
 
 // The pod deletion policies.

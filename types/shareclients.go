@@ -52,8 +52,8 @@ var ShareClientEntries = EntryRule{
 	Says: "must be " + ShareClientsNodes + ", " + ShareClientsAny + ", addresses and networks, separated by ','; %q is none of them",
 }
 
-// ParseShareClients reads the value of the setting rwx-volume-allowed-clients: words and networks, separated by commas. An
-// error is a clause that follows the value.
+// ParseShareClients reads the value of the setting rwx-volume-allowed-clients: words and networks, separated by commas.
+// An error is a clause that follows the value.
 func ParseShareClients(value string) (ShareClients, error) {
 	var c ShareClients
 	for _, word := range strings.Split(value, ",") {

@@ -149,7 +149,7 @@ type RebuildStatus struct {
 	Progress int `json:"progress"`
 	// State is in_progress, complete or error.
 	State string `json:"state"`
-	// FromReplicaList is always empty: a rebuild reads from all healthy replicas in turn.
+	// FromReplicaList is always empty: the object does not name the replica from which a rebuild reads.
 	FromReplicaList []string `json:"fromReplicaList"`
 	// CopyBytes is how much of the volume is copied, holes included; 0 until that is known. Partial: only the data that
 	// the replica lacks is copied.

@@ -23,7 +23,7 @@ const (
 type cachedRead[T any] struct {
 	clock clock.PassiveClock
 	read  func(context.Context) (T, error)
-	// exists reports whether a value exists, so that it is used for readEvery.
+	// exists reports whether a value exists. An existing value is used for readEvery, another one for retryEvery.
 	exists func(T) bool
 
 	mu      sync.Mutex

@@ -98,7 +98,7 @@ type stage struct {
 
 // stages are in their order. A stage is complete when it has nothing to do and nothing to wait for.
 var stages = []stage{
-	// First, while the policies still protect the data. If a volume is created in the meantime, a later round sees
+	// This is first, while the policies still protect the data. If a volume is created in the meantime, a later round sees
 	// it, and refuses unless the deletion is confirmed. No policy refuses the deletions of this stage. The manager
 	// creates the ConfigMap again while its template exists, so one round deletes both.
 	{"the StorageClass's ConfigMap", deleteAll(configMaps)},

@@ -66,7 +66,7 @@ func alreadyRemoved(removed []string) string {
 	if len(removed) == 0 {
 		return "this run removed nothing; if an earlier run removed objects, apply deploy/longhorn.yaml again to restore them"
 	}
-	return "this run had removed " + firstNames(removed) + "; apply deploy/longhorn.yaml again to restore them"
+	return "this run has removed " + firstNames(removed) + "; apply deploy/longhorn.yaml again to restore them"
 }
 
 // maxNames is the maximum number of names in a message.

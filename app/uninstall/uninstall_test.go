@@ -257,7 +257,7 @@ func TestAVolumeCreatedDuringTheRunIsRefused(t *testing.T) {
 	var refused *RefusedError
 	require.ErrorAs(t, err, &refused)
 	assert.Contains(t, err.Error(), "there is data: volume pvc-1. ")
-	assert.Contains(t, err.Error(), "this run had removed configmaps/longhorn-storageclass, storageclasses/longhorn, deployments/longhorn-csi-controller; "+
+	assert.Contains(t, err.Error(), "this run has removed configmaps/longhorn-storageclass, storageclasses/longhorn, deployments/longhorn-csi-controller; "+
 		"apply deploy/longhorn.yaml again to restore them")
 	assert.Len(t, c.names(policies), len(policyNames))
 	assert.Len(t, c.names(policyBindings), len(policyNames))

@@ -4,19 +4,19 @@
 //
 //	instance manager's node                             budget
 //	an engine runs there, or is about to                exists
-//	it is not cordoned, and has a good copy             exists, as far as the setting node-drain-policy says
-//	it is cordoned, and has the last good copy          exists, as far as the setting node-drain-policy says
+//	it is not cordoned, and has a healthy replica       exists, as far as the setting node-drain-policy says
+//	it is cordoned, and has the last healthy replica    exists, as far as the setting node-drain-policy says
 //	anything else                                       none
 //
-// Budgets of good copies exist before a drain starts. Otherwise two drains that start at the same time would evict the
-// pods of both copies before this controller has seen a cordoned node. A drain cordons its node first, so the budget is
-// deleted if the copy is not the last. The setting treats copies as follows:
+// Budgets for healthy replicas exist before a drain starts. Otherwise two drains that start at the same time would
+// evict the pods of both copies before this controller has seen a cordoned node. A drain cordons its node first, so the
+// budget is deleted if the copy is not the last. The setting protects these replicas:
 //
 //	node-drain-policy                             not cordoned        cordoned
-//	block-if-contains-last-replica                good copies         the last good copy
-//	block-for-eviction-if-contains-last-replica   good copies         the last good copy
-//	block-for-eviction                            copies              copies
-//	allow-if-replica-is-stopped                   good ones that run  the last good one, if it runs
+//	block-if-contains-last-replica                healthy replicas    the last healthy replica
+//	block-for-eviction-if-contains-last-replica   healthy replicas    the last healthy replica
+//	block-for-eviction                            all replicas        all replicas
+//	allow-if-replica-is-stopped                   healthy, running    the last healthy one, if it runs
 //	always-allow                                  none                none
 //
 // While an engine runs anywhere, a budget also keeps one pod of the CSI controller, which detaches volumes. When all
@@ -33,7 +33,7 @@
 //
 // Under the two policies for eviction, controller/volume moves copies off cordoned nodes.
 //
-// The package also marks the replica that has the last good copy of its volume, so that an admission policy can refuse
+// The package also marks the last healthy replica of its volume, so that an admission policy can refuse
 // its deletion.
 //
 // Decisions are in plan.go, hold.go, copies.go, csi.go and detach.go, which are pure. The package runs in the leader.

@@ -14,8 +14,9 @@
 //
 // Each arrow to the right follows a write that the API server has confirmed.
 //
-// Package strandedengine writes the status instead only while the node is down, or while the spec has no node. The
-// leader runs it, and it cannot ask the instance manager. Package engineteardown has the rules that both must share.
+// Only while the node is down, or while the spec has no node, package strandedengine writes the status instead. The
+// leader runs that package, and it cannot ask the instance manager. Package engineteardown has the rules that both must
+// share.
 //
 //	engine (its node)              strandedengine (leader)
 //	-----------------              -----------------------

@@ -1,6 +1,6 @@
 // Package handover answers: must the leader let another daemon lead, because its own node serves shares? If the leader
-// runs on such a node and the node dies, its shares wait for the election of the next leader (8 s). Only that leader
-// detects that the node is down. If the leader runs elsewhere, the shares move after 2 to 3 s.
+// runs on such a node and the node dies, its shares wait for the election of the next leader (8 s). Only the next
+// leader can detect that the node is down. If the leader runs elsewhere, the shares move after 2 to 3 s.
 //
 // Run returns ErrHandOver, at most once a minute. Its caller must then stop leading, so that another daemon leads. The
 // package must not know how a leader is elected.

@@ -6,9 +6,9 @@
 //	is down    none, or it says so        (not asked)          queue.ErrStale
 //	is gone    none, or it says so        none                 queue.ErrStale
 //
-// The cache shows first that a node is down or gone, and the plan is based on the cache. But the cache may be late, and
-// the node may be back. A user may also delete the Node of a Kubernetes node that exists: that node will register
-// again, and is not gone.
+// A controller first sees in its cache that a node is down or gone, and plans with the cache. But the cache may be
+// late, and the node may be back. A user may also delete the Node of a Kubernetes node that exists: that node will
+// register again, and is not gone.
 //
 // The package must not know engines, replicas, or the actions of its callers.
 package nodestate

@@ -10,9 +10,9 @@
 //	true                      exists          to be opened
 //	true                      none            the copy is lost: an error, never created again
 //
-// Package strandedreplica writes the status instead only while the node is gone from Kubernetes, or while no node has
-// the disk. The leader runs it, and it cannot reach the data. Package replicateardown has the rules that both must
-// share, above all whether a deleted replica is the last healthy replica.
+// Only while the node is gone from Kubernetes, or while no node has the disk, package strandedreplica writes the status
+// instead. The leader runs that package, and it cannot reach the data. Package replicateardown has the rules that both
+// must share, above all whether a deleted replica is the last healthy replica.
 //
 //	replica (its node)                       strandedreplica (leader)
 //	------------------                       ------------------------

@@ -73,7 +73,7 @@ func TestEngineOfADownNodeIsAssumedStoppedOnlyIfALiveReadSaysThatTheNodeIsDown(t
 	h.Overwrite(build.Node("n", down))
 	syncOf(t, c, nil)
 	h.ExpectWrites("update engines/vol-e-0/status")
-	h.ExpectEvents("Warning Stop vol-e-0: engine vol-e-0 is assumed to be stopped: node n does not answer; replicas reject any engine that still runs there, from generation 2 on")
+	h.ExpectEvents("Warning Stop vol-e-0: engine vol-e-0 is assumed to be stopped: node n does not answer; replicas that know generation 2 reject an engine that may still run there")
 	h.CatchUp()
 	syncOf(t, c, nil)
 	h.ExpectWrites() // once

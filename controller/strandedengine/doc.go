@@ -2,7 +2,7 @@
 //
 // If an engine must stop and its node is down, the package sets the engine to stopped. When the node is back, package
 // engine stops by force what still runs there. The package also drops the finalizer of deleted engines that are on no
-// node, and of engines without a remaining node and volume.
+// node, and of deleted engines whose node and volume no longer exist.
 //
 //	Engine                 its node   its volume   action
 //	----------------------------------------------------------------------------------

@@ -19,11 +19,12 @@ type Action string
 // The actions.
 const (
 	ActionNone Action = ""
-	// ActionAssumeStopped writes the status of an engine on a node that is down. Before, a live read must show that.
+	// ActionAssumeStopped writes the status of an engine on a node that is down. First, a live read must show that the
+	// node is down.
 	ActionAssumeStopped Action = "assume stopped"
 	// ActionDropFinalizer drops the finalizer of an engine that is on no node.
 	ActionDropFinalizer Action = "drop finalizer"
-	// ActionForceRemove drops the finalizer of an engine without a remaining node and volume, after live reads of both.
+	// ActionForceRemove drops the finalizer of an engine whose node and volume no longer exist, after live reads of both.
 	ActionForceRemove Action = "force removal"
 )
 
@@ -80,7 +81,7 @@ func assumeStopped(in Input, p *Plan) {
 	s.CurrentState = longhorn.InstanceStateStopped
 	s.Conditions, _ = types.SetCondition(s.Conditions, longhorn.Condition{
 		Type: types.ConditionInstanceCreation, Status: longhorn.ConditionFalse, Reason: types.ReasonEngineNodeDown,
-		Message: fmt.Sprintf("node %s does not answer; replicas reject any engine that still runs there, from generation %d on", in.Engine.Spec.NodeID, s.Generation),
+		Message: fmt.Sprintf("node %s does not answer; replicas that know generation %d reject an engine that may still run there", in.Engine.Spec.NodeID, s.Generation),
 	}, in.Now)
 	p.Action = ActionAssumeStopped
 }

@@ -23,7 +23,8 @@ const (
 	ActionDropFinalizer Action = "drop finalizer"
 	// ActionForceRemove drops the finalizer of a replica that no node can reach, and records an Event about its data.
 	ActionForceRemove Action = "force removal"
-	// ActionSetFailed writes the status of a replica on a node that is gone. Before, a live read must show that.
+	// ActionSetFailed writes the status of a replica on a node that is gone. First, a live read must show that the node is
+	// gone.
 	ActionSetFailed Action = "set failed"
 )
 

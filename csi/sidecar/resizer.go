@@ -29,8 +29,8 @@ func newResizeController(ctx context.Context, o Options, factory informers.Share
 	return resize.NewResizeController(o.DriverName, r, o.Kube, resync, factory, backoff(), false, retryMax), nil
 }
 
-// resizeClient is the library's interface to the driver, over an existing connection. The library calls without a
-// context of its own; end makes its calls stop with the process's work.
+// resizeClient is the library's interface to the driver, over an existing connection. The contexts of the library
+// do not end with the process's work. end does, and then stops the calls.
 type resizeClient struct {
 	end    context.Context //nolint:containedctx // see above
 	conn   *grpc.ClientConn

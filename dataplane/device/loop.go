@@ -53,7 +53,7 @@ func attachLoop(dir string, file int, name string) (*loopDevice, error) {
 			return d, err
 		}
 	}
-	return nil, errors.New("no free loop device: each was taken by another process first")
+	return nil, errors.New("no free loop device: other processes took each one first")
 }
 
 // configureLoop binds loop device n. During that call the kernel sends requests to the file's file system, so a

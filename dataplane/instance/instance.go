@@ -211,7 +211,7 @@ func (i *Instance) DataAddr() net.Addr { return i.dataListener.Addr() }
 
 // Run serves until ctx ends. Then it stops engines and closes replicas, in this order and within limited time, and
 // returns nil. If a listener fails, it does the same and returns the error. If the device of an engine is in use, the
-// engine is flushed and left: its users see errors when the process exits.
+// engine is flushed and not stopped: its users see errors when the process exits.
 func (i *Instance) Run(ctx context.Context) error {
 	defer i.closeListeners()
 	if err := setIOFlusher(); err != nil {

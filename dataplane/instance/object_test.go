@@ -75,7 +75,8 @@ func (o *object) take(e membership.Epoch) bool {
 	return true
 }
 
-// overtake raises the generation, as a controller does that abandons the engine. No further epoch is recorded.
+// overtake raises the generation, as a controller does that assumes the engine to be stopped. No further epoch is
+// recorded.
 func (o *object) overtake(generation int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -48,8 +48,8 @@ var (
 	ErrManyFiles = errors.New("the replica has too many layers")
 )
 
-// MostFiles is the limit for user snapshots. Slots above it are kept for the hidden points of rebuilds, up to AllFiles:
-// the index has one byte for each block.
+// MostFiles is how many files a chain may have with the snapshots of users. Only the hidden points of rebuilds may add
+// further files, up to AllFiles: the index has one byte for each block.
 const (
 	MostFiles = 250
 	AllFiles  = 255

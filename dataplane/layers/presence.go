@@ -59,12 +59,12 @@ type Trust struct {
 	Distrust  bool // the replica may lack writes; other members are preferred as the source
 }
 
-// Believe decides what counts. The opening has synced the maps before: otherwise a later flush could rely on bits that
-// only the cache has.
+// Believe decides which records of written blocks count. The opening must have synced the maps: otherwise a later flush
+// could rely on bits that only the cache has.
 //
-//	another boot                       the maps, which the disk has; nothing is cached
+//	another boot                       only the maps: the cache is empty. The replica may lack writes
 //	same boot, nothing can be lost     the maps and recent
-//	same boot, something can be lost   the maps; the cache is dropped
+//	same boot, something can be lost   only the maps: the cache is dropped. The replica may lack writes
 func Believe(o Opening) Trust {
 	switch {
 	case o.FailedSync || o.SameBoot && !o.SameSuperblock:

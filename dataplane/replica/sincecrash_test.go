@@ -16,7 +16,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
-// sinceLife is one life of sinceLives, with the facts that the replica must know if it knows anything.
+// sinceLife is one life of a replica, with the facts that the replica must know if it knows anything.
 type sinceLife struct {
 	last    map[string]membership.Epoch // of the replicas that are away
 	changed map[string]map[int64]bool   // regions that were changed since

@@ -103,9 +103,9 @@ type portAction struct {
 //	                       no             closed at once, and asked with limit from now on
 //	                       else           as before
 //
-// The members must know before the port has no limit. Otherwise a successor treats the age of a question as proof that
-// this server no longer reaches clients. So an instance manager that does not answer never opens the port: it may have
-// passed the question on.
+// The members must learn of it before the port opens without a limit. Otherwise a successor treats the age of a
+// question as proof that this server no longer reaches clients. So an instance manager that does not answer never opens
+// the port: it may have passed the question on.
 type portRule struct {
 	limited    bool
 	open       bool // without limit

@@ -10,7 +10,7 @@ const resetAndAck = 0x04 | 0x10
 
 // DropRefusals prevents this network from refusing connections to a port: while no server listens there, a client gets
 // no answer. The kernel's NFS client tries again 1 s after a connection without an answer, and 3 s after a refused one.
-// A server that restarts answers sooner.
+// A restarted server usually answers before these 3 s are over.
 //
 // A refusal is the reset that answers a SYN: it has the sequence number 0 (RFC 9293, 3.10.7.1). The reset of an
 // existing connection has another number, and still informs a client at once that its server has exited. Connections

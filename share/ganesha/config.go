@@ -27,9 +27,9 @@ var squashWords = map[types.NFSSquash]string{types.NFSSquashNone: "No_Root_Squas
 //     10 s, and not 100 of them every 90 s. The low-water mark must not be above the high one.
 //   - Logging: warnings, and events about grace periods. At each start, DBUS, DISP, INIT and NFS_CB complain that there
 //     is no message bus, no port mapper and no Kerberos, which are not wanted. TIRPC complains about each client that
-//     closes its connection. The lines of CLIENTID about clients that come and leave are for the graceWaker (wake.go), and are
-//     not shown. They contain addresses as clients write them, so each line starts with a mark that clients do not
-//     know.
+//     closes its connection. The lines of CLIENTID about clients that come and leave are for the graceWaker (wake.go),
+//     and are not shown. They contain addresses as clients write them, so each line starts with a mark that clients do
+//     not know.
 var configuration = template.Must(template.New("ganesha.conf").Funcs(template.FuncMap{
 	"seconds": func(d time.Duration) int64 { return int64(d / time.Second) },
 }).Parse(`NFS_CORE_PARAM {

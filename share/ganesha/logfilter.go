@@ -6,14 +6,14 @@ import (
 	"regexp"
 )
 
-// logFilter parses the server's log. It passes every line of the server's own to onLine, and writes on the lines worth
-// reading. The server's own lines start with a mark that no client knows (config.go). So if a client forges a line,
-// with a line feed in a value, the line does not count as the server's own. Such a remainder of a line is treated in
-// the same way as the start of the line.
+// logFilter parses the server's log. It passes every line that the server itself wrote to onLine, and forwards the
+// lines that are worth reading. The server's own lines start with a mark that no client knows (config.go). So if a
+// client forges a line, with a line feed in a value, the line does not count as the server's own. Such a remainder of a
+// line is treated in the same way as the start of the line.
 type logFilter struct {
 	mark      []byte
 	onLine    func(line []byte) // receives each line with the mark, without it
-	lines     chan []byte       // to be written on
+	lines     chan []byte       // to be forwarded
 	rest      []byte
 	isSkipped bool   // the last line of the server's own was chatter
 	lastCheck []byte // the result of the last check for clients
@@ -26,7 +26,7 @@ const (
 	maxUnread = 1000
 )
 
-// newLogFilter writes lines on to a writer until close.
+// newLogFilter returns a logFilter that forwards lines to a writer until close.
 func newLogFilter(to io.Writer, mark string, onLine func([]byte)) *logFilter {
 	f := &logFilter{mark: []byte(mark + " "), onLine: onLine, lines: make(chan []byte, maxUnread)}
 	go func() {
@@ -37,7 +37,7 @@ func newLogFilter(to io.Writer, mark string, onLine func([]byte)) *logFilter {
 	return f
 }
 
-// close stops the writing on, once the received lines are written. Write must not be called after it.
+// close stops the forwarding after the received lines are written. Write must not be called after it.
 func (f *logFilter) close() { close(f.lines) }
 
 // Write implements io.Writer.

@@ -83,7 +83,7 @@ func TestAWeakerRuleIsFound(t *testing.T) {
 		"the last round begins before the wait":        {rules{dialsBefore: true, staleCheck: true}, "answered before the last round"},
 		"the last round is long ago":                   {rules{staleCheck: true}, "answered before the last round"},
 		"no other node is asked":                       {rules{noControl: true}, "answered before the last round"},
-		"the former server is not known to be mute":    {rules{noAge: true}, "at the former server"},
+		"the former server may still reach clients":    {rules{noAge: true}, "at the former server"},
 		"the former pod asks nothing":                  {rules{noNote: true, earlierPod: true}, "at the former server"},
 		"the list is about an engine before":           {rules{anyEngine: true, lateLeader: true}, "at the former server"},
 		"each process of the pod takes the list":       {rules{noMark: true}, "the leader does not know"},

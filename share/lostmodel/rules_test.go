@@ -4,11 +4,11 @@ package lostmodel
 type rules struct {
 	noVerdict    bool // the leader lists a node that it reaches
 	noRounds     bool // only the list counts
-	dialsBefore  bool // the last round may start before the former server is mute
+	dialsBefore  bool // the last round may start while the former server reaches clients
 	staleCheck   bool // the last round may be long ago
 	lastOnly     bool // harmless: an answer in an earlier round does not count
 	noControl    bool // the successor does not ask whether it reaches other nodes
-	noAge        bool // the former server need not be mute
+	noAge        bool // the former server may still reach clients
 	noNote       bool // the former pod may be one that asks nothing
 	anyEngine    bool // the list need not be about the previous engine
 	noMark       bool // every process that has a list takes it

@@ -164,30 +164,30 @@ func TestCheckTestsWhatChanged(t *testing.T) {
 			says: []string{"module devcluster: changed packages: ./x"},
 		},
 		"the versions of modules changed → it says who tests that": {
-			change: edit("go.mod"), says: []string{"go.mod changed: only make unit tests all"},
+			change: edit("go.mod"), says: []string{"go.mod changed: run make unit, which tests everything"},
 		},
 		"go vet finds something → the tests run, and the check fails": {
 			change: edit("c/c.go"), fails: "vet", prose: []string{"c/c.go"}, exit: 1,
 			ran:  []string{vet + "m/c m/test/archtest", test + "m/c m/test/archtest"},
-			says: []string{"check: wrong: go vet in module ."},
+			says: []string{"check: failed: go vet in module ."},
 		},
 		"a test fails → the check fails": {
 			change: edit("docs/page.md"), fails: "test", prose: []string{"docs/page.md"}, exit: 1,
 			ran:  []string{vet + "m/test/docs", test + "m/test/docs"},
-			says: []string{"check: wrong: go test in module ."},
+			says: []string{"check: failed: go test in module ."},
 		},
 		"the prose is wrong → the check fails": {
 			change: func(r repository) { r.write("docs/page.md", "an idiom") }, prose: []string{"docs/page.md"}, exit: 1,
 			ran:  []string{vet + "m/test/docs", test + "m/test/docs"},
-			says: []string{"check: wrong: prose"},
+			says: []string{"check: failed: prose"},
 		},
 		"a file is not formatted → the check names it and fails": {
 			change: func(r repository) { r.write("c/c.go", "unformatted") }, prose: []string{"c/c.go"}, exit: 1,
 			ran:  []string{vet + "m/c m/test/archtest", test + "m/c m/test/archtest"},
-			says: []string{"run scripts/lint.sh --fix: c/c.go", "check: wrong: gofumpt"},
+			says: []string{"run scripts/lint.sh --fix: c/c.go", "check: failed: gofumpt"},
 		},
 		"there is no such revision → nothing runs": {
-			change: edit("a/a.go"), args: []string{"v9"}, exit: 2, says: []string{"there is no revision v9"},
+			change: edit("a/a.go"), args: []string{"v9"}, exit: 2, says: []string{"none of these revisions exists: v9"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrClientEnded is the error of a request with a client that has reached the end of its life.
-var ErrClientEnded = errors.New("this client no longer sends requests: its term is over")
+var ErrClientEnded = errors.New("this client no longer sends requests: this daemon is no longer the leader")
 
 // Until returns a transport.WrapperFunc for a client that sends no request after life is done. Requests that wait at
 // that time, for example at a Gate, are not sent either. It must be the outermost wrapper. The API server may execute a

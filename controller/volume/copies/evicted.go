@@ -45,8 +45,8 @@ func isEvicted(nodes []*longhorn.Node, r *longhorn.Replica) bool {
 //
 //	node-drain-policy                             replica on a cordoned node
 //	block-for-eviction                            leaves
-//	block-for-eviction-if-contains-last-replica   leaves if it is the last good copy
-//	                                              leaves if enough good copies are on other nodes, not cordoned
+//	block-for-eviction-if-contains-last-replica   leaves if it is the last healthy replica
+//	                                              leaves if enough healthy replicas are on other nodes, not cordoned
 //	another one                                   stays
 //
 // The last rule of the second policy completes a move that the rule before it started. When another good copy exists,

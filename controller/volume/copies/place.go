@@ -80,7 +80,7 @@ func near(cluster scheduler.Snapshot, want scheduler.Request, node string) (sche
 	return scheduler.Schedule(cluster, want)
 }
 
-// clusterFor removes the replicas that are no members and are down from the snapshot, so that they no longer count
+// clusterFor removes from the snapshot the replicas that are down and are not members, so that they no longer count
 // for anti-affinity. It marks the replicas that are about to leave their disks. A replica that runs keeps its place.
 func clusterFor(cluster scheduler.Snapshot, f policyFacts) scheduler.Snapshot {
 	cluster.Replicas = slices.Clone(cluster.Replicas)

@@ -31,7 +31,7 @@ func keepMounts() (*mounts, error) {
 	// Slave: a mount made here must not propagate to the places with which the container shares its mounts.
 	if err := t.Do(func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") }); err != nil {
 		t.Close()
-		return nil, fmt.Errorf("stop the propagation of mounts from the namespace for disks on volumes: %w", err)
+		return nil, fmt.Errorf("prevent that mounts for disks on volumes propagate to other mount namespaces: %w", err)
 	}
 	return &mounts{t}, nil
 }
