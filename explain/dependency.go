@@ -26,7 +26,7 @@ func (s *Snapshot) restsOn(o Object) []Object {
 	return all
 }
 
-// uses returns the objects that an object uses itself. A volume uses only those replicas that are not good copies or
+// uses returns the objects that an object uses itself. A volume uses only those replicas that are not healthy or
 // that cannot be reached: the others are not a cause of its problems.
 func (s *Snapshot) uses(o Object) []Object {
 	switch o.Kind {
@@ -91,7 +91,7 @@ func (s *Snapshot) diskOf(r *longhorn.Replica) []Object {
 	return nil
 }
 
-// badCopies returns the replicas of a volume that are not good copies, or that cannot be reached.
+// badCopies returns the replicas of a volume that are not healthy, or that cannot be reached.
 func (s *Snapshot) badCopies(volume string) []Object {
 	var bad []Object
 	e := s.engine(volume)

@@ -177,7 +177,7 @@ func TestAShareWithAClosedPortEndsWithoutAFlush(t *testing.T) {
 		return
 	}
 	const sayUnflushed = "unmounted without a flush"
-	for name, muted := range map[string]bool{"muted": true, "in force": false} {
+	for name, closed := range map[string]bool{"closed": true, "in force": false} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "verdict")
 			t.Setenv(verdictEnv, file)
@@ -188,12 +188,12 @@ func TestAShareWithAClosedPortEndsWithoutAFlush(t *testing.T) {
 			r := startRole(t, t.TempDir(), device, nil)
 			r.await(sayOpen, 1)
 			r.await(sayServed, 1)
-			if muted {
+			if closed {
 				require.NoError(t, os.WriteFile(file, []byte("no"), 0o600))
 				r.await(sayClosed, 1)
 			}
 			r.terminate()
-			assert.Equal(t, muted, strings.Contains(r.out.String(), sayUnflushed))
+			assert.Equal(t, closed, strings.Contains(r.out.String(), sayUnflushed))
 		})
 	}
 }

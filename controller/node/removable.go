@@ -46,7 +46,7 @@ func isAbandoning(n *longhorn.Node) bool {
 //	not answer                                            none: the time starts again
 //	lacks the pod for less than removalGrace              False: an update of the daemons may be under way
 //	an engine or a share runs on it                       False: without a Node the users of the volume would lose it
-//	a replica on it is the last good copy of a volume     False: without a Node no other copy could be created from it
+//	the last healthy replica of a volume is on it         False: without a Node no other copy could be created from it
 //	else                                                  True
 //
 // The time is counted from the condition itself: Ready may have been False before, for another reason.
@@ -96,7 +96,7 @@ func keeps(in removalInput) (reason, why string) {
 	return "", ""
 }
 
-// isLastCopy reports whether a replica may hold data without another good copy on a node that can be reached.
+// isLastCopy reports whether a replica may hold data without another healthy replica on a node that can be reached.
 func isLastCopy(in removalInput, r *longhorn.Replica, e *longhorn.Engine) bool {
 	isRecorded := e != nil && e.Status.Epoch != nil
 	switch {

@@ -91,7 +91,7 @@ func TestALoweredCountIsSaidOnceWithTheTimeAndTheReplicas(t *testing.T) {
 	assert.Equal(t, longhorn.ConditionFalse, types.FindCondition(p.Status.Conditions, types.ConditionSurplusReplicas).Status)
 }
 
-// However the count is lowered, the last good copy stays, also when the time to choose is over.
+// However the count is lowered, the last healthy replica stays, also when the time to choose is over.
 func TestALoweredCountNeverTakesTheLastGoodCopy(t *testing.T) {
 	bad := all(member, shows(longhorn.ReplicaModeERR))
 	for name, in := range map[string]Input{

@@ -9,7 +9,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// copiesUnreachable reports on a volume that is requested on a node that all its good copies are on nodes that are
+// copiesUnreachable reports on a volume that is requested on a node that all its healthy replicas are on nodes that are
 // down. The volume's state may stay attached, because its engine may still run, so no other field would name the nodes
 // to bring back.
 func copiesUnreachable(in Input, p *Plan) {
@@ -20,13 +20,13 @@ func copiesUnreachable(in Input, p *Plan) {
 	sayWhile(in, p, types.ConditionCopiesUnreachable, types.ReasonNodeDown, text)
 }
 
-// unreachable names the nodes that have the good copies, if all of these are down; "": one is not, or none of them can
-// come back.
+// unreachable names the nodes that have the healthy replicas, if all of these are down; "": one is not, or none of them
+// can come back.
 //
 //	member of the last epoch                      its node
 //	failed, deleted, or on a node that is gone    is not named: the copy cannot help
 //	on a node that is down                        is named: the copy comes back with it
-//	any other                                     the volume has a good copy: no node is named
+//	any other                                     the volume has a healthy replica: no node is named
 func unreachable(in Input) string {
 	if in.Engine.Status.Epoch == nil {
 		return "" // no data yet

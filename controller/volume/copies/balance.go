@@ -14,8 +14,8 @@ import (
 // woken it: the free room on disks changes all the time.
 const lookAgain = 10 * time.Minute
 
-// spread is how the good copies of a volume are spread over zones, nodes and disks, in this order. Larger figures are
-// better.
+// spread is how the healthy replicas of a volume are spread over zones, nodes and disks, in this order. Larger figures
+// are better.
 type spread struct {
 	// used is how many zones, nodes and disks have a copy.
 	used [3]int
@@ -92,7 +92,7 @@ func (f policyFacts) effect(more View) (spreads, relieves bool) {
 	return isBetter(f.balance, is, was), is == was && f.pressed[gone.Name] && gone.Name != more.Name && gone.Spec.NodeID == more.Spec.NodeID
 }
 
-// settled are the good copies that stay where they are.
+// settled are the healthy replicas that stay where they are.
 func (f policyFacts) settled() []View {
 	return f.those(func(v View) bool { return v.isSound() && !v.evicted })
 }

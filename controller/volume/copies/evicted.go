@@ -49,9 +49,9 @@ func isEvicted(nodes []*longhorn.Node, r *longhorn.Replica) bool {
 //	                                              leaves if enough healthy replicas are on other nodes, not cordoned
 //	another one                                   stays
 //
-// The last rule of the second policy completes a move that the rule before it started. When another good copy exists,
-// the replica has stopped being the last one, and the volume has one copy too many. The new copy must not be the one
-// that is deleted.
+// The last rule of the second policy completes a move that the rule before it started. When another healthy replica
+// exists, the replica has stopped being the last one, and the volume has one copy too many. The new copy must not be
+// the one that is deleted.
 //
 // A cordoned node may still accept new copies, according to the setting disable-scheduling-on-cordoned-node. Such a
 // node keeps the copies that it has.

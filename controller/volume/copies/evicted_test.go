@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// marked sets the annotation by which the leader marks the last good copy.
+// marked sets the annotation by which the leader marks the last healthy replica.
 func marked(_ *Facts, r *longhorn.Replica) {
 	r.Annotations = map[string]string{types.AnnotationLastGoodCopy: ""}
 }
