@@ -20,6 +20,8 @@
 //	merge.go      which border may go, in which direction a merge copies, the steps of one piece
 //	presence.go   the bit of a block: first write, discard, flush, opening
 //	rebuild.go    what is copied to a replica that was away, point by point
+//	barrier.go    when a snapshot may start, and when its members may switch
+//	checksum.go   when the checksum of a block counts
 //	leftover.go   what an opening does with each file of the directory
 //
 // Each function returns a new value. The caller makes it durable by one replacement of the list or by one

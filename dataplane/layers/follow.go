@@ -21,9 +21,9 @@ type Followed struct {
 //	an intended border, not flushed yet                          keeps it: the attempt is under way
 //	any other border                                             joins it, whatever is in the layers on both sides
 //
-// The reverts come first. Otherwise a border that was deleted after the revert would be joined with what the revert
-// gave up. A number above the counter, or with another nonce, is joined too. For members PlanStart has adopted or
-// refused such points. For the target of a rebuild the border is no base, and all above the base is copied.
+// The reverts come first, so that what a revert gave up is not joined with what stays. A number above the counter, or
+// with another nonce, is joined too. For members PlanStart has adopted or refused such points. For the target of a
+// rebuild the border is no base, and all above the base is copied.
 func (l Line) Follow(c Chain) Followed {
 	f := Followed{Chain: c}
 	for _, r := range l.Reverted {

@@ -64,6 +64,9 @@ const (
 	ClearUpperBits
 	SyncUpperMap
 	SyncLowerMap
+	// ShowUpperBits lets the copied blocks count as present in memory. Not earlier: a user's write to a present block has
+	// no entry, so its flush would not sync the map, and would rely on a bit that the disk does not have.
+	ShowUpperBits
 	PunchUpper // frees space; what the upper map no longer has
 	PunchLower // frees space; only blocks whose upper bit is durable
 
@@ -98,36 +101,88 @@ func AfterPieces(d Direction, lowest bool) []MergeStep {
 // meanwhile is left out of the copy, and its old content below is punched only when the user's bit is durable.
 func PieceSteps(d Direction) []MergeStep {
 	if d == Up {
-		return []MergeStep{CopyUp, SyncUpperData, SetUpperBits, SyncUpperMap, PunchLower}
+		return []MergeStep{CopyUp, SyncUpperData, SetUpperBits, SyncUpperMap, ShowUpperBits, PunchLower}
 	}
 	return []MergeStep{CopyDown, SyncLowerData, SetLowerBits, SyncLowerMap, ClearUpperBits, SyncUpperMap, PunchUpper}
 }
 
-// Blocks is a set of block numbers, as one file's map has them.
-type Blocks interface{ Has(block int64) bool }
+// Presence is what a file has: Has with its entries in memory, Durable only by bits that are durable in its map.
+type Presence interface {
+	Has(block int64) bool
+	Durable(block int64) bool
+}
 
-// Merged reports which of two neighbouring files of one layer can be taken out of the list, by their durable bits.
-// After Up it is the lower one: the upper one has every block of it. After Down it is the upper one: it has no block.
-// Both may be true. The upper file is not removed while users write to it.
-func Merged(upper, lower Blocks, blocks int64, userWrites bool) (removeUpper, removeLower bool) {
+// Merged reports which of two neighbouring files of one layer can be taken out of the list. After Up it is the lower
+// one: each block of it is durable in the upper one. After Down it is the upper one: it has no block. Both may be true.
+// The upper file is not removed while users write to it.
+func Merged(upper, lower Presence, blocks int64, userWrites bool) (removeUpper, removeLower bool) {
 	removeUpper, removeLower = !userWrites, true
 	for b := range blocks {
-		if upper.Has(b) {
-			removeUpper = false
-		} else if lower.Has(b) {
-			removeLower = false
-		}
+		removeUpper = removeUpper && !upper.Has(b)
+		removeLower = removeLower && (upper.Durable(b) || !lower.Has(b))
 	}
 	return removeUpper, removeLower
 }
 
 // KeptMap is the map of the interval above a point that was merged away. It says what may have changed since the point,
-// in units that may be coarser than a block. It has no data. It is written before the merge starts, because a merge
-// changes maps.
+// and has no data. A block of it may stand for several blocks of the volume.
 type KeptMap struct {
-	From Point // matched by number and nonce: names are used again
-	To   Number
-	Has  func(block int64) bool
+	From   Point // matched by number and nonce: names are used again
+	To     Number
+	Blocks []bool
+}
+
+// Keep returns the kept maps as they must be durable before the border p is joined: a merge changes the maps. wanted
+// says that p is the base of a target's last backup, or the last point of a member that is away. A map that ends at p
+// takes up the layer above.
+//
+// It returns false if the layer above p is the head and a map is needed: the head still changes. A local head does not
+// help, because a later merge would mix its map with that of the layer below. The border then stays until the next
+// point is ready.
+func (c Chain) Keep(p Point, wanted bool, n int64, has Has, kept []KeptMap) ([]KeptMap, bool) {
+	i := c.Border(p) + 1
+	if i == 0 {
+		return kept, true
+	}
+	above := c.Layers[i]
+	if wanted {
+		kept = append(kept[:len(kept):len(kept)], KeptMap{From: p, To: p.Number, Blocks: make([]bool, n)})
+	}
+	out := make([]KeptMap, 0, len(kept))
+	for _, k := range kept {
+		if k.To == p.Number {
+			if above.Top.isZero() {
+				return nil, false
+			}
+			blocks := make([]bool, n)
+			for b := range n {
+				blocks[b] = k.Blocks[b] || hasAny(above, b, has)
+			}
+			k.To, k.Blocks = above.Top.Number, blocks
+		}
+		out = append(out, k)
+	}
+	return out, true
+}
+
+func hasAny(l Layer, b int64, has Has) bool {
+	for _, f := range l.Files {
+		if has(f, b) {
+			return true
+		}
+	}
+	return false
+}
+
+// DropKept removes the kept maps that a revert makes wrong: those of points above the one to which the volume returns,
+// and those that end above it.
+func DropKept(kept []KeptMap, r Interval) (out []KeptMap) {
+	for _, k := range kept {
+		if k.From.Number <= r.To && k.To <= r.To {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // Changed returns which of the first n blocks may differ between the views at two points: perhaps more than differ,
@@ -143,9 +198,7 @@ func (c Chain) Changed(from, to Point, n int64, has Has, kept []KeptMap) ([]bool
 	if start == 0 {
 		for _, k := range kept {
 			if k.From == from {
-				for b := range n {
-					out[b] = k.Has(b)
-				}
+				copy(out, k.Blocks)
 				start = c.above(k.To)
 			}
 		}
@@ -154,10 +207,8 @@ func (c Chain) Changed(from, to Point, n int64, has Has, kept []KeptMap) ([]bool
 		}
 	}
 	for i := start; i <= end; i++ {
-		for _, f := range c.Layers[i].Files {
-			for b := range n {
-				out[b] = out[b] || has(f, b)
-			}
+		for b := range n {
+			out[b] = out[b] || hasAny(c.Layers[i], b, has)
 		}
 	}
 	return out, true

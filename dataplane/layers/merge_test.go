@@ -51,6 +51,7 @@ func TestTheDirectionThatCopiesLess(t *testing.T) {
 	}
 }
 
+// blockSet has durable blocks, and after -1 blocks that are in memory only.
 type blockSet []int64
 
 func (s blockSet) Has(b int64) bool {
@@ -62,6 +63,15 @@ func (s blockSet) Has(b int64) bool {
 	return false
 }
 
+func (s blockSet) Durable(b int64) bool {
+	for i, have := range s {
+		if have == -1 {
+			return s[:i].Has(b)
+		}
+	}
+	return s.Has(b)
+}
+
 func TestMerged(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -71,6 +81,7 @@ func TestMerged(t *testing.T) {
 	}{
 		{"a block below that the upper file lacks → neither", blockSet{0}, blockSet{0, 1}, false, false, false},
 		{"the upper file has all of the lower one → the lower one", blockSet{0, 1}, blockSet{1}, false, false, true},
+		{"the upper file has it, not durably → neither", blockSet{-1, 1}, blockSet{1}, false, false, false},
 		{"the upper file is empty → the upper one", nil, blockSet{1}, false, true, false},
 		{"the upper file is empty and users write to it → neither", nil, blockSet{1}, true, false, false},
 		{"both are empty → either", nil, nil, false, true, true},
@@ -86,7 +97,7 @@ func TestMerged(t *testing.T) {
 func TestChanged(t *testing.T) {
 	c := chain(6, sealed(0, 1, 1), sealed(1, 3, 2, 3), sealed(3, 4, 4), head(4, 5))
 	has := bits(map[File][]int64{1: {0, 1, 2, 3}, 2: {1}, 3: {2}, 4: {3}, 5: {0}})
-	kept := []KeptMap{{From: pt(2), To: 3, Has: func(b int64) bool { return b == 2 }}, {From: Point{2, 7}, To: 3, Has: func(int64) bool { return false }}}
+	kept := []KeptMap{{From: pt(2), To: 3, Blocks: []bool{false, false, true, false}}, {From: Point{2, 7}, To: 3, Blocks: make([]bool, 4)}}
 	for _, tc := range []struct {
 		name     string
 		from, to Point
@@ -146,4 +157,29 @@ func TestPresence(t *testing.T) {
 		first, end := Covered(tc.off, tc.length)
 		assert.Equal(t, [2]int64{tc.first, tc.end}, [2]int64{first, end}, "%d bytes at %d", tc.length, tc.off)
 	}
+}
+
+func TestKeptMaps(t *testing.T) {
+	c := chain(6, sealed(0, 1, 1), sealed(1, 2, 2), sealed(2, 3, 3), head(3, 4))
+	has := bits(map[File][]int64{1: {0, 1, 2, 3}, 2: {1}, 3: {2}, 4: {3}})
+	one := KeptMap{From: pt(1), To: 2, Blocks: []bool{false, true, false, false}}
+	two := KeptMap{From: pt(1), To: 3, Blocks: []bool{false, true, true, false}}
+
+	kept, ok := c.Keep(pt(1), true, 4, has, nil)
+	assert.True(t, ok)
+	assert.Equal(t, []KeptMap{one}, kept, "the layer above the point")
+	kept, ok = c.Keep(pt(1), false, 4, has, nil)
+	assert.True(t, ok)
+	assert.Empty(t, kept, "no one needs it")
+	kept, ok = c.Keep(pt(2), false, 4, has, []KeptMap{one})
+	assert.True(t, ok)
+	assert.Equal(t, []KeptMap{two}, kept, "the point where the map ends goes: it takes up the next layer")
+	assert.Equal(t, []bool{false, true, false, false}, one.Blocks, "the earlier map stays as it is until the new one is durable")
+	_, ok = c.Keep(pt(3), true, 4, has, nil)
+	assert.False(t, ok, "the head above the point still changes")
+	_, ok = c.Keep(pt(3), false, 4, has, []KeptMap{two})
+	assert.False(t, ok, "the head above the end of a kept map still changes")
+
+	assert.Empty(t, DropKept([]KeptMap{two}, Interval{To: 2, By: 5}), "it tells of changes that the revert gave up")
+	assert.Equal(t, []KeptMap{two}, DropKept([]KeptMap{two}, Interval{To: 3, By: 5}))
 }
