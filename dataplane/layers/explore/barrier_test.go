@@ -74,6 +74,7 @@ func (st *step) barrier() {
 		if err != nil {
 			panic(err)
 		}
+		st.goals[goalReady]++
 		st.to(event{kind: evReady}, func(s *state) {
 			if s.engine.target != 0 {
 				st.goals[goalDuringRebuild]++
@@ -274,6 +275,7 @@ func (st *step) pieces(i, k int, within bool) {
 		if err != nil {
 			panic(err)
 		}
+		st.goals[goalMerged]++
 		st.to(event{evFuse, uint8(i), uint8(k + n)}, func(s *state) { s.member[i].setChain(without) })
 		return
 	}

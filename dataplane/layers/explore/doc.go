@@ -12,9 +12,9 @@
 //	                    events and the invariants in state, events, barrier, rebuild and invariants_test.go
 //	search_test.go      the search itself
 //
-// A step of the presence and merge models is one write or one sync. The model of the volume takes from them that a moved
-// block, a flush of one member and a replacement of the list are indivisible. In it, a loss of power leaves any mixture
-// of what was not flushed.
+// A step of the presence and merge models is one write or one sync. The model of the volume takes from them that a
+// moved block, a flush of one member and a replacement of the list are indivisible. In it, a loss of power leaves any
+// mixture of what was not flushed.
 //
 // Each test of wrong rules changes one rule, or the order of two steps, and the search finds the shortest sequence to
 // the consequence. `go test -v` prints the sequences. LONG=1 widens the bounds. The race detector skips the searches.

@@ -194,6 +194,9 @@ func (st *step) power(i int) {
 			outcomes = more
 		}
 	}
+	if len(outcomes) > 1 {
+		st.goals[goalLost]++
+	}
 	for n, o := range outcomes {
 		st.to(event{evLosesPower, uint8(i), uint8(n)}, func(s *state) {
 			s.member[i] = o
@@ -288,6 +291,12 @@ func (st *step) opening() {
 			continue
 		}
 		f := st.rules.follow(s.object.line(), s.member[i].chain())
+		if len(f.Dropped) > 0 {
+			st.goals[goalDropped]++
+		}
+		if len(f.Joined) > 0 && s.member[i].files[s.member[i].n-1].cells != emptyCells {
+			st.goals[goalGivenUp]++
+		}
 		why := ""
 		if f.Short {
 			why = "V8: a member of the start does not have the point of a revert"

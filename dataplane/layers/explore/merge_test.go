@@ -85,7 +85,8 @@ type mergeState struct {
 
 func (s *mergeState) lowerHas() bool { return s.bottom || s.lower.bit }
 
-// copies reports whether a merge up finds something to copy. In the lowest file, extents tell holes once it was flushed.
+// copies reports whether a merge up finds something to copy. In the lowest file, extents show holes once it was
+// flushed.
 func (s *mergeState) copies() bool {
 	if s.bottom {
 		return s.lower.data != hole

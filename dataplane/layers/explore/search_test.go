@@ -64,7 +64,6 @@ func explore[S comparable, E fmt.Stringer](m model[S, E], limit int, within time
 		var next []S
 		for i := range frontier {
 			var why string
-			var last E
 			m.successors(&frontier[i], func(ev E, to S, broken string) {
 				if why != "" {
 					return
@@ -73,7 +72,7 @@ func explore[S comparable, E fmt.Stringer](m model[S, E], limit int, within time
 					broken = m.violation(&to)
 				}
 				if broken != "" {
-					why, last = broken, ev
+					why = broken
 					return
 				}
 				c := m.canonical(&to)
@@ -86,7 +85,7 @@ func explore[S comparable, E fmt.Stringer](m model[S, E], limit int, within time
 				next = append(next, c)
 			})
 			if why != "" {
-				return result{states: len(links), depth: depth + 1, violation: why, trace: m.trace(links, uint32(number+i), last)}
+				return result{states: len(links), depth: depth + 1, violation: why, trace: m.trace(links, uint32(number+i))}
 			}
 			if len(links) >= limit || i%256 == 0 && time.Now().After(deadline) {
 				return result{states: len(links), depth: depth}
@@ -98,14 +97,14 @@ func explore[S comparable, E fmt.Stringer](m model[S, E], limit int, within time
 	return result{states: len(links), depth: depth, complete: true}
 }
 
-// trace repeats the events that led to a state, and one more event.
-func (m model[S, E]) trace(links []link, at uint32, last E) string {
+// trace repeats the events that led to a state, and the event that breaks an invariant there.
+func (m model[S, E]) trace(links []link, at uint32) string {
 	var path []link
 	for ; at != 0; at = links[at].parent {
 		path = append(path, links[at])
 	}
 	var b strings.Builder
-	now := m.canonical(&m.start)
+	now := m.start // not the canonical state: names stay what they are along the way
 	step := func(n int, ev E, to *S) {
 		fmt.Fprintf(&b, "%3d. %v\n", n, ev)
 		if m.show != nil {
@@ -115,15 +114,15 @@ func (m model[S, E]) trace(links []link, at uint32, last E) string {
 	for i := len(path) - 1; i >= 0; i-- {
 		from, found := now, false
 		m.successors(&from, func(ev E, to S, _ string) {
-			if c := m.canonical(&to); !found && hashOf(c) == path[i].hash {
+			if !found && hashOf(m.canonical(&to)) == path[i].hash {
 				step(len(path)-i, ev, &to)
-				found, now = true, c
+				found, now = true, to
 			}
 		})
 	}
 	told := false
 	m.successors(&now, func(ev E, to S, broken string) {
-		if !told && ev.String() == last.String() && (broken != "" || m.violation(&to) != "") {
+		if !told && (broken != "" || m.violation(&to) != "") {
 			step(len(path)+1, ev, &to)
 			told = true
 		}
@@ -131,22 +130,19 @@ func (m model[S, E]) trace(links []link, at uint32, last E) string {
 	return b.String()
 }
 
-// long widens the bounds: LONG=1, or the time for each search, for example LONG=30s.
-var long = os.Getenv("LONG") != ""
+// long says that the bounds are wide: LONG=1, or the time for each search, for example LONG=30s. A test asks during its
+// run, so that go test does not take the result of another value for this one.
+func long() bool { return os.Getenv("LONG") != "" }
 
-// The limits of a search. With LONG most searches are too large for the machine.
-var (
-	mostStates = 2_000_000
-	mostTime   = time.Minute
-)
-
-func init() {
-	if long {
-		mostStates, mostTime = 20_000_000, 4*time.Minute
+// limits ends a search that is too large for the machine. With LONG most searches are.
+func limits() (states int, within time.Duration) {
+	if !long() {
+		return 2_000_000, time.Minute
 	}
 	if d, err := time.ParseDuration(os.Getenv("LONG")); err == nil {
-		mostTime = d
+		return 20_000_000, d
 	}
+	return 20_000_000, 4 * time.Minute
 }
 
 func skipSlow(t *testing.T) {
@@ -159,19 +155,21 @@ func skipSlow(t *testing.T) {
 func holds[S comparable, E fmt.Stringer](t *testing.T, m model[S, E]) {
 	t.Helper()
 	began := time.Now()
-	r := explore(m, mostStates, mostTime)
+	states, within := limits()
+	r := explore(m, states, within)
 	fmt.Printf("explored %d states in %d steps, %v: %s\n", r.states, r.depth, time.Since(began).Round(time.Millisecond), t.Name())
 	require.Empty(t, r.violation, r.trace)
 	if !r.complete {
 		t.Logf("the search was ended by its limits at depth %d: no violation up to there", r.depth)
-		assert.True(t, long, "the normal bounds must be searched to the end")
+		assert.True(t, long(), "the normal bounds must be searched to the end")
 	}
 }
 
 // fails searches a model with one wrong rule. The violation must start with want.
 func fails[S comparable, E fmt.Stringer](t *testing.T, m model[S, E], want string) {
 	t.Helper()
-	r := explore(m, mostStates, mostTime)
+	states, within := limits()
+	r := explore(m, states, within)
 	if !strings.HasPrefix(r.violation, want) || want == "" {
 		t.Fatalf("after %d states (complete: %v): %q, want one of %q\n%s", r.states, r.complete, r.violation, want, r.trace)
 	}
