@@ -60,3 +60,35 @@ func MaySwitch(g Gate) (now bool, err error) {
 	}
 	return g.UnderWay == 0, nil
 }
+
+// BarrierStep is one step of a snapshot.
+type BarrierStep int
+
+const (
+	RecordIntended BarrierStep = iota // the object
+	PrepareHeads                      // all members: the files, then the list
+	ShutGate
+	Drain       // changes under way are answered
+	SwitchHeads // all members, in memory
+	OpenGate
+	FlushAll     // all members, every unsealed file
+	StoreFlushed // all members (OpSealed)
+	RecordReady  // the object
+)
+
+// Waits reports whether the step waits for a disk or for the API server. No such step may stand between ShutGate and
+// OpenGate: users wait there.
+func (s BarrierStep) Waits() bool {
+	switch s {
+	case ShutGate, Drain, SwitchHeads, OpenGate:
+		return false
+	}
+	return true
+}
+
+// BarrierSteps is their order.
+func BarrierSteps() []BarrierStep {
+	return []BarrierStep{
+		RecordIntended, PrepareHeads, ShutGate, Drain, SwitchHeads, OpenGate, FlushAll, StoreFlushed, RecordReady,
+	}
+}

@@ -46,3 +46,17 @@ func TestMaySwitch(t *testing.T) {
 		})
 	}
 }
+
+func TestNothingWaitsWhileTheGateIsShut(t *testing.T) {
+	shut := false
+	for _, s := range BarrierSteps() {
+		switch {
+		case s == ShutGate:
+			shut = true
+		case s == OpenGate:
+			shut = false
+		}
+		assert.False(t, shut && s.Waits(), "step %d", s)
+	}
+	assert.False(t, shut)
+}

@@ -19,8 +19,9 @@
 //	chain.go      the list: prepare, seal, join, drop; where a block is read
 //	merge.go      which border may go, in which direction a merge copies, the steps of one piece
 //	presence.go   the bit of a block: first write, discard, flush, opening
+//	index.go      where a block of the volume is read without a walk over all layers
 //	rebuild.go    what is copied to a replica that was away, point by point
-//	barrier.go    when a snapshot may start, and when its members may switch
+//	barrier.go    the steps of a snapshot, when it may start, and when its members may switch
 //	checksum.go   when the checksum of a block counts
 //	leftover.go   what an opening does with each file of the directory
 //

@@ -72,7 +72,7 @@ func history(m model[state, event], seed uint64, tell func(event, *state)) strin
 
 func TestRandomHistoriesKeepTheInvariants(t *testing.T) {
 	skipSlow(t)
-	most, until := 6_000, time.Now().Add(time.Minute)
+	most, until := 4_000, time.Now().Add(time.Minute)
 	if long() {
 		_, within := limits()
 		most, until = 1<<30, time.Now().Add(within)
