@@ -13,7 +13,7 @@ var (
 	ErrLate = errors.New("the requests in progress took too long")
 )
 
-// Volume is what decides whether a snapshot may start.
+// Volume has the facts that decide whether a snapshot may start.
 type Volume struct {
 	Expanding   bool
 	Operation   bool // another snapshot, or a revert, is under way
@@ -23,7 +23,7 @@ type Volume struct {
 	Limit       int  // snapshot-max-count, at most MostFiles
 }
 
-// MayIntend decides whether a snapshot may start. A rebuild before its last part is no obstacle.
+// MayIntend decides whether a snapshot may start. A rebuild before its last part does not prevent it.
 func MayIntend(v Volume) error {
 	switch {
 	case v.Expanding, v.Operation, v.RebuildEnds:
@@ -36,7 +36,7 @@ func MayIntend(v Volume) error {
 	return nil
 }
 
-// Gate is what decides whether the members may switch, while the gate is shut.
+// Gate has the facts that decide whether the members may switch, while the gate is shut.
 type Gate struct {
 	Prepared bool // all members of the epoch in force have the next head
 	Leaving  bool // a member has failed and is still listed
@@ -45,8 +45,8 @@ type Gate struct {
 	UnderWay int // changes that are not answered yet
 }
 
-// MaySwitch decides what the engine does with the gate shut. It waits while changes are under way. After an error it
-// opens the gate and ends the attempt.
+// MaySwitch decides the next act of an engine whose gate is shut. It waits while changes are under way. After an error
+// it opens the gate and ends the attempt.
 func MaySwitch(g Gate) (now bool, err error) {
 	switch {
 	case !g.Prepared:

@@ -143,8 +143,8 @@ func (c Chain) Active(prepared bool) File {
 	return l.Files[len(l.Files)-1]
 }
 
-// Unsealed returns the files that a flush must sync, the lowest first: those of the head, and of each layer below that
-// is not known to be flushed.
+// Unsealed returns the files that a flush must sync, the lowest first: the files of the head, and the files of
+// each layer below it that is not known to be flushed.
 func (c Chain) Unsealed() (files []File) {
 	first := c.Head()
 	for first > 0 && !c.Layers[first-1].Top.Flushed {
@@ -184,7 +184,7 @@ func (c Chain) Join(p Point) (Chain, error) {
 }
 
 // PutLocalHead adds an empty file on top of the head without a border. A merge of a small head into a large layer uses
-// it: then the old head is no longer written by users and can be merged down. No engine takes part.
+// it: then users no longer write to the old head, and it can be merged down. The engine takes no part.
 func (c Chain) PutLocalHead() Chain {
 	c = c.clone()
 	h := &c.Layers[c.Head()]

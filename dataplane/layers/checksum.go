@@ -2,7 +2,7 @@ package layers
 
 // Verdict is the decision about one block's checksum on one member. Checksums are of the view at a point, not of a
 // layer: members merge at different times, so their layers differ. An absent block, a hole and written zeroes have the
-// same checksum, that of zeroes.
+// same checksum.
 type Verdict int
 
 const (
@@ -10,7 +10,7 @@ const (
 	Waits Verdict = iota
 	// Counts: the checksum is right. From now on each copy of the block checks it first and takes it along.
 	Counts
-	// Repair: this member's block is wrong and is repaired in place, from a member whose checksum counts.
+	// Repair: this member's block is wrong and is repaired in place, from a member with the checksum that counts.
 	Repair
 	// Unclear: the members differ, and nothing says which one is right. The snapshot must say so.
 	Unclear
@@ -27,7 +27,7 @@ const (
 //	none counted, one of others differs          Counts, if two others or more were asked and all but one agree
 //	otherwise, when all have computed it         Unclear
 //
-// A volume with one member has nobody to compare with: its first checksum counts.
+// In a volume with one member, the first checksum counts without a comparison.
 func JudgeSum(mine, counted uint32, known bool, others []uint32, members int) Verdict {
 	same := 0
 	for _, o := range others {

@@ -4,7 +4,7 @@
 //
 //	line (Engine object)                          chain (list file of one replica)
 //	--------------------                          --------------------------------
-//	counter 9                                     head       file 7        stands on 9
+//	counter 9                                     head       file 7        stands on 8
 //	point 4  ready                                --------- border 8, flushed ----------
 //	point 8  ready                                layer      files 4, 5    stands on 4     (5 over 4: a merge)
 //	interval (4, 6): a revert gave up 5           --------- border 4, flushed ----------
@@ -20,7 +20,7 @@
 //	merge.go      which border may go, in which direction a merge copies, the steps of one piece
 //	presence.go   the bit of a block: first write, discard, flush, opening
 //	index.go      where a block of the volume is read without a walk over all layers
-//	rebuild.go    what is copied to a replica that was away, point by point
+//	rebuild.go    the copy to a replica that was away, point by point
 //	barrier.go    the steps of a snapshot, when it may start, and when its members may switch
 //	checksum.go   when the checksum of a block counts
 //	leftover.go   what an opening does with each file of the directory

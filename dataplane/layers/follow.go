@@ -5,7 +5,7 @@ import "slices"
 // Followed is the chain of a replica after it has followed the line.
 type Followed struct {
 	Chain Chain
-	// Joined and Dropped are the borders that went, for the log.
+	// Joined and Dropped are the borders that the replica no longer shows; the log has them.
 	Joined, Dropped []Point
 	// Short says that a revert returned to a point that this replica does not show. Then it lacks data, and can only be
 	// the target of a rebuild.
@@ -16,14 +16,14 @@ type Followed struct {
 // are compared. The target of a rebuild does it before its rebuild. It is one replacement of the list, and is safe to
 // repeat.
 //
-//	a layer that stands in, or ends in, what a revert gave up    drops it with all above it, the head too
+//	a layer that stands in, or ends in, a reverted interval      drops it with all above it, the head too
 //	a border in the line, flushed                                keeps it
 //	an intended border, not flushed yet                          keeps it: the attempt is under way
 //	any other border                                             joins it, whatever is in the layers on both sides
 //
-// The reverts come first, so that what a revert gave up is not joined with what stays. A number above the counter, or
-// with another nonce, is joined too. For members PlanStart has adopted or refused such points. For the target of a
-// rebuild the border is no base, and all above the base is copied.
+// The reverts come first, so that a layer that a revert gave up is not joined with a layer that stays. A number above
+// the counter, or with another nonce, is joined too. For members PlanStart has adopted or refused such points. For the
+// target of a rebuild the border does not serve as a base, and all above the base is copied.
 func (l Line) Follow(c Chain) Followed {
 	f := Followed{Chain: c}
 	for _, r := range l.Reverted {
@@ -44,7 +44,8 @@ func (l Line) Follow(c Chain) Followed {
 }
 
 // Stand is the number on which new content stands that is put above the border below, and below the border to (zero: in
-// the head). It is the border's number, or that of the last revert which returned to it or to a point below it.
+// the head). It is the border's number, or the number of the last revert that returned to the border or to a point below
+// it.
 func (l Line) Stand(below, to Number) Number {
 	for _, r := range l.Reverted {
 		if r.stale(below) && (to == 0 || r.By < to) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrIndexStale says that the index names a file that no layer has. It must be made from the maps again.
+// ErrIndexStale says that the index names a file that no layer has. The replica must create it from the maps again.
 var ErrIndexStale = errors.New("the index is from before a revert")
 
 // Index names, for each block, a file of the newest sealed layer that has the block; 0 if none has it. It is derived
@@ -43,8 +43,8 @@ func (x Index) Removed(f, heir File) Index {
 	return Index{Slots: x.Slots, Aliases: aliases}
 }
 
-// Find returns the file from which a block of the volume is read. The head's own files are asked first: they are not in
-// the index. The index does not help a reader of an older snapshot, who asks the layers below its point one by one.
+// Find returns the file from which a block of the volume is read. The head's own files come first: they are not in the
+// index. A reader of an older snapshot cannot use the index; it searches the layers below its point one by one.
 func (x Index) Find(c Chain, block int64, has Has) (f File, found bool, err error) {
 	if f, ok := inLayer(c.Layers[c.Head()], block, has); ok {
 		return f, true, nil

@@ -10,7 +10,7 @@ const (
 	// Remove: the list does not name the file, and gave its number out. It is a leftover of a merge, a revert, an
 	// attempt that ended before the list, or a file that was taken out of the list.
 	Remove
-	// Refuse: the number was never given out. The directory contains what is not ours, so nothing is touched.
+	// Refuse: the number was never given out. The directory contains a foreign file, so the opening changes nothing.
 	Refuse
 )
 

@@ -17,7 +17,7 @@ type Point struct {
 	Nonce  uint64 `json:"nonce"` // random
 }
 
-// State is what the Engine object says about a point.
+// State is the state of a point in the Engine object.
 type State int
 
 const (
@@ -41,8 +41,8 @@ type Mark struct {
 	Group string `json:"group,omitempty"`
 }
 
-// Interval is what a revert gave up: the numbers above To and below By. To is the point to which the volume returned,
-// and By is the number that the revert took.
+// Interval has the numbers that a revert gave up: those above To and below By. To is the point to which the volume
+// returned, and By is the number that the revert took.
 type Interval struct {
 	To Number `json:"to"`
 	By Number `json:"by"`
@@ -112,7 +112,7 @@ func ReadyAllowed(atSwitch, now, sealed []string) bool {
 	return len(a) > 0 && slices.Equal(a, b) && !slices.ContainsFunc(a, func(r string) bool { return !slices.Contains(sealed, r) })
 }
 
-// GiveUp takes an intended point out of the line. Only then the caller of the snapshot may be told that it failed.
+// GiveUp takes an intended point out of the line. Only then the engine may answer the caller that the snapshot failed.
 // Replicas merge the border away.
 func (l Line) GiveUp(p Point) (Line, error) {
 	if l.State(p) != Intended {

@@ -3,7 +3,7 @@ package layers
 // Merging has two parts. Join is a decision about borders, and one replacement of the list. After it, files of one
 // layer become one file, piece by piece, at any speed. No view changes in the second part.
 
-// Busy is what a replica does at the moment.
+// Busy has the present work of a replica that keeps borders in place.
 type Busy struct {
 	// Barrier: the replica has prepared a head, and the attempt has neither become ready nor ended.
 	Barrier bool
@@ -35,13 +35,13 @@ type Direction int
 const (
 	// Up copies blocks of the lower file that the upper one lacks.
 	Up Direction = iota
-	// Down copies the blocks of the upper file, over those of the lower one.
+	// Down copies the blocks of the upper file over the blocks of the lower one.
 	Down
 )
 
-// Cheaper returns the direction that copies less. upper counts the blocks that the upper file has, lowerOnly those of
-// the lower one that the upper one lacks. A file that users write to is not merged down: local says that an empty local
-// head must be put on it first.
+// Cheaper returns the direction that copies less. upper counts the blocks that the upper file has. lowerOnly counts the
+// blocks of the lower file that the upper one lacks. A file that users write to is not merged down: local says that an
+// empty local head must be put on it first.
 func Cheaper(upper, lowerOnly int64, userWrites bool) (d Direction, local bool) {
 	if upper < lowerOnly {
 		return Down, userWrites
@@ -52,7 +52,7 @@ func Cheaper(upper, lowerOnly int64, userWrites bool) (d Direction, local bool) 
 // MergeStep is one indivisible step of a piece.
 type MergeStep int
 
-// Data and map are those of the upper or the lower file, in the piece. SetBits and ClearBits write to the map without
+// Each step names the file whose data or map it changes, in the piece. SetBits and ClearBits write to the map without
 // a sync.
 const (
 	CopyUp   MergeStep = iota // data of the lower file to the upper one, except blocks that the upper one has
@@ -76,8 +76,8 @@ const (
 )
 
 // BeforePieces are the steps after the list has joined the files, and before the first piece. A file that goes down is
-// flushed and loses its recent. Otherwise an opening in the same boot finds blocks in recent whose bits were cleared
-// and whose data was punched.
+// flushed and loses its recent. Otherwise an opening in the same boot believes entries in recent although the merge
+// has cleared the bits and punched the data.
 func BeforePieces(d Direction) []MergeStep {
 	if d == Up {
 		return nil
@@ -86,8 +86,8 @@ func BeforePieces(d Direction) []MergeStep {
 }
 
 // AfterPieces are the steps before the list without the lower file, or without the upper one after Down. lowest says
-// that the upper file becomes the lowest of the chain, which has no map. Then nothing hides what a crash left in a
-// block without a bit.
+// that the upper file becomes the lowest of the chain, which has no map. Then nothing hides the data that a crash left
+// in a block without a bit.
 func AfterPieces(d Direction, lowest bool) []MergeStep {
 	if d == Up && lowest {
 		return []MergeStep{PunchAbsent, SyncUpperData}
@@ -96,9 +96,9 @@ func AfterPieces(d Direction, lowest bool) []MergeStep {
 }
 
 // PieceSteps is the order of the steps of one piece. A crash may come between any two of them, and each step is safe to
-// repeat. The copy of a piece whose upper file users write to takes the replica's lock for 128 KiB at a time, and looks
-// at the upper bits under that lock. The two syncs in the middle are a flush of that file: a block that a user wrote
-// meanwhile is left out of the copy, and its old content below is punched only when the user's bit is durable.
+// repeat. If users write to the upper file, the copy of a piece takes the replica's lock for 128 KiB at a time, and
+// looks at the upper bits under that lock. The two syncs in the middle are a flush of that file: a block that a user
+// wrote by then is left out of the copy, and its old content below is punched only when the user's bit is durable.
 func PieceSteps(d Direction) []MergeStep {
 	if d == Up {
 		return []MergeStep{CopyUp, SyncUpperData, SetUpperBits, SyncUpperMap, ShowUpperBits, PunchLower}
@@ -106,7 +106,7 @@ func PieceSteps(d Direction) []MergeStep {
 	return []MergeStep{CopyDown, SyncLowerData, SetLowerBits, SyncLowerMap, ClearUpperBits, SyncUpperMap, PunchUpper}
 }
 
-// Presence is what a file has: Has with its entries in memory, Durable only by bits that are durable in its map.
+// Presence tells which blocks a file has: Has counts entries in memory, Durable only the durable bits of its map.
 type Presence interface {
 	Has(block int64) bool
 	Durable(block int64) bool
@@ -124,8 +124,8 @@ func Merged(upper, lower Presence, blocks int64, userWrites bool) (removeUpper, 
 	return removeUpper, removeLower
 }
 
-// KeptMap is the map of the interval above a point that was merged away. It says what may have changed since the point,
-// and has no data. A block of it may stand for several blocks of the volume.
+// KeptMap is the map of the interval above a point that was merged away. It says which blocks may have changed since
+// the point, and has no data. A block of it may stand for several blocks of the volume.
 type KeptMap struct {
 	From   Point // matched by number and nonce: names are used again
 	To     Number
@@ -137,7 +137,7 @@ type KeptMap struct {
 // takes up the layer above.
 //
 // It returns false if the layer above p is the head and a map is needed: the head still changes. A local head does not
-// help, because a later merge would mix its map with that of the layer below. The border then stays until the next
+// help, because a later merge would mix its map with the map of the layer below. The border then stays until the next
 // point is ready.
 func (c Chain) Keep(p Point, wanted bool, n int64, has Has, kept []KeptMap) ([]KeptMap, bool) {
 	i := c.Border(p) + 1
@@ -174,7 +174,7 @@ func hasAny(l Layer, b int64, has Has) bool {
 	return false
 }
 
-// DropKept removes the kept maps that a revert makes wrong: those of points above the one to which the volume returns,
+// DropKept removes the kept maps that a revert makes wrong: maps of points above the one to which the volume returns,
 // and those that end above it.
 func DropKept(kept []KeptMap, r Interval) (out []KeptMap) {
 	for _, k := range kept {

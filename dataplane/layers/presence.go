@@ -1,8 +1,8 @@
 package layers
 
 // A block of a layer is present, or a reader looks below. One bit in <n>.map says which. <n>.recent lists blocks that
-// became present since the map was last synced, and the boot in which it was written. What the file system says about
-// extents decides nothing.
+// became present since the map was last synced, and the boot in which it was written. The extents that a file system
+// reports decide nothing.
 
 // BlockBytes is the unit of presence, on every file system.
 const BlockBytes = 4096
@@ -14,7 +14,7 @@ func Covered(off, length int64) (first, end int64) {
 	return off / BlockBytes, (off + length + BlockBytes - 1) / BlockBytes
 }
 
-// Entry is what a change does to one block.
+// Entry is the effect of a change on one block.
 type Entry struct {
 	Fill  bool // read the rest of the block from the view below, and write the whole block
 	Punch bool // make the block of this file a hole; leftovers of a crash may be there even without a bit

@@ -8,7 +8,7 @@ type Stage struct {
 	// Own says that the target's own blocks above the base, and all marks, must be copied too. So it is in the first
 	// stage.
 	Own bool
-	// Source are the layers of the source whose blocks are copied, by index in its chain.
+	// Source are the layers of the source that name the blocks to copy, by index in its chain.
 	Source []int
 }
 
@@ -25,8 +25,8 @@ func (l Line) Base(source, target Chain) Point {
 	return Point{}
 }
 
-// StartRebuild returns the target's chain at the start of its rebuild, after it has followed the line: what it has
-// above the base is one layer, its head. Its blocks are the target's own.
+// StartRebuild returns the target's chain at the start of its rebuild, after it has followed the line: all layers
+// above the base become one, its head. Its blocks are the target's own.
 func StartRebuild(target Chain, base Point) Chain {
 	first := target.Border(base) + 1
 	for target.Head() > first {
@@ -37,7 +37,7 @@ func StartRebuild(target Chain, base Point) Chain {
 
 // NextStage returns the next part of the rebuild. done is the newest point that the target has; own says that nothing
 // was sealed since the rebuild started. The stages are computed one at a time, because the source gets new points
-// meanwhile. The last stage is the head: for it the target joins, so that it gets every change from then on.
+// during the rebuild. The last stage is the head: for it the target joins, so that it gets every change from then on.
 //
 // The blocks that the stage names are copied from the source's view at the stage's point, not from its layers. So the
 // source may have merged layers that the target has not, and the source's layer may start below done.

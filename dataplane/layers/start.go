@@ -33,7 +33,7 @@ type Start struct {
 
 // PlanStart decides the line with which an engine starts. The object records it in the same write as the engine's first
 // epoch, before any member follows it. members are the chains of all members that take part in the start. Their stored
-// epochs allow the start (membership.PlanStart), so a point that the object does not know was made under the recorded
+// epochs allow the start (membership.PlanStart), so a point that the object does not know belongs to the recorded
 // epoch. groups has the outcome of each group that an intended point names.
 //
 //  1. an intended point leaves the line, except when its group object says Complete
@@ -107,7 +107,7 @@ func (s *Start) adoptReverts(counter Number, members []Chain) {
 	})
 }
 
-// adoptPoints looks at the borders of the first member. A point that it lacks is not on every member.
+// adoptPoints examines the borders of the first member. A point that it lacks is not on every member.
 func (s *Start) adoptPoints(counter Number, members []Chain) {
 	if len(members) == 0 {
 		return

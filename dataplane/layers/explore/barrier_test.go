@@ -111,7 +111,7 @@ func (st *step) seal(i int, p layers.Point) {
 	})
 }
 
-// points are what users and jobs do with points.
+// points are the events of users and jobs.
 func (st *step) points() {
 	s := st.from
 	l := s.object.line()
@@ -194,7 +194,7 @@ func (st *step) revert(p point) {
 	})
 }
 
-// merges are what a member does with the borders that went.
+// merges are the events of a member that merges layers.
 func (st *step) merges(i int) {
 	s, m := st.from, &st.from.member[i]
 	l, c := s.object.line(), m.chain()

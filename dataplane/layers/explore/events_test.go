@@ -218,7 +218,7 @@ func (st *step) object() {
 	}
 }
 
-// start is one write of the object. The present members are those of the recorded epoch that are up.
+// start is one write of the object. The present members are up, and the recorded epoch lists them.
 func (st *step) start() {
 	s := st.from
 	var present set

@@ -261,7 +261,7 @@ func TestABrokenRuleIsFound(t *testing.T) {
 			},
 		},
 		{
-			// A limit of the rules: nothing distinguishes this object from that of an engine that died before ready.
+			// A limit of the rules: the object looks the same as after an engine that died before ready.
 			name: "a backup of the object in the middle of an attempt loses the snapshot", want: "V3",
 			bounds: atRestore.with(func(b *bounds) { b.backupInAttempt = true }),
 		},

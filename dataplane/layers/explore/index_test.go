@@ -8,7 +8,7 @@ import (
 )
 
 // One block, three sealed layers and a head. Borders are joined, the block moves up or down, files leave the list. The
-// index was made once, before.
+// index exists before that.
 //
 //	X1  a read through the index is a read through the layers
 

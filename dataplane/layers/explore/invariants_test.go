@@ -114,7 +114,7 @@ func (s *state) brokenChanged(i int) string {
 	return ""
 }
 
-// model returns what a search explores.
+// model returns the subject of a search.
 func (b bounds) model(r rules, goals map[string]int) model[state, event] {
 	return model[state, event]{
 		start: b.initial(),

@@ -7,8 +7,8 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 )
 
-// One replica with two blocks. A backup was made of one of its points, which a user deletes. The next backup asks what
-// has changed since.
+// One replica with two blocks. One of its points has a backup. A user deletes the point. The next backup asks which
+// blocks have changed since.
 //
 //	K1  each block that differs is among those that Changed names
 //	K2  Changed knows the point of the last backup, so that the next one is not a full one

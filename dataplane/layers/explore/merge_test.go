@@ -26,7 +26,7 @@ func init() {
 	contentNames[garbage], contentNames[byUser] = "leftover", "a user's write"
 }
 
-// mergeRules are the rules of one search; right is those of package layers.
+// mergeRules are the rules of one search; rightMerge has the rules of package layers.
 type mergeRules struct {
 	before func(layers.Direction) []layers.MergeStep
 	pieces func(layers.Direction) []layers.MergeStep

@@ -15,7 +15,7 @@ import (
 //	P2  after a kill it reads as the last acknowledged change, or as one that was under way
 //	P3  after anything that can lose unsynced data it reads as the last flushed change, or a later one
 
-// content is what a block of a file has, as a bit, so that a set of contents is a sum.
+// content is the content of a block of a file, as a bit, so that a set of contents is a sum.
 type content uint8
 
 const (
@@ -55,7 +55,7 @@ func (c content) each(f func(content)) {
 	}
 }
 
-// fileSystem is what the file system says about extents.
+// fileSystem is a way in which file systems report extents.
 type fileSystem uint8
 
 const (

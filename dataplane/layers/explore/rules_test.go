@@ -2,8 +2,8 @@ package explore
 
 import "github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 
-// rules are what the transitions of the volume's model do. protocol calls package layers. In a mutant one of them is
-// changed.
+// rules are the decisions that the transitions of the volume's model take. protocol calls package layers. In a mutant
+// one of them is changed.
 type rules struct {
 	planStart    func(l layers.Line, members []layers.Chain) (layers.Start, error)
 	follow       func(l layers.Line, c layers.Chain) layers.Followed

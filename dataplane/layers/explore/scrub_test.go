@@ -10,7 +10,7 @@ import (
 // One block of a sealed layer on each of two or three members. A disk may spoil the block of one member at any time.
 // Members compute checksums, merge the layer at different times, scrub, and repair each other.
 //
-//	C1  a checksum that counts is that of the right content, as long as one member at a time was spoiled
+//	C1  a checksum that counts belongs to the right content, as long as one member at a time was spoiled
 //	C2  a repair, or a merge, never replaces right content by wrong content, and never hides wrong content behind a
 //	    checksum that counts
 //	C3  right content is not reported as wrong
@@ -112,7 +112,7 @@ func (r scrubRules) merge(m scrubMember, do func(string, string, func(*scrubStat
 	})
 }
 
-// judge compares the checksum of a member, computed now, with those of the others.
+// judge compares the checksum of a member, computed now, with the checksums of the other members.
 func (r scrubRules) judge(s *scrubState, i int, do func(string, string, func(*scrubState, *scrubMember))) {
 	m := s.m[i]
 	mine, counted := uint32(m.computed()), uint32(m.counts)

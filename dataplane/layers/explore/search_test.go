@@ -17,7 +17,7 @@ type said string
 
 func (e said) String() string { return string(e) }
 
-// model is what a search explores. S is a value without pointers.
+// model is the subject of a search. S is a value without pointers.
 type model[S comparable, E fmt.Stringer] struct {
 	start S
 	// successors calls emit for each event that can happen now. It passes the state after the event, and the rule that

@@ -36,7 +36,7 @@ func (s set) names() (out []string) {
 	return out
 }
 
-// word is what a block of a file has: nothing (look below), zeroes, or the value of a write.
+// word is the content of a block of a file: nothing (look below), zeroes, or the value of a write.
 type word uint8
 
 const (
@@ -61,7 +61,8 @@ func (w word) String() string {
 	return fmt.Sprint(bits.TrailingZeros8(uint8(w)) - 1)
 }
 
-// cell is one block of one file, with its bit: what the cache has, and what a loss of power may leave.
+// cell is one block of one file, with its bit: the content of the cache, and all contents that a loss of power may
+// leave.
 type cell struct{ now, disk word }
 
 var emptyCells = func() (c [maxBlocks]cell) {
@@ -185,7 +186,7 @@ func (b bounds) initial() state {
 	return s
 }
 
-// shape is what a chain is made from.
+// shape is the part of a member that its chain depends on.
 type shape struct {
 	n        uint8
 	reverted interval
@@ -195,7 +196,7 @@ type shape struct {
 	}
 }
 
-// chains and lines remember values that were made before. No rule changes a value that it gets.
+// chains and lines remember earlier results. No rule changes a value that it gets.
 var (
 	chains = map[shape]layers.Chain{}
 	lines  = map[lineShape]layers.Line{}
