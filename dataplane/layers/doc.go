@@ -6,7 +6,7 @@
 //	--------------------                          --------------------------------
 //	counter 9                                     head       file 7        stands on 8
 //	point 4  ready                                --------- border 8, flushed ----------
-//	point 8  ready                                layer      files 4, 5    stands on 4     (5 over 4: a merge)
+//	point 8  ready                                layer      files 4, 5    stands on 6     (5 over 4: a merge)
 //	interval (4, 6): a revert gave up 5           --------- border 4, flushed ----------
 //	                                              layer      file 1        stands on 0
 //

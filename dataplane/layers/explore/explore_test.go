@@ -223,6 +223,21 @@ func TestABrokenRuleIsFound(t *testing.T) {
 			change: func(r *rules) { r.follow = keepHead },
 		},
 		{
+			name: "a layer does not store on which number it stands", bounds: atRevert, want: "V6",
+			change: func(r *rules) {
+				r.follow = func(l layers.Line, c layers.Chain) layers.Followed {
+					c.Layers = slices.Clone(c.Layers)
+					for i := range c.Layers {
+						c.Layers[i].From = 0
+						if i > 0 {
+							c.Layers[i].From = c.Layers[i-1].Top.Number
+						}
+					}
+					return l.Follow(c)
+				}
+			},
+		},
+		{
 			name: "S9: a revert lets later snapshots go without being told", bounds: atRevert.with(func(b *bounds) { b.silent = true }), want: "V3",
 		},
 		{
