@@ -1,6 +1,6 @@
 // Package layers holds the rules of snapshots for one replica and for the line of a volume, as values and pure
 // functions. No release uses the package yet: it is the model from which package replica and package engine will be
-// built. The files of this package explain the format and the rules.
+// built. docs/dataplane/SNAPSHOTS.md explains the format and the rules.
 //
 //	line (Engine object)                          chain (list file of one replica)
 //	--------------------                          --------------------------------
