@@ -40,9 +40,13 @@ const (
 	// (call_connect_status in net/sunrpc/clnt.c). Its other requests connect again at once, but the client returns only
 	// with this request.
 	abortedPause = 3 * time.Second
-	// soonRetry is the longest time between two tries of a connection at its start, since Linux 6.5. Earlier kernels
-	// try 1, 3, 7 and 15 s after the first try.
-	soonRetry = time.Second
+	// soonRetry is the time between the first tries of a connection, since Linux 6.5. Earlier kernels try 1, 3, 7 and
+	// 15 s after the first try. A try within tryUnderWay may be sent before the follower has changed where it leads.
+	soonRetry   = time.Second
+	tryUnderWay = 20 * time.Millisecond
+	// acceptedTimeout is how long the follower waits for an answer at a pod that has accepted its connection. Each
+	// connection takes a place among those that wait for the pod's next server.
+	acceptedTimeout = time.Second
 )
 
 // follower redirects the node's connections from the former pod of a share to the next one.
@@ -62,20 +66,22 @@ const (
 //
 // What it does depends on the connection:
 //
-//	state                    leads to the former pod                leads to the next pod
-//	-------------------------------------------------------------------------------------
-//	established              closed                                 -
-//	opening, retry in 1 s    forgotten: the retry goes to the next  -
-//	opening, retry in 3 s    closed                                 -
-//	opening, a later retry   closed                                 closed: its last try was lost
+//	state                    leads to the former pod                  leads to the next pod
+//	---------------------------------------------------------------------------------------
+//	established              closed when the next pod's server        -
+//	                         has answered
+//	opening, retry in 1 s    forgotten when the next pod accepts:     -
+//	                         the retry goes there
+//	opening, retry in 3 s    closed when the next pod accepts         -
+//	opening, a later retry   closed when the next pod accepts         closed: its last try was lost
 //
-// A client whose connection was closed while it was being opened returns after 3 s (abortedPause).
+// A client whose connection was closed while it was being opened returns after 3 s (abortedPause), so that is done while
+// the next server starts. An established connection may lead to a server that works: the leader may be wrong about its
+// node, and the Service may lead to two pods for a moment. So it is closed only after an answer.
 //
-// It redirects a connection only when another pod has accepted a connection: a share's next pod accepts connections
-// before its server runs, and keeps the requests for the server. A share has one pod at a time, named after the volume,
-// so a node's Service rules never lead to two of them. While no pod accepts connections, the follower changes nothing.
-// Without an endpoint, the Service would refuse the client's next connection, and after refusals a client waits longer
-// and longer.
+// A share's next pod accepts connections before its server runs, and keeps the requests for the server. While no pod
+// accepts connections, the follower changes nothing. Without an endpoint, the Service would refuse the client's next
+// connection, and after refusals a client waits longer and longer.
 //
 // A server of an earlier release may be stopped for some seconds soon after its first answers. A client that connects
 // before that may get an error and try again later, within the grace period. It loses time and no lock.
@@ -126,7 +132,7 @@ type shareNetwork interface {
 	Ask(ctx context.Context, conn net.Conn) error
 	// Connections lists the connections to a share. It omits a connection if its pod is not known.
 	Connections(server netip.AddrPort) ([]shareConnection, error)
-	Break(f flow.Flow) error
+	Break(s flow.Socket) error
 	Forget(f flow.Flow) error
 }
 
@@ -224,25 +230,30 @@ func (f *follower) tell(err error) {
 // server. It is no error if no pod accepts connections now, or if the network's kernel does not know where connections
 // lead.
 func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *followedShare, timeout time.Duration) (answered bool, err error) {
-	askCtx, done := context.WithTimeout(ctx, timeout)
-	defer done()
 	log := f.log.WithField("server", server)
-	pod, conn, err := f.network.Connect(askCtx, server)
-	switch {
-	case err == nil:
-		err = f.redirect(server, pod) // before the question: the pod may not serve yet
-	case errors.Is(err, flow.ErrNoPeer):
-		err = nil
-	default:
+	connectCtx, connected := context.WithTimeout(ctx, timeout)
+	defer connected()
+	pod, conn, err := f.network.Connect(connectCtx, server)
+	isKnown := err == nil
+	if err != nil && !errors.Is(err, flow.ErrNoPeer) {
 		log.WithError(err).Debug("No pod of the share accepts connections")
 		return false, nil
 	}
-	if asked := f.network.Ask(askCtx, conn); asked != nil {
-		log.WithError(asked).Debug("The share's server does not answer")
+	err = nil
+	if isKnown {
+		err = f.redirect(server, pod, false)
+	}
+	askCtx, asked := context.WithTimeout(ctx, max(timeout, acceptedTimeout))
+	defer asked()
+	if silent := f.network.Ask(askCtx, conn); silent != nil {
+		log.WithError(silent).Debug("The share's server does not answer")
 		if conn != nil {
 			_ = conn.Close()
 		}
 		return false, err
+	}
+	if isKnown {
+		err = f.redirect(server, pod, true)
 	}
 	if f.isNewServer(p, pod, conn) {
 		f.touch(server.Addr())
@@ -250,8 +261,9 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *followe
 	return true, err
 }
 
-// redirect makes the connections to a share that lead to another pod lead to this one.
-func (f *follower) redirect(server, pod netip.AddrPort) error {
+// redirect makes the connections to a share that lead to another pod lead to this one. hasAnswered: the pod's server has
+// just answered.
+func (f *follower) redirect(server, pod netip.AddrPort, hasAnswered bool) error {
 	connections, err := f.network.Connections(server)
 	if err != nil {
 		return err
@@ -259,14 +271,14 @@ func (f *follower) redirect(server, pod netip.AddrPort) error {
 	var failed error
 	for _, c := range connections {
 		log := f.log.WithFields(logrus.Fields{"server": server, "local": c.Local, "former": c.pod, "pod": pod})
-		act := c.actionFor(pod)
+		act := c.actionFor(pod, hasAnswered)
 		switch act {
 		case leaveIt:
 			continue
 		case forgetIt:
 			err = f.network.Forget(c.Flow)
 		case closeIt, closeLate:
-			err = f.network.Break(c.Flow)
+			err = f.network.Break(c.Socket)
 		}
 		if err != nil {
 			failed = errors.Join(failed, err) // a mount may have several connections, and all must lead to this pod
@@ -295,11 +307,11 @@ var actionTexts = map[followAction]string{
 
 // actionFor decides what to do with a connection when the Service leads to a pod that accepts connections. The table
 // at follower has the reasons.
-func (c shareConnection) actionFor(pod netip.AddrPort) followAction {
+func (c shareConnection) actionFor(pod netip.AddrPort, hasAnswered bool) followAction {
 	switch {
 	case c.pod == pod && c.Opening && c.Retry > abortedPause:
 		return closeLate
-	case c.pod == pod:
+	case c.pod == pod, !c.Opening && !hasAnswered, c.Opening && c.Retry < tryUnderWay:
 		return leaveIt
 	case c.Opening && c.Retry <= soonRetry:
 		return forgetIt
@@ -359,7 +371,7 @@ func (n nodeNetwork) Connections(server netip.AddrPort) (connections []shareConn
 }
 
 // Break implements shareNetwork.
-func (n nodeNetwork) Break(f flow.Flow) error { return netns.In(string(n), f.Break) }
+func (n nodeNetwork) Break(s flow.Socket) error { return netns.In(string(n), s.Break) }
 
 // Forget implements shareNetwork.
 func (n nodeNetwork) Forget(f flow.Flow) error { return netns.In(string(n), f.Forget) }

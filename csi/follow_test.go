@@ -42,8 +42,8 @@ func (f *fakeNetwork) Connections(netip.AddrPort) ([]shareConnection, error) {
 	return slices.Clone(f.connections), f.unknown
 }
 
-func (f *fakeNetwork) Break(c flow.Flow) error {
-	f.broken = append(f.broken, c)
+func (f *fakeNetwork) Break(c flow.Socket) error {
+	f.broken = append(f.broken, c.Flow)
 	return f.stuck
 }
 
@@ -85,11 +85,12 @@ func TestConnectionsToTheFormerPodAreRedirected(t *testing.T) {
 		again     time.Duration
 	}{
 		{"another pod serves → the connection to the former is closed", fakeNetwork{serving: newPod, connections: []shareConnection{to(first, oldPod), to(second, newPod)}}, []flow.Flow{first}, nil, true, followInterval},
-		{"another pod accepts connections and does not serve yet → it is closed, too", fakeNetwork{serving: newPod, silent: boom, connections: []shareConnection{to(first, oldPod), to(second, newPod)}}, []flow.Flow{first}, nil, true, followRetryInterval},
-		{"it is being opened, and the kernel tries again soon → it is forgotten", fakeNetwork{serving: newPod, silent: boom, connections: []shareConnection{opening(first, oldPod, soonRetry), to(second, oldPod)}}, []flow.Flow{second}, []flow.Flow{first}, true, followRetryInterval},
+		{"another pod accepts connections and does not serve yet → it stays: the former server may work", fakeNetwork{serving: newPod, silent: boom, connections: []shareConnection{to(first, oldPod), to(second, newPod)}}, nil, nil, false, followRetryInterval},
+		{"it is being opened, and the kernel tries again soon → it is forgotten", fakeNetwork{serving: newPod, silent: boom, connections: []shareConnection{opening(first, oldPod, soonRetry), to(second, oldPod)}}, nil, []flow.Flow{first}, true, followRetryInterval},
+		{"it is being opened, and its next try may be on its way → it stays until the next look", fakeNetwork{serving: newPod, silent: boom, connections: []shareConnection{opening(first, oldPod, tryUnderWay-1)}}, nil, nil, false, followRetryInterval},
 		{"it is being opened, and the kernel tries again late → it is closed", fakeNetwork{serving: newPod, silent: boom, connections: []shareConnection{opening(first, oldPod, soonRetry+1)}}, []flow.Flow{first}, nil, true, followRetryInterval},
 		{"it is being opened to the pod that serves, and the kernel tries again soon → it stays", fakeNetwork{serving: newPod, connections: []shareConnection{opening(first, newPod, abortedPause)}}, nil, nil, false, followInterval},
-		{"it is being opened to the pod that serves, and the kernel tries again late → it is closed", fakeNetwork{serving: newPod, connections: []shareConnection{opening(first, newPod, abortedPause+1)}}, []flow.Flow{first}, nil, true, followInterval},
+		{"it is being opened to the pod that serves, and the kernel tries again late → it is closed", fakeNetwork{serving: newPod, silent: boom, connections: []shareConnection{opening(first, newPod, abortedPause+1)}}, []flow.Flow{first}, nil, true, followRetryInterval},
 		{"the same pod serves → none is closed", fakeNetwork{serving: oldPod, connections: []shareConnection{to(first, oldPod)}}, nil, nil, false, followInterval},
 		{"no pod accepts connections → none is closed", fakeNetwork{closed: boom, connections: []shareConnection{to(first, oldPod), opening(second, oldPod, time.Second)}}, nil, nil, false, followRetryInterval},
 		{"the kernel does not track connections → none is closed", fakeNetwork{closed: flow.ErrNoPeer, connections: []shareConnection{to(first, oldPod)}}, nil, nil, false, followInterval},

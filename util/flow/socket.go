@@ -63,10 +63,29 @@ func To(remote netip.AddrPort) ([]Socket, error) {
 }
 
 // Break ends a connection at once, even one of the kernel's own: its user sees it aborted, and its peer gets a reset.
-// Break also forgets the connection (Forget): the kernel decides again where the next connection from the same port
-// goes. It succeeds if the connection has ended already. If the kernel cannot destroy connections (it lacks
-// CONFIG_INET_DIAG_DESTROY), Break only forgets it and returns an error. The peer of the next packet then resets it.
-func (f Flow) Break() error {
+// It succeeds if the connection has ended already. Afterwards the kernel decides again where the next connection from
+// the same port goes:
+//
+//	established     the reset marks the tracking entry as closed, and the next first packet replaces it
+//	being opened    no reset is sent, so the entry is removed before the socket (Forget)
+//
+// The user may open the next connection before Break returns. So Break removes no entry after the socket: it would be
+// that of the next connection, whose answers would then find no way back. If the kernel cannot destroy connections (it
+// lacks CONFIG_INET_DIAG_DESTROY), Break only forgets the connection and returns an error. The peer of the next packet
+// then resets it.
+func (s Socket) Break() error {
+	if s.Opening {
+		return errors.Join(s.Forget(), s.destroy())
+	}
+	err := s.destroy()
+	if err != nil {
+		err = errors.Join(err, s.Forget())
+	}
+	return err
+}
+
+// destroy makes the kernel abort the socket of a connection.
+func (f Flow) destroy() error {
 	data := f.diag()
 	binary.NativeEndian.PutUint32(data[4:], ^uint32(0)) // in any state
 	for i := range 8 {
@@ -75,13 +94,10 @@ func (f Flow) Break() error {
 	_, err := request(unix.NETLINK_INET_DIAG, netlink.Message{
 		Header: netlink.Header{Type: sockDestroy, Flags: netlink.Request | netlink.Acknowledge}, Data: data,
 	})
-	if errors.Is(err, unix.ENOENT) {
-		err = nil
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("closing the connection from %s to %s: %w", f.Local, f.Remote, err)
 	}
-	if err != nil {
-		err = fmt.Errorf("closing the connection from %s to %s: %w", f.Local, f.Remote, err)
-	}
-	return errors.Join(err, f.Forget())
+	return nil
 }
 
 // diag is a struct inet_diag_req_v2 about a connection. A zero Local matches any.
