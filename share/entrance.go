@@ -1,6 +1,8 @@
 package share
 
 import (
+	"github.com/sirupsen/logrus"
+
 	"github.com/longhorn-lep/longhorn-manager/share/firewall"
 	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/util/boottime"
@@ -19,21 +21,40 @@ type entrance struct {
 	listener    *ganesha.Listener // nil: the port is closed until a server runs
 }
 
-// openEntrance opens the port. limited receives whether the kernel limits the clients. A failure is logged: the share
-// works without the entrance, but clients wait longer, or lose their locks.
+// entranceSteps are the steps of opening, in their order.
+type entranceSteps struct {
+	dropRefusals, showOneSource func() error
+	limitClients                func()
+	listen                      func() (*ganesha.Listener, error)
+}
+
+// openEntrance opens the port. limited receives whether the kernel limits the clients.
 func openEntrance(o Options, limited func(error)) *entrance {
-	if err := firewall.DropRefusals(o.NFSPort); err != nil {
-		o.Log.WithError(err).Warn("Cannot drop the refusals of the NFS port. Clients that find no server retry after 3 s instead of 1 s")
+	clients := firewall.NewClientFilter(o.ClientsFile, o.NFSPort, boottime.Now, limited, o.Log)
+	e := entranceSteps{
+		dropRefusals:  func() error { return firewall.DropRefusals(o.NFSPort) },
+		limitClients:  clients.Update,
+		showOneSource: func() error { return firewall.ShowOneSource(o.NFSPort) },
+		listen:        func() (*ganesha.Listener, error) { return ganesha.Listen(o.NFSPort, o.WakeLibrary) },
+	}.open(o.Log)
+	e.clients = clients
+	return e
+}
+
+// open logs failures: the share works without the entrance, but clients wait longer, or lose their locks.
+func (s entranceSteps) open(log *logrus.Entry) *entrance {
+	e := &entrance{}
+	if err := s.dropRefusals(); err != nil {
+		log.WithError(err).Warn("Cannot drop the refusals of the NFS port. Clients that find no server retry after 3 s instead of 1 s")
 	}
-	e := &entrance{clients: firewall.NewClientFilter(o.ClientsFile, o.NFSPort, boottime.Now, limited, o.Log)}
-	e.clients.Update()
-	err := firewall.ShowOneSource(o.NFSPort)
+	s.limitClients()
+	err := s.showOneSource()
 	if err != nil {
-		o.Log.WithError(err).Warn("The kernel cannot show the server one source address for all clients. A client loses its locks if its address changes when the share moves")
+		log.WithError(err).Warn("The kernel cannot show the server one source address for all clients. A client loses its locks if its address changes when the share moves")
 	}
 	e.isOneSource = err == nil
-	if e.listener, err = ganesha.Listen(o.NFSPort, o.WakeLibrary); err != nil {
-		o.Log.WithError(err).Warn("The NFS port stays closed while no server runs. Clients that find no server retry after 1 s")
+	if e.listener, err = s.listen(); err != nil {
+		log.WithError(err).Warn("The NFS port stays closed while no server runs. Clients that find no server retry after 1 s")
 	}
 	return e
 }

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -9,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/share/ganesha"
 	"github.com/longhorn-lep/longhorn-manager/share/nfsclient"
 	"github.com/longhorn-lep/longhorn-manager/util/netns"
 )
@@ -27,6 +31,27 @@ func (r *role) dial() net.Conn {
 	r.t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(r.t, conn.SetDeadline(time.Now().Add(patience)))
 	return conn
+}
+
+// TestThePortIsOpenedAfterItsRules: no client may connect before it is known which clients may, and with which address
+// the server sees them. Without rules the share works nevertheless.
+func TestThePortIsOpenedAfterItsRules(t *testing.T) {
+	for _, failure := range []error{nil, errors.New("no nftables")} {
+		logger, hook := logtest.NewNullLogger()
+		var done []string
+		step := func(name string) func() error {
+			return func() error { done = append(done, name); return failure }
+		}
+		e := entranceSteps{
+			dropRefusals: step("refusals"), showOneSource: step("one source"),
+			limitClients: func() { done = append(done, "clients") },
+			listen:       func() (*ganesha.Listener, error) { return nil, step("port")() },
+		}.open(logrus.NewEntry(logger))
+		assert.Equal(t, []string{"refusals", "clients", "one source", "port"}, done)
+		assert.Equal(t, failure == nil, e.isOneSource)
+		assert.Len(t, hook.Entries, map[bool]int{true: 0, false: 3}[failure == nil])
+		e.close()
+	}
 }
 
 // TestAClientConnectsBeforeTheVolumeIsHere: the port is open first, only for listed clients, and the first server

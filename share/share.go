@@ -110,6 +110,7 @@ func serve(ctx context.Context, o Options, v *volume, e *entrance, health *healt
 		request = 0
 	}
 	s.stop(request, killTimeout)
+	e.close() // before its rules: no client connects to a share without a server that will have none
 	if err := port.end(s.isStopped()); err != nil {
 		o.Log.WithError(err).Warn("The rules for the NFS port were not removed")
 	}

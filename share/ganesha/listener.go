@@ -51,8 +51,11 @@ func listen(family int, address unix.Sockaddr) (*Listener, error) {
 		return nil, err
 	}
 	l := &Listener{file: os.NewFile(uintptr(fd), "the NFS port")}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return nil, errors.Join(err, l.Close())
+	// as Ganesha does with a socket of its own; connections inherit SO_KEEPALIVE
+	for _, option := range []int{unix.SO_REUSEADDR, unix.SO_KEEPALIVE} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, 1); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
 	}
 	if err := unix.Bind(fd, address); err != nil {
 		return nil, errors.Join(err, l.Close())

@@ -108,15 +108,10 @@ static int is_listener(int fd, const struct sockaddr *address, socklen_t length)
 }
 
 /* bind replaces libc's function for all of Ganesha. If the address is that of the listening socket, fd becomes that
- * socket. SO_KEEPALIVE is the only option that Ganesha sets before and that connections inherit. */
+ * socket, with the options that the share manager has set. */
 int bind(int fd, __CONST_SOCKADDR_ARG address, socklen_t length)
 {
-	int alive = 0;
-	socklen_t alive_length = sizeof(alive);
-
 	if (!is_listener(fd, address.__sockaddr__, length))
 		return (int)syscall(SYS_bind, fd, address.__sockaddr__, length);
-	if (getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &alive, &alive_length) == 0)
-		setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &alive, alive_length);
 	return dup2(listener, fd) < 0 ? -1 : 0;
 }
