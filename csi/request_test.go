@@ -77,13 +77,13 @@ func TestParseParameters(t *testing.T) {
 		},
 		{name: "no replicas are refused", params: map[string]string{"numberOfReplicas": "0"}, err: `parameter numberOfReplicas: value "0" must be a whole number from 1 to 20`},
 		{name: "too many replicas are refused", params: map[string]string{"numberOfReplicas": "21"}, err: "numberOfReplicas"},
-		{name: "an anti-affinity of no known word is refused", params: map[string]string{"replicaZoneSoftAntiAffinity": "true"}, err: `parameter replicaZoneSoftAntiAffinity: value "true" is none of ignored, enabled, disabled`},
-		{name: "a balance of no known word is refused", params: map[string]string{"replicaAutoBalance": "true"}, err: `parameter replicaAutoBalance: value "true" is none of ignored, disabled, least-effort, best-effort`},
+		{name: "an anti-affinity of no known word is refused", params: map[string]string{"replicaZoneSoftAntiAffinity": "true"}, err: `parameter replicaZoneSoftAntiAffinity: value "true" must be one of ignored, enabled, disabled`},
+		{name: "a balance of no known word is refused", params: map[string]string{"replicaAutoBalance": "true"}, err: `parameter replicaAutoBalance: value "true" must be one of ignored, disabled, least-effort, best-effort`},
 		{name: "a timeout in words is refused", params: map[string]string{"staleReplicaTimeout": "soon"}, err: "staleReplicaTimeout"},
-		{name: "another file system is refused", params: map[string]string{"fsType": "btrfs"}, err: `parameter fsType: value "btrfs" is none of ext4, xfs`},
+		{name: "another file system is refused", params: map[string]string{"fsType": "btrfs"}, err: `parameter fsType: value "btrfs" must be one of ext4, xfs`},
 		{name: "a local replica is asked for", params: map[string]string{"dataLocality": "best-effort"}, want: parameters{staleMinutes: 2880, fsType: "ext4", options: allIgnored, locality: "best-effort"}},
 		{name: "a strictly local replica is asked for", params: map[string]string{"dataLocality": "strict-local"}, want: parameters{staleMinutes: 2880, fsType: "ext4", options: allIgnored, locality: "strict-local"}},
-		{name: "an unknown locality is refused", params: map[string]string{"dataLocality": "near"}, err: `parameter dataLocality: value "near" is none of disabled, best-effort, strict-local`},
+		{name: "an unknown locality is refused", params: map[string]string{"dataLocality": "near"}, err: `parameter dataLocality: value "near" must be one of disabled, best-effort, strict-local`},
 		{name: "a restore is refused", params: map[string]string{"fromBackup": "s3://b@r/?volume=v"}, err: "parameter fromBackup"},
 		{name: "encryption is refused", params: map[string]string{"encrypted": "true"}, err: "leave the parameter out or set it to false"},
 		{name: "no encryption is accepted", params: map[string]string{"encrypted": "false"}, want: parameters{staleMinutes: 2880, fsType: "ext4", options: allIgnored}},
@@ -101,9 +101,9 @@ func TestParseParameters(t *testing.T) {
 			params: map[string]string{
 				"numberOfReplicas": "0", "fsType": "btrfs", "mkfsParams": "/dev/sda", "dataLocality": "near", "shareManagerTolerations": "key=a:Never", "encrypted": "true", "diskSelector": "ssd",
 			},
-			err: `parameter dataLocality: value "near" is none of disabled, best-effort, strict-local; ` +
+			err: `parameter dataLocality: value "near" must be one of disabled, best-effort, strict-local; ` +
 				`parameter encrypted: value "true" asks for encryption, which is not offered; leave the parameter out or set it to false; ` +
-				`parameter fsType: value "btrfs" is none of ext4, xfs; ` +
+				`parameter fsType: value "btrfs" must be one of ext4, xfs; ` +
 				`parameter numberOfReplicas: value "0" must be a whole number from 1 to 20; ` +
 				`parameter shareManagerTolerations: "key=a:Never" must be key=value:Effect or key:Effect`,
 		},

@@ -169,7 +169,7 @@ spec:
         : variables.name in variables.readOnly ?
           (variables.plain == variables.readOnly[variables.name] ? '' : 'cannot be set: the setting is read-only')
         : variables.name in variables.options ?
-          (variables.plain in variables.options[variables.name] ? '' : 'is none of ' + variables.options[variables.name].join(', '))
+          (variables.plain in variables.options[variables.name] ? '' : 'must be one of ' + variables.options[variables.name].join(', '))
         : variables.name in variables.flag ?
           (variables.plain in ['true', 'false'] ? '' : 'is neither true nor false')
         : variables.name in variables.whole ?

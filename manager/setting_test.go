@@ -77,7 +77,7 @@ func TestUpdateSetting(t *testing.T) {
 	})
 	t.Run("no option → refused with the options", func(t *testing.T) {
 		_, err := newBench(t).UpdateSetting(t.Context(), "replica-auto-balance", "much")
-		wantInvalid(t, err, "value", `value: setting replica-auto-balance with invalid value "much": it is none of disabled, least-effort, best-effort`)
+		wantInvalid(t, err, "value", `value: setting replica-auto-balance with invalid value "much": it must be one of disabled, least-effort, best-effort`)
 	})
 	t.Run("an unknown name → not found", func(t *testing.T) {
 		_, err := newBench(t).UpdateSetting(t.Context(), "nix", "1")

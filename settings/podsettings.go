@@ -209,7 +209,7 @@ func checkNodeSelector(text string) error {
 
 func checkPriorityClassName(text string) error {
 	if problems := validation.IsDNS1123Subdomain(text); len(problems) > 0 {
-		return fmt.Errorf("is no name of a PriorityClass: %s", strings.Join(problems, ", "))
+		return fmt.Errorf("is not the name of a PriorityClass: %s", strings.Join(problems, ", "))
 	}
 	return nil
 }

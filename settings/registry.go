@@ -287,7 +287,7 @@ var settingDefinitions = []Definition{
 	{
 		Name: PriorityClass, DisplayName: "Priority Class", Category: CategoryDangerZone,
 		Type: TypeString, Default: "", rule: checkPriorityClassName, values: "an existing PriorityClass",
-		Pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", PatternSays: "is no name of a PriorityClass: a lowercase RFC 1123 subdomain",
+		Pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", PatternSays: "is not the name of a PriorityClass: a lowercase RFC 1123 subdomain",
 		Effect:      EffectNewPods,
 		Description: "The PriorityClass of instance managers and of the pods of shared volumes. If it is empty, or the class no longer exists when a pod is created, instance managers get system-node-critical and the pods of shared volumes get system-cluster-critical.",
 	},

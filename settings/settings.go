@@ -158,7 +158,7 @@ type Values func(Name) string
 func (v Values) Int(name Name) int64 {
 	n, err := strconv.ParseInt(v.read(name, TypeInt), 10, 64)
 	if err != nil {
-		panic("BUG: the default of setting " + string(name) + " is no number")
+		panic("BUG: the default of setting " + string(name) + " is not a number")
 	}
 	return n
 }
@@ -200,7 +200,7 @@ func (d Definition) checkValue(value string) error {
 	case d.ReadOnly && value != d.Default:
 		return fmt.Errorf("cannot be set: the setting is read-only")
 	case len(d.Options) > 0 && !slices.Contains(d.Options, value):
-		return fmt.Errorf("is none of %s", strings.Join(d.Options, ", "))
+		return fmt.Errorf("must be one of %s", strings.Join(d.Options, ", "))
 	}
 	switch d.Type {
 	case TypeInt:

@@ -53,7 +53,7 @@ func TestCheckSetting(t *testing.T) {
 		{"what is read-only → refused", "current-longhorn-version", "v2", `setting current-longhorn-version with invalid value "v2": it cannot be set: the setting is read-only`},
 		{"yes → refused", "replica-soft-anti-affinity", "yes", `setting replica-soft-anti-affinity with invalid value "yes": it is neither true nor false`},
 		{"an option → valid", "node-drain-policy", "block-for-eviction", ""},
-		{"no option → refused, with the options", "replica-auto-balance", "most", `setting replica-auto-balance with invalid value "most": it is none of disabled, least-effort, best-effort`},
+		{"no option → refused, with the options", "replica-auto-balance", "most", `setting replica-auto-balance with invalid value "most": it must be one of disabled, least-effort, best-effort`},
 		{"an absolute path → valid", "default-data-path", "/mnt/a", ""},
 		{"a relative path → refused", "default-data-path", "mnt/a", `setting default-data-path with invalid value "mnt/a": it must be an absolute path`},
 		{"the root directory in disguise → refused", "default-data-path", "/a/..", `setting default-data-path with invalid value "/a/..": it is a directory of the system; give a disk a file system of its own, mounted for example at /mnt/disk1`},
@@ -96,7 +96,7 @@ func TestCheckSetting(t *testing.T) {
 		{"a class → valid", "priority-class", "system-cluster-critical", ""},
 		{
 			"no name of a class → refused", "priority-class", "High",
-			`setting priority-class with invalid value "High": it is no name of a PriorityClass: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+			`setting priority-class with invalid value "High": it is not the name of a PriorityClass: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 		},
 		{"kinds of owners → valid", "blacklist-for-auto-delete-pod-when-volume-detached-unexpectedly", "apps/StatefulSet;apps/DaemonSet", ""},
 		{

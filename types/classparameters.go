@@ -170,7 +170,7 @@ func (p ClassParameter) check(value string) (hasEffect bool, err error) {
 	}
 	switch {
 	case p.Values != nil && !slices.Contains(p.Values, value):
-		return false, fmt.Errorf("is none of %s", strings.Join(p.Values, ", "))
+		return false, fmt.Errorf("must be one of %s", strings.Join(p.Values, ", "))
 	case p.Offered, slices.Contains(p.Neutral, value):
 		return true, nil
 	case p.Moot:

@@ -15,15 +15,15 @@ func TestCheckClassParameter(t *testing.T) {
 	const (
 		neutral   = "neutral"
 		noEffect  = "no effect" // accepted; the author of the class is informed
-		noneOf    = "is none of "
+		oneOf     = "must be one of "
 		notOffers = "which is not offered"
 	)
 	for _, c := range []struct{ name, value, want string }{
 		{"numberOfReplicas", "3", neutral}, // the driver acts on it, and has its own rule
-		{"dataLocality", "near", `parameter dataLocality: value "near" is none of disabled, best-effort, strict-local`},
+		{"dataLocality", "near", `parameter dataLocality: value "near" must be one of disabled, best-effort, strict-local`},
 		{"share", "yes", `parameter share: value "yes" is neither true nor false`},
 		{"fstype", "xfs", neutral},
-		{"FSTYPE", "btrfs", `value "btrfs" is none of ext4, xfs`},
+		{"FSTYPE", "btrfs", `value "btrfs" must be one of ext4, xfs`},
 
 		{"encrypted", "", neutral},
 		{"encrypted", " false ", neutral},
@@ -56,7 +56,7 @@ func TestCheckClassParameter(t *testing.T) {
 		{"offlineRebuilding", "ignored", neutral},
 		{"offlineRebuilding", "disabled", neutral},
 		{"offlineRebuilding", "enabled", notOffers},
-		{"offlineRebuilding", "true", noneOf + "ignored, enabled, disabled"},
+		{"offlineRebuilding", "true", oneOf + "ignored, enabled, disabled"},
 
 		{"cloneMode", "full-copy", neutral},
 		{"cloneMode", "linked-clone", neutral},
@@ -65,7 +65,7 @@ func TestCheckClassParameter(t *testing.T) {
 		{"backupCompressionMethod", "none", neutral},
 		{"backupCompressionMethod", "lz4", neutral},
 		{"backupCompressionMethod", "gzip", neutral},
-		{"backupCompressionMethod", "zip", noneOf + "none, lz4, gzip"},
+		{"backupCompressionMethod", "zip", oneOf + "none, lz4, gzip"},
 		{"backupBlockSize", "2097152", neutral},
 		{"backupBlockSize", "4194304", noEffect},
 		{"backupTargetName", "default", neutral},
@@ -74,7 +74,7 @@ func TestCheckClassParameter(t *testing.T) {
 		{"freezeFilesystemForSnapshot", "enabled", noEffect},
 		{"snapshotDataIntegrity", "ignored", neutral},
 		{"snapshotDataIntegrity", "fast-check", noEffect},
-		{"snapshotDataIntegrity", "slow-check", noneOf},
+		{"snapshotDataIntegrity", "slow-check", oneOf},
 		{"snapshotMaxCount", "250", neutral},
 		{"snapshotMaxCount", "7", noEffect},
 		{"snapshotMaxSize", "0", neutral},

@@ -19,7 +19,7 @@ var fsTypes = []string{FSTypeExt4, FSTypeXFS}
 // follows the value.
 func CheckFSType(value string) error {
 	if !slices.Contains(fsTypes, value) {
-		return fmt.Errorf("is none of %s", strings.Join(fsTypes, ", "))
+		return fmt.Errorf("must be one of %s", strings.Join(fsTypes, ", "))
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func parseMkfsParams(fsType, value string) ([]string, error) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		if len(arg) < 2 || arg[0] != '-' {
-			return nil, fmt.Errorf("has the argument %q, which is no option: mkfs may be given no device, file or size", arg)
+			return nil, fmt.Errorf("has the argument %q, which is not an option: mkfs may be given no device, file or size", arg)
 		}
 		letter, text := arg[1:2], arg[2:]
 		option, ok := mkfsOptions[fsType][letter]

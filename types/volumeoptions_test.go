@@ -120,6 +120,6 @@ func TestEachVolumeOptionIsAParameterOfAStorageClass(t *testing.T) {
 			assert.True(t, hasEffect, "%s=%s", o.Name, value)
 		}
 		_, err := CheckClassParameter(o.Name, "nix")
-		assert.EqualError(t, err, "parameter "+o.Name+`: value "nix" is none of `+strings.Join(o.Values, ", "))
+		assert.EqualError(t, err, "parameter "+o.Name+`: value "nix" must be one of `+strings.Join(o.Values, ", "))
 	}
 }

@@ -117,7 +117,7 @@ func TestProblemsOfTheConfigMapAreToldOnceAndTheRestIsApplied(t *testing.T) {
 	h.ExpectWrites("create settings/default-replica-count", "create settings/log-level", "update settings/default-replica-count/status", "update settings/log-level/status")
 	assert.Equal(t, "Info", valueOf(t, d, "log-level"), "a setting whose value is refused gets its default")
 	h.ExpectEvents(
-		`Warning DefaultSettingInvalid longhorn-default-setting: setting log-level with invalid value "loud": it is none of Panic, Fatal, Error, Warn, Info, Debug, Trace`,
+		`Warning DefaultSettingInvalid longhorn-default-setting: setting log-level with invalid value "loud": it must be one of Panic, Fatal, Error, Warn, Info, Debug, Trace`,
 		`Warning DefaultSettingInvalid longhorn-default-setting: setting "nix" does not exist`)
 	syncAll(t, h, c, count)
 	h.ExpectEvents()

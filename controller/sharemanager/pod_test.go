@@ -52,7 +52,7 @@ func TestParametersOf(t *testing.T) {
 	_, refused = parametersOf(claim("", map[string]string{"shareManagerNodeSelector": "a:b;a:c"}))
 	assert.Equal(t, `shareManagerNodeSelector: "a:b;a:c" has the label "a" twice`, refused)
 	_, refused = parametersOf(claim("btrfs", map[string]string{"nfsSquash": "some"}))
-	assert.Equal(t, `fsType: "btrfs" is none of ext4, xfs; nfsSquash: "some" must be none, root or all`, refused)
+	assert.Equal(t, `fsType: "btrfs" must be one of ext4, xfs; nfsSquash: "some" must be none, root or all`, refused)
 	_, refused = parametersOf(claim("", map[string]string{"mkfsParams": "/dev/sda"}))
 	assert.Empty(t, refused, "what has a file system is served all the same")
 }

@@ -132,7 +132,7 @@ func parse(args []string) (options, error) {
 	}
 	for name := range strings.SplitSeq(o.parts, ",") {
 		if !slices.Contains(partNames(), name) {
-			return o, fmt.Errorf("-parts: %q is none of %s", name, strings.Join(partNames(), ", "))
+			return o, fmt.Errorf("-parts: %q must be one of %s", name, strings.Join(partNames(), ", "))
 		}
 	}
 	var err error
