@@ -48,8 +48,6 @@ type Interval struct {
 	By Number `json:"by"`
 }
 
-func (i Interval) isZero() bool { return i.By == 0 }
-
 // gaveUp reports whether the interval contains a border with this number.
 func (i Interval) gaveUp(n Number) bool { return i.To < n && n < i.By }
 
