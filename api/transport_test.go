@@ -82,7 +82,7 @@ func TestTransport(t *testing.T) {
 		{"another certificate → nothing", secure, client.Trust{CA: testCA(t)}, ""},
 		{"another certificate while the mode is on → nothing", secure, client.Trust{CA: testCA(t), Trusted: true}, ""},
 		{"a daemon without TLS, no CA published → no token", plain, client.Trust{}, "|body"},
-		{"a daemon without TLS beside newer ones, the mode is on → no token", plain, client.Trust{CA: ca, Trusted: true}, "|body"},
+		{"a daemon without TLS among newer ones, the mode is on → no token", plain, client.Trust{CA: ca, Trusted: true}, "|body"},
 		{"a daemon without TLS, the mode is off → nothing", plain, client.Trust{CA: ca}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -26,7 +26,7 @@ const leaseDuration = 8 * time.Second
 // every daemon knows where to forward requests.
 type leadership struct {
 	identity         string
-	leader           atomic.Value  // string: the identity of the leader, "" while there is none
+	leader           atomic.Value  // string: the identity of the leader, "" while no daemon leads
 	successorTimeout time.Duration // for a successor, when this daemon hands over
 }
 

@@ -231,7 +231,10 @@ func (f *follower) tell(err error) {
 // lead.
 func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *followedShare, timeout time.Duration) (answered bool, err error) {
 	log := f.log.WithField("server", server)
-	connectCtx, connected := context.WithTimeout(ctx, timeout)
+	// one limit for both steps: no share delays another one for longer than followTimeout
+	askCtx, asked := context.WithTimeout(ctx, max(timeout, acceptedTimeout))
+	defer asked()
+	connectCtx, connected := context.WithTimeout(askCtx, timeout)
 	defer connected()
 	pod, conn, err := f.network.Connect(connectCtx, server)
 	isKnown := err == nil
@@ -243,8 +246,6 @@ func (f *follower) follow(ctx context.Context, server netip.AddrPort, p *followe
 	if isKnown {
 		err = f.redirect(server, pod, false)
 	}
-	askCtx, asked := context.WithTimeout(ctx, max(timeout, acceptedTimeout))
-	defer asked()
 	if silent := f.network.Ask(askCtx, conn); silent != nil {
 		log.WithError(silent).Debug("The share's server does not answer")
 		if conn != nil {

@@ -315,7 +315,7 @@ func TestAServerThatDiesIsStartedAgain(t *testing.T) {
 	s.good()
 	require.NoError(t, s.w.exited(s.now))
 	assert.False(t, s.w.serving(s.now))
-	assert.Contains(t, s.step(), startServer, "at once, for it had lived long")
+	assert.Contains(t, s.step(), startServer, "at once, because it had lived long")
 	for _, wait := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second} {
 		require.NoError(t, s.w.exited(s.now))
 		assert.NotContains(t, s.after(wait-time.Millisecond), startServer)

@@ -69,7 +69,7 @@ func placing(o VolumeOption) VolumeOption {
 	return o
 }
 
-// FindVolumeOption returns the option with that name; false: there is none.
+// FindVolumeOption returns the option with that name; false: no option has it.
 func FindVolumeOption(name string) (VolumeOption, bool) {
 	i := slices.IndexFunc(VolumeOptionTable, func(o VolumeOption) bool { return o.Name == name })
 	if i < 0 {

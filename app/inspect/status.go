@@ -19,7 +19,7 @@ type Status struct {
 	Nodes     []NodeStatus      `json:"nodes"`
 	Volumes   []VolumeStatus    `json:"volumes"`
 	Findings  []explain.Finding `json:"findings"`
-	// Causes are the Findings in order of causes, for the table.
+	// Causes are the Findings for the table: each cause is followed by its consequences.
 	Causes []explain.Cause `json:"-"`
 	// Unseen lists the kinds that the user may not read. Results that depend on them are missing.
 	Unseen []string `json:"unseen,omitempty"`
@@ -40,7 +40,7 @@ type NodeStatus struct {
 // VolumeStatus is the status of one volume; its size is in bytes.
 type VolumeStatus struct {
 	Name string `json:"name"`
-	// Claim is the claim that uses the volume, as namespace/name; empty: there is none.
+	// Claim is the claim that uses the volume, as namespace/name; empty: no claim uses it.
 	Claim      string                    `json:"claim,omitempty"`
 	State      longhorn.VolumeState      `json:"state"`
 	Robustness longhorn.VolumeRobustness `json:"robustness"`

@@ -67,7 +67,7 @@ func (m reviewCache[T]) add(key cacheKey, answer T, isPositive bool, askedAt tim
 	m.negative.Add(key, cachedReview[T]{answer, askedAt.Add(negativeTTL)})
 }
 
-// get returns the stored answer. If there is none, it calls ask, provided that the budget allows it. ask returns
+// get returns the stored answer. Without one, it calls ask, provided that the budget allows it. ask returns
 // the answer and whether the answer is positive. Concurrent requests with the same question share one call. Errors
 // are not stored.
 func (m reviewCache[T]) get(ctx context.Context, key cacheKey, budget *rate.Limiter, ask func(context.Context) (T, bool, error)) (T, error) {

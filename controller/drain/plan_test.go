@@ -134,7 +134,7 @@ func TestWhichNodesAreKept(t *testing.T) {
 		{"an engine runs → its node is kept, and those of its copies", world(attached("v", "a", "b", "c")), []string{"a", "b", "c"}},
 		{"an engine runs on a cordoned node → it is kept, and so are those of its copies", world(attached("v", "a", "a", "b"), cordoned("a", now)), []string{"a", "b"}},
 		{"an engine runs, under always-allow → its node is kept", world(policy(settings.DrainAlwaysAllow), attached("v", "a", "a", "b")), []string{"a"}},
-		{"an engine shall run and does not yet → its node is kept", world(policy(settings.DrainAlwaysAllow), attached("v", "a", "a", "b"), engine(func(e *longhorn.Engine) { e.Status.CurrentState = "" })), []string{"a"}},
+		{"an engine must run and does not run yet → its node is kept", world(policy(settings.DrainAlwaysAllow), attached("v", "a", "a", "b"), engine(func(e *longhorn.Engine) { e.Status.CurrentState = "" })), []string{"a"}},
 		{"an engine is stopping → its node is kept", world(policy(settings.DrainAlwaysAllow), attached("v", "a", "a", "b"), engine(func(e *longhorn.Engine) {
 			e.Spec.DesireState, e.Status.CurrentState = longhorn.DesireStateStopped, longhorn.InstanceStateStopping
 		})), []string{"a"}},

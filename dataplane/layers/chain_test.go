@@ -54,7 +54,7 @@ func TestChain(t *testing.T) {
 		{"the newest border is joined with the head", func() (Chain, error) {
 			return chain(4, sealed(0, 1, 1), sealed(1, 2, 2), head(2, 3)).Join(pt(2))
 		}, chain(4, sealed(0, 1, 1), head(1, 2, 3)), nil},
-		{"a border beside a merge → the layer has three files", func() (Chain, error) {
+		{"a border during a merge → the layer has three files", func() (Chain, error) {
 			return chain(5, sealed(0, 2, 1, 2), sealed(2, 3, 3), head(3, 4)).Join(pt(2))
 		}, chain(5, sealed(0, 3, 1, 2, 3), head(3, 4)), nil},
 		{"the head of a revert keeps its number when the border below it goes", func() (Chain, error) {

@@ -50,7 +50,7 @@ var kindNames = [...]string{
 	"an engine starts: the object records line and epoch", "follows the line", "marked blocks are made equal from", "the engine dies",
 	"a write is acknowledged, block", "a trim is acknowledged, block", "the engine dies in a write, block, on members", "a flush is acknowledged",
 	"the volume grows", "the object intends a snapshot", "prepares its next head", "the gate is shut, all members switch, the gate opens",
-	"flushes and stores 'flushed'", "the object says ready", "the attempt ends: the number leaves the line, the caller is told",
+	"flushes and stores 'flushed'", "the object says ready", "the attempt ends: the number leaves the line, the caller gets the error",
 	"is deleted by the user", "is shown by no member and leaves the line", "is held by a job", "is released", "joins border",
 	"moves a block (file, direction and block)", "removes a merged file", "puts a local head on", "the object records a revert to",
 	"drops layers before the object knows", "goes away", "comes back", "the object records an epoch without the failed members",
