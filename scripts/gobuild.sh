@@ -3,7 +3,7 @@
 # build takes minutes.
 # Usage: scripts/gobuild.sh OUTPUT [FLAG...]       (FLAG: of "go build"; PROGRESS=SECONDS: prints at this interval)
 set -euo pipefail
-output=$1
+output=$1 name=${1##*/}
 shift
 interval=${PROGRESS:-10}
 
@@ -15,7 +15,7 @@ trap '[ -z "$build" ] || kill "$build" 2>/dev/null || true; rm -f "$log"' EXIT
 problems() { grep -vE '^(go: downloading .*|[A-Za-z0-9_./~-]+)$' "$log" >&2 || true; }
 
 # "go list" downloads the modules first.
-echo "build: $output: looking for packages to compile, and downloading modules"
+echo "build: $name: looking for packages to compile, and downloading modules"
 if ! stale=$(go list -deps "$@" -f '{{if .Stale}}{{.ImportPath}}{{end}}' . 2>"$log"); then
 	problems
 	exit 1
@@ -30,11 +30,12 @@ while kill -0 "$build" 2>/dev/null; do
 		compiled=$(grep -cE '^[A-Za-z0-9_./~-]+$' "$log" || true)
 		[ "$compiled" -gt 0 ] || continue
 		if [ "$compiled" -ge "$total" ]; then
-			echo "build: $output: linking"
+			echo "build: $name: linking"
 			continue
 		fi
-		left=$(((SECONDS - began) * (total - compiled) / compiled))
-		echo "build: $output: $compiled of $total packages, about $((left / 60)) min $((left % 60)) s left"
+		left=$(((SECONDS - began) * (total - compiled) / compiled)) minutes=""
+		[ $left -lt 60 ] || minutes="$((left / 60)) min "
+		echo "build: $name: $compiled of $total packages, about $minutes$((left % 60)) s left"
 	fi
 	sleep 0.2
 done

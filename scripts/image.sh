@@ -89,7 +89,8 @@ make_root() {
 	need mmdebstrap
 	emulator
 	[ "$arch" = "$host" ] || takes="in an emulator, which takes ten minutes or longer"
-	say "making the base from Debian packages ($suite, $packages); $takes, the first time only"
+	say "making the base from Debian packages; $takes, the first time only"
+	fold -s -w 76 <<<"$suite: ${packages//,/ }" | sed 's/^/  /' >&3
 	rm -rf "$root.new" "$root.tar"
 	sources >"$cache/sources.list"
 	mmdebstrap --quiet --architectures="$arch" --variant=essential --include="$packages" \

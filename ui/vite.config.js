@@ -38,6 +38,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     target: 'es2022',
     reportCompressedSize: false,
+    chunkSizeWarningLimit: Infinity, // the budget above is the limit
   },
   test: { include: ['src/**/*.test.ts'], environment: 'node' },
 });
