@@ -33,7 +33,11 @@ type clients struct {
 // unavailable. ctx is the context of the process.
 func newClients(ctx context.Context, kubeconfig string, log *logrus.Entry) (*clients, error) {
 	setPings(log) // before the first connection
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	load := rest.InClusterConfig
+	if kubeconfig != "" {
+		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
+	}
+	config, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("configure the API client: %w", err)
 	}

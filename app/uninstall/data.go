@@ -31,9 +31,6 @@ func volumesAndData(s State, p *Plan) {
 	owned := map[string]bool{} // volumes: the leader deletes their children
 	for _, v := range s.of(volumes) {
 		owned[v.Name] = s.isHandled(v)
-		if users := s.Users[v.Name]; owned[v.Name] && len(users) > 0 { // first: a user can resolve this
-			p.Waits = append(p.Waits, fmt.Sprintf("volumes/%s (used by pods %s)", v.Name, firstNames(users)))
-		}
 	}
 	for _, r := range s.of(replicas) {
 		if !r.isDeleted() && owned[r.volume()] {
@@ -50,9 +47,6 @@ func volumesAndData(s State, p *Plan) {
 		p.end(engines, e, !s.isHandled(e) && len(s.of(replicas)) == 0, "")
 	}
 	for _, v := range s.of(volumes) {
-		if owned[v.Name] && len(s.Users[v.Name]) > 0 {
-			continue // it is already in Waits
-		}
 		p.end(volumes, v, !s.isHandled(v) && len(s.of(replicas)) == 0 && len(s.of(engines)) == 0, "")
 	}
 }
@@ -63,8 +57,7 @@ func (s State) isHandled(o Object) bool {
 	if s.hasDaemon("") {
 		return true
 	}
-	installed := slices.ContainsFunc(s.of(daemonSets), func(d Object) bool { return d.Name == types.AppManager && !d.isDeleted() })
-	return installed && s.Now.Before(o.DeletedAt.Add(s.untilDaemon("")))
+	return s.isManagerInstalled() && s.Now.Before(o.DeletedAt.Add(s.untilDaemon("")))
 }
 
 // untilDaemon returns how long to wait for a daemon on a node without one, or, if node is "", for any daemon. If the

@@ -48,7 +48,8 @@ type State struct {
 	Objects map[Kind][]Object
 	// Elsewhere are DaemonSets and objects of this product's kinds in other namespaces than the given one.
 	Elsewhere map[Kind][]Object
-	// Users are the pods that use a volume in deletion, as <namespace>/<name>, by the volume's name.
+	// Users are the pods that use a volume, as <namespace>/<name>, by the volume's name. Pods on nodes that do not answer
+	// are not among them after Patience.
 	Users map[string][]string
 	Now   time.Time
 	// Patience is Options.Patience.
@@ -98,7 +99,9 @@ type stage struct {
 
 // stages are in their order. A stage is complete when it has nothing to do and nothing to wait for.
 var stages = []stage{
-	// This is first, while the policies still protect the data. If a volume is created in the meantime, a later round sees
+	// This is first: while a pod uses a volume, the installation stays as it is.
+	{"pods that use volumes", usersOfVolumes},
+	// The policies still protect the data. If a volume is created in the meantime, a later round sees
 	// it, and refuses unless the deletion is confirmed. No policy refuses the deletions of this stage. The manager
 	// creates the ConfigMap again while its template exists, so one round deletes both.
 	{"the StorageClass's ConfigMap", deleteAll(configMaps)},
@@ -198,6 +201,30 @@ func nodesAndSettings(s State, p *Plan) {
 	deleteAll(append(unknown(s.of(definitions)), nodes, globalSettings)...)(s, p)
 }
 
+// usersOfVolumes waits for the pods that use volumes. Their kubelets need the CSI driver to unmount the volumes, and a
+// volume that is deleted is lost for them: a share would stop although pods have it mounted. Without a manager no pod
+// is waited for: the volumes are not served, and nothing would unmount them.
+func usersOfVolumes(s State, p *Plan) {
+	if !s.hasDaemon("") && !s.isManagerInstalled() {
+		return
+	}
+	for _, v := range s.of(volumes) {
+		if users := s.Users[v.Name]; len(users) > 0 {
+			p.Waits = append(p.Waits, fmt.Sprintf("pods %s, which use %s", firstNames(users), s.volumeText(v.Name)))
+		}
+	}
+}
+
+// volumeText names a volume by its claim, if it has one: "volume default/data (pvc-1)".
+func (s State) volumeText(name string) string {
+	for _, pv := range s.of(persistentVolumes) {
+		if pv.Volume == name && pv.Claim != "" {
+			return fmt.Sprintf("volume %s/%s (%s)", pv.ClaimNamespace, pv.Claim, name)
+		}
+	}
+	return "volume " + name
+}
+
 // newVolumes deletes the components that provision volumes, and waits for their pods, which finish their work. The
 // manager creates the StorageClass again while the ConfigMap exists, so an earlier stage deleted the ConfigMap.
 func newVolumes(s State, p *Plan) {
@@ -279,6 +306,11 @@ func (s State) awaitPod(o Object, p *Plan) {
 // isAlive reports whether a node's kubelet answers.
 func (s State) isAlive(node string) bool {
 	return slices.ContainsFunc(s.Objects[kubeNodes], func(o Object) bool { return o.Name == node && o.Ready })
+}
+
+// isManagerInstalled reports whether the daemons' DaemonSet exists and is not being deleted.
+func (s State) isManagerInstalled() bool {
+	return slices.ContainsFunc(s.of(daemonSets), func(d Object) bool { return d.Name == types.AppManager && !d.isDeleted() })
 }
 
 // hasDaemon reports whether a daemon runs on a node, or, if node is "", on any node.

@@ -78,7 +78,8 @@ func did(p Plan) []string {
 
 func TestRefusals(t *testing.T) {
 	label := map[string]string{types.InstallationLabel: types.InstallationValue}
-	const rest = ". To delete it permanently, set setting deleting-confirmation-flag to true; " +
+	const rest = ". To delete it permanently, set setting deleting-confirmation-flag to true " +
+		"(kubectl -n longhorn-system patch lhs deleting-confirmation-flag --type merge -p '{\"value\":\"true\"}'); " +
 		"if the settings no longer exist, give the uninstaller the argument --delete-volumes"
 	for _, tc := range []struct {
 		name   string
@@ -106,6 +107,40 @@ func TestRefusals(t *testing.T) {
 			p := plan(s)
 			assert.Equal(t, tc.want, p.Refused)
 			if tc.want != "" {
+				assert.Empty(t, p.Actions)
+			}
+		})
+	}
+}
+
+// TestPodsThatUseVolumes: nothing is removed while a pod uses a volume that a manager serves.
+func TestPodsThatUseVolumes(t *testing.T) {
+	w := confirmed(world{}.with(volumes, volume("v"), deleted(volume("w"), time.Minute)).
+		with(persistentVolumes, Object{Name: "pv", Provisioner: types.DriverName, Volume: "v", ClaimNamespace: "shop", Claim: "data"}).
+		with(configMaps, named(types.StorageClassConfigMap)))
+	set := Object{Name: types.AppManager, UID: "set", Labels: map[string]string{types.LabelApp: types.AppManager}}
+	users := map[string][]string{"v": {"shop/web-0", "shop/web-1"}, "w": {"shop/db-0"}, "gone": {"shop/x"}}
+	waits := []string{"pods shop/web-0, shop/web-1, which use volume shop/data (v)", "pods shop/db-0, which use volume w"}
+	for _, tc := range []struct {
+		name  string
+		w     world
+		users map[string][]string
+		waits []string
+	}{
+		{"a daemon runs", w.with(pods, daemon("a")), users, waits},
+		{"the DaemonSet is there, no daemon is ready", w.with(daemonSets, set), users, waits},
+		{"no pod uses a volume", w.with(daemonSets, set), nil, nil},
+		{"the manager is gone", w, users, nil},
+		{"the DaemonSet is being deleted", w.with(daemonSets, deleted(set, time.Second)), users, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := tc.w.state()
+			s.Users = tc.users
+			p := plan(s)
+			assert.Equal(t, tc.waits, p.Waits)
+			if tc.waits == nil {
+				assert.Equal(t, []string{"delete configmaps/longhorn-storageclass"}, did(p))
+			} else {
 				assert.Empty(t, p.Actions)
 			}
 		})

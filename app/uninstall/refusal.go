@@ -26,10 +26,10 @@ func (s State) refusal() string {
 	}
 	var names []string
 	for _, v := range s.of(volumes) {
-		names = append(names, "volume "+v.Name)
+		names = append(names, s.volumeText(v.Name))
 	}
 	for _, r := range s.of(replicas) {
-		if r.Path != "" && !slices.Contains(names, "volume "+r.volume()) {
+		if r.Path != "" && !slices.ContainsFunc(s.of(volumes), func(v Object) bool { return v.Name == r.volume() }) {
 			names = append(names, "replica "+r.Name)
 		}
 	}
@@ -37,8 +37,9 @@ func (s State) refusal() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("there is data:%sTo delete it permanently, set setting %s to true; "+
-		"if the settings no longer exist, give the uninstaller the argument --delete-volumes", listed(names, ". "), settings.DeletingConfirmation)
+	return fmt.Sprintf("there is data:%sTo delete it permanently, set setting %s to true "+
+		"(kubectl -n %s patch lhs %[2]s --type merge -p '{\"value\":\"true\"}'); "+
+		"if the settings no longer exist, give the uninstaller the argument --delete-volumes", listed(names, ". "), settings.DeletingConfirmation, s.Namespace)
 }
 
 // misplaced returns in which other namespace the installation is. Cluster-scoped objects such as the definitions
@@ -64,9 +65,9 @@ func (s State) isConfirmed() bool {
 // alreadyRemoved says which objects a refused run had removed before.
 func alreadyRemoved(removed []string) string {
 	if len(removed) == 0 {
-		return "this run removed nothing; if an earlier run removed objects, apply deploy/longhorn.yaml again to restore them"
+		return "This run removed nothing; if an earlier run removed objects, apply deploy/longhorn.yaml again to restore them"
 	}
-	return "this run has removed " + firstNames(removed) + "; apply deploy/longhorn.yaml again to restore them"
+	return "This run has removed " + firstNames(removed) + "; apply deploy/longhorn.yaml again to restore them"
 }
 
 // maxNames is the maximum number of names in a message.

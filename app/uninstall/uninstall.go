@@ -147,39 +147,48 @@ func observe(ctx context.Context, o Options) (State, error) {
 	return s, o.findUsers(ctx, &s)
 }
 
-// findUsers finds the pods that use volumes in deletion, through their claims. The run waits for these pods, so users
-// must know them. If the account may not read them, they are not named.
+// findUsers finds the pods that use volumes, through their claims. If the account may not read pods, the round fails:
+// the plan would delete volumes in use.
 func (o Options) findUsers(ctx context.Context, s *State) error {
 	s.Users = map[string][]string{}
+	inNamespace := map[string][]unstructured.Unstructured{}
 	for _, pv := range s.of(persistentVolumes) {
-		isWaitedFor := func(v Object) bool { return v.Name == pv.Volume && v.isDeleted() }
-		if pv.Claim == "" || !slices.ContainsFunc(s.of(volumes), isWaitedFor) {
+		exists := func(v Object) bool { return v.Name == pv.Volume }
+		if pv.Claim == "" || !slices.ContainsFunc(s.of(volumes), exists) {
 			continue
 		}
-		list, err := o.Client.Resource(pods.GroupVersionResource).Namespace(pv.ClaimNamespace).List(ctx, metav1.ListOptions{})
-		if apierrors.IsForbidden(err) {
-			continue
+		list, known := inNamespace[pv.ClaimNamespace]
+		if !known {
+			found, err := o.Client.Resource(pods.GroupVersionResource).Namespace(pv.ClaimNamespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return fmt.Errorf("list pods of namespace %s: %w", pv.ClaimNamespace, err)
+			}
+			list = found.Items
+			inNamespace[pv.ClaimNamespace] = list
 		}
-		if err != nil {
-			return fmt.Errorf("list pods of namespace %s: %w", pv.ClaimNamespace, err)
-		}
-		for i := range list.Items {
-			if uses(&list.Items[i], pv.Claim) {
-				s.Users[pv.Volume] = append(s.Users[pv.Volume], pv.ClaimNamespace+"/"+list.Items[i].GetName())
+		for i := range list {
+			if uses(&list[i], pv.Claim) && !s.isStuck(objectOf(&list[i])) {
+				s.Users[pv.Volume] = append(s.Users[pv.Volume], pv.ClaimNamespace+"/"+list[i].GetName())
 			}
 		}
 	}
 	return nil
 }
 
-// uses reports whether a pod that has not terminated has a claim among its volumes.
+// uses reports whether a pod has a claim among its volumes and may have it mounted: the pod is on a node and has not
+// terminated. The claim of a generic ephemeral volume is named after the pod and the volume.
 func uses(pod *unstructured.Unstructured, claim string) bool {
-	if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase == "Succeeded" || phase == "Failed" {
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
+	if node == "" || phase == "Succeeded" || phase == "Failed" {
 		return false
 	}
 	list, _, _ := unstructured.NestedSlice(pod.Object, "spec", "volumes")
 	return slices.ContainsFunc(list, func(v any) bool {
 		volume, _ := v.(map[string]any)
+		if _, isEphemeral := volume["ephemeral"]; isEphemeral {
+			return claim == fmt.Sprintf("%s-%s", pod.GetName(), volume["name"])
+		}
 		name, _, _ := unstructured.NestedString(volume, "persistentVolumeClaim", "claimName")
 		return name == claim
 	})

@@ -36,7 +36,7 @@ var uninstalls = []struct {
 	said   string
 	leaves bool
 }{
-	{name: "with the manager running", said: "nothing is left of the installation", before: func(context.Context, *testing.T, *cluster.Cluster) {}},
+	{name: "with the manager running", said: "nothing is left of the installation", before: waitsForUsers},
 	{name: "with Helm's release removed", install: installByHelm, before: liveByHelm, said: "no daemon of this installation runs there", leaves: true},
 	{
 		name: "with the manager gone", said: "no daemon of this installation runs there", leaves: true,
@@ -70,6 +70,36 @@ var uninstalls = []struct {
 			c.Must(ctx, t, "wait", "node/"+dead, "--for=condition=Ready=Unknown", "--timeout=120s")
 		},
 	},
+}
+
+// waitsForUsers shows that the uninstaller changes nothing while a pod uses a volume, although the deletion is confirmed.
+func waitsForUsers(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	const ns, job = "longhorn-uninstall", "job/longhorn-uninstall"
+	manifest := filepath.Join(c.Root(), "deploy/uninstall.yaml")
+	pod(ctx, t, c, "e2e-uninstall-0", "user", "data", idle)
+	confirmDeletion(ctx, t, c, "true")
+	c.Must(ctx, t, "apply", "-f", manifest)
+	cluster.Eventually(ctx, t, 3*time.Minute, "the uninstaller waits for the pod", func(ctx context.Context) error {
+		log, err := c.Kubectl(ctx, "-n", ns, "logs", job)
+		if err == nil && !strings.Contains(log, "pods e2e-uninstall-0/user, which use volume e2e-uninstall-0/data") {
+			return fmt.Errorf("its log is %q", log)
+		}
+		return err
+	})
+	assert.NotContains(t, c.Must(ctx, t, "-n", ns, "logs", job), "delete", "something was removed")
+	c.Must(ctx, t, "-n", "e2e-uninstall-0", "exec", "user", "--", "sh", "-c", "echo more >>/data/log && sync")
+	c.Must(ctx, t, "delete", "-f", manifest, "--timeout=120s")
+	confirmDeletion(ctx, t, c, "false")
+	volume := c.Must(ctx, t, "-n", "e2e-uninstall-0", "get", "pvc/data", "-o", "jsonpath={.spec.volumeName}")
+	deletePod(ctx, t, c, "e2e-uninstall-0", "user")
+	waitVolume(ctx, t, c, volume, ".status.state", "detached")
+}
+
+// confirmDeletion sets the setting that lets the uninstaller delete volumes.
+func confirmDeletion(ctx context.Context, t *testing.T, c *cluster.Cluster, value string) {
+	t.Helper()
+	c.Must(ctx, t, "-n", types.Namespace, "patch", "settings.longhorn.io", string(settings.DeletingConfirmation), "--type=merge", "-p", `{"value":"`+value+`"}`)
 }
 
 func removePolicies(ctx context.Context, t *testing.T, c *cluster.Cluster) {
@@ -136,9 +166,10 @@ func removeInstallation(ctx context.Context, t *testing.T, c *cluster.Cluster, r
 	t.Helper()
 	log, err := uninstall(ctx, t, c, root)
 	require.Error(t, err)
-	require.Contains(t, log, "there is data: volume "+volume, "it was not refused")
+	require.Contains(t, log, "there is data: volume e2e-uninstall-", "it was not refused")
+	require.Contains(t, log, "("+volume+")")
 	if !slices.Contains(args, "--delete-volumes") {
-		c.Must(ctx, t, "-n", types.Namespace, "patch", "settings.longhorn.io", string(settings.DeletingConfirmation), "--type=merge", "-p", `{"value":"true"}`)
+		confirmDeletion(ctx, t, c, "true")
 	}
 	log, err = uninstall(ctx, t, c, root, args...)
 	require.NoError(t, err, log)

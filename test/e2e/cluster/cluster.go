@@ -108,6 +108,9 @@ func turn() (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
+// Root is the root of the repository.
+func (c *Cluster) Root() string { return c.o.Root }
+
 // Nodes returns the names of the nodes that the cluster was started with.
 func (c *Cluster) Nodes() []string {
 	var names []string
