@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react';
 
-export type Tone = 'good' | 'warn' | 'bad' | 'busy' | 'idle';
+import type { Tone } from '../lib/tone';
 
 // The shapes differ as well as the colours, for users who cannot distinguish the colours.
 const marks: Record<Tone, string> = { good: '●', warn: '▲', bad: '■', busy: '◐', idle: '○' };

@@ -1,7 +1,8 @@
 import { useVolumeByName } from '../api/live';
 import type { Finding } from '../api/types';
 import { withClaim } from '../lib/names';
-import { Badge, type Tone } from './Badge';
+import type { Tone } from '../lib/tone';
+import { Badge } from './Badge';
 import { Command } from './Command';
 import { ObjectLink } from './ObjectLink';
 

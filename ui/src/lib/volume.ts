@@ -1,8 +1,8 @@
 // The state of a volume, as derived from the fields of the API.
 
 import type { RebuildStatus, Replica, Volume } from '../api/types';
-import type { Tone } from '../components/Badge';
 import { sizeOf } from './format';
+import type { Tone } from './tone';
 
 // unset is the text for a field without a value: the manager sets it later, or treats it as the default value.
 export const unset = 'not set';

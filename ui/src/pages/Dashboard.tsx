@@ -1,7 +1,7 @@
 import { Link } from 'wouter';
 import { useCollection } from '../api/live';
 import type { Node, Volume } from '../api/types';
-import { Badge, type Tone } from '../components/Badge';
+import { Badge } from '../components/Badge';
 import { EventsCard } from '../components/EventList';
 import { Findings } from '../components/Findings';
 import { StackedMeter } from '../components/Meter';
@@ -9,6 +9,7 @@ import { Read } from '../components/Read';
 import { isTrue, notCountedText, ofCluster, schedulable, takesReplicas } from '../lib/capacity';
 import { bytes, number, percent } from '../lib/format';
 import { countByHealth } from '../lib/table';
+import type { Tone } from '../lib/tone';
 import { healths, type Health } from '../lib/volume';
 
 export function Dashboard() {

@@ -1,9 +1,10 @@
 import { useCollection } from '../../api/live';
 import type { Node, Replica, Volume } from '../../api/types';
-import { Badge, type Tone } from '../../components/Badge';
+import { Badge } from '../../components/Badge';
 import { Progress } from '../../components/Meter';
 import { bytes } from '../../lib/format';
 import { readinessOf, unreadableNodes, type Readiness } from '../../lib/node';
+import type { Tone } from '../../lib/tone';
 import { missing, nodeOf } from '../../lib/volume';
 
 // Placement draws the nodes, their disks with the replicas, and the progress of rebuilds.
