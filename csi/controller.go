@@ -2,8 +2,12 @@ package csi
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -37,145 +41,6 @@ func (s *controllerServer) ControllerGetCapabilities(context.Context, *csipb.Con
 		})
 	}
 	return response, nil
-}
-
-// CreateVolume creates a volume, or finds the one that an earlier call created.
-func (s *controllerServer) CreateVolume(ctx context.Context, req *csipb.CreateVolumeRequest) (*csipb.CreateVolumeResponse, error) {
-	r, err := volumeRequest(req)
-	if err != nil {
-		return nil, invalid(err)
-	}
-	unlock, ok := s.locks.tryLock(r.Name)
-	if !ok {
-		return nil, busy(r.Name)
-	}
-	defer unlock()
-	if err := s.core.create(ctx, r); err != nil {
-		return nil, toStatus(err)
-	}
-	return &csipb.CreateVolumeResponse{Volume: &csipb.Volume{
-		VolumeId:      r.Name,
-		CapacityBytes: r.SizeBytes,
-		VolumeContext: volumeContext(req.GetParameters(), r),
-	}}, nil
-}
-
-// DeleteVolume returns when the volume is gone. A missing volume counts as gone.
-func (s *controllerServer) DeleteVolume(ctx context.Context, req *csipb.DeleteVolumeRequest) (*csipb.DeleteVolumeResponse, error) {
-	volume := req.GetVolumeId()
-	if volume == "" {
-		return nil, missing("volume id")
-	}
-	if !isVolumeID(volume) {
-		return &csipb.DeleteVolumeResponse{}, nil
-	}
-	unlock, ok := s.locks.tryLock(volume)
-	if !ok {
-		return nil, busy(volume)
-	}
-	defer unlock()
-	if err := s.core.delete(ctx, volume); err != nil {
-		return nil, toStatus(err)
-	}
-	return &csipb.DeleteVolumeResponse{}, nil
-}
-
-// ControllerPublishVolume returns when the volume's device is on the node. For a shared volume, it returns when the
-// share is served, with its endpoint.
-func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csipb.ControllerPublishVolumeRequest) (*csipb.ControllerPublishVolumeResponse, error) {
-	volume, node := req.GetVolumeId(), req.GetNodeId()
-	switch {
-	case volume == "":
-		return nil, missing("volume id")
-	case node == "":
-		return nil, missing("node id")
-	case req.GetVolumeCapability() == nil:
-		return nil, missing("volume capability")
-	case req.GetReadonly():
-		return nil, status.Error(codes.InvalidArgument, "readonly: attaching a volume read-only to a node is not supported")
-	}
-	c, err := readCapability(req.GetVolumeCapability())
-	if err != nil {
-		return nil, invalid(err)
-	}
-	if !isVolumeID(volume) {
-		return nil, status.Errorf(codes.NotFound, "volume %q does not exist", volume)
-	}
-	unlock, ok := s.locks.tryLock(onNode(volume, node))
-	if !ok {
-		return nil, busy(volume)
-	}
-	defer unlock()
-	v, err := s.core.publish(ctx, volume, node, c)
-	if err != nil {
-		return nil, toStatus(err)
-	}
-	return &csipb.ControllerPublishVolumeResponse{PublishContext: withDataNode(publishContext(v), v)}, nil
-}
-
-// onNode is the lock of a call that publishes a volume to a node, or detaches it from the node. One node's call must
-// not wait for another's: a volume comes to a node only when it has left the other node.
-func onNode(volume, node string) string { return volume + " on " + node }
-
-// ControllerUnpublishVolume returns when the volume's device has left the node. For a shared volume, it returns when
-// the node has no ticket for the share. An empty node id means all nodes.
-func (s *controllerServer) ControllerUnpublishVolume(ctx context.Context, req *csipb.ControllerUnpublishVolumeRequest) (*csipb.ControllerUnpublishVolumeResponse, error) {
-	volume := req.GetVolumeId()
-	if volume == "" {
-		return nil, missing("volume id")
-	}
-	if !isVolumeID(volume) {
-		return &csipb.ControllerUnpublishVolumeResponse{}, nil
-	}
-	unlock, ok := s.locks.tryLock(onNode(volume, req.GetNodeId()))
-	if !ok {
-		return nil, busy(volume)
-	}
-	defer unlock()
-	if err := s.core.unpublish(ctx, volume, req.GetNodeId()); err != nil {
-		return nil, toStatus(err)
-	}
-	return &csipb.ControllerUnpublishVolumeResponse{}, nil
-}
-
-// ControllerExpandVolume returns when the volume has the size. This means its device, or, while it is detached, its
-// record.
-func (s *controllerServer) ControllerExpandVolume(ctx context.Context, req *csipb.ControllerExpandVolumeRequest) (*csipb.ControllerExpandVolumeResponse, error) {
-	volume := req.GetVolumeId()
-	if volume == "" {
-		return nil, missing("volume id")
-	}
-	if req.GetCapacityRange().GetRequiredBytes() == 0 && req.GetCapacityRange().GetLimitBytes() == 0 {
-		return nil, missing("capacity range")
-	}
-	if !isVolumeID(volume) {
-		return nil, status.Errorf(codes.NotFound, "volume %q does not exist", volume)
-	}
-	var c capability
-	if req.GetVolumeCapability() != nil {
-		var err error
-		if c, err = readCapability(req.GetVolumeCapability()); err != nil {
-			return nil, invalid(err)
-		}
-	}
-	size, err := expandedSize(req.GetCapacityRange(), c)
-	if err != nil {
-		return nil, invalid(err)
-	}
-	unlock, ok := s.locks.tryLock(volume)
-	if !ok {
-		return nil, busy(volume)
-	}
-	defer unlock()
-	v, err := s.core.expand(ctx, volume, size, req.GetCapacityRange().GetLimitBytes())
-	if err != nil {
-		return nil, toStatus(err)
-	}
-	return &csipb.ControllerExpandVolumeResponse{
-		CapacityBytes: v.SizeBytes,
-		// A volume that is staged later grows at that time. The share manager grows the file system of a shared volume.
-		NodeExpansionRequired: !c.block && v.State != stateDetached && !v.isShared(),
-	}, nil
 }
 
 // ValidateVolumeCapabilities confirms the capabilities when all of them are supported.
@@ -212,4 +77,55 @@ func (s *controllerServer) ValidateVolumeCapabilities(ctx context.Context, req *
 func isVolumeID(text string) bool {
 	name, err := types.VolumeName(text)
 	return err == nil && name == text
+}
+
+// controller is the core of the controller service. The caller of its methods holds the volume's lock.
+type controller struct {
+	volumes VolumeService
+	driver  string
+	// poll is the time between two reads of a volume. wait is the longest time that a call waits for a volume. A
+	// caller's earlier deadline shortens it.
+	poll, wait time.Duration
+	log        *logrus.Entry
+}
+
+// errWaitTimeout: the volume did not reach the expected state in time.
+var errWaitTimeout = errors.New("the wait is over")
+
+// await reads a volume until done returns true or an error, and returns the last state. It returns errWaitTimeout early
+// enough for an answer before the caller's own deadline, with a better message than "too late".
+func (c *controller) await(ctx context.Context, name string, done func(Volume) (bool, error)) (Volume, error) {
+	end := time.NewTimer(c.waitLimit(ctx))
+	defer end.Stop()
+	next := time.NewTicker(c.poll)
+	defer next.Stop()
+	var last Volume
+	for {
+		v, err := c.volumes.Volume(ctx, name)
+		if err != nil {
+			return last, withAction(err, "waiting for volume "+name, name)
+		}
+		last = v
+		if ok, err := done(v); ok || err != nil {
+			return last, err
+		}
+		select {
+		case <-ctx.Done():
+			return last, fmt.Errorf("waiting for volume %s: %w", name, ctx.Err())
+		case <-end.C:
+			return last, errWaitTimeout
+		case <-next.C:
+		}
+	}
+}
+
+// waitLimit is how long await may wait: the rest of the deadline, less a tenth for cleaning up and answering, but never
+// more than c.wait.
+func (c *controller) waitLimit(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return c.wait
+	}
+	left := time.Until(deadline)
+	return min(c.wait, left-left/10)
 }

@@ -10,9 +10,13 @@
 //	       ▼ VolumeService (REST)                                     ▼ util/mount
 //	   longhorn-manager                                       /dev/longhorn/<volume>
 //
-// Each service is a shell around a core. The shell (controller.go, node.go) checks that a request is complete, and
-// takes the volume's lock. If another call holds the lock, it answers Aborted. It calls the core (provision.go,
-// publish.go, stage.go, nodepublish.go) with the lock held, so the core can read, decide and act undisturbed.
+// Each service is a shell around a core. The shell checks that a request is complete, and takes the volume's lock. If
+// another call holds the lock, it answers Aborted. It calls the core with the lock held, so the core can read, decide
+// and act undisturbed. The two parts of a call are in one file:
+//
+//	provision.go, publish.go, expand.go   calls of the controller service; controller.go is common to them
+//	mount.go, unmount.go, grow.go         calls of the node service; node.go is common to them
+//	share.go                              the same calls for a volume that is shared over NFS
 //
 // The controller uses the manager only through VolumeService. The node service calls no other service: it only needs
 // the block device, which exists once the volume is published. So a pod's volume can be staged while the manager is

@@ -13,6 +13,46 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+// ControllerExpandVolume returns when the volume has the size. This means its device, or, while it is detached, its
+// record.
+func (s *controllerServer) ControllerExpandVolume(ctx context.Context, req *csipb.ControllerExpandVolumeRequest) (*csipb.ControllerExpandVolumeResponse, error) {
+	volume := req.GetVolumeId()
+	if volume == "" {
+		return nil, missing("volume id")
+	}
+	if req.GetCapacityRange().GetRequiredBytes() == 0 && req.GetCapacityRange().GetLimitBytes() == 0 {
+		return nil, missing("capacity range")
+	}
+	if !isVolumeID(volume) {
+		return nil, status.Errorf(codes.NotFound, "volume %q does not exist", volume)
+	}
+	var c capability
+	if req.GetVolumeCapability() != nil {
+		var err error
+		if c, err = readCapability(req.GetVolumeCapability()); err != nil {
+			return nil, invalid(err)
+		}
+	}
+	size, err := expandedSize(req.GetCapacityRange(), c)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	unlock, ok := s.locks.tryLock(volume)
+	if !ok {
+		return nil, busy(volume)
+	}
+	defer unlock()
+	v, err := s.core.expand(ctx, volume, size, req.GetCapacityRange().GetLimitBytes())
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &csipb.ControllerExpandVolumeResponse{
+		CapacityBytes: v.SizeBytes,
+		// A volume that is staged later grows at that time. The share manager grows the file system of a shared volume.
+		NodeExpansionRequired: !c.block && v.State != stateDetached && !v.isShared(),
+	}, nil
+}
+
 // maxSettleReads is how many reads of a volume after the request for its expansion may still show why an earlier
 // expansion waited.
 const maxSettleReads = 3

@@ -1,20 +1,49 @@
 package csi
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
 
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
-// optionReadOnly is a mount option with which the file system cannot grow.
-const optionReadOnly = "ro"
+// NodeExpandVolume makes the file system of a staged or published volume fill its device, after the controller service
+// has grown the device.
+func (s *nodeServer) NodeExpandVolume(_ context.Context, req *csipb.NodeExpandVolumeRequest) (*csipb.NodeExpandVolumeResponse, error) {
+	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	if req.GetVolumePath() == "" {
+		return nil, missing("volume path")
+	}
+	if !filepath.IsAbs(req.GetVolumePath()) {
+		return nil, status.Errorf(codes.NotFound, "expanding volume %s: nothing is mounted at %s", req.GetVolumeId(), req.GetVolumePath())
+	}
+	required, limit := req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes()
+	if required < 0 || limit < 0 || limit > 0 && required > limit {
+		return nil, status.Errorf(codes.InvalidArgument, "capacity range: required %d and limit %d must not be negative, and the limit must not be less than the required size", required, limit)
+	}
+	e := expansion{
+		volume: req.GetVolumeId(), path: req.GetVolumePath(),
+		block: req.GetVolumeCapability().GetBlock() != nil, requiredBytes: required,
+	}
+	var size int64
+	err := s.locked(e.volume, func() (err error) {
+		size, err = s.core.expand(e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &csipb.NodeExpandVolumeResponse{CapacityBytes: size}, nil
+}
 
 // expansion is a checked request to grow the file system on a volume's device.
 type expansion struct {
@@ -90,6 +119,9 @@ func (n *node) checkMounted(e expansion, device string) error {
 	return nil
 }
 
+// optionReadOnly is a mount option with which the file system cannot grow.
+const optionReadOnly = "ro"
+
 // cannotGrow is logged about a file system that stays smaller than its device.
 const cannotGrow = "The file system cannot grow to fill its device"
 
@@ -99,35 +131,6 @@ func (n *node) growStaged(s staging, device string) {
 	if err := n.growMounted(s, device); err != nil {
 		n.warnOfGrowth(s, err, cannotGrow)
 	}
-}
-
-// mountStaged mounts the file system and makes it fill its device. If it cannot grow while mounted, mountStaged
-// unmounts it, grows it, and mounts it again: no pod uses it yet. It tries the mounted one first, because such a growth
-// is in the journal and needs no complete check, which may take longer than the kubelet waits.
-func (n *node) mountStaged(s staging, device string) error {
-	f := mount.Filesystem{
-		Device: device, Target: s.path, Type: s.capability.fsType,
-		Options: s.capability.mountFlags, MkfsOptions: s.mkfs, MkfsRefused: s.mkfsRefused,
-	}
-	if err := n.mounts.FormatAndMount(f); err != nil {
-		return err
-	}
-	err := n.growMounted(s, device)
-	if err == nil {
-		return nil
-	}
-	if s.capability.fsType == types.FSTypeXFS {
-		n.warnOfGrowth(s, err, cannotGrow)
-		return nil
-	}
-	n.warnOfGrowth(s, err, "The file system cannot grow while it is mounted. The driver unmounts it to grow it")
-	if err := n.mounts.Unmount(s.path); err != nil {
-		return err
-	}
-	if err := n.mounts.GrowOffline(device); err != nil {
-		n.warnOfGrowth(s, err, cannotGrow)
-	}
-	return n.mounts.FormatAndMount(f)
 }
 
 // growMounted does nothing for a block volume and for a read-only mount.

@@ -14,24 +14,92 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// managerAPI is the part of the REST client that this package uses.
-type managerAPI interface {
-	Volume(ctx context.Context, name string) (*v1.Volume, error)
-	Volumes(ctx context.Context) ([]v1.Volume, error)
-	CreateVolume(ctx context.Context, v v1.VolumeCreate) (*v1.Volume, error)
+// VolumeService is the part of the manager that the controller service needs. Callers recognise errors by errors.Is
+// with the values of errors.go.
+type VolumeService interface {
+	// Volume must return the state as stored, not older than this process's last write.
+	Volume(ctx context.Context, name string) (Volume, error)
+	// Volumes returns all volumes, with the same guarantee as Volume.
+	Volumes(ctx context.Context) ([]Volume, error)
+	// CreateVolume must not wait for the volume to be ready.
+	CreateVolume(ctx context.Context, r VolumeRequest) error
+	// DeleteVolume must not wait for the volume to be gone.
 	DeleteVolume(ctx context.Context, name string) error
-	AttachVolume(ctx context.Context, name string, in v1.AttachInput) (*v1.Volume, error)
-	DetachVolume(ctx context.Context, name string, in v1.DetachInput) (*v1.Volume, error)
-	ExpandVolume(ctx context.Context, name string, in v1.ExpandInput) (*v1.Volume, error)
-	CancelExpansion(ctx context.Context, name string) (*v1.Volume, error)
-	Node(ctx context.Context, name string) (*v1.Node, error)
-	Capacity(ctx context.Context, query url.Values) (*v1.StorageCapacity, error)
+	// Attach creates a ticket. The same ticket twice must succeed.
+	Attach(ctx context.Context, volume string, t Ticket) error
+	// Detach removes a ticket. A missing ticket must succeed.
+	Detach(ctx context.Context, volume, ticketID string) error
+	// Expand must not wait for the volume to have the size. If the same size was already requested, Expand must
+	// succeed. ErrInsufficientStorage: the disks of its replicas have not enough space, and nothing was requested.
+	Expand(ctx context.Context, volume string, sizeBytes int64) error
+	// CancelExpansion cancels an expansion that has not started. ErrConflict: it has started, or there is none.
+	CancelExpansion(ctx context.Context, volume string) error
+	// Capacity is the size in bytes of the largest volume that CreateVolume would create now for the request and that
+	// can be used on a node; 0: none. The request's name and size do not count. An empty node stands for any.
+	Capacity(ctx context.Context, r VolumeRequest, node string) (int64, error)
+	// HasNode reports whether a node with that name is part of the system, in any condition.
+	HasNode(ctx context.Context, name string) (bool, error)
 }
 
-var _ managerAPI = (*client.Client)(nil)
+// VolumeRequest is a volume to create.
+type VolumeRequest struct {
+	Name      string
+	SizeBytes int64
+	// NumberOfReplicas 0 means the setting default-replica-count.
+	NumberOfReplicas           int
+	StaleReplicaTimeoutMinutes int
+	DataLocality               string
+	AccessMode                 string
+	types.VolumeOptions
+	DiskSelector []string
+	NodeSelector []string
+	// FirstNode is where Kubernetes will run the first pod. It is empty if the volume is created before the pod has a
+	// node. The manager does not get it: a volume is placed when it is attached, or wherever there is space.
+	FirstNode string
+}
+
+// Volume is the part of a volume that the controller service uses.
+type Volume struct {
+	Name      string
+	SizeBytes int64
+	// State is one of the states in restvalues.go; empty right after the volume was created.
+	State string
+	// Faulted: its data cannot be served in its present state.
+	Faulted bool
+	// Ready says whether it may be attached; NotReadyMessage says why not.
+	Ready           bool
+	NotReadyMessage string
+	// StrictLocalNodes are the only nodes to which it may be attached; empty: all.
+	StrictLocalNodes []string
+	// AccessMode is rwo, rwop or rwx.
+	AccessMode string
+	// Asked has the values with which the volume was created, or that a user has set since. It lacks name, size and
+	// access mode. An empty field is not known: managers of earlier releases do not send every field.
+	Asked VolumeRequest
+	// ShareEndpoint is where a shared volume is served, nfs://<address>/<volume>; empty while it is not served.
+	// ShareState is the state of its share manager.
+	ShareEndpoint, ShareState string
+	// NodeID is where its engine is or is requested; empty if nowhere.
+	NodeID string
+	// Expanding: its users still get less than SizeBytes. ExpansionReason and ExpansionMessage say why, if that is
+	// known.
+	Expanding                         bool
+	ExpansionReason, ExpansionMessage string
+	// Tickets by id.
+	Tickets map[string]Ticket
+}
+
+// Ticket is one user's request to attach a volume to a node.
+type Ticket struct {
+	ID, Type, NodeID string
+	// Satisfied: the device exists, or the share is served. Set by the service.
+	Satisfied bool
+	// Message says why the ticket is not satisfied; may be empty. Set by the service.
+	Message string
+}
 
 // manager is the VolumeService of a manager's REST API.
-type manager struct{ api managerAPI }
+type manager struct{ api *client.Client }
 
 // NewManager returns the VolumeService at a manager's URL, such as https://longhorn-backend:9500/v1. Requests go
 // through httpClient; nil means a client of its own. NewManager does not connect.
@@ -41,6 +109,23 @@ func NewManager(url string, httpClient *http.Client) (VolumeService, error) {
 		return nil, fmt.Errorf("manager at %s: %w", url, err)
 	}
 	return &manager{api: api}, nil
+}
+
+func (m *manager) CreateVolume(ctx context.Context, r VolumeRequest) error {
+	stale := r.StaleReplicaTimeoutMinutes
+	_, err := m.api.CreateVolume(ctx, v1.VolumeCreate{
+		Name:                r.Name,
+		Size:                v1.Quantity(strconv.FormatInt(r.SizeBytes, 10)),
+		NumberOfReplicas:    r.NumberOfReplicas,
+		StaleReplicaTimeout: &stale,
+		AccessMode:          r.AccessMode,
+		DataLocality:        r.DataLocality,
+		VolumeCreateOptions: v1.VolumeCreateOptions(r.VolumeOptions),
+		DiskSelector:        r.DiskSelector,
+		NodeSelector:        r.NodeSelector,
+		MustFit:             true,
+	})
+	return classify(err)
 }
 
 func (m *manager) Volume(ctx context.Context, name string) (Volume, error) {
@@ -132,23 +217,6 @@ func unsatisfied(a v1.Attachment) string {
 	return ""
 }
 
-func (m *manager) CreateVolume(ctx context.Context, r VolumeRequest) error {
-	stale := r.StaleReplicaTimeoutMinutes
-	_, err := m.api.CreateVolume(ctx, v1.VolumeCreate{
-		Name:                r.Name,
-		Size:                v1.Quantity(strconv.FormatInt(r.SizeBytes, 10)),
-		NumberOfReplicas:    r.NumberOfReplicas,
-		StaleReplicaTimeout: &stale,
-		AccessMode:          r.AccessMode,
-		DataLocality:        r.DataLocality,
-		VolumeCreateOptions: v1.VolumeCreateOptions(r.VolumeOptions),
-		DiskSelector:        r.DiskSelector,
-		NodeSelector:        r.NodeSelector,
-		MustFit:             true,
-	})
-	return classify(err)
-}
-
 func (m *manager) DeleteVolume(ctx context.Context, name string) error {
 	return classify(m.api.DeleteVolume(ctx, name))
 }
@@ -220,70 +288,4 @@ func (m *manager) HasNode(ctx context.Context, name string) (bool, error) {
 		return false, nil
 	}
 	return err == nil, classify(err)
-}
-
-// serviceError is a failure of the REST client, classified by an error of VolumeService.
-type serviceError struct {
-	class, cause error
-	text         string
-}
-
-func (e *serviceError) Error() string   { return e.text }
-func (e *serviceError) Unwrap() []error { return []error{e.class, e.cause} }
-
-// classify translates the client's errors. Errors that it cannot classify stay unchanged: unknown.
-func classify(err error) error {
-	if err == nil {
-		return nil
-	}
-	text := err.Error()
-	var refusal *client.Error
-	if errors.As(err, &refusal) && refusal.Message != "" {
-		text = withDetail(refusal.Message, refusal.Detail)
-	}
-	for theirs, ours := range map[error]error{
-		client.ErrNotFound:     ErrNotFound,
-		client.ErrConflict:     ErrConflict,
-		client.ErrInvalid:      ErrInvalid,
-		client.ErrInsufficient: ErrInsufficientStorage,
-	} {
-		if errors.Is(err, theirs) {
-			return &serviceError{class: ours, cause: err, text: text}
-		}
-	}
-	return err
-}
-
-// maxDetails is how many lines of a refusal's detail become part of a message: an Event shows them in one line.
-const maxDetails = 3
-
-// withDetail is a refusal in one line. It omits lines of the detail that the message already contains.
-func withDetail(message, detail string) string {
-	var lines []string
-	for line := range strings.Lines(detail) {
-		if line = strings.TrimSpace(line); line != "" && !strings.Contains(message, line) {
-			lines = append(lines, line)
-		}
-	}
-	if more := len(lines) - maxDetails; more > 0 {
-		lines = append(lines[:maxDetails], fmt.Sprintf("and %d more", more))
-	}
-	if len(lines) == 0 {
-		return message
-	}
-	return message + ": " + strings.Join(lines, "; ")
-}
-
-// withAction prefixes an error with an action, unless the error is a refusal of the manager that already contains all
-// these names.
-func withAction(err error, action string, names ...string) error {
-	var refusal *serviceError
-	isNamed := errors.As(err, &refusal)
-	for _, name := range names {
-		isNamed = isNamed && strings.Contains(refusal.text, name)
-	}
-	if isNamed {
-		return err
-	}
-	return fmt.Errorf("%s: %w", action, err)
 }

@@ -2,13 +2,14 @@ package csi
 
 import (
 	"context"
+	"net/netip"
 	"path/filepath"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/mount"
 )
 
@@ -45,151 +46,6 @@ func (s *nodeServer) NodeGetInfo(context.Context, *csipb.NodeGetInfoRequest) (*c
 	return &csipb.NodeGetInfoResponse{NodeId: s.nodeID}, nil
 }
 
-// NodeStageVolume prepares a volume for all pods of the node.
-func (s *nodeServer) NodeStageVolume(_ context.Context, req *csipb.NodeStageVolumeRequest) (*csipb.NodeStageVolumeResponse, error) {
-	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
-		return nil, err
-	}
-	if err := checkPath("staging target path", req.GetStagingTargetPath()); err != nil {
-		return nil, err
-	}
-	r, err := stagingOf(req)
-	if err != nil {
-		return nil, err
-	}
-	err = s.locked(r.volume, func() error { return s.core.stage(r) })
-	if err != nil {
-		return nil, err
-	}
-	return &csipb.NodeStageVolumeResponse{}, nil
-}
-
-// stagingRequest is the common part of the requests to stage and to publish, about how a volume is staged.
-type stagingRequest interface {
-	GetVolumeId() string
-	GetStagingTargetPath() string
-	GetVolumeCapability() *csipb.VolumeCapability
-	GetVolumeContext() map[string]string
-	GetPublishContext() map[string]string
-}
-
-// stagingOf reads a request. The caller has checked its volume and path.
-func stagingOf(req stagingRequest) (staging, error) {
-	if req.GetVolumeCapability() == nil {
-		return staging{}, missing("volume capability")
-	}
-	c, err := readCapability(req.GetVolumeCapability())
-	if err != nil {
-		return staging{}, invalid(err)
-	}
-	shared, err := shareOf(req, c)
-	if err != nil {
-		return staging{}, err
-	}
-	if shared != nil {
-		return staging{volume: req.GetVolumeId(), path: req.GetStagingTargetPath(), capability: c, share: shared}, nil
-	}
-	if c.fsType == "" {
-		c.fsType = req.GetVolumeContext()[paramFSType]
-	}
-	if c.fsType == "" {
-		c.fsType = defaultFSType
-	}
-	if err := types.CheckFSType(c.fsType); err != nil {
-		return staging{}, status.Errorf(codes.InvalidArgument, "file system type %q %v", c.fsType, err)
-	}
-	mkfs, err := types.ParseMkfsParams(c.fsType, req.GetVolumeContext()[paramMkfsParams])
-	return staging{volume: req.GetVolumeId(), path: req.GetStagingTargetPath(), capability: c, mkfs: mkfs, mkfsRefused: err}, nil
-}
-
-// NodeUnstageVolume undoes NodeStageVolume. It succeeds if the volume is not staged.
-func (s *nodeServer) NodeUnstageVolume(_ context.Context, req *csipb.NodeUnstageVolumeRequest) (*csipb.NodeUnstageVolumeResponse, error) {
-	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
-		return nil, err
-	}
-	if err := checkPath("staging target path", req.GetStagingTargetPath()); err != nil {
-		return nil, err
-	}
-	err := s.locked(req.GetVolumeId(), func() error {
-		return s.core.unstage(req.GetVolumeId(), req.GetStagingTargetPath())
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &csipb.NodeUnstageVolumeResponse{}, nil
-}
-
-// NodePublishVolume gives a staged volume to one pod.
-func (s *nodeServer) NodePublishVolume(_ context.Context, req *csipb.NodePublishVolumeRequest) (*csipb.NodePublishVolumeResponse, error) {
-	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
-		return nil, err
-	}
-	if err := checkPath("target path", req.GetTargetPath()); err != nil {
-		return nil, err
-	}
-	if err := checkPath("staging target path", req.GetStagingTargetPath()); err != nil {
-		return nil, err
-	}
-	staged, err := stagingOf(req)
-	if err != nil {
-		return nil, err
-	}
-	p := publication{
-		staged: staged, target: req.GetTargetPath(),
-		readOnly: req.GetReadonly() || staged.capability.readOnly, exclusive: staged.capability.accessMode == accessModeRWOP,
-	}
-	if err := s.locked(staged.volume, func() error { return s.core.publish(p) }); err != nil {
-		return nil, err
-	}
-	return &csipb.NodePublishVolumeResponse{}, nil
-}
-
-// NodeUnpublishVolume undoes NodePublishVolume. It succeeds if the volume is not published.
-func (s *nodeServer) NodeUnpublishVolume(_ context.Context, req *csipb.NodeUnpublishVolumeRequest) (*csipb.NodeUnpublishVolumeResponse, error) {
-	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
-		return nil, err
-	}
-	if err := checkPath("target path", req.GetTargetPath()); err != nil {
-		return nil, err
-	}
-	err := s.locked(req.GetVolumeId(), func() error { return s.core.unpublish(req.GetVolumeId(), req.GetTargetPath()) })
-	if err != nil {
-		return nil, err
-	}
-	return &csipb.NodeUnpublishVolumeResponse{}, nil
-}
-
-// NodeExpandVolume makes the file system of a staged or published volume fill its device, after the controller service
-// has grown the device.
-func (s *nodeServer) NodeExpandVolume(_ context.Context, req *csipb.NodeExpandVolumeRequest) (*csipb.NodeExpandVolumeResponse, error) {
-	if err := checkNodeVolume(req.GetVolumeId()); err != nil {
-		return nil, err
-	}
-	if req.GetVolumePath() == "" {
-		return nil, missing("volume path")
-	}
-	if !filepath.IsAbs(req.GetVolumePath()) {
-		return nil, status.Errorf(codes.NotFound, "expanding volume %s: nothing is mounted at %s", req.GetVolumeId(), req.GetVolumePath())
-	}
-	required, limit := req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes()
-	if required < 0 || limit < 0 || limit > 0 && required > limit {
-		return nil, status.Errorf(codes.InvalidArgument, "capacity range: required %d and limit %d must not be negative, and the limit must not be less than the required size", required, limit)
-	}
-	e := expansion{
-		volume: req.GetVolumeId(), path: req.GetVolumePath(),
-		block: req.GetVolumeCapability().GetBlock() != nil, requiredBytes: required,
-	}
-	var size int64
-	err := s.locked(e.volume, func() (err error) {
-		size, err = s.core.expand(e)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &csipb.NodeExpandVolumeResponse{CapacityBytes: size}, nil
-}
-
 // NodeGetVolumeStats measures a published or staged volume. It changes nothing, so it takes no lock.
 func (s *nodeServer) NodeGetVolumeStats(_ context.Context, req *csipb.NodeGetVolumeStatsRequest) (*csipb.NodeGetVolumeStatsResponse, error) {
 	if req.GetVolumeId() == "" {
@@ -216,6 +72,85 @@ func usage(st mount.Statistics) []*csipb.VolumeUsage {
 		{Unit: csipb.VolumeUsage_BYTES, Total: st.TotalBytes, Used: st.UsedBytes, Available: st.AvailableBytes},
 		{Unit: csipb.VolumeUsage_INODES, Total: st.TotalInodes, Used: st.UsedInodes, Available: st.FreeInodes},
 	}
+}
+
+// statistics measures the file system or device that is mounted at a path.
+func (n *node) statistics(path string) (mount.Statistics, error) {
+	entry, err := n.mounts.Listed(path)
+	if err != nil {
+		return mount.Statistics{}, unmountProblem("measuring "+path, err)
+	}
+	if entry.IsNFS() {
+		st, err := n.mounts.Statistics(path)
+		if err != nil {
+			return mount.Statistics{}, unmountProblem("measuring "+path, err)
+		}
+		return st, nil
+	}
+	point, err := n.mounts.Look(path)
+	switch {
+	case err != nil:
+		return mount.Statistics{}, status.Errorf(codes.Internal, "measuring %s: %v", path, err)
+	case !point.Mounted:
+		return mount.Statistics{}, status.Errorf(codes.NotFound, "measuring %s: nothing is mounted there", path)
+	case point.Broken:
+		return mount.Statistics{}, status.Errorf(codes.Internal, "measuring %s: the mount there is broken", path)
+	}
+	st, err := n.mounts.Statistics(path)
+	if err != nil {
+		return mount.Statistics{}, status.Errorf(codes.Internal, "measuring %s: %v", path, err)
+	}
+	return st, nil
+}
+
+// mounter are the operations of the node service on the host. *mount.System implements it.
+type mounter interface {
+	BlockDevice(path string) (mount.DeviceNumber, error)
+	Look(path string) (mount.Point, error)
+	FormatAndMount(f mount.Filesystem) error
+	DeviceSize(device string) (int64, error)
+	Grow(device, target string) error
+	GrowOffline(device string) error
+	BindDirectory(source, target string, options []string) error
+	BindFile(source, target string, options []string) error
+	Unmount(path string) error
+	Detach(path string) error
+	IsDead(device string) bool
+	Remove(path string) error
+	References(path string) ([]string, error)
+	Statistics(path string) (mount.Statistics, error)
+
+	Listed(path string) (mount.Entry, error)
+	Others(e mount.Entry) ([]string, error)
+	Answers(path string) error
+	MountNFS(e mount.Export, target string, o mount.NFSOptions) error
+	BindNFS(source mount.Entry, target string, readOnly bool) error
+	UnmountNFS(path string) error
+	DetachNFS(path string, h mount.OpenCalls) error
+}
+
+// node is the core of the node service. The caller of its methods holds the volume's lock. The returned errors have
+// codes.
+//
+//	/dev/longhorn/<volume>                block device, created by the instance manager
+//	      │ stage                         once per node
+//	      ├─ file system ► <staging>              mounted
+//	      └─ block       ► <staging>/<volume>     device bound to a file
+//	              │ publish               once per pod
+//	              └─► <target>            bound
+//
+//	nfs://<address>/<volume>              of a shared volume, served by its share manager
+//	      └─ stage ──────► <staging>              mounted, type nfs4
+//	              └─ publish ► <target>           bound
+type node struct {
+	mounts mounter
+	// devices is the directory with one block device per attached volume.
+	devices string
+	log     *logrus.Entry
+	// serviceAddress returns the present address of a share's Service; nil: it cannot be looked up.
+	serviceAddress func(volume string) (netip.Addr, error)
+	// beforeNFS is called before each mount of a share, if it is not nil.
+	beforeNFS func()
 }
 
 // locked calls act with the volume's lock held. The lock is held until act returns, even if the caller has

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"strconv"
 	"strings"
-	"time"
 
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -16,14 +16,96 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// controller is the core of the controller service. The caller of its methods holds the volume's lock.
-type controller struct {
-	volumes VolumeService
-	driver  string
-	// poll is the time between two reads of a volume. wait is the longest time that a call waits for a volume. A
-	// caller's earlier deadline shortens it.
-	poll, wait time.Duration
-	log        *logrus.Entry
+// CreateVolume creates a volume, or finds the one that an earlier call created.
+func (s *controllerServer) CreateVolume(ctx context.Context, req *csipb.CreateVolumeRequest) (*csipb.CreateVolumeResponse, error) {
+	r, err := volumeRequest(req)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	unlock, ok := s.locks.tryLock(r.Name)
+	if !ok {
+		return nil, busy(r.Name)
+	}
+	defer unlock()
+	if err := s.core.create(ctx, r); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csipb.CreateVolumeResponse{Volume: &csipb.Volume{
+		VolumeId:      r.Name,
+		CapacityBytes: r.SizeBytes,
+		VolumeContext: volumeContext(req.GetParameters(), r),
+	}}, nil
+}
+
+// volumeRequest converts a CreateVolumeRequest into the volume to create.
+func volumeRequest(req *csipb.CreateVolumeRequest) (VolumeRequest, error) {
+	if req.GetName() == "" {
+		return VolumeRequest{}, fmt.Errorf("name is missing")
+	}
+	name, err := types.VolumeName(req.GetName())
+	if err != nil {
+		return VolumeRequest{}, err
+	}
+	if req.GetVolumeContentSource() != nil {
+		return VolumeRequest{}, fmt.Errorf("volume content source: creating a volume from a snapshot or another volume is not supported")
+	}
+	c, err := readCapabilities(req.GetVolumeCapabilities())
+	if err != nil {
+		return VolumeRequest{}, err
+	}
+	p, err := parseParameters(withFSType(req.GetParameters(), c.fsType))
+	if err != nil {
+		return VolumeRequest{}, err
+	}
+	fsType := p.fsType
+	if c.block {
+		fsType = ""
+	}
+	size, err := volumeSize(req.GetCapacityRange(), fsType)
+	if err != nil {
+		return VolumeRequest{}, err
+	}
+	if c.accessMode, err = p.accessMode(c); err != nil {
+		return VolumeRequest{}, err
+	}
+	if c.accessMode == accessModeRWX {
+		if err := checkShareMountOptions(c.mountFlags); err != nil {
+			return VolumeRequest{}, err
+		}
+	}
+	r := p.volume(c.accessMode)
+	r.Name, r.SizeBytes = name, size
+	if preferred := req.GetAccessibilityRequirements().GetPreferred(); len(preferred) > 0 {
+		r.FirstNode, err = nodeOfTopology(preferred[0])
+	}
+	return r, err
+}
+
+// withFSType are the parameters with the type of the file system in the capability, which takes precedence; "": the
+// capability names none.
+func withFSType(params map[string]string, fsType string) map[string]string {
+	if fsType == "" {
+		return params
+	}
+	result := maps.Clone(params)
+	if result == nil {
+		result = map[string]string{}
+	}
+	result[paramFSType] = fsType
+	return result
+}
+
+// volume is the volume that the parameters request, without a name and a size.
+func (p parameters) volume(accessMode string) VolumeRequest {
+	return VolumeRequest{
+		NumberOfReplicas:           p.replicas,
+		StaleReplicaTimeoutMinutes: p.staleMinutes,
+		DataLocality:               p.locality,
+		AccessMode:                 accessMode,
+		VolumeOptions:              p.options,
+		DiskSelector:               p.diskSelector,
+		NodeSelector:               p.nodeSelector,
+	}
 }
 
 // create creates the volume unless it exists. An existing volume must be one that the same request could have created
@@ -57,6 +139,39 @@ func (c *controller) create(ctx context.Context, r VolumeRequest) error {
 		return status.Errorf(codes.DeadlineExceeded, "creating volume %s: the volume was not ready in time", r.Name)
 	}
 	return err
+}
+
+// volumeContext is the information in the PersistentVolume for the node service and for users: the parameters as they
+// were given, and the resulting access mode.
+func volumeContext(params map[string]string, r VolumeRequest) map[string]string {
+	result := maps.Clone(params)
+	if result == nil {
+		result = map[string]string{}
+	}
+	maps.DeleteFunc(result, func(key, _ string) bool { return strings.HasPrefix(key, types.ReservedParameterPrefix) })
+	result[paramShare] = strconv.FormatBool(r.AccessMode == accessModeRWX)
+	result[paramExclusive] = strconv.FormatBool(r.AccessMode == accessModeRWOP)
+	return result
+}
+
+// DeleteVolume returns when the volume is gone. A missing volume counts as gone.
+func (s *controllerServer) DeleteVolume(ctx context.Context, req *csipb.DeleteVolumeRequest) (*csipb.DeleteVolumeResponse, error) {
+	volume := req.GetVolumeId()
+	if volume == "" {
+		return nil, missing("volume id")
+	}
+	if !isVolumeID(volume) {
+		return &csipb.DeleteVolumeResponse{}, nil
+	}
+	unlock, ok := s.locks.tryLock(volume)
+	if !ok {
+		return nil, busy(volume)
+	}
+	defer unlock()
+	if err := s.core.delete(ctx, volume); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csipb.DeleteVolumeResponse{}, nil
 }
 
 // delete removes the volume and waits until it is gone. It refuses a volume that a node has through this driver: its
@@ -106,58 +221,4 @@ func checkUnpublished(v Volume) error {
 		}
 	}
 	return nil
-}
-
-// errWaitTimeout: the volume did not reach the expected state in time.
-var errWaitTimeout = errors.New("the wait is over")
-
-// await reads a volume until done returns true or an error, and returns the last state. It returns errWaitTimeout early
-// enough for an answer before the caller's own deadline, with a better message than "too late".
-func (c *controller) await(ctx context.Context, name string, done func(Volume) (bool, error)) (Volume, error) {
-	end := time.NewTimer(c.waitLimit(ctx))
-	defer end.Stop()
-	next := time.NewTicker(c.poll)
-	defer next.Stop()
-	var last Volume
-	for {
-		v, err := c.volumes.Volume(ctx, name)
-		if err != nil {
-			return last, withAction(err, "waiting for volume "+name, name)
-		}
-		last = v
-		if ok, err := done(v); ok || err != nil {
-			return last, err
-		}
-		select {
-		case <-ctx.Done():
-			return last, fmt.Errorf("waiting for volume %s: %w", name, ctx.Err())
-		case <-end.C:
-			return last, errWaitTimeout
-		case <-next.C:
-		}
-	}
-}
-
-// waitLimit is how long await may wait: the rest of the deadline, less a tenth for cleaning up and answering, but never
-// more than c.wait.
-func (c *controller) waitLimit(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return c.wait
-	}
-	left := time.Until(deadline)
-	return min(c.wait, left-left/10)
-}
-
-// volumeContext is the information in the PersistentVolume for the node service and for users: the parameters as they
-// were given, and the resulting access mode.
-func volumeContext(params map[string]string, r VolumeRequest) map[string]string {
-	result := maps.Clone(params)
-	if result == nil {
-		result = map[string]string{}
-	}
-	maps.DeleteFunc(result, func(key, _ string) bool { return strings.HasPrefix(key, types.ReservedParameterPrefix) })
-	result[paramShare] = strconv.FormatBool(r.AccessMode == accessModeRWX)
-	result[paramExclusive] = strconv.FormatBool(r.AccessMode == accessModeRWOP)
-	return result
 }

@@ -7,12 +7,50 @@ import (
 	"errors"
 	"time"
 
+	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
+
+// ControllerPublishVolume returns when the volume's device is on the node. For a shared volume, it returns when the
+// share is served, with its endpoint.
+func (s *controllerServer) ControllerPublishVolume(ctx context.Context, req *csipb.ControllerPublishVolumeRequest) (*csipb.ControllerPublishVolumeResponse, error) {
+	volume, node := req.GetVolumeId(), req.GetNodeId()
+	switch {
+	case volume == "":
+		return nil, missing("volume id")
+	case node == "":
+		return nil, missing("node id")
+	case req.GetVolumeCapability() == nil:
+		return nil, missing("volume capability")
+	case req.GetReadonly():
+		return nil, status.Error(codes.InvalidArgument, "readonly: attaching a volume read-only to a node is not supported")
+	}
+	c, err := readCapability(req.GetVolumeCapability())
+	if err != nil {
+		return nil, invalid(err)
+	}
+	if !isVolumeID(volume) {
+		return nil, status.Errorf(codes.NotFound, "volume %q does not exist", volume)
+	}
+	unlock, ok := s.locks.tryLock(onNode(volume, node))
+	if !ok {
+		return nil, busy(volume)
+	}
+	defer unlock()
+	v, err := s.core.publish(ctx, volume, node, c)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &csipb.ControllerPublishVolumeResponse{PublishContext: withDataNode(publishContext(v), v)}, nil
+}
+
+// onNode is the lock of a call that publishes a volume to a node, or detaches it from the node. One node's call must
+// not wait for another's: a volume comes to a node only when it has left the other node.
+func onNode(volume, node string) string { return volume + " on " + node }
 
 // cleanupTimeout limits the removal of a ticket after the call's own time is over.
 const cleanupTimeout = 10 * time.Second
@@ -144,6 +182,27 @@ func notSatisfied(v Volume, id, node string) error {
 		reason = "the volume's state is " + v.State
 	}
 	return status.Errorf(codes.DeadlineExceeded, "attaching volume %s to node %s: the volume was not attached in time: %s", v.Name, node, reason)
+}
+
+// ControllerUnpublishVolume returns when the volume's device has left the node. For a shared volume, it returns when
+// the node has no ticket for the share. An empty node id means all nodes.
+func (s *controllerServer) ControllerUnpublishVolume(ctx context.Context, req *csipb.ControllerUnpublishVolumeRequest) (*csipb.ControllerUnpublishVolumeResponse, error) {
+	volume := req.GetVolumeId()
+	if volume == "" {
+		return nil, missing("volume id")
+	}
+	if !isVolumeID(volume) {
+		return &csipb.ControllerUnpublishVolumeResponse{}, nil
+	}
+	unlock, ok := s.locks.tryLock(onNode(volume, req.GetNodeId()))
+	if !ok {
+		return nil, busy(volume)
+	}
+	defer unlock()
+	if err := s.core.unpublish(ctx, volume, req.GetNodeId()); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csipb.ControllerUnpublishVolumeResponse{}, nil
 }
 
 // unpublish removes this driver's ticket for the node, or for all nodes if node is empty. It waits until the tickets
