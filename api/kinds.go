@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"strings"
@@ -83,30 +81,6 @@ func (k *kind) resourceMethods() []string {
 		methods = append(methods, http.MethodDelete)
 	}
 	return methods
-}
-
-// unfinished is the answer of an action that continues after the answer.
-type unfinished struct{ v1.Object }
-
-// answer reads the body, calls work and links the result.
-func (k *kind) answer(r *http.Request, status int, work func(body []byte) (v1.Object, error)) (reply, error) {
-	body, err := io.ReadAll(r.Body)
-	var tooLong *http.MaxBytesError
-	if errors.As(err, &tooLong) {
-		return reply{}, &refusal{http.StatusRequestEntityTooLarge, "the body must be at most 1 MiB long"}
-	}
-	if err != nil {
-		return reply{}, &refusal{http.StatusBadRequest, "the body could not be read to its end"}
-	}
-	object, err := work(body)
-	if err != nil {
-		return reply{}, err
-	}
-	if u, ok := object.(unfinished); ok {
-		object, status = u.Object, http.StatusAccepted
-	}
-	k.link(baseURL(r), object)
-	return reply{status, object}, nil
 }
 
 func (k *kind) collection(base string, objects []v1.Object) v1.Collection[v1.Object] {

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -138,16 +140,46 @@ func (k *kind) routes() []Route {
 	return routes
 }
 
+func (k *kind) serveCreate(r *http.Request) (reply, error) {
+	return k.answer(r, http.StatusCreated, func(body []byte) (v1.Object, error) { return k.create(r.Context(), body) })
+}
+
+func (k *kind) serveAction(a action) func(*http.Request) (reply, error) {
+	return func(r *http.Request) (reply, error) {
+		return k.answer(r, http.StatusOK, func(body []byte) (v1.Object, error) { return a.do(conditional(r), r.PathValue("id"), body) })
+	}
+}
+
+// answer reads the body, calls work and links the result.
+func (k *kind) answer(r *http.Request, status int, work func(body []byte) (v1.Object, error)) (reply, error) {
+	body, err := io.ReadAll(r.Body)
+	var tooLong *http.MaxBytesError
+	if errors.As(err, &tooLong) {
+		return reply{}, &refusal{http.StatusRequestEntityTooLarge, "the body must be at most 1 MiB long"}
+	}
+	if err != nil {
+		return reply{}, &refusal{http.StatusBadRequest, "the body could not be read to its end"}
+	}
+	object, err := work(body)
+	if err != nil {
+		return reply{}, err
+	}
+	if u, ok := object.(unfinished); ok {
+		object, status = u.Object, http.StatusAccepted
+	}
+	k.link(baseURL(r), object)
+	return reply{status, object}, nil
+}
+
+// unfinished is the answer of an action that continues after the answer.
+type unfinished struct{ v1.Object }
+
 func (k *kind) serveList(r *http.Request) (reply, error) {
 	objects, err := k.list(r.Context())
 	if err != nil {
 		return reply{}, err
 	}
 	return reply{http.StatusOK, k.collection(baseURL(r), objects)}, nil
-}
-
-func (k *kind) serveCreate(r *http.Request) (reply, error) {
-	return k.answer(r, http.StatusCreated, func(body []byte) (v1.Object, error) { return k.create(r.Context(), body) })
 }
 
 func (k *kind) serveGet(r *http.Request) (reply, error) {
@@ -160,10 +192,4 @@ func (k *kind) serveUpdate(r *http.Request) (reply, error) {
 
 func (k *kind) serveRemove(r *http.Request) (reply, error) {
 	return reply{status: http.StatusNoContent}, k.remove(r.Context(), r.PathValue("id"))
-}
-
-func (k *kind) serveAction(a action) func(*http.Request) (reply, error) {
-	return func(r *http.Request) (reply, error) {
-		return k.answer(r, http.StatusOK, func(body []byte) (v1.Object, error) { return a.do(conditional(r), r.PathValue("id"), body) })
-	}
 }
