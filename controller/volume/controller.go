@@ -2,21 +2,20 @@ package volume
 
 import (
 	"context"
-	"slices"
+	"crypto/rand"
+	"fmt"
 	"sync"
-	"time"
 
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	kubetypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/queue"
 	"github.com/longhorn-lep/longhorn-manager/controller/volume/children"
-	"github.com/longhorn-lep/longhorn-manager/controller/volume/copies"
 	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
-	"github.com/longhorn-lep/longhorn-manager/scheduler"
-	"github.com/longhorn-lep/longhorn-manager/settings"
 	"github.com/longhorn-lep/longhorn-manager/types"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -108,194 +107,173 @@ func (c *Controller) plan(v *longhorn.Volume) (Plan, error) {
 	return p, nil
 }
 
-// gather reads everything that a plan is based on, without the children of an earlier volume of the same name. If
-// the cache is behind this controller's own writes, gather returns an error: otherwise a plan would count or create
-// the same objects twice.
-func (c *Controller) gather(v *longhorn.Volume) (Input, error) {
-	o, err := c.objects()
-	if err != nil {
-		return Input{}, err
+// apply carries out a plan. It may repeat every step after a crash: it does not create objects that exist, and
+// updates carry the version that the plan is based on.
+func (c *Controller) apply(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
+	if p.Volume != nil {
+		_, err := c.deps.Volumes.Update(ctx, p.Volume)
+		return err
 	}
-	if c.deps.Replicas.IsStaleIn(datastore.IndexVolume, v.Name) {
-		return Input{}, queue.ErrStale
+	if p.Labels != nil {
+		return c.putBackLabels(ctx, log, *p.Labels)
 	}
-	in, err := c.gatherVolume(v, o)
-	if err != nil {
-		return in, err
+	if err := c.makeChildren(ctx, log, v, p); err != nil {
+		return queue.OfChild(err)
 	}
-	if in.Engine != nil && c.deps.Engines.IsStale(in.Engine) {
-		return in, queue.ErrStale
+	if err := c.applyShare(ctx, log, v, p.share); err != nil {
+		return queue.OfChild(err)
 	}
-	if va, err := c.deps.Attachments.GetRO(v.Name); err == nil && ownedBy(va, v) {
-		in.Attachment = va
-	}
-	if s, err := c.deps.Shares.GetRO(v.Name); err == nil && ownedBy(s, v) {
-		in.Share = s
-	}
-	in.ShareImage = c.deps.ShareImage
-	for range max(1, v.Spec.NumberOfReplicas) {
-		in.Names = append(in.Names, children.ReplicaNames{Replica: types.NewReplicaName(v.Name), Directory: types.NewDataDirectoryName(v.Name)})
-	}
-	if err := c.gatherRebuilds(&in, o); err != nil {
-		return in, err
-	}
-	o.Replicas = c.promised(c.placed.with(o.Replicas, v.Name))
-	in.Unsettled = copies.UnsettledDisks(o.Replicas, in.Now)
-	in.Cluster = o.Snapshot(v.Name, scheduler.SettingsOf(c.deps.Setting, &v.Spec))
-	return in, nil
-}
-
-// objects lists the objects of the cluster that concern more than one volume.
-func (c *Controller) objects() (o scheduler.Objects, err error) {
-	if o.Replicas, err = c.deps.Replicas.List(labels.Everything()); err != nil {
-		return o, err
-	}
-	if o.Nodes, err = c.deps.Nodes.List(labels.Everything()); err != nil {
-		return o, err
-	}
-	o.InstanceManagers, err = c.deps.InstanceManagers.List(labels.Everything())
-	return o, err
-}
-
-// gatherVolume reads a volume's engine and replicas, the state of their nodes, and the settings.
-func (c *Controller) gatherVolume(v *longhorn.Volume, o scheduler.Objects) (Input, error) {
-	in := Input{Owner: c.deps.Owner, Facts: copies.Facts{Volume: v, Now: c.deps.Clock.Now(), LacksDisk: map[string]bool{}}}
-	in.readSettings(c.deps.Setting)
-	nodes := []string{v.Spec.NodeID}
-	engines, err := c.deps.Engines.ByIndex(datastore.IndexVolume, v.Name)
-	if err != nil {
-		return in, err
-	}
-	for _, e := range engines {
-		if ownedBy(e, v) {
-			in.Engine = e
-			nodes = append(nodes, e.Spec.NodeID)
+	for _, r := range p.UpdateReplicas {
+		log.WithField(logfields.Replica, r.Name).WithField(logfields.State, r.Spec.DesireState).Info("updating the spec of a replica")
+		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {
+			return queue.OfChild(fmt.Errorf("update replica %s: %w", r.Name, err))
 		}
 	}
-	replicas, err := c.deps.Replicas.ByIndex(datastore.IndexVolume, v.Name)
-	if err != nil {
-		return in, err
-	}
-	for _, r := range replicas {
-		if r.Spec.VolumeName == v.Name && ownedBy(r, v) {
-			in.Replicas = append(in.Replicas, r)
-			in.LacksDisk[r.Name] = lacksDisk(o.Nodes, r)
-			nodes = append(nodes, r.Spec.NodeID)
+	if e := p.UpdateEngine; e != nil {
+		log.WithField(logfields.Node, e.Spec.NodeID).WithField(logfields.State, e.Spec.DesireState).Info("updating the spec of the engine")
+		if _, err := c.deps.Engines.Update(ctx, e); err != nil {
+			return queue.OfChild(fmt.Errorf("update engine %s: %w", e.Name, err))
 		}
 	}
-	in.Evicted = copies.EvictedOf(in.Facts, o.Nodes, settings.DrainPolicy(c.deps.Setting.Text(settings.NodeDrainPolicy)))
-	for _, r := range in.Replicas {
-		if stuck, _ := isStuck(in, r); stuck {
-			in.Evicted[r.Name] = true // a replica elsewhere that has the size replaces it
-		}
+	if p.writesChildren() || !p.AwaitsTurn {
+		c.childrenTaken(v.Name, &p.Status)
 	}
-	in.Nodes = nodeFacts(nodes, o)
-	in.Growth = growthOf(in.Nodes, o.InstanceManagers)
-	in.Pressed = copies.PressedOf(in.Facts, o.Nodes)
-	return in, nil
+	if err := c.writeStatus(ctx, v, p.Status); err != nil {
+		return err
+	}
+	for _, e := range p.Events {
+		c.deps.Recorder.Event(v, e.Type, e.Reason, e.Message)
+	}
+	if p.Surplus != nil {
+		return c.giveUp(ctx, log, v, *p.Surplus)
+	}
+	return nil
 }
 
-// gatherRebuilds reads which rebuilds other volumes claim on the nodes where this volume wants a rebuild. Most of
-// the time a volume wants none.
-func (c *Controller) gatherRebuilds(in *Input, o scheduler.Objects) error {
-	wants := copies.ClaimOf(in.Facts, true).Wants
-	seen := map[string]bool{in.Volume.Name: true}
-	for _, node := range wants {
-		for _, name := range c.onNode(node) {
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			v, err := c.deps.Volumes.GetRO(name)
-			if apierrors.IsNotFound(err) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			other, err := c.gatherVolume(v, o)
-			if err != nil {
-				return err
-			}
-			in.Rebuilds = append(in.Rebuilds, c.turns.correct(copies.ClaimOf(other.Facts, false), other.Engine, c.isOutdated))
+func (c *Controller) makeChildren(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
+	if err := c.makeOthers(ctx, log, v, p); err != nil {
+		for _, r := range p.CreateReplicas {
+			c.placed.release(r.Name) // its creation was not tried
+		}
+		return err
+	}
+	return c.makeReplicas(ctx, log, v, p.CreateReplicas)
+}
+
+// makeOthers creates the objects that must exist before the replicas.
+func (c *Controller) makeOthers(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, p Plan) error {
+	if p.CreateAttachment != nil {
+		if _, err := c.deps.Attachments.Create(ctx, p.CreateAttachment); err != nil {
+			return c.ifExists(ctx, v, fmt.Errorf("create the volume attachment: %w", err), liveFrom(c.deps.Attachments, p.CreateAttachment.Name))
+		}
+	}
+	if p.EnsureSecret {
+		if err := c.ensureSecret(ctx, v); err != nil {
+			return err
+		}
+	}
+	if p.CreateEngine != nil {
+		log.Info("creating the engine")
+		if _, err := c.deps.Engines.Create(ctx, p.CreateEngine); err != nil {
+			return c.ifExists(ctx, v, fmt.Errorf("create the engine: %w", err), liveFrom(c.deps.Engines, p.CreateEngine.Name))
 		}
 	}
 	return nil
 }
 
-// isOutdated reports whether an engine from the cache is older than this process's last write, or than the engine
-// that the cache shows now. The second check is needed because Engines.IsStale forgets a write once the cache shows
-// it.
-func (c *Controller) isOutdated(e *longhorn.Engine) bool {
-	if c.deps.Engines.IsStale(e) {
-		return true
+// ensureSecret creates the key by which engines and replicas of this volume authenticate to each other. It never
+// replaces the key: a running engine uses the old one.
+func (c *Controller) ensureSecret(ctx context.Context, v *longhorn.Volume) error {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails: crypto/rand stops the process instead
+	secret := &corev1.Secret{
+		ObjectMeta: children.Meta(v, types.VolumeSecretName(v.Name), nil),
+		Data:       map[string][]byte{types.VolumeSecretKey: key},
 	}
-	now, err := c.deps.Engines.GetRO(e.Name) // read last: if this read shows it still, the earlier read was current
-	return err != nil || now.ResourceVersion != e.ResourceVersion
+	_, err := c.deps.Secrets.Create(ctx, secret)
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the data plane's key: %w", err)
+	}
+	existing, failed := c.deps.Secrets.Live(ctx, secret.Name)
+	if failed != nil {
+		return fmt.Errorf("read the data plane's key: %w", datastore.Needed(failed))
+	}
+	if ownedBy(existing, v) {
+		return nil
+	}
+	return c.obstructs(v, existing, err)
 }
 
-func lacksDisk(nodes []*longhorn.Node, r *longhorn.Replica) bool {
-	return slices.ContainsFunc(nodes, func(n *longhorn.Node) bool { return n.Name == r.Spec.NodeID && types.LacksDisk(n, r) })
-}
-
-func nodeFacts(names []string, o scheduler.Objects) map[string]copies.NodeFact {
-	byName := map[string]*longhorn.Node{}
-	for _, n := range o.Nodes {
-		byName[n.Name] = n
+// makeReplicas creates replicas only if the API server has no replica that the cache lacks. Their names are random,
+// so nothing else would prevent a second set.
+func (c *Controller) makeReplicas(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, replicas []*longhorn.Replica) error {
+	if len(replicas) == 0 {
+		return nil
 	}
-	known := map[string]copies.NodeFact{}
-	for _, name := range names {
-		if name != "" {
-			known[name] = copies.NodeFact{Down: types.IsNodeDown(byName[name]), Gone: types.IsNodeGone(byName[name])}
-			if n := byName[name]; n != nil {
-				fact := known[name]
-				fact.Zone = n.Status.Zone
-				known[name] = fact
+	created := 0
+	defer func() {
+		for _, r := range replicas[created:] {
+			c.placed.release(r.Name)
+		}
+	}()
+	selector := metav1.ListOptions{LabelSelector: types.LabelVolume + "=" + v.Name}
+	live, err := c.deps.Replicas.ListLive(ctx, selector)
+	if err != nil {
+		return fmt.Errorf("list the volume's replicas: %w", err)
+	}
+	cached, err := c.deps.Replicas.ByIndex(datastore.IndexVolume, v.Name)
+	if err != nil {
+		return err
+	}
+	if !showsAll(cached, live, v.Name) {
+		return queue.ErrStale
+	}
+	c.placed.releaseOthers(v.Name, replicas)
+	for _, r := range replicas {
+		log.WithField(logfields.Replica, r.Name).WithField(logfields.Node, r.Spec.NodeID).WithField(logfields.Disk, r.Spec.DiskPath).Info("creating a replica")
+		if _, err := c.deps.Replicas.Create(ctx, r); err != nil {
+			if !isRefusal(err) {
+				created++ // it may exist: keep its room reserved
 			}
+			return fmt.Errorf("create replica %s: %w", r.Name, err)
 		}
+		created++
 	}
-	for _, im := range o.InstanceManagers {
-		fact, ok := known[im.Spec.NodeID]
-		if ok && im.Status.CurrentState == longhorn.InstanceManagerStateRunning {
-			fact.Process = im.Status.UUID
-			known[im.Spec.NodeID] = fact
-		}
-	}
-	return known
+	return nil
 }
 
-func growthOf(nodes map[string]copies.NodeFact, managers []*longhorn.InstanceManager) map[string]Growth {
-	can := map[string]Growth{}
-	for _, im := range managers {
-		if _, ok := nodes[im.Spec.NodeID]; ok && im.Status.CurrentState == longhorn.InstanceManagerStateRunning {
-			can[im.Spec.NodeID] = Growth{Replicas: types.ReplicasGrow(im), Devices: types.DevicesGrow(im)}
+// showsAll reports whether the cache shows the same replicas as a live list by label. Replicas that have lost the
+// label, until it is restored, are only in the cache.
+func showsAll(cached, live []*longhorn.Replica, volume string) bool {
+	uids := map[kubetypes.UID]bool{}
+	for _, r := range cached {
+		if r.Labels[types.LabelVolume] == volume {
+			uids[r.UID] = true
 		}
 	}
-	return can
-}
-
-// ownedBy reports whether an object belongs to exactly this volume, and not to an earlier volume of the same name.
-func ownedBy(o metav1.Object, v *longhorn.Volume) bool {
-	for _, ref := range o.GetOwnerReferences() {
-		if ref.UID == v.UID {
-			return true
+	for _, r := range live {
+		if types.VolumeOf(r) != volume {
+			continue
 		}
+		if !uids[r.UID] {
+			return false
+		}
+		delete(uids, r.UID)
 	}
-	return false
+	return len(uids) == 0
 }
 
-// readSettings fills in the values of the settings.
-func (in *Input) readSettings(s settings.Values) {
-	in.DefaultReplicaCount = int(s.Int(settings.DefaultReplicaCount))
-	in.DefaultLocality = longhorn.DataLocality(s.Text(settings.DefaultDataLocality))
-	in.AutoBalance = longhorn.AutoBalance(s.Text(settings.ReplicaAutoBalance))
-	in.DiskPressure = s.Int(settings.ReplicaAutoBalanceDiskPressurePercentage)
-	in.ReplenishmentWait = time.Duration(s.Int(settings.ReplenishmentWaitIntervalS)) * time.Second
-	in.RebuildLimit = rebuildLimit(s)
-	in.AllowDegraded = s.Bool(settings.AllowVolumeCreationWithDegradedAvailability)
+// isRefusal reports whether the API server answered that it did not carry out the request.
+func isRefusal(err error) bool {
+	reason := apierrors.ReasonForError(err)
+	return reason != metav1.StatusReasonUnknown && reason != metav1.StatusReasonTimeout &&
+		reason != metav1.StatusReasonServerTimeout && reason != metav1.StatusReasonInternalError
 }
 
-// rebuildLimit is the number of rebuilds that may run at once towards the disks of one node; 0 turns rebuilds off.
-func rebuildLimit(s settings.Values) int {
-	return int(s.Int(settings.ConcurrentReplicaRebuildPerNodeLimit))
+func (c *Controller) writeStatus(ctx context.Context, v *longhorn.Volume, status longhorn.VolumeStatus) error {
+	_, _, err := datastore.WriteStatus(ctx, c.deps.Volumes, v, func(v *longhorn.Volume) *longhorn.VolumeStatus { return &v.Status }, status)
+	return err
 }

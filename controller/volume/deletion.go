@@ -1,11 +1,19 @@
 package volume
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/longhorn-lep/longhorn-manager/controller/queue"
+	"github.com/longhorn-lep/longhorn-manager/datastore"
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
+	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
 
 // Deletion is what to do for a volume that is being deleted, in the order of its fields.
@@ -94,4 +102,84 @@ func behindFence(in Input) []*longhorn.Replica {
 		}
 	}
 	return fenced
+}
+
+func (c *Controller) applyDeletion(ctx context.Context, log *logrus.Entry, v *longhorn.Volume, d Deletion) error {
+	if err := c.writeStatus(ctx, v, d.Status); err != nil {
+		return err
+	}
+	for _, r := range d.UpdateReplicas {
+		if _, err := c.deps.Replicas.Update(ctx, r); err != nil {
+			return fmt.Errorf("update replica %s: %w", r.Name, err)
+		}
+	}
+	if e := d.UpdateEngine; e != nil {
+		if _, err := c.deps.Engines.Update(ctx, e); err != nil {
+			return fmt.Errorf("update engine %s: %w", e.Name, err)
+		}
+	}
+	if e := d.DeleteEngine; e != nil {
+		log.Info("deleting the engine")
+		p := datastore.Preconditions{UID: e.UID, ResourceVersion: e.ResourceVersion}
+		if err := c.deps.Engines.Delete(ctx, e.Name, p); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete engine %s: %w", e.Name, err)
+		}
+	}
+	if len(d.DeleteReplicas) == 0 && !d.DropFinalizer {
+		return nil
+	}
+	if gone, err := c.nothingWrites(ctx, v); err != nil || !gone {
+		return err
+	}
+	for _, r := range d.DeleteReplicas {
+		log.WithField(logfields.Replica, r.Name).Info("deleting a replica")
+		if err := c.deps.Replicas.Delete(ctx, r.Name, datastore.Preconditions{UID: r.UID}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete replica %s: %w", r.Name, err)
+		}
+	}
+	if !d.DropFinalizer {
+		return nil
+	}
+	return c.dropFinalizer(ctx, log, v)
+}
+
+// nothingWrites asks the API server, not the cache, whether the volume is being deleted and its engine is gone.
+func (c *Controller) nothingWrites(ctx context.Context, v *longhorn.Volume) (bool, error) {
+	live, err := c.deps.Volumes.Live(ctx, v.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read the volume: %w", err)
+	case live.UID != v.UID || live.DeletionTimestamp == nil:
+		return false, queue.ErrStale
+	}
+	e, err := c.deps.Engines.Live(ctx, types.EngineName(v.Name))
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read the engine: %w", err)
+	}
+	if !ownedBy(e, v) {
+		return true, nil
+	}
+	return false, c.obstructs(v, e, fmt.Errorf("delete the engine: engine %s still exists", e.Name))
+}
+
+func (c *Controller) dropFinalizer(ctx context.Context, log *logrus.Entry, v *longhorn.Volume) error {
+	live, err := c.deps.Volumes.Live(ctx, v.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the volume: %w", err)
+	}
+	if live.UID != v.UID || live.DeletionTimestamp == nil {
+		return queue.ErrStale
+	}
+	log.Info("removing the volume's finalizer; the nodes remove its replicas")
+	types.RemoveFinalizer(live)
+	_, err = c.deps.Volumes.Update(ctx, live)
+	return err
 }
