@@ -1,11 +1,9 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/instance/proto"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 	"github.com/longhorn-lep/longhorn-manager/util/logfields"
 )
@@ -72,25 +71,9 @@ func (h *engineHost) ofVolume(volume string) *hostedEngine {
 	return nil
 }
 
-func validateEngine(s *proto.EngineSpec) error {
-	switch {
-	case !isElement(s.GetName()) || !isElement(s.GetVolume()) || !isElement(s.GetSession()):
-		return fmt.Errorf("%w: engine name %q, volume name %q and session %q must not be empty and must not contain '/'", errInvalid, s.GetName(), s.GetVolume(), s.GetSession())
-	case s.GetGeneration() < 1:
-		return fmt.Errorf("%w: generation %d must be at least 1", errInvalid, s.GetGeneration())
-	case s.GetSizeBytes() <= 0 || s.GetSizeBytes()%replica.BlockBytes != 0:
-		return fmt.Errorf("%w: size %d must be a positive multiple of %d bytes", errInvalid, s.GetSizeBytes(), replica.BlockBytes)
-	case len(s.GetSecret()) < minSecretBytes:
-		return fmt.Errorf("%w: an engine needs a secret of at least %d bytes", errInvalid, minSecretBytes)
-	case len(s.GetMembers()) == 0:
-		return fmt.Errorf("%w: an engine needs at least one replica", errInvalid)
-	}
-	for _, m := range s.GetMembers() {
-		if !isElement(m.GetName()) {
-			return fmt.Errorf("%w: replica name %q must not be empty and must not contain '/'", errInvalid, m.GetName())
-		}
-	}
-	return nil
+func (s *service) EngineStart(ctx context.Context, r *proto.EngineSpec) (*proto.EngineState, error) {
+	state, err := s.instance.engines.start(ctx, r)
+	return state, toStatus(err)
 }
 
 // start starts an engine. It may replace an engine of a lower generation that has ended.
@@ -128,6 +111,27 @@ func (h *engineHost) start(ctx context.Context, s *proto.EngineSpec) (*proto.Eng
 	h.adopted(s.GetVolume())
 	h.changes.notifyEngine(s.GetName())
 	return e.state(), nil
+}
+
+func validateEngine(s *proto.EngineSpec) error {
+	switch {
+	case !isElement(s.GetName()) || !isElement(s.GetVolume()) || !isElement(s.GetSession()):
+		return fmt.Errorf("%w: engine name %q, volume name %q and session %q must not be empty and must not contain '/'", errInvalid, s.GetName(), s.GetVolume(), s.GetSession())
+	case s.GetGeneration() < 1:
+		return fmt.Errorf("%w: generation %d must be at least 1", errInvalid, s.GetGeneration())
+	case s.GetSizeBytes() <= 0 || s.GetSizeBytes()%replica.BlockBytes != 0:
+		return fmt.Errorf("%w: size %d must be a positive multiple of %d bytes", errInvalid, s.GetSizeBytes(), replica.BlockBytes)
+	case len(s.GetSecret()) < minSecretBytes:
+		return fmt.Errorf("%w: an engine needs a secret of at least %d bytes", errInvalid, minSecretBytes)
+	case len(s.GetMembers()) == 0:
+		return fmt.Errorf("%w: an engine needs at least one replica", errInvalid)
+	}
+	for _, m := range s.GetMembers() {
+		if !isElement(m.GetName()) {
+			return fmt.Errorf("%w: replica name %q must not be empty and must not contain '/'", errInvalid, m.GetName())
+		}
+	}
+	return nil
 }
 
 // mayReplace returns true if the existing engine can be replaced, and false if it is the requested engine. The error
@@ -180,8 +184,52 @@ func (h *engineHost) config(s *proto.EngineSpec, adopts bool) engine.Config {
 	return cfg
 }
 
+func (h *engineHost) member(s *proto.EngineSpec, m *proto.Member) engine.Member {
+	_, local := h.replicas.local(m.GetName(), s.GetVolume(), s.GetSecret())
+	return engine.Member{Name: m.GetName(), UID: m.GetUid(), Address: m.GetAddress(), Local: local, TLS: m.GetTls()}
+}
+
+// connect opens a member: a replica of this process by direct call, any other over the network. Both pass the same
+// gate. Both report a shut gate in the same way, at once or while the engine runs: the error wraps engine.ErrFenced.
+//
+// If a replica was opened here only after the member was described, it is also reached over the network. The engine
+// expects that it can cut the connection of such a member. A direct session cannot be cut, and a disk that hangs would
+// hold its requests forever.
+func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.Member) (engine.Replica, error) {
+	if r, ok := h.replicas.local(m.Name, s.GetVolume(), s.GetSecret()); ok && m.Local {
+		session, err := r.Admit(ctx, s.GetGeneration(), s.GetSession())
+		if err != nil {
+			return nil, asFenced(err)
+		}
+		return &localMember{translated{h.replicas.forEngine(m.Name, session), asFenced}, session}, nil
+	}
+	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
+	opts := nbd.DialOptions{Secret: s.GetSecret(), TLS: m.TLS, Timeout: admitTimeout, Log: h.log}
+	c, err := nbd.Dial(ctx, "tcp", m.Address, name.String(), opts)
+	if err != nil {
+		return nil, asFenced(err)
+	}
+	return &remoteMember{translated{c, asFenced}, c}, nil
+}
+
+func (s *service) EngineRecordEpoch(_ context.Context, r *proto.EpochRecord) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.engines.recordEpoch(r))
+}
+
+func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
+	e := h.find(r.GetName())
+	if e == nil {
+		return refuse(reasonNotProposed, "engine %s does not exist on this node", r.GetName())
+	}
+	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()))
+}
+
 // expandTimeout limits an expansion. An expansion asks each member for its state, and the kernel for a larger device.
 const expandTimeout = 15 * time.Second
+
+func (s *service) EngineExpand(ctx context.Context, r *proto.EngineExpandRequest) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.engines.expand(ctx, r))
+}
 
 // expand makes a volume larger. It continues if the caller leaves.
 func (h *engineHost) expand(ctx context.Context, r *proto.EngineExpandRequest) error {
@@ -197,12 +245,8 @@ func (h *engineHost) expand(ctx context.Context, r *proto.EngineExpandRequest) e
 	return e.engine.Expand(ctx, r.GetSession(), r.GetSizeBytes())
 }
 
-func (h *engineHost) recordEpoch(r *proto.EpochRecord) error {
-	e := h.find(r.GetName())
-	if e == nil {
-		return refuse(reasonNotProposed, "engine %s does not exist on this node", r.GetName())
-	}
-	return e.engine.RecordEpoch(r.GetSession(), epochFromWire(r.GetEpoch()))
+func (s *service) EngineStop(ctx context.Context, r *proto.EngineRef) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.engines.stop(ctx, r.GetName(), r.GetSession(), r.GetForce()))
 }
 
 // stop ends an engine, unless its device is in use; with force, it ends the engine in any case. With a session, it does
@@ -263,88 +307,4 @@ func (h *engineHost) abandon(ctx context.Context, e *hostedEngine, log *logrus.E
 		log.WithError(err).Warn("The device that the engine should have taken over was not removed")
 		h.keepAgain(ctx, e.spec.GetVolume())
 	}
-}
-
-// shutdown ends all engines concurrently. If the device of an engine is in use, the engine can only be flushed.
-func (h *engineHost) shutdown(ctx context.Context) {
-	h.mu.Lock()
-	all := []*hostedEngine{}
-	for _, e := range h.hosted {
-		all = append(all, e)
-	}
-	h.mu.Unlock()
-	var ending sync.WaitGroup
-	for _, e := range all {
-		ending.Go(func() {
-			if e.spec.GetFrontend() != proto.Frontend_FRONTEND_BLOCK {
-				e.socket.cut() // tools do not delay the process
-			}
-			err := h.stop(ctx, e.spec.GetName(), e.spec.GetSession(), false)
-			if err == nil {
-				return
-			}
-			log := h.log.WithFields(logrus.Fields{logfields.Engine: e.spec.GetName(), logfields.Volume: e.spec.GetVolume()})
-			err = errors.Join(err, h.flush(ctx, e))
-			log.WithError(err).Error("Engine was not stopped; the users of its device get I/O errors when the process exits")
-		})
-	}
-	ending.Wait()
-}
-
-// flush gives an engine that is left running limited time to flush. The engine's backend ignores contexts, and may wait
-// for an epoch that will never be recorded. In that case the flush is left behind too, and ends with the engine.
-func (h *engineHost) flush(ctx context.Context, e *hostedEngine) error {
-	ctx, cancel := context.WithTimeout(ctx, h.flushTimeout)
-	defer cancel()
-	flushed := make(chan error, 1)
-	go func() { flushed <- e.engine.Backend().Flush(ctx) }()
-	select {
-	case err := <-flushed:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("flush before the process exits: %w", ctx.Err())
-	}
-}
-
-// states lists the engines by name.
-func (h *engineHost) states() []*proto.EngineState {
-	h.mu.Lock()
-	all := make([]*hostedEngine, 0, len(h.hosted))
-	states := make([]*proto.EngineState, 0, len(h.hosted)+len(h.kept))
-	for _, e := range h.hosted {
-		all = append(all, e)
-	}
-	for _, d := range h.kept {
-		states = append(states, keptState(d))
-	}
-	h.mu.Unlock()
-	for _, e := range all {
-		states = append(states, e.state())
-	}
-	slices.SortFunc(states, compareEngines)
-	return states
-}
-
-// namedStates has the state of an engine, and of a kept device that an engine of this name served; or nothing.
-func (h *engineHost) namedStates(name string) []*proto.EngineState {
-	var states []*proto.EngineState
-	h.mu.Lock()
-	e := h.hosted[name]
-	for _, d := range h.kept {
-		if d.Owner.Engine == name {
-			states = append(states, keptState(d))
-		}
-	}
-	h.mu.Unlock()
-	if e != nil {
-		states = append(states, e.state())
-	}
-	slices.SortFunc(states, compareEngines)
-	return states
-}
-
-// compareEngines orders engines by name. If a name is there twice, the order is always the same, so that two reads of
-// the same state are equal.
-func compareEngines(a, b *proto.EngineState) int {
-	return cmp.Or(compareNames(a, b), cmp.Compare(a.GetGeneration(), b.GetGeneration()), cmp.Compare(a.GetSession(), b.GetSession()), cmp.Compare(a.GetVolume(), b.GetVolume()))
 }

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"strconv"
@@ -106,4 +107,44 @@ func cutWhenDone(done <-chan struct{}, drop func(gone <-chan struct{}), end func
 		_ = end() // closes done; there is no caller to receive an error
 		<-watched
 	}
+}
+
+// secretOf returns the secret that a peer must know to open an export of the TCP port.
+func (h *replicaHost) secretOf(export string) ([]byte, bool) {
+	if name, err := parseDataExport(export); err == nil {
+		if e := h.find(name.replica); e != nil && e.spec.GetVolume() == name.volume {
+			return e.spec.GetSecret(), true
+		}
+	}
+	return h.decoy, true
+}
+
+// secrets returns the secrets of the volumes that have a replica here.
+func (h *replicaHost) secrets() [][]byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([][]byte, 0, len(h.hosted))
+	for _, e := range h.hosted {
+		all = append(all, e.spec.GetSecret())
+	}
+	return all
+}
+
+// tlsOnly reports whether an export of the TCP port may be opened only over TLS.
+func (h *replicaHost) tlsOnly(export string) bool {
+	name, err := parseDataExport(export)
+	if err != nil {
+		return false
+	}
+	e := h.find(name.replica)
+	return e != nil && e.spec.GetTlsOnly()
+}
+
+// local returns a replica that is open here, for an engine that shows the volume's secret.
+func (h *replicaHost) local(name, volume string, secret []byte) (*replica.Replica, bool) {
+	e := h.find(name)
+	if e == nil || e.replica == nil || e.spec.GetVolume() != volume || subtle.ConstantTimeCompare(secret, e.spec.GetSecret()) != 1 {
+		return nil, false
+	}
+	return e.replica, true
 }

@@ -13,11 +13,6 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica"
 )
 
-func (h *engineHost) member(s *proto.EngineSpec, m *proto.Member) engine.Member {
-	_, local := h.replicas.local(m.GetName(), s.GetVolume(), s.GetSecret())
-	return engine.Member{Name: m.GetName(), UID: m.GetUid(), Address: m.GetAddress(), Local: local, TLS: m.GetTls()}
-}
-
 // ofRequest finds the engine with the members that a request changes.
 func (h *engineHost) ofRequest(r *proto.EngineMemberRequest) (*hostedEngine, error) {
 	if !isElement(r.GetMember().GetName()) || r.GetBandwidthBytesPerSecond() < 0 {
@@ -30,6 +25,10 @@ func (h *engineHost) ofRequest(r *proto.EngineMemberRequest) (*hostedEngine, err
 	return e, nil
 }
 
+func (s *service) EngineAddReplica(_ context.Context, r *proto.EngineMemberRequest) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.engines.addReplica(r))
+}
+
 // addReplica starts to make a replica a member.
 func (h *engineHost) addReplica(r *proto.EngineMemberRequest) error {
 	e, err := h.ofRequest(r)
@@ -39,6 +38,10 @@ func (h *engineHost) addReplica(r *proto.EngineMemberRequest) error {
 	return e.engine.AddReplica(r.GetSession(), h.member(e.spec, r.GetMember()), r.GetBandwidthBytesPerSecond())
 }
 
+func (s *service) EngineRemoveReplica(_ context.Context, r *proto.EngineMemberRequest) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.engines.removeReplica(r))
+}
+
 // removeReplica ends a rebuild or expels a member.
 func (h *engineHost) removeReplica(r *proto.EngineMemberRequest) error {
 	e, err := h.ofRequest(r)
@@ -46,29 +49,6 @@ func (h *engineHost) removeReplica(r *proto.EngineMemberRequest) error {
 		return err
 	}
 	return e.engine.RemoveReplica(r.GetSession(), r.GetMember().GetName())
-}
-
-// connect opens a member: a replica of this process by direct call, any other over the network. Both pass the same
-// gate. Both report a shut gate in the same way, at once or while the engine runs: the error wraps engine.ErrFenced.
-//
-// If a replica was opened here only after the member was described, it is also reached over the network. The engine
-// expects that it can cut the connection of such a member. A direct session cannot be cut, and a disk that hangs would
-// hold its requests forever.
-func (h *engineHost) connect(ctx context.Context, s *proto.EngineSpec, m engine.Member) (engine.Replica, error) {
-	if r, ok := h.replicas.local(m.Name, s.GetVolume(), s.GetSecret()); ok && m.Local {
-		session, err := r.Admit(ctx, s.GetGeneration(), s.GetSession())
-		if err != nil {
-			return nil, asFenced(err)
-		}
-		return &localMember{translated{h.replicas.forEngine(m.Name, session), asFenced}, session}, nil
-	}
-	name := dataExport{volume: s.GetVolume(), replica: m.Name, generation: s.GetGeneration(), session: s.GetSession()}
-	opts := nbd.DialOptions{Secret: s.GetSecret(), TLS: m.TLS, Timeout: admitTimeout, Log: h.log}
-	c, err := nbd.Dial(ctx, "tcp", m.Address, name.String(), opts)
-	if err != nil {
-		return nil, asFenced(err)
-	}
-	return &remoteMember{translated{c, asFenced}, c}, nil
 }
 
 // refuses asks a replica in another process whether it has admitted a higher generation; if so, the error wraps

@@ -3,7 +3,6 @@ package instance
 import (
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"strings"
@@ -96,6 +95,11 @@ func specOf(s *proto.ReplicaSpec) replica.Spec {
 	return replica.Spec{UID: s.GetUid(), Volume: s.GetVolume(), Name: s.GetName(), SizeBytes: s.GetSizeBytes()}
 }
 
+func (s *service) ReplicaCreate(ctx context.Context, r *proto.ReplicaSpec) (*proto.ReplicaState, error) {
+	state, err := s.instance.replicas.create(ctx, r)
+	return state, toStatus(err)
+}
+
 // create creates a replica's directory.
 func (h *replicaHost) create(ctx context.Context, s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
 	o := operation{what: "create", name: s.GetName(), disk: s.GetDiskPath()}
@@ -124,6 +128,11 @@ func (h *replicaHost) logOf(s *proto.ReplicaSpec) *logrus.Entry {
 
 // minSecretBytes is the length of the shortest secret that is accepted.
 const minSecretBytes = 16
+
+func (s *service) ReplicaStart(ctx context.Context, r *proto.ReplicaSpec) (*proto.ReplicaState, error) {
+	state, err := s.instance.replicas.start(ctx, r)
+	return state, toStatus(err)
+}
 
 // start opens a replica. A replica that was refused or has failed is opened again.
 func (h *replicaHost) start(ctx context.Context, s *proto.ReplicaSpec) (*proto.ReplicaState, error) {
@@ -272,6 +281,10 @@ func (h *replicaHost) evict(t *tenancy, lost *replica.DiskLostError) {
 	h.put(name, &hosted{spec: e.spec, refused: lost})
 }
 
+func (s *service) ReplicaStop(ctx context.Context, r *proto.ReplicaRef) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.replicas.stop(ctx, r.GetName(), r.GetFenceGeneration()))
+}
+
 // stop closes a replica. A connected engine gets limited time to leave. With a fence above 0, engines of older
 // generations are first shut out permanently, and durably. Only then is the answer a success. A replica that cannot be
 // fenced here is refused.
@@ -348,6 +361,10 @@ func (h *replicaHost) close(ctx context.Context, e *hosted) error {
 	return nil
 }
 
+func (s *service) ReplicaRemove(ctx context.Context, r *proto.ReplicaSpec) (*proto.Empty, error) {
+	return &proto.Empty{}, toStatus(s.instance.replicas.remove(ctx, r))
+}
+
 // remove deletes the directory of a replica that is not hosted. It ends the reading of tools.
 func (h *replicaHost) remove(ctx context.Context, s *proto.ReplicaSpec) error {
 	o := operation{what: "remove", name: s.GetName(), disk: s.GetDiskPath()}
@@ -375,46 +392,6 @@ func (h *replicaHost) removeNamed(ctx context.Context, s *proto.ReplicaSpec) err
 	h.mu.Unlock()
 	h.logOf(s).Info("Replica directory removed")
 	return nil
-}
-
-// secretOf returns the secret that a peer must know to open an export of the TCP port.
-func (h *replicaHost) secretOf(export string) ([]byte, bool) {
-	if name, err := parseDataExport(export); err == nil {
-		if e := h.find(name.replica); e != nil && e.spec.GetVolume() == name.volume {
-			return e.spec.GetSecret(), true
-		}
-	}
-	return h.decoy, true
-}
-
-// secrets returns the secrets of the volumes that have a replica here.
-func (h *replicaHost) secrets() [][]byte {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := make([][]byte, 0, len(h.hosted))
-	for _, e := range h.hosted {
-		all = append(all, e.spec.GetSecret())
-	}
-	return all
-}
-
-// tlsOnly reports whether an export of the TCP port may be opened only over TLS.
-func (h *replicaHost) tlsOnly(export string) bool {
-	name, err := parseDataExport(export)
-	if err != nil {
-		return false
-	}
-	e := h.find(name.replica)
-	return e != nil && e.spec.GetTlsOnly()
-}
-
-// local returns a replica that is open here, for an engine that shows the volume's secret.
-func (h *replicaHost) local(name, volume string, secret []byte) (*replica.Replica, bool) {
-	e := h.find(name)
-	if e == nil || e.replica == nil || e.spec.GetVolume() != volume || subtle.ConstantTimeCompare(secret, e.spec.GetSecret()) != 1 {
-		return nil, false
-	}
-	return e.replica, true
 }
 
 func isElement(s string) bool { return s != "" && !strings.Contains(s, "/") }
