@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -176,68 +175,7 @@ type Engine struct {
 	predecessorAskedAt time.Time
 }
 
-// Start creates an engine that starts in the background, and returns at once; State shows the progress. The caller must
-// call Stop at the end, even after a failure.
-func Start(cfg Config) *Engine {
-	cfg = cfg.withDefaults()
-	e := &Engine{
-		cfg: cfg, log: cfg.Log,
-		membersChanged: make(chan struct{}, 1), quit: make(chan struct{}), loopsEnded: make(chan struct{}),
-		state: State{Phase: PhaseStarting},
-	}
-	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.mirror = newMirror(cfg, e.ctx.Done(), e.memberFailed)
-	e.tasks.Go(e.run)
-	return e
-}
-
-// run starts the engine and serves until quit is closed.
-func (e *Engine) run() {
-	defer close(e.loopsEnded)
-	e.tasks.Go(func() { e.mirror.watchdog.run(e.ctx, func(r *wait) { e.tasks.Go(func() { e.mirror.probe(r) }) }) })
-	if f := e.start(); f != nil {
-		e.fail(*f)
-		return
-	}
-	// The kernel flushes a new device before it is ready, and this may require that a member is expelled. So members
-	// can change before the frontend starts.
-	var loops sync.WaitGroup
-	defer loops.Wait()
-	loops.Go(e.changeMembers)
-	if f := e.open(); f != nil {
-		e.fail(*f)
-		return
-	}
-	e.clearIntents()
-}
-
 // Backend is the volume for frontends and tools. Its methods return ESHUTDOWN while the engine does not serve and EIO
 // after it has failed. Their contexts do not end a request early, because a change that only some members have is worse
 // than a late answer.
 func (e *Engine) Backend() nbd.Backend { return e.mirror }
-
-// RecordEpoch tells the engine that the API object now holds the epoch in State.ProposedEpoch. It is idempotent.
-// Another session or epoch gives ErrNotProposed.
-func (e *Engine) RecordEpoch(session string, epoch membership.Epoch) error {
-	if err := e.accept(session, epoch); err != nil {
-		return err
-	}
-	e.cfg.OnChange()
-	return nil
-}
-
-func (e *Engine) accept(session string, epoch membership.Epoch) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case session != e.cfg.Session:
-		return fmt.Errorf("record epoch %s for session %q: %w", epoch, session, ErrNotProposed)
-	case !e.accepted.IsZero() && e.accepted.Equal(epoch):
-		return nil
-	case e.state.ProposedEpoch.IsZero() || !e.state.ProposedEpoch.Equal(epoch):
-		return fmt.Errorf("cannot record epoch %s, the proposed epoch is %s: %w", epoch, e.state.ProposedEpoch, ErrNotProposed)
-	}
-	e.accepted, e.state.ProposedEpoch = e.state.ProposedEpoch, membership.Epoch{}
-	close(e.recorded)
-	return nil
-}

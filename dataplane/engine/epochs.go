@@ -121,24 +121,6 @@ func (e *Engine) planNext() (next membership.Epoch, needed bool) {
 	return membership.PlanJoin(current, b.target.name), true
 }
 
-// putInForce puts an epoch into force. It returns false if the engine ends or quit is closed first.
-//
-//	propose ── the API object records it ── each member stores it
-//	── changes that the expelled members lack may be acknowledged
-func (e *Engine) putInForce(next membership.Epoch, quit <-chan struct{}) bool {
-	recorded := make(chan struct{})
-	e.log.WithField("epoch", next.String()).Info("New epoch proposed")
-	e.update(func(s *State) {
-		e.recorded = recorded
-		s.ProposedEpoch = next
-	})
-	if !e.awaitRecorded(recorded, quit) || !e.store(next, quit) {
-		return false
-	}
-	e.inForce(next)
-	return true
-}
-
 // store makes every serving member store an epoch that the API object holds. A member that cannot store it has failed.
 // The last member is asked repeatedly until it can, because without it no replica could prove the epoch. Lack of space
 // is judged as in a change. If some members have stored the epoch, a full member has failed. If all are full, expelling
@@ -224,38 +206,6 @@ func (e *Engine) inForce(epoch membership.Epoch) {
 
 // errRemoved is the reason why a member without a fault was expelled.
 var errRemoved = errors.New("it was removed from the volume")
-
-// An engine with a node that was cut off has lost its remote members. It serves nothing until the API object has
-// recorded an epoch without them. That never happens if another engine has taken over the volume in the meantime. Then
-// the users of the device would wait until an administrator ends this engine, although the members know of the other
-// engine. So while the engine waits, it asks these members, and it learns of the other engine as soon as it reaches one
-// of them again.
-const (
-	// overtakenInterval is the time between two questions to a member, and overtakenTimeout is how long one question
-	// may take.
-	overtakenInterval, overtakenTimeout = 2 * time.Second, 5 * time.Second
-)
-
-// awaitRecorded returns true when the API object has recorded the proposed epoch, and false if the engine ends or quit
-// is closed first.
-func (e *Engine) awaitRecorded(recorded, quit <-chan struct{}) bool {
-	for {
-		timer := e.cfg.Clock.NewTimer(overtakenInterval)
-		select {
-		case <-recorded:
-			timer.Stop()
-			return true
-		case <-quit:
-			timer.Stop()
-			return false
-		case <-e.ctx.Done():
-			timer.Stop()
-			return false
-		case <-timer.C():
-			e.askLeaving()
-		}
-	}
-}
 
 // askLeaving asks each failed member that an epoch still lists whether another engine has taken over the volume. It
 // does not wait.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,73 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
+
+// WriteAt implements nbd.Backend.
+func (m *mirror) WriteAt(_ context.Context, p []byte, off int64, fua bool) error {
+	return m.change(request{kind: kindWrite, data: p, off: off, length: int64(len(p)), fua: fua})
+}
+
+// Trim implements nbd.Backend. A replica may treat a trim in any way, and replicas may differ in this. So the members
+// are asked for zeroes, which they may store as holes. After a trim the range reads as zeroes.
+func (m *mirror) Trim(_ context.Context, off, length int64, fua bool) error {
+	return m.zero(request{kind: kindZero, off: off, length: length, fua: fua})
+}
+
+// Zero implements nbd.Backend.
+func (m *mirror) Zero(_ context.Context, off, length int64, flags nbd.ZeroFlags) error {
+	return m.zero(request{kind: kindZero, off: off, length: length, fua: flags&nbd.ZeroFUA != 0, noHole: flags&nbd.ZeroNoHole != 0})
+}
+
+// zeroPiece is how much is zeroed at once, in bytes, because the slow rule requires requests with limited work. It is a
+// multiple of a region.
+const zeroPiece = 64 << 20
+
+// zero zeroes a range, one piece after the other. Each piece is a change of its own, because a disk promises atomicity
+// only for each sector. The whole range is checked before anything is done.
+func (m *mirror) zero(r request) error {
+	if err := m.check(r.off, r.length, nbd.ENOSPC); err != nil {
+		return err
+	}
+	for end := r.off + r.length; r.off < end; r.off += r.length {
+		r.length = min(zeroPiece-r.off%zeroPiece, end-r.off)
+		if err := m.change(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change gives r to all members. It marks the regions before it takes the lock and again before it releases it: see
+// regions. It chooses the members under the lock. So later holders of the lock know that these members have the change.
+func (m *mirror) change(r request) error {
+	if err := m.check(r.off, r.length, nbd.ENOSPC); err != nil {
+		return err
+	}
+	if err := m.gate.enter(); err != nil {
+		return err
+	}
+	m.regions.begin(r.off, r.length)
+	s := m.locks.lock(r.off, r.length, exclusive)
+	err, unequal := m.fan(r)
+	m.regions.end(r.off, r.length, unequal)
+	m.locks.unlock(s)
+	if failed := m.gate.leave(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// Flush implements nbd.Backend.
+func (m *mirror) Flush(context.Context) error {
+	if err := m.gate.enter(); err != nil {
+		return err
+	}
+	err, _ := m.fan(request{kind: kindFlush})
+	if failed := m.gate.leave(); failed != nil {
+		return failed
+	}
+	return err
+}
 
 type kind int
 
@@ -266,42 +334,4 @@ func (f *fanout) waitForEpoch() error {
 		}
 	}
 	return nil
-}
-
-// onServing runs do for every serving member concurrently and returns when all are done. A member for which do returns
-// an error has failed as a member. So has a member that makes the others wait too long.
-func (m *mirror) onServing(ro *roster, do func(b *member) error) error {
-	errs := make([]error, len(ro.serving))
-	var peers peerRequests
-	var wg sync.WaitGroup
-	for i, b := range ro.serving {
-		wg.Go(func() {
-			w := m.watchdog.watchPeer(&peers, b)
-			if errs[i] = b.unlessStuck(func() error { return do(b) }); errs[i] != nil {
-				m.failed(b, errs[i])
-			} else {
-				m.watchdog.peerAnswered(&peers)
-			}
-			m.watchdog.forgetWait(w)
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// unlessStuck runs a request to a member. If the member has failed, and the request hangs in a local disk, unlessStuck
-// leaves the request behind, because nothing can end it. For a remote member, the connection is closed, which ends its
-// requests.
-func (m *member) unlessStuck(do func() error) error {
-	if !m.local {
-		return do()
-	}
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	select {
-	case err := <-done:
-		return err
-	case <-m.dropped:
-		return errDropped
-	}
 }

@@ -155,3 +155,41 @@ func compareNames(a, b string) int {
 	}
 	return 0
 }
+
+// onServing runs do for every serving member concurrently and returns when all are done. A member for which do returns
+// an error has failed as a member. So has a member that makes the others wait too long.
+func (m *mirror) onServing(ro *roster, do func(b *member) error) error {
+	errs := make([]error, len(ro.serving))
+	var peers peerRequests
+	var wg sync.WaitGroup
+	for i, b := range ro.serving {
+		wg.Go(func() {
+			w := m.watchdog.watchPeer(&peers, b)
+			if errs[i] = b.unlessStuck(func() error { return do(b) }); errs[i] != nil {
+				m.failed(b, errs[i])
+			} else {
+				m.watchdog.peerAnswered(&peers)
+			}
+			m.watchdog.forgetWait(w)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// unlessStuck runs a request to a member. If the member has failed, and the request hangs in a local disk, unlessStuck
+// leaves the request behind, because nothing can end it. For a remote member, the connection is closed, which ends its
+// requests.
+func (m *member) unlessStuck(do func() error) error {
+	if !m.local {
+		return do()
+	}
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-m.dropped:
+		return errDropped
+	}
+}
