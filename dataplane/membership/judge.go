@@ -1,6 +1,9 @@
 package membership
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Role is the relation of a replica to the volume at the moment of a judgement.
 type Role int
@@ -137,3 +140,47 @@ func joining(parts []Part, except ...Result) []int {
 	}
 	return out
 }
+
+const (
+	// SlowAfter is the time after which an unanswered request makes a member slow. It counts from another member's
+	// answer to the same request.
+	SlowAfter = 8 * time.Second
+	// CheckInterval is how often an engine checks the requests that some members have answered and others have not.
+	CheckInterval = SlowAfter / 8
+)
+
+// SlowRule decides which members are slow. It is relative: without another member's answer there is no wait. So an
+// engine that was paused expels no member, and neither does an engine with members that are all equally slow.
+type SlowRule struct {
+	// After is SlowAfter, except for callers without patience. The other times stay in proportion to it.
+	After time.Duration
+}
+
+// CheckInterval is how often an engine checks: the constant CheckInterval if After is SlowAfter.
+func (r SlowRule) CheckInterval() time.Duration { return r.After / (SlowAfter / CheckInterval) }
+
+// ProbeAfter is how long a read may take before the engine sends a similar read to another member. The answer shows
+// whether one member is slow or all members are.
+func (r SlowRule) ProbeAfter() time.Duration { return 2 * r.CheckInterval() }
+
+// AloneAfter is how long a replica under rebuild may take for a request that no other replica gets at that time, such
+// as a flush of the copy.
+func (r SlowRule) AloneAfter() time.Duration { return 8 * r.After }
+
+// maxCheck is the most that one check may add to a wait. If the engine checks later than that, it was not running
+// itself, and answers that arrived in the meantime are still unread.
+func (r SlowRule) maxCheck() time.Duration { return 2 * r.CheckInterval() }
+
+// Waited returns how long a member has kept a request waiting since another member answered it. It counts only the time
+// in which the engine was running. before is the result of the last check, or zero at the first check. answered is when
+// the engine saw the other member's answer. lastLook is the time of the last check.
+func (r SlowRule) Waited(before time.Duration, answered, lastLook, now time.Time) time.Duration {
+	since := lastLook
+	if answered.After(lastLook) {
+		since = answered
+	}
+	return before + max(0, min(now.Sub(since), r.maxCheck()))
+}
+
+// IsSlow reports whether a member that has kept a request waiting for this time is slow.
+func (r SlowRule) IsSlow(waited time.Duration) bool { return waited >= r.After }
