@@ -82,6 +82,53 @@ func (l *Local) removeIncomplete(k *heldDevice) error {
 
 func oneAtATime() chan struct{} { return make(chan struct{}, 1) }
 
+// makeNBD creates all parts of a device from a socket. If it fails and k has an nbdDevice, the caller must remove that.
+func (l *Local) makeNBD(k *heldDevice, socket int) error {
+	own, err := fuse.Dup(socket) // its number is closed before that of the device, see lowestConnFD
+	if err != nil {
+		return err
+	}
+	configured, err := l.opts.NBD.Connect(l.nbdID(k.held.Volume), k.held.SizeBytes, logicalBlock, own)
+	if err != nil {
+		_ = unix.Close(own)
+		return err
+	}
+	d := &nbdDevice{
+		blockNode: blockNode{path: filepath.Join(l.opts.LoopDir, fmt.Sprintf("nbd%d", configured.Index)), held: -1},
+		link:      l.opts.NBD, device: configured, later: l.later, socket: own, parked: -1,
+	}
+	l.mu.Lock()
+	k.nbd = d
+	l.mu.Unlock()
+	if err := d.prepare(k.held.Path); err != nil {
+		return err
+	}
+	if err := d.link.Limit(configured); err != nil {
+		l.opts.Log.WithError(err).WithField("device", d.path).Warn("Cannot change the kernel's limits of an NBD device")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.held.Loop, k.held.Dev = d.path, d.dev
+	return nil
+}
+
+// prepare puts the node at the path where users find it.
+func (d *nbdDevice) prepare(path string) (err error) {
+	if d.dev, err = d.link.Number(d.device); err != nil {
+		return err
+	}
+	switch is, err := d.link.IsConfigured(d.device); {
+	case err != nil:
+		return err
+	case !is:
+		return fmt.Errorf("%s: %w: the kernel does not show the owners of devices (before Linux 5.14)", d.path, ErrNoNBD)
+	}
+	if err = d.makeNode(); err != nil {
+		return err
+	}
+	return makeNode(path, d.dev)
+}
+
 // make creates all parts of a device, or none.
 func (l *Local) make(k *heldDevice, conn, file int) error {
 	number, err := fuse.Number(file)

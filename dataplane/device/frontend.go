@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -126,69 +128,116 @@ func (f *Frontend) prepare(ctx context.Context, spec Spec) (start starter, done 
 	return f.createNBD, "Device created", nil
 }
 
-// create creates all parts of a device, or none.
-func (f *Frontend) create(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
-	mount, err := fuse.NewMount()
+// createNBD creates a device of KindNBD, and serves it.
+func (f *Frontend) createNBD(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
+	return f.onSocket(ctx, spec, b, func(socket int) (Held, error) { return f.opts.Keeper.AttachSocket(ctx, spec, socket) })
+}
+
+// onSocket serves one end of a socket pair and gives the other end to the kernel.
+func (f *Frontend) onSocket(ctx context.Context, spec Spec, b nbd.Backend, give func(socket int) (Held, error)) (Held, service, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return Held{}, nil, fmt.Errorf("create a socket pair: %w", err)
+	}
+	defer unix.Close(pair[0])
+	conn, err := connOf(pair[1])
 	if err != nil {
 		return Held{}, nil, err
 	}
-	defer mount.Close() // afterwards only the loop device, if created, holds the file system
-	conn, err := fuse.Dup(mount.Conn())
+	server := serveNBD(conn, spec.Volume, spec.SizeBytes, b)
+	held, err := give(pair[0])
 	if err != nil {
-		return Held{}, nil, err
-	}
-	server, err := f.serve(conn, spec, b)
-	if err != nil {
-		return Held{}, nil, err
-	}
-	file, err := mount.Open()
-	if err != nil {
-		return Held{}, nil, errors.Join(err, endService(ctx, server))
-	}
-	defer unix.Close(file)
-	held, err := f.opts.Keeper.Attach(ctx, spec, mount.Conn(), file)
-	// Nothing was written. If another process already inspects the loop device, it must not keep the file system alive.
-	if err != nil {
-		if number, e := fuse.Number(file); e == nil {
-			err = errors.Join(err, fuse.Abort(number))
-		}
-		return Held{}, nil, errors.Join(err, endService(ctx, server))
+		server.Stop()
+		return Held{}, nil, errors.Join(err, awaitEnd(ctx, server))
 	}
 	return held, server, nil
 }
 
-// adopt takes a device over. The kernel resends the requests that the predecessor had taken, before any other
-// request is read.
-func (f *Frontend) adopt(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
-	conn, held, err := f.opts.Keeper.Adopt(ctx, spec.Volume, f.opts.Owner)
+// connOf returns a connection for the descriptor of a socket. It takes over the descriptor.
+func connOf(fd int) (net.Conn, error) {
+	file := os.NewFile(uintptr(fd), "device")
+	defer file.Close()
+	conn, err := net.FileConn(file)
 	if err != nil {
-		return Held{}, nil, fmt.Errorf("take over the device: %w", err)
+		return nil, fmt.Errorf("use a socket pair: %w", err)
 	}
-	if err := fuse.Resend(conn); err != nil {
-		_ = unix.Close(conn)
-		return Held{}, nil, errors.Join(err, f.opts.Keeper.Leave(ctx, spec.Volume, f.opts.Owner))
-	}
-	served := held.Spec
-	served.SizeBytes = spec.SizeBytes // the predecessor may have exited while the device grew; Resize finishes that
-	server, err := f.serve(conn, served, b)
-	if err != nil {
-		return Held{}, nil, errors.Join(err, f.opts.Keeper.Leave(ctx, spec.Volume, f.opts.Owner))
-	}
-	return held, server, nil
+	return conn, nil
 }
 
-// serve serves a connection. It takes over the descriptor.
-func (f *Frontend) serve(conn int, spec Spec, b nbd.Backend) (*fuse.Server, error) {
-	server, err := fuse.NewServer(conn, spec.SizeBytes, spec.MaxWrite, backend{b})
-	if err != nil {
-		return nil, err
-	}
+// nbdService serves one device of KindNBD.
+type nbdService struct {
+	server *nbd.Server
+	size   atomic.Int64
+	ended  chan struct{}
+}
+
+// serveNBD serves a connection, which it takes over.
+func serveNBD(conn net.Conn, volume string, sizeBytes int64, b nbd.Backend) *nbdService {
+	s := &nbdService{server: nbd.NewServer(nil, nbd.ServerOptions{}), ended: make(chan struct{})}
+	s.size.Store(sizeBytes)
+	export := &nbd.Export{Name: volume, Size: sizeBytes, SizeNow: s.size.Load, BlockSize: nbd.BlockSize{Min: logicalBlock}, Backend: zeroing{b}}
 	go func() {
-		if err := server.Serve(); err != nil {
-			f.opts.Log.WithError(err).WithField("volume", spec.Volume).Error("The volume's device is no longer served")
-		}
+		defer close(s.ended)
+		s.server.ServeExport(conn, export)
 	}()
-	return server, nil
+	return s
+}
+
+// Stop implements service.
+func (s *nbdService) Stop() {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-s.ended
+		cancel()
+	}()
+	// Shutdown returns with the end of the service. It does not interrupt the requests that the backend has.
+	go func() { _ = s.server.Shutdown(ctx) }()
+}
+
+// Ended implements service.
+func (s *nbdService) Ended() <-chan struct{} { return s.ended }
+
+// Grow implements service.
+func (s *nbdService) Grow(sizeBytes int64) error {
+	for {
+		now := s.size.Load()
+		if now >= sizeBytes || s.size.CompareAndSwap(now, sizeBytes) {
+			return nil
+		}
+	}
+}
+
+// HoldChanges implements service. The kernel learns the size from this process, and sends no request for it. So nothing
+// must be delayed.
+func (s *nbdService) HoldChanges() (resume func()) { return func() {} }
+
+// zeroing is a backend on which discarded ranges read as zeroes, as on a FUSE device. So both kinds of device behave
+// the same for users.
+type zeroing struct{ nbd.Backend }
+
+// ReadLate implements nbd.LateReader.
+func (z zeroing) ReadLate(ctx context.Context, p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
+	return backend(z).ReadLate(ctx, p, off, elsewhere)
+}
+
+// Trim implements nbd.Backend.
+func (z zeroing) Trim(ctx context.Context, off, length int64, fua bool) error {
+	var flags nbd.ZeroFlags
+	if fua {
+		flags = nbd.ZeroFUA
+	}
+	return z.Zero(ctx, off, length, flags)
+}
+
+// adoptNBD takes a device of KindNBD over. The kernel resends the requests that the predecessor had not answered.
+func (f *Frontend) adoptNBD(ctx context.Context, spec Spec, b nbd.Backend) (Held, service, error) {
+	return f.onSocket(ctx, spec, b, func(socket int) (Held, error) {
+		held, err := f.opts.Keeper.AdoptSocket(ctx, spec.Volume, f.opts.Owner, socket)
+		if err != nil {
+			return Held{}, fmt.Errorf("take over the device: %w", err)
+		}
+		return held, nil
+	})
 }
 
 // Resize implements engine.Resizer. It waits without holding mu, so that an Abort does not wait for it.
@@ -315,29 +364,4 @@ func (f *Frontend) Leave(ctx context.Context) error {
 	f.held, f.server = nil, nil
 	f.number.Store(0)
 	return nil
-}
-
-// backend adapts the engine's backend to the interface that the file system needs.
-type backend struct{ nbd.Backend }
-
-// ReadLate implements fuse.LateReader.
-func (b backend) ReadLate(ctx context.Context, p []byte, off int64, elsewhere func([]byte, error)) (left bool, err error) {
-	if r, ok := b.Backend.(nbd.LateReader); ok {
-		return r.ReadLate(ctx, p, off, elsewhere)
-	}
-	return false, b.ReadAt(ctx, p, off)
-}
-
-// WriteAt implements fuse.Backend.
-func (b backend) WriteAt(ctx context.Context, p []byte, off int64) error {
-	return b.Backend.WriteAt(ctx, p, off, false)
-}
-
-// Zero implements fuse.Backend.
-func (b backend) Zero(ctx context.Context, off, length int64, keep bool) error {
-	var flags nbd.ZeroFlags
-	if keep {
-		flags = nbd.ZeroNoHole
-	}
-	return b.Backend.Zero(ctx, off, length, flags)
 }

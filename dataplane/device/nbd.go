@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -59,68 +57,6 @@ type nbdLink interface {
 func (l *Local) nbdID(volume string) string { return l.nbdPrefix() + volume }
 
 func (l *Local) nbdPrefix() string { return "longhorn:" + l.opts.Node + "/" }
-
-// RemoveLostNBD disconnects the NBD devices of a keeper of the same node that has died: no process serves them. The
-// caller must call it before the first device is created.
-func (l *Local) RemoveLostNBD() {
-	if l.opts.NBD == nil {
-		return
-	}
-	lost, err := l.opts.NBD.Configured(l.nbdPrefix())
-	for _, d := range lost {
-		err = errors.Join(err, l.opts.NBD.Disconnect(d))
-	}
-	if err != nil {
-		l.opts.Log.WithError(err).Warn("Cannot remove all devices of a holder that died")
-	}
-}
-
-// makeNBD creates all parts of a device from a socket. If it fails and k has an nbdDevice, the caller must remove that.
-func (l *Local) makeNBD(k *heldDevice, socket int) error {
-	own, err := fuse.Dup(socket) // its number is closed before that of the device, see lowestConnFD
-	if err != nil {
-		return err
-	}
-	configured, err := l.opts.NBD.Connect(l.nbdID(k.held.Volume), k.held.SizeBytes, logicalBlock, own)
-	if err != nil {
-		_ = unix.Close(own)
-		return err
-	}
-	d := &nbdDevice{
-		blockNode: blockNode{path: filepath.Join(l.opts.LoopDir, fmt.Sprintf("nbd%d", configured.Index)), held: -1},
-		link:      l.opts.NBD, device: configured, later: l.later, socket: own, parked: -1,
-	}
-	l.mu.Lock()
-	k.nbd = d
-	l.mu.Unlock()
-	if err := d.prepare(k.held.Path); err != nil {
-		return err
-	}
-	if err := d.link.Limit(configured); err != nil {
-		l.opts.Log.WithError(err).WithField("device", d.path).Warn("Cannot change the kernel's limits of an NBD device")
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k.held.Loop, k.held.Dev = d.path, d.dev
-	return nil
-}
-
-// prepare puts the node at the path where users find it.
-func (d *nbdDevice) prepare(path string) (err error) {
-	if d.dev, err = d.link.Number(d.device); err != nil {
-		return err
-	}
-	switch is, err := d.link.IsConfigured(d.device); {
-	case err != nil:
-		return err
-	case !is:
-		return fmt.Errorf("%s: %w: the kernel does not show the owners of devices (before Linux 5.14)", d.path, ErrNoNBD)
-	}
-	if err = d.makeNode(); err != nil {
-		return err
-	}
-	return makeNode(path, d.dev)
-}
 
 // disconnect makes all requests on the device fail, now and later. It waits for neither users nor a server. If it
 // returns an error, the kernel may still have the device. The device then has no connection and gets none, so its
@@ -448,6 +384,3 @@ func (d *nbdDevice) tryKeepAfterUsers(attempt int) (asked bool, err error) {
 	}
 	return true, d.link.EndWithUsers(d.device, false)
 }
-
-// NodeName turns the name of a node into a valid value of Options.Node.
-func NodeName(name string) string { return strings.ReplaceAll(name, "/", "_") }

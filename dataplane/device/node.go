@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,6 +37,24 @@ func RemoveStaleDevices(dir string, held []Held) error {
 	}
 	return nil
 }
+
+// RemoveLostNBD disconnects the NBD devices of a keeper of the same node that has died: no process serves them. The
+// caller must call it before the first device is created.
+func (l *Local) RemoveLostNBD() {
+	if l.opts.NBD == nil {
+		return
+	}
+	lost, err := l.opts.NBD.Configured(l.nbdPrefix())
+	for _, d := range lost {
+		err = errors.Join(err, l.opts.NBD.Disconnect(d))
+	}
+	if err != nil {
+		l.opts.Log.WithError(err).Warn("Cannot remove all devices of a holder that died")
+	}
+}
+
+// NodeName turns the name of a node into a valid value of Options.Node.
+func NodeName(name string) string { return strings.ReplaceAll(name, "/", "_") }
 
 // makeNode puts a block device node at path. It replaces a node that a dead process left there, and refuses to replace
 // anything else.
