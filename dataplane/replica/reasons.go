@@ -3,6 +3,9 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
 // Reason is one CamelCase word that says why a directory was refused or a replica ended. It is shown to users.
@@ -140,4 +143,21 @@ func refuse(dir string, reason Reason, format string, args ...any) error {
 		cause = fmt.Errorf(format, args...)
 	}
 	return &RefusedError{Reason: reason, Dir: dir, Err: cause}
+}
+
+// refuseFile returns the refusal for an error in opening, reading or decoding a file.
+func refuseFile(dir string, err error, missing, torn Reason) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return refuse(dir, missing, "%w", err)
+	case errors.Is(err, fsys.ErrNotRegular):
+		return refuse(dir, NotAReplica, "%w", err)
+	case errors.Is(err, errNewVersion):
+		return refuse(dir, UnknownVersion, "%w", err)
+	case errors.Is(err, errNotOurs) && torn == MetadataTorn:
+		return refuse(dir, NotAReplica, "%w", err)
+	case errors.Is(err, errNotOurs), errors.Is(err, errTorn):
+		return refuse(dir, torn, "%w", err)
+	}
+	return refuse(dir, IOError, "%w", err)
 }

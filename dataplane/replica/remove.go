@@ -126,3 +126,62 @@ func rename(parent, d fsys.Dir, from, to string) error {
 	}
 	return errors.Join(fmt.Errorf("%w: another directory has replaced it", ErrForeign), err, parent.RenameNew(to, from))
 }
+
+// ownFiles are the names that may be in a replica's directory, in the order in which they are removed. The metadata is
+// removed last, because it names the owner of the directory.
+var ownFiles = []string{dataName, intentTempName, changesName, intentName, metaTempName, metaName}
+
+// clearLeftover removes a directory with the name that an interrupted Create or Remove of a uid leaves, if it exists.
+// If the directory contains something that cannot belong to that uid, clearLeftover refuses with ErrForeign before it
+// removes anything.
+func clearLeftover(parent fsys.Dir, name, uid string) error {
+	d, err := parent.OpenDir(name)
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return nil
+	case errors.Is(err, fsys.ErrNotRegular):
+		return fmt.Errorf("%w: %s: %w", ErrForeign, name, err)
+	case err != nil:
+		return err
+	}
+	defer d.Close()
+	if err := d.TryLock(); err != nil {
+		return err
+	}
+	if err := checkLeftover(d, uid); err != nil {
+		return fmt.Errorf("directory %s: %w", name, err)
+	}
+	return removeOpened(parent, d, name)
+}
+
+// checkLeftover refuses a directory with foreign names or with metadata of another uid. It accepts metadata that is cut
+// short, because an interrupted Create leaves such metadata.
+func checkLeftover(d fsys.Dir, uid string) error {
+	names, err := d.Names()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if !slices.Contains(ownFiles, n) {
+			return fmt.Errorf("%w: the directory contains %q", ErrForeign, n)
+		}
+	}
+	m, err := readMeta(d)
+	if err == nil && m.UID != uid {
+		return fmt.Errorf("%w: the directory contains the metadata of the replica with UID %s", ErrForeign, m.UID)
+	}
+	return nil
+}
+
+// removeOpened removes one of our directories, which is open, with all its files.
+func removeOpened(parent, d fsys.Dir, name string) error {
+	for _, n := range ownFiles {
+		if err := d.Unlink(n); err != nil && !errors.Is(err, syscall.ENOENT) {
+			return err
+		}
+	}
+	if err := parent.Rmdir(name); err != nil {
+		return err
+	}
+	return parent.Sync()
+}

@@ -6,9 +6,98 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
+
+// Options configure an open replica.
+type Options struct {
+	// BootID is the id of this machine's boot, from the kernel. Empty means unknown: then no unclean replica is trusted
+	// to have kept data that was not synced.
+	BootID string
+	// Distrust means that writes of this boot may have been lost as well: in an earlier opening, the caller saw an
+	// error of the disk or its loss. Then no unclean replica with marks is trusted, until its marks are cleared or it
+	// is rebuilt.
+	Distrust bool
+	// ReadOnly opens for reading only: nothing is ever written, no engine is admitted, and only Views are possible. The
+	// intent map is not needed.
+	ReadOnly bool
+	// OnChange, if set, is called after State changed, with no lock held. It must not block.
+	OnChange func()
+	// OnProgress, if set, is called during a long opening, each time when the disk has completed a part. It must not
+	// block.
+	OnProgress func()
+	// Log receives messages for administrators; nil discards them.
+	Log *logrus.Entry
+	// Pace is the pace of the disk, which its replicas share; nil: the replica has its own.
+	Pace *Pace
+	// Questions remembers over several openings when engines asked. If it is nil, the replica remembers this for
+	// this opening only.
+	Questions *QuestionTimes
+	// Clock measures how long the disk has not answered; nil is the real clock.
+	Clock clock.Clock
+}
+
+// Replica is an open, locked replica directory. The caller that opens one must Close it.
+type Replica struct {
+	dirPath     string
+	name        string // of the Replica object
+	size        atomic.Int64
+	regionBytes int64
+	opts        Options
+
+	dir  fsys.Dir // held for its lock and to replace the metadata
+	data blocks
+	out  *writeback // changes of the data pass through it; nil in an opening for reading only
+	// errors is another opening of the data, and nothing is written through it. It reports data that could not be
+	// written out.
+	errors   fsys.File
+	checking sync.Mutex // held during the question to errors, until the replica has failed if there is an error
+	imap     fsys.File
+
+	files sync.Mutex // held while held is compared with the files of these names, and while the intent map is replaced
+	held  heldFiles  // guarded by files
+
+	intents *intents
+	syncs   group // of data
+	// writing is held for reading from the time when a write relies on a mark until its data is in the file. It is held
+	// for writing while marks are cleared.
+	writing sync.RWMutex
+
+	// admission has an entry while an admission, a fence or a Close is under way. Their callers pass it on to the
+	// lane.
+	admission chan struct{}
+	// lane has one place: it runs all calls that replace metadata or clear marks, one after another.
+	lane     *lane
+	metas    metaStore // used in the lane
+	since    *since    // used in the lane, except base
+	released bool      // the files are closed; only the lane's calls look at it
+
+	mu        sync.Mutex
+	meta      Meta // guarded by mu; replaced only in the lane
+	cacheKept bool // guarded by mu; see State
+	// isLossReported means that the opening learned of lost writes from before the opening. Guarded by mu.
+	isLossReported bool
+	// renewing means that a rebuild was started in this opening. So when it ends, all of the data is of this boot.
+	// Guarded by mu.
+	renewing bool
+	// unreadable means that some data could neither be read nor be marked. Guarded by mu.
+	unreadable bool
+	current    *Session           // guarded by mu; the admitted session, until it is closed
+	views      map[*View]struct{} // guarded by mu
+	hasFailed  atomic.Bool        // failure is about to be set, or is
+	failure    error              // guarded by mu; the first write or sync that failed, or how the disk was lost
+	// growFailure is the error of the last attempt to grow; nil after a successful attempt. Guarded by mu.
+	growFailure error
+	lost        bool // guarded by mu; the disk is gone: nothing is written from now on, not even metadata
+	closed      bool // guarded by mu
+}
 
 // State is the information that a replica reports to its host.
 type State struct {

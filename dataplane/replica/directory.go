@@ -4,97 +4,132 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"syscall"
 
-	"github.com/sirupsen/logrus"
 	"k8s.io/utils/clock"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
-// Options configure an open replica.
-type Options struct {
-	// BootID is the id of this machine's boot, from the kernel. Empty means unknown: then no unclean replica is trusted
-	// to have kept data that was not synced.
-	BootID string
-	// Distrust means that writes of this boot may have been lost as well: in an earlier opening, the caller saw an
-	// error of the disk or its loss. Then no unclean replica with marks is trusted, until its marks are cleared or it
-	// is rebuilt.
-	Distrust bool
-	// ReadOnly opens for reading only: nothing is ever written, no engine is admitted, and only Views are possible. The
-	// intent map is not needed.
-	ReadOnly bool
-	// OnChange, if set, is called after State changed, with no lock held. It must not block.
-	OnChange func()
-	// OnProgress, if set, is called during a long opening, each time when the disk has completed a part. It must not
-	// block.
-	OnProgress func()
-	// Log receives messages for administrators; nil discards them.
-	Log *logrus.Entry
-	// Pace is the pace of the disk, which its replicas share; nil: the replica has its own.
-	Pace *Pace
-	// Questions remembers over several openings when engines asked. If it is nil, the replica remembers this for
-	// this opening only.
-	Questions *QuestionTimes
-	// Clock measures how long the disk has not answered; nil is the real clock.
-	Clock clock.Clock
+// Create creates a replica's directory on the requested disk only. All its files go to the file system that holds the
+// disk's directory, even if the path leads elsewhere later.
+//
+//  1. remove the leftover of an interrupted Create of the same uid
+//  2. create .<name>.creating-<uid> with all its files; sync each file and the directory
+//  3. rename it to <name>, unless that name exists: the commit point
+//  4. sync the parent
+//
+// For the same Spec, Create succeeds again as long as no engine was ever admitted. If <name> is anything else, the
+// error is a *RefusedError that wraps ErrForeign or ErrExists, and the existing object is unchanged.
+func (d *Disk) Create(dir string, spec Spec) error {
+	name, err := d.place(dir)
+	if err != nil {
+		return err
+	}
+	return createIn(d.replicas, dir, name, spec)
 }
 
-// Replica is an open, locked replica directory. The caller that opens one must Close it.
-type Replica struct {
-	dirPath     string
-	name        string // of the Replica object
-	size        atomic.Int64
-	regionBytes int64
-	opts        Options
+func createIn(parent fsys.Dir, dir, name string, spec Spec) error {
+	if err := spec.validate(); err != nil {
+		return refuse(dir, InvalidSpec, "%w", err)
+	}
+	if done, err := confirmCreated(parent, dir, name, spec); done || err != nil {
+		return err
+	}
+	temp := creatingName(name, spec.UID)
+	if err := clearLeftover(parent, temp, spec.UID); err != nil {
+		return fmt.Errorf("remove the leftovers of an interrupted creation: %w", err)
+	}
+	if err := createFiles(parent, temp, spec); err != nil {
+		return errors.Join(fmt.Errorf("create replica directory %s: %w", dir, err), clearLeftover(parent, temp, spec.UID))
+	}
+	err := parent.RenameNew(temp, name)
+	if errors.Is(err, syscall.EEXIST) { // another call created it in between
+		if err := clearLeftover(parent, temp, spec.UID); err != nil {
+			return err
+		}
+		if done, err := confirmCreated(parent, dir, name, spec); done || err != nil {
+			return err
+		}
+		return fmt.Errorf("create replica directory %s: another directory was there and has been removed", dir)
+	}
+	if err == nil {
+		err = parent.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("create replica directory %s: %w", dir, err)
+	}
+	return nil
+}
 
-	dir  fsys.Dir // held for its lock and to replace the metadata
-	data blocks
-	out  *writeback // changes of the data pass through it; nil in an opening for reading only
-	// errors is another opening of the data, and nothing is written through it. It reports data that could not be
-	// written out.
-	errors   fsys.File
-	checking sync.Mutex // held during the question to errors, until the replica has failed if there is an error
-	imap     fsys.File
+// confirmCreated reports whether the replica exists as Create creates it. If so, it syncs the parent, because the
+// earlier Create may have been interrupted before its last step.
+func confirmCreated(parent fsys.Dir, dir, name string, spec Spec) (bool, error) {
+	if _, err := parent.Lookup(name); errors.Is(err, syscall.ENOENT) {
+		return false, nil
+	}
+	d, m, err := identify(parent, dir, name, spec)
+	if err != nil {
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) && refused.Reason != IOError {
+			refused.Err = errors.Join(ErrForeign, refused.Err)
+		}
+		return false, err
+	}
+	defer d.Close()
+	if m.Generation > 0 {
+		return false, refuse(dir, ReplicaUsed, "%w: an engine of generation %d was admitted", ErrExists, m.Generation)
+	}
+	if err := parent.Sync(); err != nil {
+		return false, fmt.Errorf("create replica directory %s: %w", dir, err)
+	}
+	return true, nil
+}
 
-	files sync.Mutex // held while held is compared with the files of these names, and while the intent map is replaced
-	held  heldFiles  // guarded by files
-
-	intents *intents
-	syncs   group // of data
-	// writing is held for reading from the time when a write relies on a mark until its data is in the file. It is held
-	// for writing while marks are cleared.
-	writing sync.RWMutex
-
-	// admission has an entry while an admission, a fence or a Close is under way. Their callers pass it on to the
-	// lane.
-	admission chan struct{}
-	// lane has one place: it runs all calls that replace metadata or clear marks, one after another.
-	lane     *lane
-	metas    metaStore // used in the lane
-	since    *since    // used in the lane, except base
-	released bool      // the files are closed; only the lane's calls look at it
-
-	mu        sync.Mutex
-	meta      Meta // guarded by mu; replaced only in the lane
-	cacheKept bool // guarded by mu; see State
-	// isLossReported means that the opening learned of lost writes from before the opening. Guarded by mu.
-	isLossReported bool
-	// renewing means that a rebuild was started in this opening. So when it ends, all of the data is of this boot.
-	// Guarded by mu.
-	renewing bool
-	// unreadable means that some data could neither be read nor be marked. Guarded by mu.
-	unreadable bool
-	current    *Session           // guarded by mu; the admitted session, until it is closed
-	views      map[*View]struct{} // guarded by mu
-	hasFailed  atomic.Bool        // failure is about to be set, or is
-	failure    error              // guarded by mu; the first write or sync that failed, or how the disk was lost
-	// growFailure is the error of the last attempt to grow; nil after a successful attempt. Guarded by mu.
-	growFailure error
-	lost        bool // guarded by mu; the disk is gone: nothing is written from now on, not even metadata
-	closed      bool // guarded by mu
+// createFiles creates a directory with a new replica's files. All of it is durable except the directory's own name.
+func createFiles(parent fsys.Dir, temp string, spec Spec) error {
+	if err := parent.Mkdir(temp); err != nil {
+		return err
+	}
+	d, err := parent.OpenDir(temp)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.TryLock(); err != nil {
+		return err
+	}
+	m := Meta{
+		UID: spec.UID, Volume: spec.Volume, Name: spec.Name,
+		SizeBytes: spec.SizeBytes, RegionBytes: RegionBytes(spec.SizeBytes), Clean: true,
+	}
+	meta, err := m.encode()
+	if err != nil {
+		return err
+	}
+	// The metadata is written first: from then on the directory names its owner.
+	if err := writeNew(d, metaName, meta); err != nil {
+		return err
+	}
+	if err := writeNew(d, metaTempName, make([]byte, metaBlockBytes)); err != nil {
+		return err
+	}
+	// The map is written in full, without holes, so that a later mark needs no new space.
+	image := newIntentImage(spec.UID, m.RegionBytes, regionCount(m.SizeBytes, m.RegionBytes))
+	if err := writeNew(d, intentName, image.b); err != nil {
+		return err
+	}
+	data, err := d.OpenFile(dataName, fsys.CreateNew)
+	if err != nil {
+		return err
+	}
+	err = data.Truncate(spec.SizeBytes)
+	if err == nil {
+		err = data.Sync()
+	}
+	if err := errors.Join(err, data.Close()); err != nil {
+		return err
+	}
+	return d.Sync()
 }
 
 // Open opens a replica that Create created, and takes its lock. It makes the content that it has read durable, and
@@ -255,23 +290,6 @@ func openIdentified(parent fsys.Dir, dir, name, uid string) (fsys.Dir, Meta, err
 func hasMapOf(d fsys.Dir, uid string) bool {
 	b, err := readFile(d, intentName, intentSectorBytes)
 	return err == nil && uid != "" && intentOwner(b) == uid
-}
-
-// refuseFile returns the refusal for an error in opening, reading or decoding a file.
-func refuseFile(dir string, err error, missing, torn Reason) error {
-	switch {
-	case errors.Is(err, syscall.ENOENT):
-		return refuse(dir, missing, "%w", err)
-	case errors.Is(err, fsys.ErrNotRegular):
-		return refuse(dir, NotAReplica, "%w", err)
-	case errors.Is(err, errNewVersion):
-		return refuse(dir, UnknownVersion, "%w", err)
-	case errors.Is(err, errNotOurs) && torn == MetadataTorn:
-		return refuse(dir, NotAReplica, "%w", err)
-	case errors.Is(err, errNotOurs), errors.Is(err, errTorn):
-		return refuse(dir, torn, "%w", err)
-	}
-	return refuse(dir, IOError, "%w", err)
 }
 
 func (r *Replica) openFiles() error {
