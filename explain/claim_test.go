@@ -440,12 +440,36 @@ func TestWhyAClaimWaitsIsNotReadFromEventsAlone(t *testing.T) {
 			what: "claim shop/data requests 5 TiB with 3 replicas, and the largest volume that fits is ", command: "kubectl longhorn status",
 		},
 		{
+			name: "two disks are smaller than the third → the largest volume with all replicas, and with fewer", ask: "claim shop data",
+			change: func(w *world) {
+				w.pendingClaim("5Ti")
+				for _, node := range []int{2, 3} {
+					w.disk(node, func(_ *longhorn.DiskSpec, s *longhorn.DiskStatus) {
+						s.StorageMaximum, s.StorageAvailable = 10*build.GiB, 10*build.GiB
+					})
+				}
+			},
+			object: "claim shop/data", severity: Warning, reason: "ClaimPending",
+			what: "claim shop/data requests 5 TiB with 3 replicas, and the largest volume that fits is 9 GiB; with fewer replicas, 99 GiB",
+			why:  "a volume with fewer replicas is degraded", command: "kubectl longhorn status",
+		},
+		{
+			name: "two nodes for three replicas → the largest volume with fewer replicas", ask: "claim shop data",
+			change: func(w *world) {
+				w.pendingClaim("5Ti")
+				w.Nodes[2].Spec.AllowScheduling = false
+			},
+			object: "claim shop/data", severity: Warning, reason: "ClaimPending",
+			what: "there is no place for so many; the largest volume with fewer replicas is 99 GiB",
+			why:  "a volume with fewer replicas is degraded", command: "kubectl longhorn status",
+		},
+		{
 			name: "no disk has the tag → each disk", ask: "claim shop data",
 			change: func(w *world) {
 				w.pendingClaim("1Gi")
 				w.Classes[0].Parameters = map[string]string{"numberOfReplicas": "1", "diskSelector": "fast"}
 			},
-			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "1 GiB with 1 replicas, and no volume of StorageClass longhorn fits",
+			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "1 GiB with 1 replica, and no volume of StorageClass longhorn fits",
 			why: "node n1 disk disk-1: tags not fulfilled", command: "kubectl longhorn status",
 		},
 		{

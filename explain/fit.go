@@ -28,17 +28,27 @@ func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Sto
 	}
 	objects := scheduler.Objects{Nodes: s.Nodes, InstanceManagers: s.InstanceManagers, Replicas: s.Replicas}
 	cluster := objects.Snapshot("pvc-"+string(c.UID), scheduler.SettingsOf(s.values(), &spec))
-	lack := noRoomFor(s, cluster, spec, int64(spec.Size))
+	allowed := s.values().Bool(settings.AllowVolumeCreationWithDegradedAvailability)
+	lack := noRoomFor(cluster, spec, int64(spec.Size), allowed)
 	if lack == nil {
 		return Finding{}, false
 	}
-	units := int64(sort.Search(int(int64(spec.Size)/sizeUnit), func(units int) bool {
-		return noRoomFor(s, cluster, spec, (int64(units)+1)*sizeUnit) != nil
-	}))
-	asks := fmt.Sprintf("claim {claim} requests %s with %d replicas, ", types.SizeText(int64(spec.Size)), spec.NumberOfReplicas)
-	if units > 0 {
-		return a.say(Warning, "ClaimPending", asks+"and the largest volume that fits is "+types.SizeTextDown(units*sizeUnit), nil,
-			Step{"Delete the claim and create a smaller one, or add disks: the claim is retried automatically", "kubectl longhorn status"}), true
+	asks := fmt.Sprintf("claim {claim} requests %s with %s, and ", types.SizeText(int64(spec.Size)), plural(spec.NumberOfReplicas, "replica"))
+	smaller := Step{"Delete the claim and create a smaller one, or add disks: the claim is retried automatically", "kubectl longhorn status"}
+	all, fewer := largestFor(cluster, spec, false), int64(0)
+	if allowed {
+		fewer = largestFor(cluster, spec, true)
+	}
+	const degraded = "a volume with fewer replicas is degraded until there is a place for the others (allow-volume-creation-with-degraded-availability)"
+	switch {
+	case all > 0 && fewer > all:
+		asks += "the largest volume that fits is " + types.SizeTextDown(all) + "; with fewer replicas, " + types.SizeTextDown(fewer)
+		return a.say(Warning, "ClaimPending", asks, []string{degraded}, smaller), true
+	case all > 0:
+		return a.say(Warning, "ClaimPending", asks+"the largest volume that fits is "+types.SizeTextDown(all), nil, smaller), true
+	case fewer > 0:
+		asks += "there is no place for so many; the largest volume with fewer replicas is " + types.SizeTextDown(fewer)
+		return a.say(Warning, "ClaimPending", asks, []string{degraded}, smaller), true
 	}
 	var why []string
 	for _, r := range lack.Rejections {
@@ -48,15 +58,24 @@ func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Sto
 		}
 		why = append(why, fmt.Sprintf("%s: %s: %s", where, r.Reason, r.Message))
 	}
-	return a.say(Warning, "ClaimPending", asks+"and no volume of StorageClass {class} fits, not even a smaller one", why,
+	return a.say(Warning, "ClaimPending", asks+"no volume of StorageClass {class} fits, not even a smaller one", why,
 		Step{"Fix what the lines above say about nodes and disks; the claim is retried automatically", "kubectl longhorn status"}), true
 }
 
-// noRoomFor returns the reason why a volume of a size could not be created now; nil: it could.
-func noRoomFor(s *Snapshot, cluster scheduler.Snapshot, spec longhorn.VolumeSpec, size int64) *scheduler.Unschedulable {
+// largestFor returns the size in bytes of the largest volume that could be created now, up to the size of spec; 0: none.
+func largestFor(cluster scheduler.Snapshot, spec longhorn.VolumeSpec, fewer bool) int64 {
+	units := sort.Search(int(int64(spec.Size)/sizeUnit), func(units int) bool {
+		return noRoomFor(cluster, spec, (int64(units)+1)*sizeUnit, fewer) != nil
+	})
+	return int64(units) * sizeUnit
+}
+
+// noRoomFor returns the reason why a volume of a size could not be created now; nil: it could. With fewer, a place for
+// one of its replicas suffices.
+func noRoomFor(cluster scheduler.Snapshot, spec longhorn.VolumeSpec, size int64, fewer bool) *scheduler.Unschedulable {
 	_, err := scheduler.ScheduleAll(cluster, scheduler.Request{SizeBytes: size, NodeSelector: spec.NodeSelector, DiskSelector: spec.DiskSelector}, spec.NumberOfReplicas)
 	var u *scheduler.Unschedulable
-	if !errors.As(err, &u) || u.Placed > 0 && s.values().Bool(settings.AllowVolumeCreationWithDegradedAvailability) {
+	if !errors.As(err, &u) || u.Placed > 0 && fewer {
 		return nil
 	}
 	return u
