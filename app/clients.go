@@ -33,13 +33,9 @@ type clients struct {
 // unavailable. ctx is the context of the process.
 func newClients(ctx context.Context, kubeconfig string, log *logrus.Entry) (*clients, error) {
 	setPings(log) // before the first connection
-	load := rest.InClusterConfig
-	if kubeconfig != "" {
-		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
-	}
-	config, err := load()
+	config, err := configOf(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("configure the API client: %w", err)
+		return nil, err
 	}
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandlerWithContext = warnings{log}
@@ -56,6 +52,23 @@ func newClients(ctx context.Context, kubeconfig string, log *logrus.Entry) (*cli
 	}
 	c.gate = gate
 	return c, nil
+}
+
+// configOf reads the pod's service account, or a kubeconfig if one is named. clientcmd alone would first log a warning
+// for the service account.
+func configOf(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("configure the API client: %w; outside a cluster, name a file with --kubeconfig", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("configure the API client: %w", err)
+	}
+	return config, nil
 }
 
 // clientsOf creates the clients of one account.

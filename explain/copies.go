@@ -11,9 +11,24 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
+// RobustnessOf returns the robustness of a volume. The stored value is older than the engine's members while the leader
+// has not processed them, for example because the leader's node has just failed. So RobustnessOf counts the healthy
+// replicas of a volume whose engine runs.
+func (s *Snapshot) RobustnessOf(v *longhorn.Volume) longhorn.VolumeRobustness {
+	stored, e := v.Status.Robustness, s.engine(v.Name)
+	isCounted := stored == longhorn.VolumeRobustnessHealthy || stored == longhorn.VolumeRobustnessDegraded
+	if !isCounted || v.Status.State != longhorn.VolumeStateAttached || e == nil || e.Status.CurrentState != longhorn.InstanceStateRunning || !s.sees(ResourceReplicas) {
+		return stored
+	}
+	if len(types.GoodCopies(e, s.replicasOf(v.Name))) < v.Spec.NumberOfReplicas {
+		return longhorn.VolumeRobustnessDegraded
+	}
+	return longhorn.VolumeRobustnessHealthy
+}
+
 // degraded reports how many healthy replicas an attached volume lacks, and why each other replica is not healthy yet.
 func degraded(s *Snapshot, v *longhorn.Volume, o Object, p place) []Finding {
-	if v.Status.State != longhorn.VolumeStateAttached || v.Status.Robustness != longhorn.VolumeRobustnessDegraded {
+	if v.Status.State != longhorn.VolumeStateAttached || s.RobustnessOf(v) != longhorn.VolumeRobustnessDegraded {
 		return nil
 	}
 	e := s.engine(v.Name)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
@@ -385,4 +386,26 @@ func TestWithoutTheRightToReadNothingIsConcluded(t *testing.T) {
 	if lines := lacksOf(&w.Snapshot, w.v, ""); lines != nil {
 		t.Errorf("places are judged without the instance managers: %q", lines)
 	}
+}
+
+// The leader may not have counted the replicas again, for example because its node has just failed.
+func TestHealthyReplicasAreCountedBeforeTheLeaderDoes(t *testing.T) {
+	w := newWorld()
+	w.lose(3, "", "")
+	w.v.Status.Robustness, w.v.Status.LastDegradedAt = longhorn.VolumeRobustnessHealthy, ""
+	assert.Equal(t, longhorn.VolumeRobustnessDegraded, w.RobustnessOf(w.v))
+	found := w.ask(t, "volume v")
+	if len(found) != 1 || found[0].What != "volume v has 2 of 3 healthy replicas" {
+		t.Errorf("with the stored robustness healthy and two healthy replicas it says %+v", found)
+	}
+
+	w = newWorld()
+	w.v.Status.Robustness, w.v.Status.LastDegradedAt = longhorn.VolumeRobustnessDegraded, ago(time.Minute)
+	assert.Equal(t, longhorn.VolumeRobustnessHealthy, w.RobustnessOf(w.v))
+	if found := w.ask(t, "volume v"); len(found) > 0 {
+		t.Errorf("with the stored robustness degraded and three healthy replicas it says %+v", found)
+	}
+
+	w.detach()
+	assert.Equal(t, longhorn.VolumeRobustnessUnknown, w.RobustnessOf(w.v))
 }

@@ -87,7 +87,7 @@ func nodeStatus(n *longhorn.Node) NodeStatus {
 
 func volumeStatus(s *explain.Snapshot, v *longhorn.Volume) VolumeStatus {
 	status := VolumeStatus{
-		Name: v.Name, Claim: s.ClaimOf(v.Name), State: v.Status.State, Robustness: v.Status.Robustness, Node: v.Status.CurrentNodeID, Size: int64(v.Spec.Size), Copies: v.Spec.NumberOfReplicas,
+		Name: v.Name, Claim: s.ClaimOf(v.Name), State: v.Status.State, Robustness: s.RobustnessOf(v), Node: v.Status.CurrentNodeID, Size: int64(v.Spec.Size), Copies: v.Spec.NumberOfReplicas,
 	}
 	if s.MayNotRead(explain.ResourceEngines) || s.MayNotRead(explain.ResourceReplicas) {
 		return status
