@@ -79,7 +79,7 @@ func ofBound(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 	if c.DeletionTimestamp != nil {
 		found = append(found, deletingClaim(s, c))
 	}
-	found = append(found, ofClaimConditions(c, a)...)
+	found = append(found, ofClaimConditions(s, c, a)...)
 	return append(found, ofIgnoredParameters(s, c, a)...)
 }
 
@@ -101,29 +101,48 @@ func ofIgnoredParameters(s *Snapshot, c *corev1.PersistentVolumeClaim, a claimFi
 		Step{"If the volume must have them, change the volume, or delete the claim and create it again", "kubectl -n {ns} get lhv"})}
 }
 
-// ofClaimConditions explains what Kubernetes itself reports about an expansion or a change of a claim.
-func ofClaimConditions(c *corev1.PersistentVolumeClaim, a claimFinding) []Finding {
+// ofClaimConditions explains what Kubernetes itself reports about an expansion or a change of a claim. A file system
+// that could not grow while it was mounted has two conditions: it still waits to grow.
+func ofClaimConditions(s *Snapshot, c *corev1.PersistentVolumeClaim, a claimFinding) []Finding {
 	var found []Finding
 	for _, condition := range c.Status.Conditions {
 		if condition.Status != corev1.ConditionTrue {
 			continue
 		}
-		var why []string
-		if condition.Message != "" {
-			why = []string{condition.Message}
-		}
-		reason := string(condition.Type)
+		why, reason := nonempty(essenceOf(condition.Message)), string(condition.Type)
 		switch condition.Type {
-		case corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
+		case corev1.PersistentVolumeClaimControllerResizeError:
 			found = append(found, a.say(Warning, reason, "claim {claim} cannot grow", why, Step{"Fix what the message names, or request the old size again", describeClaim.Command}))
+		case corev1.PersistentVolumeClaimNodeResizeError:
+			found = append(found, a.say(Warning, reason, "the volume of claim {claim} has grown, but its file system could not grow while it was mounted", why,
+				Step{"Stop all pods that use the claim (Used By), then start them again: the file system grows when the volume is mounted the next time", describeClaim.Command}))
 		case corev1.PersistentVolumeClaimVolumeModifyVolumeError:
 			found = append(found, a.say(Warning, reason, "claim {claim} cannot be changed as its VolumeAttributesClass requests", why, describeClaim))
 		case corev1.PersistentVolumeClaimFileSystemResizePending:
-			found = append(found, a.say(Info, reason, "the volume of claim {claim} has grown; its file system grows when a pod mounts it", why,
-				Step{"Start a pod that uses the claim, if none runs", describeClaim.Command}))
+			if !hasCondition(c, corev1.PersistentVolumeClaimNodeResizeError) {
+				found = append(found, growingFilesystem(s, c, a))
+			}
 		}
 	}
 	return found
+}
+
+// growingFilesystem explains a file system that has not grown to the size of its volume yet. The message of the
+// condition is left out: it requests a restart of the pod, which is not needed.
+func growingFilesystem(s *Snapshot, c *corev1.PersistentVolumeClaim, a claimFinding) Finding {
+	what, next := "the volume of claim {claim} has grown; its file system grows when a pod mounts it", Step{"Start a pod that uses the claim", describeClaim.Command}
+	if v := volumeOf(s, s.pvOf(c)); v != nil && v.Status.State == longhorn.VolumeStateAttached {
+		what = "the volume of claim {claim} has grown; its file system grows soon"
+		next.Text = "No action needed: the kubelet grows the file system within two minutes, without a restart of the pod"
+	}
+	return a.say(Info, string(corev1.PersistentVolumeClaimFileSystemResizePending), what, nil, next)
+}
+
+// hasCondition reports whether a condition of a claim is True.
+func hasCondition(c *corev1.PersistentVolumeClaim, kind corev1.PersistentVolumeClaimConditionType) bool {
+	return slices.ContainsFunc(c.Status.Conditions, func(other corev1.PersistentVolumeClaimCondition) bool {
+		return other.Type == kind && other.Status == corev1.ConditionTrue
+	})
 }
 
 // ofPV explains a PersistentVolume of this driver.

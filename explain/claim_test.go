@@ -222,6 +222,25 @@ func TestAClaimIsFollowedToItsVolumeAndItsPods(t *testing.T) {
 			object: "claim shop/data", severity: Warning, reason: "ControllerResizeError", what: "cannot grow", why: "no room", command: "describe pvc data",
 		},
 		{
+			name: "the volume has grown, and a pod uses it → no action", ask: "claim shop data",
+			change: func(w *world) {
+				c, _, _ := w.claimed()
+				c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{
+					Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue, Message: "Waiting for user to (re-)start a pod",
+				}}
+			},
+			object: "claim shop/data", severity: Info, reason: "FileSystemResizePending", what: "its file system grows soon", command: "describe pvc data",
+		},
+		{
+			name: "the volume has grown, and no pod uses it → start a pod", ask: "claim shop data",
+			change: func(w *world) {
+				c, _, _ := w.claimed()
+				w.detach()
+				c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue}}
+			},
+			object: "claim shop/data", severity: Info, reason: "FileSystemResizePending", what: "its file system grows when a pod mounts it", command: "describe pvc data",
+		},
+		{
 			name: "the claim is being deleted and used → the pod", ask: "claim shop data",
 			change: func(w *world) { c, _, _ := w.claimed(); c.DeletionTimestamp = &metav1.Time{Time: now} },
 			object: "claim shop/data", severity: Info, reason: "Deleting", what: "is being deleted", why: "pod db uses it", command: "describe pvc data",
@@ -589,4 +608,26 @@ func TestAClaimThatIsNotSharedNeedsNoNFSClient(t *testing.T) {
 	for _, f := range w.ask(t, "claim shop data") {
 		assert.NotEqual(t, types.ReasonNFSClientNotFound, f.Reason)
 	}
+}
+
+// Kubernetes sets both conditions, and the message has the whole output of the command.
+func TestAFileSystemThatCannotGrowMountedIsOneFinding(t *testing.T) {
+	w := newWorld()
+	c, _, _ := w.claimed()
+	c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{
+		{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue, Message: "Waiting for user to (re-)start a pod"},
+		{Type: corev1.PersistentVolumeClaimNodeResizeError, Status: corev1.ConditionTrue, Message: "NodeExpandVolume failed to expand the volume : rpc error: code = FailedPrecondition " +
+			"desc = expanding volume v: its file system cannot grow while it is mounted on this node, and keeps its size: resize of device /dev/longhorn/v failed: exit status 1. " +
+			"resize2fs output: resize2fs 1.47.2 (1-Jan-2025)\nFilesystem at /dev/longhorn/v is mounted on /v; on-line resizing required\nold_desc_blocks = 1, new_desc_blocks = 1\n" +
+			"resize2fs: Permission denied to resize filesystem\n\n"},
+	}
+	found := w.ask(t, "claim shop data")
+	if len(found) != 1 {
+		t.Fatalf("it says %+v", found)
+	}
+	assert.Equal(t, "NodeResizeError", found[0].Reason)
+	assert.Equal(t, "the volume of claim shop/data has grown, but its file system could not grow while it was mounted", found[0].What)
+	assert.Equal(t, []string{"NodeExpandVolume failed to expand the volume : expanding volume v: its file system cannot grow while it is mounted on this node, and keeps its size: " +
+		"resize of device /dev/longhorn/v failed: exit status 1: resize2fs: Permission denied to resize filesystem"}, found[0].Why)
+	assert.Contains(t, found[0].Next[0].Text, "Stop all pods that use the claim")
 }

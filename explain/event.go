@@ -49,3 +49,21 @@ var callError = regexp.MustCompile(`rpc error: code = \w+ desc = `)
 func plainMessage(message string) string {
 	return strings.TrimSpace(callError.ReplaceAllString(strings.TrimPrefix(message, combined), ""))
 }
+
+// outputOfTool matches the words before the output of a command in an error.
+var outputOfTool = regexp.MustCompile(`[.:]? ?(\w+ )?output: .*$`)
+
+// essenceOf returns a message in one line. Of a message with the output of a command, these are the first line without
+// that output, and the last line, in which commands say why they failed.
+func essenceOf(message string) string {
+	var lines []string
+	for line := range strings.Lines(plainMessage(message)) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) < 2 {
+		return strings.Join(lines, "")
+	}
+	return outputOfTool.ReplaceAllString(lines[0], "") + ": " + lines[len(lines)-1]
+}
