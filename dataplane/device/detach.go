@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 )
 
 // detachTimeout is how long Detach waits for programs that open any new device for a moment, such as udev.
@@ -43,7 +41,7 @@ func (s session) Detach(ctx context.Context, volume string, owner Owner) error {
 	defer pause.Stop()
 	for {
 		err := l.tryDetach(k, serverChanges)
-		if !errors.Is(err, engine.ErrInUse) || errors.Is(err, errClaimed) {
+		if !errors.Is(err, ErrInUse) || errors.Is(err, errClaimed) {
 			return err
 		}
 		select { // wait a moment for programs that only inspect the device

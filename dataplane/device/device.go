@@ -45,6 +45,8 @@ type Held struct {
 }
 
 var (
+	// ErrInUse says that a device is open or mounted. Nothing was changed.
+	ErrInUse = errors.New("the device is in use")
 	// ErrFenced says that a device belongs to another start of an engine: one of a higher generation, or another one of
 	// the same generation.
 	ErrFenced = errors.New("the device belongs to another start of an engine")
@@ -87,7 +89,7 @@ type Keeper interface {
 	// The device stays.
 	Leave(ctx context.Context, volume string, owner Owner) error
 	// Detach removes a device. First it gives the owner the data that users wrote, so the owner must continue to serve
-	// until Detach returns. If the device is open or mounted anywhere, Detach returns engine.ErrInUse and has changed
+	// until Detach returns. If the device is open or mounted anywhere, Detach returns ErrInUse and has changed
 	// nothing. When ctx is done, Detach no longer waits for users to close the device, but it completes the steps that
 	// it has started. It returns nil if there is no device of the volume.
 	Detach(ctx context.Context, volume string, owner Owner) error

@@ -4,7 +4,7 @@
 //	/dev/longhorn/<volume>   node, put in place by rename      ┐
 //	/dev/loopN               direct I/O, autoclear             │ kept by a Keeper
 //	FUSE connection          its descriptor                    ┘
-//	Frontend                 serves the requests of the FUSE connection from an engine
+//	Frontend                 serves the requests of the FUSE connection from a backend
 //
 // A device of KindNBD has the kernel's NBD client in place of the FUSE file and the loop device. New devices are of
 // this kind where the kernel has the client. docs/decisions/0012 gives the reasons and the differences.
@@ -15,5 +15,5 @@
 // docs/decisions/0007-block-devices-survive-their-serving-process.md lists the steps of a succession, and the state
 // that a crash leaves between two steps.
 //
-// The package must not know how an engine reaches its data, nor Kubernetes.
+// The package must not know engines or Kubernetes: an nbd.Backend answers the requests of a device.
 package device

@@ -14,7 +14,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
@@ -53,12 +52,6 @@ type service interface {
 	// HoldChanges delays the answers to changes for as long as the kernel must not see them.
 	HoldChanges() (resume func())
 }
-
-var (
-	_ engine.Frontend = (*Frontend)(nil)
-	_ engine.Aborter  = (*Frontend)(nil)
-	_ engine.Resizer  = (*Frontend)(nil)
-)
 
 // NewFrontend returns a frontend for one start of an engine.
 func NewFrontend(opts FrontendOptions) *Frontend {

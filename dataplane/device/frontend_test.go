@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/kernel"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
@@ -186,7 +185,7 @@ func TestBlockDeviceHoldsAFileSystem(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), want, 0o600))
 	execute(t, "sync", "-f", dir)
-	require.ErrorIs(t, f.Stop(t.Context()), engine.ErrInUse, "stop while mounted")
+	require.ErrorIs(t, f.Stop(t.Context()), ErrInUse, "stop while mounted")
 	execute(t, "umount", dir)
 	mounted = false
 	execute(t, "fsck.ext4", "-fn", path)
@@ -214,7 +213,7 @@ func TestBlockDeviceStopsOnlyWithoutUsers(t *testing.T) {
 			file, err := os.OpenFile(path, os.O_RDWR|tc.flag, 0)
 			require.NoError(t, err)
 			defer file.Close()
-			require.ErrorIs(t, f.Stop(t.Context()), engine.ErrInUse)
+			require.ErrorIs(t, f.Stop(t.Context()), ErrInUse)
 			_, err = file.WriteAt([]byte("still works"), 0)
 			assert.NoError(t, err, "write after a refused stop")
 			assert.NoError(t, file.Sync(), "sync after a refused stop")

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
@@ -92,7 +91,7 @@ func TestADeviceIsTakenOver(t *testing.T) {
 	err = m.ReadAt(t.Context(), got, 4096)
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(got, page))
-	assert.ErrorIs(t, second.Stop(t.Context()), engine.ErrInUse, "stop while it is open")
+	assert.ErrorIs(t, second.Stop(t.Context()), ErrInUse, "stop while it is open")
 	_ = user.Close()
 	assert.ErrorIs(t, keeper.Detach(t.Context(), "vol-1", owner(1)), ErrFenced, "removal by the owner before")
 	require.NoError(t, second.Stop(t.Context()))
@@ -209,7 +208,7 @@ func TestAbortLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	_, err = user.WriteAt(alignedPage(), 0)
 	assert.ErrorIs(t, err, unix.EIO, "write to the device of a failed engine")
-	require.ErrorIs(t, f.Stop(t.Context()), engine.ErrInUse)
+	require.ErrorIs(t, f.Stop(t.Context()), ErrInUse)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for range 2 {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 )
 
 // logicalBlock is the device's logical block size in bytes. It must never change: file systems depend on it.
@@ -142,7 +140,7 @@ func (d *loopDevice) limit() error {
 func (d *loopDevice) detach(proceed func() error, gone func()) (syncErr, err error) {
 	claim, err := openHandle(d.path, unix.O_RDWR|unix.O_EXCL)
 	if errors.Is(err, unix.EBUSY) {
-		return nil, fmt.Errorf("%s: %w: %w", d.path, errClaimed, engine.ErrInUse)
+		return nil, fmt.Errorf("%s: %w: %w", d.path, errClaimed, ErrInUse)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the device exclusively: %w", err)
@@ -170,7 +168,7 @@ func (d *loopDevice) clear(fd int) error {
 		return fmt.Errorf("detach the file from %s: %w", d.path, err)
 	}
 	if _, err := unix.IoctlLoopGetStatus64(fd); err == nil {
-		return fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse)
+		return fmt.Errorf("%s is open: %w", d.path, ErrInUse)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/fuse"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/kernel"
 )
@@ -305,7 +304,7 @@ func (d *nbdDevice) grow(wanted int64) (int64, error) {
 func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err error) {
 	claim, err := openHandle(d.path, unix.O_RDWR|unix.O_EXCL)
 	if errors.Is(err, unix.EBUSY) {
-		return nil, fmt.Errorf("%s: %w: %w", d.path, errClaimed, engine.ErrInUse)
+		return nil, fmt.Errorf("%s: %w: %w", d.path, errClaimed, ErrInUse)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the device exclusively: %w", err)
@@ -322,7 +321,7 @@ func (d *nbdDevice) detach(proceed func() error, gone func()) (syncErr, err erro
 	if !d.isGone() {
 		stays := errors.Join(err, d.keepAfterUsers())
 		if !d.isGone() {
-			return syncErr, errors.Join(fmt.Errorf("%s is open: %w", d.path, engine.ErrInUse), stays)
+			return syncErr, errors.Join(fmt.Errorf("%s is open: %w", d.path, ErrInUse), stays)
 		}
 	}
 	gone()

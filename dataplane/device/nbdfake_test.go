@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/kernel"
 )
 
@@ -519,7 +518,7 @@ func TestADeviceThatIsInUseOutlivesItsUsersThoughTheKernelRefusesThatFirst(t *te
 				d := l.devices["vol-0"].nbd
 				require.NoError(t, os.WriteFile(d.path, nil, 0o600)) // a file that can be opened
 				err := l.Session().Detach(t.Context(), "vol-0", owner(1))
-				assert.ErrorIs(t, err, engine.ErrInUse)
+				assert.ErrorIs(t, err, ErrInUse)
 				assert.ErrorIs(t, err, unix.ENOMEM)
 				asked := f.outlivesAsked(d)
 				time.Sleep(4 * outliveRetryMax)

@@ -119,8 +119,6 @@ func (c Config) withDefaults() Config {
 }
 
 var (
-	// ErrInUse means that the volume's device is open or mounted. Nothing was changed.
-	ErrInUse = errors.New("the device is in use")
 	// ErrUnclean is wrapped by the error of Stop if the engine has ended, but not all members have confirmed a last
 	// flush. The regions concerned stay marked and are made equal at the next start.
 	ErrUnclean = errors.New("not every replica confirmed the last flush")

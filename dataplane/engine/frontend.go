@@ -11,7 +11,7 @@ type Frontend interface {
 	// Start creates the device and returns its path. If it fails, it must leave nothing behind. The backend already
 	// serves.
 	Start(ctx context.Context, volume string, sizeBytes int64, b nbd.Backend) (endpoint string, err error)
-	// Stop removes the device. While the device is open or mounted anywhere, it returns ErrInUse and changes nothing.
+	// Stop removes the device. While the device is open or mounted anywhere, it returns an error and changes nothing.
 	// When it returns, the backend has received everything that was written to the device before.
 	Stop(ctx context.Context) error
 }

@@ -17,11 +17,11 @@ const hangGrace = 5 * time.Second
 
 // Stop removes the device, waits for current requests, flushes, clears the intent marks and closes all connections.
 //
-// While the device is in use it returns ErrInUse, and the engine continues as before. With any other result, except a
-// failing frontend, the engine has ended. nil: the stop was clean, or State had already shown a failure. ErrUnclean:
-// the last flush failed, or a member that failed is still in the recorded epoch. If ctx ends first, connections are cut
-// and the stop is unclean. The data that the device had not written back by then, and a moment later, is lost with it.
-// Stop may be repeated.
+// If the frontend cannot stop, above all because the device is in use, Stop returns the frontend's error, and the engine
+// continues as before. With any other result, the engine has ended. nil: the stop was clean, or State had already shown
+// a failure. ErrUnclean: the last flush failed, or a member that failed is still in the recorded epoch. If ctx ends
+// first, connections are cut and the stop is unclean. The data that the device had not written back by then, and a
+// moment later, is lost with it. Stop may be repeated.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.stopMu.Lock()
 	defer e.stopMu.Unlock()

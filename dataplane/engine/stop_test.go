@@ -14,6 +14,9 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
 )
 
+// errDeviceInUse is the error of a frontend with users.
+var errDeviceInUse = errors.New("the device is in use")
+
 func TestStopClearsAllMarksAndLeavesNothing(t *testing.T) {
 	r := newRig(t, "a", "b")
 	e, _ := r.run(1)
@@ -68,14 +71,14 @@ func (f *frontendStub) Stop(context.Context) error {
 
 func TestStopIsRefusedWhileTheDeviceIsInUse(t *testing.T) {
 	r := newRig(t, "a", "b")
-	f := &frontendStub{inUse: ErrInUse}
+	f := &frontendStub{inUse: errDeviceInUse}
 	e, changed := r.run(1, func(c *Config) { c.Frontend = f })
 	s := e.State()
 	assert.Equal(t, "/dev/test/v", s.Endpoint)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, ctx := range []context.Context{t.Context(), over} {
-		require.ErrorIs(t, e.Stop(ctx), ErrInUse)
+		require.ErrorIs(t, e.Stop(ctx), errDeviceInUse)
 		s := e.State()
 		assert.Equal(t, PhaseRunning, s.Phase)
 	}
@@ -85,7 +88,7 @@ func TestStopIsRefusedWhileTheDeviceIsInUse(t *testing.T) {
 		_ = d.current.Close()
 	}
 	r.await(e, changed, "failure", broke)
-	require.ErrorIs(t, e.Stop(t.Context()), ErrInUse)
+	require.ErrorIs(t, e.Stop(t.Context()), errDeviceInUse)
 	s = e.State()
 	assert.Equal(t, PhaseError, s.Phase)
 	f.inUse = nil

@@ -150,6 +150,13 @@ func mayReplace(old *hostedEngine, s *proto.EngineSpec) (bool, error) {
 	return true, nil
 }
 
+// A device is the frontend of an engine. Neither of the two packages knows the other one.
+var (
+	_ engine.Frontend = (*device.Frontend)(nil)
+	_ engine.Aborter  = (*device.Frontend)(nil)
+	_ engine.Resizer  = (*device.Frontend)(nil)
+)
+
 func (h *engineHost) launch(s *proto.EngineSpec, adopts bool) *hostedEngine {
 	log := h.log.WithFields(logrus.Fields{logfields.Engine: s.GetName(), logfields.Volume: s.GetVolume()})
 	e := &hostedEngine{spec: s, adopts: adopts, device: func() uint64 { return 0 }, socket: newSocketFrontend(s.GetFrontend() == proto.Frontend_FRONTEND_SOCKET)}

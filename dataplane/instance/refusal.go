@@ -88,7 +88,7 @@ func reasonOf(err error) string {
 		return string(replica.ReasonOf(err))
 	case errors.Is(err, replica.ErrForeign):
 		return reasonForeign
-	case errors.Is(err, engine.ErrInUse), errors.Is(err, replica.ErrInUse):
+	case errors.Is(err, device.ErrInUse), errors.Is(err, replica.ErrInUse):
 		return reasonInUse
 	case errors.Is(err, engine.ErrNotProposed):
 		return reasonNotProposed

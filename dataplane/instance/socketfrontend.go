@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
@@ -60,7 +61,7 @@ func (f *socketFrontend) Stop(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.conns) > 0 && !f.shut {
-		return engine.ErrInUse
+		return device.ErrInUse
 	}
 	f.shut = true
 	return nil

@@ -105,8 +105,8 @@ var rules = []rule{
 	},
 	{
 		"dataplane/device/...",
-		[]string{"dataplane/device/...", "dataplane/fuse", "dataplane/engine", "dataplane/nbd/...", "util/..."},
-		"a device passes requests to an engine and knows nothing of replicas",
+		[]string{"dataplane/device/...", "dataplane/fuse", "dataplane/nbd/...", "util/..."},
+		"a device passes requests to a backend and knows neither engines nor replicas",
 	},
 	{"dataplane/fuse", nil, "the kernel's protocol; nothing of ours belongs in it"},
 	{

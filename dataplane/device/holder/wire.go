@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/device"
-	"github.com/longhorn-lep/longhorn-manager/dataplane/engine"
 )
 
 // The operations of messages. A reply carries the id of its request. A request without an id gets no reply.
@@ -68,7 +67,7 @@ const (
 
 // kinds are the errors that the other process must recognize.
 var kinds = map[string]error{
-	"inUse": engine.ErrInUse, "fenced": device.ErrFenced, "notHeld": device.ErrNotHeld, "served": device.ErrServed, "ended": device.ErrEnded, "noResize": device.ErrNoResize, "noNBD": device.ErrNoNBD, "busy": ErrBusy,
+	"inUse": device.ErrInUse, "fenced": device.ErrFenced, "notHeld": device.ErrNotHeld, "served": device.ErrServed, "ended": device.ErrEnded, "noResize": device.ErrNoResize, "noNBD": device.ErrNoNBD, "busy": ErrBusy,
 }
 
 // setError puts an error into a reply.
