@@ -63,6 +63,9 @@ func (c Chain) Validate() error {
 	if len(c.Layers) == 0 {
 		return errors.New("no layer")
 	}
+	if r := c.Reverted; r != (Interval{}) && (r.To < 0 || r.By <= r.To) {
+		return fmt.Errorf("revert %d returns to %d", r.By, r.To)
+	}
 	seen, below := map[File]bool{}, Number(0)
 	for i, l := range c.Layers {
 		switch head := i == len(c.Layers)-1; {
@@ -72,6 +75,9 @@ func (c Chain) Validate() error {
 			return fmt.Errorf("layer %d: only the head has no border above it", i)
 		case l.From < below, !head && l.Top.Number <= l.From:
 			return fmt.Errorf("layer %d: numbers are not in order", i)
+		case i < len(c.Layers)-2 && !l.Top.Flushed:
+			// Unsealed ends at a flushed border. Prepare refuses to put a border above one that is not flushed.
+			return fmt.Errorf("layer %d: only the newest border may be not flushed", i)
 		}
 		if below = l.From; !l.Top.isZero() {
 			below = l.Top.Number
@@ -184,13 +190,17 @@ func (c Chain) Join(p Point) (Chain, error) {
 }
 
 // PutLocalHead adds an empty file on top of the head without a border. A merge of a small head into a large layer uses
-// it: then users no longer write to the old head, and it can be merged down. The engine takes no part.
-func (c Chain) PutLocalHead() Chain {
+// it: then users no longer write to the old head, and it can be merged down. The engine takes no part. limit is
+// AllFiles: the index cannot name more files. A merge that may not have a local head goes up.
+func (c Chain) PutLocalHead(limit int) (Chain, error) {
+	if c.FileCount() >= limit {
+		return c, ErrManyFiles
+	}
 	c = c.clone()
 	h := &c.Layers[c.Head()]
 	h.Files = append(h.Files, c.Next)
 	c.Next++
-	return c
+	return c, nil
 }
 
 // RemoveFile takes a file out of its layer when its content is elsewhere (see Merged). The replica unlinks it after the

@@ -61,7 +61,7 @@ func TestChain(t *testing.T) {
 			return chain(4, sealed(0, 1, 1), sealed(3, 4, 2), head(4, 3)).Join(pt(4))
 		}, chain(4, sealed(0, 1, 1), head(3, 2, 3)), nil},
 		{
-			"a local head needs no border", func() (Chain, error) { return chain(3, sealed(0, 1, 1), head(1, 2)).PutLocalHead(), nil },
+			"a local head needs no border", func() (Chain, error) { return chain(3, sealed(0, 1, 1), head(1, 2)).PutLocalHead(AllFiles) },
 			chain(4, sealed(0, 1, 1), head(1, 2, 3)), nil,
 		},
 		{
@@ -78,18 +78,22 @@ func TestChain(t *testing.T) {
 	}
 	_, err := NewChain().RemoveFile(1)
 	assert.Error(t, err, "the only file of a layer stays")
+	_, err = chain(3, head(0, 1, 2)).PutLocalHead(2)
+	assert.ErrorIs(t, err, ErrManyFiles)
 }
 
 func TestAListThatNoOperationMakesIsRefused(t *testing.T) {
 	for name, c := range map[string]Chain{
-		"no layer":                     {},
-		"a layer without a file":       chain(2, head(0)),
-		"a head with a border":         chain(2, sealed(0, 1, 1)),
-		"two layers without a border":  chain(3, head(0, 1), head(0, 2)),
-		"borders in the wrong order":   chain(4, sealed(0, 2, 1), sealed(2, 1, 2), head(2, 3)),
-		"a layer below its own number": chain(3, sealed(0, 2, 1), head(1, 2)),
-		"a file in two layers":         chain(3, sealed(0, 1, 1), head(1, 1)),
-		"a number not given out yet":   chain(2, head(0, 2)),
+		"no layer":                                       {},
+		"a layer without a file":                         chain(2, head(0)),
+		"a head with a border":                           chain(2, sealed(0, 1, 1)),
+		"two layers without a border":                    chain(3, head(0, 1), head(0, 2)),
+		"borders in the wrong order":                     chain(4, sealed(0, 2, 1), sealed(2, 1, 2), head(2, 3)),
+		"a layer below its own number":                   chain(3, sealed(0, 2, 1), head(1, 2)),
+		"a file in two layers":                           chain(3, sealed(0, 1, 1), head(1, 1)),
+		"a number not given out yet":                     chain(2, head(0, 2)),
+		"a border that is not flushed below one that is": chain(4, open(0, 1, 1), sealed(1, 2, 2), head(2, 3)),
+		"a revert to a later number":                     {Layers: []Layer{head(0, 1)}, Next: 2, Reverted: Interval{To: 2, By: 2}},
 	} {
 		assert.Error(t, c.Validate(), name)
 	}

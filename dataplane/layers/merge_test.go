@@ -183,3 +183,26 @@ func TestKeptMaps(t *testing.T) {
 	assert.Empty(t, DropKept([]KeptMap{two}, Interval{To: 2, By: 5}), "it tells of changes that the revert gave up")
 	assert.Equal(t, []KeptMap{two}, DropKept([]KeptMap{two}, Interval{To: 3, By: 5}))
 }
+
+func TestTheNextMerge(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		chain         Chain
+		active, local File
+		lower, upper  File
+	}{
+		{"each layer has one file → none", chain(3, sealed(0, 1, 1), head(1, 2)), 2, 0, 0, 0},
+		{"the lowest pair comes first", chain(6, sealed(0, 1, 1, 2), head(1, 3, 4, 5)), 5, 0, 1, 2},
+		{"a pair of the head", chain(4, sealed(0, 1, 1), head(1, 2, 3)), 3, 0, 2, 3},
+		{"a local head above the pair", chain(5, sealed(0, 1, 1), head(1, 2, 3, 4)), 4, 4, 2, 3},
+		{"a local head that takes changes → none", chain(4, sealed(0, 1, 1), head(1, 2, 3)), 3, 3, 0, 0},
+		{"a local head that was sealed", chain(5, sealed(0, 1, 1, 3), head(1, 4)), 4, 3, 1, 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			lower, upper, ok := tc.chain.NextMerge(tc.active, tc.local)
+			assert.Equal(t, tc.lower, lower)
+			assert.Equal(t, tc.upper, upper)
+			assert.Equal(t, tc.lower != 0, ok)
+		})
+	}
+}

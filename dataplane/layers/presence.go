@@ -31,6 +31,12 @@ func OnDiscard(headHas, below bool) Entry {
 	return Entry{Punch: headHas || below, Enter: !headHas && below}
 }
 
+// OnFailedWrite decides about a block of a write that failed for lack of space. What it has left in a block that the file
+// does not have is punched: a discard of a block that no layer has does nothing, and a file that becomes the lowest one
+// has every block. copied says that a merge has copied the block into the file, and that it does not count yet. Such a
+// block is left alone: its bit may be durable already, and a punch would remove the old content.
+func OnFailedWrite(headHas, copied bool) Entry { return Entry{Punch: !headHas && !copied} }
+
 // FlushStep is one step of a flush. FUA, the clearing of marks and the sealing of a layer use the same steps.
 type FlushStep int
 

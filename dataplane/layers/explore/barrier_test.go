@@ -227,8 +227,12 @@ func (st *step) merges(i int) {
 		}
 	}
 	if s.spent.heads < st.heads && m.n < maxFiles {
+		next, err := c.PutLocalHead(layers.AllFiles)
+		if err != nil {
+			panic(err)
+		}
 		st.to(event{evLocalHead, uint8(i), 0}, func(s *state) {
-			s.member[i].setChain(c.PutLocalHead())
+			s.member[i].setChain(next)
 			s.spent.heads++
 		})
 	}

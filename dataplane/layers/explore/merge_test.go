@@ -32,6 +32,7 @@ type mergeRules struct {
 	pieces func(layers.Direction) []layers.MergeStep
 	after  func(d layers.Direction, lowest bool) []layers.MergeStep
 	merged func(upper, lower layers.Presence, blocks int64, userWrites bool) (removeUpper, removeLower bool)
+	failed func(headHas, copied bool) layers.Entry
 
 	overHead      bool // a copy up does not look again at what the upper file has by then
 	punchesEarly  bool // the lower block is punched when the upper bit is in memory
@@ -42,7 +43,10 @@ type mergeRules struct {
 }
 
 func rightMerge() mergeRules {
-	return mergeRules{before: layers.BeforePieces, pieces: layers.PieceSteps, after: layers.AfterPieces, merged: layers.Merged}
+	return mergeRules{
+		before: layers.BeforePieces, pieces: layers.PieceSteps, after: layers.AfterPieces, merged: layers.Merged,
+		failed: layers.OnFailedWrite,
+	}
 }
 
 type mergeFile struct {
@@ -81,6 +85,7 @@ type mergeState struct {
 	underWay        content
 	last, allowed   content
 	writes          uint8
+	failedWrites    uint8
 }
 
 func (s *mergeState) lowerHas() bool { return s.bottom || s.lower.bit }
@@ -201,7 +206,8 @@ func setups(emit func(said, mergeState, string)) {
 	}
 }
 
-// users covers a write and a discard of the block, and a flush. A flush is one event: its steps are in the other model.
+// users covers a write, a write that fails for lack of space, a discard of the block, and a flush. A flush is one event:
+// its steps are in the other model. After a write that failed, the block has the old content or the new one.
 func (r mergeRules) users(s *mergeState, do func(said, func(*mergeState))) {
 	if s.underWay != 0 {
 		do("the user's change is entered and acknowledged", func(s *mergeState) {
@@ -212,24 +218,43 @@ func (r mergeRules) users(s *mergeState, do func(said, func(*mergeState))) {
 		return
 	}
 	if s.users && s.phase != upperRemoved {
+		lowest := s.phase == lowerRemoved && s.bottom // the upper file has every block
 		if s.writes < 1 {
 			do("a user writes: data in the upper file", func(s *mergeState) {
 				s.upper.put(byUser)
 				s.underWay, s.allowed = byUser, s.allowed|byUser
 				s.writes++
 			})
-			do("a user discards: punched in the upper file", func(s *mergeState) {
-				e := layers.OnDiscard(s.present, s.lowerHas() || !s.bottom)
-				if e.Punch {
+			if e := layers.OnDiscard(s.present || lowest, s.below()); e.Punch || e.Enter {
+				do("a user discards: punched in the upper file", func(s *mergeState) {
+					s.upper.put(hole)
+					s.underWay, s.allowed = zero, s.allowed|zero
+					s.writes++
+				})
+			} else {
+				do("a user discards: no layer has the block", func(s *mergeState) {
+					s.last, s.allowed = zero, s.allowed|zero
+					s.writes++
+				})
+			}
+		}
+		if s.failedWrites < 1 {
+			do("a user's write fails: data in the upper file, and no entry", func(s *mergeState) {
+				s.upper.put(byUser)
+				s.last, s.allowed = s.last|byUser, s.allowed|byUser
+				if !lowest && r.failed(s.present, s.copied).Punch {
 					s.upper.put(hole)
 				}
-				s.underWay, s.allowed = zero, s.allowed|zero
-				s.writes++
+				s.failedWrites++
 			})
 		}
 	}
 	do("a flush", func(s *mergeState) { s.flush() })
 }
+
+// below reports whether a layer below the upper file has the block. The lowest file of the chain counts where it has
+// data.
+func (s *mergeState) below() bool { return s.phase != lowerRemoved && s.copies() || !s.bottom }
 
 func (s *mergeState) flush() {
 	s.lower.onDisk, s.upper.onDisk = s.lower.data, s.upper.data
@@ -444,6 +469,12 @@ func TestAWrongOrderOfAMergeIsFound(t *testing.T) {
 		}, "M2"},
 		{"a file that is merged down keeps its recent", func(r *mergeRules) {
 			r.before = func(d layers.Direction) []layers.MergeStep { return nil }
+		}, "M"},
+		{"a write that failed leaves its data in a block without a bit", func(r *mergeRules) {
+			r.failed = func(headHas, copied bool) layers.Entry { return layers.Entry{} }
+		}, "M1"},
+		{"a write that failed is punched where a merge has copied the block", func(r *mergeRules) {
+			r.failed = func(headHas, copied bool) layers.Entry { return layers.Entry{Punch: !headHas} }
 		}, "M"},
 		{"a file becomes the lowest one with what a crash left in it", func(r *mergeRules) {
 			r.after = func(layers.Direction, bool) []layers.MergeStep { return nil }
