@@ -115,6 +115,11 @@ var rules = []rule{
 		"an engine reaches replicas through an interface it declares, local and remote alike",
 	},
 	{
+		"dataplane/chain",
+		[]string{"dataplane/layers", "dataplane/nbd", "dataplane/replica/fsys/..."},
+		"it carries out the rules of the layers on files; a replica uses it, and it knows no replica",
+	},
+	{
 		"dataplane/replica/...",
 		[]string{"dataplane/replica/...", "dataplane/nbd/...", "dataplane/membership", "disk", "util/..."},
 		"a replica owns bytes on a disk and trusts no engine",

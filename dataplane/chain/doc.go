@@ -1,0 +1,41 @@
+// Package chain owns the data of one replica in format version 2: a chain of layers, each with the changes of one
+// interval of time. docs/dataplane/SNAPSHOTS.md explains the format. Package layers decides; this package reads,
+// writes and syncs in the order that package layers gives. No release uses the package yet.
+//
+//	layers.list        the chain (list.go); replaced atomically (listfile.go)
+//	layers.list.tmp    room for the next list
+//	data.img           the data of file 1
+//	<n>.img            the data of file n; sparse
+//	<n>.map            one bit for each block: present (mapfile.go). The lowest file has none
+//	<n>.recent         blocks that became present since the map was last synced (recent.go). A file that takes no
+//	                   changes needs none
+//
+// The parts of the package:
+//
+//	open.go, settle.go     the steps of an opening: leftovers, which records count, what the cache may show
+//	presence.go            which blocks a file has: the bits that are durable, and those that are only in memory
+//	read.go                the view of the volume and the view at a border: a walk over the layers
+//	write.go, zero.go      changes of the volume
+//	flush.go               what a flush makes durable, and in which order
+//	points.go              prepare, switch, seal, join, follow the line
+//	view.go                readers of a snapshot
+//	merge.go, piece.go     two files of one layer become one, piece by piece
+//	changed.go             which blocks may differ between two points
+//
+// These invariants hold at each moment, after a kill, and after a loss of power. The names in brackets say where they
+// are kept.
+//
+//	C1  the list names only files that exist and are durable (Chain.commit)
+//	C2  a bit is on the disk only if the data of its block was durable before the bit was written (Chain.flush, piece)
+//	C3  a block counts as present in memory only with an entry in recent, or with a durable bit (presence)
+//	C4  space for bits and entries exists before a change is answered, so a flush needs no space (presence.reserve)
+//	C5  no reader finds a block in a file that a merge has punched since (Chain.awaitReaders)
+//	C6  a file that users write to is never copied down, and a copy up leaves out what users wrote (Chain.changes)
+//	C7  after a failed sync, or an uncertain replacement of the list, nothing succeeds any longer (Chain.fail)
+//
+// A read walks over the layers from the top. The index of SNAPSHOTS.md is not built, so a read of a block costs a
+// lookup in each layer above the one that has the block. Kept maps, checksums and rebuilds are not built either.
+//
+// The caller must hold the lock of the directory. As the engine does, it must not allow two changes of one block at the
+// same time. The package must not know engines, replicas, Kubernetes, sockets or time.
+package chain

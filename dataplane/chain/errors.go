@@ -1,0 +1,42 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// Errors of an opening. Each is wrapped with the name of the file and the rule that it breaks.
+var (
+	// ErrNotOurs says that a file has another content than its name says.
+	ErrNotOurs = errors.New("the file is of another kind")
+	// ErrNewVersion says that a later release wrote the file.
+	ErrNewVersion = errors.New("the format version is unknown")
+	// ErrTorn says that a file is damaged, or does not belong to this replica.
+	ErrTorn = errors.New("the file is damaged")
+	// ErrMissing says that the list names a file that does not exist.
+	ErrMissing = errors.New("a file of the list does not exist")
+	// ErrForeign says that the directory has a layer file whose number was never given out. The opening has changed
+	// nothing.
+	ErrForeign = errors.New("the directory has a layer file that this replica did not create")
+)
+
+var (
+	// ErrUncertain says that it is unknown which of two lists the disk has. The chain has failed.
+	ErrUncertain = errors.New("it is unknown whether the list of layers was replaced")
+	// ErrClosed says that the chain, or the view, was closed.
+	ErrClosed = errors.New("the layers are closed")
+	// ErrNotSwitched says that changes still go to the file below the border.
+	ErrNotSwitched = errors.New("the replica has not switched to the next head")
+	// ErrRange says that a request reaches past the end of the volume.
+	ErrRange = fmt.Errorf("the range is outside of the volume: %w", syscall.EINVAL)
+	// ErrReadOnly says that the chain was opened for reading only.
+	ErrReadOnly = errors.New("the layers are open for reading only")
+)
+
+// isNoSpace reports whether a change failed only because the disk is full. Such a failure loses nothing.
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+func isMissing(err error) bool { return errors.Is(err, syscall.ENOENT) }
