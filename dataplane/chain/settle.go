@@ -1,0 +1,140 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
+)
+
+// An opening settles the files that an earlier process may have written to. A process that was killed leaves data and
+// bits in the page cache that are not durable. After a failed sync the cache has content that the disk does not have,
+// and no later sync changes that.
+//
+//  1. sync data and maps. An error says that a sync before the opening has failed
+//  2. layers.Believe decides from this, the boot and the disk which records count
+//  3. drop data and maps from the cache. After step 1 this loses nothing. An earlier sync may have failed without a
+//     record of it, for example when the process was killed at that moment. From now on reads return what the disk has,
+//     and a flush or a merge relies on bits that the disk has
+//  4. recent counts, or starts again without entries
+//
+// If the last opening was closed in order, steps 1 and 3 have nothing to do.
+
+// settle does these steps. unsealed are the files that a flush covers, merged are all other files of layers with
+// several files.
+func (c *Chain) settle(unsealed, merged []*file) error {
+	failed := false
+	all := append(slices.Clone(unsealed), merged...)
+	if c.opts.Clean {
+		all = nil
+	}
+	for _, f := range all {
+		lost, err := c.syncOld(f)
+		if err != nil {
+			return err
+		}
+		failed = failed || lost
+	}
+	var recents []*recent
+	for _, f := range unsealed {
+		if p := f.presence(); p != nil && p.recent != nil {
+			recents = append(recents, p.recent)
+		}
+	}
+	c.trust = layers.Believe(c.opening(recents, failed))
+	for _, f := range all {
+		if err := c.drop(f); err != nil {
+			return err
+		}
+	}
+	for _, f := range unsealed {
+		p := f.presence()
+		if p == nil || p.recent == nil {
+			continue
+		}
+		if c.trust.Recent {
+			p.believe(blocksOf(f.size.Load()))
+			continue
+		}
+		if err := p.recent.restart(nil, c.opts.BootID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// opening has the facts about the time since recent was written. Files of different boots mean that an opening of this
+// boot was interrupted; then the entries of the other boot do not count, and the ones of this boot are none.
+func (c *Chain) opening(recents []*recent, failed bool) layers.Opening {
+	o := layers.Opening{SameBoot: c.opts.BootID != "", FailedSync: c.opts.FailedSync || failed, SameSuperblock: c.opts.SameSuperblock}
+	for _, r := range recents {
+		o.SameBoot = o.SameBoot && r.boot == c.opts.BootID
+		o.FailedSync = o.FailedSync || r.failed && r.boot == c.opts.BootID
+	}
+	return o
+}
+
+// syncOld syncs a file that an earlier process may have written to. It reports whether data was lost before.
+func (c *Chain) syncOld(f *file) (lost bool, err error) {
+	defer c.opts.progress()
+	synced := func(o fsys.File) error {
+		if err := o.Datasync(); err != nil { // the error of an earlier write-out is reported once
+			lost = true
+			return o.Datasync()
+		}
+		return nil
+	}
+	if err := synced(f.data); err != nil {
+		return true, fmt.Errorf("sync %s: %w", dataName(f.n), err)
+	}
+	if f.probe.WriteError() != nil {
+		lost = true
+	}
+	if p := f.presence(); p != nil {
+		if err := synced(p.bits.file); err != nil {
+			return true, fmt.Errorf("sync %s: %w", mapName(f.n), err)
+		}
+	}
+	return lost, nil
+}
+
+// errStaysCached means that a part of a file stays cached and could not be made equal to the disk.
+var errStaysCached = errors.New("the kernel does not drop the file from its cache")
+
+// drop makes reads of a file return what the disk has.
+func (c *Chain) drop(f *file) error {
+	if err := c.dropFile(f.data, dataName(f.n), f.size.Load()); err != nil {
+		return err
+	}
+	p := f.presence()
+	if p == nil {
+		return nil
+	}
+	c.cache.drop(p.bits)
+	return c.dropFile(p.bits.file, mapName(f.n), p.bits.bytes)
+}
+
+// dropFile drops a file from the page cache. Some parts may stay, because a program reads or locks them. They are
+// written to the disk as they read: each of their blocks has the content of the disk, or a later one.
+func (c *Chain) dropFile(o fsys.File, name string, size int64) error {
+	if size == 0 {
+		return nil
+	}
+	kept, err := o.DropCache([]fsys.Range{{Off: 0, Length: size}}, c.opts.progress)
+	if err != nil {
+		return fmt.Errorf("drop %s: %w", name, err)
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	err = o.WriteThrough(kept, c.opts.progress)
+	if err == nil {
+		err = o.Datasync()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: write %d parts directly to the disk: %w", name, errStaysCached, len(kept), err)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package chain
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
+)
+
+// View reads the content at a sealed border. It keeps its files, and the order of its layers, from its opening on. So
+// deletions of older points do not disturb it: a merge moves blocks between files that the view has, and a file that
+// leaves the list stays open. Only the border itself must stay. Join refuses to take it away while a view reads it.
+// When Follow takes it away, the view ends.
+type View struct {
+	c       *Chain
+	point   layers.Point
+	content content
+	ended   atomic.Pointer[error]
+}
+
+// View opens the content at a point for reading. The caller must Close it.
+func (c *Chain) View(p layers.Point) (*View, error) {
+	c.lane.Lock()
+	defer c.lane.Unlock()
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	s := c.state.Load()
+	i := s.list.chain.Border(p)
+	if i < 0 || !s.list.chain.Layers[i].Top.Flushed {
+		return nil, fmt.Errorf("border %d: %w", p.Number, layers.ErrNoBorder)
+	}
+	v := &View{c: c, point: p, content: content{chain: s.list.chain, index: i, files: map[layers.File]*file{}}}
+	for _, l := range s.list.chain.Layers[:i+1] {
+		for _, n := range l.Files {
+			v.content.files[n] = s.files[n]
+			if err := s.files[n].open(false); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, f := range v.content.files {
+		f.views++
+	}
+	c.views[v] = struct{}{}
+	return v, nil
+}
+
+// Size is the size of the volume at the point.
+func (v *View) Size() int64 {
+	l := v.content.chain.Layers[v.content.index].Files
+	return v.content.files[l[len(l)-1]].size.Load()
+}
+
+// ReadAt fills p.
+func (v *View) ReadAt(p []byte, off int64) error {
+	v.c.reads.RLock()
+	defer v.c.reads.RUnlock()
+	if err := v.check(off, int64(len(p))); err != nil || len(p) == 0 {
+		return err
+	}
+	return v.content.readAt(p, off)
+}
+
+// Extents describes [off, end) as Chain.Extents does.
+func (v *View) Extents(off, end int64) ([]nbd.Extent, error) {
+	v.c.reads.RLock()
+	defer v.c.reads.RUnlock()
+	if err := v.check(off, end-off); err != nil {
+		return nil, err
+	}
+	return v.content.extents(off, end)
+}
+
+// check returns why the range cannot be read. A chain that has failed is not read: after a failed sync the cache may
+// show what the disk does not have.
+func (v *View) check(off, length int64) error {
+	if err := v.ended.Load(); err != nil {
+		return *err
+	}
+	if err := v.c.Err(); err != nil {
+		return err
+	}
+	return inRange(off, length, v.Size())
+}
+
+// end makes later reads fail.
+func (v *View) end(err error) { v.ended.CompareAndSwap(nil, &err) }
+
+// Close lets the files go that only this view has.
+func (v *View) Close() error {
+	v.c.lane.Lock()
+	defer v.c.lane.Unlock()
+	v.end(ErrClosed)
+	v.c.awaitReaders()
+	for _, err := range v.releaseLocked() {
+		return err
+	}
+	return nil
+}
+
+// releaseLocked closes the files that have left the list and that no other view has. The caller holds lane.
+func (v *View) releaseLocked() (errs []error) {
+	if _, open := v.c.views[v]; !open {
+		return nil
+	}
+	delete(v.c.views, v)
+	for _, f := range v.content.files {
+		if f.views--; f.views == 0 && f.retired {
+			if err := f.close(); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errs
+}
