@@ -67,6 +67,11 @@ func (o overlay) at(sector, i int64) byte {
 	return 0
 }
 
+func (o overlay) has(b int64) bool {
+	i := b % blocksPerSector
+	return o.at(b/blocksPerSector, i/8)>>(i%8)&1 != 0
+}
+
 // window has the blocks [first, first+n) of a file.
 type window struct {
 	first, n int64

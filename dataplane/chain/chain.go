@@ -40,14 +40,22 @@ type Chain struct {
 	// attempt is the last point that was prepared in this opening. Guarded by lane.
 	attempt layers.Point
 	views   map[*View]struct{} // guarded by lane
-	// copied has the blocks that a merge has copied into the file that users write to, and that do not count yet.
-	// Guarded by changes.
-	copied overlay
+	// copied has the blocks that a merge has copied into a file that users write to, and that do not count yet. Guarded
+	// by changes.
+	copied copiedBlocks
 	// local is the last local head of this opening. Guarded by merging.
 	local layers.File
 
 	failure atomic.Pointer[error]
 }
+
+// copiedBlocks are blocks of one file; the zero value has none.
+type copiedBlocks struct {
+	to     *file
+	blocks overlay
+}
+
+func (c copiedBlocks) has(f *file, b int64) bool { return f == c.to && c.blocks.has(b) }
 
 // state is one list with its files. It is never changed, only replaced.
 type state struct {
@@ -87,7 +95,8 @@ func (c *Chain) Layers() layers.Chain { return c.chain() }
 // Generation counts the replacements of the list.
 func (c *Chain) Generation() int64 { return c.state.Load().list.generation }
 
-// Trust says which records the opening believed. With Distrust, other members are preferred as the source.
+// Trust says which records the opening believed. With Distrust, other members are preferred as the source, unless the
+// replica's metadata says that nothing can be missing.
 func (c *Chain) Trust() layers.Trust { return c.trust }
 
 // Err returns why the chain has failed; nil while it serves.

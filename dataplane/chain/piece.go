@@ -105,7 +105,7 @@ func (m *merge) copyUp(ctx context.Context, first, n int64, moved overlay) error
 				moved.add(first+start, first+end)
 			}
 			if m.users {
-				m.c.copied = moved
+				m.c.copied = copiedBlocks{m.upper, moved}
 			}
 			return nil
 		})
@@ -116,7 +116,7 @@ func (m *merge) copyUp(ctx context.Context, first, n int64, moved overlay) error
 func (m *merge) forgetCopied() {
 	m.c.changes.Lock()
 	defer m.c.changes.Unlock()
-	m.c.copied = nil
+	m.c.copied = copiedBlocks{}
 }
 
 // copyDown copies the blocks of the upper file, to which no user writes, over the lower one.
@@ -187,11 +187,7 @@ func (m *merge) punchMoved(first, n int64, moved overlay) error {
 		return nil
 	}
 	m.c.awaitReaders()
-	isMoved := func(b int64) bool {
-		i := (first + b) % blocksPerSector
-		return moved.at((first+b)/blocksPerSector, i/8)>>(i%8)&1 != 0
-	}
-	for start, end := range runs(n, isMoved) {
+	for start, end := range runs(n, func(b int64) bool { return moved.has(first + b) }) {
 		if err := m.upper.free((first+start)*layers.BlockBytes, (end-start)*layers.BlockBytes); err != nil {
 			return err
 		}

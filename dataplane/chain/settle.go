@@ -20,7 +20,7 @@ import (
 //     and a flush or a merge relies on bits that the disk has
 //  4. recent counts, or starts again without entries
 //
-// If the last opening was closed in order, steps 1 and 3 have nothing to do.
+// If the last opening was closed in order, nothing can be lost, and steps 1 to 3 have nothing to do.
 
 // settle does these steps. unsealed are the files that a flush covers, merged are all other files of layers with
 // several files.
@@ -43,7 +43,9 @@ func (c *Chain) settle(unsealed, merged []*file) error {
 			recents = append(recents, p.recent)
 		}
 	}
-	c.trust = layers.Believe(c.opening(recents, failed))
+	if c.trust = layers.Believe(c.opening(recents, failed)); c.opts.Clean {
+		c.trust = layers.Trust{Recent: true}
+	}
 	for _, f := range all {
 		if err := c.drop(f); err != nil {
 			return err
@@ -54,7 +56,7 @@ func (c *Chain) settle(unsealed, merged []*file) error {
 		if p == nil || p.recent == nil {
 			continue
 		}
-		if c.trust.Recent {
+		if c.trust.Recent && p.recent.boot == c.opts.BootID {
 			p.believe(blocksOf(f.size.Load()))
 			continue
 		}

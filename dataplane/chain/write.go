@@ -147,20 +147,13 @@ func (ch *change) undo(w window, cause error) error {
 		return cause
 	}
 	for start, end := range runs(w.n, func(b int64) bool {
-		return layers.OnFailedWrite(w.Has(b), ch.c.isCopied(w.first+b)).Punch
+		return layers.OnFailedWrite(w.Has(b), ch.c.copied.has(ch.f, w.first+b)).Punch
 	}) {
 		if err := ch.f.punch((w.first+start)*layers.BlockBytes, (end-start)*layers.BlockBytes); err != nil {
 			return ch.c.fail(err)
 		}
 	}
 	return cause
-}
-
-// isCopied reports whether a merge has copied a block into the file that users write to, and the block does not count
-// yet. The caller holds changes.
-func (c *Chain) isCopied(b int64) bool {
-	i := b % blocksPerSector
-	return c.copied.at(b/blocksPerSector, i/8)>>(i%8)&1 != 0
 }
 
 // Truncate sets the size of the volume. An added part reads as zeroes. Only the head grows: a block past the end of an

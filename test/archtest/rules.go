@@ -121,7 +121,7 @@ var rules = []rule{
 	},
 	{
 		"dataplane/replica/...",
-		[]string{"dataplane/replica/...", "dataplane/nbd/...", "dataplane/membership", "disk", "util/..."},
+		[]string{"dataplane/replica/...", "dataplane/chain", "dataplane/nbd/...", "dataplane/membership", "disk", "util/..."},
 		"a replica owns bytes on a disk and trusts no engine",
 	},
 	{"dataplane/nbd/...", []string{"dataplane/nbd/...", "util/..."}, "the protocol is published; nothing of ours belongs in it"},
