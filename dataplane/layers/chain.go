@@ -21,11 +21,13 @@ func (b Border) isZero() bool { return b.Number == 0 }
 
 // Layer is one interval of time of the volume.
 type Layer struct {
-	// From is the number on which the layer stands: the border below it, or the revert after which it was started.
+	// From is the number on which the layer stands: the border below it, or the revert after which it was started. In a
+	// layer that a rebuild made it is a later number (see Stand).
 	From Number `json:"from"`
 	// Top is the border above the layer; zero in the head.
 	Top Border `json:"top,omitzero"`
-	// Files has the lowest file first. The upper one wins. More than one file is a merge that is under way.
+	// Files has the lowest file first. The upper one wins. More than one file is a merge that is under way. From the
+	// lowest layer to the head the numbers ascend, because a new file is always the highest one.
 	Files []File `json:"files"`
 }
 
@@ -66,7 +68,7 @@ func (c Chain) Validate() error {
 	if r := c.Reverted; r != (Interval{}) && (r.To < 0 || r.By <= r.To) {
 		return fmt.Errorf("revert %d returns to %d", r.By, r.To)
 	}
-	seen, below := map[File]bool{}, Number(0)
+	last, below := File(0), Number(0)
 	for i, l := range c.Layers {
 		switch head := i == len(c.Layers)-1; {
 		case len(l.Files) == 0:
@@ -83,10 +85,10 @@ func (c Chain) Validate() error {
 			below = l.Top.Number
 		}
 		for _, f := range l.Files {
-			if f <= 0 || f >= c.Next || seen[f] {
-				return fmt.Errorf("layer %d: file %d is listed twice or out of range", i, f)
+			if f <= last || f >= c.Next {
+				return fmt.Errorf("layer %d: file %d is listed twice, out of order or out of range", i, f)
 			}
-			seen[f] = true
+			last = f
 		}
 	}
 	return nil

@@ -21,12 +21,15 @@ type Followed struct {
 //	an intended border, not flushed yet                          keeps it: the attempt is under way
 //	any other border                                             joins it, whatever is in the layers on both sides
 //
-// The reverts come first, so that a layer that a revert gave up is not joined with a layer that stays. A number above
+// The revert comes first, so that a layer that it gave up is not joined with a layer that stays. A number above
 // the counter, or with another nonce, is joined too. For members PlanStart has adopted or refused such points. For the
 // target of a rebuild the border does not serve as a base, and all above the base is copied.
+//
+// Before the list is replaced, the replica removes the kept maps that DropKept drops, and stores the maps that Keep adds
+// for the borders that it joins and that are wanted as bases.
 func (l Line) Follow(c Chain) Followed {
 	f := Followed{Chain: c}
-	for _, r := range l.Reverted {
+	for _, r := range l.Reverted { // one, or none
 		f.revert(r)
 	}
 	for _, layer := range slices.Clone(f.Chain.Layers) {
@@ -43,19 +46,18 @@ func (l Line) Follow(c Chain) Followed {
 	return f
 }
 
-// Stand is the number on which new content stands that is put above the border below, and below the border to (zero: in
-// the head). It is the border's number, or the number of the last revert that returned to the border or to a point below
-// it.
+// Stand is the number on which a layer of a rebuilt replica stands: above the border below, and below the border to
+// (zero: it is the head). Its content is from the source's view at the point to. So it is newer than every revert with
+// a lower number, and it may stand on the number before to. The head stands on the counter. The intervals of earlier
+// reverts are not needed: the object has forgotten them.
 func (l Line) Stand(below, to Number) Number {
-	for _, r := range l.Reverted {
-		if r.stale(below) && (to == 0 || r.By < to) {
-			below = r.By
-		}
+	if to > 0 {
+		return max(below, to-1)
 	}
-	return below
+	return max(below, l.Counter)
 }
 
-// revert drops what one revert gave up. Reverts are applied in their order: the number of one may lie in the next one.
+// revert drops what the last revert gave up.
 func (f *Followed) revert(r Interval) {
 	c := f.Chain
 	for i, layer := range c.Layers {

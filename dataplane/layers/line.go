@@ -57,9 +57,12 @@ func (i Interval) stale(from Number) bool { return i.To <= from && from < i.By }
 
 // Line is the part of the Engine object about points. The zero value is the line of a volume that never had a snapshot.
 type Line struct {
-	Counter  Number     `json:"counter"`
-	Points   []Mark     `json:"points,omitempty"`   // by number, ascending
-	Reverted []Interval `json:"reverted,omitempty"` // by the number that the revert took, ascending
+	Counter Number `json:"counter"`
+	Points  []Mark `json:"points,omitempty"` // by number, ascending
+	// Reverted has the last revert, and no other one. See Revert.
+	Reverted []Interval `json:"reverted,omitempty"`
+	// Bases are the points since which jobs ask what has changed. A base may have left Points.
+	Bases []Base `json:"bases,omitempty"`
 }
 
 var (
@@ -160,6 +163,11 @@ func (l Line) Release(p Point, job string) Line {
 
 // Revert returns the volume to a ready point. The object records the result before any replica changes. It refuses
 // while later snapshots exist, unless letGo names all of them, or while a job reads a later point.
+//
+// The new interval replaces an earlier one. If the new one returns to the same point or to an earlier one, it contains
+// the earlier interval. Otherwise a point exists that is newer than the earlier revert. An engine that serves users made
+// it, and before it served them, every replica that the object lists had followed the earlier revert. A replica that the
+// object does not list is rebuilt: all that it has above the newest common point is replaced, so it needs no interval.
 func (l Line) Revert(to Point, letGo ...Number) (Line, error) {
 	if l.State(to) != Ready {
 		return l, fmt.Errorf("point %d: %w", to.Number, ErrNoPoint)
@@ -180,7 +188,8 @@ func (l Line) Revert(to Point, letGo ...Number) (Line, error) {
 	l = l.clone()
 	l.Points = kept
 	l.Counter++
-	l.Reverted = append(l.Reverted, Interval{To: to.Number, By: l.Counter})
+	last := Interval{To: to.Number, By: l.Counter}
+	l.Reverted, l.Bases = []Interval{last}, last.basesLeft(l.Bases)
 	return l, nil
 }
 
@@ -200,6 +209,6 @@ func (l Line) without(n Number) Line {
 }
 
 func (l Line) clone() Line {
-	l.Points, l.Reverted = slices.Clone(l.Points), slices.Clone(l.Reverted)
+	l.Points, l.Reverted, l.Bases = slices.Clone(l.Points), slices.Clone(l.Reverted), slices.Clone(l.Bases)
 	return l
 }

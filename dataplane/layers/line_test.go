@@ -19,6 +19,11 @@ func (l Line) reverted(to, by Number) Line {
 	return l
 }
 
+func (l Line) base(n Number, by string) Line {
+	l.Bases = append(l.Bases, Base{pt(n), by})
+	return l
+}
+
 func TestLine(t *testing.T) {
 	held := mark(2, Deleted)
 	held.Holds = []string{"backup-1"}
@@ -73,6 +78,21 @@ func TestLine(t *testing.T) {
 			"revert over a deleted point that a job reads → refused", func() (Line, error) { return line(2, mark(1, Ready), held).Revert(pt(1)) },
 			line(2, mark(1, Ready), held), ErrHeld,
 		},
+		{
+			"revert to an earlier point than the last revert → contains it", func() (Line, error) {
+				return line(5, mark(1, Ready), mark(3, Ready)).reverted(3, 5).Revert(pt(1), 3)
+			}, line(6, mark(1, Ready)).reverted(1, 6), nil,
+		},
+		{
+			"revert to a later point than the last revert → all members have followed that one", func() (Line, error) {
+				return line(5, mark(1, Ready), mark(5, Ready)).reverted(1, 3).Revert(pt(5))
+			}, line(6, mark(1, Ready), mark(5, Ready)).reverted(5, 6), nil,
+		},
+		{
+			"revert → the bases that it gives up go", func() (Line, error) {
+				return line(4, mark(2, Ready)).base(1, "x").base(2, "y").base(4, "z").Revert(pt(2))
+			}, line(5, mark(2, Ready)).base(1, "x").base(2, "y").reverted(2, 5), nil,
+		},
 		{"revert to a deleted point → refused", func() (Line, error) { return line(1, mark(1, Deleted)).Revert(pt(1)) }, line(1, mark(1, Deleted)), ErrNoPoint},
 		{
 			"revert during an attempt → busy", func() (Line, error) { return line(2, mark(1, Ready), mark(2, Intended)).Revert(pt(1)) },
@@ -97,16 +117,15 @@ func TestReadyAllowed(t *testing.T) {
 }
 
 func TestStand(t *testing.T) {
-	l := line(9).reverted(1, 3).reverted(1, 5).reverted(6, 8)
+	l := line(9).reverted(6, 8)
 	for _, tc := range []struct{ below, to, want Number }{
-		{0, 0, 0},
-		{1, 2, 1}, // before the reverts
-		{1, 4, 3},
-		{1, 6, 5},
-		{1, 0, 5},
+		{0, 1, 0},
+		{1, 2, 1},
+		{1, 4, 3}, // newer than a revert with number 3, which the object has forgotten
 		{6, 7, 6},
-		{6, 0, 8},
+		{6, 0, 9},
 		{9, 0, 9},
+		{10, 0, 10}, // the object is older than the data
 	} {
 		assert.Equal(t, tc.want, l.Stand(tc.below, tc.to), "above border %d and below %d", tc.below, tc.to)
 	}

@@ -121,6 +121,12 @@ func PieceSteps(d Direction) []MergeStep {
 	return []MergeStep{CopyDown, SyncLowerData, SetLowerBits, SyncLowerMap, ClearUpperBits, SyncUpperMap, PunchUpper}
 }
 
+// HiddenSteps free the blocks of the lower file that a durable bit of the upper file hides. They copy nothing, change no
+// bit and need no space. So they come first, also while users write to the upper file, while a kept map ends between the
+// two files, and on a full disk. What a deletion gives back is free after them. The copies that follow only make one
+// file of two.
+func HiddenSteps() []MergeStep { return []MergeStep{PunchLower} }
+
 // Presence tells which blocks a file has: Has counts entries in memory, Durable only the durable bits of its map.
 type Presence interface {
 	Has(block int64) bool
@@ -137,104 +143,4 @@ func Merged(upper, lower Presence, blocks int64, userWrites bool) (removeUpper, 
 		removeLower = removeLower && (upper.Durable(b) || !lower.Has(b))
 	}
 	return removeUpper, removeLower
-}
-
-// KeptMap is the map of the interval above a point that was merged away. It says which blocks may have changed since
-// the point, and has no data. A block of it may stand for several blocks of the volume.
-type KeptMap struct {
-	From   Point // matched by number and nonce: names are used again
-	To     Number
-	Blocks []bool
-}
-
-// Keep returns the kept maps as they must be durable before the border p is joined: a merge changes the maps. wanted
-// says that p is the base of a target's last backup, or the last point of a member that is away. A map that ends at p
-// takes up the layer above.
-//
-// It returns false if the layer above p is the head and a map is needed: the head still changes. A local head does not
-// help, because a later merge would mix its map with the map of the layer below. The border then stays until the next
-// point is ready.
-func (c Chain) Keep(p Point, wanted bool, n int64, has Has, kept []KeptMap) ([]KeptMap, bool) {
-	i := c.Border(p) + 1
-	if i == 0 {
-		return kept, true
-	}
-	above := c.Layers[i]
-	if wanted {
-		kept = append(kept[:len(kept):len(kept)], KeptMap{From: p, To: p.Number, Blocks: make([]bool, n)})
-	}
-	out := make([]KeptMap, 0, len(kept))
-	for _, k := range kept {
-		if k.To == p.Number {
-			if above.Top.isZero() {
-				return nil, false
-			}
-			blocks := make([]bool, n)
-			for b := range n {
-				blocks[b] = k.Blocks[b] || hasAny(above, b, has)
-			}
-			k.To, k.Blocks = above.Top.Number, blocks
-		}
-		out = append(out, k)
-	}
-	return out, true
-}
-
-func hasAny(l Layer, b int64, has Has) bool {
-	for _, f := range l.Files {
-		if has(f, b) {
-			return true
-		}
-	}
-	return false
-}
-
-// DropKept removes the kept maps that a revert makes wrong: maps of points above the one to which the volume returns,
-// and those that end above it.
-func DropKept(kept []KeptMap, r Interval) (out []KeptMap) {
-	for _, k := range kept {
-		if k.From.Number <= r.To && k.To <= r.To {
-			out = append(out, k)
-		}
-	}
-	return out
-}
-
-// Changed returns which of the first n blocks may differ between the views at two points: perhaps more than differ,
-// never less. from must be a border of the chain, or of a kept map. It returns false if the chain does not know: then
-// the caller must compare all.
-func (c Chain) Changed(from, to Point, n int64, has Has, kept []KeptMap) ([]bool, bool) {
-	end := c.Border(to)
-	if end < 0 {
-		return nil, false
-	}
-	out := make([]bool, n)
-	start := c.Border(from) + 1 // the lowest layer above from
-	if start == 0 {
-		for _, k := range kept {
-			if k.From == from {
-				copy(out, k.Blocks)
-				start = c.above(k.To)
-			}
-		}
-		if start == 0 {
-			return nil, false
-		}
-	}
-	for i := start; i <= end; i++ {
-		for b := range n {
-			out[b] = out[b] || hasAny(c.Layers[i], b, has)
-		}
-	}
-	return out, true
-}
-
-// above returns the lowest layer that ends above a number; it includes everything after that number.
-func (c Chain) above(n Number) int {
-	for i, l := range c.Layers {
-		if l.Top.isZero() || l.Top.Number > n {
-			return i
-		}
-	}
-	return c.Head()
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestMayJoin(t *testing.T) {
@@ -94,36 +93,6 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-func TestChanged(t *testing.T) {
-	c := chain(6, sealed(0, 1, 1), sealed(1, 3, 2, 3), sealed(3, 4, 4), head(4, 5))
-	has := bits(map[File][]int64{1: {0, 1, 2, 3}, 2: {1}, 3: {2}, 4: {3}, 5: {0}})
-	kept := []KeptMap{{From: pt(2), To: 3, Blocks: []bool{false, false, true, false}}, {From: Point{2, 7}, To: 3, Blocks: make([]bool, 4)}}
-	for _, tc := range []struct {
-		name     string
-		from, to Point
-		want     []int64
-		unknown  bool
-	}{
-		{"two neighbours, while a merge is under way → both files", pt(1), pt(3), []int64{1, 2}, false},
-		{"over a layer", pt(1), pt(4), []int64{1, 2, 3}, false},
-		{"from a deleted point → its kept map and the layers above", pt(2), pt(4), []int64{2, 3}, false},
-		{"a kept map with another nonce is another point", Point{2, 8}, pt(4), nil, true},
-		{"no such point", pt(1), pt(2), nil, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			got, ok := c.Changed(tc.from, tc.to, 4, has, kept)
-			require.Equal(t, !tc.unknown, ok)
-			var blocks []int64
-			for b, changed := range got {
-				if changed {
-					blocks = append(blocks, int64(b))
-				}
-			}
-			assert.Equal(t, tc.want, blocks)
-		})
-	}
-}
-
 func TestPresence(t *testing.T) {
 	assert.Equal(t, Entry{}, OnWrite(true, false), "the head has the block: as in a flat file")
 	assert.Equal(t, Entry{Fill: true, Enter: true}, OnWrite(false, false))
@@ -157,31 +126,6 @@ func TestPresence(t *testing.T) {
 		first, end := Covered(tc.off, tc.length)
 		assert.Equal(t, [2]int64{tc.first, tc.end}, [2]int64{first, end}, "%d bytes at %d", tc.length, tc.off)
 	}
-}
-
-func TestKeptMaps(t *testing.T) {
-	c := chain(6, sealed(0, 1, 1), sealed(1, 2, 2), sealed(2, 3, 3), head(3, 4))
-	has := bits(map[File][]int64{1: {0, 1, 2, 3}, 2: {1}, 3: {2}, 4: {3}})
-	one := KeptMap{From: pt(1), To: 2, Blocks: []bool{false, true, false, false}}
-	two := KeptMap{From: pt(1), To: 3, Blocks: []bool{false, true, true, false}}
-
-	kept, ok := c.Keep(pt(1), true, 4, has, nil)
-	assert.True(t, ok)
-	assert.Equal(t, []KeptMap{one}, kept, "the layer above the point")
-	kept, ok = c.Keep(pt(1), false, 4, has, nil)
-	assert.True(t, ok)
-	assert.Empty(t, kept, "no one needs it")
-	kept, ok = c.Keep(pt(2), false, 4, has, []KeptMap{one})
-	assert.True(t, ok)
-	assert.Equal(t, []KeptMap{two}, kept, "the point where the map ends goes: it takes up the next layer")
-	assert.Equal(t, []bool{false, true, false, false}, one.Blocks, "the earlier map stays as it is until the new one is durable")
-	_, ok = c.Keep(pt(3), true, 4, has, nil)
-	assert.False(t, ok, "the head above the point still changes")
-	_, ok = c.Keep(pt(3), false, 4, has, []KeptMap{two})
-	assert.False(t, ok, "the head above the end of a kept map still changes")
-
-	assert.Empty(t, DropKept([]KeptMap{two}, Interval{To: 2, By: 5}), "it tells of changes that the revert gave up")
-	assert.Equal(t, []KeptMap{two}, DropKept([]KeptMap{two}, Interval{To: 3, By: 5}))
 }
 
 func TestTheNextMerge(t *testing.T) {

@@ -26,7 +26,8 @@ func (l Line) Base(source, target Chain) Point {
 }
 
 // StartRebuild returns the target's chain at the start of its rebuild, after it has followed the line: all layers
-// above the base become one, its head. Its blocks are the target's own.
+// above the base become one, its head. Its blocks are the target's own. Before this list, the target removes its kept
+// maps: it may have missed the revert that makes a map wrong. It gets maps from its source again (see HandOver).
 func StartRebuild(target Chain, base Point) Chain {
 	first := target.Border(base) + 1
 	for target.Head() > first {

@@ -43,7 +43,7 @@ func TestARebuildMakesOnePointAfterTheOther(t *testing.T) {
 	last := NextStage(source, pt(7), false)
 	assert.Equal(t, Stage{Source: []int{3}}, last)
 	target = l.EndRebuild(target)
-	assert.Equal(t, Chain{Layers: []Layer{sealed(0, 1, 1), sealed(3, 5, 4), sealed(5, 7, 5), head(7, 6)}, Next: 7, Reverted: Interval{1, 3}}, target)
+	assert.Equal(t, Chain{Layers: []Layer{sealed(0, 1, 1), sealed(4, 5, 4), sealed(6, 7, 5), head(7, 6)}, Next: 7, Reverted: Interval{1, 3}}, target)
 	assert.Equal(t, target, l.Follow(target).Chain, "the next start drops nothing of it")
 }
 

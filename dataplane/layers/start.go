@@ -97,7 +97,6 @@ func (s *Start) adoptReverts(counter Number, members []Chain) {
 			s.Line.Reverted = append(s.Line.Reverted, r)
 		}
 	}
-	slices.SortFunc(s.Line.Reverted, func(a, b Interval) int { return int(a.By - b.By) })
 	s.Line.Points = slices.DeleteFunc(s.Line.Points, func(m Mark) bool {
 		gone := slices.ContainsFunc(s.Line.Reverted, func(i Interval) bool { return i.By > counter && i.gaveUp(m.Number) })
 		if gone && m.State == Ready {
@@ -105,6 +104,14 @@ func (s *Start) adoptReverts(counter Number, members []Chain) {
 		}
 		return gone
 	})
+	// The newest one is enough, for the reason that Revert gives: every member has followed the others, or it contains them.
+	for _, r := range s.Line.Reverted {
+		s.Line.Bases = r.basesLeft(s.Line.Bases)
+		if r.By > s.Line.Reverted[0].By {
+			s.Line.Reverted[0] = r
+		}
+	}
+	s.Line.Reverted = s.Line.Reverted[:min(1, len(s.Line.Reverted))]
 }
 
 // adoptPoints examines the borders of the first member. A point that it lacks is not on every member.

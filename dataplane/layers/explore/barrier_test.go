@@ -150,6 +150,17 @@ func (s *state) shows(number, nonce uint8) bool {
 	return false
 }
 
+// revertsDetached records reverts while no engine runs.
+func (st *step) revertsDetached() {
+	s := st.from
+	if !st.detached || s.restored {
+		return
+	}
+	for _, p := range s.object.points {
+		st.revert(p)
+	}
+}
+
 // revert happens in maintenance mode: the engine serves no users until all members have followed.
 func (st *step) revert(p point) {
 	s := st.from
@@ -187,7 +198,9 @@ func (st *step) revert(p point) {
 		if !st.silent {
 			s.promised &^= letGo
 		}
-		s.engine.phase, s.engine.followed = following, 0
+		if s.engine.phase != off {
+			s.engine.phase, s.engine.followed = following, 0
+		}
 		s.truth, s.live, s.allowed = s.snap[p.nonce], s.snap[p.nonce], s.snap[p.nonce]
 		s.lastBy = s.object.counter
 		s.spent.reverts++

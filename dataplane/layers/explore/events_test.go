@@ -117,6 +117,7 @@ func (st *step) all() {
 	case off:
 		st.start()
 		st.object()
+		st.revertsDetached()
 		return
 	case following:
 		st.opening()

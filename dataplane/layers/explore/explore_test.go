@@ -20,6 +20,7 @@ const (
 	goalGivenUp       = "a border with writes above it was joined at a start"
 	goalDropped       = "a member dropped what a revert gave up"
 	goalMerged        = "a merged file left the list"
+	goalTwoReverts    = "a replica came back that was away over two reverts"
 	goalLost          = "a loss of power lost unflushed data"
 )
 
@@ -54,6 +55,10 @@ var (
 	})
 	atReturn = pair.with(func(b *bounds) {
 		b.writes, b.snapshots, b.reverts, b.deletes, b.absences, b.rebuilds = 1, 2, 1, 1, 1, 1
+	})
+	// A replica is away over two reverts, with or without a snapshot between them.
+	atTwice = pair.with(func(b *bounds) {
+		b.writes, b.snapshots, b.reverts, b.absences, b.rebuilds, b.crashes, b.detached = 1, 2, 2, 1, 1, 1, true
 	})
 	atThree = pair.with(func(b *bounds) {
 		b.members = 3
@@ -104,6 +109,10 @@ var scenarios = []scenario{
 	{
 		name: "reverts while a member is away", bounds: atReturn, goals: []string{goalDropped, goalCommon, goalRebuilt},
 		long: atReturn.with(func(b *bounds) { b.writes, b.reverts, b.losses, b.crashes, b.partial = 2, 2, 1, 1, true }),
+	},
+	{
+		name: "a replica is away over two reverts", bounds: atTwice, goals: []string{goalDropped, goalRebuilt, goalTwoReverts},
+		long: atTwice.with(func(b *bounds) { b.members, b.writes, b.snapshots, b.deletes, b.crashes = 3, 2, 3, 1, 2 }),
 	},
 	{
 		name: "rebuilds while snapshots come and go", bounds: atRebuild, goals: []string{goalDuringRebuild, goalCommon, goalRebuilt},
@@ -236,6 +245,48 @@ func TestABrokenRuleIsFound(t *testing.T) {
 					return l.Follow(c)
 				}
 			},
+		},
+		{
+			name: "the object does not keep the last revert", bounds: atTwice, want: "V",
+			change: func(r *rules) {
+				honest := r.revert
+				r.revert = func(l layers.Line, to layers.Point) (layers.Line, error) {
+					l, err := honest(l, to)
+					l.Reverted = nil
+					return l, err
+				}
+			},
+		},
+		{
+			name: "the object keeps the first revert, not the last one", bounds: atTwice, want: "V",
+			change: func(r *rules) {
+				honest := r.revert
+				r.revert = func(l layers.Line, to layers.Point) (layers.Line, error) {
+					first := l.Reverted
+					l, err := honest(l, to)
+					if len(first) > 0 {
+						l.Reverted = first
+					}
+					return l, err
+				}
+			},
+		},
+		{
+			name: "a start forgets the revert before all members have followed it", bounds: atTwice, want: "V",
+			change: func(r *rules) {
+				honest := r.planStart
+				r.planStart = func(l layers.Line, members []layers.Chain) (layers.Start, error) {
+					s, err := honest(l, members)
+					if slices.ContainsFunc(members, func(c layers.Chain) bool { return slices.Contains(l.Reverted, c.Reverted) }) {
+						s.Line.Reverted = nil
+					}
+					return s, err
+				}
+			},
+		},
+		{
+			name: "a rebuilt replica stands on a point, not on a number after the revert", bounds: atTwice, want: "V",
+			change: func(r *rules) { r.standsOnBorder = true },
 		},
 		{
 			name: "S9: a revert lets later snapshots go without being told", bounds: atRevert.with(func(b *bounds) { b.silent = true }), want: "V3",

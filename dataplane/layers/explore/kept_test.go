@@ -7,148 +7,507 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 )
 
-// One replica with two blocks. One of its points has a backup. A user deletes the point. The next backup asks which
-// blocks have changed since.
+// One or two replicas with two blocks. Backups of points are made for one or two targets. Users write, take snapshots,
+// delete and revert. Each replica merges at its own speed, block by block. Power is lost, a replica goes away and is
+// rebuilt. The next backup asks any member which blocks have changed since the last one.
 //
-//	K1  each block that differs is among those that Changed names
-//	K2  Changed knows the point of the last backup, so that the next one is not a full one
-
-type keptRules struct {
-	none bool // no map is kept
-	late bool // the map is taken after the merge has moved blocks down
-}
+//	K0  every snapshot and the volume read rightly on every member (so the model itself is right)
+//	K1  each block that differs is among those that Changed names, for each border and each kept map of a member
+//	K2  every member knows the point of the last backup, so that the next one is not a full one
+//	K3  Changed names only blocks that were written since the point
 
 const (
 	keptBlocks = 2
-	keptLayers = 5
+	keptFiles  = 5
+	keptPoints = 5
+	keptMaps   = 3
+	zeroed     = 255 // a block that the file has, with zeroes
 )
 
+// keptRules are the decisions of one search. A mutant changes one of them.
+type keptRules struct {
+	keep     func(layers.Chain, layers.Point, []layers.KeptMap) []layers.KeptMap
+	next     func(p layers.Pair, kept []layers.KeptMap, s layers.Space, barrier, mayAdd bool) (layers.MergeAct, layers.MergeWait)
+	takeUp   func(kept []layers.KeptMap, lower, upper layers.File, n int64, has layers.Has, changes bool) ([]layers.KeptMap, bool)
+	drop     func([]layers.KeptMap, layers.Interval) []layers.KeptMap
+	handOver func(l layers.Line, source, target layers.Chain, done layers.Point, n int64, has layers.Has, kept []layers.KeptMap) []layers.KeptMap
+	changed  func(c layers.Chain, from, to layers.Point, n int64, has layers.Has, kept []layers.KeptMap) ([]bool, bool)
+
+	joinsFirst    bool // the border goes before the map is stored
+	releasesFirst bool // the hold ends before the object has the base
+	takesOpenFile bool // a write that is not answered yet is no reason to wait
+	durableOnly   bool // the bits that are taken up are those on the disk
+	keepsOnReturn bool // a rebuild leaves the target's maps as they are
+	keepsBases    bool // a revert leaves the bases of later points
+	followsBlind  bool // a start joins borders without a map
+}
+
+func rightKept() keptRules {
+	return keptRules{
+		keep: layers.Chain.Keep, next: layers.NextAct, takeUp: layers.TakeUp, drop: layers.DropKept,
+		handOver: layers.Line.HandOver, changed: layers.Chain.Changed,
+	}
+}
+
+// keptBounds limit how often each event may happen.
+type keptBounds struct {
+	replicas, targets         uint8
+	writes, snapshots, fails  uint8
+	backups, deletes, reverts uint8
+	heads, losses, rebuilds   uint8
+	slowWrites                bool
+}
+
+type keptFile struct {
+	num, from, top uint8
+	now, disk      [keptBlocks]uint8
+}
+
+type keptMap struct{ from, end, bits uint8 }
+
+type keptReplica struct {
+	n, next uint8
+	files   [keptFiles]keptFile // the lowest first
+	maps    [keptMaps]keptMap
+	away    bool
+}
+
+type keptPoint struct {
+	state layers.State
+	holds uint8 // targets
+}
+
 type keptState struct {
-	n                      uint8
-	mask                   [keptLayers]uint8 // of the blocks that each layer has
-	top                    [keptLayers]uint8
-	truth                  [keptBlocks]uint8
-	snap                   [keptLayers][keptBlocks]uint8
-	from, to, kept         uint8
-	base                   uint8
-	counter, writes, joins uint8
+	replica  [2]keptReplica
+	counter  uint8
+	points   [keptPoints + 1]keptPoint // by number
+	bases    [2]uint8                  // of each target
+	to, by   uint8                     // the last revert
+	truth    [keptBlocks]uint8
+	snap     [keptPoints + 1][keptBlocks]uint8
+	touched  [keptPoints + 1]uint8 // blocks written since the point
+	flight   uint8                 // block of a write that is not answered, from 1
+	inFile   [2]uint8              // the file to which each replica writes it
+	spent    keptBounds
+	backedUp uint8 // points
 }
 
-func (s *keptState) chain() (layers.Chain, layers.Has) {
-	c := layers.Chain{Next: layers.File(s.n + 1)}
-	from := uint8(0)
-	for i := range int(s.n) {
-		l := layers.Layer{From: layers.Number(from), Files: []layers.File{layers.File(i + 1)}}
-		if from = s.top[i]; from > 0 {
-			l.Top = layers.Border{Point: pointOf(from, from), Flushed: true}
+func (r *keptReplica) chain() (layers.Chain, layers.Has) {
+	c := layers.Chain{Next: layers.File(r.next)}
+	first := true
+	for _, f := range r.files[:r.n] {
+		if first {
+			c.Layers = append(c.Layers, layers.Layer{From: layers.Number(f.from)})
 		}
-		c.Layers = append(c.Layers, l)
+		l := &c.Layers[len(c.Layers)-1]
+		l.Files = append(l.Files, layers.File(f.num))
+		if first = f.top > 0; first {
+			l.Top = layers.Border{Point: pointOf(f.top, f.top), Flushed: true}
+		}
 	}
-	return c, func(f layers.File, b int64) bool { return s.mask[f-1]>>b&1 != 0 }
+	return c, func(f layers.File, b int64) bool {
+		i := r.place(uint8(f))
+		return i == 0 || r.files[i].now[b] != 0
+	}
 }
 
-func (s *keptState) maps() []layers.KeptMap {
-	if s.from == 0 {
-		return nil
+func (r *keptReplica) place(num uint8) int {
+	for i := range int(r.n) {
+		if r.files[i].num == num {
+			return i
+		}
 	}
-	k := layers.KeptMap{From: pointOf(s.from, s.from), To: layers.Number(s.to)}
-	for b := range keptBlocks {
-		k.Blocks = append(k.Blocks, s.kept>>b&1 != 0)
-	}
-	return []layers.KeptMap{k}
+	panic("BUG: no such file")
 }
 
-func (r keptRules) model() model[keptState, said] {
+// setChain stores a list. It returns false if the model has no room.
+func (r *keptReplica) setChain(c layers.Chain) bool {
+	old := *r
+	r.n, r.files, r.next = 0, [keptFiles]keptFile{}, uint8(c.Next)
+	for _, l := range c.Layers {
+		for j, f := range l.Files {
+			if r.n == keptFiles {
+				return false
+			}
+			to := &r.files[r.n]
+			r.n++
+			if uint8(f) < old.next {
+				*to = old.files[old.place(uint8(f))]
+			}
+			to.num, to.from, to.top = uint8(f), 0, 0
+			if j == 0 {
+				to.from = uint8(l.From)
+			}
+			if j == len(l.Files)-1 {
+				to.top = uint8(l.Top.Number)
+			}
+		}
+	}
+	return true
+}
+
+func (r *keptReplica) kept() (out []layers.KeptMap) {
+	for _, m := range r.maps {
+		if m.from == 0 {
+			continue
+		}
+		k := layers.KeptMap{From: pointOf(m.from, m.from), End: layers.File(m.end)}
+		for b := range keptBlocks {
+			k.Blocks = append(k.Blocks, m.bits>>b&1 != 0)
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+func (r *keptReplica) setKept(kept []layers.KeptMap) {
+	r.maps = [keptMaps]keptMap{}
+	for i, k := range kept {
+		m := keptMap{from: uint8(k.From.Number), end: uint8(k.End)}
+		for b, changed := range k.Blocks {
+			if changed {
+				m.bits |= 1 << b
+			}
+		}
+		r.maps[i] = m
+	}
+}
+
+// view reads a block, from a file downwards.
+func (r *keptReplica) view(top, b int) uint8 {
+	for i := top; i >= 0; i-- {
+		if w := r.files[i].now[b]; w != 0 {
+			return w % zeroed
+		}
+	}
+	return 0
+}
+
+func (r *keptReplica) border(number uint8) int {
+	for i := range int(r.n) {
+		if r.files[i].top == number {
+			return i
+		}
+	}
+	return -1
+}
+
+func (s *keptState) line() layers.Line {
+	l := layers.Line{Counter: layers.Number(s.counter)}
+	for n, p := range s.points {
+		if p.state == layers.Unknown {
+			continue
+		}
+		m := layers.Mark{Point: pointOf(uint8(n), uint8(n)), State: p.state}
+		for t := range 2 {
+			if p.holds>>t&1 != 0 {
+				m.Holds = append(m.Holds, memberNames[t])
+			}
+		}
+		l.Points = append(l.Points, m)
+	}
+	if s.by > 0 {
+		l.Reverted = []layers.Interval{s.lastRevert()}
+	}
+	for t, n := range s.bases {
+		if n > 0 {
+			l.Bases = append(l.Bases, layers.Base{Point: pointOf(n, n), By: memberNames[t]})
+		}
+	}
+	return l
+}
+
+func (s *keptState) lastRevert() layers.Interval {
+	return layers.Interval{To: layers.Number(s.to), By: layers.Number(s.by)}
+}
+
+func (s *keptState) setLine(l layers.Line) {
+	s.counter, s.points, s.bases = uint8(l.Counter), [keptPoints + 1]keptPoint{}, [2]uint8{}
+	for _, m := range l.Points {
+		p := keptPoint{state: m.State}
+		for _, h := range m.Holds {
+			p.holds |= 1 << (h[0] - 'a')
+		}
+		s.points[m.Number] = p
+	}
+	for _, r := range l.Reverted {
+		s.to, s.by = uint8(r.To), uint8(r.By)
+	}
+	for _, b := range l.Bases {
+		s.bases[b.By[0]-'a'] = uint8(b.Number)
+	}
+}
+
+func (r keptRules) violation(s *keptState, replicas int) string {
+	for i := range replicas {
+		m := &s.replica[i]
+		if m.away {
+			continue
+		}
+		for b := range keptBlocks {
+			if m.view(int(m.n)-1, b) != s.truth[b] {
+				return fmt.Sprintf("K0: %s reads block %d wrongly", memberNames[i], b)
+			}
+		}
+		for n := uint8(1); n <= s.counter; n++ {
+			if s.points[n].state != layers.Ready && s.points[n].holds == 0 {
+				continue
+			}
+			place := m.border(n)
+			if place < 0 {
+				return fmt.Sprintf("K0: %s lacks point %d", memberNames[i], n)
+			}
+			for b := range keptBlocks {
+				if m.view(place, b) != s.snap[n][b] {
+					return fmt.Sprintf("K0: %s reads block %d of point %d wrongly", memberNames[i], b, n)
+				}
+			}
+			if s.points[n].state == layers.Ready {
+				if why := r.wrongChanges(s, m, n); why != "" {
+					return why + " on " + memberNames[i]
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// wrongChanges asks what has changed between each earlier point that a job may know and the point to.
+func (r keptRules) wrongChanges(s *keptState, m *keptReplica, to uint8) string {
+	chain, has := m.chain()
+	kept := m.kept()
+	for from := uint8(1); from < to; from++ {
+		if s.backedUp>>from&1 == 0 {
+			continue
+		}
+		changed, ok := r.changed(chain, pointOf(from, from), pointOf(to, to), keptBlocks, has, kept)
+		if !ok {
+			if s.bases[0] == from || s.bases[1] == from {
+				return fmt.Sprintf("K2: the point %d of the last backup is not known any longer", from)
+			}
+			continue
+		}
+		for b := range keptBlocks {
+			if s.snap[from][b] != s.snap[to][b] && !changed[b] {
+				return fmt.Sprintf("K1: block %d differs between points %d and %d, and no map says so", b, from, to)
+			}
+			if changed[b] && s.touched[from]>>b&1 == 0 {
+				return fmt.Sprintf("K3: block %d was not written since point %d, and counts as changed", b, from)
+			}
+		}
+	}
+	return ""
+}
+
+func (r keptRules) model(b keptBounds, goals map[string]int) model[keptState, said] {
+	start := keptState{}
+	for i := range start.replica {
+		start.replica[i] = keptReplica{n: 1, next: 2, files: [keptFiles]keptFile{{num: 1}}}
+	}
 	return model[keptState, said]{
-		start: keptState{n: 1}, successors: r.successors,
-		violation: func(s *keptState) string {
-			if s.base == 0 {
-				return ""
-			}
-			c, has := s.chain()
-			for _, l := range c.Layers[:c.Head()] {
-				if uint8(l.Top.Number) <= s.base {
-					continue
-				}
-				changed, ok := c.Changed(pointOf(s.base, s.base), l.Top.Point, keptBlocks, has, s.maps())
-				if !ok {
-					return "K2: the point of the last backup is not known any longer"
-				}
-				for b := range keptBlocks {
-					if s.snap[s.base][b] != s.snap[l.Top.Number][b] && !changed[b] {
-						return fmt.Sprintf("K1: block %d differs between points %d and %d, and no map says so", b, s.base, l.Top.Number)
-					}
-				}
-			}
-			return ""
+		start: start,
+		successors: func(s *keptState, emit func(said, keptState, string)) {
+			k := keptStep{rules: r, bounds: b, from: s, emit: emit, goals: goals}
+			k.all()
 		},
-		show: func(s *keptState) string { return fmt.Sprintf("%+v", *s) },
+		violation: func(s *keptState) string { return r.violation(s, int(b.replicas)) },
+		show:      showKept,
 	}
 }
 
-func (r keptRules) successors(s *keptState, emit func(said, keptState, string)) {
-	do := func(text string, change func(*keptState)) {
-		to := *s
-		change(&to)
-		emit(said(text), to, "")
-	}
-	for b := range keptBlocks {
-		if s.writes < 3 {
-			do(fmt.Sprintf("write of block %d", b), func(s *keptState) {
-				s.writes++
-				s.truth[b] = s.writes
-				s.mask[s.n-1] |= 1 << b
-			})
-		}
-	}
-	if s.counter < keptLayers-1 {
-		do("snapshot", func(s *keptState) {
-			s.counter++
-			s.top[s.n-1], s.snap[s.counter] = s.counter, s.truth
-			s.n++
-		})
-	}
-	for i := range int(s.n) - 1 {
-		if s.base == 0 {
-			do(fmt.Sprintf("backup of point %d", s.top[i]), func(s *keptState) { s.base = s.top[i] })
-		}
-		if s.joins < 2 {
-			r.join(s, i, do)
-		}
-	}
-}
-
-func (r keptRules) join(s *keptState, i int, do func(string, func(*keptState))) {
-	c, has := s.chain()
-	if r.late { // the blocks of the upper file are in the lower one
-		honest := has
-		has = func(f layers.File, b int64) bool { return int(f) != i+2 && honest(f, b) }
-	}
-	kept, ok := c.Keep(c.Layers[i].Top.Point, s.top[i] == s.base && !r.none, keptBlocks, has, s.maps())
-	if !ok {
-		return
-	}
-	do(fmt.Sprintf("point %d is deleted and merged", s.top[i]), func(s *keptState) {
-		s.joins++
-		s.from, s.to, s.kept = 0, 0, 0
-		for _, k := range kept {
-			s.from, s.to = uint8(k.From.Number), uint8(k.To)
-			for b, changed := range k.Blocks {
-				if changed {
-					s.kept |= 1 << b
-				}
+func showKept(s *keptState) string {
+	out := fmt.Sprintf("volume %v, points %v, bases %v, revert (%d,%d)", s.truth, s.points[1:s.counter+1], s.bases, s.to, s.by)
+	for i := range s.replica {
+		m := &s.replica[i]
+		out += fmt.Sprintf("\n       %s:", memberNames[i])
+		for _, f := range m.files[:m.n] {
+			out += fmt.Sprintf(" file %d %v/%v", f.num, f.now, f.disk)
+			if f.top > 0 {
+				out += fmt.Sprintf(" <%d>", f.top)
 			}
 		}
-		s.mask[i] |= s.mask[i+1]
-		copy(s.mask[i+1:], s.mask[i+2:])
-		copy(s.top[i:], s.top[i+1:])
-		s.n--
-		s.mask[s.n], s.top[s.n] = 0, 0
-	})
+		out += fmt.Sprintf(", maps %v, away %v", m.maps, m.away)
+	}
+	return out
+}
+
+const (
+	goalTookUp   = "a kept map took up a file"
+	goalTwoMaps  = "two kept maps with different starts"
+	goalHandOver = "the target of a rebuild got a map"
+	goalRestart  = "a start joined a border above a kept map"
+	goalWaits    = "a merge waited for the next snapshot"
+)
+
+var keptSearches = []struct {
+	name   string
+	bounds keptBounds
+	long   func(*keptBounds)
+	goals  []string
+}{
+	{
+		"merges and losses of power", keptBounds{replicas: 1, targets: 1, writes: 3, snapshots: 2, backups: 1, deletes: 1, heads: 1, losses: 1},
+		func(b *keptBounds) { b.writes, b.snapshots, b.deletes, b.fails = 4, 3, 2, 1 }, []string{goalTookUp, goalWaits},
+	},
+	{
+		"two targets", keptBounds{replicas: 1, targets: 2, writes: 3, snapshots: 3, backups: 2, deletes: 2},
+		func(b *keptBounds) { b.writes, b.backups, b.heads, b.deletes = 4, 3, 1, 3 }, []string{goalTookUp, goalTwoMaps},
+	},
+	{
+		"writes that take their time", keptBounds{replicas: 1, targets: 1, writes: 2, snapshots: 2, backups: 1, deletes: 1, heads: 1, slowWrites: true},
+		func(b *keptBounds) { b.writes, b.heads, b.losses = 3, 2, 1 }, []string{goalTookUp},
+	},
+	{
+		"reverts and snapshots that fail", keptBounds{replicas: 1, targets: 1, writes: 2, snapshots: 3, fails: 1, backups: 1, deletes: 1, reverts: 1, losses: 1},
+		func(b *keptBounds) { b.writes, b.deletes, b.backups = 3, 2, 2 }, []string{goalTookUp, goalRestart},
+	},
+	{
+		"rebuilds", keptBounds{replicas: 2, targets: 1, writes: 2, snapshots: 2, backups: 1, deletes: 1, rebuilds: 1},
+		func(b *keptBounds) { b.writes, b.snapshots, b.reverts, b.losses = 3, 2, 1, 1 }, []string{goalHandOver},
+	},
 }
 
 func TestAKeptMapNamesEveryChange(t *testing.T) {
-	holds(t, keptRules{}.model())
-	t.Run("S19: the map is not kept", func(t *testing.T) { fails(t, keptRules{none: true}.model(), "K2") })
-	t.Run("S19: the map is taken after the merge", func(t *testing.T) { fails(t, keptRules{late: true}.model(), "K1") })
+	skipSlow(t)
+	for _, tc := range keptSearches {
+		t.Run(tc.name, func(t *testing.T) {
+			b, goals := tc.bounds, map[string]int{}
+			if long() {
+				tc.long(&b)
+			}
+			holds(t, rightKept().model(b, goals))
+			for _, g := range tc.goals {
+				if goals[g] == 0 && !long() {
+					t.Errorf("never seen: %s", g)
+				}
+			}
+		})
+	}
+}
+
+// Each mutant breaks one rule. The search must find the consequence.
+func TestABrokenRuleOfKeptMapsIsFound(t *testing.T) {
+	skipSlow(t)
+	const (
+		merges = iota
+		twoTargets
+		slow
+		reverts
+		rebuilds
+	)
+	for _, tc := range []struct {
+		name   string
+		search int
+		want   string
+		change func(*keptRules)
+	}{
+		{"S19: no map is kept", merges, "K2", func(r *keptRules) {
+			r.keep = func(_ layers.Chain, _ layers.Point, kept []layers.KeptMap) []layers.KeptMap { return kept }
+		}},
+		{"S19: the border goes before the map is stored", merges, "K2", func(r *keptRules) { r.joinsFirst = true }},
+		{"a map ends above the lowest file of the layer", merges, "K1", func(r *keptRules) {
+			r.keep = func(c layers.Chain, p layers.Point, kept []layers.KeptMap) []layers.KeptMap {
+				out := c.Keep(p, kept)
+				if len(out) > len(kept) {
+					out[len(kept)].End++
+				}
+				return out
+			}
+		}},
+		{"a map ends below the point", merges, "K3", func(r *keptRules) {
+			r.keep = func(c layers.Chain, p layers.Point, kept []layers.KeptMap) []layers.KeptMap {
+				out := c.Keep(p, kept)
+				if len(out) > len(kept) {
+					out[len(kept)].End--
+				}
+				return out
+			}
+		}},
+		{"a merge does not ask whether a map ends between its files", merges, "K1", func(r *keptRules) {
+			r.next = func(p layers.Pair, _ []layers.KeptMap, s layers.Space, barrier, mayAdd bool) (layers.MergeAct, layers.MergeWait) {
+				return layers.NextAct(p, nil, s, barrier, mayAdd)
+			}
+		}},
+		{"the end moves, and the bits are not taken up", merges, "K1", func(r *keptRules) {
+			r.takeUp = func(kept []layers.KeptMap, lower, upper layers.File, n int64, _ layers.Has, changes bool) ([]layers.KeptMap, bool) {
+				return layers.TakeUp(kept, lower, upper, n, func(layers.File, int64) bool { return false }, changes)
+			}
+		}},
+		{"the bits of the lower file are taken up", merges, "K", func(r *keptRules) {
+			r.takeUp = func(kept []layers.KeptMap, lower, upper layers.File, n int64, has layers.Has, changes bool) ([]layers.KeptMap, bool) {
+				return layers.TakeUp(kept, lower, upper, n, func(_ layers.File, b int64) bool { return has(lower, b) }, changes)
+			}
+		}},
+		{"the bits of a file to which users write are taken up", merges, "K1", func(r *keptRules) {
+			r.next = func(p layers.Pair, kept []layers.KeptMap, s layers.Space, barrier, mayAdd bool) (layers.MergeAct, layers.MergeWait) {
+				act, wait := layers.NextAct(p, kept, s, barrier, mayAdd)
+				if wait == layers.NeedsSnapshot {
+					return layers.TakeUpBits, layers.NoWait
+				}
+				return act, wait
+			}
+			r.takeUp = func(kept []layers.KeptMap, lower, upper layers.File, n int64, has layers.Has, _ bool) ([]layers.KeptMap, bool) {
+				return layers.TakeUp(kept, lower, upper, n, has, false)
+			}
+		}},
+		{"a write that is not answered yet is forgotten", slow, "K1", func(r *keptRules) { r.takesOpenFile = true }},
+		{"a file becomes the lowest one, and the map needs its bits", merges, "K3", func(r *keptRules) {
+			r.next = func(p layers.Pair, kept []layers.KeptMap, s layers.Space, barrier, mayAdd bool) (layers.MergeAct, layers.MergeWait) {
+				p.Lowest = false
+				return layers.NextAct(p, kept, s, barrier, mayAdd)
+			}
+		}},
+		{"only the oldest of two maps takes up a file", twoTargets, "K1", func(r *keptRules) {
+			r.takeUp = func(kept []layers.KeptMap, lower, upper layers.File, n int64, has layers.Has, changes bool) ([]layers.KeptMap, bool) {
+				if len(kept) < 2 {
+					return layers.TakeUp(kept, lower, upper, n, has, changes)
+				}
+				out, ok := layers.TakeUp(kept[:1], lower, upper, n, has, changes)
+				return append(out, layers.KeptMap{From: kept[1].From, End: upper + 1, Blocks: kept[1].Blocks}), ok
+			}
+		}},
+		{"the hold ends before the object has the base", merges, "K2", func(r *keptRules) { r.releasesFirst = true }},
+		{"a revert leaves the maps of later points", reverts, "K1", func(r *keptRules) {
+			r.drop = func(kept []layers.KeptMap, _ layers.Interval) []layers.KeptMap { return kept }
+		}},
+		{"a revert leaves the bases of later points", reverts, "K2", func(r *keptRules) { r.keepsBases = true }},
+		{"a revert drops all maps", reverts, "K2", func(r *keptRules) {
+			r.drop = func([]layers.KeptMap, layers.Interval) []layers.KeptMap { return nil }
+		}},
+		{"a later start drops the maps of points that are newer than the revert", reverts, "K2", func(r *keptRules) {
+			r.drop = func(kept []layers.KeptMap, i layers.Interval) (out []layers.KeptMap) {
+				for _, k := range kept {
+					if k.From.Number <= i.To {
+						out = append(out, k)
+					}
+				}
+				return out
+			}
+		}},
+		{"a rebuild leaves the target's maps as they are", rebuilds, "K2", func(r *keptRules) { r.keepsOnReturn = true }},
+		{"the target of a rebuild gets no map", rebuilds, "K2", func(r *keptRules) {
+			r.handOver = func(layers.Line, layers.Chain, layers.Chain, layers.Point, int64, layers.Has, []layers.KeptMap) []layers.KeptMap {
+				return nil
+			}
+		}},
+		{"the target of a rebuild gets the source's map without the files above its end", rebuilds, "K1", func(r *keptRules) {
+			r.handOver = func(l layers.Line, source, target layers.Chain, done layers.Point, n int64, _ layers.Has, kept []layers.KeptMap) []layers.KeptMap {
+				return l.HandOver(source, target, done, n, func(layers.File, int64) bool { return false }, kept)
+			}
+		}},
+		{"Changed leaves out the file at which a map ends", merges, "K1", func(r *keptRules) {
+			r.changed = func(c layers.Chain, from, to layers.Point, n int64, has layers.Has, kept []layers.KeptMap) ([]bool, bool) {
+				for i := range kept {
+					kept[i].End++
+				}
+				return c.Changed(from, to, n, has, kept)
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := rightKept()
+			tc.change(&r)
+			fails(t, r.model(keptSearches[tc.search].bounds, map[string]int{}), tc.want)
+		})
+	}
 }

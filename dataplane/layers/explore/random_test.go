@@ -15,7 +15,7 @@ import (
 var everything = bounds{
 	members: 3, blocks: 3, size: 2, grows: true,
 	writes: 6, trims: 2, snapshots: 5, deletes: 3, ends: 4, reverts: 2, crashes: 5, losses: 3, absences: 4,
-	rebuilds: 4, cuts: 1, backups: 1, heads: 1, holds: 1, pieces: true, partial: true,
+	rebuilds: 4, cuts: 1, backups: 1, heads: 1, holds: 1, pieces: true, partial: true, detached: true,
 }
 
 // rare events are drawn less often: each of them ends what was under way, and is bounded.

@@ -101,6 +101,9 @@ func (st *step) startRebuild(t, src int) {
 	if base.Number > 0 {
 		st.goals[goalCommon]++
 	}
+	if s.spent.reverts > 1 && s.member[t].reverted.by == 0 {
+		st.goals[goalTwoReverts]++
+	}
 	st.to(event{evRebuild, uint8(t), uint8(src)}, func(s *state) {
 		m := &s.member[t]
 		m.prepared = false
@@ -147,6 +150,9 @@ func (st *step) joinTarget(t int, blocks set, copyTo func(*member, int)) {
 		return
 	}
 	chain := s.object.line().EndRebuild(s.member[t].chain())
+	if st.rules.standsOnBorder && chain.Head() > 0 {
+		chain.Layers[chain.Head()].From = chain.Layers[chain.Head()-1].Top.Number
+	}
 	st.to(event{kind: evJoinTarget}, func(s *state) {
 		m := &s.member[t]
 		for b := range maxBlocks {

@@ -22,6 +22,7 @@ type rules struct {
 	layersNotViews   bool // a rebuild copies what the source's layer has, and removes nothing else
 	refusesInRebuild bool // a rebuild and a snapshot exclude each other
 	doesNotEqualize  bool // a start does not make marked blocks equal
+	standsOnBorder   bool // the head of a rebuilt replica stands on the border below it, also after a revert
 }
 
 func protocol() rules {
@@ -69,4 +70,5 @@ type bounds struct {
 	grows                 bool
 	backupInAttempt       bool // the object may be backed up while a snapshot is intended
 	silent                bool // the caller of a revert names no later snapshot
+	detached              bool // a revert is also recorded while no engine runs
 }
