@@ -30,8 +30,11 @@ func (k *keptStep) all() {
 		k.stops()
 	}
 	for i := range int(k.bounds.replicas) {
-		if !s.replica[i].away {
-			k.joins(i)
+		if s.replica[i].away {
+			continue
+		}
+		k.joins(i)
+		if i == 0 || k.bounds.targetMerges || s.spent.rebuilds == k.bounds.rebuilds {
 			k.merges(i)
 		}
 	}
@@ -42,14 +45,14 @@ func (k *keptStep) writes() {
 	if s.flight > 0 {
 		b := int(s.flight) - 1
 		k.do(fmt.Sprintf("the write of block %d is answered", b), func(s *keptState) string {
-			s.put(b, int(k.bounds.replicas))
-			s.flight, s.inFile = 0, [2]uint8{}
+			k.put(s, b)
+			s.flight = 0
 			return ""
 		})
 		return
 	}
 	for b := range keptBlocks {
-		if s.spent.writes >= k.bounds.writes {
+		if s.spent.writes >= k.bounds.writes || b > 0 && s.written>>(b-1)&1 == 0 { // the blocks have no order
 			continue
 		}
 		start := func(s *keptState) {
@@ -69,26 +72,33 @@ func (k *keptStep) writes() {
 		}
 		k.do(fmt.Sprintf("a write of block %d", b), func(s *keptState) string {
 			start(s)
-			s.put(b, int(k.bounds.replicas))
-			s.inFile = [2]uint8{}
+			k.put(s, b)
 			return ""
 		})
 	}
-	k.do("a flush", func(s *keptState) string {
-		for i := range s.replica {
-			s.replica[i].flush()
-		}
-		return ""
-	})
+	if k.bounds.losses > 0 {
+		k.do("a flush", func(s *keptState) string {
+			for i := range s.replica {
+				s.replica[i].flush()
+			}
+			return ""
+		})
+	}
 }
 
-func (s *keptState) put(b, replicas int) {
-	for i := range replicas {
-		if m := &s.replica[i]; !m.away {
-			m.files[m.place(s.inFile[i])].now[b] = s.spent.writes
+// put answers a write. Without losses of power, what is flushed makes no difference, so everything is.
+func (k *keptStep) put(s *keptState, b int) {
+	for i := range int(k.bounds.replicas) {
+		m := &s.replica[i]
+		if place, ok := m.find(s.inFile[i]); ok && !m.away {
+			m.files[place].now[b] = s.spent.writes
+		}
+		if k.bounds.losses == 0 {
+			m.flush()
 		}
 	}
-	s.truth[b] = s.spent.writes
+	s.truth[b], s.inFile = s.spent.writes, [2]uint8{}
+	s.written |= 1 << b
 	for n := range s.touched {
 		s.touched[n] |= 1 << b
 	}
@@ -261,6 +271,9 @@ func (k *keptStep) stops() {
 			}
 			return ""
 		})
+	}
+	if s.spent.restarts < k.bounds.restarts {
+		k.do("an engine starts", func(s *keptState) string { s.spent.restarts++; k.follow(s); return "" })
 	}
 	if k.bounds.rebuilds == 0 {
 		return

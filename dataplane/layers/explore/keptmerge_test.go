@@ -10,9 +10,8 @@ import (
 type keptPair struct {
 	*keptStep
 	layers.Pair
-	i, low  int // the member, and the place of the lower file
-	changes bool
-	mayAdd  bool
+	i, low int // the member, and the place of the lower file
+	mayAdd bool
 }
 
 // do changes the member.
@@ -31,8 +30,8 @@ func (k *keptStep) merges(i int) {
 			continue
 		}
 		p := keptPair{keptStep: k, Pair: m.pair(low), i: i, low: low}
-		p.changes = p.UserWrites || s.flight > 0 && s.inFile[i] == uint8(p.Upper) && !k.rules.takesOpenFile
-		p.mayAdd = s.spent.heads < k.bounds.heads && m.n < keptFiles
+		// A local head is put on under the lock that all changes take.
+		p.mayAdd = s.spent.heads < k.bounds.heads && m.n < keptFiles && (s.flight == 0 || k.rules.headInWrite)
 		switch act, wait := k.rules.next(p.Pair, m.kept(), layers.Space{}, false, p.mayAdd); act {
 		case layers.MergeWaits:
 			if wait == layers.NeedsSnapshot {
@@ -96,7 +95,7 @@ func (p keptPair) takeUp() {
 	if p.rules.durableOnly {
 		has = func(f layers.File, b int64) bool { return m.files[m.place(uint8(f))].disk[b] != 0 }
 	}
-	kept, ok := p.rules.takeUp(m.kept(), p.Lower, p.Upper, keptBlocks, has, p.changes)
+	kept, ok := p.rules.takeUp(m.kept(), p.Lower, p.Upper, keptBlocks, has, p.UserWrites)
 	if !ok {
 		return
 	}
@@ -121,7 +120,7 @@ func (p keptPair) copies() {
 		if m.files[p.low].now[b] != 0 {
 			p.do(fmt.Sprintf("block %d goes up", b), func(m *keptReplica) { m.up(p.low, b) })
 		}
-		if !p.changes && m.files[p.low+1].now[b] != 0 {
+		if !p.UserWrites && m.files[p.low+1].now[b] != 0 {
 			p.do(fmt.Sprintf("block %d goes down", b), func(m *keptReplica) { m.down(p.low, b) })
 		}
 	}

@@ -39,6 +39,7 @@ type mergeRules struct {
 	downUserFile  bool // a file that users write to is merged down
 	ownBitsOnly   bool // the syncs of a piece do not cover what users wrote; right, as long as punches look at the map
 	bitsFirst     bool // the bits are written before the copy
+	hidesInMemory bool // a block is punched below a bit that is in memory only, without a merge
 	removesByCopy bool // a file leaves the list after its last step, without a look at the maps
 }
 
@@ -148,6 +149,11 @@ func (r mergeRules) successors(s *mergeState, emit func(said, mergeState, string
 		if !s.users || r.downUserFile {
 			do("a merge down starts", func(s *mergeState) { s.start(layers.Down) })
 		}
+		do("hidden blocks are punched", func(s *mergeState) {
+			for _, step := range layers.HiddenSteps() {
+				r.apply(s, step)
+			}
+		})
 	case running:
 		r.proceed(s, do)
 	}
@@ -359,7 +365,7 @@ func (r mergeRules) apply(s *mergeState, st layers.MergeStep) {
 			s.upper.put(hole)
 		}
 	case layers.PunchLower:
-		if s.lowerHas() && (s.upper.durable() || r.punchesEarly && s.present) {
+		if s.lowerHas() && (s.upper.durable() || (r.punchesEarly || r.hidesInMemory) && s.present) {
 			s.lower.put(hole)
 		}
 	case layers.FlushUpper:
@@ -451,6 +457,7 @@ func TestAWrongOrderOfAMergeIsFound(t *testing.T) {
 			r.punchesEarly = true
 			order(layers.Up, layers.CopyUp, layers.SyncUpperData, layers.SetUpperBits, layers.ShowUpperBits, layers.PunchLower, layers.SyncUpperMap)(r)
 		}, "M2"},
+		{"a block is punched below a bit that is not durable", func(r *mergeRules) { r.hidesInMemory = true }, "M2"},
 		{"up, a copied block counts as present before its bit is durable", order(layers.Up, layers.CopyUp, layers.SyncUpperData, layers.SetUpperBits,
 			layers.ShowUpperBits, layers.SyncUpperMap, layers.PunchLower), "M2"},
 		{"S15: up, a user's block below which the merge punches is not durable", func(r *mergeRules) {

@@ -23,12 +23,14 @@ type scrubRules struct {
 	unchecked  bool // a merge does not check the block before it copies it
 	byLayer    bool // members compare layers, not views
 	repairHead bool // a repair writes the volume's head
+	blames     bool // of two members that differ, the one with a fault in its history is taken for the wrong one
 }
 
 type scrubMember struct {
 	spoiled bool  // the content
 	sum     uint8 // 0: none; 1: of the right content; 2: of spoiled content; computed, it does not count yet
 	counts  uint8 // the same; it counts
+	faulted bool  // it had an I/O error, a failed sync or a loss of power
 	merged  bool  // the layer has the block: in the lower file before, in this layer since
 	good    bool  // reported as repaired, or never reported
 }
@@ -74,6 +76,9 @@ func (r scrubRules) successors(s *scrubState, emit func(said, scrubState, string
 		}
 		if s.spoiled == 0 {
 			do("has a block that the disk spoiled", "", func(s *scrubState, m *scrubMember) { m.spoiled = true; s.spoiled++ })
+		}
+		if r.blames && !m.faulted {
+			do("has a failed sync, and is opened again", "", func(_ *scrubState, m *scrubMember) { m.faulted = true })
 		}
 		if m.sum == 0 {
 			do("computes the checksum", "", func(_ *scrubState, m *scrubMember) {
@@ -147,10 +152,26 @@ func (r scrubRules) judge(s *scrubState, i int, do func(string, string, func(*sc
 		}
 		do("is repaired in place", why, func(_ *scrubState, m *scrubMember) { m.spoiled, m.sum = false, 1 })
 	case layers.Unclear:
+		if r.blames {
+			r.blame(s, i, do)
+		}
 		if s.spoiled == 0 {
 			do("reports that no content is right", "C3: right content is reported as wrong", func(*scrubState, *scrubMember) {})
 		}
 	}
+}
+
+// blame repairs one of two members because of its history.
+func (r scrubRules) blame(s *scrubState, i int, do func(string, string, func(*scrubState, *scrubMember))) {
+	other := s.m[1-i]
+	if !s.m[i].faulted || other.faulted {
+		return
+	}
+	why := ""
+	if other.spoiled {
+		why = "C2: a repair copies spoiled content"
+	}
+	do("is repaired, because of its fault", why, func(_ *scrubState, m *scrubMember) { m.spoiled, m.sum = other.spoiled, other.sum })
 }
 
 func TestAScrubRepairsAndNeverSpoils(t *testing.T) {
@@ -161,10 +182,11 @@ func TestAScrubRepairsAndNeverSpoils(t *testing.T) {
 		rules scrubRules
 		want  string
 	}{
-		"S16: a member's own checksum counts at once":                {scrubRules{members: 2, alone: true}, "C1"},
-		"S16: a merge copies without a check, with a fresh checksum": {scrubRules{members: 2, fresh: true, unchecked: true}, "C"},
-		"S16: members compare layers":                                {scrubRules{members: 3, byLayer: true}, "C3"},
-		"S22: a bad block of a sealed layer is repaired in the head": {scrubRules{members: 3, repairHead: true}, "C4"},
+		"S16: a member's own checksum counts at once":                     {scrubRules{members: 2, alone: true}, "C1"},
+		"S16: a merge copies without a check, with a fresh checksum":      {scrubRules{members: 2, fresh: true, unchecked: true}, "C"},
+		"S16: members compare layers":                                     {scrubRules{members: 3, byLayer: true}, "C3"},
+		"of two members, the one with a fault in its history is repaired": {scrubRules{members: 2, blames: true}, "C2"},
+		"S22: a bad block of a sealed layer is repaired in the head":      {scrubRules{members: 3, repairHead: true}, "C4"},
 	} {
 		t.Run(name, func(t *testing.T) { fails(t, tc.rules.model(), tc.want) })
 	}
