@@ -94,6 +94,7 @@ func TestAListThatNoOperationMakesIsRefused(t *testing.T) {
 		"a number not given out yet":                     chain(2, head(0, 2)),
 		"a border that is not flushed below one that is": chain(4, open(0, 1, 1), sealed(1, 2, 2), head(2, 3)),
 		"a revert to a later number":                     {Layers: []Layer{head(0, 1)}, Next: 2, Reverted: Interval{To: 2, By: 2}},
+		"numbers that descend":                           chain(4, sealed(0, 1, 3), head(1, 2)),
 	} {
 		assert.Error(t, c.Validate(), name)
 	}

@@ -100,6 +100,7 @@ func TestPlanStart(t *testing.T) {
 	two := chain(4, sealed(0, 1, 1), sealed(1, 2, 2), head(2, 3))
 	unflushed := chain(4, sealed(0, 1, 1), open(1, 2, 2), head(2, 3))
 	returned := Chain{Layers: []Layer{sealed(0, 1, 1), head(3, 4)}, Next: 5, Reverted: Interval{1, 3}}
+	later := Chain{Layers: []Layer{sealed(0, 1, 1), head(5, 5)}, Next: 6, Reverted: Interval{1, 5}}
 	grouped := Mark{Point: pt(2), State: Intended, Group: "g"}
 	for _, tc := range []struct {
 		name    string
@@ -147,6 +148,15 @@ func TestPlanStart(t *testing.T) {
 			want: Start{Line: line(3, mark(1, Ready)).reverted(1, 3)},
 		},
 		{
+			name: "restored to before two reverts, each member shows another one → the last one is adopted",
+			line: line(1, mark(1, Ready)), members: []Chain{later, returned}, want: Start{Line: line(5, mark(1, Ready)).reverted(1, 5)},
+		},
+		{
+			name: "the revert that is adopted gave up a base → the base goes", members: []Chain{returned, two},
+			line: line(2, mark(1, Ready), mark(2, Ready)).base(1, "x").base(2, "y"),
+			want: Start{Line: line(3, mark(1, Ready)).reverted(1, 3).base(1, "x"), Lost: []Point{pt(2)}},
+		},
+		{
 			name: "restored to before a deletion that was merged → lost", line: line(2, mark(1, Ready), mark(2, Ready)), members: []Chain{two, one},
 			want: Start{Line: line(2, mark(1, Ready)), Lost: []Point{pt(2)}},
 		},
@@ -165,6 +175,7 @@ func TestPlanStart(t *testing.T) {
 			assert.Equal(t, tc.want.Line.Counter, got.Line.Counter)
 			assert.ElementsMatch(t, tc.want.Line.Points, got.Line.Points)
 			assert.ElementsMatch(t, tc.want.Line.Reverted, got.Line.Reverted)
+			assert.ElementsMatch(t, tc.want.Line.Bases, got.Line.Bases)
 			assert.Equal(t, tc.want.Adopted, got.Adopted)
 			assert.Equal(t, tc.want.Lost, got.Lost)
 		})

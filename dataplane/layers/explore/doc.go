@@ -7,7 +7,8 @@
 //	index_test.go       reads of one block through the index, while files are merged
 //	locks_test.go       two writes to one block
 //	list_test.go        the replacements of one replica's list
-//	kept_test.go        the maps that are kept of a deleted point
+//	kept_test.go        the maps that are kept of a deleted point; with keptstate, keptevents and keptmerge_test.go
+//	space_test.go       a merge on a full disk
 //	scrub_test.go       checksums of one block, and repairs
 //	group_test.go       a snapshot of two volumes
 //	explore_test.go     a volume: the Engine object with its line, one engine, two or three members; with the state, the

@@ -82,6 +82,10 @@ var (
 		b.writes, b.snapshots, b.reverts, b.crashes, b.backups = 1, 1, 1, 2, 1
 	})
 
+	atTwoForgotten = pair.with(func(b *bounds) {
+		b.writes, b.snapshots, b.reverts, b.crashes, b.backups = 1, 1, 2, 1, 1
+	})
+
 	wide = func(b *bounds) { b.members, b.blocks, b.size, b.writes = 3, 3, 3, 3 }
 )
 
@@ -133,6 +137,10 @@ var scenarios = []scenario{
 	{
 		name: "the API server is restored to before a revert", bounds: atForgotten, goals: []string{goalAdoptedRevert, goalRolledBack},
 		long: atForgotten.with(func(b *bounds) { b.members, b.snapshots, b.deletes, b.absences = 3, 2, 1, 1 }),
+	},
+	{
+		name: "the API server is restored to before two reverts", bounds: atTwoForgotten, goals: []string{goalAdoptedRevert},
+		long: atTwoForgotten.with(func(b *bounds) { b.members, b.snapshots, b.crashes, b.detached = 3, 2, 2, true }),
 	},
 	{
 		name: "jobs hold deleted snapshots", bounds: atHold, goals: []string{goalMerged},
@@ -309,6 +317,21 @@ func TestABrokenRuleIsFound(t *testing.T) {
 						members[i].Reverted = layers.Interval{}
 					}
 					return layers.PlanStart(l, members, nil)
+				}
+			},
+		},
+		{
+			name: "a restored object adopts the first of two reverts", bounds: atTwoForgotten, want: "V",
+			change: func(r *rules) {
+				honest := r.planStart
+				r.planStart = func(l layers.Line, members []layers.Chain) (layers.Start, error) {
+					s, err := honest(l, members)
+					for _, c := range members {
+						if c.Reverted.By > l.Counter && c.Reverted.By < s.Line.Reverted[0].By {
+							s.Line.Reverted[0] = c.Reverted
+						}
+					}
+					return s, err
 				}
 			},
 		},
