@@ -245,8 +245,9 @@ func specVersion(spec longhorn.NodeSpec) (string, error) {
 // The admission policies of nodes have the same rules and texts for kubectl.
 func (m *Manager) checkMovable(n *Node, disk string, kept bool) error {
 	status := n.Status.DiskStatus[disk]
-	held := conflict("disk %s of node %s is ready and holds replicas: it cannot be removed, and its path cannot change; delete its replicas, or unmount the disk to move it together with its replicas",
-		disk, n.Name)
+	held := conflict("disk %s of node %s is ready and holds replicas: it cannot be removed, and its path cannot change;"+
+		" first evict its replicas (allowScheduling false, evictionRequested true) and wait until its condition Emptied is True,"+
+		" or unmount the disk to move it together with its replicas", disk, n.Name)
 	switch {
 	case !kept && n.Spec.Disks[disk].AllowScheduling:
 		return conflict("disk %s of node %s cannot be removed while its allowScheduling is true: disable the disk first", disk, n.Name)

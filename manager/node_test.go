@@ -88,7 +88,7 @@ func TestUpdateDisksRefusesWhatBreaksARule(t *testing.T) {
 }
 
 const diskHeld = "disk disk-1 of node node-1 is ready and holds replicas: it cannot be removed, and its path cannot change;" +
-	" delete its replicas, or unmount the disk to move it together with its replicas"
+	" first evict its replicas (allowScheduling false, evictionRequested true) and wait until its condition Emptied is True, or unmount the disk to move it together with its replicas"
 
 func TestUpdateDisksReplacesTheMap(t *testing.T) {
 	closed := func(d *longhorn.DiskSpec) { d.AllowScheduling = false }

@@ -71,7 +71,7 @@ func TestDisksInUseStayWithTheirNode(t *testing.T) {
 		}
 		return nil
 	})
-	const kept = "is ready and holds replicas: it cannot be removed, and its path cannot change; delete its replicas, or unmount the disk to move it together with its replicas"
+	const kept = "is ready and holds replicas: it cannot be removed, and its path cannot change; first evict its replicas (allowScheduling false, evictionRequested true) and wait until its condition Emptied is True, or unmount the disk to move it together with its replicas"
 	for _, tc := range []struct {
 		name    string
 		status  longhorn.NodeStatus

@@ -62,7 +62,7 @@ func TestWhatPeopleMaySayOfANodesDisks(t *testing.T) {
 		{name: "a tag of a node that is too long → refused", policy: diskRules, object: nodeWith("tags: ["+strings.Repeat("a", 64)+"]", ""), want: `spec.tags: "` + strings.Repeat("a", 64) + notATag},
 		{name: "tags of a node, as they were → accepted", policy: diskRules, old: nodeWith("tags: ['a b']", ""), object: nodeWith("tags: ['a b'], allowScheduling: true", "")},
 
-		{name: "a ready disk with replicas is left out → refused", policy: keepDisks, old: nodeWith(closed, readyDisk), object: nodeWith("disks: {}", readyDisk), want: "ready and holds replicas"},
+		{name: "a ready disk with replicas is left out → refused", policy: keepDisks, old: nodeWith(closed, readyDisk), object: nodeWith("disks: {}", readyDisk), want: "first evict its replicas"},
 		{name: "a ready disk with replicas gets another path → refused", policy: keepDisks, old: nodeWith(closed, readyDisk), object: nodeWith(diskAt("/mnt/e", ""), readyDisk), want: "ready and holds replicas"},
 		{name: "a ready disk with replicas is closed → accepted", policy: keepDisks, old: nodeWith(open, readyDisk), object: nodeWith(closed, readyDisk)},
 		{name: "a disk that is away is left out → accepted", policy: keepDisks, old: nodeWith(closed, awayDisk), object: nodeWith("disks: {}", awayDisk)},
