@@ -85,7 +85,7 @@ func TestWhatHoldsDataIsNotDeletedByHand(t *testing.T) {
 			return err
 		},
 	}
-	const uninstall = "holds the records of all volumes: it cannot be deleted, because the data of all volumes would be lost; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
+	const uninstall = "holds the records of all volumes: it cannot be deleted, because the data of all volumes would be lost; to uninstall, follow docs/UNINSTALL.md"
 	for _, tc := range []struct{ name, kind, object, refusal string }{
 		{"the last healthy replica → refused", "replica", "q-r-last", "replica q-r-last is the last healthy replica of volume q (no other healthy replica available): it cannot be deleted; to delete the volume, run kubectl -n " + types.Namespace + " delete volumes.longhorn.io q"},
 		{"an instance manager that runs an engine → refused", "manager", "im-node-x", "instance manager im-node-x runs the engine of volume q: it cannot be deleted, because access to the volume would be interrupted; to move the workloads of its node to other nodes, run kubectl drain node-x"},

@@ -51,7 +51,7 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 		" to move the workloads of its node to other nodes, run kubectl drain a --ignore-daemonsets --delete-emptydir-data"
 	inUse := func(how string) string {
 		return "volume v is in use (" + how + "): it cannot be deleted, because its data would be lost; delete the pods that use it, then its PersistentVolumeClaim;" +
-			" the volume is deleted with the claim if the reclaim policy of its PersistentVolume is Delete; if the volume was attached by hand, detach it first; to uninstall, run kubectl apply -f deploy/uninstall.yaml"
+			" the volume is deleted with the claim if the reclaim policy of its PersistentVolume is Delete; if the volume was attached by hand, detach it first; to uninstall, follow docs/UNINSTALL.md"
 	}
 	all := policies(t)
 	for _, tc := range []struct {
@@ -65,12 +65,12 @@ func TestWhatIsNotDeletedByHand(t *testing.T) {
 	}{
 		{
 			name: "the namespace → refused, the uninstaller is named", policy: "longhorn-keep-installation", resource: namespaces, object: namespace,
-			want: "namespaces storage holds the records of all volumes: it cannot be deleted, because the data of all volumes would be lost; to uninstall, run kubectl apply -f deploy/uninstall.yaml",
+			want: "namespaces storage holds the records of all volumes: it cannot be deleted, because the data of all volumes would be lost; to uninstall, follow docs/UNINSTALL.md",
 		},
 		{name: "another namespace → accepted", policy: "longhorn-keep-installation", resource: namespaces, object: "{apiVersion: v1, kind: Namespace, metadata: {name: other}}"},
 		{
 			name: "a definition → refused", policy: "longhorn-keep-installation", resource: crds, object: definition,
-			want: "customresourcedefinitions volumes.longhorn.io holds the records of all volumes: it cannot be deleted, because the data of all volumes would be lost; to uninstall, run kubectl apply -f deploy/uninstall.yaml",
+			want: "customresourcedefinitions volumes.longhorn.io holds the records of all volumes: it cannot be deleted, because the data of all volumes would be lost; to uninstall, follow docs/UNINSTALL.md",
 		},
 
 		{
