@@ -116,6 +116,15 @@ func TestWhatDoesNotExistIsAnErrorThatNamesWhatDoes(t *testing.T) {
 	}
 }
 
+func TestTheTaintOfANodeThatIsOffIsNotReported(t *testing.T) {
+	w := newWorld()
+	w.KubeNodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+	w.nodeSays(1, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "m")
+	if found := w.ask(t, "all"); slices.ContainsFunc(found, func(f Finding) bool { return f.Reason == "OutOfServiceTaint" }) {
+		t.Errorf("got %+v", found)
+	}
+}
+
 func TestNodesAreExplained(t *testing.T) {
 	runFaults(t, []fault{
 		{
@@ -125,6 +134,14 @@ func TestNodesAreExplained(t *testing.T) {
 			},
 			object: "node n1", severity: Broken, reason: types.ReasonKubernetesNodeNotReady,
 			what: "node n1 is not ready", why: "kubelet stopped posting", command: "kubectl describe node n1",
+		},
+		{
+			name: "it is back, and still has the taint of a node that is off → the command that removes the taint", ask: "volume v",
+			change: func(w *world) {
+				w.KubeNodes[0].Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
+			},
+			object: "node n1", severity: Warning, reason: "OutOfServiceTaint", what: "node n1 is ready, but still has the taint node.kubernetes.io/out-of-service",
+			why: "no pod can start on the node", command: "kubectl taint node n1 node.kubernetes.io/out-of-service-",
 		},
 		{
 			name: "the node served shares and is silent → who found it", ask: "node n1",

@@ -90,7 +90,22 @@ func ofNode(s *Snapshot, n *longhorn.Node) []Finding {
 		found = append(found, Finding{o, Warning, "NoStatus", p.fill("node {node} has no status yet: no daemon has written one"), nil, p.steps([]Step{seeDaemon})})
 	}
 	found = append(found, readiness(o, n.Status.Conditions, p.fill("it is unknown whether node {node} is ready"), p.steps([]Step{seeLeader, describeKubeNode}))...)
+	found = append(found, ofTaint(s, n, o, p)...)
 	return append(found, ofNodeSpec(s, n, o, p)...)
+}
+
+// ofTaint reports the taint that a user put on a node that was off, if the node is back.
+func ofTaint(s *Snapshot, n *longhorn.Node, o Object, p place) []Finding {
+	kube := named(s.KubeNodes, n.Name)
+	isBack := types.IsConditionTrue(n.Status.Conditions, types.ConditionReady)
+	if kube == nil || !isBack || !slices.ContainsFunc(kube.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
+		return nil
+	}
+	return []Finding{{
+		o, Warning, "OutOfServiceTaint", p.fill("node {node} is ready, but still has the taint " + corev1.TaintNodeOutOfService + ", which is for nodes that are off"),
+		[]string{"because of the taint, no pod can start on the node, and Kubernetes detaches volumes there without waiting until they are unmounted"},
+		p.steps([]Step{{"Remove the taint, so that pods can start on the node again", "kubectl taint node {node} " + corev1.TaintNodeOutOfService + "-"}}),
+	}}
 }
 
 // replacementSteps says when the replicas on a node that is down are replaced, if some of them still may come back.

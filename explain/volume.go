@@ -184,7 +184,7 @@ func ofEngine(s *Snapshot, v *longhorn.Volume, p place) []Finding {
 			[]string{"its processes there may still run, so the volume moves to another node only when its pod is gone"},
 			place{"node": node}.steps([]Step{
 				asNode,
-				{"If the node is certainly off, taint it; Kubernetes then detaches its volumes", "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"},
+				{"If the node is certainly off, taint it; Kubernetes then detaches its volumes. Remove the taint when the node is back", "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"},
 			}),
 		})
 	}

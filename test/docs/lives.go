@@ -150,6 +150,7 @@ var notRunInline = map[string]string{
 	"kubectl get lhs":                            "it stands for the table that it prints",
 	"kubectl longhorn explain node NODE":         "NODE stands for a node; blocks explain one by its name",
 	"kubectl taint node NODE node.kubernetes.io/out-of-service=nodeshutdown:NoExecute": "TestNodeIsCutOff",
+	"kubectl taint node NODE node.kubernetes.io/out-of-service-":                       "TestNodeIsCutOff",
 	"helm uninstall":                "it stands for the command of the block",
 	"helm install --take-ownership": "it stands for the whole command; Helm's own flag",
 	"kubectl -n longhorn-uninstall logs -f job/longhorn-uninstall":                             "it ends when the Job does; the block reads the log then",
