@@ -171,7 +171,7 @@ func daemonAway(n *longhorn.Node) time.Time {
 }
 
 // gatherPlace reads what decides where the next pod runs: the nodes where it may run, and the nodes with healthy copies
-// of the volume, which it prefers.
+// of the volume, which it prefers. A new volume has no epoch yet: its first engine starts with all its replicas.
 func (c *Controller) gatherPlace(ctx context.Context, in *Input) (err error) {
 	if in.Topologies, err = c.topologies(ctx, *in); err != nil {
 		return err
@@ -181,11 +181,15 @@ func (c *Controller) gatherPlace(ctx context.Context, in *Input) (err error) {
 		return err
 	}
 	engines, err := c.Engines.ByIndex(datastore.IndexVolume, in.Volume.Name)
-	if err != nil || len(engines) == 0 {
+	if err != nil {
 		return err
 	}
-	for _, r := range types.GoodCopies(engines[0], replicas) {
-		in.Near = append(in.Near, r.Spec.NodeID)
+	isNew := len(engines) == 0 || engines[0].Status.Epoch == nil
+	for _, r := range replicas {
+		becomesCopy := isNew && r.Spec.NodeID != "" && r.Spec.FailedAt == ""
+		if r.DeletionTimestamp == nil && (becomesCopy || !isNew && types.IsGoodCopy(engines[0], r)) {
+			in.Near = append(in.Near, r.Spec.NodeID)
+		}
 	}
 	return nil
 }

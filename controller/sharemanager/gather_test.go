@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil/build"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 )
 
 // The class may not be in the cache yet, or may no longer exist.
@@ -42,6 +44,36 @@ func TestThePodFollowsTheTopologiesOfItsStorageClass(t *testing.T) {
 			require.Len(t, terms, 1)
 			assert.Len(t, terms[0].MatchFields, 2, "nodes b and c")
 			assert.Equal(t, name != "gone", len(terms[0].MatchExpressions) == 1)
+		})
+	}
+}
+
+func TestThePodPrefersNodesWithACopy(t *testing.T) {
+	used := func(e *longhorn.Engine) { e.Status.Epoch = &longhorn.Epoch{Members: []string{"r-a"}} }
+	for name, tc := range map[string]struct {
+		engine *longhorn.Engine
+		want   []string
+	}{
+		"a new volume without an engine → all its replicas":     {nil, []string{"a", "b"}},
+		"a new volume, no data was ever written → all replicas": {build.Engine("vol"), []string{"a", "b"}},
+		"an epoch is recorded → only its members have the data": {build.Engine("vol", used), []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed := build.PlacedReplica("r-c", "vol", "c", "disk-c", func(r *longhorn.Replica) { r.Spec.FailedAt = "2026-01-02T10:00:00Z" })
+			objects := []runtime.Object{build.PlacedReplica("r-a", "vol", "a", "disk-a"), build.PlacedReplica("r-b", "vol", "b", "disk-b"), failed, build.Replica("r-d", "vol")}
+			if tc.engine != nil {
+				objects = append(objects, tc.engine)
+			}
+			h, c := start(t, objects...)
+			syncs(t, h, c, nil)
+			h.CatchUp()
+			pod, err := c.Pods.GetRO("share-manager-vol")
+			require.NoError(t, err)
+			var preferred []string
+			for _, term := range pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+				preferred = append(preferred, term.Preference.MatchFields[0].Values...)
+			}
+			assert.ElementsMatch(t, tc.want, preferred)
 		})
 	}
 }
