@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // Identity is the sender of a request, as the API server reports it for the request's token.
@@ -28,7 +30,7 @@ type Access interface {
 
 // The errors of Access. Any other error means that it could not decide.
 var (
-	ErrUnauthenticated = errors.New("the token is not valid")
+	ErrUnauthenticated = errors.New("the token is not valid: it must be of this cluster, not expired, and for the audience " + types.APIAudience)
 	// ErrTooManyReviews: there are more unknown tokens or rights than may be reviewed at a time.
 	ErrTooManyReviews = errors.New("too many tokens and rights are being checked at the same time")
 )

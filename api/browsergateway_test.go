@@ -72,6 +72,8 @@ var forgotten = []string{
 	"__Host-longhorn-token=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict", "longhorn-token=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict",
 }
 
+const notValid = "the token is not valid: it must be of this cluster, not expired, and for the audience longhorn-backend"
+
 func TestLoginsThatAreRefused(t *testing.T) {
 	b := newBench(t)
 	h := b.fronted(&accessOf{}, never)
@@ -81,12 +83,12 @@ func TestLoginsThatAreRefused(t *testing.T) {
 		status                  int
 		message                 string
 	}{
-		{"a wrong token", "POST", "https://h/v1/login", `{"token":"wrong"}`, nil, 401, "the token is not valid"},
+		{"a wrong token", "POST", "https://h/v1/login", `{"token":"wrong"}`, nil, 401, notValid},
 		{"no token", "POST", "https://h/v1/login", `{}`, nil, 422, "token: is required"},
 		{"no JSON", "POST", "https://h/v1/login", `admin`, nil, 400, `the body must be JSON: {"token": "..."}`},
-		{"a token that would end the cookie", "POST", "https://h/v1/login", `{"token":"admin; Domain=x"}`, nil, 401, "the token is not valid"},
-		{"a token of two lines", "POST", "https://h/v1/login", "{\"token\":\"admin\\nx: y\"}", nil, 401, "the token is not valid"},
-		{"a long token", "POST", "https://h/v1/login", `{"token":"` + strings.Repeat("x", maxToken+1) + `"}`, nil, 401, "the token is not valid"},
+		{"a token that would end the cookie", "POST", "https://h/v1/login", `{"token":"admin; Domain=x"}`, nil, 401, notValid},
+		{"a token of two lines", "POST", "https://h/v1/login", "{\"token\":\"admin\\nx: y\"}", nil, 401, notValid},
+		{"a long token", "POST", "https://h/v1/login", `{"token":"` + strings.Repeat("x", maxToken+1) + `"}`, nil, 401, notValid},
 		{"a long body", "POST", "https://h/v1/login", `{"token":"` + strings.Repeat("x", maxLogin) + `"}`, nil, 413, "the body must be JSON with a token of at most 16 KiB"},
 		{"over plain HTTP", "POST", "http://h/v1/login", `{"token":"admin"}`, nil, 403, "a token is accepted only over TLS: use https://"},
 		{"from another site", "POST", "https://h/v1/login", `{"token":"admin"}`, []string{"Origin: https://evil"}, 403, errOtherOrigin.text},

@@ -7,7 +7,7 @@ describe('ApiError.field', () => {
     ['disks.disk-1.path: must be absolute', 'disks'],
     ['nodeSelector[0]: "" is not a valid tag', 'nodeSelector'],
     ['volume "vol": size 5 does not fit', ''],
-    ['the token is not valid', ''],
+    ['the token is not valid: it must be of this cluster, not expired, and for the audience longhorn-backend', ''],
   ])('%s → %j', (message, want) => expect(new ApiError(422, '', message).field).toBe(want));
 });
 
