@@ -12,6 +12,7 @@ import (
 
 	"github.com/longhorn-lep/longhorn-manager/app/inspect"
 	"github.com/longhorn-lep/longhorn-manager/explain"
+	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
@@ -118,13 +119,30 @@ func explainName(ctx context.Context, c *cli.Command, typed string) error {
 	return fmt.Errorf("%q fits %d objects; choose one: %s", typed, len(matches), explain.Choices(pluginCall+" explain", matches))
 }
 
-// splitKind splits KIND/NAME, with any word for the kind. Without a kind it returns "" and the whole text.
+// splitKind splits KIND/NAME, with any word for the kind. Without a kind it returns "" and the whole text. For a part of
+// a volume or a node it returns the kind of the whole.
 func splitKind(typed string) (kind, name string) {
 	word, name, ok := strings.Cut(typed, "/")
 	if e, known := explainableOf(word); ok && known {
 		return e.kind, name
 	}
+	if whole := wholes[strings.TrimSuffix(word, groupSuffix)]; ok && whole != "" {
+		return whole, name
+	}
 	return "", typed
+}
+
+// groupSuffix follows the kind in the names that kubectl get -o name prints, such as volume.longhorn.io/NAME.
+const groupSuffix = "." + longhorn.GroupName
+
+// wholes has the kinds of parts, in kubectl's words, and the kind of object with which explain explains the part. Share
+// managers and attachments have the name of their volume.
+var wholes = map[string]string{
+	"replica": "volume", "replicas": "volume", "lhr": "volume",
+	"engine": "volume", "engines": "volume", "lhe": "volume",
+	"sharemanager": "volume", "sharemanagers": "volume", "lhsm": "volume",
+	"volumeattachment": "volume", "volumeattachments": "volume", "lhva": "volume",
+	"instancemanager": "node", "instancemanagers": "node", "lhim": "node",
 }
 
 // kindWord returns the command's word for a kind.
@@ -136,6 +154,7 @@ func kindWord(k explain.Kind) string {
 // explainableOf returns the kind with a word for it, and false if it does not exist.
 func explainableOf(word string) (explainable, bool) {
 	all := explainables()
+	word = strings.TrimSuffix(word, groupSuffix)
 	i := slices.IndexFunc(all, func(e explainable) bool { return e.kind == word || slices.Contains(e.aliases, word) })
 	if i < 0 {
 		return explainable{}, false

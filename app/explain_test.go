@@ -81,7 +81,7 @@ func shop(t *testing.T) string {
 	daemons.Namespace, daemons.Name = types.Namespace, types.AppManager
 	server := httptest.NewServer(lists{
 		"nodes.longhorn.io": {n}, "instancemanagers.longhorn.io": {build.RunningInstanceManager("n1", "10.0.0.1", "p")},
-		"volumes.longhorn.io": {build.Volume("v")}, "persistentvolumeclaims": {claim("shop", "data"), claim("bar", "data"), claim("bar", "only")},
+		"volumes.longhorn.io": {build.Volume("v")}, "replicas.longhorn.io": {build.Replica("v-r-1", "v")}, "persistentvolumeclaims": {claim("shop", "data"), claim("bar", "data"), claim("bar", "only")},
 		"pods": {pod("web"), build.Pod("longhorn-manager-x", "n1")}, "daemonsets.apps": {daemons},
 	})
 	t.Cleanup(server.Close)
@@ -100,6 +100,12 @@ func TestAnObjectIsExplainedByItsName(t *testing.T) {
 		{[]string{"n1/disk-1"}, "error  disk disk-1 on node n1: ", ""},
 		{[]string{"v"}, "info  volume v: ", ""},
 		{[]string{"lhv/v"}, "info  volume v: ", ""},
+		{[]string{"volume.longhorn.io/v"}, "info  volume v: ", ""},
+		{[]string{"replica.longhorn.io/v-r-1"}, "info  volume v: ", ""},
+		{[]string{"volumeattachment.longhorn.io/v"}, "info  volume v: ", ""},
+		{[]string{"instancemanager.longhorn.io/" + types.InstanceManagerName("n1")}, "error  disk disk-1 on node n1: ", ""},
+		{[]string{"lhim/" + types.InstanceManagerName("n1")}, "error  disk disk-1 on node n1: ", ""},
+		{[]string{"replica.longhorn.io/n1"}, "", `nothing is named "replica.longhorn.io/n1"`},
 		{[]string{"only"}, "error  claim bar/only: ", ""},
 		{[]string{"bar/data"}, "error  claim bar/data: ", ""},
 		{[]string{"data", "-n", "shop"}, "error  claim shop/data: ", ""},
