@@ -59,7 +59,7 @@ var diskAdvice = map[cause]advice{
 	{KindDisk, types.ConditionSchedulable, types.ReasonDiskPressure}: {Warning, "disk {disk} of node {node} has no space for another replica", []Step{
 		{"See which replicas use the space, and evict or delete those that are not needed", "kubectl -n {ns} get lhr -l longhorndiskuuid={uuid}"},
 		{"On the node, see which other files are on its file system", "df -h {path}; du -xsh {path}/*"},
-		{"Add a disk to the node. Or change storage-over-provisioning-percentage or storage-minimal-available-percentage, if the message names their limit", "kubectl -n {ns} get lhs storage-over-provisioning-percentage storage-minimal-available-percentage"},
+		{"Add a disk to the node. Or change storage-over-provisioning-percentage or storage-minimal-available-percentage, if the lines above name their limit", "kubectl -n {ns} get lhs storage-over-provisioning-percentage storage-minimal-available-percentage"},
 	}, false},
 	{KindDisk, types.ConditionSchedulable, types.ReasonDiskNotReady}: {Warning, "disk {disk} of node {node} gets no replicas while it is not ready", []Step{asNode}, false},
 	{KindDisk, types.ConditionSchedulable, types.ReasonNodeNotReady}: {Warning, "disk {disk} gets no replicas while node {node} is not ready", []Step{

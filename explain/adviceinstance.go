@@ -49,7 +49,7 @@ var engineAdvice = map[cause]advice{
 	{KindEngine, types.ConditionInstanceCreation, engineInterrupted}:         {Info, "a start of the engine of volume {volume} was interrupted", []Step{itself}, false},
 	{KindEngine, types.ConditionEpochRefused, types.ReasonRulesOfMembership}: {Broken, "the engine of volume {volume} proposes members that the rules of membership forbid; nothing is recorded", []Step{older, dpLog}, false},
 	{KindEngine, types.ConditionDeviceInUse, ""}: {Warning, "the device of volume {volume} is in use, so its engine cannot stop", []Step{
-		{"Stop the processes that the message names, on node {node}", "lsof /dev/longhorn/{volume}; findmnt -S /dev/longhorn/{volume}"},
+		{"Stop the processes that the lines above name, on node {node}", "lsof /dev/longhorn/{volume}; findmnt -S /dev/longhorn/{volume}"},
 	}, false},
 }
 
@@ -77,7 +77,7 @@ var replicaAdvice = map[cause]advice{
 	{KindReplica, types.ConditionInstanceCreation, types.ReasonTimedOut}: {Warning, "the instance manager of node {node} did not answer in time for replica {replica}", []Step{asNode, dpLog}, false},
 	{KindReplica, types.ConditionInstanceCreation, engineFenced}:         {Info, "replica {replica} has admitted a later engine", []Step{itself}, false},
 	{KindReplica, types.ConditionRemovalRefused, ""}: {Warning, "replica {replica} is being deleted, but its data cannot be removed", []Step{
-		{"Fix the problem that the message names; the manager then retries automatically", "kubectl -n {ns} describe lhr {replica}"}, asNode,
+		{"Fix the problem that the lines above name; the manager then retries automatically", "kubectl -n {ns} describe lhr {replica}"}, asNode,
 	}, false},
 	{KindReplica, types.ConditionRemovable, types.ReasonLastReplica}: {Warning, "replica {replica} is being deleted, but is retained: it is the last healthy replica of volume {volume}", []Step{
 		{"Wait until another replica is healthy, or delete the volume if its data is not needed", "kubectl longhorn explain volume {volume}"},

@@ -6,7 +6,7 @@ var (
 	describeKubeNode = Step{"See the status of the Kubernetes node", "kubectl describe node {node}"}
 	seeDaemon        = Step{"See why the daemon's pod does not run", "kubectl -n {ns} get pods -l app=longhorn-manager --field-selector spec.nodeName={node} -o wide"}
 	runDoctor        = Step{"Check on the node itself what it lacks", "kubectl -n {ns} exec {daemon} -- longhorn-manager doctor"}
-	fixAnnotation    = Step{"Correct the annotation at the place that the message names; it is applied at once", "kubectl edit node {node}"}
+	fixAnnotation    = Step{"Correct the annotation at the place that the lines above name; it is applied at once", "kubectl edit node {node}"}
 )
 
 // nodeAdvice is for the conditions of a node.
@@ -76,7 +76,7 @@ var nodeAdvice = map[cause]advice{
 		{"Set it to true for the default disk, or to config for the disks of the annotation", "kubectl label --overwrite node {node} node.longhorn.io/create-default-disk=true"},
 	}, false},
 	{KindNode, types.ConditionDefaultDisksConfig, types.ReasonDefaultDiskFailed}: {Warning, "the default disk of node {node} could not be created", []Step{
-		{"Fix the problem that the message names; the manager then retries automatically", ""}, runDoctor,
+		{"Fix the problem that the lines above name; the manager then retries automatically", ""}, runDoctor,
 	}, false},
 	{KindNode, types.ConditionDefaultDisksConfigUsed, types.ReasonCreateDefaultDiskSettingOff}: {Info, "the annotation with the default disks of node {node} is not used: the setting create-default-disk-labeled-nodes is off", []Step{
 		{"Turn the setting on, if the annotation is to be used; it is used only while the node has no disk", `kubectl -n {ns} patch lhs create-default-disk-labeled-nodes --type merge -p '{"value":"true"}'`},
@@ -100,7 +100,7 @@ var managerAdvice = map[cause]advice{
 		seeDaemon, {"See whether a quota, a policy or a taint blocks the pod", "kubectl -n {ns} get events --field-selector involvedObject.name={name}"},
 	}, false},
 	{KindInstanceManager, types.ConditionPodReady, types.ReasonChildRefused}: {Broken, "the API server refuses the pod of the data plane of node {node}: no replica and no engine runs there", []Step{
-		{"Change the limit, quota, policy or webhook that the message names; the pod is then created automatically", seeLimits},
+		{"Change the limit, quota, policy or webhook that the lines above name; the pod is then created automatically", seeLimits},
 	}, false},
 	{KindInstanceManager, types.ConditionPodReady, types.ReasonPodDeleting}: {Warning, "the pod of the data plane of node {node} is being deleted; another pod replaces it", []Step{describePod}, false},
 	{KindInstanceManager, types.ConditionPodReady, types.ReasonNodeDown}:    {Broken, "the state of the data plane of node {node} is unknown: the node is down", []Step{describeKubeNode}, false},
@@ -108,7 +108,7 @@ var managerAdvice = map[cause]advice{
 		{"See the pods of the node; kubectl drain stops them. Volumes that a user attached manually must be detached by that user", "kubectl get pods -A --field-selector spec.nodeName={node}"},
 	}, false},
 	{KindInstanceManager, types.ConditionDrainable, types.ReasonLastReplica}: {Warning, "a drain of node {node} waits: it has the last healthy replica of a volume", []Step{
-		{"Wait until another copy is rebuilt. Attach detached volumes that the message names, so that they can be rebuilt", "kubectl -n {ns} get lhv"},
+		{"Wait until another copy is rebuilt. Attach detached volumes that the lines above name, so that they can be rebuilt", "kubectl -n {ns} get lhv"},
 		{"If the copies may be unavailable while the node is drained, allow that", `kubectl -n {ns} patch lhs node-drain-policy --type merge -p '{"value":"always-allow"}'`},
 	}, false},
 	{KindInstanceManager, types.ConditionDrainable, types.ReasonHasReplicas}: {Info, "a drain of node {node} waits until its copies are on other nodes", []Step{

@@ -15,7 +15,7 @@ var shareAdvice = map[cause]advice{
 	}, false},
 	{KindShareManager, types.ConditionReady, types.ReasonShareNotAnswering}: {Broken, "volume {volume} is not shared: its NFS server does not answer, and is being replaced", []Step{seeShareLog}, false},
 	{KindShareManager, types.ConditionReady, types.ReasonShareParameterInvalid}: {Broken, "volume {volume} is not shared: its share cannot be configured as requested", []Step{
-		{"Correct the attribute that the message names: attributes of a PersistentVolume cannot be changed, so create the PersistentVolume again", findPV},
+		{"Correct the attribute that the lines above name: attributes of a PersistentVolume cannot be changed, so create the PersistentVolume again", findPV},
 	}, false},
 	{KindShareManager, types.ConditionReady, types.ReasonPodStarting}: {Info, "the share of volume {volume} is starting", []Step{
 		{"See what its pod waits for", "kubectl -n {ns} describe pod {pod}"},
@@ -59,6 +59,6 @@ var shareAdvice = map[cause]advice{
 		{"Restart the pods that use the volume and report errors; pods with a controller are restarted automatically", "kubectl -n {ns} describe lhv {volume}"},
 	}, false},
 	{KindShareManager, types.ConditionClientStateKept, types.ReasonRecoveryDataUnusable}: {Warning, "the server of volume {volume} cannot record the open files and locks of its clients: they lose them when the server is replaced", []Step{
-		{"Free space on the volume, or repair its file system, as the message says", ""}, seeShareLog,
+		{"Free space on the volume, or repair its file system, as the lines above say", ""}, seeShareLog,
 	}, false},
 }

@@ -5,7 +5,7 @@ import "github.com/longhorn-lep/longhorn-manager/types"
 var (
 	seeCopies  = Step{"See the replicas and where they are", "kubectl -n {ns} get lhr -l longhornvolume={volume} -o wide"}
 	attachOnce = Step{"Use the volume in a pod, or attach it manually with REST (docs/FEATURES.md, section Evicting): only its engine can copy replicas", ""}
-	bringBack  = Step{"Bring back the node or the disk that the message names: the volume starts automatically as soon as one replica that has all its data can be opened", "kubectl longhorn explain node {copynode}"}
+	bringBack  = Step{"Bring back {places}: the volume starts automatically as soon as one replica that has all its data can be opened", "kubectl longhorn explain node {copynode}"}
 	seeLimits  = "kubectl -n {ns} get resourcequotas,limitranges; kubectl get validatingadmissionpolicybindings,validatingwebhookconfigurations"
 	seeEngine  = Step{"See the engine's conditions and Events", "kubectl -n {ns} describe lhe {volume}-e-0"}
 )
@@ -46,22 +46,22 @@ var volumeAdvice = map[cause]advice{
 		{"Explain the node. To move the pod to another node, delete the pod", "kubectl longhorn explain node {node}"},
 	}, false},
 	{KindVolume, types.ConditionAttaching, types.ReasonStrictLocal}: {Broken, "volume {volume} is strict-local, and its data is on another node", []Step{
-		{"Run the pod on the node that the message names, with its nodeSelector", "kubectl -n {ns} get lhr -l longhornvolume={volume}"},
+		{"Run the pod on the node that the lines above name, with its nodeSelector", "kubectl -n {ns} get lhr -l longhornvolume={volume}"},
 		{"Or allow the volume to leave its node: change it to best-effort while it is detached", `kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"dataLocality":"best-effort"}}'`},
 	}, false},
 	{KindVolume, types.ConditionChildRefused, ""}: {Broken, "the API server refuses an object of volume {volume}: the volume waits until the API server accepts it", []Step{
-		{"Change the quota, limit, policy or webhook that the message names; the request is retried automatically", seeLimits},
+		{"Change the quota, limit, policy or webhook that the lines above name; the request is retried automatically", seeLimits},
 	}, false},
 	{KindVolume, types.ConditionEvictionWaits, types.ReasonVolumeDetached}: {Warning, "replicas of volume {volume} are to be evicted from their disks, but cannot move while the volume is detached", []Step{attachOnce}, false},
 	{KindVolume, types.ConditionCopiesMissing, types.ReasonVolumeDetached}: {Warning, "volume {volume} is detached and has fewer healthy replicas than requested", []Step{attachOnce, seeCopies}, false},
-	{KindVolume, types.ConditionSurplusReplicas, types.ReasonReplicaCountLowered}: {Info, "volume {volume} has more healthy replicas than requested: the message names them, and says when the manager removes the surplus", []Step{
-		{"Delete a replica of your choice, or wait", "kubectl -n {ns} delete lhr REPLICA"},
+	{KindVolume, types.ConditionSurplusReplicas, types.ReasonReplicaCountLowered}: {Info, "volume {volume} has more healthy replicas than requested; the manager removes the surplus later", []Step{
+		{"Delete one of the replicas that the lines above name, or wait", "kubectl -n {ns} delete lhr REPLICA"},
 	}, false},
 	{KindVolume, types.ConditionCopiesUnreachable, types.ReasonNodeDown}: {Broken, "volume {volume} cannot be served: all its healthy replicas are on nodes that are down", []Step{
-		{"Bring back the nodes that the message names: the volume starts automatically", "kubectl longhorn explain node {copynode}"}, seeCopies,
+		{"Bring back {places}: the volume starts automatically", "kubectl longhorn explain node {copynode}"}, seeCopies,
 	}, false},
 	{KindVolume, types.ConditionDeviceInUse, ""}: {Warning, "volume {volume} is to be detached, but its device is in use", []Step{
-		{"Stop the processes that the message names, on the node", "lsof /dev/longhorn/{volume}; findmnt -S /dev/longhorn/{volume}"},
+		{"Stop the processes that the lines above name, on the node", "lsof /dev/longhorn/{volume}; findmnt -S /dev/longhorn/{volume}"},
 	}, false},
 }
 
@@ -109,7 +109,7 @@ var ticketAdvice = map[cause]advice{
 		{"Or name the networks of the nodes in setting rwx-volume-allowed-clients", "kubectl -n {ns} describe lhs rwx-volume-allowed-clients"},
 	}, false},
 	{KindTicket, types.ConditionSatisfied, types.ReasonStrictLocal}: {Broken, "volume {volume} cannot be attached to node {node}: it is strict-local, and its data is on another node", []Step{
-		{"Run the pod on the node that the message names, with its nodeSelector", "kubectl -n {ns} get lhr -l longhornvolume={volume}"},
+		{"Run the pod on the node that the lines above name, with its nodeSelector", "kubectl -n {ns} get lhr -l longhornvolume={volume}"},
 		{"Or allow the volume to leave its node: change it to best-effort while it is detached", `kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"dataLocality":"best-effort"}}'`},
 	}, false},
 	{KindTicket, types.ConditionSatisfied, ""}: {Warning, "volume {volume} cannot be attached to node {node} in its present state", []Step{

@@ -179,7 +179,7 @@ func ofPV(s *Snapshot, pv *corev1.PersistentVolume) []Finding {
 			Step{"Put options of the kernel's NFS client into the parameter nfsOptions of the StorageClass; it applies to new claims", ""})
 	}
 	if pv.Status.Phase == corev1.VolumeFailed {
-		say(Warning, "PersistentVolumeFailed", "PersistentVolume {pv} could not be deleted", nonempty(pv.Status.Message), Step{"Fix what the message names; the deletion is retried automatically", "kubectl describe pv {pv}"})
+		say(Warning, "PersistentVolumeFailed", "PersistentVolume {pv} could not be deleted", nonempty(pv.Status.Message), Step{"Fix what the lines above name; the deletion is retried automatically", "kubectl describe pv {pv}"})
 	}
 	if pv.DeletionTimestamp != nil && pv.Status.Phase == corev1.VolumeBound {
 		say(Warning, "Deleting", "PersistentVolume {pv} is being deleted, and waits until its claim is deleted", finalizers(pv.Finalizers), Step{"See its claim", "kubectl describe pv {pv}"})

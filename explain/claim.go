@@ -188,8 +188,8 @@ func refusedSteps(message string, class *storagev1.StorageClass) []Step {
 		return []Step{{"Correct the parameter: " + again, see}}
 	}
 	return []Step{
-		{"If the message names a parameter, correct it: " + again, see},
-		{"If the message names a field of the claim, delete the claim and create it again; otherwise it is retried automatically", describeClaim.Command},
+		{"If the lines above name a parameter, correct it: " + again, see},
+		{"If the lines above name a field of the claim, delete the claim and create it again; otherwise it is retried automatically", describeClaim.Command},
 	}
 }
 

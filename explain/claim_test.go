@@ -584,7 +584,7 @@ func TestWhatHelpsARefusedClaimFollowsItsMessage(t *testing.T) {
 	class := &storagev1.StorageClass{Parameters: map[string]string{"numberOfReplicas": "three", "share": "yes"}}
 	for message, want := range map[string][]string{
 		`storage class x: parameter numberOfReplicas: value "three" must be a whole number`: {"Correct the parameter: parameters of a StorageClass cannot be changed"},
-		"access mode MULTI_NODE_MULTI_WRITER is not supported for a block volume: share":    {"If the message names a parameter", "If the message names a field of the claim"},
+		"access mode MULTI_NODE_MULTI_WRITER is not supported for a block volume: share":    {"If the lines above name a parameter", "If the lines above name a field of the claim"},
 	} {
 		steps := refusedSteps(message, class)
 		if len(steps) != len(want) {

@@ -75,7 +75,7 @@ func volumePlace(s *Snapshot, v *longhorn.Volume) place {
 	}
 	p := nodePlace(s, node)
 	p.setVolume(s, v.Name)
-	p["pod"], p["copynode"] = types.ShareManagerPodName(v.Name), node
+	p["pod"], p["copynode"], p["places"] = types.ShareManagerPodName(v.Name), node, placesAway(s, v.Name)
 	for _, r := range members(s, v.Name) {
 		if !s.isReachable(r) {
 			p["copynode"] = r.Spec.NodeID
@@ -92,6 +92,24 @@ func members(s *Snapshot, volume string) []*longhorn.Replica {
 		return nil
 	}
 	return slices.DeleteFunc(s.replicasOf(volume), func(r *longhorn.Replica) bool { return !slices.Contains(e.Status.Epoch.Members, r.Name) })
+}
+
+// placesAway names the nodes and disks of the replicas that have all data of a volume and cannot be reached.
+func placesAway(s *Snapshot, volume string) string {
+	var places []string
+	for _, r := range members(s, volume) {
+		at := "node " + r.Spec.NodeID
+		if disk := s.diskOf(r); !s.isDown(r.Spec.NodeID) && len(disk) > 0 {
+			at = disk[0].String()
+		}
+		if !s.isReachable(r) && !slices.Contains(places, at) {
+			places = append(places, at)
+		}
+	}
+	if len(places) == 0 {
+		return "the node or the disk that the lines above name"
+	}
+	return strings.Join(places, " or ")
 }
 
 // proof says which replicas are known to hold all data of a faulted volume, and the state of each.

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -192,6 +193,69 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 			object: "replica old-r-1", severity: Warning, reason: "Orphan", what: "volume old, which no longer exists", why: "its node n9 no longer exists", command: "delete lhr old-r-1",
 		},
 	})
+}
+
+func TestStepsNameWhatMustComeBack(t *testing.T) {
+	faulted := func(w *world) {
+		w.detach()
+		w.v.Spec.NodeID, w.v.Status.Robustness = "n1", longhorn.VolumeRobustnessFaulted
+		w.volumeSays(types.ConditionFaulted, longhorn.ConditionTrue, types.ReasonReplicaMissing, "no replica with all data is running")
+	}
+	down := func(w *world, node int) {
+		w.nodeSays(node, types.ConditionReady, longhorn.ConditionFalse, types.ReasonKubernetesNodeNotReady, "no answer")
+	}
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		want   string
+	}{
+		"a node is down → its name": {func(w *world) { faulted(w); w.e.Status.Epoch.Members = []string{"v-r-2"}; down(w, 2) }, "Bring back node n2: the volume starts"},
+		"a disk is away → its name": {func(w *world) {
+			faulted(w)
+			w.e.Status.Epoch.Members = []string{"v-r-2"}
+			w.diskSays(2, types.ConditionReady, longhorn.ConditionFalse, "NoDiskInfo", "m")
+		}, "Bring back disk disk-1 on node n2: the volume starts"},
+		"two nodes are down → one of them is enough": {func(w *world) {
+			faulted(w)
+			w.e.Status.Epoch.Members = []string{"v-r-2", "v-r-3"}
+			down(w, 2)
+			down(w, 3)
+		}, "Bring back node n2 or node n3: the volume starts"},
+		"nothing is known to be away → see the lines above": {func(w *world) { faulted(w) }, "Bring back the node or the disk that the lines above name: the volume starts"},
+		"it is attached, and its replicas are away → their node": {func(w *world) {
+			w.e.Status.Epoch.Members = []string{"v-r-3"}
+			down(w, 3)
+			w.volumeSays(types.ConditionCopiesUnreachable, longhorn.ConditionTrue, types.ReasonNodeDown, "m")
+		}, "Bring back node n3: the volume starts"},
+	} {
+		w := newWorld()
+		tc.change(w)
+		var texts []string
+		for _, f := range w.ask(t, "volume v") {
+			for _, step := range f.Next {
+				texts = append(texts, step.Text)
+			}
+		}
+		if text := strings.Join(texts, "\n"); !strings.Contains(text, tc.want) {
+			t.Errorf("%s: got %q, want %q", name, text, tc.want)
+		}
+	}
+}
+
+// TestNoTextRefersToAMessage: users see lines, and the table of status has only the first sentence of a finding.
+func TestNoTextRefersToAMessage(t *testing.T) {
+	for _, table := range tables {
+		for c, a := range table {
+			texts := []string{a.what}
+			for _, step := range a.next {
+				texts = append(texts, step.Text)
+			}
+			for _, text := range texts {
+				if strings.Contains(text, "the message") || text == a.what && strings.Contains(text, "above") {
+					t.Errorf("%v: %q", c, text)
+				}
+			}
+		}
+	}
 }
 
 func TestVolumesThatCannotBeUsedAreExplained(t *testing.T) {
