@@ -37,7 +37,7 @@ func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
 		return append(append(found, ofReplicas(s, v)...), ofTickets(s, v)...)
 	}
 	var found []Finding
-	for _, f := range ofConditions(o, p, v.Status.Conditions) {
+	for _, f := range ofConditions(o, p, reportedConditions(v)) {
 		if scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled); scheduled.Reason == f.Reason && f.Reason != "" {
 			f.Why = append(f.Why, placementLacks(s, v, f.Reason)...)
 			f.Next = append(placementSteps(s, v, f.Reason, p), f.Next...)
@@ -61,6 +61,15 @@ func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
 	share := ofShare(s, v)
 	found = append(append(found, share...), unsaidOfShare(s, v, share)...)
 	return append(found, unsaidOfVolume(s, v, o, p, found)...)
+}
+
+// reportedConditions returns the conditions of a volume that findings report. A volume that is faulted cannot be
+// served, which needs no second finding: the finding that it is faulted names the replicas, and where they are.
+func reportedConditions(v *longhorn.Volume) []longhorn.Condition {
+	if !types.IsConditionTrue(v.Status.Conditions, types.ConditionFaulted) {
+		return v.Status.Conditions
+	}
+	return slices.DeleteFunc(slices.Clone(v.Status.Conditions), func(c longhorn.Condition) bool { return c.Type == types.ConditionCopiesUnreachable })
 }
 
 // volumePlace returns the values for texts about a volume. The node is the one where the volume is used, or should
@@ -136,8 +145,11 @@ func proof(s *Snapshot, v *longhorn.Volume) []string {
 func salvageSteps(s *Snapshot, v *longhorn.Volume, p place) []Step {
 	if len(members(s, v.Name)) > 0 {
 		return p.steps([]Step{{
-			"Salvage with REST starts the volume if one of these replicas suffices, or reports what is missing (docs/FEATURES.md, section REST)",
-			`curl -X POST "$API/v1/volumes/{volume}?action=salvage" -d '{"names":["` + members(s, v.Name)[0].Name + `"]}'`,
+			"Or try the action Salvage on the web page: it starts the volume if one of these replicas suffices, or reports what is missing",
+			"kubectl longhorn ui",
+		}, {
+			"The same with REST: docs/FEATURES.md, section REST, defines the function rest and the variable API",
+			`rest -X POST "$API/v1/volumes/{volume}?action=salvage" -d '{"names":["` + members(s, v.Name)[0].Name + `"]}'`,
 		}})
 	}
 	if !s.sees(ResourceEngines) || !s.sees(ResourceReplicas) {

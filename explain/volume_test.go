@@ -104,7 +104,8 @@ func TestVolumesWhoseDataIsInDangerAreExplained(t *testing.T) {
 		{
 			name: "faulted, a copy is there → salvage with its name", ask: "volume v",
 			change: func(w *world) { faulted(w); w.e.Status.Epoch.Members = []string{"v-r-2"} },
-			object: "volume v", severity: Broken, reason: types.ReasonReplicaMissing, what: "faulted", why: "replica v-r-2 holds all data: on node n2", command: `action=salvage" -d '{"names":["v-r-2"]}'`,
+			object: "volume v", severity: Broken, reason: types.ReasonReplicaMissing, what: "faulted", why: "replica v-r-2 holds all data: on node n2", command: `kubectl longhorn ui
+rest -X POST "$API/v1/volumes/v?action=salvage" -d '{"names":["v-r-2"]}'`,
 		},
 		{
 			name: "faulted, and no copy is proven to be good → a backup, or reading by hand", ask: "volume v",
@@ -238,6 +239,23 @@ func TestStepsNameWhatMustComeBack(t *testing.T) {
 		if text := strings.Join(texts, "\n"); !strings.Contains(text, tc.want) {
 			t.Errorf("%s: got %q, want %q", name, text, tc.want)
 		}
+	}
+}
+
+func TestAFaultedVolumeIsOneError(t *testing.T) {
+	w := newWorld()
+	w.detach()
+	w.v.Spec.NodeID, w.v.Status.Robustness = "n1", longhorn.VolumeRobustnessFaulted
+	w.volumeSays(types.ConditionFaulted, longhorn.ConditionTrue, types.ReasonReplicaMissing, "no replica with all data is running")
+	w.volumeSays(types.ConditionCopiesUnreachable, longhorn.ConditionTrue, types.ReasonNodeDown, "all healthy replicas are on nodes that are down")
+	var reasons []string
+	for _, f := range w.ask(t, "volume v") {
+		if f.Object.Kind == KindVolume {
+			reasons = append(reasons, f.Reason)
+		}
+	}
+	if len(reasons) != 1 || reasons[0] != types.ReasonReplicaMissing {
+		t.Errorf("got %v", reasons)
 	}
 }
 
