@@ -136,11 +136,3 @@ func volumesNamed(s *Snapshot, name string) []string {
 	}
 	return ClaimsNamed(s, name)
 }
-
-// Setting explains a setting. It returns an error if the setting does not exist.
-func Setting(s *Snapshot, name string) ([]Finding, error) {
-	if setting := named(s.Settings, name); setting != nil {
-		return sorted(s, ofSetting(s, setting)), nil
-	}
-	return nil, notThere(s, KindSetting, name, ResourceSettings, names(s.Settings))
-}
