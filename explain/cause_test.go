@@ -129,6 +129,29 @@ func TestADeadNodeIsOneCause(t *testing.T) {
 	}
 }
 
+// TestANodeIsNoCauseForAVolumeThatIsGone: after a new installation, a PersistentVolume of the earlier installation may
+// still exist while the data plane of its node starts.
+func TestANodeIsNoCauseForAVolumeThatIsGone(t *testing.T) {
+	for _, exists := range []bool{true, false} {
+		w := newWorld()
+		_, pv, _ := w.claimed()
+		pv.DeletionTimestamp = &metav1.Time{Time: now}
+		w.kubeAttachment(false, "volume v does not exist", "")
+		w.InstanceManagers[0].Status.CurrentState = longhorn.InstanceManagerStateStarting
+		condition(&w.InstanceManagers[0].Status.Conditions, types.ConditionPodReady, longhorn.ConditionFalse, types.ReasonPodStarting, "m")
+		if !exists {
+			w.Volumes, w.Engines, w.Replicas, w.Attachments = nil, nil, nil, nil
+		}
+		follows := false
+		for _, c := range Causes(&w.Snapshot) {
+			for _, f := range c.Consequences {
+				follows = follows || c.Object.Kind == KindInstanceManager && f.Object.Kind == KindPV && f.Reason == "AttachError"
+			}
+		}
+		assert.Equal(t, exists, follows, "the volume exists: %v", exists)
+	}
+}
+
 func TestCausesComeBeforeConsequences(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -104,7 +104,7 @@ func (s *Snapshot) badCopies(volume string) []Object {
 }
 
 // usedByPV returns the volume of a PersistentVolume, what attaches and shares it, and the nodes that it is to be
-// attached to. pv may be nil.
+// attached to. If the volume does not exist, no node is the cause that it cannot be attached. pv may be nil.
 func (s *Snapshot) usedByPV(pv *corev1.PersistentVolume) []Object {
 	if pv == nil || !isOurs(pv) {
 		return nil
@@ -115,6 +115,9 @@ func (s *Snapshot) usedByPV(pv *corev1.PersistentVolume) []Object {
 		for _, id := range slices.Sorted(maps.Keys(va.Spec.AttachmentTickets)) {
 			used = append(used, Object{Kind: KindTicket, Name: id, Node: va.Spec.AttachmentTickets[id].NodeID})
 		}
+	}
+	if volumeOf(s, pv) == nil && s.sees(ResourceVolumes) {
+		return used
 	}
 	for _, a := range s.KubeAttachments {
 		if source := a.Spec.Source.PersistentVolumeName; source != nil && *source == pv.Name {
