@@ -29,7 +29,7 @@ type Status struct {
 type NodeStatus struct {
 	Name             string `json:"name"`
 	Ready            bool   `json:"ready"`
-	Schedulable      bool   `json:"schedulable"`
+	Schedulable      bool   `json:"schedulable"` // a disk of the node takes new replicas
 	Disks            int    `json:"disks"`
 	ReadyDisks       int    `json:"readyDisks"`
 	StorageMaximum   int64  `json:"storageMaximum"`
@@ -70,11 +70,9 @@ func StatusOf(s *explain.Snapshot) Status {
 }
 
 func nodeStatus(n *longhorn.Node) NodeStatus {
-	status := NodeStatus{
-		Name: n.Name, Disks: len(n.Spec.Disks), Ready: types.IsConditionTrue(n.Status.Conditions, types.ConditionReady),
-		Schedulable: n.Spec.AllowScheduling && types.IsConditionTrue(n.Status.Conditions, types.ConditionSchedulable),
-	}
-	for _, d := range n.Status.DiskStatus {
+	status := NodeStatus{Name: n.Name, Disks: len(n.Spec.Disks), Ready: types.IsConditionTrue(n.Status.Conditions, types.ConditionReady)}
+	for name, d := range n.Status.DiskStatus {
+		status.Schedulable = status.Schedulable || takesReplicas(n, n.Spec.Disks[name], d)
 		if types.IsConditionTrue(d.Conditions, types.ConditionReady) {
 			status.ReadyDisks++
 			status.StorageMaximum += d.StorageMaximum
@@ -83,6 +81,16 @@ func nodeStatus(n *longhorn.Node) NodeStatus {
 		}
 	}
 	return status
+}
+
+// takesReplicas reports whether new replicas may be placed on a disk. The web page has the same rule, in
+// ui/src/lib/capacity.ts.
+func takesReplicas(n *longhorn.Node, spec longhorn.DiskSpec, status longhorn.DiskStatus) bool {
+	isAllowed := n.Spec.AllowScheduling && spec.AllowScheduling && !n.Spec.EvictionRequested && !spec.EvictionRequested
+	for _, list := range [][]longhorn.Condition{n.Status.Conditions, status.Conditions} {
+		isAllowed = isAllowed && types.IsConditionTrue(list, types.ConditionReady) && types.IsConditionTrue(list, types.ConditionSchedulable)
+	}
+	return isAllowed
 }
 
 func volumeStatus(s *explain.Snapshot, v *longhorn.Volume) VolumeStatus {

@@ -58,7 +58,7 @@ func TestStatusCountsAndTellsWhatIsWrong(t *testing.T) {
 	if want := []VolumeStatus{{Name: "v", State: "attached", Robustness: "degraded", Node: "n1", Size: build.GiB, GoodCopies: &one, Copies: 2}}; !reflect.DeepEqual(status.Volumes, want) {
 		t.Errorf("the volumes are %+v, want %+v", status.Volumes, want)
 	}
-	if want := (NodeStatus{Name: "n1", Ready: true, Schedulable: true, Disks: 1}); len(status.Nodes) != 1 || status.Nodes[0] != want {
+	if want := (NodeStatus{Name: "n1", Ready: true, Disks: 1}); len(status.Nodes) != 1 || status.Nodes[0] != want {
 		t.Errorf("the nodes are %+v, want %+v", status.Nodes, want)
 	}
 	var out strings.Builder
@@ -67,6 +67,49 @@ func TestStatusCountsAndTellsWhatIsWrong(t *testing.T) {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the table lacks %q:\n%s", text, out.String())
 		}
+	}
+}
+
+func TestANodeIsSchedulableIfADiskTakesReplicas(t *testing.T) {
+	condition := func(list []longhorn.Condition, name string) []longhorn.Condition {
+		list, _ = types.SetCondition(list, longhorn.Condition{Type: name, Status: longhorn.ConditionFalse}, at)
+		return list
+	}
+	onDisk := func(n *longhorn.Node, change func(*longhorn.DiskSpec, *longhorn.DiskStatus)) {
+		spec, status := n.Spec.Disks["disk-1"], n.Status.DiskStatus["disk-1"]
+		change(&spec, &status)
+		n.Spec.Disks["disk-1"], n.Status.DiskStatus["disk-1"] = spec, status
+	}
+	for name, tc := range map[string]struct {
+		change func(*longhorn.Node)
+		want   bool
+	}{
+		"all allow it":               {func(*longhorn.Node) {}, true},
+		"the node does not allow it": {func(n *longhorn.Node) { n.Spec.AllowScheduling = false }, false},
+		"the node is being evicted":  {func(n *longhorn.Node) { n.Spec.EvictionRequested = true }, false},
+		"the node is off":            {func(n *longhorn.Node) { n.Status.Conditions = condition(n.Status.Conditions, types.ConditionReady) }, false},
+		"the node is cordoned": {func(n *longhorn.Node) {
+			n.Status.Conditions = condition(n.Status.Conditions, types.ConditionSchedulable)
+		}, false},
+		"its only disk does not allow it": {func(n *longhorn.Node) {
+			onDisk(n, func(d *longhorn.DiskSpec, _ *longhorn.DiskStatus) { d.AllowScheduling = false })
+		}, false},
+		"its only disk is being evicted": {func(n *longhorn.Node) {
+			onDisk(n, func(d *longhorn.DiskSpec, _ *longhorn.DiskStatus) { d.EvictionRequested = true })
+		}, false},
+		"its only disk is full": {func(n *longhorn.Node) {
+			onDisk(n, func(_ *longhorn.DiskSpec, s *longhorn.DiskStatus) {
+				s.Conditions = condition(s.Conditions, types.ConditionSchedulable)
+			})
+		}, false},
+		"a disk of two allows it": {func(n *longhorn.Node) {
+			n.Spec.Disks["disk-2"], n.Status.DiskStatus["disk-2"] = longhorn.DiskSpec{}, n.Status.DiskStatus["disk-1"]
+		}, true},
+		"the only status is of a removed disk": {func(n *longhorn.Node) { delete(n.Spec.Disks, "disk-1") }, false},
+	} {
+		n := build.ReadyNode("n1", "uuid-n1")
+		tc.change(n)
+		assert.Equal(t, tc.want, nodeStatus(n).Schedulable, name)
 	}
 }
 
