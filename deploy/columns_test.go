@@ -127,7 +127,10 @@ func tableObjects() map[string]map[string]any {
 				CurrentState: longhorn.InstanceManagerStateRunning, Version: "v1.10.0-rc1", Conditions: conditions(types.ConditionDrainable),
 			},
 		}},
-		"VolumeAttachment": {tableVolume: &longhorn.VolumeAttachment{Spec: longhorn.VolumeAttachmentSpec{Volume: tableVolume}}},
+		"VolumeAttachment": {tableVolume: &longhorn.VolumeAttachment{
+			Spec:   longhorn.VolumeAttachmentSpec{Volume: tableVolume},
+			Status: longhorn.VolumeAttachmentStatus{Nodes: tableNode + "," + tableNode + ",+62", Satisfied: "12/64"},
+		}},
 		"ShareManager": {tableVolume: &longhorn.ShareManager{Status: longhorn.ShareManagerStatus{
 			State: longhorn.ShareManagerStateRunning, CurrentNode: tableNode, Endpoint: "nfs://10.97.114.212/" + tableVolume,
 			CurrentImage: "registry.example/longhorn-manager:v1.10.0",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	longhorn "github.com/longhorn-lep/longhorn-manager/k8s/apis/longhorn/v1beta2"
@@ -197,7 +198,33 @@ func answer(in Input) longhorn.VolumeAttachmentStatus {
 			Satisfied: c.Status == longhorn.ConditionTrue,
 		}
 	}
+	s.Nodes, s.Satisfied = overview(in.Attachment.Spec.AttachmentTickets, s.AttachmentTicketStatuses)
 	return s
+}
+
+// maxNodes is the maximum number of nodes in a column of kubectl get.
+const maxNodes = 2
+
+// overview returns the nodes of tickets and how many tickets are satisfied. kubectl get can show only one value of a
+// map, and not always the same.
+func overview(tickets map[string]longhorn.AttachmentTicket, statuses map[string]longhorn.AttachmentTicketStatus) (nodes, satisfied string) {
+	if len(tickets) == 0 {
+		return "", ""
+	}
+	var list []string
+	count := 0
+	for id, t := range tickets {
+		list = append(list, t.NodeID)
+		if statuses[id].Satisfied {
+			count++
+		}
+	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	if more := len(list) - maxNodes; more > 0 {
+		list = append(list[:maxNodes], fmt.Sprintf("+%d", more))
+	}
+	return strings.Join(list, ","), fmt.Sprintf("%d/%d", count, len(tickets))
 }
 
 func ticketCondition(in Input, t longhorn.AttachmentTicket) longhorn.Condition {

@@ -313,3 +313,21 @@ func TestAnswerToTicket(t *testing.T) {
 		})
 	}
 }
+
+func TestTheTableShowsAllTickets(t *testing.T) {
+	attached := volume("a", longhorn.VolumeStateAttached, "a")
+	for name, tc := range map[string]struct {
+		tickets          tickets
+		nodes, satisfied string
+	}{
+		"no ticket → empty":          {nil, "", ""},
+		"one, satisfied":             {tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "a")}, "a", "1/1"},
+		"one of two is satisfied":    {tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "b"), "y": ticket("y", longhorn.AttacherTypeCSI, "a")}, "a,b", "1/2"},
+		"two on one node → one node": {tickets{"x": ticket("x", longhorn.AttacherTypeCSI, "b"), "y": ticket("y", longhorn.AttacherTypeAPI, "b")}, "b", "0/2"},
+		"many nodes → their number":  {tickets{"1": ticket("1", longhorn.AttacherTypeCSI, "d"), "2": ticket("2", longhorn.AttacherTypeCSI, "a"), "3": ticket("3", longhorn.AttacherTypeCSI, "c"), "4": ticket("4", longhorn.AttacherTypeCSI, "b")}, "a,b,+2", "1/4"},
+	} {
+		va := &longhorn.VolumeAttachment{Spec: longhorn.VolumeAttachmentSpec{AttachmentTickets: tc.tickets}}
+		s := answer(Input{Volume: attached, Attachment: va, Now: time.Unix(0, 0)})
+		assert.Equal(t, []string{tc.nodes, tc.satisfied}, []string{s.Nodes, s.Satisfied}, name)
+	}
+}

@@ -69,6 +69,12 @@ type VolumeAttachmentStatus struct {
 	// AttachmentTicketStatuses has the result for each ticket, by ticket id.
 	// +optional
 	AttachmentTicketStatuses map[string]AttachmentTicketStatus `json:"attachmentTicketStatuses,omitempty"`
+	// Nodes has the nodes of the tickets, for kubectl get.
+	// +optional
+	Nodes string `json:"nodes,omitempty"`
+	// Satisfied counts satisfied tickets, such as 1/2.
+	// +optional
+	Satisfied string `json:"satisfied,omitempty"`
 }
 
 // +genclient
@@ -77,6 +83,8 @@ type VolumeAttachmentStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=lhva,scope=Namespaced
 // +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.status.nodes`
+// +kubebuilder:printcolumn:name="Satisfied",type=string,JSONPath=`.status.satisfied`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Volume",type=string,priority=1,JSONPath=`.spec.volume`
 
