@@ -16,7 +16,7 @@ type cause struct {
 }
 
 // advice is the text for a cause. Its texts refer to objects by words in braces: {ns} {node} {disk} {path} {uuid}
-// {volume} {replica} {name} {pod}.
+// {volume} {replica} {name} {pod} {copynode} {places}. volumePlace says which nodes the last two are.
 type advice struct {
 	severity Severity
 	what     string

@@ -116,7 +116,7 @@ func TestEveryRowMakesAWholeFinding(t *testing.T) {
 	for _, table := range tables {
 		for c := range table {
 			p := newWorld().place()
-			for _, word := range []string{"node", "daemon", "im", "disk", "path", "uuid", "volume", "copynode", "replica", "pod"} {
+			for _, word := range []string{"node", "daemon", "im", "disk", "path", "uuid", "volume", "copynode", "places", "replica", "pod"} {
 				p[word] = "x-" + word
 			}
 			status := longhorn.ConditionFalse

@@ -73,7 +73,7 @@ func reportedConditions(v *longhorn.Volume) []longhorn.Condition {
 }
 
 // volumePlace returns the values for texts about a volume. The node is the one where the volume is used, or should
-// be.
+// be. copynode is the first node with a replica that has all data and cannot be reached, and places names all of them.
 func volumePlace(s *Snapshot, v *longhorn.Volume) place {
 	node := v.Status.CurrentNodeID
 	if node == "" {
