@@ -7,10 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// Gaps between the columns of a table: the usual one, and the one for a table that would be too wide.
+// Gaps between the columns of a table: the usual one, the one for a table that would be too wide, and the one that
+// lets a table of short cells fit a narrow terminal.
 const (
 	wideGap   = 3
 	narrowGap = 2
+	tightGap  = 1
 )
 
 // table is a list of rows of cells; all rows have the same number of cells, and the first is the header.
@@ -71,6 +73,9 @@ func (t table) layout(total int) (widths []int, gap int) {
 		all += min(widths[last], minText) - widths[last]
 	}
 	if over := all + last*narrowGap - total; over > 0 {
+		if all+last*tightGap <= total {
+			return widths, tightGap
+		}
 		widths[0] = max(widths[0]-over, utf8.RuneCountInString(t[0][0]))
 	}
 	return widths, narrowGap

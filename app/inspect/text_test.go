@@ -50,6 +50,7 @@ func TestATableFits(t *testing.T) {
 	}{
 		{"there is room → wide gaps", 40, table{{"NODE", "READY", "DISKS"}, {"n1", "yes", "1"}}, "NODE   READY   DISKS\nn1     yes     1\n"},
 		{"too wide → narrow gaps", 19, table{{"NODE", "READY", "DISKS"}, {"n1", "yes", "1"}}, "NODE  READY  DISKS\nn1    yes    1\n"},
+		{"still too wide → the smallest gaps", 17, table{{"NODE", "READY", "DISKS"}, {"n1", "yes", "1"}}, "NODE READY DISKS\nn1   yes   1\n"},
 		{"a long text → it is broken", 40, table{{"SEVERITY", "PROBLEM"}, {"error", "the node does not answer its kubelet"}}, "SEVERITY  PROBLEM\nerror     the node does not answer its\n          kubelet\n"},
 		{"a long name → on a line of its own", 20, table{{"VOLUME", "NODE"}, {"pvc-1234567890", "node-1"}, {"pvc-2", "n2"}}, "VOLUME        NODE\npvc-1234567890\n              node-1\npvc-2         n2\n"},
 		{"the last cell is empty → no spaces at the end", 40, table{{"VOLUME", "NODE"}, {"v", ""}}, "VOLUME   NODE\nv\n"},
@@ -58,6 +59,16 @@ func TestATableFits(t *testing.T) {
 		Printer{&out, tc.width}.table(tc.table)
 		assert.Equal(t, tc.want, out.String(), tc.name)
 	}
+}
+
+func TestTheTableOfNodesFitsANarrowTerminal(t *testing.T) {
+	var out strings.Builder
+	node := NodeStatus{Name: "guest-1", Ready: true, Schedulable: true, Disks: 1, ReadyDisks: 1, StorageMaximum: 8353918976, StorageAvailable: 8353918976, StorageScheduled: 1 << 30}
+	Printer{&out, 60}.Status(Status{Nodes: []NodeStatus{node}})
+	assert.Equal(t, []string{
+		"NODE    READY SCHEDULABLE DISKS FREE     SIZE     PROMISED",
+		"guest-1 yes   yes         1/1   7.78 GiB 7.78 GiB 1 GiB",
+	}, strings.Split(out.String(), "\n")[:2])
 }
 
 // TestOutputsFit prints objects with the longest usual names.
