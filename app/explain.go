@@ -119,8 +119,8 @@ func explainName(ctx context.Context, c *cli.Command, typed string) error {
 	return fmt.Errorf("%q fits %d objects; choose one: %s", typed, len(matches), explain.Choices(pluginCall+" explain", matches))
 }
 
-// splitKind splits KIND/NAME, with any word for the kind. Without a kind it returns "" and the whole text. For a part of
-// a volume or a node it returns the kind of the whole.
+// splitKind splits KIND/NAME, with any word for the kind. Without a kind it returns "" and the whole text. For a part
+// of a volume or a node it returns the kind of the whole.
 func splitKind(typed string) (kind, name string) {
 	word, name, ok := strings.Cut(typed, "/")
 	if e, known := explainableOf(word); ok && known {
