@@ -27,7 +27,7 @@ var volumeAdvice = map[cause]advice{
 	{KindVolume, types.ConditionScheduled, types.ReasonPlacedWhenAttached}: {Info, "volume {volume} gets its replica on the node where it is first attached", []Step{
 		{"Use the volume in a pod", ""},
 	}, true},
-	{KindVolume, types.ConditionScheduled, types.ReasonDegradedAvailability}: {Warning, "volume {volume} is used with fewer copies than requested: the others have no place", []Step{
+	{KindVolume, types.ConditionScheduled, types.ReasonDegradedAvailability}: {Warning, "volume {volume} has fewer replicas than requested: no disk fits the others", []Step{
 		{"Fix what the lines above say about the disks; the copies are created as soon as there is a place", "kubectl longhorn status"},
 	}, true},
 

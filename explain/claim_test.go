@@ -483,10 +483,20 @@ func TestWhyAClaimWaitsIsNotReadFromEventsAlone(t *testing.T) {
 			why:  "a volume with fewer replicas is degraded", command: "kubectl longhorn status",
 		},
 		{
-			name: "no disk has the tag → each disk", ask: "claim shop data",
+			name: "no disk has the tag → the tag", ask: "claim shop data",
 			change: func(w *world) {
 				w.pendingClaim("1Gi")
 				w.Classes[0].Parameters = map[string]string{"numberOfReplicas": "1", "diskSelector": "fast"}
+			},
+			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "claim shop/data requests disks with the tags [fast], and no disk fits",
+			command: `kubectl -n longhorn-system patch lhn n1 --type merge -p '{"spec":{"disks":{"disk-1":{"tags":["fast"]}}}}'`,
+		},
+		{
+			name: "one disk is not ready, and the others lack the tag → each disk", ask: "claim shop data",
+			change: func(w *world) {
+				w.pendingClaim("1Gi")
+				w.Classes[0].Parameters = map[string]string{"numberOfReplicas": "1", "diskSelector": "fast"}
+				w.diskSays(3, types.ConditionReady, longhorn.ConditionFalse, "NoDiskInfo", "m")
 			},
 			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "1 GiB with 1 replica, and no volume of StorageClass longhorn fits",
 			why: "node n1 disk disk-1: tags not fulfilled", command: "kubectl longhorn status",
@@ -627,7 +637,7 @@ func TestAFileSystemThatCannotGrowMountedIsOneFinding(t *testing.T) {
 	}
 	assert.Equal(t, "NodeResizeError", found[0].Reason)
 	assert.Equal(t, "the volume of claim shop/data has grown, but its file system could not grow while it was mounted", found[0].What)
-	assert.Equal(t, []string{"NodeExpandVolume failed to expand the volume : expanding volume v: its file system cannot grow while it is mounted on this node, and keeps its size: " +
+	assert.Equal(t, []string{"NodeExpandVolume failed to expand the volume : expanding volume shop/data (v): its file system cannot grow while it is mounted on this node, and keeps its size: " +
 		"resize of device /dev/longhorn/v failed: exit status 1: resize2fs: Permission denied to resize filesystem"}, found[0].Why)
 	assert.Contains(t, found[0].Next[0].Text, "Stop all pods that use the claim")
 }

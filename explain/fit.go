@@ -3,6 +3,7 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -50,6 +51,17 @@ func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Sto
 		asks += "there is no place for so many; the largest volume with fewer replicas is " + types.SizeTextDown(fewer)
 		return a.say(Warning, "ClaimPending", asks, []string{degraded}, smaller), true
 	}
+	return nothingFits(s, spec, lack, a), true
+}
+
+// nothingFits explains a claim for which no disk has a place, whatever the size.
+func nothingFits(s *Snapshot, spec longhorn.VolumeSpec, lack *scheduler.Unschedulable, a claimFinding) Finding {
+	other := func(r scheduler.Rejection) bool { return r.Reason != scheduler.ReasonTagsNotFulfilled }
+	if len(spec.NodeSelector)+len(spec.DiskSelector) > 0 && !slices.ContainsFunc(lack.Rejections, other) {
+		return a.say(Warning, "ClaimPending", "claim {claim} requests "+tagsOf(spec)+", and no disk fits", nil, tagStep(s, lack.Rejections, spec),
+			Step{"Or correct the tags: parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again", "kubectl get storageclass {class} -o yaml"})
+	}
+	asks := fmt.Sprintf("claim {claim} requests %s with %s, and ", types.SizeText(int64(spec.Size)), plural(spec.NumberOfReplicas, "replica"))
 	var why []string
 	for _, r := range lack.Rejections {
 		where := "node " + r.Node
@@ -59,7 +71,7 @@ func tooLarge(s *Snapshot, c *corev1.PersistentVolumeClaim, class *storagev1.Sto
 		why = append(why, fmt.Sprintf("%s: %s: %s", where, r.Reason, r.Message))
 	}
 	return a.say(Warning, "ClaimPending", asks+"no volume of StorageClass {class} fits, not even a smaller one", why,
-		Step{"Fix what the lines above say about nodes and disks; the claim is retried automatically", "kubectl longhorn status"}), true
+		Step{"Fix what the lines above say about nodes and disks; the claim is retried automatically", "kubectl longhorn status"})
 }
 
 // largestFor returns the size in bytes of the largest volume that could be created now, up to the size of spec; 0: none.

@@ -66,29 +66,26 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 	if !s.sees(ResourceNodes) {
 		return nil
 	}
-	var steps []Step
-	if nodes := usableNodes(s); !scheduler.SettingsOf(s.values(), &v.Spec).NodeSoftAntiAffinity && nodes < v.Spec.NumberOfReplicas {
+	steps := append(closedSteps(s), absentSteps(s)...)
+	nodes := usableNodes(s)
+	fewNodes := !scheduler.SettingsOf(s.values(), &v.Spec).NodeSoftAntiAffinity && nodes < v.Spec.NumberOfReplicas
+	if fewNodes {
 		steps = append(steps, Step{
-			fmt.Sprintf("The volume requests %d replicas on different nodes, and %d nodes can have one: request fewer, add nodes, or allow several on one node (replicaSoftAntiAffinity: enabled)", v.Spec.NumberOfReplicas, nodes),
+			fmt.Sprintf("The volume requests %d replicas on different nodes, and %d nodes can have one: add nodes, request fewer replicas, or allow several on one node (replicaSoftAntiAffinity: enabled)", v.Spec.NumberOfReplicas, nodes),
 			fmt.Sprintf(`kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"numberOfReplicas":%d}}'`, max(1, nodes)),
 		})
 	}
-	steps = append(steps, closedSteps(s)...)
-	steps = append(steps, absentSteps(s)...)
 	lacks := rejections(s, v, "")
 	has := func(reason string) bool {
 		return slices.ContainsFunc(lacks, func(r scheduler.Rejection) bool { return r.Reason == reason })
 	}
 	if has(scheduler.ReasonTagsNotFulfilled) {
-		steps = append(steps, Step{
-			fmt.Sprintf("The volume requests nodes with the tags [%s] and disks with the tags [%s]: add these tags to a node or a disk", strings.Join(v.Spec.NodeSelector, ", "), strings.Join(v.Spec.DiskSelector, ", ")),
-			"kubectl -n {ns} edit lhn " + nodeWith(lacks, scheduler.ReasonTagsNotFulfilled),
-		})
+		steps = append(steps, tagStep(s, lacks, v.Spec))
 	}
 	if has(scheduler.ReasonInsufficientStorage) {
 		steps = append(steps, Step{"Free space on a disk, or add a disk: a replica needs a place for " + types.SizeText(int64(v.Spec.Size)), "kubectl longhorn explain node " + nodeWith(lacks, scheduler.ReasonInsufficientStorage)})
 	}
-	if has(scheduler.ReasonAntiAffinity) {
+	if has(scheduler.ReasonAntiAffinity) && !fewNodes {
 		steps = append(steps, Step{
 			"Replicas of a volume must be on different nodes, zones or disks. Add a node, zone or disk, or make the rule soft",
 			`kubectl -n {ns} get lhs replica-soft-anti-affinity replica-zone-soft-anti-affinity replica-disk-soft-anti-affinity`,

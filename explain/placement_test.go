@@ -37,11 +37,11 @@ func TestAdviceGoesByWhatKeepsAReplicaFromHavingAPlace(t *testing.T) {
 		"an eviction, a node is cordoned":          {evicted, cordoned, types.ReasonReplicaSchedulingFailure, "kubectl uncordon n2", "allowScheduling"},
 		"an eviction, another node is closed":      {evicted, closed, types.ReasonReplicaSchedulingFailure, `patch lhn n2 --type merge -p '{"spec":{"allowScheduling":true}}'`, "uncordon"},
 		"an eviction, a disk is closed":            {evicted, closedDisk, types.ReasonReplicaSchedulingFailure, "edit lhn n2", "uncordon"},
-		"an eviction, no node has the tags":        {evicted, tagged, types.ReasonReplicaSchedulingFailure, "add these tags to a node or a disk", "uncordon"},
+		"an eviction, no node has the tags":        {evicted, tagged, types.ReasonReplicaSchedulingFailure, "add these tags where its replicas may be", "uncordon"},
 		"degraded, the third node is cordoned":     {unmade, func(w *world) { cordon(w, 3) }, "Degraded", "kubectl uncordon n3", "evictionRequested"},
-		"degraded, no node has the tags":           {unmade, tagged, "Degraded", "add these tags to a node or a disk", "uncordon"},
+		"degraded, no node has the tags":           {unmade, tagged, "Degraded", "add these tags where its replicas may be", "uncordon"},
 		"degraded, its disk is full":               {unmade, func(w *world) { full(w, 3) }, "Degraded", "Free space on a disk", "uncordon"},
-		"degraded, replicas are kept apart":        {unmade, func(w *world) { w.Nodes = w.Nodes[:2] }, "Degraded", "replica-soft-anti-affinity", "uncordon"},
+		"degraded, replicas are kept apart":        {unmade, func(w *world) { w.Nodes = w.Nodes[:2] }, "Degraded", `"numberOfReplicas":2`, "uncordon"},
 		"degraded, and there is a place → nothing": {unmade, func(*world) {}, "Degraded", "rebuildStatus", "replica-soft-anti-affinity"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,9 @@ func ofVolume(s *Snapshot, v *longhorn.Volume) []Finding {
 	for _, f := range ofConditions(o, p, reportedConditions(v)) {
 		if scheduled := types.FindCondition(v.Status.Conditions, types.ConditionScheduled); scheduled.Reason == f.Reason && f.Reason != "" {
 			f.Why = append(f.Why, placementLacks(s, v, f.Reason)...)
-			f.Next = append(placementSteps(s, v, f.Reason, p), f.Next...)
+			if steps := placementSteps(s, v, f.Reason, p); len(steps) > 0 {
+				f.Next = steps
+			}
 		}
 		if types.FindCondition(v.Status.Conditions, types.ConditionFaulted).Reason == f.Reason && f.Severity == Broken {
 			f.Why = append(f.Why, proof(s, v)...)

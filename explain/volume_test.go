@@ -37,34 +37,34 @@ func TestVolumesWithoutAPlaceAreExplained(t *testing.T) {
 	}
 	const n3 = "node n3 disk disk-1: "
 	runFaults(t, []fault{
-		lacks("the node is not ready → so", n3+scheduler.ReasonNodesUnavailable+": the node is not ready", "longhorn status", func(w *world) {
+		lacks("the node is not ready → so", n3+scheduler.ReasonNodesUnavailable+": the node is not ready", "explain node n3", func(w *world) {
 			w.nodeSays(3, types.ConditionReady, longhorn.ConditionFalse, types.ReasonManagerPodDown, "m")
 		}),
-		lacks("the node is not allowed → so", n3+scheduler.ReasonNodesUnavailable+": allowScheduling of the node is false", "longhorn status", func(w *world) {
+		lacks("the node is not allowed → so", n3+scheduler.ReasonNodesUnavailable+": allowScheduling of the node is false", "patch lhn n1", func(w *world) {
 			w.Nodes[2].Spec.AllowScheduling = false
 		}),
-		lacks("the instance manager does not run → so", n3+scheduler.ReasonNodesUnavailable+": the node's instance manager", "longhorn status", func(w *world) {
+		lacks("the instance manager does not run → so", n3+scheduler.ReasonNodesUnavailable+": the node's instance manager", "explain node n3", func(w *world) {
 			w.InstanceManagers[2].Status.CurrentState = longhorn.InstanceManagerStateError
 		}),
-		lacks("the disk is not ready → so", n3+scheduler.ReasonDisksUnavailable+": the disk is not ready", "longhorn status", func(w *world) {
+		lacks("the disk is not ready → so", n3+scheduler.ReasonDisksUnavailable+": the disk is not ready", "explain node n3", func(w *world) {
 			w.diskSays(3, types.ConditionReady, longhorn.ConditionFalse, "DiskReadOnly", "m")
 		}),
-		lacks("the disk is being evicted → so", n3+scheduler.ReasonDisksUnavailable+": the disk is being evicted", "longhorn status", func(w *world) {
+		lacks("the disk is being evicted → so", n3+scheduler.ReasonDisksUnavailable+": the disk is being evicted", "patch lhn n1", func(w *world) {
 			w.Nodes[2].Spec.EvictionRequested = true
 		}),
 		lacks("the disk has no room → room there", n3+scheduler.ReasonInsufficientStorage+": storageScheduled", "explain node n3", func(w *world) {
 			w.v.Spec.Size = 300 * build.GiB
 		}),
-		lacks("selectors without match → the tags", n3+scheduler.ReasonTagsNotFulfilled+": the disk lacks tags [ssd]", "edit lhn n3", func(w *world) {
+		lacks("selectors without match → the tags", n3+scheduler.ReasonTagsNotFulfilled+": the disk lacks tags [ssd]", `patch lhn n3 --type merge -p '{"spec":{"disks":{"disk-1":{"tags":["ssd"]}}}}'`, func(w *world) {
 			w.v.Spec.DiskSelector = []string{"ssd"}
 		}),
-		lacks("another copy is there already → anti-affinity", n3+scheduler.ReasonAntiAffinity, "replica-soft-anti-affinity", func(w *world) {
+		lacks("another copy is there already → anti-affinity", n3+scheduler.ReasonAntiAffinity, `"numberOfReplicas":1`, func(w *world) {
 			w.Replicas[1].Spec.NodeID, w.Replicas[1].Spec.DiskID = "n3", "uuid-n3"
 		}),
-		lacks("the disk lies on the volume itself → so", n3+scheduler.ReasonOnItself, "longhorn status", func(w *world) {
+		lacks("the disk lies on the volume itself → so", n3+scheduler.ReasonOnItself, "patch lhn n1", func(w *world) {
 			w.disk(3, func(_ *longhorn.DiskSpec, s *longhorn.DiskStatus) { s.OnVolume = "v" })
 		}),
-		lacks("the node has no disk → so", "node n3: "+scheduler.ReasonDiskNotFound, "longhorn status", func(w *world) {
+		lacks("the node has no disk → so", "node n3: "+scheduler.ReasonDiskNotFound, "patch lhn n1", func(w *world) {
 			w.Nodes[2].Spec.Disks = nil
 		}),
 		lacks("more copies than nodes → ask for fewer", n3, `"numberOfReplicas":3`, func(w *world) {
@@ -80,7 +80,7 @@ func TestVolumesWithoutAPlaceAreExplained(t *testing.T) {
 				w.Nodes[2].Spec.AllowScheduling = false
 				w.volumeSays(types.ConditionScheduled, longhorn.ConditionTrue, types.ReasonDegradedAvailability, "2 of 3 replicas are scheduled")
 			}),
-			object: "volume v", severity: Warning, reason: types.ReasonDegradedAvailability, what: "fewer copies than requested", why: n3, command: "longhorn status",
+			object: "volume v", severity: Warning, reason: types.ReasonDegradedAvailability, what: "fewer replicas than requested", why: n3, command: "patch lhn n1",
 		},
 	})
 }
