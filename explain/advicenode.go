@@ -56,6 +56,7 @@ var nodeAdvice = map[cause]advice{
 	{KindNode, types.ConditionKernelModulesLoaded, types.ReasonKernelCheckFailed}: {Warning, "the features of the kernel of node {node} are unknown", []Step{runDoctor}, false},
 	{KindNode, types.ConditionNFSClientInstalled, types.ReasonNFSClientNotFound}: {Info, "node {node} has no NFS client: no volume with access mode ReadWriteMany can be mounted there", []Step{
 		{"On the node, load the client, and list it in /etc/modules-load.d for the next start", "modprobe nfsv4"},
+		{"If the node's kernel has no such module, install the package with its modules, or run the pods of shared volumes on other nodes", "kubectl -n {ns} get lhn -o custom-columns='NAME:.metadata.name,NFS:.status.conditions[?(@.type==\"NFSClientInstalled\")].status'"},
 	}, false},
 	{KindNode, types.ConditionNFSClientIDUnique, types.ReasonNFSClientIDShared}: {Warning, "shares cannot distinguish node {node} from another node whose NFS client has the same identifier", []Step{
 		{"See which identifier each node has", "kubectl -n {ns} get lhn -o custom-columns=NAME:.metadata.name,NFSCLIENTID:.status.nfsClientID"},

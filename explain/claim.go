@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -156,14 +157,18 @@ func ofPending(s *Snapshot, c *corev1.PersistentVolumeClaim) []Finding {
 	if last != nil {
 		message = plainMessage(last.Message)
 	}
-	if f, lacks := tooLarge(s, c, class, a); lacks && !namesParameter(message, class) {
+	if f, lacks := tooLarge(s, c, class, a); lacks && namedParameter(message, class) == "" {
 		return []Finding{f}
 	}
 	if awaitsPod(c, class) {
 		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits until its pod has a node", podsWithoutNode(s, c), Step{"See why no node fits the pod", describeClaim.Command})}
 	}
 	if last != nil {
-		return []Finding{a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", []string{last.Reason + ": " + message}, refusedSteps(message, class)...)}
+		what := "claim {claim} waits for its volume, which cannot be created"
+		if parameter := namedParameter(message, class); parameter != "" {
+			what = "claim {claim} waits for its volume: parameter " + parameter + " of StorageClass {class} is refused"
+		}
+		return []Finding{a.say(Warning, "ClaimPending", what, []string{last.Reason + ": " + message}, refusedSteps(message, class)...)}
 	}
 	return append(controllerMissing(s), a.say(Warning, "ClaimPending", "claim {claim} waits for its volume", nil,
 		Step{"See whether the pods that create volumes run", "kubectl -n {ns} get pods -l app=" + types.AppCSIController}))
@@ -184,7 +189,7 @@ func podsWithoutNode(s *Snapshot, c *corev1.PersistentVolumeClaim) []string {
 func refusedSteps(message string, class *storagev1.StorageClass) []Step {
 	const again = "parameters of a StorageClass cannot be changed, so delete the StorageClass and create it again; the claim is retried automatically"
 	see := "kubectl get storageclass {class} -o yaml"
-	if namesParameter(message, class) {
+	if namedParameter(message, class) != "" {
 		return []Step{{"Correct the parameter: " + again, see}}
 	}
 	return []Step{
@@ -193,14 +198,14 @@ func refusedSteps(message string, class *storagev1.StorageClass) []Step {
 	}
 }
 
-// namesParameter reports whether a message refuses a parameter of a class.
-func namesParameter(message string, class *storagev1.StorageClass) bool {
-	for key := range class.Parameters {
+// namedParameter returns the parameter of a class that a message refuses; "": it refuses none.
+func namedParameter(message string, class *storagev1.StorageClass) string {
+	for _, key := range slices.Sorted(maps.Keys(class.Parameters)) {
 		if strings.Contains(message, "parameter "+key+":") {
-			return true
+			return key
 		}
 	}
-	return false
+	return ""
 }
 
 // controllerMissing reports that no pod that creates volumes is ready.

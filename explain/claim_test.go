@@ -241,6 +241,17 @@ func TestAClaimIsFollowedToItsVolumeAndItsPods(t *testing.T) {
 			object: "claim shop/data", severity: Info, reason: "FileSystemResizePending", what: "its file system grows when a pod mounts it", command: "describe pvc data",
 		},
 		{
+			name: "a pod on another node uses the claim → that node", ask: "claim shop data",
+			change: func(w *world) {
+				_, _, pod := w.claimed()
+				waits(pod)
+				pod.Spec.NodeName = "n2"
+				w.happens(pod, "FailedAttachVolume", `Multi-Attach error for volume "pv-1" Volume is already used by pod(s) other`, 0)
+			},
+			object: "pod shop/db", severity: Broken, reason: "FailedAttachVolume", what: "pod shop/db cannot use claim shop/data on node n2", why: "already used by pod(s) other",
+			command: "kubectl -n shop describe pvc data",
+		},
+		{
 			name: "the claim is being deleted and used → the pod", ask: "claim shop data",
 			change: func(w *world) { c, _, _ := w.claimed(); c.DeletionTimestamp = &metav1.Time{Time: now} },
 			object: "claim shop/data", severity: Info, reason: "Deleting", what: "is being deleted", why: "pod db uses it", command: "describe pvc data",
@@ -515,7 +526,7 @@ func TestWhyAClaimWaitsIsNotReadFromEventsAlone(t *testing.T) {
 					`failed to provision volume with StorageClass "longhorn": rpc error: code = InvalidArgument desc = parameter numberOfReplicas: value "three" must be a whole number`, 0)
 				e.InvolvedObject.Kind = "PersistentVolumeClaim"
 			},
-			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "waits for its volume",
+			object: "claim shop/data", severity: Warning, reason: "ClaimPending", what: "waits for its volume: parameter numberOfReplicas of StorageClass longhorn is refused",
 			why: `failed to provision volume with StorageClass "longhorn": parameter numberOfReplicas: value "three"`, command: "kubectl get storageclass longhorn -o yaml",
 		},
 	})

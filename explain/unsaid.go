@@ -42,12 +42,14 @@ func unsaidOfVolume(s *Snapshot, v *longhorn.Volume, o Object, p place, said []F
 	case v.Status.Robustness == longhorn.VolumeRobustnessFaulted && !has(types.ConditionFaulted) && !broken:
 		say(Broken, "Faulted", "volume {volume} is faulted, and no condition gives the reason", proof(s, v), seeEngine, seeCopies)
 	case v.Status.State == longhorn.VolumeStateAttaching && !has(types.ConditionAttaching) && !broken:
-		say(Info, "Attaching", "volume {volume} is being attached", nil, seeEngine)
+		say(Info, "Attaching", "volume {volume} is being attached", nil, waitForEngine)
 	case v.Status.State == longhorn.VolumeStateDetaching && !has(types.ConditionDeviceInUse) && !broken:
-		say(Info, "Detaching", "volume {volume} is being detached", nil, seeEngine)
+		say(Info, "Detaching", "volume {volume} is being detached", nil, waitForEngine)
 	}
 	return append(found, unreachableCopies(s, v, o, p)...)
 }
+
+var waitForEngine = Step{"No action needed. If this lasts, see the engine's conditions and Events", seeEngine.Command}
 
 var seeLeader = Step{"See whether a daemon is the leader, and its log", "kubectl -n {ns} get lease " + types.LeaderLease}
 

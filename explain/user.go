@@ -62,6 +62,9 @@ func ofUsers(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.Persistent
 				f.Why = append(f.Why, e.Reason+": "+plain)
 			}
 			f.Next = []Step{{"Fix what the lines above name first; the mount is retried automatically", "kubectl -n {podns} describe pod {userpod}"}}
+			if strings.Contains(events[len(events)-1].Message+events[0].Message, multiAttach) {
+				f.Next = otherPodSteps(s, c, pv)
+			}
 		case !isRunning(pod):
 			f.Severity, f.Reason, f.What, f.Why = Info, "PodStarting", "pod {podns}/{userpod}, which uses claim {claim}, has not started on node {podnode}", nonempty(podTrouble(pod))
 			f.Next = []Step{{"If this lasts, see what it waits for", "kubectl -n {podns} describe pod {userpod}"}}
@@ -72,6 +75,21 @@ func ofUsers(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.Persistent
 		found = append(found, f)
 	}
 	return found
+}
+
+// multiAttach is how Kubernetes starts its message that a volume is attached to another node.
+const multiAttach = "Multi-Attach error"
+
+// otherPodSteps returns the steps for a volume that only one node may use, and that another node uses.
+func otherPodSteps(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) []Step {
+	where := ""
+	if v := volumeOf(s, pv); v != nil && v.Status.CurrentNodeID != "" {
+		where = " on node " + v.Status.CurrentNodeID
+	}
+	return []Step{
+		{"Delete the other pods that use the claim" + where + ", or run this pod on that node", place{"ns": c.Namespace, "name": c.Name}.command("kubectl -n {ns} describe pvc {name}")},
+		{"If pods on several nodes must use it at the same time, create a claim with access mode ReadWriteMany, and copy the data", ""},
+	}
 }
 
 // waitingOn returns the nodes of the pods that use a claim and have not started.
@@ -127,10 +145,14 @@ func isAboutVolume(message, volume, pv string) bool {
 // ofUsedNodes explains the nodes on which a volume is used, or should be used, as far as they prevent its use. used
 // are the nodes of the pods that wait for it.
 func ofUsedNodes(s *Snapshot, v *longhorn.Volume, used []string) []Finding {
+	clients := slices.Clone(used) // nodes that mount the share of a shared volume
 	used = append(used, v.Status.CurrentNodeID, v.Spec.NodeID)
 	if va := named(s.Attachments, v.Name); va != nil {
 		for _, t := range va.Spec.AttachmentTickets {
 			used = append(used, t.NodeID)
+			if t.Type == longhorn.AttacherTypeCSI {
+				clients = append(clients, t.NodeID)
+			}
 		}
 	}
 	if sm := named(s.ShareManagers, v.Name); sm != nil && types.IsShared(v) {
@@ -152,7 +174,7 @@ func ofUsedNodes(s *Snapshot, v *longhorn.Volume, used []string) []Finding {
 			continue
 		}
 		for _, f := range append(ofNode(s, n), ofInstanceManager(s, n)...) {
-			if f.Severity != Info && (f.Reason != types.ReasonNFSClientNotFound || types.IsShared(v)) {
+			if f.Severity != Info && (f.Reason != types.ReasonNFSClientNotFound || types.IsShared(v) && slices.Contains(clients, name)) {
 				found = append(found, f)
 			}
 		}

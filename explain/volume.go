@@ -266,7 +266,12 @@ func ofTickets(s *Snapshot, v *longhorn.Volume) []Finding {
 		p := nodePlace(s, t.NodeID)
 		p.setVolume(s, v.Name)
 		o := Object{Kind: KindTicket, Name: id, Node: t.NodeID}
-		found = append(found, ofConditions(o, p, va.Status.AttachmentTicketStatuses[id].Conditions)...)
+		for _, f := range ofConditions(o, p, va.Status.AttachmentTicketStatuses[id].Conditions) {
+			if f.Reason == types.ReasonWaitingForShare && isShareStarting(s, v) {
+				f.Severity, f.Next = Info, []Step{{"No action needed: the share is starting", p.command("kubectl -n {ns} describe lhsm {volume}")}}
+			}
+			found = append(found, f)
+		}
 		found = append(found, withoutHolder(s, v, t, o, p)...)
 		if n := s.node(t.NodeID); types.IsShared(v) && t.Type == longhorn.AttacherTypeCSI && n != nil {
 			nfs := types.FindCondition(n.Status.Conditions, types.ConditionNFSClientInstalled)
@@ -278,6 +283,13 @@ func ofTickets(s *Snapshot, v *longhorn.Volume) []Finding {
 		}
 	}
 	return found
+}
+
+// isShareStarting reports whether the share of a volume starts as usual: no pod of it has failed.
+func isShareStarting(s *Snapshot, v *longhorn.Volume) bool {
+	sm := named(s.ShareManagers, v.Name)
+	return sm != nil && sm.DeletionTimestamp == nil && sm.Status.Failures == 0 &&
+		types.FindCondition(sm.Status.Conditions, types.ConditionReady).Reason == types.ReasonPodStarting
 }
 
 // ofShare explains the NFS server of a shared volume, unless no client needs it.

@@ -491,3 +491,46 @@ func TestHealthyReplicasAreCountedBeforeTheLeaderDoes(t *testing.T) {
 	w.detach()
 	assert.Equal(t, longhorn.VolumeRobustnessUnknown, w.RobustnessOf(w.v))
 }
+
+func TestAShareThatStartsNeedsNoAction(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failures int
+		want     Severity
+	}{"for the first time": {0, Info}, "after a failure": {1, Warning}} {
+		w := newWorld()
+		w.share(longhorn.ShareManagerStateStarting, types.ReasonPodStarting, "m").Status.Failures = tc.failures
+		w.ticket("n1", types.ReasonWaitingForShare, "waiting until volume v is served")
+		for _, f := range w.ask(t, "volume v") {
+			if f.Reason == types.ReasonWaitingForShare {
+				assert.Equal(t, tc.want, f.Severity, name)
+			}
+		}
+	}
+}
+
+// The node that serves a share needs no NFS client: only its clients do.
+func TestTheNodeOfAShareNeedsNoNFSClient(t *testing.T) {
+	w := newWorld()
+	w.share(longhorn.ShareManagerStateRunning, "", "").Status.Conditions = nil
+	w.nodeSays(1, types.ConditionNFSClientInstalled, longhorn.ConditionFalse, types.ReasonNFSClientNotFound, "no NFSv4 client loaded")
+	_, _, pod := w.claimed()
+	pod.Spec.NodeName = "n2"
+	for _, f := range w.ask(t, "claim shop data") {
+		assert.NotEqual(t, types.ReasonNFSClientNotFound, f.Reason)
+	}
+	pod.Spec.NodeName = "n1"
+	waits(pod)
+	var reasons []string
+	for _, f := range w.ask(t, "claim shop data") {
+		reasons = append(reasons, f.Reason)
+	}
+	assert.Contains(t, reasons, types.ReasonNFSClientNotFound, "a pod on this node waits for the volume")
+}
+
+func TestVolumesInTransitionNeedNoAction(t *testing.T) {
+	for state, reason := range map[longhorn.VolumeState]string{longhorn.VolumeStateDetaching: "Detaching", longhorn.VolumeStateAttaching: "Attaching"} {
+		w := newWorld()
+		w.v.Status.State = state
+		assert.Equal(t, "No action needed. If this lasts, see the engine's conditions and Events | kubectl -n longhorn-system describe lhe v-e-0", stepsOf(t, w, "volume v", reason))
+	}
+}
