@@ -195,7 +195,7 @@ func TestRequestsPastTheEndAreRefused(t *testing.T) {
 	do(t, p.check)
 }
 
-// When the entries are used up, a change flushes, and goes on.
+// When the entries are used up, a change flushes first.
 func TestRecentThatIsFullIsFlushed(t *testing.T) {
 	p := start(t)
 	do(t, p.snapshot)
