@@ -20,8 +20,8 @@
 //	follow.go     how a replica brings its borders in order with the line
 //	chain.go      the list: prepare, seal, join, drop; where a block is read
 //	merge.go      which border may go, in which direction a merge copies, the steps of one piece
-//	space.go      what a replica does next with two files of one layer, and what a merge waits for
-//	kept.go       what has changed since a point, also after the point was merged away
+//	space.go      the next act of a merge, the space that it may use, the reasons to wait
+//	kept.go       the blocks that changed since a point, also after the point was merged away
 //	presence.go   the bit of a block: first write, discard, flush, opening
 //	index.go      where a block of the volume is read without a walk over all layers
 //	rebuild.go    the copy to a replica that was away, point by point

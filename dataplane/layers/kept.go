@@ -96,7 +96,7 @@ func EndsBetween(kept []KeptMap, lower, upper File) bool {
 
 func (k KeptMap) endsBetween(lower, upper File) bool { return lower < k.End && k.End <= upper }
 
-// TakeUp returns the kept maps as they must be durable before a block moves between two neighbouring files of one layer.
+// TakeUp returns the kept maps as they must be durable before a block moves between two neighbouring files of a layer.
 // Each map that ends between them takes up the bits of the upper file, those in memory too. It returns false if the
 // upper file still changes, that is, while users write to it or a write to it is not answered yet.
 func TakeUp(kept []KeptMap, lower, upper File, n int64, has Has, changes bool) ([]KeptMap, bool) {

@@ -1,14 +1,14 @@
 package layers
 
-// A merge frees space in the end. What it needs meanwhile must not come from the space that the disk keeps for users'
-// writes.
+// A merge frees space in the end, and needs some before. It must not use the space that the disk reserves for the
+// writes of users.
 
-// Space has what a disk has, in bytes.
+// Space describes a disk, in bytes.
 type Space struct {
 	Available int64
-	Reserve   int64 // what storage-minimal-available-percentage keeps free; no snapshot is allowed below it
-	Piece     int64 // what one piece copies at most
-	Head      int64 // what the map and recent of a new file reserve
+	Reserve   int64 // from storage-minimal-available-percentage; no snapshot is allowed below it
+	Piece     int64 // the most that one piece copies
+	Head      int64 // for the map and recent of a new file
 }
 
 // allows reports whether the reserve is untouched after so many bytes.
@@ -25,8 +25,8 @@ type Pair struct {
 	UpperBlocks, LowerOnly int64
 	// UpperDurable says that all bits of the upper file are durable.
 	UpperDurable bool
-	// UserWrites says that users write to the upper file. LocalHead says that a merge put it on: it was made so that the
-	// file below it can go down, and it stays until the next snapshot seals it.
+	// UserWrites says that users write to the upper file, or that a write to it is not answered yet. LocalHead says that
+	// a merge added the file, so that the file below it could go down. It stays until the next snapshot seals it.
 	UserWrites, LocalHead bool
 	// Wrong says that a block to copy does not have the checksum that counts.
 	Wrong bool
@@ -64,8 +64,8 @@ const (
 	NeedsSpace
 )
 
-// NextAct decides what a replica does next with a pair. The list has joined the files before. mayAdd says that the chain
-// may have another file.
+// NextAct returns the next act of a replica with a pair, whose files the list has joined. mayAdd says that the chain may
+// have another file.
 //
 //	a barrier is under way                        waits, NeedsBarrier
 //	hidden blocks take space                      punches them; below the reserve too, and while users write

@@ -104,7 +104,7 @@ func (s *Start) adoptReverts(counter Number, members []Chain) {
 		}
 		return gone
 	})
-	// The newest one is enough, for the reason that Revert gives: every member has followed the others, or it contains them.
+	// The newest one is enough, as in Revert: every member has followed the other ones, or the newest one contains them.
 	for _, r := range s.Line.Reverted {
 		s.Line.Bases = r.basesLeft(s.Line.Bases)
 		if r.By > s.Line.Reverted[0].By {

@@ -96,6 +96,9 @@ func (r keptRules) violation(s *keptState, replicas int) string {
 
 // wrongChanges asks what has changed between each earlier point that a job may know and the point to.
 func (r keptRules) wrongChanges(s *keptState, m *keptReplica, to uint8) string {
+	if s.backedUp&(1<<to-1) == 0 {
+		return ""
+	}
 	chain, has := m.chain()
 	kept := m.kept()
 	for from := uint8(1); from < to; from++ {

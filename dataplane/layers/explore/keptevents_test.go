@@ -153,7 +153,9 @@ func (k *keptStep) jobs() {
 	for n := uint8(1); n <= s.counter; n++ {
 		p, at := s.points[n], pointOf(n, n)
 		for t := range int(k.bounds.targets) {
-			k.backup(l, n, t)
+			if t == 0 || s.spent.backups > 0 { // the targets have no order
+				k.backup(l, n, t)
+			}
 		}
 		if next, err := l.Delete(at); err == nil && s.spent.deletes < k.bounds.deletes {
 			k.do(fmt.Sprintf("point %d is deleted", n), func(s *keptState) string { s.spent.deletes++; s.setLine(next); return "" })
@@ -362,8 +364,12 @@ func (m *keptReplica) copyStage(src *keptReplica, source layers.Chain, stage lay
 
 // joins are the removals of borders. The map is stored first, then the list.
 func (k *keptStep) joins(i int) {
-	m, l := &k.from.replica[i], k.from.line()
+	m := &k.from.replica[i]
 	c, _ := m.chain()
+	if c.Head() == 0 {
+		return
+	}
+	l := k.from.line()
 	for _, layer := range c.Layers[:c.Head()] {
 		p := layer.Top.Point
 		if !l.MayJoin(p, layers.Busy{}) {
