@@ -107,8 +107,8 @@ func (c *Chain) Err() error {
 	return nil
 }
 
-// fail ends the chain: a sync has failed, so the page cache no longer says what the disk has, or it is unknown which
-// list the disk has. The first failure counts. It returns the error.
+// fail ends the chain: a sync has failed, so the page cache may differ from the disk, or it is unknown which list the
+// disk has. The first failure counts. It returns the error.
 func (c *Chain) fail(err error) error {
 	if c.failure.CompareAndSwap(nil, &err) {
 		if errors.Is(err, ErrClosed) {
@@ -250,7 +250,7 @@ func (c *Chain) awaitReaders() {
 	defer c.reads.Unlock()
 }
 
-// Close closes all files. It makes nothing durable. No call may be under way, except those of views, which fail later.
+// Close closes all files. It makes nothing durable. No call may be under way. Reads of views fail later.
 func (c *Chain) Close() error {
 	c.merging.Lock()
 	defer c.merging.Unlock()

@@ -280,7 +280,7 @@ func TestAViewEndsWhenItsPointIsReverted(t *testing.T) {
 	do(t, p.check)
 }
 
-// The usual case: one snapshot, a backup, a deletion. The merge copies what was written since, and not the volume.
+// The usual case: one snapshot, a backup, a deletion. The merge copies the later writes, and not the volume.
 func TestAMergeOfASmallHeadCopiesTheHead(t *testing.T) {
 	p := start(t)
 	do(t, func() error { return p.write(0, testSize) }, p.snapshot, func() error { return p.write(2*block, block) },

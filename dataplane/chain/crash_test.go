@@ -118,7 +118,7 @@ func TestALossOfPowerAtAnyStepLosesNothingThatWasFlushed(t *testing.T) {
 	}
 }
 
-// A killed process loses nothing. What the next process relies on must survive a loss of power.
+// A killed process loses nothing. A loss of power must then leave everything on which the next process relies.
 func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 	atEachStep(t, stop, func(p *player, at int, err error) error {
 		if !isStopped(err) {
@@ -156,7 +156,7 @@ func lives(p *player, how stopped, rng *rand.Rand) error {
 }
 
 // After a sync that failed, and lost the data that it should have made durable, nothing succeeds. The next opening
-// shows what the disk has.
+// shows the content of the disk.
 func TestAFailedSyncAtAnyStepEndsTheChain(t *testing.T) {
 	failures := 0
 	fail := func(p *player, op memfs.Op) error {

@@ -12,18 +12,18 @@
 //
 // The parts of the package:
 //
-//	open.go, settle.go     the steps of an opening: leftovers, which records count, what the cache may show
+//	open.go, settle.go     the steps of an opening: leftovers, which records count, cache and disk
 //	presence.go            which blocks a file has: the bits that are durable, and those that are only in memory
 //	read.go                the view of the volume and the view at a border: a walk over the layers
 //	write.go, zero.go      changes of the volume
-//	flush.go               what a flush makes durable, and in which order
+//	flush.go               the order of the steps of a flush
 //	points.go              prepare, switch, seal, join, follow the line
 //	view.go                readers of a snapshot
 //	merge.go, piece.go     two files of one layer become one, piece by piece
 //	changed.go             which blocks may differ between two points
 //
-// These invariants hold at each moment, after a kill, and after a loss of power. The names in brackets say where they
-// are kept.
+// These invariants hold at each moment, after a kill, and after a loss of power. The names in brackets say which
+// code ensures them.
 //
 //	C1  the list names only files that exist and are durable (Chain.commit)
 //	C2  a bit is on the disk only if the data of its block was durable before the bit was written (Chain.flush, piece)

@@ -16,7 +16,7 @@ var (
 	ErrTorn = errors.New("the file is damaged")
 	// ErrMissing says that the list names a file that does not exist.
 	ErrMissing = errors.New("a file of the list does not exist")
-	// ErrForeign says that the directory has a layer file whose number was never given out. The opening has changed
+	// ErrForeign says that the directory has a layer file with a number that was never given out. The opening has changed
 	// nothing.
 	ErrForeign = errors.New("the directory has a layer file that this replica did not create")
 )

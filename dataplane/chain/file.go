@@ -335,7 +335,7 @@ func create(dir fsys.Dir, uid string, n layers.File, size int64, boot string, en
 	return write(recentName(n), func(f fsys.File) error { return writeNewRecent(f, uid, n, boot, entries) })
 }
 
-// remove unlinks the parts of a file. What is left after an error, the next opening removes.
+// remove unlinks the parts of a file. After an error, the next opening removes the rest.
 func remove(dir fsys.Dir, n layers.File) error {
 	var errs []error
 	for _, name := range partNames(n) {

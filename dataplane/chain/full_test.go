@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In random histories on a disk that fills up, changes, snapshots and merges may fail. What is left equals the model,
+// In random histories on a disk that fills up, changes, snapshots and merges may fail. The rest equals the model,
 // and the chain stays usable.
 func TestRandomHistoriesOnAFullDiskEqualTheModel(t *testing.T) {
 	for n := range histories() / 2 {

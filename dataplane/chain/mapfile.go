@@ -25,7 +25,7 @@ import (
 //	                4    4   i
 //	                8    504 bits of blocks 4032*i and following
 //
-// The bits have no checksum, for the reason that the replica's intent map gives: a sector is only ever replaced by a
+// The bits have no checksum, like the ones of the replica's intent map: a sector is only ever replaced by a
 // sector that differs in some bits, so a torn sector has the old or the new value of each bit. A bit that is being set
 // is relied on only after the sync that made it durable. The data below a bit that is being cleared is still correct.
 // The constant first eight bytes distinguish a lost, zeroed or misplaced sector from a sector without bits. They are

@@ -29,7 +29,7 @@ type merge struct {
 }
 
 // Merge makes one file of two files of one layer, piece by piece, and returns whether there are more such layers. It
-// may be left after any piece: the context is asked before each copy, and an interrupted merge starts again with the
+// may be left after any piece: a cancelled context ends it before the next copy. An interrupted merge starts again with the
 // pieces that are missing. Without space it returns ENOSPC, and can be repeated. Only one merge runs at a time.
 //
 // A local head stays as long as it takes changes (layers.NextMerge). An opening does not know which file is a local
@@ -292,7 +292,7 @@ func (m *merge) punchAbsentIn(first, n int64) error {
 	return nil
 }
 
-// remove takes the file out of the list whose content is in the other one.
+// remove takes a file out of the list when its content is in the other one.
 func (m *merge) remove(ctx context.Context) error {
 	removeUpper, removeLower := true, true
 	blocks := m.blocks()

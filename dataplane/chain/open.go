@@ -52,8 +52,8 @@ func (o Options) progress() {
 }
 
 // Create writes the first list of a replica, durably: its only layer is the flat file that the directory has. The
-// caller changes the metadata to version 2 afterwards, so a list without such metadata is a leftover. It is safe to
-// repeat until then.
+// caller changes the metadata to version 2 afterwards, so a list without such metadata is a leftover. Before that, it
+// is safe to repeat.
 func Create(dir fsys.Dir, uid string) error {
 	b, err := list{uid: uid, generation: 1, chain: layers.NewChain()}.encode()
 	if err != nil {
@@ -71,7 +71,7 @@ func Create(dir fsys.Dir, uid string) error {
 	return nil
 }
 
-// Open opens the chain of a directory whose lock the caller holds. The steps:
+// Open opens the chain of a directory. The caller holds the lock of the directory. The steps:
 //
 //  1. read the list: magic, version, checksum, uid, and at least the expected generation
 //  2. compare the names in the directory with the list. A foreign or a missing file ends the opening here, and nothing
@@ -196,7 +196,7 @@ func parseName(name string) (n layers.File, kind string, ok bool) {
 }
 
 // openFiles opens the files that changes, flushes and merges write to, and settles them. In an opening for reading
-// only, it opens the head alone, for its size.
+// only, it opens the head alone, to know its size.
 func (c *Chain) openFiles(s *state) error {
 	if c.opts.ReadOnly {
 		return c.openReadOnly(s)

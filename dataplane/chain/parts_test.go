@@ -184,3 +184,40 @@ func TestRecentRemembersAFailedSync(t *testing.T) {
 	assert.False(t, again.failed)
 	assert.Equal(t, "boot-2", again.boot)
 }
+
+// A kill between any two writes of forget leaves the entries that the map does not cover.
+func TestForgottenEntriesAreReplacedInOneStep(t *testing.T) {
+	for at := 1; ; at++ {
+		f := memfs.New()
+		f.MkdirAll(testDir)
+		d, err := f.OpenDir(testDir)
+		require.NoError(t, err)
+		o, err := d.OpenFile("3.recent", fsys.CreateNew)
+		require.NoError(t, err)
+		require.NoError(t, writeNewRecent(o, testUID, 3, "boot-1", 8))
+		r := readRecent(t, o)
+		for i := range int64(4) {
+			require.NoError(t, r.add(entry{i, 1}))
+		}
+		first := f.Steps()
+		f.Before(func(op memfs.Op) error {
+			if op.N == first+at {
+				return memfs.ErrCrashed
+			}
+			return nil
+		})
+		err = r.forget(2)
+		f.Kill()
+		d, errOpen := f.OpenDir(testDir)
+		require.NoError(t, errOpen)
+		o, errOpen = d.OpenFile("3.recent", fsys.ReadWrite)
+		require.NoError(t, errOpen)
+		again := readRecent(t, o).log
+		if err == nil {
+			require.Equal(t, []entry{{2, 1}, {3, 1}}, again)
+			require.Greater(t, at, 2, "there were two writes")
+			return
+		}
+		require.Equal(t, []entry{{0, 1}, {1, 1}, {2, 1}, {3, 1}}, again, "step %d", at)
+	}
+}

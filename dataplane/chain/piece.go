@@ -73,7 +73,7 @@ func (m *merge) sync(step layers.MergeStep, moved overlay) error {
 }
 
 // copyUp copies the blocks that the lower file has and the upper one lacks. It reads without a lock: no user writes to
-// the lower file. If users write to the upper one, it looks again under their lock, and leaves out what they wrote.
+// the lower file. If users write to the upper one, it asks the map again under their lock, and leaves out their blocks.
 func (m *merge) copyUp(ctx context.Context, first, n int64, moved overlay) error {
 	lock := sync.Locker(noLock{})
 	if m.users {

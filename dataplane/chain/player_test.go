@@ -36,7 +36,7 @@ type player struct {
 	line layers.Line
 
 	now []byte // the content
-	// sets has, for each sector, all bytes that it may have after a loss of power: those of the last flush, and later.
+	// sets has, for each sector, all bytes that it may have after a loss of power: the ones of the last flush, and later ones.
 	sets []byteSet
 	// under has the sectors of the change under way, with the byte that it writes.
 	under    map[int64]byte
@@ -278,7 +278,7 @@ func (p *player) remove(i int) error {
 	return p.c.Join(point, p.line, nil)
 }
 
-// merge merges until nothing is left, or until the context was asked a number of times.
+// merge merges until nothing is left, or until it has checked the context a number of times.
 func (p *player) merge(asks int) error {
 	ctx := &countingContext{Context: context.Background(), left: asks}
 	for range 20 {
@@ -293,7 +293,7 @@ func (p *player) merge(asks int) error {
 	return errors.New("merging does not end")
 }
 
-// countingContext is cancelled after it was asked a number of times.
+// countingContext is cancelled after a number of checks.
 type countingContext struct {
 	context.Context
 	left int
@@ -389,7 +389,7 @@ func (p *player) again(how stopped, rng *rand.Rand) error {
 }
 
 // look compares the content with the model, byte by byte. The sectors of under may have the old or the new bytes; the
-// model takes over what they have.
+// model takes them over.
 func (p *player) look(under map[int64]byte) error {
 	got := make([]byte, len(p.now))
 	if err := p.c.ReadAt(got, 0); err != nil {

@@ -87,7 +87,7 @@ func (c *Chain) Seal(p layers.Point) error {
 	return nil
 }
 
-// dropRecents removes recent of the files that are no longer unsealed. Their maps have all bits.
+// dropRecents removes recent of the files that have become sealed. Their maps have all bits.
 func (c *Chain) dropRecents(was []*file) {
 	still := map[*file]bool{}
 	for _, f := range c.state.Load().unsealed() {

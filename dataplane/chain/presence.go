@@ -210,7 +210,7 @@ func (p *presence) grow(blocks int64) error {
 	return p.bits.grow(blocks)
 }
 
-// failed records in recent that a sync has failed, as far as that is possible.
+// failed records in recent that a sync has failed, if the disk allows it.
 func (p *presence) failed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -71,7 +71,7 @@ func (h *history) run(steps int) error {
 	return h.check()
 }
 
-// check compares everything. The machine may have stopped in a step whose failure the chain ignores.
+// check compares everything. The machine may have stopped in a step that the chain may ignore.
 func (h *history) check() error {
 	err := h.p.check()
 	if errors.Is(err, memfs.ErrCrashed) {

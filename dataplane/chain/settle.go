@@ -16,7 +16,7 @@ import (
 //  1. sync data and maps. An error says that a sync before the opening has failed
 //  2. layers.Believe decides from this, the boot and the disk which records count
 //  3. drop data and maps from the cache. After step 1 this loses nothing. An earlier sync may have failed without a
-//     record of it, for example when the process was killed at that moment. From now on reads return what the disk has,
+//     record of it, for example when the process was killed at that moment. From now on reads return the content of the disk,
 //     and a flush or a merge relies on bits that the disk has
 //  4. recent counts, or starts again without entries
 //
@@ -102,10 +102,10 @@ func (c *Chain) syncOld(f *file) (lost bool, err error) {
 	return lost, nil
 }
 
-// errStaysCached means that a part of a file stays cached and could not be made equal to the disk.
+// errStaysCached means that a part of a file stays cached and differs from the disk.
 var errStaysCached = errors.New("the kernel does not drop the file from its cache")
 
-// drop makes reads of a file return what the disk has.
+// drop makes reads of a file return the content of the disk.
 func (c *Chain) drop(f *file) error {
 	if err := c.dropFile(f.data, dataName(f.n), f.size.Load()); err != nil {
 		return err

@@ -74,7 +74,7 @@ func (v *View) Extents(off, end int64) ([]nbd.Extent, error) {
 }
 
 // check returns why the range cannot be read. A chain that has failed is not read: after a failed sync the cache may
-// show what the disk does not have.
+// show content that the disk lacks.
 func (v *View) check(off, length int64) error {
 	if err := v.ended.Load(); err != nil {
 		return *err

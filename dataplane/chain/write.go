@@ -13,7 +13,7 @@ type change struct {
 	reserved int64     // entries
 }
 
-// begin starts a change that needs up to want entries of recent, and has one at least. If there is no room for one, it
+// begin starts a change that needs up to want entries of recent, and has one at least. If the room for one is lacking, it
 // flushes first, so that a change never fails for lack of entries.
 func (c *Chain) begin(want int64) (*change, error) {
 	for {
@@ -139,7 +139,7 @@ func (ch *change) writeFilled(p []byte, off, size int64) error {
 	return ch.f.data.WriteAt(block, start)
 }
 
-// undo removes what a change without success has left in blocks that the file does not have. Such data is invisible.
+// undo removes the data of a failed change from blocks that the file does not have. Such data is invisible.
 // But a discard of a block that no layer has does nothing, and the file may become the lowest one, which has every
 // block. Blocks that a merge has copied here are left: they are about to count, and have the old content or the new.
 func (ch *change) undo(w window, cause error) error {

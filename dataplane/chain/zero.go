@@ -51,7 +51,7 @@ func (c *Chain) punchPart(off, end int64) (int64, error) {
 }
 
 // punchBlocks does the steps of layers.OnDiscard for whole blocks: the punch, then the entries. It stops early if the
-// reserved entries are used up, and returns the end of what it did.
+// reserved entries are used up, and returns the end of the part that is done.
 func (ch *change) punchBlocks(first, end int64) (done int64, err error) {
 	n := end - first
 	w, err := ch.f.window(first, n)
