@@ -2,8 +2,10 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"runtime"
+	"time"
 )
 
 // openers are the commands that open an address in the user's browser, by operating system.
@@ -12,8 +14,12 @@ var openers = map[string][]string{
 	"windows": {"rundll32", "url.dll,FileProtocolHandler"},
 }
 
+// browseWithin is how long Browse waits for the command that opens a browser. A command that fails does so at once. One
+// that succeeds may run as long as the browser.
+const browseWithin = 3 * time.Second
+
 // Browse opens an address in the user's browser. It does not wait for the browser, which keeps running after this
-// program.
+// program. If there is no browser, the command exits with an error, which Browse returns.
 func Browse(ctx context.Context, address string) error {
 	opener, ok := openers[runtime.GOOS]
 	if !ok {
@@ -23,5 +29,15 @@ func Browse(ctx context.Context, address string) error {
 	if err := command.Start(); err != nil {
 		return err
 	}
-	return command.Process.Release()
+	exited := make(chan error, 1)
+	go func() { exited <- command.Wait() }()
+	select {
+	case err := <-exited:
+		if err != nil {
+			return fmt.Errorf("%s: %w", opener[0], err)
+		}
+		return nil
+	case <-time.After(browseWithin):
+		return nil
+	}
 }
