@@ -58,12 +58,12 @@ func TestEveryShellGetsAScript(t *testing.T) {
 
 func TestBadArgumentsAreNamed(t *testing.T) {
 	for want, args := range map[string][]string{
-		"explain volume takes one argument, NAME; it got 0": {"explain", "volume"},
-		`--output: "yaml" must be table, wide or json`:      {"status", "-o", "yaml"},
-		"--duration is 1m0s: it must be at least 10m0s":     {"ui", "--duration", "1m"},
-		"--port is 70000: it must be from 0 to 65535":       {"ui", "--port", "70000"},
-		"--log-bytes is 0: it must be at least 1":           {"support-bundle", "--log-bytes", "0"},
-		"kubeconfig /nonexistent does not exist":            {"explain", "node", "n1", "--kubeconfig", "/nonexistent"},
+		"explain volume needs a name: explain volume NAME": {"explain", "volume"},
+		`--output: "yaml" must be table, wide or json`:     {"status", "-o", "yaml"},
+		"--duration is 1m0s: it must be at least 10m0s":    {"ui", "--duration", "1m"},
+		"--port is 70000: it must be from 0 to 65535":      {"ui", "--port", "70000"},
+		"--log-bytes is 0: it must be at least 1":          {"support-bundle", "--log-bytes", "0"},
+		"kubeconfig /nonexistent does not exist":           {"explain", "node", "n1", "--kubeconfig", "/nonexistent"},
 	} {
 		command := plugin()
 		var out strings.Builder

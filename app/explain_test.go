@@ -77,11 +77,14 @@ func shop(t *testing.T) string {
 		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "gone"}}}}
 		return p
 	}
+	paid := build.Volume("w", func(v *longhorn.Volume) {
+		v.Status.KubernetesStatus = longhorn.KubernetesStatus{Namespace: "shop", PVCName: "paid", PVName: "w", PVStatus: "Bound"}
+	})
 	daemons := &appsv1.DaemonSet{}
 	daemons.Namespace, daemons.Name = types.Namespace, types.AppManager
 	server := httptest.NewServer(lists{
 		"nodes.longhorn.io": {n}, "instancemanagers.longhorn.io": {build.RunningInstanceManager("n1", "10.0.0.1", "p")},
-		"volumes.longhorn.io": {build.Volume("v")}, "replicas.longhorn.io": {build.Replica("v-r-1", "v")}, "persistentvolumeclaims": {claim("shop", "data"), claim("bar", "data"), claim("bar", "only")},
+		"volumes.longhorn.io": {build.Volume("v"), paid}, "engines.longhorn.io": {build.Engine("v")}, "replicas.longhorn.io": {build.Replica("v-r-1", "v")}, "persistentvolumeclaims": {claim("shop", "data"), claim("bar", "data"), claim("bar", "only")},
 		"pods": {pod("web"), build.Pod("longhorn-manager-x", "n1")}, "daemonsets.apps": {daemons},
 	})
 	t.Cleanup(server.Close)
@@ -106,6 +109,11 @@ func TestAnObjectIsExplainedByItsName(t *testing.T) {
 		{[]string{"instancemanager.longhorn.io/" + types.InstanceManagerName("n1")}, "error  disk disk-1 on node n1: ", ""},
 		{[]string{"lhim/" + types.InstanceManagerName("n1")}, "error  disk disk-1 on node n1: ", ""},
 		{[]string{"replica.longhorn.io/n1"}, "", `nothing is named "replica.longhorn.io/n1"`},
+		{[]string{"engine.longhorn.io/v-e-0"}, "info  volume v: ", ""},
+		{[]string{"volume", "shop/paid"}, "info  volume shop/paid (w)", ""},
+		{[]string{"nodes"}, "", "explain node needs a name: explain node NAME; there are n1"},
+		{[]string{"volume"}, "", "explain volume needs a name: explain volume NAME; there are v, w"},
+		{[]string{"pod", "a", "b"}, "", "explain pod takes one argument, NAMESPACE/NAME; it got 2"},
 		{[]string{"only"}, "error  claim bar/only: ", ""},
 		{[]string{"bar/data"}, "error  claim bar/data: ", ""},
 		{[]string{"data", "-n", "shop"}, "error  claim shop/data: ", ""},

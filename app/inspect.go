@@ -117,11 +117,11 @@ func explainables() []explainable {
 	}
 	return []explainable{
 		{
-			kind: "volume", aliases: []string{"volumes", "lhv", "volumes.longhorn.io"}, argument: "NAME", usage: "a volume, with its engine, replicas, share and tickets",
-			find: plain(explain.Volume), names: inspect.VolumeNames,
+			kind: "volume", aliases: []string{"volumes", "lhv", "volumes.longhorn.io", "volume.longhorn.io"}, argument: "NAME", usage: "a volume, with its engine, replicas, share and tickets",
+			find: plain(findVolume), names: inspect.VolumeNames,
 		},
 		{
-			kind: "node", aliases: []string{"nodes", "no", "lhn", "nodes.longhorn.io"}, argument: "NAME", usage: "a node, with its disks and data plane",
+			kind: "node", aliases: []string{"nodes", "no", "lhn", "nodes.longhorn.io", "node.longhorn.io"}, argument: "NAME", usage: "a node, with its disks and data plane",
 			find: plain(explain.Node), names: inspect.NodeNames,
 		},
 		{
@@ -144,7 +144,7 @@ func explainables() []explainable {
 			namespace: namespaceOf, find: plain(findPod), names: inspect.PodNames,
 		},
 		{
-			kind: "setting", aliases: []string{"settings", "lhs", "settings.longhorn.io"}, argument: "NAME", usage: "a setting",
+			kind: "setting", aliases: []string{"settings", "lhs", "settings.longhorn.io", "setting.longhorn.io"}, argument: "NAME", usage: "a setting",
 			find: plain(explain.Setting), names: inspect.SettingNames,
 		},
 	}
@@ -157,6 +157,18 @@ func namespaceOf(name string) string {
 		return ""
 	}
 	return namespace
+}
+
+// findVolume explains a volume. status lists a volume by its claim, so NAMESPACE/NAME of the claim means the volume.
+func findVolume(s *explain.Snapshot, name string) ([]explain.Finding, error) {
+	if strings.Contains(name, "/") {
+		for _, v := range s.Volumes {
+			if s.ClaimOf(v.Name) == name {
+				return explain.Volume(s, v.Name)
+			}
+		}
+	}
+	return explain.Volume(s, name)
 }
 
 func findClaim(s *explain.Snapshot, name string) ([]explain.Finding, error) {
@@ -188,6 +200,9 @@ func (e explainable) command(word string) *cli.Command {
 }
 
 func (e explainable) run(ctx context.Context, c *cli.Command) error {
+	if c.Args().Len() == 0 {
+		return e.lacksName(ctx, c)
+	}
 	if c.Args().Len() != 1 {
 		return fmt.Errorf("explain %s takes one argument, %s; it got %d", e.kind, e.argument, c.Args().Len())
 	}
@@ -204,6 +219,27 @@ func (e explainable) run(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	return show(c, s, e.kind+" "+name, found)
+}
+
+// mostNames is the largest number of names in a message.
+const mostNames = 20
+
+// lacksName returns the error about a kind without a name. It has the names of the objects.
+func (e explainable) lacksName(ctx context.Context, c *cli.Command) error {
+	err := fmt.Errorf("explain %s needs a name: explain %s %s", e.kind, e.kind, e.argument)
+	s, reading := snapshot(ctx, c)
+	if reading != nil {
+		return fmt.Errorf("%w (the names could not be read: %w)", err, reading)
+	}
+	names := e.names(s)
+	if len(names) == 0 {
+		return fmt.Errorf("%w; there is none", err)
+	}
+	more := ""
+	if n := len(names) - mostNames; n > 0 {
+		names, more = names[:mostNames], fmt.Sprintf(", and %d more", n)
+	}
+	return fmt.Errorf("%w; there are %s%s", err, strings.Join(names, ", "), more)
 }
 
 // cluster returns the cluster from which to read what explains an object, and the whole name of the object: a claim or

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -83,11 +84,25 @@ func flagError(c *cli.Command, err error) error {
 	if !unknown {
 		return err
 	}
+	if name := strings.TrimLeft(typed, "-"); c == c.Root() && isFlagBelow(c, name) {
+		return fmt.Errorf("flag %s must follow the command, as in: %s status %s VALUE", withDashes(name), pluginCall, withDashes(name))
+	}
 	var names []string
 	for _, flag := range append(c.VisibleFlags(), c.VisiblePersistentFlags()...) {
 		names = append(names, withDashes(flag.Names()[0]))
 	}
-	return fmt.Errorf("%s: flag %s is not known%s", c.Name, withDashes(typed), instead(withDashes(typed), names))
+	err = fmt.Errorf("flag %s is not known%s", withDashes(typed), instead(withDashes(typed), names))
+	if c == c.Root() {
+		return err // the program's name is printed before every error
+	}
+	return fmt.Errorf("%s: %w", c.Name, err)
+}
+
+// isFlagBelow reports whether a command below c has a flag with a name.
+func isFlagBelow(c *cli.Command, name string) bool {
+	return slices.ContainsFunc(c.Commands, func(sub *cli.Command) bool {
+		return slices.ContainsFunc(sub.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	})
 }
 
 // withDashes returns a flag as users type it.

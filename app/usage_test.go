@@ -25,6 +25,9 @@ func TestUnknownArgumentsAreRefusedWithAHint(t *testing.T) {
 		{[]string{"status", "-A"}, "status: flag -A is not known; there are --kubeconfig, --context, --namespace, --output, --help"},
 		{[]string{"status", "--outptu", "json"}, `status: flag --outptu is not known; did you mean "--output"?`},
 		{[]string{"explain", "volume", "v", "--namespce=x"}, `volume: flag --namespce is not known; did you mean "--namespace"?`},
+		{[]string{"-n", "shop", "status"}, "flag -n must follow the command, as in: kubectl longhorn status -n VALUE"},
+		{[]string{"--context", "x", "status"}, "flag --context must follow the command, as in: kubectl longhorn status --context VALUE"},
+		{[]string{"--frob"}, "flag --frob is not known; there are --help, --version"},
 		{[]string{"explain", "volume", "v", "w"}, "explain volume takes one argument, NAME; it got 2"},
 	} {
 		out, err := runPlugin(t, tc.args...)

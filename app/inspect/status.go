@@ -121,8 +121,11 @@ func (p Printer) WideStatus(s Status) { p.status(s, p.wideVolumes) }
 func (p Printer) status(s Status, volumes func([]VolumeStatus)) {
 	nodes := table{{"NODE", "READY", "SCHEDULABLE", "DISKS", "FREE", "SIZE", "PROMISED"}}
 	for _, n := range s.Nodes {
-		nodes.add(n.Name, yes(n.Ready), yes(n.Schedulable), fmt.Sprintf("%d/%d", n.ReadyDisks, n.Disks),
-			types.SizeText(n.StorageAvailable), types.SizeText(n.StorageMaximum), types.SizeText(n.StorageScheduled))
+		free, size, promised := "-", "-", "-" // no disk is ready, so its sizes are not known
+		if n.ReadyDisks > 0 {
+			free, size, promised = types.SizeText(n.StorageAvailable), types.SizeText(n.StorageMaximum), types.SizeText(n.StorageScheduled)
+		}
+		nodes.add(n.Name, yes(n.Ready), yes(n.Schedulable), fmt.Sprintf("%d/%d", n.ReadyDisks, n.Disks), free, size, promised)
 	}
 	p.table(nodes)
 	fmt.Fprintln(p.Out)
@@ -206,7 +209,8 @@ func (p Printer) summary(causes []explain.Cause, unseen []string) {
 func sentence(f explain.Finding) string {
 	words := strings.FieldsFunc(f.What, func(r rune) bool { return strings.ContainsRune(" :,;()\"'", r) })
 	namesNode := f.Object.Kind != explain.KindDisk || slices.Contains(words, f.Object.Node)
-	if slices.Contains(words, f.Object.Name) && namesNode {
+	// The id of a ticket means nothing to users: its sentence names the volume and the node.
+	if f.Object.Kind == explain.KindTicket || slices.Contains(words, f.Object.Name) && namesNode {
 		return f.What
 	}
 	return f.Object.String() + ": " + f.What
@@ -245,7 +249,7 @@ func (p Printer) Findings(s *explain.Snapshot, about string, found []explain.Fin
 // finding prints a finding, its cause and the next steps. A title with a claim is long, so it is not printed twice.
 func (p Printer) finding(s *explain.Snapshot, f explain.Finding) {
 	heading := s.TitleOf(f.Object) + ": " + f.What
-	if title := s.TitleOf(f.Object); title != f.Object.String() && strings.HasPrefix(f.What, title) {
+	if title := s.TitleOf(f.Object); f.Object.Kind == explain.KindTicket || title != f.Object.String() && strings.HasPrefix(f.What, title) {
 		heading = f.What
 	}
 	p.hang(string(f.Severity)+"  ", heading+".")

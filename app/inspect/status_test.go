@@ -63,7 +63,7 @@ func TestStatusCountsAndTellsWhatIsWrong(t *testing.T) {
 	}
 	var out strings.Builder
 	Printer{&out, DefaultWidth}.Status(status)
-	for _, text := range []string{"n1     yes", "0/1", "v", "1/2", "1 GiB", "error       disk disk-1 of node n1 is read-only", "  warning   volume v has 1 of 2 healthy replicas", "kubectl longhorn explain NAME"} {
+	for _, text := range []string{"n1     yes", "0/1     -      -      -\n", "v", "1/2", "1 GiB", "error       disk disk-1 of node n1 is read-only", "  warning   volume v has 1 of 2 healthy replicas", "kubectl longhorn explain NAME"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the table lacks %q:\n%s", text, out.String())
 		}
@@ -310,4 +310,24 @@ func TestNamesAreOffered(t *testing.T) {
 			t.Errorf("offered are %q, want %q", got, want)
 		}
 	}
+}
+
+func TestANodeWithoutAnOpenDiskIsNotSchedulable(t *testing.T) {
+	n := build.ReadyNode("n1", "uuid-n1")
+	assert.True(t, nodeStatus(n).Schedulable)
+	d := n.Spec.Disks["disk-1"]
+	d.AllowScheduling = false
+	n.Spec.Disks["disk-1"] = d
+	assert.False(t, nodeStatus(n).Schedulable)
+}
+
+func TestTheIDOfATicketIsNotPrinted(t *testing.T) {
+	f := explain.Finding{
+		Object:   explain.Object{Kind: explain.KindTicket, Name: "csi-0123456789abcdef", Node: "n1"},
+		Severity: explain.Warning, Reason: types.ReasonWaitingForShare, What: "node n1 waits until volume v is shared",
+	}
+	assert.Equal(t, f.What, sentence(f))
+	var out strings.Builder
+	Printer{&out, DefaultWidth}.Findings(&explain.Snapshot{}, "volume v", []explain.Finding{f})
+	assert.Equal(t, "warning  node n1 waits until volume v is shared.\n", out.String())
 }
