@@ -96,9 +96,10 @@ page() {
 }
 
 show() {
-	local node page
+	local node page other
 	page=$(page) || fail "the page cannot be reached" "see the message above; 'bin/devcluster kubectl longhorn ui' opens the page, too"
 	node=$(kubectl -n $ns get volumes.longhorn.io "$volume" -o jsonpath='{.status.currentNodeID}')
+	other=$(printf '%s\n' "${nodes[@]}" | grep -v "^$node\$" | tail -n 1)
 	echo
 	kubectl longhorn status
 	cat <<END
@@ -108,10 +109,14 @@ Three things to try. "alias kubectl='bin/devcluster kubectl'" shortens the comma
   1. Open the page:
 $page
 
-  2. Switch off a node that has a replica, ask what is wrong, and switch the node on again:
-     bin/devcluster stop-node $(printf '%s\n' "${nodes[@]}" | grep -v "^$node\$" | tail -n 1)
+  2. Switch off a node that has a replica. Wait until the volume is degraded,
+     ask what is wrong, and switch the node on again:
+     bin/devcluster stop-node $other
+     bin/devcluster kubectl -n $ns wait --timeout=2m \\
+       --for=jsonpath='{.status.robustness}'=degraded \\
+       lhv/$volume
      bin/devcluster kubectl longhorn explain claim default/demo
-     bin/devcluster start-node $(printf '%s\n' "${nodes[@]}" | grep -v "^$node\$" | tail -n 1)
+     bin/devcluster start-node $other
 
   3. Delete the pod. Its Deployment starts another one, which finds the data:
      bin/devcluster kubectl delete pod -l app=demo

@@ -54,7 +54,8 @@ func TestTheDemo(t *testing.T) {
 			args: []string{"up"},
 			says: []string{
 				"demo: starting a cluster of 3 nodes", "demo: 3 objects", "3 nodes, 1 volume", "https://127.0.0.1:40001/", "a-token",
-				"bin/devcluster stop-node node-2", "bin/devcluster start-node node-2", "make demo-down", "demo: up after ",
+				"bin/devcluster stop-node node-2\n     bin/devcluster kubectl -n longhorn-system wait --timeout=2m \\\n" +
+					"       --for=jsonpath='{.status.robustness}'=degraded \\\n       lhv/pvc-1\n     bin/devcluster kubectl longhorn explain claim default/demo\n", "bin/devcluster start-node node-2", "make demo-down", "demo: up after ",
 			},
 			not: []string{"FAILED", "making the image for workloads"},
 			ran: []string{"up --nodes 3 --image-tar dist/longhorn-manager.tar --image-tar dist/workload.tar", "wait --for=create nodes.longhorn.io/node-1 nodes.longhorn.io/node-2 nodes.longhorn.io/node-3"},
