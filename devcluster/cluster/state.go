@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -184,9 +185,32 @@ func (l Layout) lock() (unlock func(), err error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another devcluster command works on %s; try again when it has ended", filepath.Clean(l.Dir))
+			return nil, fmt.Errorf("another devcluster command works on %s%s; try again when it has ended", filepath.Clean(l.Dir), holderOf(f))
 		}
 		return nil, fmt.Errorf("lock state directory %s: %w", filepath.Clean(l.Dir), err)
 	}
 	return func() { _ = f.Close() }, nil
+}
+
+// holderOf names the process that has the lock on a file, with its command; "": it is not known.
+func holderOf(f *os.File) string {
+	var stat unix.Stat_t
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil || unix.Fstat(int(f.Fd()), &stat) != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(locks)) {
+		// 1: FLOCK  ADVISORY  WRITE 4711 fe:00:12345 0 EOF
+		fields := strings.Fields(line)
+		if len(fields) < 6 || fields[1] != "FLOCK" || !strings.HasSuffix(fields[5], fmt.Sprintf(":%d", stat.Ino)) {
+			continue
+		}
+		command, err := os.ReadFile(filepath.Join("/proc", fields[4], "cmdline"))
+		if err != nil {
+			continue
+		}
+		text := strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
+		return fmt.Sprintf(" (process %s: %s)", fields[4], text)
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -116,7 +117,7 @@ func TestLockKeepsASecondCommandOut(t *testing.T) {
 	unlock, err := l.lock()
 	require.NoError(t, err)
 	_, err = l.lock()
-	assert.Error(t, err, "locked twice")
+	assert.ErrorContains(t, err, fmt.Sprintf("(process %d: ", os.Getpid()), "locked twice")
 	unlock()
 	again, err := l.lock()
 	require.NoError(t, err, "after unlock")
