@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds the kernel of the development cluster's guests. It adds two features that the kernel of Debian's package
-# user-mode-linux lacks: nftables for IP, and closing a connection from outside (SOCK_DESTROY). The build uses Debian's
-# linux-source-6.1 and the configuration of that package, with only the modules that guests use. The script prints the
+# Builds a kernel for the development cluster's guests, from the source of Debian 13's kernel. It adds two features that
+# the kernel of Debian's package user-mode-linux lacks: nftables for IP, and closing a connection from outside
+# (SOCK_DESTROY). The configuration is that of the package, with only the modules that guests use. The script prints the
 # directory, which contains the program "linux" and "modules/RELEASE". With LONGHORN_GUEST_KERNEL=DIRECTORY,
 # bin/devcluster starts guests with this kernel. The script needs root, a Debian mirror, the tools of a compiler, and
-# 2 GB while it runs.
+# 3 GB while it runs.
 # Usage: scripts/guestkernel.sh     (a second call is instant; everything stays in /var/cache/longhorn-guest-kernel)
 set -euo pipefail
 
-source=linux-source-6.1
-config=/usr/share/doc/user-mode-linux/config.gz
+suite=trixie
+source=linux-source-6.12
 tools=(gcc make flex bison bc xz-utils kmod libc6-dev)
 
 # Options in addition to Debian's configuration. The guests' modules are below; the script removes all others.
@@ -46,12 +46,11 @@ used='
 say() { echo "guestkernel: $*" >&2; }
 fail() { echo "guestkernel: $*" >&2; exit 1; }
 
-[ -r "$config" ] || fail "$config is missing: run scripts/setup"
 cache=${XDG_CACHE_HOME:-/var/cache}/longhorn-guest-kernel
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
-out=$cache/$(cat "$0" "$config" | sha256sum | cut -c1-16)
+out=$cache/$(sha256sum <"$0" | cut -c1-16)
 if [ -d "$out" ]; then
 	echo "$out"
 	exit 0
@@ -69,20 +68,33 @@ install_tools() {
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
 }
 
-# fetch unpacks the source of the kernel into $work.
+# from_suite runs apt-get with the packages of $suite on this machine's mirror, and with lists of its own.
+from_suite() {
+	apt-get -o Dir::State="$work/apt" -o Dir::Cache="$work/apt" -o Dir::Etc::sourcelist="$work/sources.list" \
+		-o Dir::Etc::sourceparts=/dev/null -o APT::Sandbox::User=root -qq "$@"
+}
+
+# fetch unpacks the source of the kernel and the configuration of the package user-mode-linux into $work.
 fetch() {
-	(cd "$work" && apt-get download -q -o APT::Sandbox::User=root "$source") >"$work/log" 2>&1 || {
+	local mirror
+	mirror=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages' 'Component: main' |
+		awk -v own="$(. /etc/os-release && echo "$VERSION_CODENAME")" '$1 == own { print $2; exit }')
+	[ -n "$mirror" ] || fail "this machine's apt has no source of its own release; run apt-get update"
+	mkdir -p "$work/apt/lists/partial" "$work/apt/archives/partial"
+	echo "deb $mirror $suite main" >"$work/sources.list"
+	(cd "$work" && from_suite update && from_suite download "$source" user-mode-linux) >"$work/log" 2>&1 || {
 		tail -5 "$work/log" >&2
-		fail "apt-get does not find $source; run apt-get update"
+		fail "apt-get does not find $source in $suite"
 	}
 	dpkg-deb --fsys-tarfile "$work"/"$source"_*.deb | tar -xO "./usr/src/$source.tar.xz" | tar -xJ -C "$work"
-	rm "$work"/"$source"_*.deb
+	dpkg-deb --fsys-tarfile "$work"/user-mode-linux_*.deb | tar -xO ./usr/share/doc/user-mode-linux/config.gz | zcat >"$work/config"
+	rm "$work"/*.deb
 }
 
 # configure writes the configuration into the source: Debian's, without unused modules, and with the additional options.
 configure() {
 	local m
-	zcat "$config" >.config
+	cp "$work/config" .config
 	{
 		echo "Module Size Used by"
 		for m in $used; do echo "$m 1 0"; done

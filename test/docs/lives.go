@@ -153,7 +153,6 @@ var notRunInline = map[string]string{
 	"kubectl longhorn explain node NODE":         "NODE stands for a node; blocks explain one by its name",
 	"kubectl taint node NODE node.kubernetes.io/out-of-service=nodeshutdown:NoExecute": "TestNodeIsCutOff",
 	"kubectl taint node NODE node.kubernetes.io/out-of-service-":                       "TestNodeIsCutOff",
-	"kubectl delete pod POD --force --grace-period=0":                                  "POD stands for a pod whose node was restarted",
 	"helm uninstall":                "it stands for the command of the block",
 	"helm install --take-ownership": "it stands for the whole command; Helm's own flag",
 	"kubectl -n longhorn-uninstall logs -f job/longhorn-uninstall":                             "it ends when the Job does; the block reads the log then",
