@@ -112,10 +112,10 @@ func ofClaimConditions(s *Snapshot, c *corev1.PersistentVolumeClaim, a claimFind
 		why, reason := nonempty(essenceOf(condition.Message)), string(condition.Type)
 		switch condition.Type {
 		case corev1.PersistentVolumeClaimControllerResizeError:
-			found = append(found, a.say(Warning, reason, "claim {claim} cannot grow", why, Step{"Fix what the message names, or request the old size again", describeClaim.Command}))
+			found = append(found, a.say(Warning, reason, "claim {claim} cannot grow", why, Step{"Fix the cause in the line above, or request the old size again", describeClaim.Command}))
 		case corev1.PersistentVolumeClaimNodeResizeError:
-			found = append(found, a.say(Warning, reason, "the volume of claim {claim} has grown, but its file system could not grow while it was mounted", why,
-				Step{"Stop all pods that use the claim (Used By), then start them again: the file system grows when the volume is mounted the next time", describeClaim.Command}))
+			found = append(found, a.say(Warning, reason, "the volume of claim {claim} has grown, but its file system could not grow", why,
+				Step{"Stop all pods that use the claim (Used By), then start them again: the growth is tried again when the volume is mounted", describeClaim.Command}))
 		case corev1.PersistentVolumeClaimVolumeModifyVolumeError:
 			found = append(found, a.say(Warning, reason, "claim {claim} cannot be changed as its VolumeAttributesClass requests", why, describeClaim))
 		case corev1.PersistentVolumeClaimFileSystemResizePending:

@@ -647,7 +647,7 @@ func TestAFileSystemThatCannotGrowMountedIsOneFinding(t *testing.T) {
 		t.Fatalf("it says %+v", found)
 	}
 	assert.Equal(t, "NodeResizeError", found[0].Reason)
-	assert.Equal(t, "the volume of claim shop/data has grown, but its file system could not grow while it was mounted", found[0].What)
+	assert.Equal(t, "the volume of claim shop/data has grown, but its file system could not grow", found[0].What)
 	assert.Equal(t, []string{"NodeExpandVolume failed to expand the volume : expanding volume shop/data (v): its file system cannot grow while it is mounted on this node, and keeps its size: " +
 		"resize of device /dev/longhorn/v failed: exit status 1: resize2fs: Permission denied to resize filesystem"}, found[0].Why)
 	assert.Contains(t, found[0].Next[0].Text, "Stop all pods that use the claim")

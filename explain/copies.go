@@ -106,7 +106,7 @@ func degradedSteps(s *Snapshot, v *longhorn.Volume, e *longhorn.Engine, p place)
 	switch {
 	case !lacksPlace:
 	case len(said) > 0:
-		steps = append(steps, Step{"Give the missing replica a place: see the steps of the problem that no disk fits", "kubectl longhorn explain volume {volume}"})
+		steps = append(steps, Step{"Give the missing replica a place: follow the steps of the finding about replicas without a place", "kubectl longhorn explain volume {volume}"})
 	case len(rejections(s, v, "")) > 0:
 		steps = append(steps, placementSteps(s, v, types.ReasonReplicaSchedulingFailure, p)...)
 	default:

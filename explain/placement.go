@@ -67,13 +67,16 @@ func placementSteps(s *Snapshot, v *longhorn.Volume, reason string, p place) []S
 		return nil
 	}
 	steps := append(closedSteps(s), absentSteps(s)...)
-	nodes := usableNodes(s)
+	nodes, mayReturn := usableNodes(s), len(steps) > 0
 	fewNodes := !scheduler.SettingsOf(s.values(), &v.Spec).NodeSoftAntiAffinity && nodes < v.Spec.NumberOfReplicas
 	if fewNodes {
-		steps = append(steps, Step{
-			fmt.Sprintf("The volume requests %d replicas on different nodes, and %d nodes can have one: add nodes, request fewer replicas, or allow several on one node (replicaSoftAntiAffinity: enabled)", v.Spec.NumberOfReplicas, nodes),
-			fmt.Sprintf(`kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"numberOfReplicas":%d}}'`, max(1, nodes)),
-		})
+		fewer := Step{
+			fmt.Sprintf("The volume requests %d replicas on different nodes, and %s can have one: add nodes, request fewer replicas, or allow several on one node (replicaSoftAntiAffinity: enabled)", v.Spec.NumberOfReplicas, plural(nodes, "node")), "",
+		}
+		if !mayReturn { // otherwise the replicas on the other nodes would be surplus when these nodes return
+			fewer.Command = fmt.Sprintf(`kubectl -n {ns} patch lhv {volume} --type merge -p '{"spec":{"numberOfReplicas":%d}}'`, max(1, nodes))
+		}
+		steps = append(steps, fewer)
 	}
 	lacks := rejections(s, v, "")
 	has := func(reason string) bool {

@@ -48,7 +48,7 @@ func inForce(s *Snapshot, setting *longhorn.Setting) []Finding {
 	case settings.EffectNone:
 		what += "; it has no effect yet in this release"
 	case settings.EffectTold:
-		what += "; it only reports"
+		what += "; it is read-only and shows a fact"
 	default:
 		what += "; it acts " + string(d.Effect)
 	}

@@ -99,7 +99,7 @@ func TestStepsOfADegradedVolumeGoByItsCause(t *testing.T) {
 		{"a replica has no place, as the condition says → its steps", func(w *world) {
 			unplaced(func(w *world) { w.Nodes[2].Spec.AllowScheduling = false })(w)
 			w.v.Status.Robustness, w.e.Status.Epoch.Members = longhorn.VolumeRobustnessDegraded, w.e.Status.Epoch.Members[:2]
-		}, "Give the missing replica a place: see the steps of the problem that no disk fits | kubectl longhorn explain volume v"},
+		}, "Give the missing replica a place: follow the steps of the finding about replicas without a place | kubectl longhorn explain volume v"},
 		{
 			"a node is down, and another replica is rebuilt → both", func(w *world) { down(w, 2); rebuilt(w, 3) },
 			"Bring back node n2, which has replica v-r-2; if it does not come back, another replica is created in 9m0s (replica-replenishment-wait-interval) | kubectl longhorn explain node n2\n" +

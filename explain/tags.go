@@ -26,7 +26,7 @@ func tagsOf(spec longhorn.VolumeSpec) string {
 // and its node.
 func tagStep(s *Snapshot, lacks []scheduler.Rejection, spec longhorn.VolumeSpec) Step {
 	if len(spec.NodeSelector)+len(spec.DiskSelector) == 0 {
-		return Step{"Allow volumes that request no tags on nodes and disks with tags, or remove these tags", "kubectl -n {ns} get lhs allow-empty-node-selector-volume allow-empty-disk-selector-volume"}
+		return Step{"Let volumes without tags use nodes and disks with tags (settings below), or remove the tags", "kubectl -n {ns} get lhs allow-empty-node-selector-volume allow-empty-disk-selector-volume"}
 	}
 	first := lacks[slices.IndexFunc(lacks, func(r scheduler.Rejection) bool { return r.Reason == scheduler.ReasonTagsNotFulfilled })]
 	return Step{fmt.Sprintf("The volume requests %s: add these tags where its replicas may be, for example", tagsOf(spec)), tagCommand(s, first, spec)}

@@ -87,7 +87,7 @@ func otherPodSteps(s *Snapshot, c *corev1.PersistentVolumeClaim, pv *corev1.Pers
 		where = " on node " + v.Status.CurrentNodeID
 	}
 	return []Step{
-		{"Delete the other pods that use the claim" + where + ", or run this pod on that node", place{"ns": c.Namespace, "name": c.Name}.command("kubectl -n {ns} describe pvc {name}")},
+		{"Delete the other pods that use the claim" + where + ", or run this pod on that node; a Deployment needs the strategy Recreate", place{"ns": c.Namespace, "name": c.Name}.command("kubectl -n {ns} describe pvc {name}")},
 		{"If pods on several nodes must use it at the same time, create a claim with access mode ReadWriteMany, and copy the data", ""},
 	}
 }

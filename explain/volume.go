@@ -147,7 +147,7 @@ func proof(s *Snapshot, v *longhorn.Volume) []string {
 func salvageSteps(s *Snapshot, v *longhorn.Volume, p place) []Step {
 	if len(members(s, v.Name)) > 0 {
 		return p.steps([]Step{{
-			"Or try the action Salvage on the web page: it starts the volume if one of these replicas suffices, or reports what is missing",
+			"Or try the action Salvage on the web page: it checks whether one of these replicas suffices, and reports what is missing",
 			"kubectl longhorn ui",
 		}, {
 			"The same with REST: docs/FEATURES.md, section REST, defines the function rest and the variable API",

@@ -58,7 +58,7 @@ func TestVolumesWithoutAPlaceAreExplained(t *testing.T) {
 		lacks("selectors without match → the tags", n3+scheduler.ReasonTagsNotFulfilled+": the disk lacks tags [ssd]", `patch lhn n3 --type merge -p '{"spec":{"disks":{"disk-1":{"tags":["ssd"]}}}}'`, func(w *world) {
 			w.v.Spec.DiskSelector = []string{"ssd"}
 		}),
-		lacks("another copy is there already → anti-affinity", n3+scheduler.ReasonAntiAffinity, `"numberOfReplicas":1`, func(w *world) {
+		lacks("another copy is there already → anti-affinity", n3+scheduler.ReasonAntiAffinity, "patch lhn n1", func(w *world) {
 			w.Replicas[1].Spec.NodeID, w.Replicas[1].Spec.DiskID = "n3", "uuid-n3"
 		}),
 		lacks("the disk lies on the volume itself → so", n3+scheduler.ReasonOnItself, "patch lhn n1", func(w *world) {
@@ -532,5 +532,16 @@ func TestVolumesInTransitionNeedNoAction(t *testing.T) {
 		w := newWorld()
 		w.v.Status.State = state
 		assert.Equal(t, "No action needed. If this lasts, see the engine's conditions and Events | kubectl -n longhorn-system describe lhe v-e-0", stepsOf(t, w, "volume v", reason))
+	}
+}
+
+// Replicas on nodes that return would be surplus, and removed.
+func TestNoCommandLowersTheReplicasWhileNodesMayReturn(t *testing.T) {
+	w := newWorld()
+	unplaced(func(*world) {})(w)
+	for _, f := range w.ask(t, "volume v") {
+		for _, step := range f.Next {
+			assert.NotContains(t, step.Command, "numberOfReplicas", step.Text)
+		}
 	}
 }

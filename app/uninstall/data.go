@@ -57,7 +57,7 @@ func (s State) isHandled(o Object) bool {
 	if s.hasDaemon("") {
 		return true
 	}
-	return s.isManagerInstalled() && s.Now.Before(o.DeletedAt.Add(s.untilDaemon("")))
+	return s.isInstalled(types.AppManager) && s.Now.Before(o.DeletedAt.Add(s.untilDaemon("")))
 }
 
 // untilDaemon returns how long to wait for a daemon on a node without one, or, if node is "", for any daemon. If the

@@ -3,6 +3,7 @@ package uninstall
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -18,14 +19,18 @@ type Object struct {
 	Finalizers      []string
 	Node            string // of replicas and pods
 	Ready           bool   // of pods and Kubernetes nodes
-	Provisioner     string // of StorageClasses; of Kubernetes' VolumeAttachments the attacher, of PersistentVolumes the driver
-	Volume          string // of PersistentVolumes, engines and replicas: the volume's name
+	// ReadySince is the time of the last change of Ready.
+	ReadySince  time.Time
+	Phase       string // of pods and PersistentVolumes
+	Provisioner string // of StorageClasses; of Kubernetes' VolumeAttachments the attacher, of PersistentVolumes the driver
+	Volume      string // of PersistentVolumes, engines and replicas: the volume's name
 	// ClaimNamespace and Claim, of PersistentVolumes, name the bound claim.
 	ClaimNamespace, Claim string
 	Value                 string // of settings
 	Path                  string // of replicas that were created: the directory of their data
 	Disk                  string // of replicas: the UUID
-	// Reason and Message are set for replicas that are not open and cannot be opened. They come from a condition.
+	// Reason and Message are set for replicas that are not open and cannot be opened, and for volumes whose device is in
+	// use. They come from a condition.
 	Reason, Message string
 	ReadyDisks      []string // of nodes: the UUIDs
 }
@@ -48,9 +53,8 @@ type State struct {
 	Objects map[Kind][]Object
 	// Elsewhere are DaemonSets and objects of this product's kinds in other namespaces than the given one.
 	Elsewhere map[Kind][]Object
-	// Users are the pods that use a volume, as <namespace>/<name>, by the volume's name. Pods on nodes that do not answer
-	// are not among them after Patience.
-	Users map[string][]string
+	// Users are the pods that may have a volume mounted, by the volume's name, sorted.
+	Users map[string][]Object
 	Now   time.Time
 	// Patience is Options.Patience.
 	Patience time.Duration
@@ -201,30 +205,6 @@ func nodesAndSettings(s State, p *Plan) {
 	deleteAll(append(unknown(s.of(definitions)), nodes, globalSettings)...)(s, p)
 }
 
-// usersOfVolumes waits for the pods that use volumes. Their kubelets need the CSI driver to unmount the volumes, and a
-// volume that is deleted is lost for them: a share would stop although pods have it mounted. Without a manager no pod
-// is waited for: the volumes are not served, and nothing would unmount them.
-func usersOfVolumes(s State, p *Plan) {
-	if !s.hasDaemon("") && !s.isManagerInstalled() {
-		return
-	}
-	for _, v := range s.of(volumes) {
-		if users := s.Users[v.Name]; len(users) > 0 {
-			p.Waits = append(p.Waits, fmt.Sprintf("pods %s, which use %s", firstNames(users), s.volumeText(v.Name)))
-		}
-	}
-}
-
-// volumeText names a volume by its claim, if it has one: "volume default/data (pvc-1)".
-func (s State) volumeText(name string) string {
-	for _, pv := range s.of(persistentVolumes) {
-		if pv.Volume == name && pv.Claim != "" {
-			return fmt.Sprintf("volume %s/%s (%s)", pv.ClaimNamespace, pv.Claim, name)
-		}
-	}
-	return "volume " + name
-}
-
 // newVolumes deletes the components that provision volumes, and waits for their pods, which finish their work. The
 // manager creates the StorageClass again while the ConfigMap exists, so an earlier stage deleted the ConfigMap.
 func newVolumes(s State, p *Plan) {
@@ -290,9 +270,9 @@ func theNamespace(s State, p *Plan) {
 	}
 }
 
-// isStuck reports whether a pod was deleted long ago and its kubelet does not answer.
+// isStuck reports whether a pod was deleted long ago and its kubelet has not answered for as long.
 func (s State) isStuck(o Object) bool {
-	return o.isDeleted() && !s.isAlive(o.Node) && !s.Now.Before(o.DeletedAt.Add(s.Patience))
+	return o.isDeleted() && s.silence(o.Node) >= max(s.Patience, 1) && !s.Now.Before(o.DeletedAt.Add(s.Patience))
 }
 
 func (s State) awaitPod(o Object, p *Plan) {
@@ -303,14 +283,18 @@ func (s State) awaitPod(o Object, p *Plan) {
 	p.Actions = append(p.Actions, Action{Verb: Force, Kind: pods, Object: o, Leaves: "node " + o.Node + " does not answer; processes of pod " + o.Name + " may run there until the node restarts"})
 }
 
-// isAlive reports whether a node's kubelet answers.
-func (s State) isAlive(node string) bool {
-	return slices.ContainsFunc(s.Objects[kubeNodes], func(o Object) bool { return o.Name == node && o.Ready })
-}
-
-// isManagerInstalled reports whether the daemons' DaemonSet exists and is not being deleted.
-func (s State) isManagerInstalled() bool {
-	return slices.ContainsFunc(s.of(daemonSets), func(d Object) bool { return d.Name == types.AppManager && !d.isDeleted() })
+// silence returns how long a node's kubelet has not answered; 0: it answers. A node without an object never answers.
+func (s State) silence(node string) time.Duration {
+	for _, o := range s.Objects[kubeNodes] {
+		switch {
+		case o.Name != node:
+		case o.Ready:
+			return 0
+		default:
+			return max(s.Now.Sub(o.ReadySince), 1)
+		}
+	}
+	return math.MaxInt64
 }
 
 // hasDaemon reports whether a daemon runs on a node, or, if node is "", on any node.

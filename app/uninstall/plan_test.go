@@ -113,36 +113,48 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestPodsThatUseVolumes: nothing is removed while a pod uses a volume that a manager serves.
+// TestPodsThatUseVolumes: nothing is removed while a pod may have a volume mounted, with and without a manager.
 func TestPodsThatUseVolumes(t *testing.T) {
 	w := confirmed(world{}.with(volumes, volume("v"), deleted(volume("w"), time.Minute)).
 		with(persistentVolumes, Object{Name: "pv", Provisioner: types.DriverName, Volume: "v", ClaimNamespace: "shop", Claim: "data"}).
-		with(configMaps, named(types.StorageClassConfigMap)))
-	set := Object{Name: types.AppManager, UID: "set", Labels: map[string]string{types.LabelApp: types.AppManager}}
-	users := map[string][]string{"v": {"shop/web-0", "shop/web-1"}, "w": {"shop/db-0"}, "gone": {"shop/x"}}
-	waits := []string{"pods shop/web-0, shop/web-1, which use volume shop/data (v)", "pods shop/db-0, which use volume w"}
+		with(configMaps, named(types.StorageClassConfigMap)).
+		with(kubeNodes, kubeNode("a", true), kubeNode("off", false), Object{Name: "silent", ReadySince: now.Add(-time.Second)}))
+	plugins := Object{Name: types.AppCSIPlugin, UID: "set"}
+	plugin := Object{Name: "csi-a", UID: "p", Node: "a", Ready: true, Labels: map[string]string{types.LabelApp: types.AppCSIPlugin}}
+	pod := func(name, node string) Object { return Object{Name: name, Namespace: "shop", Node: node} }
+	const long = patience + time.Second
 	for _, tc := range []struct {
 		name  string
 		w     world
-		users map[string][]string
+		users map[string][]Object
 		waits []string
 	}{
-		{"a daemon runs", w.with(pods, daemon("a")), users, waits},
-		{"the DaemonSet is there, no daemon is ready", w.with(daemonSets, set), users, waits},
-		{"no pod uses a volume", w.with(daemonSets, set), nil, nil},
-		{"the manager is gone", w, users, nil},
-		{"the DaemonSet is being deleted", w.with(daemonSets, deleted(set, time.Second)), users, nil},
+		{"no pod uses a volume", w, nil, nil},
+		{
+			"pods, the manager is gone → waits", w, map[string][]Object{"v": {pod("web-0", "a"), pod("web-1", "a")}, "w": {pod("db-0", "a")}, "gone": {pod("x", "a")}},
+			[]string{"pods shop/web-0, shop/web-1, which use volume shop/data (v)", "pods shop/db-0, which use volume w"},
+		},
+		{"a pod on a node that is off → waits, and says so", w, map[string][]Object{"w": {pod("db-0", "off")}}, []string{"pods shop/db-0 (node off does not answer), which use volume w"}},
+		{"a pod on a node without an object", w, map[string][]Object{"w": {pod("db-0", "gone")}}, []string{"pods shop/db-0 (node gone does not answer), which use volume w"}},
+		{"a pod in deletion, the CSI driver is there → waits", w.with(daemonSets, plugins), map[string][]Object{"w": {deleted(pod("db-0", "a"), long)}}, []string{"pods shop/db-0, which use volume w"}},
+		{"a pod in deletion, its node's CSI plugin still runs → waits", w.with(pods, plugin), map[string][]Object{"w": {deleted(pod("db-0", "a"), long)}}, []string{"pods shop/db-0, which use volume w"}},
+		{"a pod in deletion, nothing can unmount the volume", w, map[string][]Object{"w": {deleted(pod("db-0", "a"), time.Second)}}, nil},
+		{"a pod in deletion, the DaemonSet is being deleted", w.with(daemonSets, deleted(plugins, time.Second)), map[string][]Object{"w": {deleted(pod("db-0", "a"), time.Second)}}, nil},
+		{"a pod in deletion for long, its node is off for long", w.with(daemonSets, plugins), map[string][]Object{"w": {deleted(pod("db-0", "off"), long)}}, nil},
+		{"a pod in deletion, its node is off for long → waits", w.with(daemonSets, plugins), map[string][]Object{"w": {deleted(pod("db-0", "off"), time.Second)}}, []string{"pods shop/db-0 (node off does not answer), which use volume w"}},
+		{"a pod in deletion for long, its node has just become silent → waits", w.with(daemonSets, plugins), map[string][]Object{"w": {deleted(pod("db-0", "silent"), long)}}, []string{"pods shop/db-0 (node silent does not answer), which use volume w"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := tc.w.state()
 			s.Users = tc.users
 			p := plan(s)
-			assert.Equal(t, tc.waits, p.Waits)
 			if tc.waits == nil {
 				assert.Equal(t, []string{"delete configmaps/longhorn-storageclass"}, did(p))
-			} else {
-				assert.Empty(t, p.Actions)
+				return
 			}
+			assert.Equal(t, "pods that use volumes", p.Stage)
+			assert.Equal(t, tc.waits, p.Waits)
+			assert.Empty(t, p.Actions)
 		})
 	}
 }

@@ -56,6 +56,8 @@ func Run(ctx context.Context, o Options) error {
 		p, err := round(ctx, o)
 		removed = append(removed, p.Removed...)
 		switch {
+		case errors.As(err, new(*RefusedError)):
+			return err
 		case err != nil:
 			fmt.Fprintf(o.Out, "retrying: %v\n", err)
 		case p.Refused != "":
@@ -147,53 +149,6 @@ func observe(ctx context.Context, o Options) (State, error) {
 	return s, o.findUsers(ctx, &s)
 }
 
-// findUsers finds the pods that use volumes, through their claims. If the account may not read pods, the round fails:
-// the plan would delete volumes in use.
-func (o Options) findUsers(ctx context.Context, s *State) error {
-	s.Users = map[string][]string{}
-	inNamespace := map[string][]unstructured.Unstructured{}
-	for _, pv := range s.of(persistentVolumes) {
-		exists := func(v Object) bool { return v.Name == pv.Volume }
-		if pv.Claim == "" || !slices.ContainsFunc(s.of(volumes), exists) {
-			continue
-		}
-		list, known := inNamespace[pv.ClaimNamespace]
-		if !known {
-			found, err := o.Client.Resource(pods.GroupVersionResource).Namespace(pv.ClaimNamespace).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return fmt.Errorf("list pods of namespace %s: %w", pv.ClaimNamespace, err)
-			}
-			list = found.Items
-			inNamespace[pv.ClaimNamespace] = list
-		}
-		for i := range list {
-			if uses(&list[i], pv.Claim) && !s.isStuck(objectOf(&list[i])) {
-				s.Users[pv.Volume] = append(s.Users[pv.Volume], pv.ClaimNamespace+"/"+list[i].GetName())
-			}
-		}
-	}
-	return nil
-}
-
-// uses reports whether a pod has a claim among its volumes and may have it mounted: the pod is on a node and has not
-// terminated. The claim of a generic ephemeral volume is named after the pod and the volume.
-func uses(pod *unstructured.Unstructured, claim string) bool {
-	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
-	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
-	if node == "" || phase == "Succeeded" || phase == "Failed" {
-		return false
-	}
-	list, _, _ := unstructured.NestedSlice(pod.Object, "spec", "volumes")
-	return slices.ContainsFunc(list, func(v any) bool {
-		volume, _ := v.(map[string]any)
-		if _, isEphemeral := volume["ephemeral"]; isEphemeral {
-			return claim == fmt.Sprintf("%s-%s", pod.GetName(), volume["name"])
-		}
-		name, _, _ := unstructured.NestedString(volume, "persistentVolumeClaim", "claimName")
-		return name == claim
-	})
-}
-
 func (o Options) list(ctx context.Context, k Kind, s *State) error {
 	opts := metav1.ListOptions{}
 	if k == namespaces {
@@ -243,11 +198,20 @@ func objectOf(u *unstructured.Unstructured) Object {
 		o.Path = types.ReplicaDataPath(text("spec", "diskPath"), text("spec", "dataDirectoryName"))
 	}
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	o.Ready = condition(conditions, types.ConditionReady)["status"] == "True"
+	ready := condition(conditions, types.ConditionReady)
+	o.Ready = ready["status"] == "True"
+	if since, ok := ready["lastTransitionTime"].(string); ok {
+		o.ReadySince, _ = time.Parse(time.RFC3339, since) // zero if it has another form: long ago
+	}
 	if c := condition(conditions, types.ConditionInstanceCreation); c["status"] == "False" {
 		o.Reason, _ = c["reason"].(string)
 		o.Message, _ = c["message"].(string)
 	}
+	if c := condition(conditions, types.ConditionDeviceInUse); c["status"] == "True" {
+		o.Reason, _ = c["reason"].(string)
+		o.Message, _ = c["message"].(string)
+	}
+	o.Phase = text("status", "phase")
 	o.Disk, o.ReadyDisks = text("spec", "diskID"), readyDisks(u)
 	return o
 }

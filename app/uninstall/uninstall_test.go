@@ -2,16 +2,12 @@ package uninstall
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
@@ -55,80 +51,6 @@ func TestUninstallWithTheManagerRunning(t *testing.T) {
 	c.expectNothingLeft()
 	assert.ElementsMatch(t, []string{"/disk/replicas/v-a", "/disk/replicas/v-b"}, c.removed, "the daemons remove the data")
 	assert.NotContains(t, c.out.String(), "stays in")
-}
-
-// TestNothingIsRemovedWhileAPodUsesAVolume: the installation stays complete until the pod is gone.
-func TestNothingIsRemovedWhileAPodUsesAVolume(t *testing.T) {
-	c := newCluster(t)
-	c.install(true, "a", "b")
-	c.confirm()
-	require.NoError(t, unstructured.SetNestedStringMap(c.get(persistentVolumes, "pv").Object, map[string]string{"namespace": "shop", "name": "data"}, "spec", "claimRef"))
-	pod := func(name, namespace, claim, phase string) {
-		volume := map[string]any{"name": "x", "persistentVolumeClaim": map[string]any{"claimName": claim}}
-		c.add(pods, name, map[string]any{
-			"spec":   map[string]any{"nodeName": "a", "volumes": []any{map[string]any{"name": "empty", "emptyDir": map[string]any{}}, volume}},
-			"status": map[string]any{"phase": phase},
-		}).SetNamespace(namespace)
-	}
-	pod("db-0", "shop", "data", "Running")
-	pod("done", "shop", "data", "Succeeded")
-	pod("web", "shop", "other", "Running")
-	pod("elsewhere", "store", "data", "Running")
-	unscheduled := c.add(pods, "unscheduled", map[string]any{
-		"spec": map[string]any{"volumes": []any{map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "data"}}}},
-	})
-	unscheduled.SetNamespace("shop")
-
-	s, err := observe(t.Context(), c.options(false))
-	require.NoError(t, err)
-	assert.Equal(t, map[string][]string{"v": {"shop/db-0"}}, s.Users)
-	p := plan(s)
-	assert.Empty(t, p.Actions)
-	assert.Equal(t, []string{"pods shop/db-0, which use volume shop/data (v)"}, p.Waits)
-}
-
-// TestARoundFailsIfUsersCannotBeSeen: without the right to read pods, a volume in use would be deleted.
-func TestARoundFailsIfUsersCannotBeSeen(t *testing.T) {
-	c := newCluster(t)
-	c.install(true, "a", "b")
-	c.confirm()
-	require.NoError(t, unstructured.SetNestedStringMap(c.get(persistentVolumes, "pv").Object, map[string]string{"namespace": "shop", "name": "data"}, "spec", "claimRef"))
-	c.client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		return a.GetNamespace() == "shop", nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no right"))
-	})
-	p, err := round(t.Context(), c.options(false))
-	require.ErrorContains(t, err, "list pods of namespace shop")
-	assert.Empty(t, p.Actions)
-	assert.Equal(t, []string{"v"}, c.names(volumes))
-}
-
-func TestUses(t *testing.T) {
-	claimed := map[string]any{"name": "x", "persistentVolumeClaim": map[string]any{"claimName": "data"}}
-	ephemeral := map[string]any{"name": "scratch", "ephemeral": map[string]any{}}
-	for name, tc := range map[string]struct {
-		volume      map[string]any
-		node, phase string
-		claim       string
-		want        bool
-	}{
-		"a running pod":                       {claimed, "a", "Running", "data", true},
-		"a pod that starts":                   {claimed, "a", "Pending", "data", true},
-		"a pod without a node":                {claimed, "", "Pending", "data", false},
-		"a pod that has ended":                {claimed, "a", "Failed", "data", false},
-		"another claim":                       {claimed, "a", "Running", "other", false},
-		"a generic ephemeral volume":          {ephemeral, "a", "Running", "web-scratch", true},
-		"another pod's ephemeral volume":      {ephemeral, "a", "Running", "db-scratch", false},
-		"no volume, and a claim without name": {map[string]any{}, "a", "Running", "data", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := &unstructured.Unstructured{Object: map[string]any{
-				"metadata": map[string]any{"name": "web"},
-				"spec":     map[string]any{"nodeName": tc.node, "volumes": []any{tc.volume}},
-				"status":   map[string]any{"phase": tc.phase},
-			}}
-			assert.Equal(t, tc.want, uses(pod, tc.claim))
-		})
-	}
 }
 
 func TestUninstallWithTheManagerGone(t *testing.T) {

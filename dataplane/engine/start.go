@@ -259,7 +259,7 @@ func (e *Engine) putInForce(next membership.Epoch, quit <-chan struct{}) bool {
 	return true
 }
 
-// An engine with a node that was cut off has lost its remote members. It serves nothing until the API object has
+// An engine on a node that was cut off has lost its remote members. It serves nothing until the API object has
 // recorded an epoch without them. That never happens if another engine has taken over the volume in the meantime. Then
 // the users of the device would wait until an administrator ends this engine, although the members know of the other
 // engine. So while the engine waits, it asks these members, and it learns of the other engine as soon as it reaches one
