@@ -74,7 +74,8 @@ func nothingFits(s *Snapshot, spec longhorn.VolumeSpec, lack *scheduler.Unschedu
 		Step{"Fix what the lines above say about nodes and disks; the claim is retried automatically", "kubectl longhorn status"})
 }
 
-// largestFor returns the size in bytes of the largest volume that could be created now, up to the size of spec; 0: none.
+// largestFor returns the size in bytes of the largest volume that could be created now, up to the size of spec; 0:
+// none.
 func largestFor(cluster scheduler.Snapshot, spec longhorn.VolumeSpec, fewer bool) int64 {
 	units := sort.Search(int(int64(spec.Size)/sizeUnit), func(units int) bool {
 		return noRoomFor(cluster, spec, (int64(units)+1)*sizeUnit, fewer) != nil

@@ -183,7 +183,7 @@ func (l Layout) lock() (unlock func(), err error) {
 		return nil, fmt.Errorf("open state directory: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = f.Close()
+		defer func() { _ = f.Close() }()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("another devcluster command works on %s%s; try again when it has ended", filepath.Clean(l.Dir), holderOf(f))
 		}
