@@ -351,8 +351,9 @@ type rig struct {
 	recorded membership.Epoch
 	clock    *clocktesting.FakeClock
 	// wrap, if set, creates a wrapper between the engine and a session.
-	wrap func(d *disk, s *session) Replica
-	api  api
+	wrap     func(d *disk, s *session) Replica
+	releases []func() // each ends a wait that the test has caused
+	api      api
 }
 
 // api simulates the API object and its controllers.
@@ -488,6 +489,9 @@ func (r *rig) start(generation int64, adjust ...func(*Config)) (*Engine, chan st
 	r.api.kicks[e] = kick
 	r.api.mu.Unlock()
 	r.t.Cleanup(func() {
+		for _, release := range r.releases { // the engine waits for what the test holds
+			release()
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := e.Stop(ctx); err != nil {

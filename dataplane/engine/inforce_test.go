@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +20,8 @@ func (d *disk) asks() []bool {
 	return append([]bool{}, d.asked...)
 }
 
-// hold delays the questions to some disks until release; arrived receives the name of each disk that got one.
+// hold delays the questions to some disks until release, or until the first engine stops at the end of the test. arrived
+// receives the name of each disk that got one.
 func (r *rig) hold(names ...string) (arrived chan string, release func()) {
 	arrived, gate := make(chan string, 100), make(chan struct{})
 	for _, name := range names {
@@ -31,14 +33,8 @@ func (r *rig) hold(names ...string) (arrived chan string, release func()) {
 			}
 		}
 	}
-	open := false
-	release = func() {
-		if !open {
-			open = true
-			close(gate)
-		}
-	}
-	r.t.Cleanup(release)
+	release = sync.OnceFunc(func() { close(gate) })
+	r.releases = append(r.releases, release)
 	return arrived, release
 }
 
@@ -80,6 +76,10 @@ func TestOneMemberThatDoesNotAnswerLeavesItUnconfirmed(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			first := r.asked(ctx, e)
 			<-arrived
+			isAsked := func(times int) func() bool {
+				return func() bool { return len(r.disk("c").asks()) == times }
+			}
+			require.Eventually(t, isAsked(1), 10*time.Second, time.Millisecond)
 			cancel()
 			assert.Equal(t, Unconfirmed, <-first)
 
@@ -87,7 +87,7 @@ func TestOneMemberThatDoesNotAnswerLeavesItUnconfirmed(t *testing.T) {
 			// later time.
 			ctx, cancel = context.WithCancel(t.Context())
 			second := r.asked(ctx, e)
-			require.Eventually(t, func() bool { return len(r.disk("c").asks()) == 2 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, isAsked(2), 10*time.Second, time.Millisecond)
 			r.expectUnansweredQuestion(second)
 			cancel()
 			assert.Equal(t, Unconfirmed, <-second)
