@@ -139,6 +139,12 @@ func openMap(f fsys.File, title, uid string, n layers.File, blocks int64, cache 
 	return &mapFile{file: f, title: title, uid: uid, n: n, bytes: mapFileBytes(blocks), cache: cache}, nil
 }
 
+// covers reports whether the map has a place for the bits of a sector.
+func (m *mapFile) covers(sector int64) bool {
+	page, _ := mapPlace(sector)
+	return (page+1)*mapPageBytes <= m.bytes
+}
+
 // page returns one page of the file. The caller must not change it.
 func (m *mapFile) page(page int64) ([]byte, error) {
 	if b := m.cache.get(m, page); b != nil {

@@ -56,6 +56,17 @@ func (s *byteSet) add(b byte)      { s[b/64] |= 1 << (b % 64) }
 func (s *byteSet) has(b byte) bool { return s[b/64]&(1<<(b%64)) != 0 }
 
 func newPlayer() (*player, error) {
+	p, err := newReplica(testSize)
+	if err != nil {
+		return nil, err
+	}
+	p.now = make([]byte, testSize)
+	p.settle()
+	return p, p.open()
+}
+
+// newReplica returns a player with a replica of a size, and without a model. The replica is not open.
+func newReplica(size int64) (*player, error) {
 	p := &player{f: memfs.New(), boot: 1, snaps: map[layers.Point][]byte{}, under: map[int64]byte{}, entries: 16}
 	p.f.MkdirAll(testDir)
 	d, err := p.f.OpenDir(testDir)
@@ -66,12 +77,10 @@ func newPlayer() (*player, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(data.Truncate(testSize), data.Sync(), d.Sync(), Create(d, testUID), d.Close()); err != nil {
+	if err := errors.Join(data.Truncate(size), data.Sync(), d.Sync(), Create(d, testUID), d.Close()); err != nil {
 		return nil, err
 	}
-	p.now = make([]byte, testSize)
-	p.settle()
-	return p, p.open()
+	return p, nil
 }
 
 func (p *player) bootID() string { return fmt.Sprintf("boot-%d", p.boot) }

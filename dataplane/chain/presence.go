@@ -48,12 +48,13 @@ func (p *presence) believe(blocks int64) {
 	}
 }
 
-// window returns the blocks [first, first+n).
+// window returns the blocks [first, first+n). A block past the end of the map is absent: the volume has grown since the
+// file was sealed.
 func (p *presence) window(first, n int64) (window, error) {
 	w := window{first: first, n: n, has: newBitset(n), durable: newBitset(n)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for sector := first / blocksPerSector; sector*blocksPerSector < first+n; sector++ {
+	for sector := first / blocksPerSector; sector*blocksPerSector < first+n && p.bits.covers(sector); sector++ {
 		bits, err := p.bits.bits(sector)
 		if err != nil {
 			return window{}, err
