@@ -15,30 +15,40 @@ func (m *merge) piece(ctx context.Context, first, n int64) error {
 	}
 	moved := overlay{}
 	for _, step := range layers.PieceSteps(m.direction) {
-		var err error
-		switch step {
-		case layers.CopyUp:
-			err = m.copyUp(ctx, first, n, moved)
-		case layers.CopyDown:
-			err = m.copyDown(ctx, first, n, moved)
-		case layers.PunchLower:
-			err = m.punchLower(first, n)
-		case layers.PunchUpper:
-			err = m.punchMoved(first, n, moved)
-		default:
-			if len(moved) > 0 {
-				err = locked(&m.c.flushing, func() error { return m.sync(step, moved) })
-			}
-		}
-		if err != nil {
+		if err := m.step(ctx, step, first, n, moved); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sync does one step that changes or syncs a map, or syncs data. The caller holds flushing.
+// step does one step of a piece.
+func (m *merge) step(ctx context.Context, step layers.MergeStep, first, n int64, moved overlay) error {
+	if err := m.c.usable(); err != nil {
+		return err
+	}
+	switch step {
+	case layers.CopyUp:
+		return m.copyUp(ctx, first, n, moved)
+	case layers.CopyDown:
+		return m.copyDown(ctx, first, n, moved)
+	case layers.PunchLower:
+		return m.punchLower(first, n)
+	case layers.PunchUpper:
+		return m.punchMoved(first, n, moved)
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	return locked(&m.c.flushing, func() error { return m.sync(step, moved) })
+}
+
+// sync does one step that changes or syncs a map, or syncs data. The caller holds flushing. The kernel reports lost data
+// of a map once. If a user's flush has received this report, the chain has failed, and no step may succeed after it.
 func (m *merge) sync(step layers.MergeStep, moved overlay) error {
+	if err := m.c.usable(); err != nil {
+		return err
+	}
 	upper, lower := m.upper.presence(), m.lower.presence() // lower is nil for the lowest file
 	switch step {
 	case layers.SyncUpperData:
@@ -173,6 +183,9 @@ func (m *merge) punchLower(first, n int64) error {
 		return nil
 	}
 	m.c.awaitReaders()
+	if err := m.c.usable(); err != nil {
+		return err
+	}
 	for start, end := range runs(n, punches) {
 		if err := m.lower.free((first+start)*layers.BlockBytes, (end-start)*layers.BlockBytes); err != nil {
 			return err
@@ -187,6 +200,9 @@ func (m *merge) punchMoved(first, n int64, moved overlay) error {
 		return nil
 	}
 	m.c.awaitReaders()
+	if err := m.c.usable(); err != nil {
+		return err
+	}
 	for start, end := range runs(n, func(b int64) bool { return moved.has(first + b) }) {
 		if err := m.upper.free((first+start)*layers.BlockBytes, (end-start)*layers.BlockBytes); err != nil {
 			return err

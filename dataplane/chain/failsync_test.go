@@ -1,0 +1,67 @@
+package chain
+
+import (
+	"context"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
+)
+
+// mergeable returns a replica whose head, file 2, is about to be merged with file 1: up into the head.
+func mergeable(t *testing.T) *player {
+	t.Helper()
+	p := start(t)
+	do(t, func() error { return p.write(0, 2*block) }, p.snapshot,
+		func() error { return p.write(3*block, 4*block) }, p.flush, func() error { return p.remove(0) })
+	return p
+}
+
+// A user's flush fails between two steps of a merge. The kernel has reported the loss, so the merge's own sync of the
+// map would succeed. The merge must not count the bits, and must not punch what they hide.
+func TestAMergeStopsWhenAFlushHasFailed(t *testing.T) {
+	ctx := context.Background()
+	for name, until := range map[string]layers.MergeStep{
+		"before the map is synced": layers.SetUpperBits,
+		"before the bits count":    layers.SyncUpperMap,
+		"before the punch":         layers.ShowUpperBits,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := mergeable(t)
+			m := p.c.nextMerge()
+			do(t, m.open, func() error { return m.decide(ctx) }, m.before)
+			require.Equal(t, layers.Up, m.direction)
+			m.buffer = make([]byte, copyBlocks*layers.BlockBytes)
+			moved, n := overlay{}, m.blocks()
+			failed, punched := false, false
+			p.f.Before(func(op memfs.Op) error {
+				punched = punched || op.Kind == "punch" && op.Name == lowestName
+				return nil
+			})
+			for _, step := range layers.PieceSteps(layers.Up) {
+				err := m.step(ctx, step, 0, n, moved)
+				if failed {
+					require.ErrorIs(t, err, syscall.EIO, "step %d", step)
+					continue
+				}
+				require.NoError(t, err)
+				if step == until {
+					failed = true
+					do(t, func() error { return p.write(8*block, block) })
+					p.f.FailSync("2.map", 1)
+					require.ErrorIs(t, p.c.Datasync(), syscall.EIO)
+				}
+			}
+			m.forgetCopied()
+			require.False(t, punched)
+			p.f.Kill()
+			require.NoError(t, p.open())
+			got := make([]byte, 2*block)
+			require.NoError(t, p.c.ReadAt(got, 0))
+			require.Equal(t, p.now[:2*block], got, "the old content of the copied blocks is on the disk")
+		})
+	}
+}
