@@ -126,10 +126,15 @@ func (c *Chain) fail(err error) error {
 // check ends the chain on each error of the disk except a lack of space. The kernel reports each loss of written data
 // once for each opening, so no call may ignore it.
 func (c *Chain) check(err error) error {
-	if err != nil && !isNoSpace(err) && !errors.Is(err, ErrRange) {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errSync):
 		return c.fail(err)
+	case isNoSpace(err), errors.Is(err, ErrRange):
+		return err
 	}
-	return err
+	return c.fail(err)
 }
 
 // usable returns why the chain cannot be changed.

@@ -34,6 +34,10 @@ var (
 	ErrReadOnly = errors.New("the layers are open for reading only")
 )
 
+// errSync says that a sync of data or of a map has failed. It is never harmless, whatever the cause: a file system may
+// report ENOSPC for data that it could not write out, and this data is lost.
+var errSync = errors.New("a sync has failed")
+
 // isNoSpace reports whether a change failed only because the disk is full. Such a failure loses nothing.
 func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)

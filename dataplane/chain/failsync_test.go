@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
@@ -64,4 +65,61 @@ func TestAMergeStopsWhenAFlushHasFailed(t *testing.T) {
 			require.Equal(t, p.now[:2*block], got, "the old content of the copied blocks is on the disk")
 		})
 	}
+}
+
+// A file system may report ENOSPC for data that it could not write out. Then the data is lost, so the merge must not
+// treat the error as a lack of space for its copy.
+func TestNoSpaceFromASyncOfAMergeEndsTheChain(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T) *player{
+		"up": mergeable,
+		"down, and the lower map grows": func(t *testing.T) *player {
+			p, want := startGrown(t, 9)
+			do(t, func() error { return p.fill(want, farBlock*block, block, 3) }, func() error { return p.remove(1) })
+			return p
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			struck := 0
+			for nth := 1; ; nth++ {
+				p := prepare(t)
+				existing := map[string]bool{}
+				for _, n := range fileNumbers(p.c.Layers()) {
+					existing[dataName(n)], existing[mapName(n)] = true, true
+				}
+				count := 0
+				p.f.Before(func(op memfs.Op) error {
+					if (op.Kind == "datasync" || op.Kind == "sync") && existing[op.Name] {
+						if count++; count == nth {
+							return syscall.ENOSPC
+						}
+					}
+					return nil
+				})
+				_, err := p.c.Merge(context.Background())
+				if count < nth {
+					require.NoError(t, err)
+					break
+				}
+				struck++
+				require.ErrorIs(t, err, syscall.ENOSPC)
+				require.ErrorIs(t, p.c.Err(), syscall.ENOSPC, "sync %d", nth)
+				p.f.Before(nil)
+				require.Error(t, p.c.Datasync(), "sync %d", nth)
+			}
+			assert.GreaterOrEqual(t, struck, 3)
+		})
+	}
+}
+
+// Growth syncs the map of the head.
+func TestNoSpaceFromTheSyncOfAGrowthEndsTheChain(t *testing.T) {
+	p, _ := startGrown(t, 1)
+	p.f.Before(func(op memfs.Op) error {
+		if op.Kind == "sync" && op.Name == "3.map" {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	require.ErrorIs(t, p.c.Truncate(2*largeSize), syscall.ENOSPC)
+	require.ErrorIs(t, p.c.Err(), syscall.ENOSPC)
 }

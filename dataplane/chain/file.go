@@ -267,11 +267,12 @@ func (f *file) writeZeroes(off, length int64) error {
 }
 
 // syncData makes the data durable. It fails if any opening has received a report of lost data since the last call.
+// Errors wrap errSync.
 func (f *file) syncData() error {
-	if err := f.data.Datasync(); err != nil {
-		return err
+	if err := errors.Join(f.data.Datasync(), f.probe.WriteError()); err != nil {
+		return fmt.Errorf("%s: %w: %w", dataName(f.n), errSync, err)
 	}
-	return f.probe.WriteError()
+	return nil
 }
 
 // grow makes the file larger. The map is durably larger before the data is.

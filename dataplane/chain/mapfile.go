@@ -203,7 +203,7 @@ func (m *mapFile) write(sector int64, bits []byte) error {
 	return nil
 }
 
-// grow makes room for a larger number of blocks, durably.
+// grow makes room for a larger number of blocks, durably. Errors of the sync wrap errSync.
 func (m *mapFile) grow(blocks int64) error {
 	to := mapFileBytes(blocks)
 	if to <= m.bytes {
@@ -213,7 +213,7 @@ func (m *mapFile) grow(blocks int64) error {
 		return fmt.Errorf("%s: %w", m.title, err)
 	}
 	if err := m.file.Sync(); err != nil {
-		return fmt.Errorf("%s: %w", m.title, err)
+		return fmt.Errorf("%s: %w: %w", m.title, errSync, err)
 	}
 	m.bytes = to
 	return nil

@@ -205,10 +205,14 @@ func (m *merge) before() error {
 	}
 	m.c.flushing.Lock()
 	defer m.c.flushing.Unlock()
-	if err := m.lower.grow(m.upper.size.Load()); err != nil {
+	if err := m.c.usable(); err != nil {
 		return err
 	}
-	return m.lower.syncData()
+	err := m.lower.grow(m.upper.size.Load())
+	if err == nil {
+		err = m.lower.syncData()
+	}
+	return m.c.check(err) // under the lock: a flush that follows does not receive the report again
 }
 
 func (m *merge) removeRecent() error {
@@ -236,9 +240,7 @@ func (m *merge) after(ctx context.Context) error {
 		case layers.PunchAbsent:
 			err = m.punchAbsent(ctx)
 		case layers.SyncUpperData:
-			m.c.flushing.Lock()
-			err = m.upper.syncData()
-			m.c.flushing.Unlock()
+			err = locked(&m.c.flushing, func() error { return m.sync(step, nil) })
 		default:
 			panic(fmt.Sprintf("BUG: step %d after the pieces of a merge", step))
 		}

@@ -45,10 +45,21 @@ func (m *merge) step(ctx context.Context, step layers.MergeStep, first, n int64,
 
 // sync does one step that changes or syncs a map, or syncs data. The caller holds flushing. The kernel reports lost data
 // of a map once. If a user's flush has received this report, the chain has failed, and no step may succeed after it.
+//
+// Each error ends the chain, also a lack of space, and before the lock is released. After a failed sync, the next flush
+// would succeed over the loss. After bits that were written in part, a user's failed write may punch a block whose bit
+// the next flush makes durable.
 func (m *merge) sync(step layers.MergeStep, moved overlay) error {
 	if err := m.c.usable(); err != nil {
 		return err
 	}
+	if err := m.doSync(step, moved); err != nil {
+		return m.c.fail(err)
+	}
+	return nil
+}
+
+func (m *merge) doSync(step layers.MergeStep, moved overlay) error {
 	upper, lower := m.upper.presence(), m.lower.presence() // lower is nil for the lowest file
 	switch step {
 	case layers.SyncUpperData:

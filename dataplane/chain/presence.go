@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -181,8 +182,13 @@ func (p *presence) clear(blocks overlay) error {
 	return nil
 }
 
-// sync makes all written bits durable. Readers do not wait for it.
-func (p *presence) sync() error { return p.bits.file.Datasync() }
+// sync makes all written bits durable. Readers do not wait for it. Errors wrap errSync.
+func (p *presence) sync() error {
+	if err := p.bits.file.Datasync(); err != nil {
+		return fmt.Errorf("%s: %w: %w", p.bits.title, errSync, err)
+	}
+	return nil
+}
 
 // shown lets the written bits count, after a sync.
 func (p *presence) shown() {
