@@ -124,12 +124,13 @@ func (c *Chain) fail(err error) error {
 }
 
 // check ends the chain on each error of the disk except a lack of space. The kernel reports each loss of written data
-// once for each opening, so no call may ignore it.
+// once for each opening, so no call may ignore it. After an uncertain replacement of the list, a lack of space is not
+// harmless either: the list may already name the new files.
 func (c *Chain) check(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errSync):
+	case errors.Is(err, errSync), errors.Is(err, ErrUncertain):
 		return c.fail(err)
 	case isNoSpace(err), errors.Is(err, ErrRange):
 		return err
