@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -245,9 +245,10 @@ func onlyListed(p *player) error {
 		}
 	}
 	for _, name := range names {
+		n, kind, _ := parseName(name)
 		if want[name] {
 			delete(want, name)
-		} else if n, kind, _ := parseName(name); kind != ".recent" || !strings.Contains(fmt.Sprint(files[1:]), fmt.Sprint(n)) {
+		} else if kind != ".recent" || n == files[0] || !slices.Contains(p.c.Layers().Unsealed(), n) {
 			return fmt.Errorf("%s is left", name)
 		}
 	}

@@ -142,7 +142,7 @@ func (c *Chain) clean(leftovers []string) error {
 // compare decides about each layer file of a directory, and returns the names to remove. Other names are not its
 // concern.
 func compare(l layers.Chain, names []string) (leftovers []string, err error) {
-	files := fileNumbers(l)
+	files, unsealed := fileNumbers(l), l.Unsealed()
 	var found []layers.File
 	for _, name := range names {
 		n, kind, ok := parseName(name)
@@ -155,10 +155,13 @@ func compare(l layers.Chain, names []string) (leftovers []string, err error) {
 		case layers.Remove:
 			leftovers = append(leftovers, name)
 		case layers.Keep:
-			if kind == ".img" {
+			switch {
+			case kind == ".img":
 				found = append(found, n)
-			} else if n == files[0] {
+			case n == files[0]:
 				leftovers = append(leftovers, name) // it was not the lowest file before
+			case kind == ".recent" && !slices.Contains(unsealed, n):
+				leftovers = append(leftovers, name) // it was not sealed before
 			}
 		}
 	}

@@ -67,14 +67,16 @@ func (c *Chain) settle(unsealed, merged []*file) error {
 	return nil
 }
 
-// opening has the facts about the time since recent was written. Files of different boots mean that an opening of this
-// boot was interrupted; then the entries of the other boot do not count, and the ones of this boot are none.
+// opening has the facts about the time since recent was written.
 func (c *Chain) opening(recents []*recent, failed bool) layers.Opening {
-	o := layers.Opening{SameBoot: c.opts.BootID != "", FailedSync: c.opts.FailedSync || failed, SameSuperblock: c.opts.SameSuperblock}
+	o := layers.Opening{FailedSync: c.opts.FailedSync || failed, SameSuperblock: c.opts.SameSuperblock}
+	active := c.state.Load().active().n
+	var found []layers.Recent
 	for _, r := range recents {
-		o.SameBoot = o.SameBoot && r.boot == c.opts.BootID
+		found = append(found, layers.Recent{SameBoot: r.boot == c.opts.BootID, Active: r.n == active, Empty: len(r.log) == 0})
 		o.FailedSync = o.FailedSync || r.failed && r.boot == c.opts.BootID
 	}
+	o.SameBoot = c.opts.BootID != "" && layers.SameBoot(found)
 	return o
 }
 

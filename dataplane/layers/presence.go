@@ -51,6 +51,26 @@ const (
 // data started gets no bit by this flush. A flush without entries needs only SyncData.
 func FlushSteps() []FlushStep { return []FlushStep{NoteEntries, SyncData, WriteBits, SyncMaps} }
 
+// Recent is what an opening knows about the recent of one unsealed file.
+type Recent struct {
+	SameBoot bool // it was last started in the present boot
+	Active   bool // of the file that takes changes
+	Empty    bool // it has no entries
+}
+
+// SameBoot reports whether nothing was written in an earlier boot that only a recent records. An opening starts the
+// recent of the active file last. So if that recent is of the present boot, an opening of this boot was complete, and an
+// empty recent of another file is a remainder: the file was sealed when the recent was written. It says nothing. In all
+// other cases, files of different boots mean that an opening of this boot was interrupted.
+func SameBoot(recents []Recent) bool {
+	for _, r := range recents {
+		if !r.SameBoot && (r.Active || !r.Empty) {
+			return false
+		}
+	}
+	return true
+}
+
 // Opening is what an opening knows about the time since recent was written.
 type Opening struct {
 	SameBoot       bool // the boot id in recent is the present one
