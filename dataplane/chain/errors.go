@@ -38,9 +38,10 @@ var (
 // report ENOSPC for data that it could not write out, and this data is lost.
 var errSync = errors.New("a sync has failed")
 
-// isNoSpace reports whether a change failed only because the disk is full. Such a failure loses nothing.
+// isNoSpace reports whether a change failed only because the disk is full, or because the file system allows no larger
+// file. Such a failure loses nothing.
 func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 func isMissing(err error) bool { return errors.Is(err, syscall.ENOENT) }
