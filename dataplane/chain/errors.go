@@ -38,6 +38,9 @@ var (
 // report ENOSPC for data that it could not write out, and this data is lost.
 var errSync = errors.New("a sync has failed")
 
+// errUnread says that a merge could not open or read what it needs. It has changed nothing by that.
+var errUnread = errors.New("the merge cannot read")
+
 // isNoSpace reports whether a change failed only because the disk is full, or because the file system allows no larger
 // file. Such a failure loses nothing.
 func isNoSpace(err error) bool {

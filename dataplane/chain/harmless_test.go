@@ -1,11 +1,14 @@
 package chain
 
 import (
+	"context"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
 
@@ -21,4 +24,60 @@ func TestATooLargeFileIsALackOfSpace(t *testing.T) {
 	require.NoError(t, p.c.Err())
 	p.f.Before(nil)
 	do(t, p.check)
+}
+
+// One block of an old layer cannot be read. The merge ends, and the chain serves all other blocks.
+func TestAReadErrorEndsOnlyTheMerge(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lower, upper int64 // how many blocks the files have
+		file         string
+	}{"up": {2, 4, lowestName}, "down": {6, 1, "2.img"}} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t)
+			do(t, func() error { return p.write(0, tc.lower*block) }, p.snapshot,
+				func() error { return p.write(3*block, tc.upper*block) }, p.snapshot,
+				func() error { return p.remove(0) }, p.flush, p.c.Close)
+			p.f.Kill()
+			bad := &badReads{}
+			d, err := p.f.OpenDir(testDir)
+			require.NoError(t, err)
+			p.c, err = Open(badDir{d, bad}, Options{UID: testUID, BootID: p.bootID(), SameSuperblock: true})
+			require.NoError(t, err)
+			bad.name.Store(&tc.file)
+			_, err = p.c.Merge(context.Background())
+			require.ErrorIs(t, err, syscall.EIO)
+			bad.name.Store(nil)
+			require.NoError(t, p.c.Err())
+			do(t, p.check, func() error { return p.write(0, block) }, p.flush, func() error { return p.merge(1 << 30) }, p.check)
+		})
+	}
+}
+
+// badReads makes reads of one file fail, as a disk with an unreadable sector does.
+type badReads struct{ name atomic.Pointer[string] }
+
+type badDir struct {
+	fsys.Dir
+	bad *badReads
+}
+
+func (d badDir) OpenFile(name string, mode fsys.Mode) (fsys.File, error) {
+	f, err := d.Dir.OpenFile(name, mode)
+	if err != nil {
+		return nil, err
+	}
+	return badFile{f, name, d.bad}, nil
+}
+
+type badFile struct {
+	fsys.File
+	name string
+	bad  *badReads
+}
+
+func (f badFile) ReadAt(p []byte, off int64) error {
+	if name := f.bad.name.Load(); name != nil && *name == f.name {
+		return syscall.EIO
+	}
+	return f.File.ReadAt(p, off)
 }

@@ -52,9 +52,13 @@ func (c *Chain) Merge(ctx context.Context) (more bool, err error) {
 	return c.nextMerge() != nil, nil
 }
 
-// checkMerge ends the chain on errors of the disk. An error that says that the merge must wait does not.
+// checkMerge ends the chain on errors of the disk, except two kinds. One says that the merge must wait. The other says
+// that a block or a map cannot be read: the kernel reports it again at the next read, so the chain can serve all the
+// rest.
 func (c *Chain) checkMerge(err error) error {
-	for _, harmless := range []error{context.Canceled, context.DeadlineExceeded, layers.ErrBusy, layers.ErrManyFiles} {
+	for _, harmless := range []error{
+		context.Canceled, context.DeadlineExceeded, layers.ErrBusy, layers.ErrManyFiles, errUnread,
+	} {
 		if errors.Is(err, harmless) {
 			return err
 		}
@@ -107,10 +111,18 @@ func (m *merge) open() error {
 	defer m.c.reads.Unlock()
 	for _, f := range []*file{m.lower, m.upper} {
 		if err := f.open(true); err != nil {
-			return err
+			return unread(err)
 		}
 	}
 	return nil
+}
+
+// unread marks an error of reading.
+func unread(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errUnread, err)
 }
 
 // decide counts what each direction copies, and puts a local head on a file that users write to, before that file goes
@@ -168,15 +180,15 @@ func (m *merge) decide(ctx context.Context) error {
 // windows returns which blocks both files have. The lowest file counts where it has data.
 func (m *merge) windows(first, n int64) (upper, lower window, err error) {
 	if upper, err = m.upper.window(first, n); err != nil {
-		return window{}, window{}, err
+		return window{}, window{}, unread(err)
 	}
 	if lower, err = m.lower.window(first, n); err != nil {
-		return window{}, window{}, err
+		return window{}, window{}, unread(err)
 	}
 	if lower.all {
 		data, err := m.lower.dataBlocks(first, n)
 		if err != nil {
-			return window{}, window{}, err
+			return window{}, window{}, unread(err)
 		}
 		lower = window{first: first, n: n, has: data, durable: data}
 	}
@@ -260,7 +272,7 @@ func (m *merge) punchAbsent(ctx context.Context) error {
 		}
 		next, err := m.upper.data.NextData(off)
 		if err != nil {
-			return err
+			return unread(err)
 		}
 		first := next / layers.BlockBytes
 		n := min(copyBlocks, blocksOf(m.upper.size.Load())-first)
@@ -280,11 +292,11 @@ func (m *merge) punchAbsentIn(first, n int64) error {
 	defer m.c.changes.Unlock()
 	w, err := m.upper.window(first, n)
 	if err != nil {
-		return err
+		return unread(err)
 	}
 	data, err := m.upper.dataBlocks(first, n)
 	if err != nil {
-		return err
+		return unread(err)
 	}
 	for start, end := range runs(n, func(b int64) bool { return data.has(b) && !w.Has(b) }) {
 		if err := m.upper.punch((first+start)*layers.BlockBytes, (end-start)*layers.BlockBytes); err != nil {

@@ -112,12 +112,12 @@ func (m *merge) copyUp(ctx context.Context, first, n int64, moved overlay) error
 		read := m.buffer[:n*layers.BlockBytes]
 		for start, end := range runs(n, copies) {
 			if err := m.lower.readAt(read[start*layers.BlockBytes:end*layers.BlockBytes], (first+start)*layers.BlockBytes); err != nil {
-				return err
+				return unread(err)
 			}
 		}
 		return locked(lock, func() error {
 			if upper, err = m.upper.window(first, n); err != nil {
-				return err
+				return unread(err)
 			}
 			for start, end := range runs(n, copies) {
 				if err := m.put(m.upper, first, start, end, read); err != nil {
@@ -145,12 +145,12 @@ func (m *merge) copyDown(ctx context.Context, first, n int64, moved overlay) err
 	return m.chunks(ctx, first, n, func(first, n int64) error {
 		upper, err := m.upper.window(first, n)
 		if err != nil {
-			return err
+			return unread(err)
 		}
 		read := m.buffer[:n*layers.BlockBytes]
 		for start, end := range runs(n, upper.Has) {
 			if err := m.upper.readAt(read[start*layers.BlockBytes:end*layers.BlockBytes], (first+start)*layers.BlockBytes); err != nil {
-				return err
+				return unread(err)
 			}
 			if err := m.put(m.lower, first, start, end, read); err != nil {
 				return err
