@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"errors"
 	"syscall"
 	"testing"
 
@@ -122,4 +123,34 @@ func TestNoSpaceFromTheSyncOfAGrowthEndsTheChain(t *testing.T) {
 	})
 	require.ErrorIs(t, p.c.Truncate(2*largeSize), syscall.ENOSPC)
 	require.ErrorIs(t, p.c.Err(), syscall.ENOSPC)
+}
+
+// An opening finds that a sync has failed. When it is stopped, the next one must know this as well: the kernel reports
+// the failure only once.
+func TestAnInterruptedOpeningRemembersAFailedSync(t *testing.T) {
+	for nth := 2; ; nth++ { // the first write records the failure
+		p := start(t)
+		do(t, func() error { return p.write(0, 9*block) }, p.snapshot, func() error { return p.write(block, block) },
+			p.prepare, p.doSwitch, func() error { return p.write(3*block, block) })
+		p.f.LoseUnsynced("3.img")
+		p.f.Kill()
+		count := 0
+		p.f.Before(func(op memfs.Op) error {
+			if _, kind, _ := parseName(op.Name); op.Kind == "write" && kind == ".recent" {
+				if count++; count == nth {
+					return memfs.ErrCrashed
+				}
+			}
+			return nil
+		})
+		err := p.open()
+		if count < nth {
+			require.NoError(t, err)
+			require.Greater(t, nth, 2)
+			return
+		}
+		require.True(t, errors.Is(err, memfs.ErrCrashed), "%v", err)
+		require.NoError(t, p.again(failed, nil), "write %d", nth)
+		assert.False(t, p.c.Trust().Recent, "write %d", nth)
+	}
 }

@@ -13,7 +13,7 @@ import (
 // bits in the page cache that are not durable. After a failed sync the cache has content that the disk does not have,
 // and no later sync changes that.
 //
-//  1. sync data and maps. An error says that a sync before the opening has failed
+//  1. sync data and maps. An error says that a sync before the opening has failed. Each recent records it
 //  2. layers.Believe decides from this, the boot and the disk which records count
 //  3. drop data and maps from the cache. After step 1 this loses nothing. An earlier sync may have failed without a
 //     record of it, for example when the process was killed at that moment. From now on reads return the content of the disk,
@@ -30,18 +30,23 @@ func (c *Chain) settle(unsealed, merged []*file) error {
 	if c.opts.Clean {
 		all = nil
 	}
-	for _, f := range all {
-		lost, err := c.syncOld(f)
-		if err != nil {
-			return err
-		}
-		failed = failed || lost
-	}
 	var recents []*recent
 	for _, f := range unsealed {
 		if p := f.presence(); p != nil && p.recent != nil {
 			recents = append(recents, p.recent)
 		}
+	}
+	for _, f := range all {
+		lost, err := c.syncOld(f)
+		if err != nil {
+			return err
+		}
+		if lost && !failed {
+			if err := recordLoss(recents); err != nil {
+				return err
+			}
+		}
+		failed = failed || lost
 	}
 	if c.trust = layers.Believe(c.opening(recents, failed)); c.opts.Clean {
 		c.trust = layers.Trust{Recent: true}
@@ -61,6 +66,18 @@ func (c *Chain) settle(unsealed, merged []*file) error {
 			continue
 		}
 		if err := p.recent.restart(nil, c.opts.BootID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordLoss records in each recent that a sync has failed, the newest first: the one of the active file is started again
+// last. The kernel has reported the failure, and reports it no second time. If this opening is stopped, the next one
+// knows the failure only from this record.
+func recordLoss(recents []*recent) error {
+	for _, r := range slices.Backward(recents) {
+		if err := r.fail(); err != nil {
 			return err
 		}
 	}
