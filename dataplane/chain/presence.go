@@ -113,7 +113,8 @@ func (p *presence) enter(first, end int64) error {
 	return nil
 }
 
-// note takes the entries that the flush under way makes durable. It reports whether there are any.
+// note takes the entries that the flush under way makes durable. It reports whether there are any. Entries past the end
+// of the file count as well: they name no block, and take up room until the flush forgets them.
 func (p *presence) note() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +123,7 @@ func (p *presence) note() bool {
 	if p.recent != nil {
 		p.keep = len(p.recent.log)
 	}
-	return len(p.noted) > 0
+	return len(p.noted) > 0 || p.keep > 0
 }
 
 // writeNoted writes the bits of the noted blocks.

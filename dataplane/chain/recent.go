@@ -46,6 +46,10 @@ const (
 	// recentEntries is the number of entries in one half. When they are used up, a change first flushes.
 	recentEntries = 32 << 10
 
+	// mostRecentEntries and mostEntryBlocks limit what an opening believes: 16 MiB of entries, and 4 GiB in one change.
+	mostRecentEntries = 1 << 20
+	mostEntryBlocks   = 1 << 20
+
 	recentFlagHalf   = 1
 	recentFlagFailed = 2
 )
@@ -108,7 +112,7 @@ func openRecent(f fsys.File, title, uid string, n layers.File) (*recent, error) 
 	}
 	r := &recent{file: f, title: title, uid: uid, n: n, capacity: (size - recentStart) / recentEntryBytes / 2, salt: rand.Uint64()}
 	b := make([]byte, recentHeadBytes)
-	if size < recentFileBytes(1) || size != recentFileBytes(r.capacity) {
+	if size < recentFileBytes(1) || size != recentFileBytes(r.capacity) || r.capacity > mostRecentEntries {
 		return nil, fmt.Errorf("%s: %w: it has %d bytes", title, ErrTorn, size)
 	}
 	if err := f.ReadAt(b, 0); err != nil {
@@ -141,7 +145,8 @@ func (r *recent) read() error {
 	for i := range r.capacity {
 		at := b[i*recentEntryBytes : (i+1)*recentEntryBytes]
 		e := entry{int64(binary.LittleEndian.Uint64(at)), int64(binary.LittleEndian.Uint32(at[8:]))}
-		if binary.LittleEndian.Uint32(at[12:]) != entrySum(r.salt, i, at) || e.count < 1 || e.first < 0 || e.first > maxNumber {
+		valid := e.count >= 1 && e.count <= mostEntryBlocks && e.first >= 0 && e.first <= maxNumber
+		if !valid || binary.LittleEndian.Uint32(at[12:]) != entrySum(r.salt, i, at) {
 			break
 		}
 		r.log = append(r.log, e)
