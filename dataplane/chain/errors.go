@@ -38,6 +38,9 @@ var (
 // report ENOSPC for data that it could not write out, and this data is lost.
 var errSync = errors.New("a sync has failed")
 
+// errShort says that a recent file ends before its entries. It wraps ErrTorn.
+var errShort = fmt.Errorf("%w: it is too short", ErrTorn)
+
 // errUnread says that a merge could not open or read what it needs. It has changed nothing by that.
 var errUnread = errors.New("the merge cannot read")
 

@@ -227,23 +227,29 @@ func (c *Chain) openFiles(s *state) error {
 }
 
 // openRecent opens recent of an unsealed file. A merge has removed it from a file that takes no changes. The head gets
-// a new one then.
+// a new one then. If an opening was killed while it created that file, the file is too short, and it is created again.
+// It gets no boot id, because it may also be damaged: then other members are preferred.
 func (c *Chain) openRecent(s *state, f *file) error {
 	if f.lowest.Load() {
 		return nil
 	}
-	err := f.openRecent()
-	if !isMissing(err) {
+	err, boot := f.openRecent(), c.opts.BootID
+	switch {
+	case errors.Is(err, errShort) && f == s.active():
+		boot = ""
+		if err := unlinkIfAny(c.dir, recentName(f.n)); err != nil {
+			return fmt.Errorf("remove %s: %w", recentName(f.n), err)
+		}
+	case !isMissing(err):
 		return err
-	}
-	if f != s.active() {
+	case f != s.active():
 		return nil
 	}
 	o, err := c.dir.OpenFile(recentName(f.n), fsys.CreateNew)
 	if err != nil {
 		return fmt.Errorf("create %s: %w", recentName(f.n), err)
 	}
-	err = writeNewRecent(o, c.opts.UID, f.n, c.opts.BootID, c.opts.entries())
+	err = writeNewRecent(o, c.opts.UID, f.n, boot, c.opts.entries())
 	if err == nil {
 		err = o.Sync()
 	}
@@ -278,6 +284,9 @@ func (c *Chain) openReadOnly(s *state) error {
 			return err
 		}
 		r, err := openRecent(o, recentName(f.n), c.opts.UID, f.n)
+		if errors.Is(err, errShort) && f == s.active() {
+			r, err = &recent{n: f.n}, nil
+		}
 		if err = errors.Join(err, o.Close()); err != nil {
 			return err
 		}

@@ -112,7 +112,10 @@ func openRecent(f fsys.File, title, uid string, n layers.File) (*recent, error) 
 	}
 	r := &recent{file: f, title: title, uid: uid, n: n, capacity: (size - recentStart) / recentEntryBytes / 2, salt: rand.Uint64()}
 	b := make([]byte, recentHeadBytes)
-	if size < recentFileBytes(1) || size != recentFileBytes(r.capacity) || r.capacity > mostRecentEntries {
+	if size < recentFileBytes(1) {
+		return nil, fmt.Errorf("%s: %w: it has %d bytes", title, errShort, size)
+	}
+	if size != recentFileBytes(r.capacity) || r.capacity > mostRecentEntries {
 		return nil, fmt.Errorf("%s: %w: it has %d bytes", title, ErrTorn, size)
 	}
 	if err := f.ReadAt(b, 0); err != nil {
@@ -130,6 +133,9 @@ func openRecent(f fsys.File, title, uid string, n layers.File) (*recent, error) 
 	flags := binary.LittleEndian.Uint32(b[12:])
 	r.half, r.failed, r.salt = int64(flags&recentFlagHalf), flags&recentFlagFailed != 0, binary.LittleEndian.Uint64(b[16:])
 	r.boot = strings.TrimRight(string(b[104:104+recentBootBytes]), "\x00")
+	if binary.LittleEndian.Uint64(b[32:]) > uint64(r.capacity) {
+		return nil, fmt.Errorf("%s: %w: it has %d bytes", title, errShort, size)
+	}
 	if string(b) != string(r.header()) {
 		return nil, fmt.Errorf("%s: %w: its header is not the one of file %d of replica %s", title, ErrTorn, n, uid)
 	}
