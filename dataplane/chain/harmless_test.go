@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -80,4 +81,31 @@ func (f badFile) ReadAt(p []byte, off int64) error {
 		return syscall.EIO
 	}
 	return f.File.ReadAt(p, off)
+}
+
+// The entry of a write finds no space. Its data must go as well: a file that becomes the lowest one has every block.
+func TestAWriteWhoseEntryFailsLeavesNoData(t *testing.T) {
+	for name, change := range map[string]func(p *player) error{
+		"write": func(p *player) error { return p.c.WriteAt(slices.Repeat([]byte{7}, block), 8*block) },
+		"zero":  func(p *player) error { return p.c.Zero(8*block, block) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := mergeable(t)
+			head := p.c.state.Load().active()
+			p.f.Before(func(op memfs.Op) error {
+				if op.Kind == "write" && op.Name == recentName(head.n) {
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			before, err := head.data.AllocatedBytes()
+			require.NoError(t, err)
+			require.ErrorIs(t, change(p), syscall.ENOSPC)
+			after, err := head.data.AllocatedBytes()
+			require.NoError(t, err)
+			require.Equal(t, before, after)
+			p.f.Before(nil)
+			do(t, p.check, func() error { return p.merge(1 << 30) }, p.check)
+		})
+	}
 }

@@ -89,7 +89,10 @@ func (ch *change) write(p []byte, off int64) error {
 	if !enters {
 		return nil
 	}
-	return ch.enter(first, end)
+	if err := ch.enter(first, end); err != nil {
+		return ch.undo(w, err)
+	}
+	return nil
 }
 
 // writeData writes p. Blocks that need the rest of their content from the view below are written one by one, and all

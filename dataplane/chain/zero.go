@@ -184,7 +184,10 @@ func (c *Chain) zeroPart(off, end int64) (int64, error) {
 	}
 	for b := range w.n {
 		if layers.OnWrite(w.Has(b), true).Enter {
-			return stop, ch.enter(first, last)
+			if err := ch.enter(first, last); err != nil {
+				return 0, ch.undo(w, err)
+			}
+			break
 		}
 	}
 	return stop, nil
