@@ -109,3 +109,15 @@ func TestAWriteWhoseEntryFailsLeavesNoData(t *testing.T) {
 		})
 	}
 }
+
+func TestNothingOpensFilesAfterClose(t *testing.T) {
+	p := start(t)
+	do(t, p.snapshot, p.c.Close)
+	_, err := p.c.ID()
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = p.c.AllocatedBytes()
+	require.ErrorIs(t, err, ErrClosed)
+	for _, f := range p.c.state.Load().files {
+		require.False(t, f.isOpen)
+	}
+}

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
@@ -207,6 +208,9 @@ func (c *Chain) Size() (int64, error) { return c.state.Load().size(), c.Err() }
 func (c *Chain) ID() (fsys.ID, error) {
 	c.reads.RLock()
 	defer c.reads.RUnlock()
+	if err := c.Err(); errors.Is(err, ErrClosed) {
+		return fsys.ID{}, err
+	}
 	data, err := c.state.Load().active().reader()
 	if err != nil {
 		return fsys.ID{}, err
@@ -218,6 +222,9 @@ func (c *Chain) ID() (fsys.ID, error) {
 func (c *Chain) AllocatedBytes() (sum int64, err error) {
 	c.reads.RLock()
 	defer c.reads.RUnlock()
+	if err := c.Err(); errors.Is(err, ErrClosed) {
+		return 0, err
+	}
 	for _, f := range c.state.Load().files {
 		data, err := f.reader()
 		if err != nil {
