@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys/memfs"
 )
@@ -120,4 +121,16 @@ func TestNothingOpensFilesAfterClose(t *testing.T) {
 	for _, f := range p.c.state.Load().files {
 		require.False(t, f.isOpen)
 	}
+}
+
+// The upper file of a merge up is below the head, and has entries that no flush has made durable.
+func TestAMergeBelowAnUnsealedBorderFlushes(t *testing.T) {
+	p := start(t)
+	do(t, func() error { return p.write(0, testSize) }, p.snapshot, func() error { return p.write(0, 2*block) },
+		p.prepare, p.doSwitch, func() error { return p.write(0, 4*block) }, p.giveUp, // the head has files 2 and 3
+		p.prepare, p.doSwitch)
+	_, err := p.c.Merge(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, []layers.File{1, 3, 4}, fileNumbers(p.c.Layers()))
+	do(t, p.seal, p.check)
 }

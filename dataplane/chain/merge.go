@@ -239,9 +239,10 @@ func (m *merge) removeRecent() error {
 	return m.c.dir.Sync()
 }
 
-// after does layers.AfterPieces. What users wrote during the merge must be durable before the lower file can go.
+// after does layers.AfterPieces. What users wrote must be durable before the lower file can go: during the merge, or
+// before it into a file whose border is not sealed.
 func (m *merge) after(ctx context.Context) error {
-	if m.users {
+	if m.users || m.upper.presence().hasEntries() {
 		if err := m.c.Datasync(); err != nil {
 			return err
 		}
