@@ -155,3 +155,24 @@ func TestAnOpeningWritesWhatStaysCached(t *testing.T) {
 	require.NoError(t, p.again(powerLost, rand.New(rand.NewPCG(1, 1))))
 	require.Equal(t, want, p.now)
 }
+
+// A view that closes waits for its reads. A switch, which happens while no user is served, must not wait for them.
+func TestAViewThatClosesDoesNotDelayASwitch(t *testing.T) {
+	p := start(t)
+	do(t, p.snapshot)
+	v, err := p.c.View(p.ready()[0])
+	require.NoError(t, err)
+	do(t, p.prepare)
+	p.c.reads.RLock() // a read of the view
+	waiting, wait := waits(&p.c.reads, func() { assert.NoError(t, v.Close()) })
+	free := p.c.lane.TryLock()
+	if free {
+		p.c.lane.Unlock()
+	}
+	p.c.reads.RUnlock()
+	wait()
+	assert.True(t, waiting)
+	assert.True(t, free)
+	require.Empty(t, p.c.views)
+	do(t, p.doSwitch, p.seal)
+}

@@ -88,12 +88,13 @@ func (v *View) check(off, length int64) error {
 // end makes later reads fail.
 func (v *View) end(err error) { v.ended.CompareAndSwap(nil, &err) }
 
-// Close lets the files go that only this view has.
+// Close closes the files that only this view has. It waits for the reads of the view first, without a lock: a switch
+// takes lane while no user is served.
 func (v *View) Close() error {
-	v.c.lane.Lock()
-	defer v.c.lane.Unlock()
 	v.end(ErrClosed)
 	v.c.awaitReaders()
+	v.c.lane.Lock()
+	defer v.c.lane.Unlock()
 	for _, err := range v.releaseLocked() {
 		return err
 	}
