@@ -41,7 +41,7 @@ var errSync = errors.New("a sync has failed")
 // errShort says that a recent file ends before its entries. It wraps ErrTorn.
 var errShort = fmt.Errorf("%w: it is too short", ErrTorn)
 
-// errUnread says that a merge could not open or read what it needs. It has changed nothing by that.
+// errUnread says that a merge could not open or read a file. This step of the merge has changed nothing.
 var errUnread = errors.New("the merge cannot read")
 
 // isNoSpace reports whether a change failed only because the disk is full, or because the file system allows no larger

@@ -23,7 +23,7 @@ func mergeable(t *testing.T) *player {
 }
 
 // A user's flush fails between two steps of a merge. The kernel has reported the loss, so the merge's own sync of the
-// map would succeed. The merge must not count the bits, and must not punch what they hide.
+// map would succeed. The merge must not count the bits, and must not punch the blocks that they hide.
 func TestAMergeStopsWhenAFlushHasFailed(t *testing.T) {
 	ctx := context.Background()
 	for name, until := range map[string]layers.MergeStep{

@@ -240,7 +240,7 @@ func (m *merge) removeRecent() error {
 }
 
 // after does layers.AfterPieces. What users wrote must be durable before the lower file can go: during the merge, or
-// before it into a file whose border is not sealed.
+// before it into a file below a border that is not sealed.
 func (m *merge) after(ctx context.Context) error {
 	if m.users || m.upper.presence().hasEntries() {
 		if err := m.c.Datasync(); err != nil {

@@ -47,8 +47,8 @@ func (m *merge) step(ctx context.Context, step layers.MergeStep, first, n int64,
 // of a map once. If a user's flush has received this report, the chain has failed, and no step may succeed after it.
 //
 // Each error ends the chain, also a lack of space, and before the lock is released. After a failed sync, the next flush
-// would succeed over the loss. After bits that were written in part, a user's failed write may punch a block whose bit
-// the next flush makes durable.
+// would succeed over the loss. After bits that were written in part, a user's failed write may punch a block, and
+// the next flush makes its bit durable.
 func (m *merge) sync(step layers.MergeStep, moved overlay) error {
 	if err := m.c.usable(); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 )
 
 // The list may or may not be replaced after an error of the exchange, or of the sync after it. The new files must stay,
-// and the chain must end, also if the error says that there is no space.
+// and the chain must end, even if the error reports a lack of space.
 func TestAnUncertainListEndsTheChain(t *testing.T) {
 	for _, kind := range []string{"exchange", "syncdir"} {
 		for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
