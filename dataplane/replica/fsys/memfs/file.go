@@ -269,6 +269,11 @@ func (n *fileNode) crash(rng *rand.Rand) {
 	if rng.IntN(2) == 0 {
 		n.durableSize = n.size
 	}
+	for i := range n.durableBytes {
+		if i*sectorBytes >= n.durableSize {
+			delete(n.durableBytes, i) // a file that grows again has zeroes there
+		}
+	}
 	n.size, n.unsynced, n.lost, n.content = n.durableSize, map[int64]bool{}, map[int64]bool{}, map[int64]*sector{}
 	n.reported = n.errors
 	for i, s := range n.durableBytes {
