@@ -131,7 +131,8 @@ func TestPodsThatUseVolumes(t *testing.T) {
 	}{
 		{"no pod uses a volume", w, nil, nil},
 		{
-			"pods, the manager is gone → waits", w, map[string][]Object{"v": {pod("web-0", "a"), pod("web-1", "a")}, "w": {pod("db-0", "a")}, "gone": {pod("x", "a")}},
+			"pods, the manager is gone → waits", w,
+			map[string][]Object{"v": {pod("web-0", "a"), pod("web-1", "a")}, "w": {pod("db-0", "a")}, "gone": {pod("x", "a")}},
 			[]string{"pods shop/web-0, shop/web-1, which use volume shop/data (v)", "pods shop/db-0, which use volume w"},
 		},
 		{"a pod on a node that is off → waits, and says so", w, map[string][]Object{"w": {pod("db-0", "off")}}, []string{"pods shop/db-0 (node off does not answer), which use volume w"}},

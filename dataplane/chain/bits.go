@@ -9,7 +9,6 @@ func newBitset(n int64) bitset { return make(bitset, (n+63)/64) }
 
 func (b bitset) has(i int64) bool { return b[i/64]&(1<<(i%64)) != 0 }
 func (b bitset) set(i int64)      { b[i/64] |= 1 << (i % 64) }
-func (b bitset) clear(i int64)    { b[i/64] &^= 1 << (i % 64) }
 
 // runs yields the runs [start, end) of the numbers below n for which in returns true.
 func runs(n int64, in func(i int64) bool) iter.Seq2[int64, int64] {

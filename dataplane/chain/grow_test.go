@@ -91,8 +91,10 @@ func TestAVolumeGrowsPastThePagesOfOlderMaps(t *testing.T) {
 	for to, named := range map[layers.Point][]fsys.Range{
 		ready[1]: {{Off: 10 * block, Length: block}},
 		ready[2]: {
-			{Off: 10 * block, Length: block}, {Off: farBlock * block, Length: block},
-			{Off: (farBlock + 2) * block, Length: block}, {Off: (farBlock + 4) * block, Length: block},
+			{Off: 10 * block, Length: block},
+			{Off: farBlock * block, Length: block},
+			{Off: (farBlock + 2) * block, Length: block},
+			{Off: (farBlock + 4) * block, Length: block},
 		},
 	} {
 		var found []fsys.Range

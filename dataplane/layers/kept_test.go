@@ -78,8 +78,11 @@ func TestTakeUp(t *testing.T) {
 		{"it ends at the upper file, which changes → waits", 1, 3, []KeptMap{low}, true, []KeptMap{low}, true},
 		{"it ends at the upper file → takes its bits up", 1, 3, []KeptMap{low}, false, []KeptMap{{pt(1), 4, []bool{true, true, false}}}, false},
 		{
-			"two maps, one of them ends between two files of which one is gone", 2, 5, []KeptMap{{From: pt(1), End: 3}, {From: pt(2), End: 2}}, false,
-			[]KeptMap{{pt(1), 6, []bool{false, false, true}}, {From: pt(2), End: 2}}, false,
+			"two maps, one of them ends between two files of which one is gone", 2, 5,
+			[]KeptMap{{From: pt(1), End: 3}, {From: pt(2), End: 2}},
+			false,
+			[]KeptMap{{pt(1), 6, []bool{false, false, true}}, {From: pt(2), End: 2}},
+			false,
 		},
 		{"a map of more blocks than are asked for stays as long", 1, 3, []KeptMap{{pt(1), 3, make([]bool, 4)}}, false, []KeptMap{{pt(1), 4, []bool{true, false, false, false}}}, false},
 	} {

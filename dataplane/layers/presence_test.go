@@ -17,11 +17,13 @@ func TestSameBoot(t *testing.T) {
 		{"the active one of another boot → no", []Recent{{Active: true, Empty: true}}, false},
 		{
 			"an opening was interrupted before the active one → no",
-			[]Recent{{SameBoot: true, Empty: true}, {Active: true, Empty: true}}, false,
+			[]Recent{{SameBoot: true, Empty: true}, {Active: true, Empty: true}},
+			false,
 		},
 		{
 			"an empty remainder of a file that was sealed → yes",
-			[]Recent{{Empty: true}, {SameBoot: true, Active: true}}, true,
+			[]Recent{{Empty: true}, {SameBoot: true, Active: true}},
+			true,
 		},
 		{"entries of another boot → no", []Recent{{}, {SameBoot: true, Active: true}}, false},
 	} {

@@ -155,28 +155,40 @@ var keptSearches = []struct {
 	goals  []string
 }{
 	{
-		"merges and losses of power", keptBounds{replicas: 1, targets: 1, writes: 2, snapshots: 2, backups: 1, deletes: 1, heads: 1, losses: 1},
-		func(b *keptBounds) { b.writes, b.snapshots, b.deletes, b.fails = 3, 3, 2, 1 }, []string{goalTookUp, goalWaits},
+		"merges and losses of power",
+		keptBounds{replicas: 1, targets: 1, writes: 2, snapshots: 2, backups: 1, deletes: 1, heads: 1, losses: 1},
+		func(b *keptBounds) { b.writes, b.snapshots, b.deletes, b.fails = 3, 3, 2, 1 },
+		[]string{goalTookUp, goalWaits},
 	},
 	{
-		"merges", keptBounds{replicas: 1, targets: 1, writes: 3, snapshots: 3, backups: 1, deletes: 2},
-		func(b *keptBounds) { b.writes, b.heads, b.deletes = 4, 1, 3 }, []string{goalTookUp},
+		"merges",
+		keptBounds{replicas: 1, targets: 1, writes: 3, snapshots: 3, backups: 1, deletes: 2},
+		func(b *keptBounds) { b.writes, b.heads, b.deletes = 4, 1, 3 },
+		[]string{goalTookUp},
 	},
 	{
-		"two targets", keptBounds{replicas: 1, targets: 2, writes: 2, snapshots: 3, backups: 2, deletes: 2},
-		func(b *keptBounds) { b.writes, b.backups, b.heads, b.deletes = 3, 3, 1, 3 }, []string{goalTookUp, goalTwoMaps},
+		"two targets",
+		keptBounds{replicas: 1, targets: 2, writes: 2, snapshots: 3, backups: 2, deletes: 2},
+		func(b *keptBounds) { b.writes, b.backups, b.heads, b.deletes = 3, 3, 1, 3 },
+		[]string{goalTookUp, goalTwoMaps},
 	},
 	{
-		"writes that take their time", keptBounds{replicas: 1, targets: 1, writes: 2, snapshots: 2, backups: 1, deletes: 1, heads: 1, slowWrites: true},
-		func(b *keptBounds) { b.writes, b.heads, b.losses = 3, 2, 1 }, []string{goalTookUp},
+		"writes that take their time",
+		keptBounds{replicas: 1, targets: 1, writes: 2, snapshots: 2, backups: 1, deletes: 1, heads: 1, slowWrites: true},
+		func(b *keptBounds) { b.writes, b.heads, b.losses = 3, 2, 1 },
+		[]string{goalTookUp},
 	},
 	{
-		"reverts and snapshots that fail", keptBounds{replicas: 1, targets: 1, writes: 1, snapshots: 3, fails: 1, backups: 1, deletes: 1, reverts: 1, restarts: 1},
-		func(b *keptBounds) { b.writes, b.deletes, b.backups, b.losses = 2, 2, 2, 1 }, []string{goalTookUp, goalRestart},
+		"reverts and snapshots that fail",
+		keptBounds{replicas: 1, targets: 1, writes: 1, snapshots: 3, fails: 1, backups: 1, deletes: 1, reverts: 1, restarts: 1},
+		func(b *keptBounds) { b.writes, b.deletes, b.backups, b.losses = 2, 2, 2, 1 },
+		[]string{goalTookUp, goalRestart},
 	},
 	{
-		"rebuilds", keptBounds{replicas: 2, targets: 1, writes: 1, snapshots: 2, backups: 1, deletes: 1, rebuilds: 1},
-		func(b *keptBounds) { b.targetMerges, b.writes, b.reverts, b.losses = true, 3, 1, 1 }, []string{goalHandOver},
+		"rebuilds",
+		keptBounds{replicas: 2, targets: 1, writes: 1, snapshots: 2, backups: 1, deletes: 1, rebuilds: 1},
+		func(b *keptBounds) { b.targetMerges, b.writes, b.reverts, b.losses = true, 3, 1, 1 },
+		[]string{goalHandOver},
 	},
 }
 

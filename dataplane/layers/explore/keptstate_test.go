@@ -41,10 +41,10 @@ type keptState struct {
 	backedUp uint8 // points
 }
 
-func (r *keptReplica) chain() (layers.Chain, layers.Has) {
-	c := layers.Chain{Next: layers.File(r.next)}
+func (m *keptReplica) chain() (layers.Chain, layers.Has) {
+	c := layers.Chain{Next: layers.File(m.next)}
 	first := true
-	for _, f := range r.files[:r.n] {
+	for _, f := range m.files[:m.n] {
 		if first {
 			c.Layers = append(c.Layers, layers.Layer{From: layers.Number(f.from)})
 		}
@@ -55,22 +55,22 @@ func (r *keptReplica) chain() (layers.Chain, layers.Has) {
 		}
 	}
 	return c, func(f layers.File, b int64) bool {
-		i := r.place(uint8(f))
-		return i == 0 || r.files[i].now[b] != 0
+		i := m.place(uint8(f))
+		return i == 0 || m.files[i].now[b] != 0
 	}
 }
 
-func (r *keptReplica) find(num uint8) (place int, ok bool) {
-	for i := range int(r.n) {
-		if r.files[i].num == num {
+func (m *keptReplica) find(num uint8) (place int, ok bool) {
+	for i := range int(m.n) {
+		if m.files[i].num == num {
 			return i, true
 		}
 	}
 	return 0, false
 }
 
-func (r *keptReplica) place(num uint8) int {
-	i, ok := r.find(num)
+func (m *keptReplica) place(num uint8) int {
+	i, ok := m.find(num)
 	if !ok {
 		panic("BUG: no such file")
 	}
@@ -78,16 +78,16 @@ func (r *keptReplica) place(num uint8) int {
 }
 
 // setChain stores a list. It returns false if the model has no room.
-func (r *keptReplica) setChain(c layers.Chain) bool {
-	old := *r
-	r.n, r.files, r.next = 0, [keptFiles]keptFile{}, uint8(c.Next)
+func (m *keptReplica) setChain(c layers.Chain) bool {
+	old := *m
+	m.n, m.files, m.next = 0, [keptFiles]keptFile{}, uint8(c.Next)
 	for _, l := range c.Layers {
 		for j, f := range l.Files {
-			if r.n == keptFiles {
+			if m.n == keptFiles {
 				return false
 			}
-			to := &r.files[r.n]
-			r.n++
+			to := &m.files[m.n]
+			m.n++
 			if uint8(f) < old.next {
 				*to = old.files[old.place(uint8(f))]
 			}
@@ -103,46 +103,46 @@ func (r *keptReplica) setChain(c layers.Chain) bool {
 	return true
 }
 
-func (r *keptReplica) kept() (out []layers.KeptMap) {
-	for _, m := range r.maps {
-		if m.from == 0 {
+func (m *keptReplica) kept() (out []layers.KeptMap) {
+	for _, one := range m.maps {
+		if one.from == 0 {
 			continue
 		}
-		k := layers.KeptMap{From: pointOf(m.from, m.from), End: layers.File(m.end)}
+		k := layers.KeptMap{From: pointOf(one.from, one.from), End: layers.File(one.end)}
 		for b := range keptBlocks {
-			k.Blocks = append(k.Blocks, m.bits>>b&1 != 0)
+			k.Blocks = append(k.Blocks, one.bits>>b&1 != 0)
 		}
 		out = append(out, k)
 	}
 	return out
 }
 
-func (r *keptReplica) setKept(kept []layers.KeptMap) {
-	r.maps = [keptMaps]keptMap{}
+func (m *keptReplica) setKept(kept []layers.KeptMap) {
+	m.maps = [keptMaps]keptMap{}
 	for i, k := range kept {
-		m := keptMap{from: uint8(k.From.Number), end: uint8(k.End)}
+		one := keptMap{from: uint8(k.From.Number), end: uint8(k.End)}
 		for b, changed := range k.Blocks {
 			if changed {
-				m.bits |= 1 << b
+				one.bits |= 1 << b
 			}
 		}
-		r.maps[i] = m
+		m.maps[i] = one
 	}
 }
 
 // view reads a block, from a file downwards.
-func (r *keptReplica) view(top, b int) uint8 {
+func (m *keptReplica) view(top, b int) uint8 {
 	for i := top; i >= 0; i-- {
-		if w := r.files[i].now[b]; w != 0 {
+		if w := m.files[i].now[b]; w != 0 {
 			return w % zeroed
 		}
 	}
 	return 0
 }
 
-func (r *keptReplica) border(number uint8) int {
-	for i := range int(r.n) {
-		if r.files[i].top == number {
+func (m *keptReplica) border(number uint8) int {
+	for i := range int(m.n) {
+		if m.files[i].top == number {
 			return i
 		}
 	}
