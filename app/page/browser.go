@@ -19,7 +19,7 @@ var openers = map[string][]string{
 const browseWithin = 3 * time.Second
 
 // Browse opens an address in the user's browser. It does not wait for the browser, which keeps running after this
-// program. If there is no browser, the command exits with an error, which Browse returns.
+// program. Without a browser, the command exits with an error, which Browse returns.
 func Browse(ctx context.Context, address string) error {
 	opener, ok := openers[runtime.GOOS]
 	if !ok {

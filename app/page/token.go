@@ -12,7 +12,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// The account whose token is created by default, and the manifest with which an administrator creates it.
+// The account for tokens by default, and the manifest with which an administrator creates it.
 const (
 	DefaultAccount  = "operator"
 	accountManifest = "deploy/examples/operator.yaml"

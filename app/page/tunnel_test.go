@@ -23,7 +23,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
-// echo is an API server without WebSockets. It forwards the port of pod "pod" to a server that sends back what it gets.
+// echo is an API server without WebSockets. It forwards the port of pod "pod" to a server that echoes its input.
 func echo(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -17,7 +17,7 @@ import (
 
 const patience = time.Minute
 
-// node is a network with pods that echo what they receive.
+// node is a network with pods that send back the bytes that they receive.
 func node(t *testing.T) (*servicenet.Net, <-chan error) {
 	t.Helper()
 	ended := make(chan error, 8) // the results of connections at the first pod
@@ -89,7 +89,7 @@ func TestOneConnectionIsBrokenAndNoOther(t *testing.T) {
 }
 
 // TestAConnectionMayBeReopenedWhileItIsBroken: the kernel's NFS client connects again from the same port at once. If
-// Break removed a tracking entry then, it would be that of the next connection, and its answers would be lost.
+// Break removed a tracking entry then, the entry would belong to the next connection, and its answers would be lost.
 func TestAConnectionMayBeReopenedWhileItIsBroken(t *testing.T) {
 	n, _ := node(t)
 	for i := range 60 {

@@ -69,8 +69,8 @@ func To(remote netip.AddrPort) ([]Socket, error) {
 //	established     the reset marks the tracking entry as closed, and the next first packet replaces it
 //	being opened    no reset is sent, so the entry is removed before the socket (Forget)
 //
-// The user may open the next connection before Break returns. So Break removes no entry after the socket: it would be
-// that of the next connection, whose answers would then find no way back. If the kernel cannot destroy connections (it
+// The user may open the next connection before Break returns. So Break removes no entry after the socket: the
+// entry could belong to the next connection, and its answers would be lost. If the kernel cannot destroy connections (it
 // lacks CONFIG_INET_DIAG_DESTROY), Break only forgets the connection and returns an error. The peer of the next packet
 // then resets it.
 func (s Socket) Break() error {
