@@ -155,7 +155,7 @@ func runningImage(s manager.InstanceStatus, image string) string {
 	return ""
 }
 
-// kubernetesStatusOf returns the claim and the pods that use a volume, or, if there are none, those that used it last.
+// kubernetesStatusOf returns the claim and the pods that use a volume. Without such pods it returns the last ones.
 func kubernetesStatusOf(view manager.VolumeView) v1.KubernetesStatus {
 	last := view.Volume.Status.KubernetesStatus
 	status := v1.KubernetesStatus{

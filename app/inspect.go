@@ -233,7 +233,7 @@ func (e explainable) lacksName(ctx context.Context, c *cli.Command) error {
 	}
 	names := e.names(s)
 	if len(names) == 0 {
-		return fmt.Errorf("%w; there is none", err)
+		return fmt.Errorf("%w; no object of this kind exists", err)
 	}
 	more := ""
 	if n := len(names) - mostNames; n > 0 {

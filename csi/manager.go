@@ -32,7 +32,7 @@ type VolumeService interface {
 	// Expand must not wait for the volume to have the size. If the same size was already requested, Expand must
 	// succeed. ErrInsufficientStorage: the disks of its replicas have not enough space, and nothing was requested.
 	Expand(ctx context.Context, volume string, sizeBytes int64) error
-	// CancelExpansion cancels an expansion that has not started. ErrConflict: it has started, or there is none.
+	// CancelExpansion cancels an expansion that has not started. ErrConflict: it has started, or the volume has no expansion.
 	CancelExpansion(ctx context.Context, volume string) error
 	// Capacity is the size in bytes of the largest volume that CreateVolume would create now for the request and that
 	// can be used on a node; 0: none. The request's name and size do not count. An empty node stands for any.

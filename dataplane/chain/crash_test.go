@@ -174,7 +174,7 @@ func TestAFailedSyncAtAnyStepEndsTheChain(t *testing.T) {
 			return err
 		}
 		if p.c.Err() == nil {
-			return fmt.Errorf("the chain goes on after %w", err)
+			return fmt.Errorf("the chain still serves after %w", err)
 		}
 		if err := p.c.WriteAt(make([]byte, 512), 0); err == nil {
 			return errors.New("a write succeeds after a failed sync")

@@ -104,7 +104,7 @@ func (s *listStore) openSpare() fsys.File {
 	return f
 }
 
-// keepSpare creates a spare if there is none. If the disk lacks the space, the next replacement tries again.
+// keepSpare creates the spare if it is missing. If the disk lacks the space, the next replacement tries again.
 func (s *listStore) keepSpare() {
 	if f := s.openSpare(); f != nil {
 		_ = f.Close() // nothing was written

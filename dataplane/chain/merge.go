@@ -66,7 +66,7 @@ func (c *Chain) checkMerge(err error) error {
 	return c.check(err)
 }
 
-// nextMerge returns the merge that layers.NextMerge names; nil if there is none. The caller holds merging.
+// nextMerge returns the merge that layers.NextMerge names; nil if no merge is possible. The caller holds merging.
 func (c *Chain) nextMerge() *merge {
 	s := c.state.Load()
 	active := s.active()

@@ -140,7 +140,7 @@ func (h *replicaHost) tlsOnly(export string) bool {
 	return e != nil && e.spec.GetTlsOnly()
 }
 
-// local returns a replica that is open here, for an engine that shows the volume's secret.
+// local returns an open replica of this node to an engine that presents the volume's secret.
 func (h *replicaHost) local(name, volume string, secret []byte) (*replica.Replica, bool) {
 	e := h.find(name)
 	if e == nil || e.replica == nil || e.spec.GetVolume() != volume || subtle.ConstantTimeCompare(secret, e.spec.GetSecret()) != 1 {
