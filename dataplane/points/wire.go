@@ -1,9 +1,6 @@
 package points
 
-import (
-	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
-	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
-)
+import "github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 
 // The operations. Their numbers follow those of package membership. All are safe to repeat.
 const (
@@ -90,9 +87,15 @@ type Differs struct {
 	Offset int64        `json:"offset"` // where the answer starts
 }
 
+// Range is a part of the volume, in bytes.
+type Range struct {
+	Offset int64 `json:"offset"`
+	Length int64 `json:"length"`
+}
+
 // Ranges is the reply to OpDiffers: perhaps more than differs, never less. They ascend and do not overlap.
 type Ranges struct {
-	Ranges []fsys.Range `json:"ranges"`
+	Ranges []Range `json:"ranges"`
 	// Next is where the next question must start. The answer covers everything before it. It is the size of the volume
 	// when there is nothing more.
 	Next int64 `json:"next"`

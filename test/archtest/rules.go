@@ -42,7 +42,10 @@ var rules = []rule{
 	},
 	{
 		"controller/engine",
-		[]string{"controller/engineteardown", "controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership", "settings", "types", "k8s/apis/...", "util/..."},
+		[]string{
+			"controller/engineteardown", "controller/nodestate", "controller/queue", "datastore", "scheduler", "dataplane/membership", "dataplane/layers",
+			"settings", "types", "k8s/apis/...", "util/...",
+		},
 		"it shares with the leader's controller only the rules of an engine's teardown; controllers meet in the API, not in each other's code",
 	},
 	{
@@ -100,7 +103,7 @@ var rules = []rule{
 	// Data plane.
 	{
 		"dataplane/instance/...",
-		[]string{"dataplane/instance/...", "dataplane/device/...", "dataplane/engine/...", "dataplane/replica/...", "dataplane/nbd/...", "dataplane/membership", "disk", "util/..."},
+		[]string{"dataplane/instance/...", "dataplane/device/...", "dataplane/engine/...", "dataplane/replica/...", "dataplane/nbd/...", "dataplane/membership", "dataplane/layers", "disk", "util/..."},
 		"the data plane must run, be tested and be read without Kubernetes",
 	},
 	{
@@ -111,7 +114,7 @@ var rules = []rule{
 	{"dataplane/fuse", nil, "the kernel's protocol; nothing of ours belongs in it"},
 	{
 		"dataplane/engine/...",
-		[]string{"dataplane/engine/...", "dataplane/nbd/...", "dataplane/membership", "util/..."},
+		[]string{"dataplane/engine/...", "dataplane/nbd/...", "dataplane/membership", "dataplane/layers", "dataplane/points", "util/..."},
 		"an engine reaches replicas through an interface it declares, local and remote alike",
 	},
 	{
@@ -121,7 +124,10 @@ var rules = []rule{
 	},
 	{
 		"dataplane/replica/...",
-		[]string{"dataplane/replica/...", "dataplane/chain", "dataplane/nbd/...", "dataplane/membership", "disk", "util/..."},
+		[]string{
+			"dataplane/replica/...", "dataplane/chain", "dataplane/layers", "dataplane/points", "dataplane/nbd/...", "dataplane/membership",
+			"disk", "util/...",
+		},
 		"a replica owns bytes on a disk and trusts no engine",
 	},
 	{"dataplane/nbd/...", []string{"dataplane/nbd/...", "util/..."}, "the protocol is published; nothing of ours belongs in it"},
@@ -139,6 +145,7 @@ var rules = []rule{
 	{"disk/...", []string{"util/..."}, "the scanner knows kernel files, not Kubernetes"},
 	{"dataplane/membership/explore", []string{"dataplane/membership"}, "it explores the rules and nothing else"},
 	{"dataplane/layers/explore", []string{"dataplane/layers"}, "it explores the rules and nothing else"},
+	{"dataplane/points", []string{"dataplane/layers"}, "messages about points; how they are sent and carried out is for the two ends"},
 	{"dataplane/layers/...", nil, "the rules of snapshots are explored alone, so they stand alone"},
 	{"dataplane/membership/...", nil, "the rules of who holds the data are explored alone, so they stand alone"},
 	{"settings", []string{"types", "k8s/apis/...", "util/..."}, "the registry must not depend on those who read settings"},
