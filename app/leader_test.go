@@ -14,49 +14,43 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/longhorn-lep/longhorn-manager/controller/handover"
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 	"github.com/longhorn-lep/longhorn-manager/types"
 )
 
 // A leader that hands over waits until another daemon leads, and then stands for election again.
 func TestALeaderThatHandsOverCampaignsAgain(t *testing.T) {
-	kube := fake.NewClientset()
-	first, second := newLeadership("node-1", "10.0.0.1"), newLeadership("node-2", "10.0.0.2")
-	first.successorTimeout, second.successorTimeout = time.Hour, time.Hour
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	led := make(chan string, 9)
-	handsOver := func(name string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			led <- name
-			if name == "second" {
-				assert.Eventually(t, func() bool { return first.leader.Load() == second.identity || ctx.Err() != nil }, time.Minute, time.Millisecond,
-					"the first knows its successor")
+	synctest.Test(t, func(t *testing.T) {
+		kube := testutil.NewLeases()
+		first, second := newLeadership("node-1", "10.0.0.1"), newLeadership("node-2", "10.0.0.2")
+		first.successorTimeout, second.successorTimeout = time.Hour, time.Hour
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		led := make(chan string, 9)
+		handsOver := func(name string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				led <- name
+				if name == "second" {
+					assert.Eventually(t, func() bool { return first.leader.Load() == second.identity || ctx.Err() != nil }, time.Minute, time.Second,
+						"the first knows its successor")
+				}
+				return fmt.Errorf("cluster: %w", handover.ErrHandOver)
 			}
-			return fmt.Errorf("cluster: %w", handover.ErrHandOver)
 		}
-	}
-	ends := make(chan error, 2)
-	go func() { ends <- first.run(ctx, kube, "storage", quiet(), handsOver("first")) }()
-	await := func() string {
-		select {
-		case who := <-led:
-			return who
-		case <-time.After(time.Minute):
-			require.Fail(t, "nobody leads")
-			return ""
-		}
-	}
-	assert.Equal(t, "first", await())
-	go func() { ends <- second.run(ctx, kube, "storage", quiet(), handsOver("second")) }()
-	assert.Equal(t, "second", await(), "the first waits for a successor")
-	assert.Equal(t, "first", await(), "the second waits for a successor")
-	cancel()
-	require.NoError(t, <-ends)
-	require.NoError(t, <-ends)
-	assert.False(t, first.isLeader())
-	lease, err := kube.CoordinationV1().Leases("storage").Get(t.Context(), types.LeaderLease, metav1.GetOptions{})
-	require.NoError(t, err)
-	assert.Empty(t, *lease.Spec.HolderIdentity, "the lease is given back")
+		ends := make(chan error, 2)
+		go func() { ends <- first.run(ctx, kube, "storage", quiet(), handsOver("first")) }()
+		assert.Equal(t, "first", <-led)
+		go func() { ends <- second.run(ctx, kube, "storage", quiet(), handsOver("second")) }()
+		assert.Equal(t, "second", <-led, "the first waits for a successor")
+		assert.Equal(t, "first", <-led, "the second waits for a successor")
+		cancel()
+		require.NoError(t, <-ends)
+		require.NoError(t, <-ends)
+		assert.False(t, first.isLeader())
+		lease, err := kube.CoordinationV1().Leases("storage").Get(t.Context(), types.LeaderLease, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Empty(t, *lease.Spec.HolderIdentity, "the lease is given back")
+	})
 }
 
 // A leader whose work fails stands for election again: the cause may disappear.

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/longhorn-lep/longhorn-manager/internal/testutil"
 )
 
 func optionsFor(kube kubernetes.Interface) Options {
@@ -49,7 +51,7 @@ func outage(kube *fake.Clientset) *atomic.Bool {
 
 func TestRunReleasesTheLeaseOnlyAfterTheWorkHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kube := newKube()
+		kube := testutil.NewLeases()
 		ctx, cancel := context.WithCancel(t.Context())
 		err := Run(ctx, optionsFor(kube), func(work context.Context) error {
 			assert.Equal(t, "pod-1", holder(t, kube))
@@ -67,7 +69,7 @@ func TestRunReleasesTheLeaseOnlyAfterTheWorkHasEnded(t *testing.T) {
 // If the Lease is lost, the work is stopped and waited for, and the process campaigns again.
 func TestRunCampaignsAgainWhenTheLeaseWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kube := newKube()
+		kube := testutil.NewLeases()
 		away := outage(kube)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -104,7 +106,7 @@ func TestRunCampaignsAgainWhenTheLeaseWasLost(t *testing.T) {
 // The answer to the last renewal comes late: the time counts from when the renewal was sent.
 func TestTheTimeCountsFromWhenARenewalWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kube := newKube()
+		kube := testutil.NewLeases()
 		var updates atomic.Int32
 		var sent time.Time
 		kube.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -133,7 +135,7 @@ func TestTheTimeCountsFromWhenARenewalWasSent(t *testing.T) {
 // CPU.
 func TestRunCampaignsAgainWhenTheWorkFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kube := newKube()
+		kube := testutil.NewLeases()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		failed := errors.New("the account has no right")
@@ -162,7 +164,7 @@ func TestRunCampaignsAgainWhenTheWorkFailed(t *testing.T) {
 // A process that lost the Lease to another one does not remove the other's Lease when it tries to release its own.
 func TestALeaseOfAnotherProcessIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kube := newKube()
+		kube := testutil.NewLeases()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		o := optionsFor(kube)
@@ -187,7 +189,7 @@ func TestALeaseOfAnotherProcessIsNotReleased(t *testing.T) {
 func TestRunWaitsForAnotherLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		holder, seconds, now := "pod-2", int32(15), metav1.NowMicro()
-		kube := newKube(&coordinationv1.Lease{
+		kube := testutil.NewLeases(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "longhorn-system", Name: "the-lease"},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
 		})
@@ -203,7 +205,7 @@ func TestRunWaitsForAnotherLeader(t *testing.T) {
 
 // Options with which no election can be held are an error.
 func TestRunRefusesWrongOptions(t *testing.T) {
-	o := optionsFor(newKube())
+	o := optionsFor(testutil.NewLeases())
 	o.Duration = 0
 	assert.ErrorContains(t, Run(t.Context(), o, func(context.Context) error { return nil }), "longhorn-system/the-lease")
 }
@@ -212,7 +214,7 @@ func TestRunRefusesWrongOptions(t *testing.T) {
 // once. One process has a clock that is ahead.
 func TestTwoProcessesNeverLeadAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := newKube()
+		shared := testutil.NewLeases()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var leading, terms atomic.Int32
@@ -249,7 +251,7 @@ func TestTwoProcessesNeverLeadAtOnce(t *testing.T) {
 // A process that must stop in the moment in which it is elected releases the Lease, although its work has not started.
 func TestALeaseThatWasJustWonIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kube := newKube()
+		kube := testutil.NewLeases()
 		ctx, cancel := context.WithCancel(t.Context())
 		kube.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			cancel()
