@@ -56,7 +56,7 @@ func (m *mirror) change(r request) error {
 		return err
 	}
 	m.regions.begin(r.off, r.length)
-	s := m.locks.lock(r.off, r.length, exclusive)
+	s := m.locks.lockBlocks(r.off, r.length)
 	err, unequal := m.fan(r)
 	m.regions.end(r.off, r.length, unequal)
 	m.locks.unlock(s)

@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 	"sync"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 )
 
 // rangeLock orders requests that overlap: they run one after another, in the order in which they came. So all replicas
@@ -54,6 +56,14 @@ func (r *rangeLock) lock(off, length int64, mode lockMode) *span {
 		<-s.ready
 	}
 	return s
+}
+
+// lockBlocks takes the lock for a change: all blocks that the change touches, as a whole. A replica with layers fills the
+// rest of a block from the view below. So two changes of one block must not run at the same time, even if they do not
+// overlap.
+func (r *rangeLock) lockBlocks(off, length int64) *span {
+	first, end := layers.Covered(off, length)
+	return r.lock(first*layers.BlockBytes, (end-first)*layers.BlockBytes, exclusive)
 }
 
 // tryLock takes the range if no earlier request that overlaps it is under way or waits; otherwise it returns nil.
