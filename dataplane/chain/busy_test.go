@@ -151,7 +151,7 @@ func snapshotsAndMerges(c *Chain, gate *sync.RWMutex, rounds int, contents [][]b
 			}
 		}
 		for more := true; more; {
-			if more, err = c.Merge(context.Background()); err != nil {
+			if more, _, err = c.Merge(context.Background()); err != nil {
 				return err
 			}
 			if err := compareViews(c, copies); err != nil {

@@ -44,7 +44,8 @@ type Chain struct {
 	// by changes.
 	copied copiedBlocks
 	// local is the last local head of this opening. Guarded by merging.
-	local layers.File
+	local   layers.File
+	reserve atomic.Int64
 
 	failure atomic.Pointer[error]
 }

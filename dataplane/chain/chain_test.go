@@ -306,8 +306,9 @@ func TestABorderThatIsNeededIsNotJoined(t *testing.T) {
 	p.line = line
 	do(t, p.prepare)
 	assert.ErrorIs(t, p.c.Join(point, p.line, nil), layers.ErrBusy, "an attempt is under way")
-	_, err = p.c.Merge(context.Background())
+	_, wait, err := p.c.Merge(context.Background())
 	require.NoError(t, err, "there is nothing to merge")
+	assert.Equal(t, layers.NoWait, wait)
 	do(t, p.giveUp)
 	require.NoError(t, p.c.Join(point, p.line, nil))
 }

@@ -189,6 +189,7 @@ func TestAFailedSyncAtAnyStepEndsTheChain(t *testing.T) {
 func TestAFullDiskAtAnyStepFailsOnlyWhatNeedsSpace(t *testing.T) {
 	fill := func(p *player, _ memfs.Op) error {
 		p.f.Fill()
+		p.full = true
 		return nil
 	}
 	atEachStep(t, fill, func(p *player, at int, err error) error {

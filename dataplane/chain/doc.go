@@ -19,7 +19,8 @@
 //	flush.go               the order of the steps of a flush
 //	points.go              prepare, switch, seal, join, follow the line
 //	view.go                readers of a snapshot
-//	merge.go, piece.go     two files of one layer become one, piece by piece
+//	merge.go               two files of one layer become one: what a merge does next
+//	mergeact.go, piece.go  the acts of a merge, and the steps of a piece
 //	changed.go             which blocks may differ between two points
 //
 // These invariants hold at each moment, after a kill, and after a loss of power. The names in brackets say which
@@ -31,7 +32,8 @@
 //	C4  space for bits and entries exists before a change is answered, so a flush needs no space (presence.reserve)
 //	C5  no reader finds a block in a file that a merge has punched since (Chain.awaitReaders)
 //	C6  a file that users write to is never copied down, and a copy up leaves out what users wrote (Chain.changes)
-//	C7  after a failed sync, or an uncertain replacement of the list, nothing succeeds any longer (Chain.fail)
+//	C7  a merge copies only while the disk has one piece more than its reserve (merge.decide)
+//	C8  after a failed sync, or an uncertain replacement of the list, nothing succeeds any longer (Chain.fail)
 //
 // A read walks over the layers from the top. The index of SNAPSHOTS.md is not built, so a read of a block costs a
 // lookup in each layer above the one that has the block. Kept maps, checksums and rebuilds are not built either.

@@ -22,6 +22,18 @@ func mergeable(t *testing.T) *player {
 	return p
 }
 
+// mergeUp returns the merge of the replica, whose next act is a copy up.
+func mergeUp(t *testing.T, p *player) *merge {
+	t.Helper()
+	m := p.c.merges()[0]
+	act, _, err := m.next(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, layers.MergeUp, act)
+	m.direction, m.buffer = layers.Up, make([]byte, copyBlocks*layers.BlockBytes)
+	require.NoError(t, m.before())
+	return m
+}
+
 // A user's flush fails between two steps of a merge. The kernel has reported the loss, so the merge's own sync of the
 // map would succeed. The merge must not count the bits, and must not punch the blocks that they hide.
 func TestAMergeStopsWhenAFlushHasFailed(t *testing.T) {
@@ -33,10 +45,7 @@ func TestAMergeStopsWhenAFlushHasFailed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := mergeable(t)
-			m := p.c.nextMerge()
-			do(t, m.open, func() error { return m.decide(ctx) }, m.before)
-			require.Equal(t, layers.Up, m.direction)
-			m.buffer = make([]byte, copyBlocks*layers.BlockBytes)
+			m := mergeUp(t, p)
 			moved, n := overlay{}, m.blocks()
 			failed, punched := false, false
 			p.f.Before(func(op memfs.Op) error {
@@ -96,7 +105,7 @@ func TestNoSpaceFromASyncOfAMergeEndsTheChain(t *testing.T) {
 					}
 					return nil
 				})
-				_, err := p.c.Merge(context.Background())
+				_, _, err := p.c.Merge(context.Background())
 				if count < nth {
 					require.NoError(t, err)
 					break

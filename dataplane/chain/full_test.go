@@ -25,6 +25,7 @@ func (h *history) fillUp() error {
 		if i == fillAt {
 			h.say("FULL")
 			h.p.f.Fill()
+			h.p.full = true
 		}
 		name, step := h.pick()
 		h.say("%s", name)

@@ -36,9 +36,7 @@ func TestAFailedWriteLeavesACopiedBlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := mergeable(t)
-			m := p.c.nextMerge()
-			do(t, m.open, func() error { return m.decide(ctx) }, m.before)
-			m.buffer = make([]byte, copyBlocks*layers.BlockBytes)
+			m := mergeUp(t, p)
 			moved := overlay{}
 			for _, step := range layers.PieceSteps(layers.Up) {
 				require.NoError(t, m.step(ctx, step, 0, m.blocks(), moved))

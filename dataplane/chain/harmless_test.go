@@ -46,7 +46,7 @@ func TestAReadErrorEndsOnlyTheMerge(t *testing.T) {
 			p.c, err = Open(badDir{d, bad}, Options{UID: testUID, BootID: p.bootID(), SameSuperblock: true})
 			require.NoError(t, err)
 			bad.name.Store(&tc.file)
-			_, err = p.c.Merge(context.Background())
+			_, _, err = p.c.Merge(context.Background())
 			require.ErrorIs(t, err, syscall.EIO)
 			bad.name.Store(nil)
 			require.NoError(t, p.c.Err())
@@ -129,7 +129,7 @@ func TestAMergeBelowAnUnsealedBorderFlushes(t *testing.T) {
 	do(t, func() error { return p.write(0, testSize) }, p.snapshot, func() error { return p.write(0, 2*block) },
 		p.prepare, p.doSwitch, func() error { return p.write(0, 4*block) }, p.giveUp, // the head has files 2 and 3
 		p.prepare, p.doSwitch)
-	_, err := p.c.Merge(context.Background())
+	_, _, err := p.c.Merge(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, []layers.File{1, 3, 4}, fileNumbers(p.c.Layers()))
 	do(t, p.seal, p.check)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 )
@@ -20,36 +19,52 @@ const (
 type merge struct {
 	c            *Chain
 	lower, upper *file
-	direction    layers.Direction
-	// users says that the upper file took changes when the merge started. It never starts to take them later.
-	users bool
-	// lowest says that the lower file is the lowest of the chain.
-	lowest bool
-	buffer []byte
+	// pair has the facts about the files, and their blocks as they were counted last. Its UserWrites may change from true
+	// to false while the merge runs. It never changes back.
+	pair layers.Pair
+	// punched says that the hidden blocks were punched. A file system may leave some of their space, so they are not
+	// counted again.
+	punched   bool
+	direction layers.Direction // of the pieces
+	buffer    []byte
 }
 
-// Merge makes one file of two files of one layer, piece by piece, and returns whether there are more such layers. It
-// may be left after any piece: a cancelled context ends it before the next copy. An interrupted merge starts again with the
-// pieces that are missing. Without space it returns ENOSPC, and can be repeated. Only one merge runs at a time.
+// Merge does what layers.NextAct decides for the first two files of one layer that do not wait, until one file of the
+// two is left. It returns whether there are more such files. If all of them wait, it returns the reason.
 //
-// A local head stays as long as it takes changes (layers.NextMerge). An opening does not know which file is a local
-// head, so one such merge may follow each opening.
-func (c *Chain) Merge(ctx context.Context) (more bool, err error) {
+// It may be left after any piece: a cancelled context ends it before the next copy. An interrupted merge starts again
+// with the pieces that are missing. Only one merge runs at a time.
+//
+// A local head stays as long as it takes changes. An opening does not know which file is a local head, so one merge of
+// it may follow each opening.
+func (c *Chain) Merge(ctx context.Context) (more bool, wait layers.MergeWait, err error) {
 	if !c.merging.TryLock() {
-		return false, fmt.Errorf("another merge is running: %w", layers.ErrBusy)
+		return false, layers.NoWait, fmt.Errorf("another merge is running: %w", layers.ErrBusy)
 	}
 	defer c.merging.Unlock()
 	if err := c.usable(); err != nil {
-		return false, err
+		return false, layers.NoWait, err
 	}
-	m := c.nextMerge()
-	if m == nil {
-		return false, nil
+	for _, m := range c.merges() {
+		why, err := m.run(ctx)
+		switch {
+		case err != nil:
+			return true, layers.NoWait, fmt.Errorf("merge file %d and file %d: %w", m.lower.n, m.upper.n, err)
+		case why == layers.NoWait:
+			return len(c.merges()) > 0, layers.NoWait, nil
+		}
+		wait = max(wait, why)
 	}
-	if err := m.run(ctx); err != nil {
-		return true, fmt.Errorf("merge file %d and file %d: %w", m.lower.n, m.upper.n, c.checkMerge(err))
+	return false, wait, nil
+}
+
+// merges returns the possible merges, the lowest first. The caller holds merging.
+func (c *Chain) merges() (found []*merge) {
+	s := c.state.Load()
+	for _, p := range s.list.chain.Pairs(s.active().n, c.local) {
+		found = append(found, &merge{c: c, lower: s.files[p.Lower], upper: s.files[p.Upper], pair: p})
 	}
-	return c.nextMerge() != nil, nil
+	return found
 }
 
 // checkMerge ends the chain on errors of the disk, except two kinds. One says that the merge must wait. The other says
@@ -66,39 +81,70 @@ func (c *Chain) checkMerge(err error) error {
 	return c.check(err)
 }
 
-// nextMerge returns the merge that layers.NextMerge names; nil if no merge is possible. The caller holds merging.
-func (c *Chain) nextMerge() *merge {
-	s := c.state.Load()
-	active := s.active()
-	low, up, ok := s.list.chain.NextMerge(active.n, c.local)
-	if !ok {
-		return nil
-	}
-	lower, upper := s.files[low], s.files[up]
-	return &merge{c: c, lower: lower, upper: upper, users: upper == active, lowest: lower.lowest.Load()}
-}
+// mostActs limits the acts of one merge. Each act changes the facts so that the next one is another act.
+const mostActs = 8
 
-func (m *merge) run(ctx context.Context) error {
-	if err := m.open(); err != nil {
-		return err
-	}
-	if err := m.decide(ctx); err != nil {
-		return err
-	}
-	if err := m.before(); err != nil {
-		return err
-	}
-	m.buffer = make([]byte, copyBlocks*layers.BlockBytes)
-	blocks := m.blocks()
-	for first := int64(0); first < blocks; first += pieceBlocks {
-		if err := m.piece(ctx, first, min(pieceBlocks, blocks-first)); err != nil {
-			return err
+// run does the acts until one of the two files is gone, or until the merge must wait.
+func (m *merge) run(ctx context.Context) (layers.MergeWait, error) {
+	for range mostActs {
+		act, wait, err := m.next(ctx)
+		if err == nil {
+			if act == layers.MergeWaits {
+				return wait, nil
+			}
+			wait, err = m.do(ctx, act)
+		}
+		err = m.c.checkMerge(err)
+		switch {
+		case m.c.Err() == nil && isNoSpace(err):
+			return layers.NeedsSpace, nil
+		case err != nil, wait != layers.NoWait, act == layers.RemoveLower, act == layers.RemoveUpper:
+			return wait, err
 		}
 	}
-	if err := m.after(ctx); err != nil {
-		return err
+	return layers.NoWait, fmt.Errorf("it does not end: %w", layers.ErrBusy)
+}
+
+// next counts the blocks and decides.
+func (m *merge) next(ctx context.Context) (layers.MergeAct, layers.MergeWait, error) {
+	if m.c.state.Load().prepared {
+		return layers.MergeWaits, layers.NeedsBarrier, nil
 	}
-	return m.remove(ctx)
+	if err := m.open(); err != nil {
+		return 0, 0, err
+	}
+	if err := m.count(ctx); err != nil {
+		return 0, 0, err
+	}
+	return m.decide()
+}
+
+// decide asks layers.NextAct. Between the pieces of a copy it asks again, because the free space changes.
+func (m *merge) decide() (layers.MergeAct, layers.MergeWait, error) {
+	s := m.c.state.Load()
+	space, err := m.c.space(s.size())
+	if err != nil {
+		return 0, 0, unread(err)
+	}
+	space.Piece = min(pieceBlocks, m.blocks()) * layers.BlockBytes
+	act, wait := layers.NextAct(m.pair, nil, space, s.prepared, s.list.chain.FileCount() < layers.AllFiles)
+	return act, wait, nil
+}
+
+func (m *merge) do(ctx context.Context, act layers.MergeAct) (layers.MergeWait, error) {
+	switch act {
+	case layers.PunchHidden:
+		return layers.NoWait, m.punchHidden(ctx)
+	case layers.AddLocalHead:
+		return m.addLocalHead()
+	case layers.MergeUp:
+		return m.copy(ctx, layers.Up)
+	case layers.MergeDown:
+		return m.copy(ctx, layers.Down)
+	case layers.RemoveLower, layers.RemoveUpper:
+		return m.remove(ctx, act)
+	}
+	panic(fmt.Sprintf("BUG: act %d of a merge", act))
 }
 
 func (m *merge) blocks() int64 { return blocksOf(max(m.upper.size.Load(), m.lower.size.Load())) }
@@ -125,55 +171,47 @@ func unread(err error) error {
 	return fmt.Errorf("%w: %w", errUnread, err)
 }
 
-// decide counts what each direction copies, and puts a local head on a file that users write to, before that file goes
-// down. If the chain has as many files as it may have, the merge goes up.
-func (m *merge) decide(ctx context.Context) error {
-	var upper, lowerOnly int64
+// count counts the blocks of both files. If the upper file hides blocks without a durable bit, a flush changes that:
+// then the space below them can be freed, also on a full disk.
+func (m *merge) count(ctx context.Context) error {
+	for range 2 {
+		s := m.c.state.Load()
+		p := layers.Pair{
+			Lower: m.pair.Lower, Upper: m.pair.Upper, Lowest: m.lower.lowest.Load(), UpperDurable: true,
+			UserWrites: m.upper == s.active(), LocalHead: m.upper == s.active() && m.upper.n == m.c.local,
+		}
+		if err := m.countIn(ctx, &p); err != nil {
+			return err
+		}
+		if m.pair = p; p.UpperDurable {
+			return nil
+		}
+		if err := m.c.Datasync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *merge) countIn(ctx context.Context, p *layers.Pair) error {
 	blocks := m.blocks()
 	for first := int64(0); first < blocks; first += pieceBlocks {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		up, low, err := m.windows(first, min(pieceBlocks, blocks-first))
+		n := min(pieceBlocks, blocks-first)
+		upper, lower, err := m.windows(first, n)
 		if err != nil {
 			return err
 		}
-		for b := range up.n {
-			switch {
-			case up.Has(b):
-				upper++
-			case low.Has(b):
-				lowerOnly++
+		var data bitset
+		if hides := func(b int64) bool { return lower.Has(b) && upper.Durable(b) }; !m.punched && anyOf(n, hides) {
+			if data, err = m.lower.dataBlocks(first, n); err != nil {
+				return unread(err)
 			}
 		}
+		p.Count(upper, lower, func(b int64) bool { return data != nil && data.has(b) }, n)
 	}
-	local := false
-	if m.direction, local = layers.Cheaper(upper, lowerOnly, m.users); !local {
-		return nil
-	}
-	c := m.c
-	c.lane.Lock()
-	defer c.lane.Unlock()
-	s := c.state.Load()
-	if s.prepared {
-		return layers.ErrBusy
-	}
-	if s.active() != m.upper { // the members have switched since
-		m.users = false
-		return nil
-	}
-	next, err := s.list.chain.PutLocalHead(layers.AllFiles)
-	if errors.Is(err, layers.ErrManyFiles) {
-		m.direction = layers.Up
-		return nil
-	}
-	if err == nil {
-		err = c.commit(next, false)
-	}
-	if err != nil {
-		return err
-	}
-	c.local, m.users = c.state.Load().active().n, false
 	return nil
 }
 
@@ -193,159 +231,4 @@ func (m *merge) windows(first, n int64) (upper, lower window, err error) {
 		lower = window{first: first, n: n, has: data, durable: data}
 	}
 	return upper, lower, nil
-}
-
-// before does layers.BeforePieces. A file that goes down also needs room in the lower one, which may be from before a
-// growth.
-func (m *merge) before() error {
-	for _, step := range layers.BeforePieces(m.direction) {
-		switch step {
-		case layers.FlushUpper:
-			if err := m.c.Datasync(); err != nil {
-				return err
-			}
-		case layers.RemoveRecent:
-			if err := m.removeRecent(); err != nil {
-				return err
-			}
-		default:
-			panic(fmt.Sprintf("BUG: step %d before the pieces of a merge", step))
-		}
-	}
-	if m.direction == layers.Up || m.lower.size.Load() >= m.upper.size.Load() {
-		return nil
-	}
-	m.c.flushing.Lock()
-	defer m.c.flushing.Unlock()
-	if err := m.c.usable(); err != nil {
-		return err
-	}
-	err := m.lower.grow(m.upper.size.Load())
-	if err == nil {
-		err = m.lower.syncData()
-	}
-	return m.c.check(err) // under the lock: a flush that follows does not receive the report again
-}
-
-func (m *merge) removeRecent() error {
-	m.c.flushing.Lock()
-	defer m.c.flushing.Unlock()
-	if err := m.upper.presence().dropRecent(); err != nil {
-		return err
-	}
-	if err := unlinkIfAny(m.c.dir, recentName(m.upper.n)); err != nil {
-		return err
-	}
-	return m.c.dir.Sync()
-}
-
-// after does layers.AfterPieces. What users wrote must be durable before the lower file can go: during the merge, or
-// before it into a file below a border that is not sealed.
-func (m *merge) after(ctx context.Context) error {
-	if m.users || m.upper.presence().hasEntries() {
-		if err := m.c.Datasync(); err != nil {
-			return err
-		}
-	}
-	for _, step := range layers.AfterPieces(m.direction, m.lowest) {
-		var err error
-		switch step {
-		case layers.PunchAbsent:
-			err = m.punchAbsent(ctx)
-		case layers.SyncUpperData:
-			err = locked(&m.c.flushing, func() error { return m.sync(step, nil) })
-		default:
-			panic(fmt.Sprintf("BUG: step %d after the pieces of a merge", step))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// punchAbsent punches the blocks of the upper file that it does not have. A change under way may have data in such a
-// block, so this excludes changes for one small range at a time. Only ranges with data are visited.
-func (m *merge) punchAbsent(ctx context.Context) error {
-	for off := int64(0); off < m.upper.size.Load(); {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		next, err := m.upper.data.NextData(off)
-		if err != nil {
-			return unread(err)
-		}
-		first := next / layers.BlockBytes
-		n := min(copyBlocks, blocksOf(m.upper.size.Load())-first)
-		if n <= 0 {
-			return nil
-		}
-		if err := m.punchAbsentIn(first, n); err != nil {
-			return err
-		}
-		off = (first + n) * layers.BlockBytes
-	}
-	return nil
-}
-
-func (m *merge) punchAbsentIn(first, n int64) error {
-	m.c.changes.Lock()
-	defer m.c.changes.Unlock()
-	w, err := m.upper.window(first, n)
-	if err != nil {
-		return unread(err)
-	}
-	data, err := m.upper.dataBlocks(first, n)
-	if err != nil {
-		return unread(err)
-	}
-	for start, end := range runs(n, func(b int64) bool { return data.has(b) && !w.Has(b) }) {
-		if err := m.upper.punch((first+start)*layers.BlockBytes, (end-start)*layers.BlockBytes); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// remove takes a file out of the list when its content is in the other one.
-func (m *merge) remove(ctx context.Context) error {
-	removeUpper, removeLower := true, true
-	blocks := m.blocks()
-	for first := int64(0); first < blocks; first += pieceBlocks {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		upper, lower, err := m.windows(first, min(pieceBlocks, blocks-first))
-		if err != nil {
-			return err
-		}
-		u, l := layers.Merged(upper, lower, upper.n, m.users)
-		removeUpper, removeLower = removeUpper && u, removeLower && l
-	}
-	c := m.c
-	c.lane.Lock()
-	defer c.lane.Unlock()
-	s := c.state.Load()
-	gone := m.lower
-	switch {
-	case s.prepared:
-		return layers.ErrBusy // the pause of the barrier must not wait for a list
-	case m.direction == layers.Up && removeLower:
-	case m.direction == layers.Down && removeUpper:
-		gone = m.upper
-	default:
-		return fmt.Errorf("the merge is not complete: %w", layers.ErrBusy)
-	}
-	next, err := s.list.chain.RemoveFile(gone.n)
-	if err != nil {
-		return err
-	}
-	return c.commit(next, false)
-}
-
-// locked runs a step under a lock.
-func locked(l sync.Locker, step func() error) error {
-	l.Lock()
-	defer l.Unlock()
-	return step()
 }

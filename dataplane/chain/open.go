@@ -31,6 +31,8 @@ type Options struct {
 	ReadOnly bool
 	// Cache holds pages of maps; nil: the chain has its own, of DefaultCacheBytes.
 	Cache *Cache
+	// Reserve is the space in bytes that merges leave on the disk. SetReserve changes it.
+	Reserve int64
 	// Progress, if set, is called during a long opening, each time when the disk has completed a part.
 	Progress func()
 
@@ -102,6 +104,7 @@ func Open(dir fsys.Dir, opts Options) (*Chain, error) {
 		opts.Cache = NewCache(DefaultCacheBytes)
 	}
 	c := &Chain{dir: dir, opts: opts, cache: opts.Cache, store: listStore{dir: dir}, views: map[*View]struct{}{}}
+	c.reserve.Store(opts.Reserve)
 	s := &state{list: l, files: map[layers.File]*file{}}
 	for i, n := range fileNumbers(l.chain) {
 		s.files[n] = &file{n: n, dir: dir, uid: opts.UID, cache: opts.Cache}

@@ -95,7 +95,7 @@ func TestAMergeWaitsForReadsBeforeItPunches(t *testing.T) {
 			})
 			merged := make(chan error, 1)
 			go func() {
-				_, err := c.Merge(context.Background())
+				_, _, err := c.Merge(context.Background())
 				merged <- err
 			}()
 			<-started

@@ -97,7 +97,7 @@ func (m *merge) doSync(step layers.MergeStep, moved overlay) error {
 // the lower file. If users write to the upper one, it asks the map again under their lock, and leaves out their blocks.
 func (m *merge) copyUp(ctx context.Context, first, n int64, moved overlay) error {
 	lock := sync.Locker(noLock{})
-	if m.users {
+	if m.pair.UserWrites {
 		lock = &m.c.changes
 	}
 	return m.chunks(ctx, first, n, func(first, n int64) error {
@@ -125,7 +125,7 @@ func (m *merge) copyUp(ctx context.Context, first, n int64, moved overlay) error
 				}
 				moved.add(first+start, first+end)
 			}
-			if m.users {
+			if m.pair.UserWrites {
 				m.c.copied = copiedBlocks{m.upper, moved}
 			}
 			return nil

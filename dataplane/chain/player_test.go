@@ -47,6 +47,7 @@ type player struct {
 	stamp    byte
 	nonce    uint64
 	entries  int64
+	full     bool // the disk may be full
 }
 
 // byteSet is a set of bytes.
@@ -291,8 +292,10 @@ func (p *player) remove(i int) error {
 func (p *player) merge(asks int) error {
 	ctx := &countingContext{Context: context.Background(), left: asks}
 	for range 20 {
-		more, err := p.c.Merge(ctx)
+		more, wait, err := p.c.Merge(ctx)
 		switch {
+		case wait == layers.NeedsSpace && !p.full:
+			return errors.New("a merge waits for space, and the disk has some")
 		case errors.Is(err, context.Canceled), errors.Is(err, layers.ErrBusy), isNoSpace(err):
 			return nil
 		case err != nil || !more:

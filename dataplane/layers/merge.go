@@ -29,19 +29,19 @@ func (l Line) MayJoin(p Point, b Busy) bool {
 	return true
 }
 
-// NextMerge returns the lowest two neighbouring files of one layer that a merge makes one. active is the file that takes
-// changes. local is the last local head: a merge leaves it until its layer has a border. Otherwise the merge of a head
-// into a large layer, which puts a local head on top, would be followed by the same merge of that local head, without
-// end.
-func (c Chain) NextMerge(active, local File) (lower, upper File, ok bool) {
-	for _, l := range c.Layers {
+// Pairs returns the neighbouring files of each layer, the lowest first. A merge makes one file of a pair (see NextAct).
+// active is the file that takes changes, and local is the last local head. The blocks are not counted yet.
+func (c Chain) Pairs(active, local File) (pairs []Pair) {
+	for n, l := range c.Layers {
 		for i := range len(l.Files) - 1 {
-			if upper := l.Files[i+1]; upper != active || upper != local {
-				return l.Files[i], upper, true
-			}
+			upper := l.Files[i+1]
+			pairs = append(pairs, Pair{
+				Lower: l.Files[i], Upper: upper, Lowest: n == 0 && i == 0,
+				UpperDurable: true, UserWrites: upper == active, LocalHead: upper == active && upper == local,
+			})
 		}
 	}
-	return 0, 0, false
+	return pairs
 }
 
 // Direction is the direction in which the content of one file moves.

@@ -128,25 +128,37 @@ func TestPresence(t *testing.T) {
 	}
 }
 
-func TestTheNextMerge(t *testing.T) {
+func TestPairs(t *testing.T) {
+	pair := func(lower, upper File, lowest, users, local bool) Pair {
+		return Pair{Lower: lower, Upper: upper, Lowest: lowest, UpperDurable: true, UserWrites: users, LocalHead: local}
+	}
 	for _, tc := range []struct {
 		name          string
 		chain         Chain
 		active, local File
-		lower, upper  File
+		want          []Pair
 	}{
-		{"each layer has one file → none", chain(3, sealed(0, 1, 1), head(1, 2)), 2, 0, 0, 0},
-		{"the lowest pair comes first", chain(6, sealed(0, 1, 1, 2), head(1, 3, 4, 5)), 5, 0, 1, 2},
-		{"a pair of the head", chain(4, sealed(0, 1, 1), head(1, 2, 3)), 3, 0, 2, 3},
-		{"a local head above the pair", chain(5, sealed(0, 1, 1), head(1, 2, 3, 4)), 4, 4, 2, 3},
-		{"a local head that takes changes → none", chain(4, sealed(0, 1, 1), head(1, 2, 3)), 3, 3, 0, 0},
-		{"a local head that was sealed", chain(5, sealed(0, 1, 1, 3), head(1, 4)), 4, 3, 1, 3},
+		{"each layer has one file → none", chain(3, sealed(0, 1, 1), head(1, 2)), 2, 0, nil},
+		{"the lowest pair comes first", chain(6, sealed(0, 1, 1, 2), head(1, 3, 4, 5)), 5, 0, []Pair{
+			pair(1, 2, true, false, false), pair(3, 4, false, false, false), pair(4, 5, false, true, false),
+		}},
+		{"a local head", chain(5, sealed(0, 1, 1), head(1, 2, 3, 4)), 4, 4, []Pair{
+			pair(2, 3, false, false, false), pair(3, 4, false, true, true),
+		}},
+		{"a local head that was sealed", chain(5, sealed(0, 1, 1, 3), head(1, 4)), 4, 3, []Pair{pair(1, 3, true, false, false)}},
+		{"a head that the members have not switched to", chain(4, sealed(0, 1, 1, 2), head(1, 3)), 2, 0, []Pair{pair(1, 2, true, true, false)}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			lower, upper, ok := tc.chain.NextMerge(tc.active, tc.local)
-			assert.Equal(t, tc.lower, lower)
-			assert.Equal(t, tc.upper, upper)
-			assert.Equal(t, tc.lower != 0, ok)
-		})
+		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, tc.chain.Pairs(tc.active, tc.local)) })
 	}
+}
+
+func TestBlocksOfAPairAreCounted(t *testing.T) {
+	p := Pair{UpperDurable: true}
+	takes := func(b int64) bool { return b != 1 }
+	p.Count(blockSet{0, 1, 2}, blockSet{0, 1, 4}, takes, 5)
+	assert.Equal(t, Pair{UpperDurable: true, UpperBlocks: 3, LowerOnly: 1, Hidden: 1}, p)
+	p.Count(blockSet{-1, 3}, blockSet{0, 4}, takes, 5) // block 3 is in memory only, and the lower file lacks it
+	assert.Equal(t, Pair{UpperDurable: true, UpperBlocks: 4, LowerOnly: 3, Hidden: 1}, p)
+	p.Count(blockSet{-1, 3}, blockSet{3}, takes, 5)
+	assert.Equal(t, Pair{UpperDurable: false, UpperBlocks: 5, LowerOnly: 3, Hidden: 1}, p)
 }

@@ -23,13 +23,34 @@ type Pair struct {
 	Hidden int64
 	// UpperBlocks are the blocks that the upper file has. LowerOnly are those of the lower file that the upper one lacks.
 	UpperBlocks, LowerOnly int64
-	// UpperDurable says that all bits of the upper file are durable.
+	// UpperDurable says that each block that both files have is durable in the upper one. Then it stays so.
 	UpperDurable bool
 	// UserWrites says that users write to the upper file, or that a write to it is not answered yet. LocalHead says that
 	// a merge added the file, so that the file below it could go down. It stays until the next snapshot seals it.
+	// Otherwise the merge of a head into a large layer, which puts a local head on top, would be followed by the same merge
+	// of that local head, without end.
 	UserWrites, LocalHead bool
 	// Wrong says that a block to copy does not have the checksum that counts.
 	Wrong bool
+}
+
+// Count adds n blocks of the two files to the facts. takes reports whether a block of the lower file takes space.
+func (p *Pair) Count(upper, lower Presence, takes func(block int64) bool, n int64) {
+	for b := range n {
+		low := lower.Has(b)
+		switch {
+		case !upper.Has(b):
+			if low {
+				p.LowerOnly++
+			}
+			continue
+		case low && !upper.Durable(b):
+			p.UpperDurable = false
+		case low && takes(b):
+			p.Hidden++
+		}
+		p.UpperBlocks++
+	}
 }
 
 // MergeAct is the next thing that a replica does with a pair.
@@ -47,7 +68,8 @@ const (
 	MergeDown
 )
 
-// MergeWait is the reason why a merge waits. Every reason ends without a user, except NeedsSpace.
+// MergeWait is the reason why a merge waits. Every reason ends without a user, except NeedsSpace. If several pairs of
+// files wait, the last reason of this list counts.
 type MergeWait int
 
 const (
@@ -63,6 +85,21 @@ const (
 	// reports it as a condition.
 	NeedsSpace
 )
+
+// String is the reason as a condition has it; empty for NoWait.
+func (w MergeWait) String() string {
+	switch w {
+	case NeedsBarrier:
+		return "NeedsBarrier"
+	case NeedsSnapshot:
+		return "NeedsSnapshot"
+	case NeedsRepair:
+		return "NeedsRepair"
+	case NeedsSpace:
+		return "NeedsSpace"
+	}
+	return ""
+}
 
 // NextAct returns the next act of a replica with a pair, whose files the list has joined. mayAdd says that the chain may
 // have another file.

@@ -73,7 +73,7 @@ func (m *keptReplica) pair(low int) layers.Pair {
 		if l && upper.disk[b] != 0 {
 			p.Hidden++
 		}
-		p.UpperDurable = p.UpperDurable && (!u || upper.disk[b] != 0)
+		p.UpperDurable = p.UpperDurable && (!l || !u || upper.disk[b] != 0)
 	}
 	return p
 }

@@ -59,6 +59,8 @@ type Dir interface {
 	Unlink(name string) error
 	// Rmdir removes an empty directory.
 	Rmdir(name string) error
+	// AvailableBytes is the space of the directory's file system that files can still take.
+	AvailableBytes() (int64, error)
 	// Names lists the directory, sorted, without "." and "..".
 	Names() ([]string, error)
 	// ID identifies this directory. Lookup identifies the object of a name in it, without following a link.

@@ -159,6 +159,19 @@ func readNames(fd int) (names []string, err error) {
 	}
 }
 
+// AvailableBytes is what a process without privileges can use. Some file systems keep a part for root.
+func (d *hostDir) AvailableBytes() (int64, error) {
+	var st unix.Statfs_t
+	if err := d.control(retried(func(fd int) error { return unix.Fstatfs(fd, &st) })); err != nil {
+		return 0, d.fail("read the free space of", ".", err)
+	}
+	unit := st.Frsize
+	if unit == 0 {
+		unit = st.Bsize
+	}
+	return int64(st.Bavail) * unit, nil
+}
+
 func (d *hostDir) ID() (ID, error) {
 	st, err := d.stat("")
 	if err != nil {

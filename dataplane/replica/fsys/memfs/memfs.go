@@ -52,6 +52,8 @@ type FS struct {
 	dead bool
 	// full is true when no file gets another sector.
 	full bool
+	// available is what AvailableBytes returns, unless the file system is full. Writes do not change it.
+	available int64
 	// noExchange is true when names cannot be exchanged.
 	noExchange bool
 	// failing has the syncs that must fail, and kept the parts of files that stay cached.
@@ -63,7 +65,7 @@ type FS struct {
 
 // New creates an empty file system.
 func New() *FS {
-	f := &FS{}
+	f := &FS{available: 1 << 50}
 	f.root = f.newDir()
 	return f
 }
@@ -84,6 +86,13 @@ func (f *FS) Fill() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.full = true
+}
+
+// SetAvailable sets what AvailableBytes returns. It limits nothing.
+func (f *FS) SetAvailable(available int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.available = available
 }
 
 // RefuseExchange makes Exchange return that it is not supported.
@@ -347,6 +356,17 @@ func (d *dir) Names() ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+func (d *dir) AvailableBytes() (int64, error) {
+	if err := d.enter(); err != nil {
+		return 0, err
+	}
+	defer d.fs.mu.Unlock()
+	if d.fs.full {
+		return 0, nil
+	}
+	return d.fs.available, nil
 }
 
 func (d *dir) ID() (fsys.ID, error) { return fsys.ID{Inode: d.node.inode}, nil }
