@@ -17,6 +17,7 @@ type candidate struct {
 	Member
 	replica Replica // nil if refused
 	state   membership.State
+	layers  layersState
 	// answered is the time when it had sent its state.
 	answered time.Time
 	err      error // why refused

@@ -11,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"k8s.io/utils/clock"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
@@ -61,6 +62,9 @@ type Config struct {
 	SizeBytes  int64
 	// Recorded is the epoch that the API object holds; zero before the first start.
 	Recorded membership.Epoch
+	// Line is the line that the API object holds. Groups has the outcome of each group that an intended point names.
+	Line   layers.Line
+	Groups map[string]layers.Outcome
 	// Members are all replicas of the volume. At the first start, the replicas that can be opened become the members of
 	// the epoch.
 	Members []Member
@@ -136,6 +140,10 @@ var (
 	ErrLeaving = errors.New("a failed replica is still a member")
 	// ErrMemberTooSmall refuses a size that a member does not have yet.
 	ErrMemberTooSmall = errors.New("a replica is too small")
+	// ErrNotSupported refuses a snapshot if a replica is served by a release that does not know points.
+	ErrNotSupported = errors.New("a replica is served by a release without snapshots")
+	// ErrOldLine refuses a line that is older than the line of the engine.
+	ErrOldLine = errors.New("the engine has a newer record of the snapshots")
 	// ErrLastMember refuses to expel the last member.
 	ErrLastMember = membership.ErrLastMember
 )
@@ -168,6 +176,11 @@ type Engine struct {
 	operation         operation        // guarded by mu; the current operation, if any
 	stopping          bool             // guarded by mu; no operation may start
 	isFrontendStarted bool             // guarded by mu; the frontend was started and not stopped
+	snapshot          *snapshot        // guarded by mu; the attempt under way
+	lastSnapshot      *snapshot        // guarded by mu; the last attempt, under way or ended
+	knowsPoints       bool             // guarded by mu; the volume has, or had, points: members are told its line
+	// lineTurn has one place: a line is being sent to the members.
+	lineTurn chan struct{}
 	// predecessorAskedAt is the time of the last question of the previous engine; see Predecessor. Zero if it is
 	// unknown. Guarded by mu.
 	predecessorAskedAt time.Time

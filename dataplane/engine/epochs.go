@@ -87,7 +87,7 @@ func (e *Engine) updateEpoch(quit <-chan struct{}) bool {
 		if !needed {
 			return true
 		}
-		if !e.putInForce(next, quit) {
+		if !e.putInForce(next, nil, quit) {
 			return false
 		}
 	}

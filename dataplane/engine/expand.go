@@ -67,11 +67,11 @@ func (e *Engine) expand(ctx context.Context, session string, size int64) error {
 func (e *Engine) beginExpand(session string, size int64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch {
-	case session != e.cfg.Session:
-		return ErrOtherSession
-	case e.state.Phase != PhaseRunning || e.stopping:
-		return ErrNotRunning
+	if err := e.checkRunningLocked(session); err != nil {
+		return err
+	}
+	if e.snapshot != nil {
+		return fmt.Errorf("%w: %s", ErrBusy, e.snapshot)
 	}
 	return e.beginOperation(expansion(size))
 }

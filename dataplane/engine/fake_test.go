@@ -16,10 +16,11 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/faulty"
-	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd/memory"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/points"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 type disk struct {
 	name string
 	size int64
-	data *memory.Backend
+	data *layeredData
 	io   *faulty.Backend // faults between the gate and data
 
 	mu         sync.Mutex
@@ -57,10 +58,11 @@ type disk struct {
 	refuse     error            // the error of admit, if set
 	controlErr map[uint16]error // the error of an operation, if set
 	before     func(op uint16)  // if set, called before each operation
+	old        bool             // it is served by a release without points
 }
 
 func newDisk(name string) *disk {
-	data := memory.New(testSize)
+	data := newLayeredData(testSize)
 	return &disk{
 		name: name, uid: "uid-" + name, size: testSize, data: data, io: faulty.Wrap(data, clock.RealClock{}),
 		region: testRegion, marks: map[int64]bool{}, controls: map[uint16]int{}, controlErr: map[uint16]error{},
@@ -69,7 +71,7 @@ func newDisk(name string) *disk {
 }
 
 func (d *disk) resize(size int64) {
-	d.size, d.data = size, memory.New(size)
+	d.size, d.data = size, newLayeredData(size)
 	d.io = faulty.Wrap(d.data, clock.RealClock{})
 }
 
@@ -321,7 +323,10 @@ func (d *disk) control(op uint16, payload []byte) ([]byte, error) {
 		maps.Copy(changed, d.marks)
 		return json.Marshal(membership.Regions{Indexes: slices.Sorted(maps.Keys(changed))})
 	}
-	return nil, nbd.EINVAL
+	if op >= points.OpState && !d.old {
+		return d.data.control(op, payload)
+	}
+	return nil, nbd.ENOTSUP
 }
 
 // follow updates the knowledge of the time since an epoch, after another epoch was stored.
@@ -363,6 +368,7 @@ type api struct {
 	away    bool                         //
 	kicks   map[*Engine]chan struct{}    // one for each started engine
 	history []membership.Epoch           // the recorded epochs
+	line    layers.Line                  //
 	onWrite func(epoch membership.Epoch) // called under mu before the engine learns of a record
 }
 
@@ -377,6 +383,12 @@ func (a *api) cut(away bool) {
 		default:
 		}
 	}
+}
+
+func (a *api) recordedLine() layers.Line {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.line
 }
 
 func (a *api) epoch() membership.Epoch {
@@ -400,6 +412,9 @@ func (a *api) record(e *Engine) error {
 		return err
 	}
 	a.object.Epoch = s.ProposedEpoch
+	if s.ProposedLine != nil {
+		a.line = *s.ProposedLine
+	}
 	a.history = append(a.history, s.ProposedEpoch)
 	if a.onWrite != nil {
 		a.onWrite(s.ProposedEpoch)
@@ -455,7 +470,7 @@ func (r *rig) start(generation int64, adjust ...func(*Config)) (*Engine, chan st
 	changed, kick := make(chan struct{}, 1), make(chan struct{}, 1)
 	cfg := Config{
 		Name: fmt.Sprintf("e%d", generation), Volume: "v", Generation: generation, Session: fmt.Sprintf("s%d", generation),
-		SizeBytes: testSize, Recorded: r.recorded, Clock: r.clock,
+		SizeBytes: testSize, Recorded: r.recorded, Line: r.api.recordedLine(), Clock: r.clock,
 		OnChange: func() {
 			for _, c := range []chan struct{}{changed, kick} {
 				select {

@@ -52,7 +52,7 @@ func (m *mirror) change(r request) error {
 	if err := m.check(r.off, r.length, nbd.ENOSPC); err != nil {
 		return err
 	}
-	if err := m.gate.enter(); err != nil {
+	if err := m.gate.enterChange(); err != nil {
 		return err
 	}
 	m.regions.begin(r.off, r.length)
@@ -60,7 +60,7 @@ func (m *mirror) change(r request) error {
 	err, unequal := m.fan(r)
 	m.regions.end(r.off, r.length, unequal)
 	m.locks.unlock(s)
-	if failed := m.gate.leave(); failed != nil {
+	if failed := m.gate.leaveChange(); failed != nil {
 		return failed
 	}
 	return err

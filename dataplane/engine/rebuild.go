@@ -9,6 +9,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
@@ -28,6 +29,10 @@ type rebuild struct {
 
 	target   *member // guarded by Engine.mu; nil until every change goes to it
 	complete bool    // guarded by Engine.mu; it lacks nothing except the epoch
+	// isLastStage means that no snapshot may start: every change goes to the target, or soon will. Guarded by Engine.mu.
+	isLastStage bool
+	// needed are the borders that the source must keep. Guarded by Engine.mu.
+	needed []layers.Point
 }
 
 func (b *rebuild) String() string { return "replica " + b.spec.Name + " is being rebuilt" }
@@ -129,6 +134,10 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 	if err != nil {
 		return err
 	}
+	if err := e.refuseLayered(b, c); err != nil {
+		c.close()
+		return err
+	}
 	target := newMember(c.Member, c.replica)
 	e.tasks.Go(func() { e.watch(target) })
 	if err := e.join(b, target); err != nil {
@@ -152,6 +161,21 @@ func (e *Engine) rebuildReplica(b *rebuild) error {
 		return err
 	}
 	return e.finishRebuild(b, target)
+}
+
+// errLayered refuses a rebuild that would have to copy layers.
+var errLayered = errors.New("the volume or the replica has snapshots, and rebuilds of those are not supported yet")
+
+// refuseLayered refuses a rebuild of a volume or a replica with layers, because a copy of the present content has no
+// snapshots. From then on no snapshot may start until the rebuild ends.
+func (e *Engine) refuseLayered(b *rebuild, c *candidate) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.knowsPoints || e.snapshot != nil || c.layers.isLayered() {
+		return errLayered
+	}
+	b.isLastStage = true
+	return nil
 }
 
 // openForRebuild opens the replica and marks it, durably, as worthless until it is a member. It returns when its time

@@ -135,6 +135,13 @@ func (r *regions) isUnequal(off, length int64) bool {
 	return false
 }
 
+// hasUnequal reports whether healthy members may differ in any region.
+func (r *regions) hasUnequal() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unequal.count() > 0
+}
+
 // newPeriod returns the runs of regions that were quiet in the period that ends, and starts the next period. With all,
 // it returns all regions that may be cleared.
 func (r *regions) newPeriod(all bool) []run {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
@@ -18,7 +19,8 @@ func Start(cfg Config) *Engine {
 	e := &Engine{
 		cfg: cfg, log: cfg.Log,
 		membersChanged: make(chan struct{}, 1), quit: make(chan struct{}), loopsEnded: make(chan struct{}),
-		state: State{Phase: PhaseStarting},
+		lineTurn: make(chan struct{}, 1),
+		state:    State{Phase: PhaseStarting},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.mirror = newMirror(cfg, e.ctx.Done(), e.memberFailed)
@@ -43,6 +45,7 @@ func (e *Engine) run() {
 		e.fail(*f)
 		return
 	}
+	e.tasks.Go(func() { e.announceLine() })
 	e.clearIntents()
 }
 
@@ -51,8 +54,9 @@ func (e *Engine) run() {
 //  1. open every replica; from here on no older engine can write to replicas that have admitted this engine
 //  2. ask each for its state; leave out the replicas that are not the expected ones
 //  3. decide the members (membership.PlanStart): the available members of the recorded epoch
-//  4. propose the epoch, wait until the API object holds it, make it durable on every member
-//  5. make marked regions equal, flush, clear the marks
+//     and the line (layers.PlanStart), which the members with layers must be able to follow
+//  4. propose both, wait until the API object holds them, make the epoch durable on every member
+//  5. members with layers follow the line; then make marked regions equal, flush, clear the marks
 //  6. open the gate, expel members from here on, start the frontend, run
 //
 // Step 5 comes after step 4 because it clears marks. Suppose that a member is left out of an epoch that is not recorded
@@ -71,14 +75,21 @@ func (e *Engine) start() *failure {
 	if err != nil {
 		return opened.refusal(e.cfg.Recorded, err)
 	}
+	epoch, line, f := e.planLine(epoch, opened)
+	if f != nil {
+		return f
+	}
 	members := opened.only(epoch)
 	e.learnPredecessor(members)
 	e.tasks.Go(func() { opened.closeOthers(epoch) })
 	if f := e.addMembers(members, func() { e.showMembers(epoch, opened) }); f != nil {
 		return f
 	}
-	if !e.putInForce(epoch, e.quit) {
+	if !e.putInForce(epoch, e.proposal(line), e.quit) {
 		return interrupted(e.ctx)
+	}
+	if f := e.followLine(line.Line, members); f != nil {
+		return f
 	}
 	return e.equalize(members)
 }
@@ -145,19 +156,7 @@ func (e *Engine) opening(ctx context.Context, m Member, answers chan<- *candidat
 
 // inTime returns a context that ends after admitTimeout with errLate. The caller must call stop.
 func (e *Engine) inTime(parent context.Context) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	timer := e.cfg.Clock.NewTimer(admitTimeout)
-	go func() {
-		select {
-		case <-timer.C():
-			cancel(errLate)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		timer.Stop()
-		cancel(context.Canceled)
-	}
+	return e.within(parent, admitTimeout, errLate)
 }
 
 // ask opens one replica and checks that it is the expected one.
@@ -193,6 +192,9 @@ func (e *Engine) ask(ctx context.Context, c *candidate) (err error) {
 	}
 	if err := membership.CheckRegions(e.mirror.size.Load(), s.RegionBytes); err != nil {
 		return fmt.Errorf("%w: %w", errMismatch, err)
+	}
+	if c.layers, err = askLayers(ctx, c.replica); err != nil {
+		return fmt.Errorf("read its layers: %w", err)
 	}
 	return nil
 }
@@ -241,16 +243,17 @@ func (e *Engine) watch(b *member) {
 	_ = b.Close()
 }
 
-// putInForce puts an epoch into force. It returns false if the engine ends or quit is closed first.
+// putInForce puts an epoch into force; with the line, if that is not nil. It returns false if the engine ends or quit is
+// closed first.
 //
 //	propose ── the API object records it ── each member stores it
 //	── changes that the expelled members lack may be acknowledged
-func (e *Engine) putInForce(next membership.Epoch, quit <-chan struct{}) bool {
+func (e *Engine) putInForce(next membership.Epoch, line *layers.Line, quit <-chan struct{}) bool {
 	recorded := make(chan struct{})
 	e.log.WithField("epoch", next.String()).Info("New epoch proposed")
 	e.update(func(s *State) {
 		e.recorded = recorded
-		s.ProposedEpoch = next
+		s.ProposedEpoch, s.ProposedLine = next, line
 	})
 	if !e.awaitRecorded(recorded, quit) || !e.store(next, quit) {
 		return false
@@ -291,8 +294,8 @@ func (e *Engine) awaitRecorded(recorded, quit <-chan struct{}) bool {
 	}
 }
 
-// RecordEpoch tells the engine that the API object now holds the epoch in State.ProposedEpoch. It is idempotent.
-// Another session or epoch gives ErrNotProposed.
+// RecordEpoch tells the engine that the API object now holds the epoch in State.ProposedEpoch, and the line in
+// State.ProposedLine if there is one. It is idempotent. Another session or epoch gives ErrNotProposed.
 func (e *Engine) RecordEpoch(session string, epoch membership.Epoch) error {
 	if err := e.accept(session, epoch); err != nil {
 		return err
@@ -312,7 +315,7 @@ func (e *Engine) accept(session string, epoch membership.Epoch) error {
 	case e.state.ProposedEpoch.IsZero() || !e.state.ProposedEpoch.Equal(epoch):
 		return fmt.Errorf("cannot record epoch %s, the proposed epoch is %s: %w", epoch, e.state.ProposedEpoch, ErrNotProposed)
 	}
-	e.accepted, e.state.ProposedEpoch = e.state.ProposedEpoch, membership.Epoch{}
+	e.accepted, e.state.ProposedEpoch, e.state.ProposedLine = e.state.ProposedEpoch, membership.Epoch{}, nil
 	close(e.recorded)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 )
 
@@ -33,6 +34,10 @@ const (
 	ReasonWritesLost     = "WritesLost"     // no member has all that the users of a kept device have written
 	ReasonFrontendFailed = "FrontendFailed" // the device could not be created
 	ReasonInterrupted    = "Interrupted"    // stopped while starting, or by force
+	// ReasonSnapshotMismatch: the API object and the replicas have two points with one number.
+	ReasonSnapshotMismatch = "SnapshotMismatch"
+	// ReasonLineFailed: no member could bring its layers in order with the line.
+	ReasonLineFailed = "LineFailed"
 )
 
 // These are the modes of a member.
@@ -64,6 +69,13 @@ type State struct {
 	// ProposedEpoch must be written to the API object, and RecordEpoch called, before the engine continues; zero if no
 	// epoch is proposed.
 	ProposedEpoch membership.Epoch
+	// ProposedLine must be written to the API object together with ProposedEpoch, in one write; nil if the line stays as
+	// it is. RecordEpoch confirms both.
+	ProposedLine *layers.Line
+	// Line is the line in force: as the API object had it, as far as the caller has told the engine.
+	Line layers.Line
+	// Adopted and Lost are what the start has found out about the line (layers.Start).
+	Adopted, Lost []layers.Point
 	// Epoch is in force: the API object and all members hold it, except members that have failed since.
 	Epoch membership.Epoch
 	// Shown is the newest epoch of a replica, if the engine failed because Config.Recorded does not follow it; else
@@ -111,7 +123,7 @@ func (e *Engine) fail(f failure) {
 		f.reason = ReasonFenced
 	}
 	e.state.Phase, e.state.Reason, e.state.Message = PhaseError, f.reason, f.err.Error()
-	e.state.ProposedEpoch, e.state.Shown = membership.Epoch{}, f.shown
+	e.state.ProposedEpoch, e.state.ProposedLine, e.state.Shown = membership.Epoch{}, nil, f.shown
 	for _, m := range f.members {
 		e.state.set(m)
 	}

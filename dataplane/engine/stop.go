@@ -15,6 +15,9 @@ import (
 // behind, and ends with the disk.
 const hangGrace = 5 * time.Second
 
+// errStopping is the reason why an operation ended with the engine.
+var errStopping = errors.New("the engine is stopping")
+
 // Stop removes the device, waits for current requests, flushes, clears the intent marks and closes all connections.
 //
 // If the frontend cannot stop, above all because the device is in use, Stop returns the frontend's error, and the engine
@@ -200,7 +203,10 @@ func (e *Engine) finish(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	if b := e.rebuilding(); b != nil {
-		b.cancel(errors.New("the engine is stopping"))
+		b.cancel(errStopping)
+	}
+	if e.snapshot != nil {
+		e.snapshot.cancel(errStopping)
 	}
 	e.mu.Unlock()
 	if e.ctx.Err() != nil {
