@@ -18,6 +18,7 @@ import (
 //
 //	merging     one merge, or one Follow
 //	lane        replacements of the list, one after another
+//	keeping     a change of the kept maps
 //	flushing    one flush, or the syncs of a piece of a merge, or the end of a removed file
 //	changes     a change holds it for reading, from its lookup to its entry. A merge holds it for writing while it
 //	            copies into a file that users write to. So does a replacement of the file that takes changes
@@ -32,6 +33,7 @@ type Chain struct {
 
 	merging  sync.Mutex
 	lane     sync.Mutex
+	keeping  sync.Mutex
 	flushing sync.Mutex
 	changes  sync.RWMutex
 	reads    sync.RWMutex
@@ -46,6 +48,7 @@ type Chain struct {
 	// local is the last local head of this opening. Guarded by merging.
 	local   layers.File
 	reserve atomic.Int64
+	kept    atomic.Pointer[[]keptMap] // replaced under keeping
 
 	failure atomic.Pointer[error]
 }
@@ -131,7 +134,7 @@ func (c *Chain) check(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errSync), errors.Is(err, ErrUncertain):
+	case errors.Is(err, errSync), errors.Is(err, ErrUncertain), errors.Is(err, fsys.ErrUncertain):
 		return c.fail(err)
 	case isNoSpace(err), errors.Is(err, ErrRange):
 		return err

@@ -31,7 +31,7 @@ func TestAWholeLifeEqualsTheModel(t *testing.T) {
 // touch adds an empty file to the directory.
 func (p *player) touch(t *testing.T, name string) {
 	t.Helper()
-	require.NoError(t, writeNew(p.dir, name, []byte{1}))
+	require.NoError(t, fsys.WriteNew(p.dir, name, []byte{1}))
 }
 
 func TestAnOpeningComparesTheDirectoryWithTheList(t *testing.T) {

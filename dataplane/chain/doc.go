@@ -9,6 +9,7 @@
 //	<n>.map            one bit for each block: present (mapfile.go). The lowest file has none
 //	<n>.recent         blocks that became present since the map was last synced (recent.go). A file that takes no
 //	                   changes needs none
+//	<p>-<nonce>.kept   what changed since a point that was merged away (keptfile.go); replaced as a whole
 //
 // The parts of the package:
 //
@@ -21,6 +22,7 @@
 //	view.go                readers of a snapshot
 //	merge.go               two files of one layer become one: what a merge does next
 //	mergeact.go, piece.go  the acts of a merge, and the steps of a piece
+//	kept.go                the maps of points that were merged away
 //	changed.go             which blocks may differ between two points
 //
 // These invariants hold at each moment, after a kill, and after a loss of power. The names in brackets say which
@@ -33,10 +35,12 @@
 //	C5  no reader finds a block in a file that a merge has punched since (Chain.awaitReaders)
 //	C6  a file that users write to is never copied down, and a copy up leaves out what users wrote (Chain.changes)
 //	C7  a merge copies only while the disk has one piece more than its reserve (merge.decide)
-//	C8  after a failed sync, or an uncertain replacement of the list, nothing succeeds any longer (Chain.fail)
+//	C8  a kept map and all files from its end on name every change since its point: the map is durable before the list
+//	    without the border, and before a block moves across its end (Chain.keepMaps, merge.takeUp)
+//	C9  after a failed sync, or an uncertain replacement of the list, nothing succeeds any longer (Chain.fail)
 //
 // A read walks over the layers from the top. The index of SNAPSHOTS.md is not built, so a read of a block costs a
-// lookup in each layer above the one that has the block. Kept maps, checksums and rebuilds are not built either.
+// lookup in each layer above the one that has the block. Checksums and rebuilds are not built either.
 //
 // The caller must hold the lock of the directory. As the engine does, it must not allow two changes of one block at the
 // same time. The package must not know engines, replicas, Kubernetes, sockets or time.

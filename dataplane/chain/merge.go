@@ -127,7 +127,7 @@ func (m *merge) decide() (layers.MergeAct, layers.MergeWait, error) {
 		return 0, 0, unread(err)
 	}
 	space.Piece = min(pieceBlocks, m.blocks()) * layers.BlockBytes
-	act, wait := layers.NextAct(m.pair, nil, space, s.prepared, s.list.chain.FileCount() < layers.AllFiles)
+	act, wait := layers.NextAct(m.pair, m.c.keptForRules(), space, s.prepared, s.list.chain.FileCount() < layers.AllFiles)
 	return act, wait, nil
 }
 
@@ -135,6 +135,8 @@ func (m *merge) do(ctx context.Context, act layers.MergeAct) (layers.MergeWait, 
 	switch act {
 	case layers.PunchHidden:
 		return layers.NoWait, m.punchHidden(ctx)
+	case layers.TakeUpBits:
+		return layers.NoWait, m.takeUp(ctx)
 	case layers.AddLocalHead:
 		return m.addLocalHead()
 	case layers.MergeUp:

@@ -66,7 +66,7 @@ func Create(dir fsys.Dir, uid string) error {
 			return fmt.Errorf("create the list of layers: %w", err)
 		}
 	}
-	s := listStore{dir: dir}
+	s := newListStore(dir)
 	if err := s.replace(b); err != nil {
 		return fmt.Errorf("create the list of layers: %w", err)
 	}
@@ -79,7 +79,7 @@ func Create(dir fsys.Dir, uid string) error {
 //  2. compare the names in the directory with the list. A foreign or a missing file ends the opening here, and nothing
 //     was changed
 //  3. sync the directory: a process that was killed may have left names that are not durable
-//  4. remove leftovers, all parts of a file together
+//  4. remove leftovers, all parts of a file together, and kept maps that are damaged
 //  5. open the files that changes or a merge may write to; all others are opened when they are needed
 //  6. make their cache and their disk agree, and decide which records count (settle.go)
 //
@@ -103,8 +103,10 @@ func Open(dir fsys.Dir, opts Options) (*Chain, error) {
 	if opts.Cache == nil {
 		opts.Cache = NewCache(DefaultCacheBytes)
 	}
-	c := &Chain{dir: dir, opts: opts, cache: opts.Cache, store: listStore{dir: dir}, views: map[*View]struct{}{}}
+	c := &Chain{dir: dir, opts: opts, cache: opts.Cache, store: newListStore(dir), views: map[*View]struct{}{}}
 	c.reserve.Store(opts.Reserve)
+	kept, unwanted := readAllKept(dir, opts.UID, names, l.chain.Next)
+	c.setKept(kept)
 	s := &state{list: l, files: map[layers.File]*file{}}
 	for i, n := range fileNumbers(l.chain) {
 		s.files[n] = &file{n: n, dir: dir, uid: opts.UID, cache: opts.Cache}
@@ -112,7 +114,7 @@ func Open(dir fsys.Dir, opts Options) (*Chain, error) {
 	}
 	c.state.Store(s)
 	if !opts.ReadOnly {
-		err = c.clean(leftovers)
+		err = c.clean(append(leftovers, unwanted...))
 	}
 	if err == nil {
 		err = c.openFiles(s)

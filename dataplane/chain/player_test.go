@@ -47,7 +47,8 @@ type player struct {
 	stamp    byte
 	nonce    uint64
 	entries  int64
-	full     bool // the disk may be full
+	full     bool                    // the disk may be full
+	copies   map[layers.Point][]byte // the content at the bases of backups
 }
 
 // byteSet is a set of bytes.
@@ -68,7 +69,7 @@ func newPlayer() (*player, error) {
 
 // newReplica returns a player with a replica of a size, and without a model. The replica is not open.
 func newReplica(size int64) (*player, error) {
-	p := &player{f: memfs.New(), boot: 1, snaps: map[layers.Point][]byte{}, under: map[int64]byte{}, entries: 16}
+	p := &player{f: memfs.New(), boot: 1, snaps: map[layers.Point][]byte{}, copies: map[layers.Point][]byte{}, under: map[int64]byte{}, entries: 16}
 	p.f.MkdirAll(testDir)
 	d, err := p.f.OpenDir(testDir)
 	if err != nil {
@@ -104,8 +105,17 @@ func (p *player) open() (err error) {
 		return fmt.Errorf("a start lost %v and adopted %v", start.Lost, start.Adopted)
 	}
 	p.line, p.attempt, p.switched = start.Line, layers.Point{}, false
-	_, err = p.c.Follow(p.line)
-	return err
+	for _, m := range p.line.Points { // as if this member had been away since the deletions
+		if m.State == layers.Deleted {
+			if p.line, err = p.line.Forget(m.Point); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err = p.c.Follow(p.line); err != nil {
+		return err
+	}
+	return p.c.ForgetBases(p.line)
 }
 
 // settle records that a loss of power no longer changes the content.
@@ -286,6 +296,21 @@ func (p *player) remove(i int) error {
 	p.line = line
 	delete(p.snaps, point)
 	return p.c.Join(point, p.line, nil)
+}
+
+// backup makes the i-th snapshot the base of a job.
+func (p *player) backup(i int, by string) error {
+	ready := p.ready()
+	if len(ready) == 0 {
+		return nil
+	}
+	point := ready[i%len(ready)]
+	line, err := p.line.SetBase(by, point)
+	if err != nil {
+		return err
+	}
+	p.line, p.copies[point] = line, slices.Clone(p.snaps[point])
+	return p.c.ForgetBases(p.line)
 }
 
 // merge merges until nothing is left, or until it has checked the context a number of times.
@@ -494,26 +519,48 @@ func checkExtents(extents func(off, end int64) ([]nbd.Extent, error), want []byt
 	return nil
 }
 
-// checkChanged checks for each pair of snapshots that Changed names all differences.
+// checkChanged checks for each pair of snapshots, and for each base of a backup with each later snapshot, that Changed
+// names all differences.
 func (p *player) checkChanged() error {
 	ready := p.ready()
 	for i, from := range ready {
 		for _, to := range ready[i:] {
-			a, b := p.snaps[from], p.snaps[to]
-			named := make([]bool, len(p.now))
-			for r, err := range p.c.Changed(from, to) {
-				if err != nil {
-					return err
-				}
-				for i := r.Off; i < r.Off+r.Length; i++ {
-					named[i] = true
-				}
+			if err := p.checkNames(from, p.snaps[from], to); err != nil {
+				return err
 			}
-			for i := range b {
-				if old := i < len(a) && a[i] != b[i] || i >= len(a) && b[i] != 0; old && !named[i] {
-					return fmt.Errorf("byte %d differs between snapshots %d and %d, and Changed does not name it", i, from.Number, to.Number)
-				}
+		}
+	}
+	for _, base := range p.line.Bases {
+		for _, to := range ready {
+			if to.Number <= base.Number {
+				continue
 			}
+			err := p.checkNames(base.Point, p.copies[base.Point], to)
+			if p.full && errors.Is(err, layers.ErrNoBorder) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("since the backup of point %d (state %d): %w", base.Number, p.line.State(base.Point), err)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *player) checkNames(from layers.Point, a []byte, to layers.Point) error {
+	b, named := p.snaps[to], make([]bool, len(p.now))
+	for r, err := range p.c.Changed(from, to) {
+		if err != nil {
+			return err
+		}
+		for i := r.Off; i < r.Off+r.Length; i++ {
+			named[i] = true
+		}
+	}
+	for i := range b {
+		if differs := i < len(a) && a[i] != b[i] || i >= len(a) && b[i] != 0; differs && !named[i] {
+			return fmt.Errorf("byte %d (block %d) differs between points %d and %d, and Changed does not name it",
+				i, i/layers.BlockBytes, from.Number, to.Number)
 		}
 	}
 	return nil

@@ -126,6 +126,11 @@ func (c *Chain) Join(p layers.Point, line layers.Line, needed []layers.Point) er
 	if err != nil {
 		return err
 	}
+	if line.Wanted(p) {
+		if err := c.keepMaps(s.list.chain, []layers.Point{p}); err != nil {
+			return fmt.Errorf("keep the map of point %d: %w", p.Number, err)
+		}
+	}
 	// If the members have not switched, the head takes changes from now on: both files are the head.
 	if err := c.commit(next, s.prepared && c.attempt != p); err != nil {
 		return fmt.Errorf("join at point %d: %w", p.Number, err)
@@ -152,6 +157,9 @@ func (c *Chain) Follow(line layers.Line) (layers.Followed, error) {
 	f := line.Follow(s.list.chain)
 	if len(f.Joined)+len(f.Dropped) == 0 && f.Chain.Reverted == s.list.chain.Reverted && f.Chain.Next == s.list.chain.Next {
 		return f, nil
+	}
+	if err := c.followKept(line, s.list.chain, f.Joined); err != nil {
+		return layers.Followed{}, fmt.Errorf("follow the line: %w", err)
 	}
 	prepared := s.prepared && f.Chain.Border(c.attempt) >= 0
 	if err := c.commit(f.Chain, prepared); err != nil {

@@ -124,7 +124,7 @@ func (h *history) pick() (string, func() error) {
 		length = min(size-off, (1+h.rng.Int64N(3))*block)
 	}
 	i, asks := h.rng.IntN(4), h.rng.IntN(12)
-	switch n := h.rng.IntN(100); {
+	switch n := h.rng.IntN(105); {
 	case n < 30:
 		return fmt.Sprintf("write %d bytes at %d (block %d)", length, off, off/block), func() error { return p.write(off, length) }
 	case n < 38:
@@ -154,7 +154,12 @@ func (h *history) pick() (string, func() error) {
 	case n < 97:
 		return "kill", func() error { return h.stop(killed) }
 	case n < 99:
+		return "flush", p.flush
+	case n < 103:
+		by := fmt.Sprintf("target-%d", i%2)
+		return fmt.Sprintf("backup of snapshot %d to %s", i, by), func() error { return p.backup(i, by) }
+	case n < 105:
 		return "lose power", func() error { return h.stop(powerLost) }
 	}
-	return "flush", p.flush
+	panic("BUG: no operation")
 }
