@@ -33,6 +33,9 @@ type Options struct {
 	Cache *Cache
 	// Reserve is the space in bytes that merges leave on the disk. SetReserve changes it.
 	Reserve int64
+	// OnDistrust, if set, is called once when the opening learns that changes may be missing, before it changes any
+	// record. The caller must record this durably. An error ends the opening.
+	OnDistrust func() error
 	// Progress, if set, is called during a long opening, each time when the disk has completed a part.
 	Progress func()
 

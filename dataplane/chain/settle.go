@@ -51,6 +51,11 @@ func (c *Chain) settle(unsealed, merged []*file) error {
 	if c.trust = layers.Believe(c.opening(recents, failed)); c.opts.Clean {
 		c.trust = layers.Trust{Recent: true}
 	}
+	if c.trust.Distrust && c.opts.OnDistrust != nil {
+		if err := c.opts.OnDistrust(); err != nil {
+			return err
+		}
+	}
 	for _, f := range all {
 		if err := c.drop(f); err != nil {
 			return err

@@ -179,7 +179,9 @@ func (r *Replica) install(generation int64, session string, before Meta) (*Sessi
 	r.current = s
 	r.opts.Questions.admitted(generation) // no request of an older session is under way now
 	for v := range r.views {
-		v.end(ErrInUse)
+		if v.at == nil {
+			v.end(ErrInUse)
+		}
 	}
 	return s, nil
 }
@@ -213,6 +215,9 @@ func (r *Replica) update(change func(*Meta)) error {
 	old, lost, failure := r.meta, r.lost, r.failure
 	m := old
 	change(&m)
+	if m.Layers > 0 && r.layers != nil {
+		m.Layers = max(m.Layers, r.layers.Generation()) // this list is durable, and no earlier one may come back
+	}
 	r.mu.Unlock()
 	if lost {
 		return fmt.Errorf("%w: %w", ErrFailed, failure)

@@ -2,7 +2,9 @@ package replica
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"reflect"
 	"slices"
 	"testing"
@@ -17,6 +19,7 @@ func fullMeta() Meta {
 	return Meta{
 		UID: "6e4b3f0c-1b1d-4f3e-9d5d-0a1b2c3d4e5f", Volume: "vol", Name: "vol-r-0a1b2c3d", SizeBytes: 3 << 40, RegionBytes: 16 << 20,
 		Generation: 7, Session: "s-7", Epoch: membership.NewEpoch(6, 2, []string{"a", "b"}), Rebuilding: true, BootID: "boot", Clean: true, GrowsTo: 4 << 40,
+		Layers: 9,
 	}
 }
 
@@ -50,6 +53,7 @@ func TestMetaThatNoReplicaCanHaveIsNotEncoded(t *testing.T) {
 		"epoch without members":                   func(m *Meta) { m.Epoch.Members = nil },
 		"members without an epoch":                func(m *Meta) { m.Epoch = membership.Epoch{Members: []string{"a"}} },
 		"negative generation":                     func(m *Meta) { m.Generation = -1 },
+		"negative generation of a list":           func(m *Meta) { m.Layers = -1 },
 		"session longer than any engine makes it": func(m *Meta) { m.Session = string(bytes.Repeat([]byte("s"), 257)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +61,43 @@ func TestMetaThatNoReplicaCanHaveIsNotEncoded(t *testing.T) {
 			change(&m)
 			b, err := m.encode()
 			assert.Error(t, err, "encoded as %d bytes", len(b))
+		})
+	}
+}
+
+// The version alone says to releases that know no layers that the data is not one file.
+func TestOnlyMetadataWithLayersHasVersion2(t *testing.T) {
+	for layers, want := range map[int64]byte{0: 1, 1: 2, 9: 2} {
+		m := fullMeta()
+		m.Layers = layers
+		b, err := m.encode()
+		require.NoError(t, err)
+		assert.Equal(t, want, b[8], "generation %d", layers)
+		assert.Equal(t, layers > 0, bytes.Contains(b, []byte(`"layers"`)))
+	}
+}
+
+func TestMetadataWithAnotherVersionIsRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		layers  int64
+		version byte
+		want    error
+	}{
+		{"version 3", 9, 3, errNewVersion},
+		{"version 0", 0, 0, errNewVersion},
+		{"version 1 with layers", 9, 1, errTorn},
+		{"version 2 without layers", 0, 2, errTorn},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := fullMeta()
+			m.Layers = tc.layers
+			b, err := m.encode()
+			require.NoError(t, err)
+			b[8] = tc.version
+			b = binary.LittleEndian.AppendUint32(b[:len(b)-4], crc32.Checksum(b[:len(b)-4], castagnoli))
+			_, err = decodeMeta(b)
+			assert.ErrorIs(t, err, tc.want)
 		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// Control answers the private command; package membership has its messages. A message that cannot be decoded is EINVAL.
+// Control answers the private command; packages membership and points have its messages. A message that cannot be decoded is EINVAL.
 // An unknown operation is ENOTSUP.
 //
 // The replica's lane carries out each operation that changes something on the disk. The gate stays held until the
@@ -37,6 +37,10 @@ func (s *Session) Control(ctx context.Context, op uint16, payload []byte) ([]byt
 		}
 		s.replica.opts.Questions.record(s.generation, question.Limited)
 		return nil, nil
+	}
+	if reply, handled, err := s.controlPoints(ctx, op, payload); handled {
+		leave()
+		return reply, err
 	}
 	var reply []byte
 	c, err := s.controlCall(op, payload, &reply)
@@ -83,6 +87,9 @@ func (s *Session) controlCall(op uint16, payload []byte, reply *[]byte) (call, e
 			work:    func() (err error) { b, err = s.replica.changedSince(away); return err },
 			deliver: func() { *reply = b },
 		}, err
+	}
+	if c, ok, err := s.pointCall(op, payload, reply); ok {
+		return c, err
 	}
 	return call{}, &nbd.Error{Errno: nbd.ENOTSUP, Msg: fmt.Sprintf("unknown control operation %d", op)}
 }

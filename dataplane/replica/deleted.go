@@ -3,8 +3,10 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
@@ -16,8 +18,10 @@ func (r *Replica) identifyHeld() (err error) {
 	if r.held.dir, err = r.dir.ID(); err != nil {
 		return refuse(r.dirPath, IOError, "%w", err)
 	}
-	if r.held.data, err = r.data.ID(); err != nil {
-		return refuse(r.dirPath, IOError, "%w", err)
+	if r.meta.Layers == 0 {
+		if r.held.data, err = r.data.ID(); err != nil {
+			return refuse(r.dirPath, IOError, "%w", err)
+		}
 	}
 	if r.imap == nil {
 		return nil
@@ -52,19 +56,14 @@ func (d *Disk) compare(r *Replica) (*DiskLostError, error) {
 	}
 	r.files.Lock()
 	defer r.files.Unlock()
-	for _, c := range []struct {
-		in    fsys.Dir
-		name  string
-		held  fsys.ID
-		title string
-	}{
-		{d.replicas, name, r.held.dir, "the directory"},
-		{r.dir, dataName, r.held.data, "file " + dataName},
-		{r.dir, intentName, r.held.intents, "file " + intentName},
-		{r.dir, metaName, fsys.ID{}, "file " + metaName}, // any inode: two files take turns with this name
-	} {
+	expected, err := r.heldNames(r.chainNow())
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range append([]heldName{{d.replicas, name, r.held.dir, "the directory"}}, expected...) {
 		now, err := c.in.Lookup(c.name)
 		switch {
+		case errors.Is(err, syscall.ENOENT) && c.in == r.dir && r.isGoneByMerge(c.name):
 		case errors.Is(err, syscall.ENOENT):
 			return &DiskLostError{Reason: DataDeleted, Path: d.path, Now: fmt.Sprintf("%s of replica %s no longer exists", c.title, r.name)}, nil
 		case err != nil:
@@ -75,6 +74,42 @@ func (d *Disk) compare(r *Replica) (*DiskLostError, error) {
 		}
 	}
 	return nil, nil
+}
+
+// heldName is a name that must lead to a file that is held; a zero ID is any file.
+type heldName struct {
+	in    fsys.Dir
+	name  string
+	held  fsys.ID
+	title string
+}
+
+// heldNames are the names in the replica's directory.
+func (r *Replica) heldNames(c *chain.Chain) ([]heldName, error) {
+	file := func(name string, id fsys.ID) heldName { return heldName{r.dir, name, id, "file " + name} }
+	names := []heldName{
+		file(intentName, r.held.intents),
+		file(metaName, fsys.ID{}), // two files take turns with this name
+	}
+	if c == nil {
+		return append(names, file(dataName, r.held.data)), nil
+	}
+	active, id, err := c.Active()
+	if err != nil {
+		return nil, fmt.Errorf("check the files of replica %s: %w", r.name, err)
+	}
+	names = append(names, file(active, id), file(chain.ListNames[0], fsys.ID{}))
+	for _, name := range c.DataNames() {
+		names = append(names, file(name, fsys.ID{}))
+	}
+	return names, nil
+}
+
+// isGoneByMerge reports whether a file is no longer one of the chain's: a merge or a revert has removed it since its name
+// was listed.
+func (r *Replica) isGoneByMerge(name string) bool {
+	c := r.chainNow()
+	return c != nil && chain.IsData(name) && !slices.Contains(c.DataNames(), name)
 }
 
 // WatchPath leads to the directory that contains the replicas' directories, wherever that is mounted, as long as the

@@ -178,6 +178,7 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 	}
 	r.size.Store(m.SizeBytes)
 	r.syncs.run = r.syncData
+	r.merger = newMerger(r)
 	err = r.openFiles()
 	if err == nil {
 		err = r.identifyHeld()
@@ -208,6 +209,7 @@ func openIn(parent fsys.Dir, dir, name string, want Spec, opts Options) (*Replic
 // recorded.
 func (r *Replica) abandon() error {
 	r.released = true
+	r.merger.end()
 	r.closeFiles()
 	return nil
 }
@@ -222,11 +224,21 @@ func (r *Replica) confirm(parent fsys.Dir) error {
 	if r.meta.Clean {
 		steps = append(steps, r.imap.Datasync)
 	} else {
-		steps = append(steps, r.intents.rewrite, r.dropCache)
+		steps = append(steps, r.intents.rewrite)
+	}
+	switch {
+	case r.meta.Layers > 0:
+		steps = append(steps, r.openLayers)
+	case !r.meta.Clean:
+		steps = append(steps, r.dropCache)
 	}
 	for _, step := range steps {
-		if err := step(); err != nil {
-			return refuse(r.dirPath, IOError, "%w", err)
+		err := step()
+		if err != nil && ReasonOf(err) == "" {
+			err = refuse(r.dirPath, IOError, "%w", err)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -330,6 +342,9 @@ func (r *Replica) readIntents() (intentImage, error) {
 }
 
 func (r *Replica) openData() (err error) {
+	if r.meta.Layers > 0 {
+		return r.inspectLayers()
+	}
 	mode := fsys.ReadWrite
 	if r.opts.ReadOnly {
 		mode = fsys.ReadOnly
@@ -348,12 +363,12 @@ func (r *Replica) openData() (err error) {
 	case r.opts.ReadOnly:
 		return nil
 	}
-	if r.errors, err = r.dir.OpenFile(dataName, fsys.ReadOnly); err != nil {
+	other, err := r.dir.OpenFile(dataName, fsys.ReadOnly)
+	if err != nil {
 		return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
 	}
-	r.out = newWriteback(file, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, func(err error) {
-		r.fail(fmt.Errorf("write back the data of replica %s: %w", r.name, err))
-	})
+	r.errors = other
+	r.out = newWriteback(file, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, r.failWriteBack)
 	r.data = flat{r.out}
 	return nil
 }
@@ -363,10 +378,11 @@ func (r *Replica) closeFiles() {
 	if r.data != nil {
 		_ = r.data.Close() // the important data was synced, with a check for errors
 	}
-	for _, f := range []fsys.File{r.errors, r.imap} {
-		if f != nil {
-			_ = f.Close()
-		}
+	if r.errors != nil {
+		_ = r.errors.Close()
+	}
+	if r.imap != nil {
+		_ = r.imap.Close()
 	}
 	if r.since != nil {
 		r.since.close()

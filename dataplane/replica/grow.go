@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
@@ -53,6 +54,9 @@ func (r *Replica) grow(to int64) error {
 	err := r.unusable()
 	if err == nil {
 		err = checkGrowth(from, r.regionBytes, to)
+	}
+	if err == nil && r.attempt.isPending() {
+		err = fmt.Errorf("a snapshot is prepared: %w", layers.ErrBusy)
 	}
 	if started := r.growsTo(); err == nil && to < started {
 		err = fmt.Errorf("the replica has already started to grow to %d bytes", started)

@@ -60,8 +60,8 @@ func (e *HangError) Unwrap() []error {
 // So StuckSince must be called every few seconds. It does not wait.
 func (r *Replica) StuckSince() (since time.Time, what string) {
 	since, what = r.lane.oldest()
-	if r.out != nil {
-		if t := r.out.stuckSince(); !t.IsZero() && (since.IsZero() || t.Before(since)) {
+	if out := r.limit(); out != nil {
+		if t := out.stuckSince(); !t.IsZero() && (since.IsZero() || t.Before(since)) {
 			since, what = t, "write data back"
 		}
 	}

@@ -16,10 +16,10 @@ import (
 //
 //	offset  bytes
 //	0       8      magic "LHREPLIC"
-//	8       4      format version, 1
+//	8       4      format version: 1, or 2 if layers is not 0
 //	12      4      n, length of the payload, at most 64 KiB
-//	16      n      payload: this struct as JSON, keys as below, no others, growsTo only while it is not 0; then
-//	               blanks, so that the file has 4096 bytes if that is enough, else a multiple of it
+//	16      n      payload: this struct as JSON, keys as below, no others, growsTo and layers only while they are not
+//	               0; then blanks, so that the file has 4096 bytes if that is enough, else a multiple of it
 //	16+n    4      CRC32C of everything before
 //	20+n           end of the file
 type Meta struct {
@@ -47,11 +47,15 @@ type Meta struct {
 	// SizeBytes or the length for GrowsTo. No engine was offered more than SizeBytes. Releases that do not know growth
 	// report such metadata as torn.
 	GrowsTo int64 `json:"growsTo,omitempty"`
+	// Layers is above 0 in format 2: the data is a chain of layers, and its list has this generation or a later one. In
+	// format 1 the data is one file.
+	Layers int64 `json:"layers,omitempty"`
 }
 
 const (
 	metaMagic       = "LHREPLIC"
-	metaVersion     = 1
+	metaVersion     = 1 // the data is one file
+	metaLayered     = 2 // the data is a chain of layers
 	metaHeaderBytes = 16
 	maxMetaPayload  = 64 << 10
 	maxMetaBytes    = metaHeaderBytes + maxMetaPayload + 4
@@ -75,6 +79,14 @@ func (m Meta) spec() Spec {
 	return Spec{UID: m.UID, Volume: m.Volume, Name: m.Name, SizeBytes: m.SizeBytes}
 }
 
+// version is the format version of the replica.
+func (m Meta) version() uint32 {
+	if m.Layers > 0 {
+		return metaLayered
+	}
+	return metaVersion
+}
+
 func (m Meta) validate() error {
 	if err := m.spec().validate(); err != nil {
 		return err
@@ -86,6 +98,8 @@ func (m Meta) validate() error {
 		return fmt.Errorf("size %d cannot grow to %d", m.SizeBytes, m.GrowsTo)
 	case m.Generation < 0 || (m.Generation == 0) != (m.Session == ""):
 		return fmt.Errorf("generation %d and session %q do not match: both or neither must be set", m.Generation, m.Session)
+	case m.Layers < 0:
+		return fmt.Errorf("generation %d of the list of layers is not valid", m.Layers)
 	case len(m.Session) > maxSessionBytes || len(m.BootID) > maxBootIDBytes:
 		return errors.New("the session or the boot ID is too long")
 	}
@@ -119,7 +133,7 @@ func (m Meta) encode() ([]byte, error) {
 	payload = padMeta(payload)
 	b := make([]byte, 0, metaHeaderBytes+len(payload)+4)
 	b = append(b, metaMagic...)
-	b = binary.LittleEndian.AppendUint32(b, metaVersion)
+	b = binary.LittleEndian.AppendUint32(b, m.version())
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
 	b = append(b, payload...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
@@ -143,8 +157,9 @@ func decodeMeta(b []byte) (Meta, error) {
 	case len(b) < metaHeaderBytes+4:
 		return Meta{}, fmt.Errorf("%w: it has %d bytes", errTorn, len(b))
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v != metaVersion {
-		return Meta{}, fmt.Errorf("%w: %d, this release knows version %d", errNewVersion, v, metaVersion)
+	version := binary.LittleEndian.Uint32(b[8:])
+	if version != metaVersion && version != metaLayered {
+		return Meta{}, fmt.Errorf("%w: %d, this release knows versions %d and %d", errNewVersion, version, metaVersion, metaLayered)
 	}
 	n := int64(binary.LittleEndian.Uint32(b[12:]))
 	if int64(len(b)) != metaHeaderBytes+n+4 || n > maxMetaPayload {
@@ -162,6 +177,9 @@ func decodeMeta(b []byte) (Meta, error) {
 	}
 	if err := m.validate(); err != nil {
 		return Meta{}, fmt.Errorf("%w: %w", errTorn, err)
+	}
+	if m.version() != version {
+		return Meta{}, fmt.Errorf("%w: format version %d with generation %d of a list of layers", errTorn, version, m.Layers)
 	}
 	return m, nil
 }

@@ -48,6 +48,8 @@ const (
 	IntentMapMissing Reason = "IntentMapMissing"
 	// IntentMapTorn: the intent map is cut short, damaged, or does not belong to the metadata.
 	IntentMapTorn Reason = "IntentMapTorn"
+	// LayersTorn: the list of layers, a map or another file of a layer is damaged, or does not belong to the replica.
+	LayersTorn Reason = "LayersTorn"
 	// Locked: another process, or this one, has the replica open.
 	Locked Reason = "Locked"
 	// IOError: the file system returned an error that proves nothing about the replica.
@@ -133,6 +135,8 @@ var (
 	ErrFailed = errors.New("the replica failed")
 	// ErrReadOnly: the replica was opened for reading only.
 	ErrReadOnly = errors.New("the replica is open only for reading")
+	// ErrRebuilding: the data is being replaced from another replica.
+	ErrRebuilding = errors.New("the replica is being rebuilt")
 	// ErrClosed: the replica or session was closed.
 	ErrClosed = errors.New("it was closed")
 )

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
 
@@ -16,7 +17,7 @@ import (
 //  2. open the directory, take its lock, read its metadata and its names; refuse if they are not this replica's
 //  3. rename it to .<name>.deleting-<uid>, check that it is still the directory that was opened, sync the parent: the
 //     commit point, before which no file is touched
-//  4. unlink data, map and metadata, in this order, then the directory
+//  4. unlink layers, data, map and metadata, in this order, then the directory
 //  5. sync the parent
 //
 // A missing directory is a success, because the disk exists, with its UUID. Refusals have the reasons of Open; then the
@@ -52,7 +53,7 @@ func removeIn(parent fsys.Dir, dir, name, uid string) error {
 	if err := rename(parent, d, name, deletingName(name, uid)); err != nil {
 		return refuse(dir, IOError, "%w", err)
 	}
-	if err := removeOpened(parent, d, deletingName(name, uid)); err != nil {
+	if err := removeOpened(parent, d, deletingName(name, uid), uid); err != nil {
 		return fmt.Errorf("remove replica directory %s: %w", dir, err)
 	}
 	return nil
@@ -78,7 +79,7 @@ func openForRemoval(parent fsys.Dir, dir, name, uid string) (fsys.Dir, error) {
 		err = lock(d, dir)
 	}
 	if err == nil {
-		err = checkOnlyOurs(d, dir)
+		err = checkOnlyOurs(d, dir, uid)
 	}
 	if err != nil {
 		_ = d.Close()
@@ -97,17 +98,37 @@ func lock(d fsys.Dir, dir string) error {
 	return nil
 }
 
-func checkOnlyOurs(d fsys.Dir, dir string) error {
+func checkOnlyOurs(d fsys.Dir, dir, uid string) error {
 	names, err := d.Names()
 	if err != nil {
 		return refuse(dir, IOError, "%w", err)
 	}
-	for _, n := range names {
-		if !slices.Contains(ownFiles, n) {
-			return refuse(dir, NotAReplica, "%w: the directory also contains %q", ErrForeign, n)
-		}
+	if n := foreignName(d, uid, names); n != "" {
+		return refuse(dir, NotAReplica, "%w: the directory also contains %q", ErrForeign, n)
 	}
 	return nil
+}
+
+// foreignName returns the first name in a replica's directory that is not the replica's; "" if there is none.
+func foreignName(d fsys.Dir, uid string, names []string) string {
+	layers := layerNames(d, uid)
+	for _, n := range names {
+		if !slices.Contains(ownFiles, n) && !layers(n) {
+			return n
+		}
+	}
+	return ""
+}
+
+// layerNames returns which names in a directory are files of a chain of layers. None are in format 1. The metadata
+// says which format it is. If there is no metadata, a list of this replica does.
+func layerNames(d fsys.Dir, uid string) func(name string) bool {
+	owns, listed := chain.Owns(d, uid)
+	m, err := readMeta(d)
+	if err == nil && m.UID == uid && m.Layers > 0 || errors.Is(err, syscall.ENOENT) && listed {
+		return func(name string) bool { return name != dataName && owns(name) }
+	}
+	return func(string) bool { return false }
 }
 
 // rename moves an open directory aside. If another directory has taken its name since it was opened, rename moves that
@@ -128,8 +149,9 @@ func rename(parent, d fsys.Dir, from, to string) error {
 }
 
 // ownFiles are the names that may be in a replica's directory, in the order in which they are removed. The metadata is
-// removed last, because it names the owner of the directory.
-var ownFiles = []string{dataName, intentTempName, changesName, intentName, metaTempName, metaName}
+// removed last, because it names the owner of the directory. The files of layers are removed before all of them. A list
+// of layers in format 1 is left by a crash before the change to format 2.
+var ownFiles = slices.Concat([]string{dataName}, chain.ListNames, []string{intentTempName, changesName, intentName, metaTempName, metaName})
 
 // clearLeftover removes a directory with the name that an interrupted Create or Remove of a uid leaves, if it exists.
 // If the directory contains something that cannot belong to that uid, clearLeftover refuses with ErrForeign before it
@@ -151,7 +173,7 @@ func clearLeftover(parent fsys.Dir, name, uid string) error {
 	if err := checkLeftover(d, uid); err != nil {
 		return fmt.Errorf("directory %s: %w", name, err)
 	}
-	return removeOpened(parent, d, name)
+	return removeOpened(parent, d, name, uid)
 }
 
 // checkLeftover refuses a directory with foreign names or with metadata of another uid. It accepts metadata that is cut
@@ -161,10 +183,8 @@ func checkLeftover(d fsys.Dir, uid string) error {
 	if err != nil {
 		return err
 	}
-	for _, n := range names {
-		if !slices.Contains(ownFiles, n) {
-			return fmt.Errorf("%w: the directory contains %q", ErrForeign, n)
-		}
+	if n := foreignName(d, uid, names); n != "" {
+		return fmt.Errorf("%w: the directory contains %q", ErrForeign, n)
 	}
 	m, err := readMeta(d)
 	if err == nil && m.UID != uid {
@@ -174,8 +194,14 @@ func checkLeftover(d fsys.Dir, uid string) error {
 }
 
 // removeOpened removes one of our directories, which is open, with all its files.
-func removeOpened(parent, d fsys.Dir, name string) error {
-	for _, n := range ownFiles {
+func removeOpened(parent, d fsys.Dir, name, uid string) error {
+	names, err := d.Names()
+	if err != nil {
+		return err
+	}
+	layers := layerNames(d, uid)
+	names = slices.DeleteFunc(names, func(n string) bool { return slices.Contains(ownFiles, n) || !layers(n) })
+	for _, n := range slices.Concat(names, ownFiles) {
 		if err := d.Unlink(n); err != nil && !errors.Is(err, syscall.ENOENT) {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"k8s.io/utils/clock"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/membership"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/replica/fsys"
 )
@@ -40,6 +41,12 @@ type Options struct {
 	// Questions remembers over several openings when engines asked. If it is nil, the replica remembers this for
 	// this opening only.
 	Questions *QuestionTimes
+	// Reserve is the space in bytes that the disk keeps free: below it no snapshot starts, and no merge copies.
+	Reserve int64
+	// SameDisk says that the caller proves that the disk was mounted all the time since the last opening in this boot.
+	// Otherwise the kernel may have dropped changes together with the mount, so a chain of layers that was not closed in
+	// order counts only what was flushed.
+	SameDisk bool
 	// Clock measures how long the disk has not answered; nil is the real clock.
 	Clock clock.Clock
 }
@@ -52,14 +59,21 @@ type Replica struct {
 	regionBytes int64
 	opts        Options
 
-	dir  fsys.Dir // held for its lock and to replace the metadata
-	data blocks
-	out  *writeback // changes of the data pass through it; nil in an opening for reading only
+	dir fsys.Dir // held for its lock and to replace the metadata
+	// layout is held for reading by reads of the data, and by calls outside of the lane that look at data, layers or
+	// out. The change to format 2 holds it for writing (convert.go).
+	layout sync.RWMutex
+	data   blocks
+	layers *chain.Chain // the data in format 2; nil in format 1
+	out    *writeback   // changes of the data pass through it; nil in an opening for reading only
 	// errors is another opening of the data, and nothing is written through it. It reports data that could not be
 	// written out.
-	errors   fsys.File
+	errors   writeErrors
 	checking sync.Mutex // held during the question to errors, until the replica has failed if there is an error
+	syncing  sync.Mutex // held during a sync of data
 	imap     fsys.File
+	attempt  attempt
+	merger   *merger
 
 	files sync.Mutex // held while held is compared with the files of these names, and while the intent map is replaced
 	held  heldFiles  // guarded by files
@@ -99,6 +113,12 @@ type Replica struct {
 	closed      bool // guarded by mu
 }
 
+// writeErrors reports data that could not be written out (fsys.File).
+type writeErrors interface {
+	WriteError() error
+	Close() error
+}
+
 // State is the information that a replica reports to its host.
 type State struct {
 	Generation int64            // generation of the last engine that was admitted
@@ -112,18 +132,23 @@ type State struct {
 	// GrowFailure is the reason why the replica is smaller than requested; nil when the last attempt to grow worked.
 	GrowFailure error
 	Failure     error // why the replica no longer serves; nil while it does
+	// FormatVersion is 1, or 2 if the data is a chain of layers.
+	FormatVersion int
+	// MergeWaits is the reason why a merge of layers waits, as one CamelCase word; "" if none waits.
+	MergeWaits string
 }
 
 // State is cheap and never waits for the disk.
 func (r *Replica) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	waits := r.merger.waiting()
 	e := r.meta.Epoch
 	e.Members = slices.Clone(e.Members)
 	return State{
 		Generation: r.meta.Generation, Epoch: e, Connected: r.current != nil && r.current.Err() == nil,
 		Rebuilding: r.meta.Rebuilding, CacheKept: r.cacheKept, Failure: r.failure,
-		SizeBytes: r.Size(), GrowFailure: r.growFailure,
+		SizeBytes: r.Size(), GrowFailure: r.growFailure, FormatVersion: int(r.meta.version()), MergeWaits: waits,
 	}
 }
 
@@ -141,8 +166,11 @@ func (r *Replica) AllocatedBytes() (int64, error) {
 	if closed {
 		return 0, ErrClosed
 	}
-	// Without mu, because it may hang. If the file is closed in between, it returns an error.
-	return r.data.AllocatedBytes()
+	r.layout.RLock()
+	data := r.data
+	r.layout.RUnlock()
+	// Without a lock, because it may hang. If the file is closed in between, it returns an error.
+	return data.AllocatedBytes()
 }
 
 func (r *Replica) changed() {
@@ -198,6 +226,7 @@ func (r *Replica) end(cause error, lost bool) (counts, loss bool) {
 		v.end(fmt.Errorf("%w: %w", ErrFailed, cause))
 	}
 	r.mu.Unlock()
+	r.merger.interrupt()
 	if counts {
 		r.changed()
 	}
@@ -233,6 +262,7 @@ func (r *Replica) letGo() (err error) {
 		return nil
 	}
 	r.released = true
+	r.merger.end()
 	if !r.opts.ReadOnly {
 		err = r.makeDurable()
 	}
@@ -275,6 +305,12 @@ func (r *Replica) drain(ctx context.Context) error {
 			delete(r.views, v)
 		}
 		r.mu.Unlock()
+		for _, v := range views {
+			v.releasePoint()
+		}
+		if current != nil {
+			closeViews(current.views.close())
+		}
 	}
 }
 

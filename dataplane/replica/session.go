@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
@@ -26,6 +27,7 @@ type Session struct {
 	endReason error
 	closeOnce sync.Once
 	closed    chan struct{} // closed when the owner has called Close; requests may still be under way
+	views     pointViews
 }
 
 var (
@@ -55,6 +57,9 @@ func (s *Session) Close() error {
 	s.end(ErrClosed)
 	s.closeOnce.Do(func() { close(s.closed) })
 	err := s.replica.awaitDrained(s.gate)
+	if err == nil {
+		closeViews(s.views.close())
+	}
 	s.replica.mu.Lock()
 	if s.replica.current == s && s.isOver() {
 		s.replica.current = nil
@@ -193,8 +198,8 @@ func (s *Session) change(ctx context.Context, off, length int64, fua bool, do fu
 	if err := r.checkRange(off, length); err != nil || length == 0 {
 		return err
 	}
-	if !r.out.hasRoom() {
-		if err := s.awaitRoom(ctx); err != nil {
+	if out := r.limit(); !out.hasRoom() {
+		if err := s.awaitRoom(ctx, out); err != nil {
 			return err
 		}
 	}
@@ -209,8 +214,8 @@ func (s *Session) change(ctx context.Context, off, length int64, fua bool, do fu
 
 // awaitRoom waits inside the gate, so it ends with the session. In that case nothing has been written, and nothing will
 // be.
-func (s *Session) awaitRoom(ctx context.Context) error {
-	if err := s.replica.out.awaitRoom(ctx, s.done); err != nil {
+func (s *Session) awaitRoom(ctx context.Context, out *writeback) error {
+	if err := out.awaitRoom(ctx, s.done); err != nil {
 		return fmt.Errorf("wait until more can be written: %w", err)
 	}
 	if err := s.Err(); err != nil {
@@ -243,7 +248,9 @@ func (r *Replica) extents(off, length int64) ([]nbd.Extent, error) {
 	if err := r.checkRange(off, length); err != nil || length == 0 {
 		return nil, err
 	}
+	r.layout.RLock()
 	found, err := r.data.Extents(off, off+length)
+	r.layout.RUnlock()
 	if err != nil {
 		return nil, fmt.Errorf("list extents of replica %s: %w", r.name, err)
 	}
@@ -264,7 +271,10 @@ func (r *Replica) read(p []byte, off int64) error {
 	if err := r.checkRange(off, int64(len(p))); err != nil || len(p) == 0 {
 		return err
 	}
-	if err := r.data.ReadAt(p, off); err != nil {
+	r.layout.RLock()
+	err := r.data.ReadAt(p, off)
+	r.layout.RUnlock()
+	if err != nil {
 		return fmt.Errorf("read replica %s: %w", r.name, err)
 	}
 	return r.checkRead()
@@ -295,10 +305,10 @@ func (r *Replica) markUnreadable(off, length int64) {
 // the file before it can drop anything. So while some data is unsettled, checkRead checks for a failure after each
 // read. A read that the disk was serving when the replica failed is refused as well.
 func (r *Replica) checkRead() error {
-	switch {
-	case r.out == nil:
+	switch out := r.limit(); {
+	case out == nil:
 		return nil // nothing is written in an opening for reading only
-	case r.out.unsettled() > 0:
+	case out.unsettled() > 0:
 		return r.checkWrittenOut()
 	}
 	return r.checkServing()
@@ -360,6 +370,8 @@ func (r *Replica) syncData() error {
 	if failure != nil {
 		return shutdown(r, failure)
 	}
+	r.syncing.Lock()
+	defer r.syncing.Unlock()
 	if err := r.data.Datasync(); err != nil {
 		err = fmt.Errorf("sync replica %s: %w", r.name, err)
 		r.fail(err)
@@ -373,7 +385,9 @@ func (r *Replica) syncData() error {
 // the same error from a local replica as over the network.
 func (r *Replica) failUnlessNoSpace(err error) error {
 	switch {
-	case errors.Is(err, errUncertain) || !isNoSpace(err):
+	case errors.Is(err, layers.ErrBusy) && !r.layersFailed():
+		return err // nothing has changed
+	case errors.Is(err, errUncertain) || !isNoSpace(err) || r.layersFailed():
 		r.fail(err)
 	case !errors.Is(err, syscall.ENOSPC):
 		return &nbd.Error{Errno: nbd.ENOSPC, Msg: err.Error()}

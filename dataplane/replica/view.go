@@ -2,18 +2,22 @@ package replica
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
+	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
 	"github.com/longhorn-lep/longhorn-manager/dataplane/nbd"
 )
 
-// View is read access to a replica while no engine is connected. It never delays an engine: an admission ends it.
+// View is read access to a replica while no engine is connected. It never delays an engine: an admission ends it. A view
+// at a point stays while an engine is connected.
 type View struct {
 	replica   *Replica
 	gate      *gate
 	once      sync.Once
 	done      chan struct{}
-	endReason error // set before done is closed
+	endReason error       // set before done is closed
+	at        *chain.View // the content at a point; nil: the present content
 }
 
 // View opens the replica for reading; ErrInUse while an engine is connected. The caller must Close the View.
@@ -32,7 +36,12 @@ func (r *Replica) View() (*View, error) {
 }
 
 // Size is the replica's size in bytes.
-func (v *View) Size() int64 { return v.replica.Size() }
+func (v *View) Size() int64 {
+	if v.at != nil {
+		return v.at.Size()
+	}
+	return v.replica.Size()
+}
 
 // Done is closed when the view has ended.
 func (v *View) Done() <-chan struct{} { return v.done }
@@ -44,9 +53,18 @@ func (v *View) Close() error {
 		return err // Replica.Close also waits for it
 	}
 	v.replica.mu.Lock()
-	defer v.replica.mu.Unlock()
 	delete(v.replica.views, v)
+	v.replica.mu.Unlock()
+	v.releasePoint()
 	return nil
+}
+
+// releasePoint lets the border go. It may be called again.
+func (v *View) releasePoint() {
+	if v.at != nil {
+		_ = v.at.Close() // only read
+		v.replica.merger.wakeUp()
+	}
 }
 
 // end does not wait, and takes no lock.
@@ -73,6 +91,12 @@ func (v *View) ReadAt(_ context.Context, p []byte, off int64) error {
 		return err
 	}
 	defer v.gate.leave(t)
+	if v.at != nil {
+		if err := v.at.ReadAt(p, off); err != nil {
+			return fmt.Errorf("read replica %s: %w", v.replica.name, err)
+		}
+		return v.replica.checkServing()
+	}
 	return v.replica.read(p, off)
 }
 
@@ -83,6 +107,13 @@ func (v *View) Extents(_ context.Context, off, length int64) ([]nbd.Extent, erro
 		return nil, err
 	}
 	defer v.gate.leave(t)
+	if v.at != nil {
+		found, err := v.at.Extents(off, off+length)
+		if err != nil {
+			return nil, fmt.Errorf("list extents of replica %s: %w", v.replica.name, err)
+		}
+		return found, v.replica.checkServing()
+	}
 	return v.replica.extents(off, length)
 }
 

@@ -46,7 +46,9 @@ const (
 // sync succeeds, before check has also succeeded.
 type writeback struct {
 	fsys.File
-	clock clock.PassiveClock
+	// several takes the place of File for data in several files. Then the files count their changes themselves.
+	several *layerFiles
+	clock   clock.PassiveClock
 	// check asks another opening of the file, after a call that succeeded, whether some data could not be written out.
 	check func() error
 	// failed is called with the error of a write-out, and must end the replica.
@@ -68,6 +70,39 @@ type writeback struct {
 // newWriteback returns the data file of an opening. All earlier writes are on the disk (Replica.confirm).
 func newWriteback(data fsys.File, p *Pace, c clock.PassiveClock, check func() error, failed func(error)) *writeback {
 	return &writeback{File: data, pace: p, clock: c, check: check, failed: failed, room: make(chan struct{})}
+}
+
+// newLayersWriteback is newWriteback for the files of a chain of layers.
+func newLayersWriteback(files *layerFiles, p *Pace, c clock.PassiveClock, check func() error, failed func(error)) *writeback {
+	files.out = newWriteback(nil, p, c, check, failed)
+	files.out.several = files
+	return files.out
+}
+
+// kernelData is the data as the kernel has it.
+type kernelData interface {
+	WriteBack() error
+	Unwritten() (int64, error)
+	Close() error
+}
+
+func (w *writeback) data() kernelData {
+	if w.several != nil {
+		return w.several
+	}
+	return w.File
+}
+
+// follow makes w continue the counts of another writeback of the same data, to which no one writes any longer. Callers
+// that wait for room there are let in.
+func (w *writeback) follow(old *writeback) {
+	w.written.Add(old.unsettled())
+	w.absorbed.Store(w.written.Load() - old.backlog())
+	w.wrote(0)
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	old.settled.Store(old.written.Load())
+	old.makeRoomLocked()
 }
 
 func (w *writeback) unsettled() int64 { return w.written.Load() - w.settled.Load() }
@@ -162,7 +197,7 @@ func (w *writeback) once() error {
 	defer looking.Wait()
 	defer close(over)
 	looking.Go(func() { w.measureUntil(over) })
-	return w.settleBy(w.File.WriteBack)
+	return w.settleBy(w.data().WriteBack)
 }
 
 // measureUntil makes room for waiting callers while the write-out proceeds, until it is over.
@@ -191,7 +226,7 @@ func (w *writeback) measureUntil(over <-chan struct{}) {
 // of it.
 func (w *writeback) measure() (isMeasured bool) {
 	covered := w.written.Load() // read before the question: later writes are counted separately
-	has, err := w.File.Unwritten()
+	has, err := w.data().Unwritten()
 	w.isMeasurable.Store(err == nil)
 	if err != nil {
 		return false
@@ -281,5 +316,5 @@ func (w *writeback) Close() error {
 	if w.isBusy.Swap(false) {
 		w.pace.count(false)
 	}
-	return w.File.Close()
+	return w.data().Close()
 }

@@ -1,0 +1,121 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
+)
+
+// A replica changes to format 2 at its first border, while an engine writes to it:
+//
+//  1. the list of layers is written: its only layer is data.img
+//  2. the files are opened as a chain. Writes still go to data.img, by the earlier opening
+//  3. metadata: the generation of the list, so format 2: the commit point
+//  4. the chain takes the place of the flat file, in memory
+//  5. the earlier opening is closed. Only now may the chain have another file, or free a block
+//
+// A crash before step 3 leaves format 1, and a list that nothing reads. The next change to format 2 writes it again.
+// A crash after step 3 leaves a chain of one layer, with the same content.
+//
+// Step 4 holds three locks, so that no call uses the earlier opening afterwards:
+//
+//	syncing    no sync is under way
+//	writing    no change is under way, and none starts
+//	layout     no read is under way
+//
+// It waits for the calls under way, and for nothing else of the disk. A sync that started before covers what it must: it
+// syncs the same file. Data that is not on the disk yet stays counted, and the kernel reports a failure to write it out
+// to the openings of both, so whichever is asked knows of it.
+
+// makeLayered changes to format 2. The caller is in the lane.
+func (r *Replica) makeLayered() error {
+	if r.layers != nil {
+		return nil
+	}
+	if r.growsTo() != 0 {
+		return fmt.Errorf("the replica grows: %w", layers.ErrBusy)
+	}
+	if err := r.createList(); err != nil {
+		return err
+	}
+	files := newLayerFiles()
+	out := newLayersWriteback(files, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, r.failWriteBack)
+	// Clean: nothing must be dropped from the cache, because this process has written it, and knows of no failure.
+	c, err := chain.Open(layerDir{r.dir, files}, chain.Options{UID: r.meta.UID, Generation: 1, BootID: r.opts.BootID, Clean: true})
+	if err != nil {
+		return fmt.Errorf("open the layers: %w", err)
+	}
+	if size, err := c.Size(); err != nil || size != r.Size() {
+		return errors.Join(fmt.Errorf("the layers have %d bytes, not %d: %w", size, r.Size(), syscall.EIO), err, c.Close())
+	}
+	if err := r.update(func(m *Meta) { m.Layers = c.Generation() }); err != nil {
+		return errors.Join(fmt.Errorf("record the change to format 2: %w", err), c.Close())
+	}
+	return r.useLayers(c, out, files)
+}
+
+// createList does step 1. A directory of format 1 with a layer's file is not touched: the chain would take that file for
+// a leftover, and remove it.
+func (r *Replica) createList() error {
+	names, err := r.dir.Names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if chain.IsPart(name) && name != dataName {
+			return &pointError{invalid("the directory contains %q, which is not a file of format 1", name), ErrForeign}
+		}
+	}
+	err = chain.Create(r.dir, r.meta.UID)
+	if err != nil {
+		for _, name := range chain.ListNames {
+			_ = r.dir.Unlink(name) // best effort: frees space of a full disk; the next attempt repeats it
+		}
+	}
+	return err
+}
+
+// useLayers does steps 4 and 5.
+func (r *Replica) useLayers(c *chain.Chain, out *writeback, files *layerFiles) error {
+	was, err := r.exchangeData(c, out, files)
+	if err != nil {
+		return errors.Join(err, layered{Chain: c, out: out}.Close())
+	}
+	err = errors.Join(was.data.Close(), was.errors.Close()) // both were asked for failures
+	r.changed()
+	if r.opts.Log != nil {
+		r.opts.Log.Info("Replica has changed to format 2")
+	}
+	return err
+}
+
+// opened is the data of a replica with its openings.
+type opened struct {
+	data   blocks
+	errors writeErrors
+}
+
+func (r *Replica) exchangeData(c *chain.Chain, out *writeback, files *layerFiles) (was opened, err error) {
+	r.syncing.Lock()
+	defer r.syncing.Unlock()
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	r.checking.Lock()
+	defer r.checking.Unlock()
+	// The earlier opening knows of each failure up to now, and the new ones of each later one.
+	if err := errors.Join(r.writeError(), r.checkServing()); err != nil {
+		return opened{}, err
+	}
+	r.files.Lock() // Disk.Check compares names with what is held
+	defer r.files.Unlock()
+	r.layout.Lock()
+	defer r.layout.Unlock()
+	was = opened{r.data, r.errors}
+	out.follow(r.out)
+	files.owe(out.unsettled())
+	r.layers, r.data, r.out, r.errors = c, layered{Chain: c, out: out, partial: &blockLocks{}}, out, files
+	return was, nil
+}

@@ -1,0 +1,266 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/layers"
+	"github.com/longhorn-lep/longhorn-manager/dataplane/points"
+)
+
+// spaceRetry is how long a merge without space waits before it tries again.
+const spaceRetry = 30 * time.Second
+
+// mergeRoom is the space beyond the reserve without which no merge starts: one piece.
+const mergeRoom = 64 << 20
+
+// merger takes borders away that the line no longer has, and merges the files of their layers, in one goroutine for each
+// replica. The goroutine starts with the first line and ends at the close of the replica. Nothing is merged while a
+// snapshot is prepared and not switched: the switch must not wait for the disk.
+type merger struct {
+	r    *Replica
+	wake chan struct{} // has an entry when there may be work
+	stop chan struct{} // closed by end
+	done chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex
+	line    points.Line        // guarded by mu
+	started bool               // guarded by mu
+	ended   bool               // guarded by mu
+	held    int                // guarded by mu; calls in the lane that keep it from working
+	cancel  context.CancelFunc // guarded by mu; nil while it does not work
+	idle    chan struct{}      // guarded by mu; closed when the current work ends
+	waits   layers.MergeWait   // guarded by mu
+}
+
+func newMerger(r *Replica) *merger {
+	return &merger{r: r, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+}
+
+// follow stores a line, and starts to work by it.
+func (m *merger) follow(line points.Line) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.line = line
+	if m.ended {
+		return
+	}
+	if !m.started {
+		m.started = true
+		go m.run()
+	}
+	m.wakeUp()
+}
+
+// wakeUp makes the goroutine look for work. It does not wait.
+func (m *merger) wakeUp() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hold ends the current work, and allows none until release. It waits for the disk.
+func (m *merger) hold() {
+	m.mu.Lock()
+	m.held++
+	idle := m.interruptLocked()
+	m.mu.Unlock()
+	if idle != nil {
+		<-idle
+	}
+}
+
+func (m *merger) release() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held--
+	m.wakeUp()
+}
+
+// interrupt ends the current work before its next copy. It does not wait.
+func (m *merger) interrupt() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.interruptLocked()
+}
+
+func (m *merger) interruptLocked() (idle chan struct{}) {
+	if m.cancel == nil {
+		return nil
+	}
+	m.cancel()
+	return m.idle
+}
+
+// end ends the goroutine and waits for it. It may be called again.
+func (m *merger) end() {
+	m.mu.Lock()
+	started := m.started
+	if !m.ended {
+		m.ended = true
+		close(m.stop)
+	}
+	m.interruptLocked()
+	m.mu.Unlock()
+	if started {
+		<-m.done
+	}
+}
+
+// waiting says why a merge waits: one CamelCase word, or "".
+func (m *merger) waiting() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return mergeWaits[m.waits]
+}
+
+var mergeWaits = map[layers.MergeWait]string{
+	layers.NoWait: "", layers.NeedsBarrier: "NeedsBarrier", layers.NeedsSnapshot: "NeedsSnapshot",
+	layers.NeedsRepair: "NeedsRepair", layers.NeedsSpace: "NeedsSpace",
+}
+
+func (m *merger) run() {
+	defer close(m.done)
+	for {
+		wait := m.work()
+		m.mu.Lock()
+		changed := m.waits != wait
+		m.waits = wait
+		m.mu.Unlock()
+		if changed {
+			m.r.changed()
+		}
+		if !m.sleep(wait == layers.NeedsSpace) {
+			return
+		}
+	}
+}
+
+// sleep waits until there may be work. It returns false if there will be none.
+func (m *merger) sleep(again bool) bool {
+	var retry <-chan time.Time
+	if again {
+		t := m.r.opts.Clock.NewTimer(spaceRetry)
+		defer t.Stop()
+		retry = t.C()
+	}
+	select {
+	case <-m.stop:
+		return false
+	case <-m.wake:
+	case <-retry:
+	}
+	return true
+}
+
+// work does what can be done now, and returns why the rest waits.
+func (m *merger) work() layers.MergeWait {
+	c := m.r.chainNow()
+	if c == nil || m.r.hasFailed.Load() {
+		return layers.NoWait
+	}
+	ctx, line, ok := m.begin()
+	if !ok {
+		return layers.NeedsBarrier
+	}
+	defer m.over()
+	for {
+		if err := m.join(c, line); err != nil {
+			return m.judge(ctx, c, err)
+		}
+		if !hasMerge(c.Layers()) {
+			return layers.NoWait
+		}
+		if !m.r.hasRoom(mergeRoom) {
+			return layers.NeedsSpace
+		}
+		more, err := c.Merge(pacedContext{ctx, m.r.limit()})
+		if err != nil {
+			return m.judge(ctx, c, err)
+		}
+		if !more {
+			return layers.NoWait
+		}
+	}
+}
+
+// begin starts to work, unless a call in the lane or a snapshot keeps it from that.
+func (m *merger) begin() (context.Context, points.Line, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended || m.held > 0 || m.r.attempt.isPending() {
+		return nil, points.Line{}, false
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel, m.idle = cancel, make(chan struct{})
+	return ctx, m.line, true
+}
+
+func (m *merger) over() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cancel()
+	m.cancel = nil
+	close(m.idle)
+}
+
+// join takes away the borders that may go. A border above the counter is newer than the line, so it stays: its point was
+// intended after the line was sent. A border that a tool reads stays until the tool has ended.
+func (m *merger) join(c *chain.Chain, line points.Line) error {
+	for _, l := range c.Layers().Layers {
+		p := l.Top.Point
+		if p.Number == 0 || p.Number > line.Line.Counter || !line.Line.MayJoin(p, layers.Busy{Needed: line.Needed}) {
+			continue
+		}
+		m.r.dropViews(p)
+		switch err := c.Join(p, line.Line, line.Needed); {
+		case errors.Is(err, layers.ErrHeld), errors.Is(err, layers.ErrNoBorder):
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// hasMerge reports whether a layer has several files.
+func hasMerge(c layers.Chain) bool {
+	for _, l := range c.Layers {
+		if len(l.Files) > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// judge returns why the work waits after an error. An error of the disk that has ended the chain ends the replica.
+func (m *merger) judge(ctx context.Context, c *chain.Chain, err error) layers.MergeWait {
+	switch failed := c.Err(); {
+	case failed != nil && !errors.Is(failed, chain.ErrClosed):
+		m.r.fail(err)
+		return layers.NoWait
+	case ctx.Err() != nil, errors.Is(err, layers.ErrBusy):
+		return layers.NeedsBarrier
+	case isNoSpace(err):
+		return layers.NeedsSpace
+	}
+	if m.r.opts.Log != nil {
+		m.r.opts.Log.WithError(err).Warn("Cannot merge layers")
+	}
+	return layers.NeedsRepair
+}
+
+// pacedContext makes a merge wait, before each copy, until more may be written.
+type pacedContext struct {
+	context.Context
+	out *writeback
+}
+
+// Err is asked by a merge before each copy, without a lock.
+func (p pacedContext) Err() error {
+	_ = p.out.awaitRoom(p.Context, nil) // its error is the one of the context
+	return p.Context.Err()
+}

@@ -1,0 +1,97 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/longhorn-lep/longhorn-manager/dataplane/chain"
+)
+
+// errDistrusted says that the chain of layers may lack writes.
+var errDistrusted = errors.New("changes since the last sync may be missing: the machine was restarted, a sync failed, or the disk was not provably held")
+
+// inspectLayers checks the files of a chain as far as an opening for reading only does, and writes nothing. Such an
+// opening keeps the chain.
+func (r *Replica) inspectLayers() error {
+	c, err := chain.Open(r.dir, chain.Options{
+		UID: r.meta.UID, Generation: r.meta.Layers, BootID: r.opts.BootID, Clean: r.meta.Clean, ReadOnly: true,
+		SameSuperblock: r.opts.BootID != "" && r.meta.BootID == r.opts.BootID, // the best guess of a reader
+	})
+	if err != nil {
+		return r.refuseLayers(err)
+	}
+	size, err := c.Size()
+	switch {
+	case err != nil:
+		err = refuse(r.dirPath, IOError, "%w", err)
+	case size < r.Size() || size > max(r.Size(), r.meta.GrowsTo):
+		err = refuse(r.dirPath, DataWrongSize, "its layers have %d bytes, but the metadata says %d bytes", size, r.Size())
+	case r.opts.ReadOnly:
+		r.layers, r.data = c, layered{Chain: c}
+		return nil
+	}
+	_ = c.Close() // only read
+	return err
+}
+
+// openLayers opens the chain for changes. It makes cache and disk of the unsealed files agree (chain.Open), so it takes
+// the place of dropCache.
+//
+// The chain and the metadata must agree about what may be missing. With marks, the chain believes its records only if
+// the metadata says that nothing is missing. If the chain then learns of a loss, the metadata says so before any record
+// of the chain is changed.
+func (r *Replica) openLayers() error {
+	files := newLayerFiles()
+	out := newLayersWriteback(files, r.opts.Pace, r.opts.Clock, r.checkWrittenOut, r.failWriteBack)
+	c, err := chain.Open(layerDir{r.dir, files}, chain.Options{
+		UID: r.meta.UID, Generation: r.meta.Layers, BootID: r.opts.BootID, Clean: r.meta.Clean,
+		FailedSync:     r.opts.Distrust || !r.meta.Clean && r.meta.BootID != r.opts.BootID,
+		SameSuperblock: r.opts.SameDisk, Progress: r.progress,
+		OnDistrust: func() error {
+			if len(r.intents.marked()) == 0 {
+				return nil // everything was flushed: no record of the chain matters
+			}
+			return r.recordLoss(errDistrusted)
+		},
+	})
+	if err != nil {
+		return r.refuseLayers(err)
+	}
+	r.layers, r.out, r.errors = c, out, files
+	r.data = layered{Chain: c, out: out, partial: &blockLocks{}}
+	if err := files.earlierError(); err != nil {
+		return r.recordLoss(err)
+	}
+	return nil
+}
+
+func (r *Replica) failWriteBack(err error) {
+	r.fail(fmt.Errorf("write back the data of replica %s: %w", r.name, err))
+}
+
+// refuseLayers is the refusal for an error of chain.Open.
+func (r *Replica) refuseLayers(err error) error {
+	switch {
+	case errors.Is(err, chain.ErrMissing):
+		return refuse(r.dirPath, DataMissing, "%w", err)
+	case errors.Is(err, chain.ErrNewVersion):
+		return refuse(r.dirPath, UnknownVersion, "%w", err)
+	case errors.Is(err, chain.ErrNotOurs), errors.Is(err, chain.ErrTorn), errors.Is(err, chain.ErrForeign):
+		return refuse(r.dirPath, LayersTorn, "%w", err)
+	}
+	return refuseFile(r.dirPath, err, DataMissing, NotAReplica)
+}
+
+// chainNow returns the chain of layers; nil in format 1. Calls in the lane may use the field.
+func (r *Replica) chainNow() *chain.Chain {
+	r.layout.RLock()
+	defer r.layout.RUnlock()
+	return r.layers
+}
+
+// limit returns the limit of the data that is not on the disk.
+func (r *Replica) limit() *writeback {
+	r.layout.RLock()
+	defer r.layout.RUnlock()
+	return r.out
+}
